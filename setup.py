@@ -1,0 +1,84 @@
+"""Packaging of bert_fused_plugin.
+
+fairseq itself is not among the dependencies: the pins of fairseq 0.12.2 (hydra-core<1.1,
+omegaconf<2.1) cannot be met by a current pip.  What it really needs is listed instead, and
+``scripts/setup.sh`` (or ``pip install --no-deps fairseq==0.12.2``) adds fairseq.
+"""
+
+import os
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+from distutils.command.install_headers import install_headers  # isort: skip (setuptools' own copy)
+
+HERE = Path(__file__).resolve().parent
+STARTUP_FILE = "bert_fused_plugin_compat.pth"  # runs "import fairseq_compat" at interpreter start
+
+
+class InstallStartupFile(install_headers):
+    """Puts STARTUP_FILE into site-packages, from a wheel and from an editable install alike.
+
+    setuptools has no option for a file in the root of site-packages, but it sends "headers"
+    through this command in both kinds of build.  The wheel format says that what lies in
+    ``<name>.data/purelib`` goes to site-packages, so that is where ours go.
+    """
+
+    def finalize_options(self):
+        super().finalize_options()
+        self.install_dir = os.path.join(os.path.dirname(self.install_dir), "purelib")
+
+
+def read(name):
+    """The text of a file of this folder, or "" where it is missing."""
+    path = HERE / name
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+setup(
+    name="bert_fused_plugin",
+    version="0.1.0",
+    description="BERT-fused neural machine translation as a plug-in for stock fairseq",
+    long_description=read("README.md"),
+    long_description_content_type="text/markdown",
+    author="bert_fused_plugin contributors",
+    license="MIT",
+    license_files=["LICENSE"],
+    python_requires=">=3.9,<3.14",
+    # An explicit package_dir makes an editable install one path line; without it setuptools
+    # would run an import hook of its own at every interpreter start.
+    package_dir={"": "."},
+    packages=find_packages(include=["bert_fused_plugin", "bert_fused_plugin.*"]),
+    package_data={"bert_fused_plugin": ["py.typed"]},
+    py_modules=["fairseq_compat"],
+    headers=[STARTUP_FILE],
+    cmdclass={"install_headers": InstallStartupFile},
+    zip_safe=False,
+    install_requires=[
+        "torch>=1.13",
+        "transformers>=4.40",
+        "sacrebleu",
+        "sacremoses",
+        "sentencepiece",
+        "subword-nmt",
+        "matplotlib",
+        # What fairseq 0.12.2 needs, with versions that exist for today's pip and Python.
+        "hydra-core>=1.3,<1.4",
+        "omegaconf>=2.3,<2.4",
+        "bitarray",
+        "cffi",
+        "cython",
+        "numpy",
+        "regex",
+        "tqdm",
+    ],
+    extras_require={
+        "dev": [
+            "ruff==0.17.5",
+            'mypy==2.4.1; python_version >= "3.10"',
+            "pytest>=7",
+            "pytest-timeout>=2.1",
+            "hypothesis>=6",
+        ],
+    },
+)
