@@ -1,0 +1,33 @@
+"""BERT-fused neural machine translation as a plugin of stock fairseq (``--user-dir bert_fused_plugin``).
+
+Data flow (Zhu et al., "Incorporating BERT into Neural Machine Translation", ICLR 2020)::
+
+    raw text ── fairseq-preprocess ──> src_tokens ──────────────> BertFusedEncoder ─> BertFusedDecoder
+                                          │                        │  each layer        │  each layer
+                                   DictionaryBridge                │  attends to        │  attends to
+                                          │                        │  bert_out          │  bert_out
+                                     bert_tokens ─> FrozenBert ────┴── bert_out ────────┘
+
+Shapes, in all docstrings: B batch, S source length, L BERT length (word pieces), T target length,
+C model width, D BERT width, H attention heads, V vocabulary.  A ``*_padding_mask`` is bool, True is
+padding.  ``bert_tokens`` is (B, L), always right-padded.  Layers work time first: (S, B, C).
+
+| what | where |
+| --- | --- |
+| text for BERT from fairseq's ids | ``data/dictionary_bridge.py`` |
+| BERT input in datasets and batches | ``data/bert_pair_dataset.py``, ``data/collate.py`` |
+| the frozen encoder | ``modules/frozen_bert.py`` |
+| drop-net, the fused layers | ``modules/drop_net.py``, ``modules/fusion.py``, ``modules/bert_fused_*_layer.py`` |
+| models, flags, presets | ``models/`` |
+| task, criterion | ``tasks/``, ``criterions/`` |
+"""
+
+from bert_fused_plugin.errors import install_excepthook
+
+install_excepthook()
+
+# fairseq's --user-dir imports models/ and tasks/ by itself, but not criterions/;
+# `import bert_fused_plugin` alone registers everything too.
+from bert_fused_plugin import criterions, models, tasks  # noqa: E402
+
+__all__ = ["criterions", "models", "tasks"]

@@ -1,0 +1,99 @@
+"""Cross entropy with label smoothing over the whole vocabulary."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Tuple
+
+import torch
+from fairseq import utils
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.dataclass import FairseqDataclass
+from fairseq.logging import metrics
+from omegaconf import II
+from torch import Tensor
+
+from bert_fused_plugin.errors import BertFusedError
+
+
+@dataclass
+class LabelSmoothedCrossEntropyConfig(FairseqDataclass):  # type: ignore[misc]
+    """The flags, named as those of fairseq's own criterion."""
+
+    label_smoothing: float = field(
+        default=0.1, metadata={"help": "epsilon of label smoothing, in [0, 1); 0 means none"}
+    )
+    sentence_avg: bool = II("optimization.sentence_avg")
+
+
+@register_criterion("bert_fused_label_smoothed_cross_entropy", dataclass=LabelSmoothedCrossEntropyConfig)
+class LabelSmoothedCrossEntropy(FairseqCriterion):  # type: ignore[misc]
+    """L = sum over target tokens of (1 - eps) H(p, q) + eps H(U, q), U uniform over the vocabulary.
+
+    (Szegedy et al., CVPR 2016, section 7.)  fairseq's own criterion takes the target out of U.  Padding
+    is excluded.  Logs loss, nll_loss (both in bits), ppl and accuracy (per cent).
+    """
+
+    def __init__(self, task: Any, label_smoothing: float, sentence_avg: bool) -> None:
+        super().__init__(task)
+        if not 0 <= label_smoothing < 1:
+            raise BertFusedError(f"--label-smoothing must be in [0, 1), got {label_smoothing}; 0.1 is usual")
+        self.eps = label_smoothing
+        self.sentence_avg = sentence_avg
+
+    def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, Any, Dict[str, Any]]:
+        """Return the loss summed over the batch, or per token if not *reduce*, its divisor, and what is logged."""
+        net_output = model(**sample["net_input"])
+        target = model.get_targets(sample, net_output)
+        loss, nll_loss, correct = label_smoothed_loss(net_output[0], target, self.eps, self.padding_idx)
+        sample_size = target.size(0) if self.sentence_avg else sample["ntokens"]
+        logging_output = {
+            "loss": loss.detach().sum(),
+            "nll_loss": nll_loss.detach().sum(),
+            "n_correct": correct.sum(),
+            "ntokens": sample["ntokens"],
+            "nsentences": target.size(0),
+            "sample_size": sample_size,
+        }
+        return loss.sum() if reduce else loss, sample_size, logging_output
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
+        """Add up what all workers logged."""
+        total = {key: sum(log[key] for log in logging_outputs) for key in _SUMMED}
+        metrics.log_scalar("loss", total["loss"] / total["sample_size"] / math.log(2), total["sample_size"], round=3)
+        metrics.log_scalar("nll_loss", total["nll_loss"] / total["ntokens"] / math.log(2), total["ntokens"], round=3)
+        metrics.log_derived("ppl", lambda meters: utils.get_perplexity(meters["nll_loss"].avg))
+        metrics.log_scalar("accuracy", 100 * total["n_correct"] / total["ntokens"], total["ntokens"], round=3)
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        """Let fairseq sum the logging outputs over workers first."""
+        return True
+
+
+_SUMMED = ("loss", "nll_loss", "n_correct", "ntokens", "sample_size")
+
+
+def label_smoothed_loss(logits: Tensor, target: Tensor, eps: float, padding_idx: int) -> Tuple[Tensor, Tensor, Tensor]:
+    """Return loss, negative log-likelihood and whether the best symbol is the target's, each (B, T).
+
+    With lse = log sum exp(logits): H(p, q) = lse - logit of the target, and H(U, q) = lse - mean of the
+    logits, so no log-probabilities of the size of the logits are kept.  Padded positions are zero.
+
+    Args:
+        logits: (B, T, V).
+        target: (B, T).
+        eps: label smoothing.
+        padding_idx: the target symbol to exclude.
+    """
+    logits = logits.float()
+    lse = torch.logsumexp(logits, dim=-1)
+    target_logit = logits.gather(-1, target.unsqueeze(-1)).squeeze(-1)
+    is_token = target.ne(padding_idx)
+    nll_loss = (lse - target_logit) * is_token
+    loss = nll_loss
+    if eps:
+        uniform_loss = (lse - logits.mean(dim=-1)) * is_token
+        loss = (1 - eps) * nll_loss + eps * uniform_loss
+    correct = logits.detach().argmax(dim=-1).eq(target) & is_token
+    return loss, nll_loss, correct

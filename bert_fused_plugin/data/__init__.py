@@ -1,0 +1,1 @@
+"""From fairseq's token ids to BERT's input."""

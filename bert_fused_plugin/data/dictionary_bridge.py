@@ -1,0 +1,192 @@
+"""From fairseq's ids to BERT's: dictionary -> text (subwords joined, detokenised) -> word pieces."""
+
+import logging
+from itertools import groupby
+from typing import Any, Callable, Dict, Iterator, List, Sequence
+
+import torch
+from fairseq.data import Dictionary
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from bert_fused_plugin.data.collate import collate_bert_tokens
+from bert_fused_plugin.errors import BertFusedError
+
+logger = logging.getLogger(__name__)
+
+SUBWORD_CHOICES = ("auto", "subword_nmt", "sentencepiece", "none")
+DETOK_CHOICES = ("none", "moses")
+
+
+class DictionaryBridge:
+    """Derives BERT's input from a sentence in fairseq's dictionary, or from its raw text.
+
+    Special tokens such as ``[SEP]`` are text where they occur in text.  A fairseq ``<unk>`` becomes
+    the tokenizer's unknown token.  Every sentence, also an empty one, has at least one word piece.
+
+    Args:
+        dictionary: fairseq's source dictionary.
+        tokenizer: a fast Hugging Face tokenizer.
+        max_tokens: longest BERT input in word pieces, special tokens included; the rest of a longer
+            sentence is cut off and counted in `num_truncated`.
+        subword: how the dictionary's symbols are joined to words: ``subword_nmt`` (``@@``),
+            ``sentencepiece`` (``▁``), ``none``, or ``auto``: seen from the dictionary.
+        detok: ``moses`` undoes Moses tokenisation; ``none`` leaves the words as they are.
+        lang: source language, for Moses.
+
+    Raises:
+        BertFusedError: the tokenizer is not a fast one.
+    """
+
+    def __init__(
+        self,
+        dictionary: Dictionary,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        max_tokens: int,
+        subword: str = "auto",
+        detok: str = "none",
+        lang: str = "en",
+    ) -> None:
+        if not tokenizer.is_fast:
+            raise BertFusedError(
+                f"--bert-model: {type(tokenizer).__name__} of {tokenizer.name_or_path!r} is not a fast tokenizer; "
+                "use a model directory that holds tokenizer.json"
+            )
+        self.max_tokens = max_tokens
+        self.subword = detect_subword(dictionary) if subword == "auto" else subword
+        self.detok = detok
+        self.num_truncated = 0
+        self._symbols = dictionary.symbols
+        self._unk = dictionary.unk()
+        self._silent = {dictionary.bos(), dictionary.pad(), dictionary.eos()}
+        self._join = _JOIN[self.subword]
+        self._detokenize = _moses_detokenizer(lang) if detok == "moses" else _as_it_is
+        self._tokenizer: Any = tokenizer.backend_tokenizer  # type: ignore[attr-defined]
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._tokenizer.encode_special_tokens = True
+        self._prefix, self._suffix = _special_tokens(self._tokenizer)
+        self._unk_piece = [] if tokenizer.unk_token_id is None else [tokenizer.unk_token_id]
+        self._empty = [_first_known(tokenizer)]
+        if detok == "none" and _looks_like_moses(dictionary):
+            logger.warning(
+                "the source dictionary looks tokenised by Moses (&apos; or @-@) but BERT reads plain text: "
+                "consider --bert-detok moses"
+            )
+
+    def text(self, src_tokens: Tensor) -> str:
+        """Return the text that BERT reads for one sentence *src_tokens*, (S,); padding is ignored."""
+        return "".join(part or " <unk>" for part in self._parts(src_tokens.tolist())).strip()
+
+    def encode(self, texts: Sequence[str]) -> List[List[int]]:
+        """Return the word-piece ids, special tokens included, of each of the raw *texts*."""
+        return self._encode_parts([[text] for text in texts])
+
+    def encode_tokens(self, sentences: Sequence[Sequence[int]]) -> List[List[int]]:
+        """Return the word-piece ids, special tokens included, of each of the *sentences* of fairseq ids."""
+        return self._encode_parts([list(self._parts(sentence)) for sentence in sentences])
+
+    def bert_tokens(self, src_tokens: Tensor) -> Tensor:
+        """Return ``bert_tokens``, (B, L), on the device of *src_tokens*, (B, S), padded on either side."""
+        rows = [torch.tensor(row) for row in self.encode_tokens(src_tokens.tolist())]
+        return collate_bert_tokens(rows).to(src_tokens.device)
+
+    def _parts(self, sentence: Sequence[int]) -> Iterator[str]:
+        """Yield the text between unknown words, and an empty string for each unknown word."""
+        known = (token for token in sentence if token not in self._silent)
+        first = True
+        for is_unk, run in groupby(known, key=self._unk.__eq__):
+            if is_unk:
+                yield from ("" for _ in run)
+            else:
+                text = self._detokenize(self._join([self._symbols[token] for token in run]))
+                # the space tells byte-level tokenizers that a word begins
+                yield text if first else " " + text
+            first = False
+
+    def _encode_parts(self, sentences: Sequence[Sequence[str]]) -> List[List[int]]:
+        parts = [_valid_utf8(part) for sentence in sentences for part in sentence if part]
+        encoded = iter(self._tokenizer.encode_batch(parts, add_special_tokens=False))
+        rows = []
+        for sentence in sentences:
+            pieces: List[int] = []
+            for part in sentence:
+                pieces += next(encoded).ids if part else self._unk_piece
+            rows.append(self._frame(pieces))
+        return rows
+
+    def _frame(self, pieces: List[int]) -> List[int]:
+        room = self.max_tokens - len(self._prefix) - len(self._suffix)
+        if len(pieces) > room:
+            if self.num_truncated == 0:
+                logger.warning(
+                    f"a source sentence of {len(pieces)} word pieces is cut to {room} for BERT "
+                    f"(--bert-max-tokens {self.max_tokens}); further ones are counted without a message"
+                )
+            self.num_truncated += 1
+        return self._prefix + pieces[:room] + self._suffix or list(self._empty)
+
+
+def detect_subword(dictionary: Dictionary) -> str:
+    """Name the subword marks of *dictionary*: at least 1 % of its symbols carry them."""
+    symbols = dictionary.symbols[dictionary.nspecial :]
+    marks = {
+        "subword_nmt": sum(symbol.endswith("@@") for symbol in symbols),
+        "sentencepiece": sum(symbol.startswith("\u2581") for symbol in symbols),
+    }
+    best = max(marks, key=lambda name: marks[name])
+    return best if marks[best] > 0.01 * len(symbols) else "none"
+
+
+def _join_subword_nmt(symbols: Sequence[str]) -> str:
+    return (" ".join(symbols) + " ").replace("@@ ", "").strip()
+
+
+def _join_sentencepiece(symbols: Sequence[str]) -> str:
+    return "".join(symbols).replace("\u2581", " ").strip()
+
+
+_JOIN: Dict[str, Callable[[Sequence[str]], str]] = {
+    "subword_nmt": _join_subword_nmt,
+    "sentencepiece": _join_sentencepiece,
+    "none": " ".join,
+}
+
+
+def _as_it_is(text: str) -> str:
+    return text
+
+
+def _moses_detokenizer(lang: str) -> Callable[[str], str]:
+    from sacremoses import MosesDetokenizer
+
+    moses = MosesDetokenizer(lang=lang)
+
+    def detokenize(text: str) -> str:
+        return str(moses.detokenize(text.split()))
+
+    return detokenize
+
+
+def _looks_like_moses(dictionary: Dictionary) -> bool:
+    return any(dictionary.index(mark) != dictionary.unk() for mark in ("&apos;", "&quot;", "@-@", "&apos;s"))
+
+
+def _valid_utf8(text: str) -> str:
+    # an unpaired surrogate cannot be passed to the tokenizer
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _special_tokens(tokenizer: Any) -> "tuple[List[int], List[int]]":
+    """Return what the tokenizer puts before and after a sentence, such as [CLS] and [SEP]."""
+    encoding = tokenizer.encode("a")
+    pieces = [i for i, special in enumerate(encoding.special_tokens_mask) if not special]
+    if not pieces:
+        return encoding.ids, []
+    return encoding.ids[: pieces[0]], encoding.ids[pieces[-1] + 1 :]
+
+
+def _first_known(tokenizer: PreTrainedTokenizerBase) -> int:
+    ids = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id)
+    return next((int(i) for i in ids if i is not None), 0)

@@ -1,0 +1,119 @@
+"""The BERT-fused decoder: fairseq's transformer decoder, each layer of which attends to BERT."""
+
+from typing import Any, Dict, List, Optional, Tuple
+
+from fairseq.models.transformer import TransformerDecoderBase
+from torch import Tensor, nn
+
+from bert_fused_plugin.models.bert_fused_config import BertFusedConfig
+from bert_fused_plugin.models.layer_building import common_layer_options, wrap_layer
+from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer
+
+Extra = Dict[str, List[Optional[Tensor]]]
+
+
+class BertFusedDecoder(TransformerDecoderBase):  # type: ignore[misc]
+    """Embeddings and BERT-fused layers (Zhu et al. 2020, section 4.1, step 3).
+
+    Args:
+        cfg: the model's flags.
+        dictionary: the target dictionary.
+        embed_tokens: the target embeddings.
+        bert_dim: D.
+    """
+
+    def __init__(self, cfg: BertFusedConfig, dictionary: Any, embed_tokens: nn.Embedding, *, bert_dim: int) -> None:
+        self.bert_dim = bert_dim  # the base class builds the layers, which ask for it
+        super().__init__(cfg, dictionary, embed_tokens)
+
+    def build_decoder_layer(self, cfg: BertFusedConfig, no_encoder_attn: bool = False) -> nn.Module:
+        """Build one layer; fairseq's hook."""
+        return wrap_layer(
+            BertFusedDecoderLayer(
+                embed_dim=cfg.decoder.embed_dim,
+                ffn_dim=cfg.decoder.ffn_embed_dim,
+                num_heads=cfg.decoder.attention_heads,
+                normalize_before=cfg.decoder.normalize_before,
+                encoder_dim=cfg.encoder.embed_dim,
+                bert_dim=self.bert_dim,
+                **common_layer_options(cfg),
+            ),
+            cfg,
+        )
+
+    def extract_features(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Dict[str, List[Tensor]],
+        incremental_state: Optional[Dict[str, Any]] = None,
+        full_context_alignment: bool = False,
+        alignment_layer: Optional[int] = None,
+        alignment_heads: Optional[int] = None,
+    ) -> Tuple[Tensor, Extra]:
+        """Return the states under the output layer, (B, T, C), and what fairseq calls ``extra``.
+
+        ``extra["attn"]`` and ``extra["bert_attn"]`` hold the attention of *alignment_layer* (default: the
+        last) to source, (B, T, S), and to BERT, (B, T, L), mean over *alignment_heads* (default: all);
+        in training only where *alignment_layer* is given.
+
+        Args:
+            prev_output_tokens: (B, T).
+            encoder_out: the encoder's output, with ``bert_out`` and ``bert_padding_mask``.
+            incremental_state: caches, in incremental decoding.
+            full_context_alignment: no causal mask.
+            alignment_layer: index of the layer.
+            alignment_heads: number of heads.
+        """
+        need_attn = alignment_layer is not None or not self.training
+        attn_layer = self.num_layers - 1 if alignment_layer is None else alignment_layer
+        x, self_attn_padding_mask = self._embed(prev_output_tokens, incremental_state)
+        causal = incremental_state is None and not full_context_alignment
+        self_attn_mask = self.buffered_future_mask(x) if causal else None
+
+        attn: Optional[Tensor] = None
+        bert_attn: Optional[Tensor] = None
+        inner_states: List[Optional[Tensor]] = [x]
+        for index, layer in enumerate(self.layers):
+            x, layer_attn, layer_bert_attn = layer(
+                x,
+                encoder_out["encoder_out"][0],
+                encoder_out["encoder_padding_mask"][0],
+                encoder_out["bert_out"][0].transpose(0, 1),
+                encoder_out["bert_padding_mask"][0],
+                incremental_state,
+                self_attn_mask=self_attn_mask,
+                self_attn_padding_mask=self_attn_padding_mask,
+                need_attn=need_attn and index == attn_layer,
+            )
+            inner_states.append(x)
+            if layer_attn is not None:
+                attn = layer_attn[:alignment_heads].mean(dim=0)
+                bert_attn = layer_bert_attn[:alignment_heads].mean(dim=0)
+
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+        x = x.transpose(0, 1)  # (T, B, C) -> (B, T, C)
+        if self.project_out_dim is not None:
+            x = self.project_out_dim(x)
+        return x, {"attn": [attn], "bert_attn": [bert_attn], "inner_states": inner_states}
+
+    def _embed(
+        self, prev_output_tokens: Tensor, incremental_state: Optional[Dict[str, Any]]
+    ) -> Tuple[Tensor, Optional[Tensor]]:
+        """Return token and position embeddings, (T, B, C), and the padding mask, (B, T), if there is padding."""
+        positions = None
+        if self.embed_positions is not None:
+            positions = self.embed_positions(prev_output_tokens, incremental_state=incremental_state)
+        if incremental_state is not None:
+            prev_output_tokens = prev_output_tokens[:, -1:]
+            positions = None if positions is None else positions[:, -1:]
+        x = self.embed_scale * self.embed_tokens(prev_output_tokens.contiguous())
+        if self.project_in_dim is not None:
+            x = self.project_in_dim(x)
+        if positions is not None:
+            x = x + positions
+        if self.layernorm_embedding is not None:
+            x = self.layernorm_embedding(x)
+        x = self.dropout_module(x).transpose(0, 1)  # (B, T, C) -> (T, B, C)
+        padding_mask = prev_output_tokens.eq(self.padding_idx)
+        return x, padding_mask if padding_mask.any() else None

@@ -1,0 +1,108 @@
+"""The BERT-fused encoder: fairseq's transformer encoder, each layer of which attends to BERT."""
+
+from typing import Any, Dict, List, Optional
+
+from fairseq.models.transformer import TransformerEncoderBase
+from torch import Tensor, nn
+
+from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.models.bert_fused_config import BertFusedConfig
+from bert_fused_plugin.models.layer_building import common_layer_options, wrap_layer
+from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
+from bert_fused_plugin.modules.frozen_bert import FrozenBert
+
+EncoderOut = Dict[str, List[Any]]
+
+
+class BertFusedEncoder(TransformerEncoderBase):  # type: ignore[misc]
+    """Embeddings and BERT-fused layers (Zhu et al. 2020, section 4.1, steps 1 and 2).
+
+    Args:
+        cfg: the model's flags.
+        dictionary: the source dictionary.
+        embed_tokens: the source embeddings.
+        bert: the frozen encoder.
+        bridge: derives BERT's input where a batch does not bring it.
+    """
+
+    def __init__(
+        self,
+        cfg: BertFusedConfig,
+        dictionary: Any,
+        embed_tokens: nn.Embedding,
+        *,
+        bert: FrozenBert,
+        bridge: DictionaryBridge,
+    ) -> None:
+        self.bert_dim = bert.dim  # the base class builds the layers, which ask for it
+        super().__init__(cfg, dictionary, embed_tokens)
+        self.bert = bert
+        self.bridge = bridge
+
+    def build_encoder_layer(self, cfg: BertFusedConfig) -> nn.Module:
+        """Build one layer; fairseq's hook."""
+        return wrap_layer(
+            BertFusedEncoderLayer(
+                embed_dim=cfg.encoder.embed_dim,
+                ffn_dim=cfg.encoder.ffn_embed_dim,
+                num_heads=cfg.encoder.attention_heads,
+                normalize_before=cfg.encoder.normalize_before,
+                bert_dim=self.bert_dim,
+                **common_layer_options(cfg),
+            ),
+            cfg,
+        )
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Optional[Tensor] = None,
+        return_all_hiddens: bool = False,
+        token_embeddings: Optional[Tensor] = None,
+        bert_tokens: Optional[Tensor] = None,
+    ) -> EncoderOut:
+        """Return fairseq's ``encoder_out`` with ``bert_out``, (B, L, D), and ``bert_padding_mask``, (B, L).
+
+        Args:
+            src_tokens: (B, S), padded on either side.
+            src_lengths: not used.
+            return_all_hiddens: fill ``encoder_states``.
+            token_embeddings: (B, S, C) instead of the embeddings of *src_tokens*.
+            bert_tokens: BERT's input, (B, L); default: derived from *src_tokens*.
+        """
+        # 1. H_B = BERT(x)
+        if bert_tokens is None:
+            bert_tokens = self.bridge.bert_tokens(src_tokens)
+        bert_out, bert_padding_mask = self.bert(bert_tokens)
+        bert_out = bert_out.to(self.embed_tokens.weight.dtype)
+
+        # 2. the layers; the loop is ours, as the stock one changes the layout after a reload
+        encoder_padding_mask = src_tokens.eq(self.padding_idx)
+        x, encoder_embedding = self.forward_embedding(src_tokens, token_embeddings)
+        x = x.masked_fill(encoder_padding_mask.unsqueeze(-1), 0)
+        x = x.transpose(0, 1)  # (B, S, C) -> (S, B, C)
+        encoder_states = [x]
+        for layer in self.layers:
+            x = layer(x, encoder_padding_mask, bert_out.transpose(0, 1), bert_padding_mask)
+            encoder_states.append(x)
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+
+        return {
+            "encoder_out": [x],
+            "encoder_padding_mask": [encoder_padding_mask],
+            "encoder_embedding": [encoder_embedding],
+            "encoder_states": encoder_states if return_all_hiddens else [],
+            "fc_results": [],
+            "src_tokens": [],
+            "src_lengths": [(~encoder_padding_mask).sum(dim=1, keepdim=True).int()],
+            "bert_out": [bert_out],
+            "bert_padding_mask": [bert_padding_mask],
+        }
+
+    def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
+        """Return *encoder_out* with its sentences in *new_order*, as beam search asks for."""
+        reordered: EncoderOut = super().reorder_encoder_out(encoder_out, new_order)
+        for key in ("bert_out", "bert_padding_mask"):
+            reordered[key] = [state.index_select(0, new_order) for state in encoder_out[key]]
+        return reordered

@@ -1,0 +1,1 @@
+"""The parts of the figure: BERT, drop-net, fusion, layers."""

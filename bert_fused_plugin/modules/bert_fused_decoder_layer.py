@@ -1,0 +1,145 @@
+"""One layer of the BERT-fused decoder (Zhu et al. 2020, figure 1, right)."""
+
+from typing import Any, Callable, Dict, Optional, Tuple
+
+from fairseq.modules import FairseqDropout, LayerNorm, MultiheadAttention
+from torch import Tensor, nn
+
+from bert_fused_plugin.modules.fusion import ParallelFusion
+from bert_fused_plugin.modules.sublayer import apply_sublayer
+
+
+class BertFusedDecoderLayer(nn.Module):
+    """Causal self-attention, attention to the encoder beside attention to BERT, the feed-forward network.
+
+    The attributes that a stock transformer layer has too bear its names, so that its checkpoints fit.
+
+    Args:
+        embed_dim: C.
+        ffn_dim: inner width of the feed-forward network.
+        num_heads: attention heads.
+        encoder_dim: width of the encoder's states.
+        bert_dim: D.
+        dropout: after each sub-layer.
+        attention_dropout: on attention weights.
+        activation_dropout: within the feed-forward network.
+        activation_fn: its non-linearity.
+        normalize_before: layer norm before each sub-layer (pre-norm) instead of after it.
+        p_net: drop-net's rate.
+    """
+
+    def __init__(
+        self,
+        *,
+        embed_dim: int,
+        ffn_dim: int,
+        num_heads: int,
+        encoder_dim: int,
+        bert_dim: int,
+        dropout: float,
+        attention_dropout: float,
+        activation_dropout: float,
+        activation_fn: Callable[[Tensor], Tensor],
+        normalize_before: bool,
+        p_net: float,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+
+        def attention_to(dim: int) -> MultiheadAttention:
+            return MultiheadAttention(
+                embed_dim,
+                num_heads,
+                kdim=dim,
+                vdim=dim,
+                dropout=attention_dropout,
+                encoder_decoder_attention=True,
+            )
+
+        self.self_attn = MultiheadAttention(embed_dim, num_heads, dropout=attention_dropout, self_attention=True)
+        self.self_attn_layer_norm = LayerNorm(embed_dim)
+        self.encoder_attn = attention_to(encoder_dim)
+        self.bert_attn = attention_to(bert_dim)
+        self.fusion = ParallelFusion(p_net)
+        self.encoder_attn_layer_norm = LayerNorm(embed_dim)
+        self.fc1 = nn.Linear(embed_dim, ffn_dim)
+        self.fc2 = nn.Linear(ffn_dim, embed_dim)
+        self.final_layer_norm = LayerNorm(embed_dim)
+        self.activation_fn = activation_fn
+        self.dropout_module = FairseqDropout(dropout, module_name=name)
+        self.activation_dropout_module = FairseqDropout(activation_dropout, module_name=name)
+        self.normalize_before = normalize_before
+
+    def forward(
+        self,
+        x: Tensor,
+        encoder_out: Tensor,
+        encoder_padding_mask: Optional[Tensor],
+        bert_out: Tensor,
+        bert_padding_mask: Optional[Tensor],
+        incremental_state: Optional[Dict[str, Any]] = None,
+        self_attn_mask: Optional[Tensor] = None,
+        self_attn_padding_mask: Optional[Tensor] = None,
+        need_attn: bool = False,
+    ) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
+        """Return this layer's states, (T, B, C), and, if asked for, its attention weights.
+
+        Args:
+            x: the states of the layer below, (T, B, C); T is 1 in incremental decoding.
+            encoder_out: the encoder's states, (S, B, C).
+            encoder_padding_mask: (B, S).
+            bert_out: BERT's states, time first: (L, B, D).
+            bert_padding_mask: (B, L).
+            incremental_state: caches of keys and values, in incremental decoding.
+            self_attn_mask: causal mask, (T, T).
+            self_attn_padding_mask: (B, T).
+            need_attn: return the attention to the encoder, (H, B, T, S), and to BERT, (H, B, T, L).
+        """
+        static = incremental_state is not None
+        weights: Dict[str, Optional[Tensor]] = {}
+
+        # 1. s^ = attn_S(s, S_<=t, S_<=t)   (section 4.1, step 3)
+        def self_attention(s: Tensor) -> Tensor:
+            out, _ = self.self_attn(
+                s,
+                s,
+                s,
+                key_padding_mask=self_attn_padding_mask,
+                incremental_state=incremental_state,
+                need_weights=False,
+                attn_mask=self_attn_mask,
+            )
+            return out  # type: ignore[no-any-return]
+
+        # 2. s~ = 1/2 (attn_B(s^, H_B, H_B) + attn_E(s^, H_E, H_E))   (step 3)
+        def fused_attention(s: Tensor) -> Tensor:
+            options = {
+                "incremental_state": incremental_state,
+                # fairseq returns the weights of each head on this path only
+                "static_kv": static or need_attn,
+                "need_weights": need_attn,
+                "need_head_weights": need_attn,
+            }
+            encoder, weights["encoder"] = self.encoder_attn(
+                s, encoder_out, encoder_out, key_padding_mask=encoder_padding_mask, **options
+            )
+            bert, weights["bert"] = self.bert_attn(
+                s, bert_out, bert_out, key_padding_mask=bert_padding_mask, **options
+            )
+            return self.fusion(encoder, bert)
+
+        x = self._sublayer(self_attention, x, self.self_attn_layer_norm)
+        x = self._sublayer(fused_attention, x, self.encoder_attn_layer_norm)
+        # 3. FFN(s~)
+        x = self._sublayer(self._feed_forward, x, self.final_layer_norm)
+        return x, weights["encoder"], weights["bert"]
+
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        x = self.activation_dropout_module(self.activation_fn(self.fc1(x)))
+        x = self.fc2(x)
+        return x
+
+    def _sublayer(self, sublayer: Callable[[Tensor], Tensor], x: Tensor, norm: nn.Module) -> Tensor:
+        return apply_sublayer(
+            sublayer, x, norm=norm, dropout=self.dropout_module, normalize_before=self.normalize_before
+        )

@@ -1,0 +1,133 @@
+"""A pre-trained Hugging Face encoder that never trains and never lands in a checkpoint."""
+
+import logging
+import os
+from contextlib import contextmanager
+from typing import Any, Callable, Iterator, Tuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging as hf_logging
+
+from bert_fused_plugin.data.collate import BERT_PAD
+from bert_fused_plugin.errors import BertFusedError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_NO_LIMIT = 1_000_000  # of an encoder with relative positions
+
+
+class FrozenBert(nn.Module):
+    """H_B = BERT(x), the last layer's states (Zhu et al. 2020, section 4.1, step 1).
+
+    The Hugging Face model is no registered submodule: ``parameters()``, ``state_dict()``, ``train()``,
+    optimizers, EMA and DDP never see it, so it stays frozen, in evaluation mode and out of
+    checkpoints whatever happens around it.  Only moves to a device or a dtype reach it.
+
+    Args:
+        model: any encoder of ``transformers.AutoModel``.
+    """
+
+    model: PreTrainedModel
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__()
+        model.eval().requires_grad_(False)
+        # a plain attribute: nn.Module.__setattr__ would register it
+        object.__setattr__(self, "model", model)
+        self.dim = int(model.config.hidden_size)
+        self.max_positions = _count_positions(model)
+        self.num_parameters = sum(parameter.numel() for parameter in model.parameters())
+        # what stands at padded positions is masked out; RoBERTa counts positions by its own padding id
+        self._filler = model.config.pad_token_id or 0
+
+    @classmethod
+    def from_pretrained(cls, name: str) -> "FrozenBert":
+        """Load the encoder *name*, a local directory or a name on the Hugging Face hub.
+
+        Raises:
+            BertFusedError: it cannot be loaded.
+        """
+        with _quiet():
+            model = _load(AutoModel.from_pretrained, name, torch_dtype=torch.float32)
+        if getattr(model, "pooler", None) is not None:
+            model.pooler = None  # its output is never used
+        return cls(model)
+
+    def forward(self, bert_tokens: Tensor) -> Tuple[Tensor, Tensor]:
+        """Return BERT's states and their padding mask.
+
+        Args:
+            bert_tokens: word-piece ids, (B, L), padded on the right with `BERT_PAD`.
+
+        Returns:
+            bert_out, (B, L, D), and bert_padding_mask, (B, L).
+        """
+        bert_padding_mask = bert_tokens.eq(BERT_PAD)
+        with torch.no_grad():
+            output = self.model(
+                input_ids=bert_tokens.masked_fill(bert_padding_mask, self._filler),
+                attention_mask=(~bert_padding_mask).long(),
+            )
+        return output.last_hidden_state, bert_padding_mask
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> "FrozenBert":
+        super()._apply(fn, *args, **kwargs)
+        self.model._apply(fn)
+        return self
+
+    def extra_repr(self) -> str:
+        """Name the model where a module is printed."""
+        return f"{self.model.name_or_path!r}, dim={self.dim}, frozen parameters={self.num_parameters:,}"
+
+
+def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+    """Load the tokenizer of the encoder *name*.
+
+    Raises:
+        BertFusedError: it cannot be loaded.
+    """
+    tokenizer: PreTrainedTokenizerBase = _load(AutoTokenizer.from_pretrained, name)
+    return tokenizer
+
+
+def _count_positions(model: PreTrainedModel) -> int:
+    """Return how many tokens the position embeddings of *model* have room for."""
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+            # RoBERTa and its kin count positions from the padding id + 1
+            return module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
+    config = model.config.to_dict()
+    return int(config.get("max_position_embeddings") or config.get("n_positions") or _NO_LIMIT)
+
+
+def _load(load: Callable[..., T], name: str, **options: Any) -> T:
+    try:
+        return load(name, trust_remote_code=False, **options)
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+        reason = " ".join(str(error).split())
+        if os.path.isdir(name):
+            remedy = "the directory must hold config.json, the tokenizer's files and the weights"
+        else:
+            remedy = (
+                "give a local model directory, or a name on the Hugging Face hub "
+                "(needs the internet, or an earlier download with HF_HUB_OFFLINE=1)"
+            )
+        raise BertFusedError(f"--bert-model {name!r} cannot be loaded; {remedy} [{reason}]") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the loading report (unused heads and poolers) and the progress bar to ourselves."""
+    verbosity, progress = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
+    hf_logging.set_verbosity_error()
+    hf_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        hf_logging.set_verbosity(verbosity)
+        if progress:
+            hf_logging.enable_progress_bar()

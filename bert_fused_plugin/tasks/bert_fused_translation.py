@@ -1,0 +1,157 @@
+"""fairseq's translation task with BERT's input in every batch."""
+
+import logging
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+import torch
+from fairseq import utils
+from fairseq.tasks import register_task
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from torch import Tensor
+
+from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
+from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.errors import BertFusedError, raise_all
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class BertFusedTranslationConfig(TranslationConfig):  # type: ignore[misc]
+    """All flags of fairseq's translation task, and where BERT's text is."""
+
+    bert_text: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "directory with the raw source text for BERT, DIR/{split}.{lang}, one sentence a line; "
+            "default: derived from the binarised data"
+        },
+    )
+
+
+@register_task("bert_fused_translation", dataclass=BertFusedTranslationConfig)
+class BertFusedTranslationTask(TranslationTask):  # type: ignore[misc]
+    """Translation with ``bert_tokens`` in ``net_input``, from a data-bin of plain ``fairseq-preprocess``.
+
+    BERT's input is made once, when a data set is loaded, by the bridge of the model.  A model without a
+    bridge, such as fairseq's own transformer, gets plain translation batches.
+    """
+
+    cfg: BertFusedTranslationConfig
+    bridge: Optional[DictionaryBridge] = None
+
+    @classmethod
+    def setup_task(cls, cfg: BertFusedTranslationConfig, **kwargs: Any) -> "BertFusedTranslationTask":
+        """Load the dictionaries.
+
+        Raises:
+            BertFusedError: the data directory does not fit the language pair.
+        """
+        _check_data(cfg)
+        task: BertFusedTranslationTask = super().setup_task(cfg, **kwargs)
+        return task
+
+    def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
+        """Build the model, and take its bridge for the data sets."""
+        model = super().build_model(cfg, from_checkpoint)
+        bridge = _bridge_of(model)
+        if bridge is not None:
+            self.bridge = bridge
+        return model
+
+    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
+        """Load *split*, with BERT's input for each sentence.
+
+        Outside the training set a source over ``--max-source-positions`` is cut, not refused: no
+        sentence of a test set is lost.
+        """
+        with self._cut_sources(split):
+            super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
+        if self.bridge is None:
+            return
+        dataset = self.datasets[split]
+        texts = self._raw_texts(split, len(dataset))
+        truncated = self.bridge.num_truncated
+        self.datasets[split] = BertPairDataset(dataset, self.bridge, texts)
+        sizes = self.datasets[split].bert_sizes
+        logger.info(
+            f"{split}: {sizes.sum():,} word pieces for BERT, {sizes.mean() if len(sizes) else 0:.1f} a sentence, "
+            f"{self.bridge.num_truncated - truncated} sentences cut to {self.bridge.max_tokens}"
+        )
+
+    def get_interactive_tokens_and_lengths(
+        self, lines: List[str], encode_fn: Any
+    ) -> Tuple[List[Tensor], List[int]]:
+        """Return the ids of *lines*; a line over ``--max-source-positions`` is cut, not refused."""
+        tokens, _ = super().get_interactive_tokens_and_lengths(lines, encode_fn)
+        limit = self.cfg.max_source_positions
+        for i, line in enumerate(tokens):
+            if len(line) > limit:
+                logger.warning(
+                    f"a source line of {len(line)} tokens is cut to {limit} (--max-source-positions {limit})"
+                )
+                tokens[i] = torch.cat([line[: limit - 1], line[-1:]])
+        return tokens, [len(line) for line in tokens]
+
+    def inference_step(
+        self, generator: Any, models: List[Any], sample: Dict[str, Any], **options: Any
+    ) -> Any:
+        """Generate; in an ensemble each model derives its own BERT input, as their encoders may differ."""
+        if len(models) > 1 and "bert_tokens" in sample["net_input"]:
+            net_input = {key: value for key, value in sample["net_input"].items() if key != "bert_tokens"}
+            sample = {**sample, "net_input": net_input}
+        return super().inference_step(generator, models, sample, **options)
+
+    @contextmanager
+    def _cut_sources(self, split: str) -> Iterator[None]:
+        """Switch fairseq's ``--truncate-source`` on for all splits but the training set."""
+        given = self.cfg.truncate_source
+        self.cfg.truncate_source = given or split != self.cfg.train_subset
+        try:
+            yield
+        finally:
+            self.cfg.truncate_source = given
+
+    def _raw_texts(self, split: str, size: int) -> Optional[List[str]]:
+        if self.cfg.bert_text is None:
+            return None
+        path = os.path.join(self.cfg.bert_text, f"{split}.{self.cfg.source_lang}")
+        try:
+            with open(path, encoding="utf-8", newline="\n") as lines:
+                texts = [line.rstrip("\r\n") for line in lines]
+        except (OSError, UnicodeDecodeError) as error:
+            raise BertFusedError(
+                f"--bert-text {self.cfg.bert_text}: {path} cannot be read as UTF-8 text ({error}); "
+                f"it must hold the raw source text of {split!r}, one sentence a line"
+            ) from error
+        if len(texts) != size:
+            raise BertFusedError(
+                f"--bert-text {self.cfg.bert_text}: {path} has {len(texts)} lines, the binarised {split!r} has "
+                f"{size} sentences; it must be the raw text of exactly these sentences, line by line"
+            )
+        return texts
+
+
+def _bridge_of(model: Any) -> Optional[DictionaryBridge]:
+    bridges = [module.bridge for module in model.modules() if hasattr(module, "bridge")]
+    return bridges[0] if bridges else None
+
+
+def _check_data(cfg: BertFusedTranslationConfig) -> None:
+    path = utils.split_paths(cfg.data)[0] if cfg.data else ""
+    if not os.path.isdir(path):
+        raise BertFusedError(
+            f"data directory {path!r} does not exist; give the --destdir of fairseq-preprocess"
+        )
+    found = sorted(name for name in os.listdir(path) if name.startswith("dict.") and name.endswith(".txt"))
+    raise_all(
+        [
+            f"{flag} {lang}: {path} has no dict.{lang}.txt, only {', '.join(found) or 'no dictionary'}; "
+            "give the languages, in the direction, that the data was binarised for"
+            for flag, lang in (("--source-lang", cfg.source_lang), ("--target-lang", cfg.target_lang))
+            if lang is not None and f"dict.{lang}.txt" not in found
+        ]
+    )

@@ -1,0 +1,74 @@
+"""Fixtures: a tiny BERT made on the spot, dictionaries, tiny models.  Nothing is downloaded."""
+
+import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+from helpers import PIECES, WORDS, make_model
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def bert_dir(tmp_path_factory):
+    """A directory with a random 2-layer BERT of width 12, 4 heads, 32 positions and some 40 word pieces."""
+    path = tmp_path_factory.mktemp("tiny-bert")
+    vocab = {piece: i for i, piece in enumerate(PIECES)}
+    backend = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", vocab["[CLS]"]), ("[SEP]", vocab["[SEP]"])],
+    )
+    PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+    ).save_pretrained(path)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(vocab),
+        hidden_size=12,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=20,
+        max_position_embeddings=32,
+        initializer_range=0.5,
+    )
+    BertModel(config).save_pretrained(path)
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def dictionary():
+    """A joined dictionary of words and subword-nmt pieces."""
+    result = Dictionary()
+    for word in WORDS:
+        result.add_symbol(word)
+    result.finalize(nwords=-1, padding_factor=1)
+    return result
+
+
+@pytest.fixture
+def build(bert_dir, dictionary):
+    """Build a tiny model: build(encoder_layers=3, bert_drop_net=0.0, ...)."""
+
+    def make(**options):
+        return make_model(dictionary, bert_model=bert_dir, **options)
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def _same_seed():
+    torch.manual_seed(1)

@@ -1,0 +1,62 @@
+"""What several tests need."""
+
+import argparse
+from types import SimpleNamespace
+
+import torch
+
+import bert_fused_plugin  # noqa: F401  registers the architectures
+from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
+
+WORDS = [*"the a small big old man woman dog house red apple eats sees gives runs . , ?".split(), "play@@", "hou@@", "se"]
+PIECES = [
+    *"[PAD] [UNK] [CLS] [SEP] [MASK]".split(),
+    *"the a small big old man woman dog house red apple eats sees gives runs . , ? play hou [ ] < > / s unk sep".split(),
+    *"##se ##s ##house ##unk ##p ##ad".split(),
+]
+
+# B, S, L, T are different everywhere, so that a transposition fails
+SIZES = {
+    "encoder_embed_dim": 8,
+    "decoder_embed_dim": 8,
+    "encoder_ffn_embed_dim": 18,
+    "decoder_ffn_embed_dim": 18,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "dropout": 0.0,
+}
+
+
+def make_model(dictionary, **options) -> BertFusedModel:
+    args = argparse.Namespace(**{**SIZES, **options})
+    bert_fused(args)
+    return BertFusedModel.build_model(
+        args, SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    )
+
+
+def randomise(module) -> None:
+    """Give each parameter a random value: biases and layer norms start at constants that hide mistakes."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.normal_(std=0.4)
+
+
+def encode(dictionary, line: str) -> torch.Tensor:
+    """Return the ids of *line*, ending in eos."""
+    return dictionary.encode_line(line, add_if_not_exist=False).long()
+
+
+def pad(rows, padding_idx: int, left: bool) -> torch.Tensor:
+    """Return *rows* as one tensor, padded on the left or on the right."""
+    width = max(len(row) for row in rows)
+    result = torch.full((len(rows), width), padding_idx)
+    for i, row in enumerate(rows):
+        result[i, width - len(row) if left else 0 : width if left else len(row)] = row
+    return result
+
+
+def assert_close(actual, expected, atol: float = 1e-6) -> None:
+    torch.testing.assert_close(actual, expected, atol=atol, rtol=1e-5)

@@ -1,0 +1,107 @@
+"""Whole models: what must not change a sentence's translation."""
+
+import pytest
+import torch
+from helpers import assert_close, encode, pad, randomise
+
+LINES = ["the old man sees a small dog .", "a dog runs", "play@@ house ? the hou@@ se , the red apple .", ""]
+PREFIXES = ["a big house", "the dog eats a red apple", "runs", "old man"]
+
+
+def batch(dictionary, lines, prefixes, *, left_pad):
+    src_tokens = pad([encode(dictionary, line) for line in lines], dictionary.pad(), left_pad)
+    targets = [encode(dictionary, line) for line in prefixes]
+    prev_output_tokens = pad([torch.cat([t[-1:], t[:-1]]) for t in targets], dictionary.pad(), left=False)
+    return src_tokens, prev_output_tokens
+
+
+@pytest.fixture(params=[False, True], ids=["post-norm", "pre-norm"])
+def model(request, build):
+    result = build(encoder_normalize_before=request.param, decoder_normalize_before=request.param)
+    randomise(result)
+    return result.eval()
+
+
+@pytest.mark.parametrize("left_pad", [False, True])
+def test_a_sentence_alone_and_in_a_batch_has_the_same_logits(model, dictionary, left_pad):
+    src_tokens, prev_output_tokens = batch(dictionary, LINES, PREFIXES, left_pad=left_pad)
+    together, _ = model(src_tokens, None, prev_output_tokens)
+    for i in range(len(LINES)):
+        alone_src, alone_prev = batch(dictionary, LINES[i : i + 1], PREFIXES[i : i + 1], left_pad=left_pad)
+        alone, _ = model(alone_src, None, alone_prev)
+        assert_close(together[i, : alone.size(1)], alone[0], atol=1e-5)
+
+
+def test_step_by_step_decoding_equals_the_full_forward_pass(model, dictionary):
+    src_tokens, prev_output_tokens = batch(dictionary, LINES[:2], ["a big old house", "the dog eats a"], left_pad=True)
+    full, _ = model(src_tokens, None, prev_output_tokens)
+    encoder_out = model.encoder(src_tokens)
+    incremental_state = {}
+    for t in range(prev_output_tokens.size(1)):
+        step, _ = model.decoder(
+            prev_output_tokens[:, : t + 1], encoder_out=encoder_out, incremental_state=incremental_state
+        )
+        assert_close(step[:, 0], full[:, t], atol=1e-5)
+
+
+def test_reordered_encoder_output_equals_that_of_reordered_sentences(model, dictionary):
+    new_order = torch.tensor([2, 0, 0, 1, 2])
+    src_tokens, _ = batch(dictionary, LINES[:3], PREFIXES[:3], left_pad=True)
+    reordered = model.encoder.reorder_encoder_out(model.encoder(src_tokens), new_order)
+    permuted = model.encoder(src_tokens[new_order])
+    for key in ("encoder_out", "encoder_padding_mask", "encoder_embedding", "src_lengths", "bert_out", "bert_padding_mask"):
+        assert_close(reordered[key][0], permuted[key][0])
+
+
+def test_beams_keep_their_own_states_when_they_change_places_and_sentences_end(model, dictionary):
+    """What beam search does: two sentences with two beams each; beams swap, then a sentence is done."""
+    src_tokens, prev_output_tokens = batch(
+        dictionary, [line for line in LINES[:2] for _ in range(2)], ["a big dog", "the dog eats", "man sees a", "runs a house"], left_pad=True
+    )
+    incremental_state = {}
+    encoder_out = model.encoder(src_tokens)
+    model.decoder(prev_output_tokens[:, :1], encoder_out=encoder_out, incremental_state=incremental_state)
+    model.decoder(prev_output_tokens[:, :2], encoder_out=encoder_out, incremental_state=incremental_state)
+    for new_order in (torch.tensor([1, 0, 2, 2]), torch.tensor([3, 2])):
+        src_tokens, prev_output_tokens = src_tokens[new_order], prev_output_tokens[new_order]
+        encoder_out = model.encoder.reorder_encoder_out(encoder_out, new_order)
+        model.decoder.reorder_incremental_state_scripting(incremental_state, new_order)
+    step, _ = model.decoder(prev_output_tokens[:, :3], encoder_out=encoder_out, incremental_state=incremental_state)
+    full, _ = model(src_tokens, None, prev_output_tokens[:, :3])
+    assert_close(step[:, 0], full[:, 2], atol=1e-5)
+
+
+@pytest.mark.parametrize("left_pad", [False, True])
+def test_logits_are_the_same_after_save_and_load(build, dictionary, tmp_path, left_pad):
+    trained = build()
+    randomise(trained)
+    src_tokens, prev_output_tokens = batch(dictionary, LINES, PREFIXES, left_pad=left_pad)
+    before, _ = trained.eval()(src_tokens, None, prev_output_tokens)
+    torch.save(trained.state_dict(), tmp_path / "model.pt")
+    reloaded = build()
+    reloaded.load_state_dict(torch.load(tmp_path / "model.pt"), strict=True)
+    after, _ = reloaded.eval()(src_tokens, None, prev_output_tokens)
+    assert_close(after, before)
+
+
+def test_bert_reaches_encoder_and_decoder(model, dictionary):
+    src_tokens, prev_output_tokens = batch(dictionary, LINES[:2], PREFIXES[:2], left_pad=True)
+    own = model.encoder.bridge.bert_tokens(src_tokens)
+    other = model.encoder.bridge.bert_tokens(src_tokens.flip(0))
+    encoder_out, swapped = model.encoder(src_tokens, bert_tokens=own), model.encoder(src_tokens, bert_tokens=other)
+    assert not torch.allclose(encoder_out["encoder_out"][0], swapped["encoder_out"][0], atol=1e-3)
+    swapped["encoder_out"] = encoder_out["encoder_out"]
+    logits, _ = model.decoder(prev_output_tokens, encoder_out=encoder_out)
+    with_other_bert, _ = model.decoder(prev_output_tokens, encoder_out=swapped)
+    assert not torch.allclose(logits, with_other_bert, atol=1e-3)
+
+
+def test_every_trainable_parameter_gets_a_gradient_whatever_drop_net_drew(build, dictionary):
+    model = build(bert_drop_net=1.0).train()
+    src_tokens, prev_output_tokens = batch(dictionary, LINES[:2], PREFIXES[:2], left_pad=True)
+    for _ in range(4):
+        model.zero_grad()
+        logits, _ = model(src_tokens, None, prev_output_tokens)
+        logits.sum().backward()
+        assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
+    assert all(parameter.grad is None for parameter in model.encoder.bert.model.parameters())
