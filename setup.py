@@ -24,7 +24,7 @@ class InstallStartupFile(install_headers):
     ``<name>.data/purelib`` goes to site-packages, so that is where ours go.
     """
 
-    def finalize_options(self):
+    def finalize_options(self):  # noqa: D102
         super().finalize_options()
         self.install_dir = os.path.join(os.path.dirname(self.install_dir), "purelib")
 
@@ -50,7 +50,7 @@ setup(
     package_dir={"": "."},
     packages=find_packages(include=["bert_fused_plugin", "bert_fused_plugin.*"]),
     package_data={"bert_fused_plugin": ["py.typed"]},
-    py_modules=["fairseq_compat"],
+    py_modules=["fairseq_compat", "fairseq_compat_checkpoint"],
     headers=[STARTUP_FILE],
     cmdclass={"install_headers": InstallStartupFile},
     zip_safe=False,
