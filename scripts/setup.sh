@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# Makes the virtual environment .venv: this package (editable), stock fairseq 0.12.2 and the tools.
+# Does nothing where it is up to date.  Settings, all optional:
+#   PYTHON=python3.12     the interpreter to build on (3.9 to 3.13; default: the first that fits)
+#   VENV=/some/folder     where the environment goes (default: .venv in the repository)
+#   TORCH=torch==2.13.0   what to ask pip for as torch
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+venv=${VENV:-$root/.venv}
+case $venv in /*) ;; *) venv=$PWD/$venv ;; esac
+choices=$venv/setup-choices # an earlier TORCH=; also tells that we made this one
+stamp=$venv/setup-stamp     # what was installed
+log=$venv/setup.log
+fairseq=fairseq==0.12.2
+
+say() { printf 'setup: %s\n' "$*"; }
+
+fail() {
+    printf 'setup: error: %s\n' "$@" >&2
+    exit 1
+}
+
+chosen() { sed -n "s/^$1=//p" "$choices" 2>/dev/null || true; }
+
+# The real interpreter behind a command, or nothing where its version does not fit.
+base_of() {
+    "$1" -c 'import os, sys
+if (3, 9) <= sys.version_info[:2] <= (3, 13): print(os.path.realpath(sys.executable))' 2>/dev/null
+}
+
+find_python() {
+    local candidate base
+    if [ -n "${PYTHON:-}" ]; then
+        command -v "$PYTHON" >/dev/null || fail "PYTHON=$PYTHON: no such command"
+        base=$(base_of "$PYTHON") && [ -n "$base" ] ||
+            fail "PYTHON=$PYTHON is $("$PYTHON" --version 2>&1 | head -n 1 || true); 3.9 to 3.13 is needed." \
+                "Set PYTHON= to one of those."
+        echo "$base"
+        return
+    fi
+    for candidate in "$venv/bin/python" python3 python3.11 python3.12 python3.13 python3.10 python3.9; do
+        base=$(base_of "$candidate") && [ -n "$base" ] && echo "$base" && return
+    done
+    fail "no Python 3.9 to 3.13 found. Install one, or name it: PYTHON=/path/to/python $0"
+}
+
+wanted_stamp() {
+    {
+        cat "$root/setup.py" "$root/pyproject.toml" "$root/scripts/setup.sh" "$root"/*.pth
+        echo "$root $python $torch"
+    } | cksum
+}
+
+make_venv() {
+    if [ -e "$venv" ] && [ ! -e "$venv/pyvenv.cfg" ]; then
+        fail "VENV=$venv exists and is no virtual environment. Name another folder, or remove it."
+    fi
+    if "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+        [ "$(base_of "$venv/bin/python")" = "$python" ] && return
+        [ -e "$choices" ] || fail "VENV=$venv was made by hand, and not with $python." \
+            "Remove it, name another folder with VENV=, or leave PYTHON= away."
+    fi
+    say "making $venv with $("$python" --version) ($python)"
+    "$python" -c 'import venv, ensurepip' 2>/dev/null ||
+        fail "$python has no venv module. Install it (Debian, Ubuntu: apt install python3-venv)," \
+            "or name another Python: PYTHON=/path/to/python $0"
+    "$python" -m venv --clear "$venv" || fail "$python cannot make a virtual environment in $venv"
+}
+
+# pip's milestones go to the terminal, all of its output to the log.
+run_pip() {
+    "$venv/bin/python" -m pip install --disable-pip-version-check "$@" 2>&1 | tee -a "$log" |
+        { grep --line-buffered -E '^ *(Collecting|Downloading|Building|Installing|Success|ERROR)' || true; } |
+        cut -c 1-120
+}
+
+install() {
+    local started=$SECONDS
+    say "$1"
+    shift
+    if ! run_pip "$@"; then
+        printf '%s\n' '--- the last lines of pip:' >&2
+        tail -n 15 "$log" >&2
+        fail "pip could not install $*" "All of its output: $log" \
+            "Is the package index reachable from here (network, proxy, pip's index-url)?" \
+            "No build of torch for this Python? Choose another with TORCH= or PYTHON=."
+    fi
+    say "done in $((SECONDS - started)) s"
+}
+
+mkdir -p "$(dirname "$venv")"
+# One set-up at a time: a second one waits, then finds the work done.
+if command -v flock >/dev/null; then
+    exec 9>"$venv.lock"
+    flock -n 9 || { say "waiting for another set-up of $venv" && flock 9; }
+fi
+python=$(find_python)
+torch=${TORCH:-$(chosen TORCH)}
+torch=${torch:-torch==2.13.0} # the tested version; an open range would take the newest
+wanted=$(wanted_stamp)
+if [ -x "$venv/bin/fairseq-train" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
+    say "$venv is up to date"
+    exit 0
+fi
+make_venv
+rm -f "$stamp"
+echo "TORCH=${TORCH:-$(chosen TORCH)}" >"$choices.new" && mv "$choices.new" "$choices"
+: >"$log"
+# torch together with the package, so that the package's open range finds the tested version.
+install "1/2 $torch, bert_fused_plugin and its tools (a minute or two)" "$torch" -e "$root[dev]"
+# fairseq's own pins cannot be met today; what it needs came with the package.
+install "2/2 stock $fairseq (built from source, half a minute)" --no-deps "$fairseq"
+"$venv/bin/python" -c 'import fairseq_compat, fairseq, bert_fused_plugin' >>"$log" 2>&1 || {
+    tail -n 15 "$log" >&2
+    fail "all is installed, but importing it fails: see above, and $log"
+}
+echo "$wanted" >"$stamp"
+say "ready: source $venv/bin/activate"
