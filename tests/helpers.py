@@ -8,12 +8,10 @@ import torch
 import bert_fused_plugin  # noqa: F401  registers the architectures
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
 
-WORDS = [*"the a small big old man woman dog house red apple eats sees gives runs . , ?".split(), "play@@", "hou@@", "se"]
-PIECES = [
-    *"[PAD] [UNK] [CLS] [SEP] [MASK]".split(),
-    *"the a small big old man woman dog house red apple eats sees gives runs . , ? play hou [ ] < > / s unk sep".split(),
-    *"##se ##s ##house ##unk ##p ##ad".split(),
-]
+_SHARED = "the a small big old man woman dog house red apple eats sees gives runs . , ?".split()  # noqa: SIM905
+WORDS = [*_SHARED, "play@@", "hou@@", "se"]
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *_SHARED, "play", "hou", "sep", "unk", *"[]<>/s"]
+PIECES += ["##house", "##se", "##s", "##p"]
 
 # B, S, L, T are different everywhere, so that a transposition fails
 SIZES = {
@@ -32,9 +30,7 @@ SIZES = {
 def make_model(dictionary, **options) -> BertFusedModel:
     args = argparse.Namespace(**{**SIZES, **options})
     bert_fused(args)
-    return BertFusedModel.build_model(
-        args, SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
-    )
+    return BertFusedModel.build_model(args, SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary))
 
 
 def randomise(module) -> None:

@@ -16,7 +16,7 @@ from bert_fused_plugin.errors import BertFusedError
 
 
 @dataclass
-class LabelSmoothedCrossEntropyConfig(FairseqDataclass):  # type: ignore[misc]
+class LabelSmoothedCrossEntropyConfig(FairseqDataclass):
     """The flags, named as those of fairseq's own criterion."""
 
     label_smoothing: float = field(
@@ -26,7 +26,7 @@ class LabelSmoothedCrossEntropyConfig(FairseqDataclass):  # type: ignore[misc]
 
 
 @register_criterion("bert_fused_label_smoothed_cross_entropy", dataclass=LabelSmoothedCrossEntropyConfig)
-class LabelSmoothedCrossEntropy(FairseqCriterion):  # type: ignore[misc]
+class LabelSmoothedCrossEntropy(FairseqCriterion):
     """L = sum over target tokens of (1 - eps) H(p, q) + eps H(U, q), U uniform over the vocabulary.
 
     (Szegedy et al., CVPR 2016, section 7.)  fairseq's own criterion takes the target out of U.  Padding
@@ -60,8 +60,18 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):  # type: ignore[misc]
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
         """Add up what all workers logged."""
         total = {key: sum(log[key] for log in logging_outputs) for key in _SUMMED}
-        metrics.log_scalar("loss", total["loss"] / total["sample_size"] / math.log(2), total["sample_size"], round=3)
-        metrics.log_scalar("nll_loss", total["nll_loss"] / total["ntokens"] / math.log(2), total["ntokens"], round=3)
+        metrics.log_scalar(
+            "loss",
+            total["loss"] / total["sample_size"] / math.log(2),
+            total["sample_size"],
+            round=3,
+        )
+        metrics.log_scalar(
+            "nll_loss",
+            total["nll_loss"] / total["ntokens"] / math.log(2),
+            total["ntokens"],
+            round=3,
+        )
         metrics.log_derived("ppl", lambda meters: utils.get_perplexity(meters["nll_loss"].avg))
         metrics.log_scalar("accuracy", 100 * total["n_correct"] / total["ntokens"], total["ntokens"], round=3)
 

@@ -15,7 +15,7 @@ from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 _CHUNK = 10_000  # sentences tokenised at once
 
 
-class BertPairDataset(BaseWrapperDataset):  # type: ignore[misc]
+class BertPairDataset(BaseWrapperDataset):
     """Adds ``bert_tokens`` to the samples and batches of a `LanguagePairDataset`.
 
     All sentences are tokenised once, at the start, since ``--max-tokens`` counts BERT's word pieces
@@ -81,7 +81,13 @@ def _tokenize(
     """Return all word pieces one after the other, and where each sentence begins."""
     chunks: List[NDArray[np.int32]] = []
     sizes: List[int] = [0]
-    with tqdm(total=len(dataset), desc="word pieces for BERT", unit=" sentences", disable=None, leave=False) as bar:
+    with tqdm(
+        total=len(dataset),
+        desc="word pieces for BERT",
+        unit=" sentences",
+        disable=None,
+        leave=False,
+    ) as bar:
         for start in range(0, len(dataset), _CHUNK):
             indices = range(start, min(start + _CHUNK, len(dataset)))
             if texts is None:

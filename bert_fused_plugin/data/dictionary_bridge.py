@@ -62,7 +62,7 @@ class DictionaryBridge:
         self._silent = {dictionary.bos(), dictionary.pad(), dictionary.eos()}
         self._join = _JOIN[self.subword]
         self._detokenize = _moses_detokenizer(lang) if detok == "moses" else _as_it_is
-        self._tokenizer: Any = tokenizer.backend_tokenizer  # type: ignore[attr-defined]
+        self._tokenizer: Any = tokenizer.backend_tokenizer
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._tokenizer.encode_special_tokens = True

@@ -9,7 +9,7 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import TransformerModelBase
 from fairseq.models.transformer.transformer_legacy import base_architecture, transformer_iwslt_de_en
-from torch import Tensor, nn
+from torch import Tensor
 
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.errors import BertFusedError, raise_all
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 @register_model("bert_fused")
-class BertFusedModel(TransformerModelBase):  # type: ignore[misc]
+class BertFusedModel(TransformerModelBase):
     """A transformer whose encoder and decoder layers attend to a frozen BERT.
 
     Runs under ``--task bert_fused_translation`` and under fairseq's own ``--task translation``.
@@ -122,7 +122,10 @@ class BertFusedModel(TransformerModelBase):  # type: ignore[misc]
             alignment_heads: see there.
         """
         encoder_out = self.encoder(
-            src_tokens, src_lengths=src_lengths, return_all_hiddens=return_all_hiddens, bert_tokens=bert_tokens
+            src_tokens,
+            src_lengths=src_lengths,
+            return_all_hiddens=return_all_hiddens,
+            bert_tokens=bert_tokens,
         )
         decoder_out: Tuple[Tensor, Dict[str, List[Optional[Tensor]]]] = self.decoder(
             prev_output_tokens,

@@ -12,7 +12,7 @@ from bert_fused_plugin.data.dictionary_bridge import DETOK_CHOICES, SUBWORD_CHOI
 
 
 @dataclass
-class BertFusedConfig(TransformerConfig):  # type: ignore[misc]
+class BertFusedConfig(TransformerConfig):
     """All flags of fairseq's transformer, and those of the fusion with BERT."""
 
     bert_model: Optional[str] = field(

@@ -12,7 +12,7 @@ from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderL
 Extra = Dict[str, List[Optional[Tensor]]]
 
 
-class BertFusedDecoder(TransformerDecoderBase):  # type: ignore[misc]
+class BertFusedDecoder(TransformerDecoderBase):
     """Embeddings and BERT-fused layers (Zhu et al. 2020, section 4.1, step 3).
 
     Args:

@@ -14,7 +14,7 @@ from bert_fused_plugin.modules.frozen_bert import FrozenBert
 EncoderOut = Dict[str, List[Any]]
 
 
-class BertFusedEncoder(TransformerEncoderBase):  # type: ignore[misc]
+class BertFusedEncoder(TransformerEncoderBase):
     """Embeddings and BERT-fused layers (Zhu et al. 2020, section 4.1, steps 1 and 2).
 
     Args:

@@ -109,7 +109,7 @@ class BertFusedDecoderLayer(nn.Module):
                 need_weights=False,
                 attn_mask=self_attn_mask,
             )
-            return out  # type: ignore[no-any-return]
+            return out
 
         # 2. s~ = 1/2 (attn_B(s^, H_B, H_B) + attn_E(s^, H_E, H_E))   (step 3)
         def fused_attention(s: Tensor) -> Tensor:
@@ -123,9 +123,7 @@ class BertFusedDecoderLayer(nn.Module):
             encoder, weights["encoder"] = self.encoder_attn(
                 s, encoder_out, encoder_out, key_padding_mask=encoder_padding_mask, **options
             )
-            bert, weights["bert"] = self.bert_attn(
-                s, bert_out, bert_out, key_padding_mask=bert_padding_mask, **options
-            )
+            bert, weights["bert"] = self.bert_attn(s, bert_out, bert_out, key_padding_mask=bert_padding_mask, **options)
             return self.fusion(encoder, bert)
 
         x = self._sublayer(self_attention, x, self.self_attn_layer_norm)
@@ -136,10 +134,13 @@ class BertFusedDecoderLayer(nn.Module):
 
     def _feed_forward(self, x: Tensor) -> Tensor:
         x = self.activation_dropout_module(self.activation_fn(self.fc1(x)))
-        x = self.fc2(x)
-        return x
+        return self.fc2(x)
 
     def _sublayer(self, sublayer: Callable[[Tensor], Tensor], x: Tensor, norm: nn.Module) -> Tensor:
         return apply_sublayer(
-            sublayer, x, norm=norm, dropout=self.dropout_module, normalize_before=self.normalize_before
+            sublayer,
+            x,
+            norm=norm,
+            dropout=self.dropout_module,
+            normalize_before=self.normalize_before,
         )

@@ -98,10 +98,13 @@ class BertFusedEncoderLayer(nn.Module):
 
     def _feed_forward(self, x: Tensor) -> Tensor:
         x = self.activation_dropout_module(self.activation_fn(self.fc1(x)))
-        x = self.fc2(x)
-        return x
+        return self.fc2(x)
 
     def _sublayer(self, sublayer: Callable[[Tensor], Tensor], x: Tensor, norm: nn.Module) -> Tensor:
         return apply_sublayer(
-            sublayer, x, norm=norm, dropout=self.dropout_module, normalize_before=self.normalize_before
+            sublayer,
+            x,
+            norm=norm,
+            dropout=self.dropout_module,
+            normalize_before=self.normalize_before,
         )

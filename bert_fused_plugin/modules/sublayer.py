@@ -6,7 +6,12 @@ from torch import Tensor, nn
 
 
 def apply_sublayer(
-    sublayer: Callable[[Tensor], Tensor], x: Tensor, *, norm: nn.Module, dropout: nn.Module, normalize_before: bool
+    sublayer: Callable[[Tensor], Tensor],
+    x: Tensor,
+    *,
+    norm: nn.Module,
+    dropout: nn.Module,
+    normalize_before: bool,
 ) -> Tensor:
     """Return norm(x + dropout(sublayer(x))), or x + dropout(sublayer(norm(x))) if *normalize_before*; (T, B, C)."""
     if normalize_before:

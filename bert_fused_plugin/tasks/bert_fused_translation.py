@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass
-class BertFusedTranslationConfig(TranslationConfig):  # type: ignore[misc]
+class BertFusedTranslationConfig(TranslationConfig):
     """All flags of fairseq's translation task, and where BERT's text is."""
 
     bert_text: Optional[str] = field(
@@ -33,7 +33,7 @@ class BertFusedTranslationConfig(TranslationConfig):  # type: ignore[misc]
 
 
 @register_task("bert_fused_translation", dataclass=BertFusedTranslationConfig)
-class BertFusedTranslationTask(TranslationTask):  # type: ignore[misc]
+class BertFusedTranslationTask(TranslationTask):
     """Translation with ``bert_tokens`` in ``net_input``, from a data-bin of plain ``fairseq-preprocess``.
 
     BERT's input is made once, when a data set is loaded, by the bridge of the model.  A model without a
@@ -82,9 +82,7 @@ class BertFusedTranslationTask(TranslationTask):  # type: ignore[misc]
             f"{self.bridge.num_truncated - truncated} sentences cut to {self.bridge.max_tokens}"
         )
 
-    def get_interactive_tokens_and_lengths(
-        self, lines: List[str], encode_fn: Any
-    ) -> Tuple[List[Tensor], List[int]]:
+    def get_interactive_tokens_and_lengths(self, lines: List[str], encode_fn: Any) -> Tuple[List[Tensor], List[int]]:
         """Return the ids of *lines*; a line over ``--max-source-positions`` is cut, not refused."""
         tokens, _ = super().get_interactive_tokens_and_lengths(lines, encode_fn)
         limit = self.cfg.max_source_positions
@@ -96,9 +94,7 @@ class BertFusedTranslationTask(TranslationTask):  # type: ignore[misc]
                 tokens[i] = torch.cat([line[: limit - 1], line[-1:]])
         return tokens, [len(line) for line in tokens]
 
-    def inference_step(
-        self, generator: Any, models: List[Any], sample: Dict[str, Any], **options: Any
-    ) -> Any:
+    def inference_step(self, generator: Any, models: List[Any], sample: Dict[str, Any], **options: Any) -> Any:
         """Generate; in an ensemble each model derives its own BERT input, as their encoders may differ."""
         if len(models) > 1 and "bert_tokens" in sample["net_input"]:
             net_input = {key: value for key, value in sample["net_input"].items() if key != "bert_tokens"}
@@ -143,15 +139,16 @@ def _bridge_of(model: Any) -> Optional[DictionaryBridge]:
 def _check_data(cfg: BertFusedTranslationConfig) -> None:
     path = utils.split_paths(cfg.data)[0] if cfg.data else ""
     if not os.path.isdir(path):
-        raise BertFusedError(
-            f"data directory {path!r} does not exist; give the --destdir of fairseq-preprocess"
-        )
+        raise BertFusedError(f"data directory {path!r} does not exist; give the --destdir of fairseq-preprocess")
     found = sorted(name for name in os.listdir(path) if name.startswith("dict.") and name.endswith(".txt"))
     raise_all(
         [
             f"{flag} {lang}: {path} has no dict.{lang}.txt, only {', '.join(found) or 'no dictionary'}; "
             "give the languages, in the direction, that the data was binarised for"
-            for flag, lang in (("--source-lang", cfg.source_lang), ("--target-lang", cfg.target_lang))
+            for flag, lang in (
+                ("--source-lang", cfg.source_lang),
+                ("--target-lang", cfg.target_lang),
+            )
             if lang is not None and f"dict.{lang}.txt" not in found
         ]
     )

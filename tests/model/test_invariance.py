@@ -4,7 +4,12 @@ import pytest
 import torch
 from helpers import assert_close, encode, pad, randomise
 
-LINES = ["the old man sees a small dog .", "a dog runs", "play@@ house ? the hou@@ se , the red apple .", ""]
+LINES = [
+    "the old man sees a small dog .",
+    "a dog runs",
+    "play@@ house ? the hou@@ se , the red apple .",
+    "",
+]
 PREFIXES = ["a big house", "the dog eats a red apple", "runs", "old man"]
 
 
@@ -39,7 +44,9 @@ def test_step_by_step_decoding_equals_the_full_forward_pass(model, dictionary):
     incremental_state = {}
     for t in range(prev_output_tokens.size(1)):
         step, _ = model.decoder(
-            prev_output_tokens[:, : t + 1], encoder_out=encoder_out, incremental_state=incremental_state
+            prev_output_tokens[:, : t + 1],
+            encoder_out=encoder_out,
+            incremental_state=incremental_state,
         )
         assert_close(step[:, 0], full[:, t], atol=1e-5)
 
@@ -49,14 +56,24 @@ def test_reordered_encoder_output_equals_that_of_reordered_sentences(model, dict
     src_tokens, _ = batch(dictionary, LINES[:3], PREFIXES[:3], left_pad=True)
     reordered = model.encoder.reorder_encoder_out(model.encoder(src_tokens), new_order)
     permuted = model.encoder(src_tokens[new_order])
-    for key in ("encoder_out", "encoder_padding_mask", "encoder_embedding", "src_lengths", "bert_out", "bert_padding_mask"):
+    for key in (
+        "encoder_out",
+        "encoder_padding_mask",
+        "encoder_embedding",
+        "src_lengths",
+        "bert_out",
+        "bert_padding_mask",
+    ):
         assert_close(reordered[key][0], permuted[key][0])
 
 
 def test_beams_keep_their_own_states_when_they_change_places_and_sentences_end(model, dictionary):
     """What beam search does: two sentences with two beams each; beams swap, then a sentence is done."""
     src_tokens, prev_output_tokens = batch(
-        dictionary, [line for line in LINES[:2] for _ in range(2)], ["a big dog", "the dog eats", "man sees a", "runs a house"], left_pad=True
+        dictionary,
+        [line for line in LINES[:2] for _ in range(2)],
+        ["a big dog", "the dog eats", "man sees a", "runs a house"],
+        left_pad=True,
     )
     incremental_state = {}
     encoder_out = model.encoder(src_tokens)
@@ -88,7 +105,10 @@ def test_bert_reaches_encoder_and_decoder(model, dictionary):
     src_tokens, prev_output_tokens = batch(dictionary, LINES[:2], PREFIXES[:2], left_pad=True)
     own = model.encoder.bridge.bert_tokens(src_tokens)
     other = model.encoder.bridge.bert_tokens(src_tokens.flip(0))
-    encoder_out, swapped = model.encoder(src_tokens, bert_tokens=own), model.encoder(src_tokens, bert_tokens=other)
+    encoder_out, swapped = (
+        model.encoder(src_tokens, bert_tokens=own),
+        model.encoder(src_tokens, bert_tokens=other),
+    )
     assert not torch.allclose(encoder_out["encoder_out"][0], swapped["encoder_out"][0], atol=1e-3)
     swapped["encoder_out"] = encoder_out["encoder_out"]
     logits, _ = model.decoder(prev_output_tokens, encoder_out=encoder_out)

@@ -1,0 +1,188 @@
+"""The layers against a literal loop over the paper's equations (Zhu et al. 2020, section 4.1)."""
+
+import math
+
+import pytest
+import torch
+from fairseq.models.transformer import TransformerConfig
+from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
+from helpers import assert_close, randomise
+
+from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer
+from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
+
+B, S, L, T, C, D, H, F = 2, 5, 7, 3, 8, 12, 2, 10
+PAD = torch.tensor([[False] * S, [True] * 2 + [False] * (S - 2)])
+BERT_PAD = torch.tensor([[False] * (L - 3) + [True] * 3, [False] * L])
+
+
+def options(**changed):
+    return {
+        "embed_dim": C,
+        "ffn_dim": F,
+        "num_heads": H,
+        "bert_dim": D,
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+        "activation_dropout": 0.0,
+        "activation_fn": torch.relu,
+        "normalize_before": False,
+        "p_net": 0.0,
+        **changed,
+    }
+
+
+def encoder_layer(**changed):
+    layer = BertFusedEncoderLayer(**options(**changed)).double()
+    randomise(layer)
+    return layer
+
+
+def decoder_layer(**changed):
+    layer = BertFusedDecoderLayer(encoder_dim=C, **options(**changed)).double()
+    randomise(layer)
+    return layer
+
+
+def attend(attention, query, keys, masked):
+    """attn(q, K, V) for one query vector and a list of key vectors, head by head."""
+    q, width = attention.q_proj(query), C // H
+    k, v = attention.k_proj(keys), attention.v_proj(keys)
+    heads = []
+    for h in range(H):
+        part = slice(h * width, (h + 1) * width)
+        energies = [
+            math.exp(torch.dot(q[part], k[j, part]).item() / math.sqrt(width))
+            for j in range(len(keys))
+            if not masked[j]
+        ]
+        values = [v[j, part] for j in range(len(keys)) if not masked[j]]
+        heads.append(sum(e / sum(energies) * value for e, value in zip(energies, values)))
+    return attention.out_proj(torch.cat(heads))
+
+
+def around(sublayer, x, norm, normalize_before):
+    return x + sublayer(norm(x)) if normalize_before else norm(x + sublayer(x))
+
+
+def feed_forward(layer, x):
+    return layer.fc2(torch.relu(layer.fc1(x)))
+
+
+def literal_encoder_layer(layer, h, bert, weights):
+    """Every position of every sentence by itself; h (S, B, C), bert (L, B, D)."""
+    pre = layer.normalize_before
+    out = torch.empty_like(h)
+    for b in range(B):
+        keys = layer.self_attn_layer_norm(h[:, b]) if pre else h[:, b]
+        for i in range(S):
+
+            def fused(query, keys=keys, b=b):
+                own = attend(layer.self_attn, query, keys, PAD[b])
+                return weights[0] * own + weights[1] * attend(layer.bert_attn, query, bert[:, b], BERT_PAD[b])
+
+            x = around(fused, h[i, b], layer.self_attn_layer_norm, pre)
+            out[i, b] = around(lambda x: feed_forward(layer, x), x, layer.final_layer_norm, pre)
+    return out
+
+
+def literal_decoder_layer(layer, s, encoder, bert, weights):
+    pre = layer.normalize_before
+    out = torch.empty_like(s)
+    for b in range(B):
+        keys = layer.self_attn_layer_norm(s[:, b]) if pre else s[:, b]
+        for t in range(T):
+
+            def own(query, keys=keys, t=t):
+                return attend(layer.self_attn, query, keys[: t + 1], [False] * (t + 1))
+
+            def fused(query, b=b):
+                to_bert = attend(layer.bert_attn, query, bert[:, b], BERT_PAD[b])
+                to_encoder = attend(layer.encoder_attn, query, encoder[:, b], PAD[b])
+                return weights[0] * to_encoder + weights[1] * to_bert
+
+            x = around(own, s[t, b], layer.self_attn_layer_norm, pre)
+            x = around(fused, x, layer.encoder_attn_layer_norm, pre)
+            out[t, b] = around(lambda x: feed_forward(layer, x), x, layer.final_layer_norm, pre)
+    return out
+
+
+def states(*sizes):
+    return torch.randn(*sizes, dtype=torch.double)
+
+
+def causal_mask():
+    return torch.full((T, T), -torch.inf, dtype=torch.double).triu(1)
+
+
+@pytest.mark.parametrize("normalize_before", [False, True], ids=["post-norm", "pre-norm"])
+def test_encoder_layer_equals_the_equations(normalize_before):
+    layer = encoder_layer(normalize_before=normalize_before).eval()
+    h, bert = states(S, B, C), states(L, B, D)
+    actual = layer(h, PAD, bert, BERT_PAD)
+    expected = literal_encoder_layer(layer, h, bert, (0.5, 0.5))
+    keep = ~PAD.t()
+    assert_close(actual[keep], expected[keep], atol=1e-10)
+
+
+@pytest.mark.parametrize("need_attn", [False, True])
+@pytest.mark.parametrize("normalize_before", [False, True], ids=["post-norm", "pre-norm"])
+def test_decoder_layer_equals_the_equations(normalize_before, need_attn):
+    layer = decoder_layer(normalize_before=normalize_before).eval()
+    s, encoder, bert = states(T, B, C), states(S, B, C), states(L, B, D)
+    actual, attn, bert_attn = layer(s, encoder, PAD, bert, BERT_PAD, self_attn_mask=causal_mask(), need_attn=need_attn)
+    # where weights are asked for, fairseq's softmax is in float32
+    tolerance = 1e-6 if need_attn else 1e-10
+    assert_close(actual, literal_decoder_layer(layer, s, encoder, bert, (0.5, 0.5)), atol=tolerance)
+    if need_attn:
+        assert attn.shape == (H, B, T, S)
+        assert bert_attn.shape == (H, B, T, L)
+        assert_close(bert_attn.sum(-1), torch.ones(H, B, T))
+        assert bert_attn[:, 0, :, L - 3 :].eq(0).all()
+    else:
+        assert attn is None
+        assert bert_attn is None
+
+
+@pytest.mark.parametrize(
+    ("u", "weights"),
+    [(0.0, (1.0, 0.0)), (0.29, (1.0, 0.0)), (0.31, (0.5, 0.5)), (0.69, (0.5, 0.5)), (0.71, (0.0, 1.0))],
+)
+def test_drop_net_in_training_equals_the_three_cases_of_the_paper(monkeypatch, u, weights):
+    """p_net = 0.6: U < 0.3 the NMT branch alone, U > 0.7 BERT's alone, else the mean."""
+    encoder, decoder = encoder_layer(p_net=0.6).train(), decoder_layer(p_net=0.6).train()
+    monkeypatch.setattr(torch, "rand", lambda size: torch.tensor(u))
+    h, s, bert = states(S, B, C), states(T, B, C), states(L, B, D)
+    keep = ~PAD.t()
+    actual = encoder(h, PAD, bert, BERT_PAD)
+    assert_close(actual[keep], literal_encoder_layer(encoder, h, bert, weights)[keep], atol=1e-10)
+    actual, _, _ = decoder(s, h, PAD, bert, BERT_PAD, self_attn_mask=causal_mask())
+    assert_close(actual, literal_decoder_layer(decoder, s, h, bert, weights), atol=1e-10)
+
+
+@pytest.mark.parametrize("normalize_before", [False, True], ids=["post-norm", "pre-norm"])
+def test_without_bert_the_layers_are_those_of_fairseq(monkeypatch, normalize_before):
+    cfg = TransformerConfig()
+    for side in (cfg.encoder, cfg.decoder):
+        side.embed_dim, side.ffn_embed_dim, side.attention_heads, side.normalize_before = C, F, H, normalize_before
+    cfg.dropout = 0.0
+    changed = {"p_net": 1.0, "normalize_before": normalize_before}
+    monkeypatch.setattr(torch, "rand", lambda size: torch.tensor(0.0))  # drop-net: the NMT branch alone
+
+    stock, layer = TransformerEncoderLayerBase(cfg).double(), encoder_layer(**changed).train()
+    missing = layer.load_state_dict(stock.state_dict(), strict=False).missing_keys
+    assert missing
+    assert all(name.startswith("bert_attn.") for name in missing)
+    h, bert = states(S, B, C), states(L, B, D)
+    keep = ~PAD.t()
+    expected = stock.train()(h, PAD)
+    assert_close(layer(h, PAD, bert, BERT_PAD)[keep], expected[keep], atol=1e-6)
+
+    stock, layer = TransformerDecoderLayerBase(cfg).double(), decoder_layer(**changed).train()
+    missing, unexpected = layer.load_state_dict(stock.state_dict(), strict=False)
+    assert all(name.startswith("bert_attn.") for name in missing)
+    assert unexpected == []
+    s = states(T, B, C)
+    expected, _, _ = stock.train()(s, h, PAD, self_attn_mask=causal_mask())
+    actual, _, _ = layer(s, h, PAD, bert, BERT_PAD, self_attn_mask=causal_mask())
+    assert_close(actual, expected)
