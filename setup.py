@@ -50,7 +50,7 @@ setup(
     package_dir={"": "."},
     packages=find_packages(include=["bert_fused_plugin", "bert_fused_plugin.*"]),
     package_data={"bert_fused_plugin": ["py.typed"]},
-    py_modules=["fairseq_compat", "fairseq_compat_checkpoint"],
+    py_modules=["fairseq_compat", "fairseq_compat_checkpoint", "fairseq_compat_patches"],
     headers=[STARTUP_FILE],
     cmdclass={"install_headers": InstallStartupFile},
     zip_safe=False,

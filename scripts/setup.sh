@@ -71,7 +71,7 @@ make_venv() {
 # pip's milestones go to the terminal, all of its output to the log.
 run_pip() {
     "$venv/bin/python" -m pip install --disable-pip-version-check "$@" 2>&1 | tee -a "$log" |
-        { grep --line-buffered -E '^ *(Collecting|Downloading|Building|Installing|Success|ERROR)' || true; } |
+        { grep --line-buffered -E '^ *(Downloading|Building|Installing|Success|ERROR)' || true; } |
         cut -c 1-120
 }
 
@@ -95,11 +95,15 @@ if command -v flock >/dev/null; then
     exec 9>"$venv.lock"
     flock -n 9 || { say "waiting for another set-up of $venv" && flock 9; }
 fi
+# Every start of Python reads the hook; compiled, also where Python itself may not write .pyc files.
+compile_hook() { "$venv/bin/python" -m compileall -q "$root"/fairseq_compat*.py || true; }
+
 python=$(find_python)
 torch=${TORCH:-$(chosen TORCH)}
 torch=${torch:-torch==2.13.0} # the tested version; an open range would take the newest
 wanted=$(wanted_stamp)
 if [ -x "$venv/bin/fairseq-train" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
+    compile_hook
     say "$venv is up to date"
     exit 0
 fi
@@ -115,5 +119,6 @@ install "2/2 stock $fairseq (built from source, half a minute)" --no-deps "$fair
     tail -n 15 "$log" >&2
     fail "all is installed, but importing it fails: see above, and $log"
 }
+compile_hook
 echo "$wanted" >"$stamp"
 say "ready: source $venv/bin/activate"

@@ -1,0 +1,162 @@
+"""What fairseq_compat changes in stock fairseq 0.12.2: one function for each module it adapts.
+
+Loaded with the first line of fairseq.  Each function gets a module that has just run; it changes
+names of that module, and nothing of any other.
+"""
+
+import argparse
+import dataclasses
+import functools
+import importlib.util
+import os
+import sys
+import warnings
+from types import ModuleType
+from typing import Any, Callable
+
+USER_DIR_ERROR = (
+    "--user-dir {0}: neither a folder (seen from {1}) nor a package that this Python can import; "
+    "give the path of the plug-in's folder, or install the package with this Python's pip"
+)
+
+# Warnings of stock fairseq 0.12.2 that its user can do nothing about: (category, start of the
+# message, module that is blamed), both regular expressions.  Everything else stays visible.
+_HOPELESS_WARNINGS = (
+    # torch 2.4 renamed torch.cuda.amp.X(...) to torch.amp.X('cuda', ...)
+    (FutureWarning, r"`torch\.cuda\.amp\.autocast\(args\.\.\.\)` is", r"fairseq\.tasks\."),
+    (FutureWarning, r"`torch\.cuda\.amp\.GradScaler\(args\.\.\.\)` is", r"fairseq\.optim\."),
+    # torch 2.0: fairseq's attention gives a bool padding mask and a float causal mask
+    (UserWarning, r"Support for mismatched key_padding_mask and", r"torch\.nn\.functional$"),
+    # fairseq's data loader asks for pinned memory with --cpu too
+    (UserWarning, r"'pin_memory' argument is set as true but no", r"torch\.utils\.data\."),
+    # Hydra 1.2 wants version_base, which fairseq-hydra-train does not give
+    (UserWarning, r"\nThe version_base parameter is not specified", r"fairseq_cli\.hydra_train$"),
+)
+
+
+def _overlay(module: ModuleType, **names: Any) -> ModuleType:
+    """A view of *module* in which *names* differ, to stand in for one importer's global."""
+    view = type(sys)(module.__name__, module.__doc__)
+    vars(view).update(__getattr__=lambda name: getattr(module, name), **names)
+    return view
+
+
+def before_fairseq() -> None:
+    """What must be in place before the first line of fairseq runs; harmless if repeated."""
+    for category, message, module in _HOPELESS_WARNINGS:
+        warnings.filterwarnings("ignore", message, category, module)
+
+    # Python 3.11 rejects dataclass defaults that cannot be hashed.  fairseq's configs have configs
+    # as defaults; an identity hash gives those what Python 3.10 did.  Can go when fairseq uses
+    # default_factory.
+    stock: Any = dataclasses.dataclass
+    if sys.version_info < (3, 11) or getattr(stock, "is_fairseq_compat", False):
+        return
+
+    def dataclass(cls: Any = None, /, **options: Any) -> Any:
+        if cls is None:
+            return lambda cls: dataclass(cls, **options)
+        for default in list(vars(cls).values()):
+            kind = type(getattr(default, "default", default))
+            if kind.__hash__ is None and kind.__module__.startswith("fairseq."):
+                kind.__hash__ = object.__hash__
+        return stock(cls, **options)
+
+    dataclass.is_fairseq_compat = True  # type: ignore[attr-defined]
+    dataclass.__wrapped__ = stock  # type: ignore[attr-defined]
+    dataclasses.dataclass = dataclass
+
+
+def safe_checkpoints(module: Any) -> None:
+    """Checkpoints are read with an allow-list of types instead of running what a pickle says."""
+    # torch 2.6 made weights_only=True the default, which refuses the Namespace in a checkpoint;
+    # before, torch.load ran any code that the file asked for.
+    import fairseq_compat_checkpoint
+
+    module.torch = _overlay(module.torch, load=fairseq_compat_checkpoint.load)
+
+
+def no_encoder_fast_path(module: Any) -> None:
+    """Freshly loaded encoders take the same path as those in training."""
+    # torch 1.13 added mask_type to the private op that the fast path calls with padding masks.
+    # Can go when fairseq no longer calls torch._transformer_encoder_layer_fwd.
+    layer = module.TransformerEncoderLayerBase
+    stock_init = layer.__init__
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        stock_init(self, *args, **kwargs)
+        self.can_use_fastpath = False
+
+    layer.__init__ = __init__
+
+
+def current_hydra(module: Any) -> None:
+    """compose() and initialize() without the deprecation warnings of hydra.experimental."""
+    # Hydra 1.1 moved them; Hydra 1.2 wants version_base, of which "1.1" keeps what fairseq's
+    # "@package _group_" headers and strict=False need.  Can go when fairseq asks for Hydra >= 1.2.
+    import hydra
+
+    def quiet(function: Callable[..., Any], **fixed: Any) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return function(*args, **kwargs, **fixed)
+
+        return call
+
+    if hasattr(hydra, "compose"):  # Hydra >= 1.1
+        module.compose = quiet(hydra.compose)
+        module.initialize = quiet(hydra.initialize, caller_stack_depth=2, version_base="1.1")
+
+
+def numpy_aliases(module: Any) -> None:
+    """np.int and np.float, which numpy 1.24 removed.  Can go when fairseq says int and float."""
+    module.np = _overlay(module.np, int=int, float=float)
+
+
+def user_dir_by_name(module: Any) -> None:
+    """--user-dir also takes the name of an installed package; an existing path always wins."""
+    # Not a matter of versions: fairseq looks for paths only, so that a plug-in could not be
+    # installed with pip and named from any folder.
+    stock = module.import_user_module
+
+    @functools.wraps(stock)
+    def import_user_module(args: Any) -> None:
+        user_dir = getattr(args, "user_dir", None)
+        package = os.path.dirname(module.__file__)
+        seen_by_stock = ("", package, os.path.dirname(package))
+        if user_dir and not any(os.path.exists(os.path.join(d, user_dir)) for d in seen_by_stock):
+            spec = importlib.util.find_spec(user_dir) if user_dir.isidentifier() else None
+            if spec is None or not spec.submodule_search_locations:
+                raise FileNotFoundError(USER_DIR_ERROR.format(user_dir, os.getcwd()))
+            # A copy: the name, not this machine's path, belongs into checkpoints.
+            args = argparse.Namespace(user_dir=next(iter(spec.submodule_search_locations)))
+        stock(args)
+
+    module.import_user_module = import_user_module
+
+
+def score_cli(module: Any) -> None:
+    """fairseq-score --sacrebleu and --sentence-bleu."""
+    # sacrebleu 2 wants lists, not open files; fairseq's Scorer has taken a config since 0.10, which
+    # --sentence-bleu missed.  sacrebleu is adapted only while the command runs.
+    import sacrebleu
+
+    bleu, stock_main = module.bleu, module.cli_main
+
+    def corpus_bleu(hypotheses: Any, references: Any) -> Any:
+        return sacrebleu.corpus_bleu(list(hypotheses), [list(lines) for lines in references])
+
+    def scorer(*args: Any) -> Any:
+        return bleu.Scorer(args[0] if len(args) == 1 else bleu.BleuConfig(*args))
+
+    def cli_main() -> None:
+        sys.modules["sacrebleu"] = _overlay(sacrebleu, corpus_bleu=corpus_bleu)
+        try:
+            stock_main()
+        finally:
+            sys.modules["sacrebleu"] = sacrebleu
+
+    module.bleu = _overlay(bleu, Scorer=scorer)
+    module.cli_main = cli_main
