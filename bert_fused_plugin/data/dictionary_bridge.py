@@ -2,7 +2,7 @@
 
 import logging
 from itertools import groupby
-from typing import Any, Callable, Dict, Iterator, List, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import torch
 from fairseq.data import Dictionary
@@ -16,6 +16,8 @@ logger = logging.getLogger(__name__)
 
 SUBWORD_CHOICES = ("auto", "subword_nmt", "sentencepiece", "none")
 DETOK_CHOICES = ("none", "moses")
+
+Part = Optional[str]  # a stretch of text, or None for an unknown word
 
 
 class DictionaryBridge:
@@ -77,7 +79,7 @@ class DictionaryBridge:
 
     def text(self, src_tokens: Tensor) -> str:
         """Return the text that BERT reads for one sentence *src_tokens*, (S,); padding is ignored."""
-        return "".join(part or " <unk>" for part in self._parts(src_tokens.tolist())).strip()
+        return "".join(" <unk>" if part is None else part for part in self._parts(src_tokens.tolist())).strip()
 
     def encode(self, texts: Sequence[str]) -> List[List[int]]:
         """Return the word-piece ids, special tokens included, of each of the raw *texts*."""
@@ -92,27 +94,27 @@ class DictionaryBridge:
         rows = [torch.tensor(row) for row in self.encode_tokens(src_tokens.tolist())]
         return collate_bert_tokens(rows).to(src_tokens.device)
 
-    def _parts(self, sentence: Sequence[int]) -> Iterator[str]:
-        """Yield the text between unknown words, and an empty string for each unknown word."""
+    def _parts(self, sentence: Sequence[int]) -> Iterator[Part]:
+        """Yield the text between unknown words, and None for each unknown word."""
         known = (token for token in sentence if token not in self._silent)
         first = True
         for is_unk, run in groupby(known, key=self._unk.__eq__):
             if is_unk:
-                yield from ("" for _ in run)
+                yield from (None for _ in run)
             else:
                 text = self._detokenize(self._join([self._symbols[token] for token in run]))
                 # the space tells byte-level tokenizers that a word begins
                 yield text if first else " " + text
             first = False
 
-    def _encode_parts(self, sentences: Sequence[Sequence[str]]) -> List[List[int]]:
-        parts = [_valid_utf8(part) for sentence in sentences for part in sentence if part]
+    def _encode_parts(self, sentences: Sequence[Sequence[Part]]) -> List[List[int]]:
+        parts = [_valid_utf8(part) for sentence in sentences for part in sentence if part is not None]
         encoded = iter(self._tokenizer.encode_batch(parts, add_special_tokens=False))
         rows = []
         for sentence in sentences:
             pieces: List[int] = []
             for part in sentence:
-                pieces += next(encoded).ids if part else self._unk_piece
+                pieces += self._unk_piece if part is None else next(encoded).ids
             rows.append(self._frame(pieces))
         return rows
 

@@ -1,0 +1,80 @@
+import numpy as np
+import pytest
+import torch
+from fairseq.data import LanguagePairDataset, ListDataset
+from helpers import encode
+from transformers import AutoTokenizer
+
+from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
+from bert_fused_plugin.data.collate import BERT_PAD
+from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+
+SOURCES = ["a dog", "the old man sees a small dog", "dog", "", "play@@ hou@@ se , a dog"]
+TARGETS = ["dog dog", "man", "a big old red house runs", "dog", "house"]
+
+
+def pairs(dictionary):
+    src, tgt = ([encode(dictionary, line) for line in side] for side in (SOURCES, TARGETS))
+    sizes = [np.array([len(row) for row in side]) for side in (src, tgt)]
+    return LanguagePairDataset(
+        ListDataset(src, sizes[0]), sizes[0], dictionary, ListDataset(tgt, sizes[1]), sizes[1], dictionary
+    )
+
+
+@pytest.fixture
+def bridge(dictionary, bert_dir):
+    return DictionaryBridge(dictionary, AutoTokenizer.from_pretrained(bert_dir), max_tokens=32)
+
+
+@pytest.fixture
+def dataset(dictionary, bridge):
+    return BertPairDataset(pairs(dictionary), bridge)
+
+
+def test_a_batch_has_the_word_pieces_that_the_encoder_would_derive(dataset, bridge):
+    """The rows follow the order of the batch, which fairseq sorts by length."""
+    for order in ([0, 1, 2, 3, 4], [4, 2, 0, 3, 1], [2]):
+        batch = dataset.collater([dataset[i] for i in order])
+        net_input = batch["net_input"]
+        assert set(net_input) == {"src_tokens", "src_lengths", "prev_output_tokens", "bert_tokens"}
+        assert torch.equal(net_input["bert_tokens"], bridge.bert_tokens(net_input["src_tokens"]))
+        if len(order) > 1:
+            assert batch["id"].tolist() != order
+            assert (net_input["bert_tokens"][-1] == BERT_PAD).any()
+
+
+def test_an_empty_batch_stays_empty(dataset):
+    assert dataset.collater([]) == {}
+
+
+def test_raw_texts_take_the_place_of_derived_ones(dictionary, bridge):
+    texts = ["dog", "a big house .", "red", "a", "man"]
+    dataset = BertPairDataset(pairs(dictionary), bridge, texts)
+    for i, row in enumerate(bridge.encode(texts)):
+        assert dataset[i]["bert_tokens"].tolist() == row
+
+
+def test_lengths_count_word_pieces_too(dataset):
+    stock = dataset.dataset
+    pieces = [len(dataset[i]["bert_tokens"]) for i in range(5)]
+    assert pieces == [4, 9, 3, 2, 7]
+    expected = [max(stock.num_tokens(i), pieces[i]) for i in range(5)]
+    assert expected != [stock.num_tokens(i) for i in range(5)]
+    assert [dataset.num_tokens(i) for i in range(5)] == expected
+    assert dataset.num_tokens_vec(np.array([3, 1])).tolist() == [expected[3], expected[1]]
+
+
+def test_batches_respect_max_tokens_in_word_pieces(dataset):
+    batches = dataset.batch_by_size(dataset.ordered_indices(), max_tokens=9)
+    assert sorted(int(i) for batch in batches for i in batch) == [0, 1, 2, 3, 4]
+    for batch in batches:
+        assert dataset.collater([dataset[int(i)] for i in batch])["net_input"]["bert_tokens"].numel() <= 9
+
+
+def test_fairseqs_commands_find_what_they_ask_for(dataset):
+    assert dataset.src is dataset.dataset.src
+    assert dataset.tgt is dataset.dataset.tgt
+    assert dataset.size(1) == dataset.dataset.size(1)
+    kept, ignored = dataset.filter_indices_by_size(np.arange(5), (4, 100))
+    assert kept.tolist() == [0, 2, 3]
+    assert ignored == [1, 4]

@@ -1,0 +1,160 @@
+import pytest
+import torch
+from fairseq.data import Dictionary
+from helpers import PIECES, encode, pad
+from transformers import AutoTokenizer
+
+from bert_fused_plugin.data.collate import BERT_PAD
+from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge, detect_subword
+from bert_fused_plugin.errors import BertFusedError
+
+
+@pytest.fixture(scope="module")
+def tokenizer(bert_dir):
+    return AutoTokenizer.from_pretrained(bert_dir)
+
+
+@pytest.fixture
+def bridge(dictionary, tokenizer):
+    return DictionaryBridge(dictionary, tokenizer, max_tokens=32)
+
+
+def pieces(ids):
+    return [PIECES[i] for i in ids]
+
+
+def dictionary_of(*symbols):
+    result = Dictionary()
+    for symbol in symbols:
+        result.add_symbol(symbol)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("the old man sees .", "the old man sees ."),
+        ("the play@@ hou@@ se", "the playhouse"),
+        ("dog play@@", "dog play"),
+        ("dog xyz man", "dog <unk> man"),
+        ("", ""),
+    ],
+)
+def test_text_is_rebuilt_from_ids(bridge, dictionary, line, text):
+    assert bridge.text(encode(dictionary, line)) == text
+    padded = pad([encode(dictionary, line), torch.full((12,), 4)], dictionary.pad(), left=True)[0]
+    assert bridge.text(padded) == text
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("the old man", ["[CLS]", "the", "old", "man", "[SEP]"]),
+        ("play@@ hou@@ se", ["[CLS]", "play", "##house", "[SEP]"]),
+        ("dog xyz man", ["[CLS]", "dog", "[UNK]", "man", "[SEP]"]),
+        ("xyz", ["[CLS]", "[UNK]", "[SEP]"]),
+        ("xyz zyx", ["[CLS]", "[UNK]", "[UNK]", "[SEP]"]),
+        ("", ["[CLS]", "[SEP]"]),
+    ],
+)
+def test_word_pieces_of_ids(bridge, dictionary, line, expected):
+    [row] = bridge.encode_tokens([encode(dictionary, line).tolist()])
+    assert pieces(row) == expected
+
+
+@pytest.mark.parametrize("line", ["the old man sees a dog .", "the red hou@@ se , play@@", ""])
+def test_raw_text_and_ids_of_it_give_the_same_word_pieces(bridge, dictionary, line):
+    ids = encode(dictionary, line)
+    assert bridge.encode([bridge.text(ids)]) == bridge.encode_tokens([ids.tolist()])
+
+
+def test_word_pieces_are_those_of_the_hugging_face_tokenizer(bridge, tokenizer):
+    texts = ["The old man sees Dogs, a house?", "", "zzz apple"]
+    assert bridge.encode(texts) == tokenizer(texts)["input_ids"]
+
+
+@pytest.mark.parametrize("text", ["[SEP]", "a [CLS] dog", "</s>", "[PAD][MASK]", "<unk>"])
+def test_special_tokens_in_text_are_text(bridge, text):
+    [row] = bridge.encode([text])
+    inner = row[1:-1]
+    assert inner
+    assert not {"[CLS]", "[SEP]", "[PAD]", "[MASK]"} & set(pieces(inner))
+
+
+@pytest.mark.parametrize("text", ["\ud800 dog", "dog \x00\x07 man", "שלום dog", "👩‍👩‍👧 dog", "e\u0301 dog", "\u2028"])
+def test_odd_text_is_encoded(bridge, text):
+    [row] = bridge.encode([text])
+    assert pieces(row)[0] == "[CLS]"
+    assert pieces(row)[-1] == "[SEP]"
+
+
+def test_long_sentences_are_cut_and_counted(dictionary, tokenizer):
+    bridge = DictionaryBridge(dictionary, tokenizer, max_tokens=5)
+    rows = bridge.encode(["the old man", "the old man sees", "dog " * 2000])
+    assert [len(row) for row in rows] == [5, 5, 5]
+    assert pieces(rows[1]) == ["[CLS]", "the", "old", "man", "[SEP]"]
+    assert bridge.num_truncated == 2
+
+
+def test_batches_are_padded_on_the_right_whatever_the_source_is(bridge, dictionary):
+    rows = [encode(dictionary, "dog runs"), encode(dictionary, "the old man sees a dog")]
+    for left in (True, False):
+        bert_tokens = bridge.bert_tokens(pad(rows, dictionary.pad(), left))
+        assert bert_tokens.dtype == torch.long
+        assert pieces(bert_tokens[0][:4].tolist()) == ["[CLS]", "dog", "runs", "[SEP]"]
+        assert bert_tokens[0][4:].eq(BERT_PAD).all()
+
+
+@pytest.mark.parametrize(
+    ("symbols", "expected"),
+    [
+        (["hou@@", "se", "dog"], "subword_nmt"),
+        (["▁the", "▁dog", "s"], "sentencepiece"),
+        (["the", "dog", "s"], "none"),
+        (["the", *(f"w{i}" for i in range(200)), "@@"], "none"),
+        ([], "none"),
+    ],
+)
+def test_subword_marks_are_seen_from_the_dictionary(symbols, expected):
+    assert detect_subword(dictionary_of(*symbols)) == expected
+
+
+def test_sentencepiece_is_joined(tokenizer):
+    dictionary = dictionary_of("▁the", "▁do", "g", "s", "▁", "!")
+    bridge = DictionaryBridge(dictionary, tokenizer, max_tokens=32)
+    assert bridge.text(encode(dictionary, "▁the ▁do g s")) == "the dogs"
+    assert bridge.text(encode(dictionary, "▁ ▁the ▁do <<unk>> g")) == "the do <unk> g"
+
+
+def test_an_explicit_choice_beats_the_detection(dictionary, tokenizer):
+    bridge = DictionaryBridge(dictionary, tokenizer, max_tokens=32, subword="none")
+    assert bridge.text(encode(dictionary, "play@@ se")) == "play@@ se"
+
+
+def test_moses_tokenisation_is_undone(tokenizer, caplog):
+    dictionary = dictionary_of("don", "&apos;t", "a", "well", "@-@", "known", "&quot;", ",", "dog")
+    plain = DictionaryBridge(dictionary, tokenizer, max_tokens=32)
+    assert "--bert-detok moses" in caplog.text
+    line = encode(dictionary, "a well @-@ known dog , don &apos;t")
+    assert plain.text(line) == "a well @-@ known dog , don &apos;t"
+    moses = DictionaryBridge(dictionary, tokenizer, max_tokens=32, detok="moses")
+    assert moses.text(line) == "a well-known dog, don't"
+
+
+def test_a_slow_tokenizer_is_refused(dictionary):
+    class Slow:
+        is_fast = False
+        name_or_path = "some-model"
+
+    with pytest.raises(BertFusedError, match="some-model.* is not a fast tokenizer"):
+        DictionaryBridge(dictionary, Slow(), max_tokens=32)
+
+
+def test_a_tokenizer_without_special_tokens_gives_every_sentence_a_piece(dictionary):
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    backend = Tokenizer(models.WordLevel({"dog": 0, "<s>": 1, "a": 2}, unk_token="a"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    bridge = DictionaryBridge(dictionary, PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>"), max_tokens=8)
+    assert bridge.encode(["dog dog", ""]) == [[0, 0], [1]]
