@@ -8,7 +8,7 @@ import torch
 import bert_fused_plugin  # noqa: F401  registers the architectures
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
 
-_SHARED = "the a small big old man woman dog house red apple eats sees gives runs . , ?".split()  # noqa: SIM905
+_SHARED = "the a small big old man woman dog house red apple eats sees gives runs . , ?".split()
 WORDS = [*_SHARED, "play@@", "hou@@", "se"]
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *_SHARED, "play", "hou", "sep", "unk", *"[]<>/s"]
 PIECES += ["##house", "##se", "##s", "##p"]

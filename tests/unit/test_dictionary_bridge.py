@@ -156,5 +156,7 @@ def test_a_tokenizer_without_special_tokens_gives_every_sentence_a_piece(diction
 
     backend = Tokenizer(models.WordLevel({"dog": 0, "<s>": 1, "a": 2}, unk_token="a"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    bridge = DictionaryBridge(dictionary, PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>"), max_tokens=8)
+    bridge = DictionaryBridge(
+        dictionary, PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>"), max_tokens=8
+    )
     assert bridge.encode(["dog dog", ""]) == [[0, 0], [1]]

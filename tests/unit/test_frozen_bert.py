@@ -60,8 +60,13 @@ def test_roberta_has_fewer_positions_than_embeddings():
     from transformers import RobertaConfig, RobertaModel
 
     config = RobertaConfig(
-        vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8,
-        max_position_embeddings=18, pad_token_id=1,
+        vocab_size=20,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        max_position_embeddings=18,
+        pad_token_id=1,
     )
     bert = FrozenBert(RobertaModel(config))
     assert bert.max_positions == 16
@@ -77,7 +82,9 @@ def test_loading_prints_nothing(bert_dir, capfd):
 
 @pytest.mark.parametrize("load", [FrozenBert.from_pretrained, load_tokenizer])
 def test_a_missing_model_is_named_with_a_remedy(load, tmp_path):
-    with pytest.raises(BertFusedError, match=r"--bert-model '.*nowhere' cannot be loaded; give a local model directory"):
+    with pytest.raises(
+        BertFusedError, match=r"--bert-model '.*nowhere' cannot be loaded; give a local model directory"
+    ):
         load(str(tmp_path / "nowhere"))
     with pytest.raises(BertFusedError, match=r"the directory must hold config.json"):
         load(str(tmp_path))

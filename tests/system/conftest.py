@@ -1,0 +1,101 @@
+"""A small parallel corpus, binarised and trained on once, by the real command lines."""
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers import WORDS
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = (
+    "--encoder-embed-dim 16 --encoder-ffn-embed-dim 24 --encoder-layers 2 --decoder-layers 2 "
+    "--encoder-attention-heads 2 --decoder-attention-heads 2 --share-all-embeddings"
+).split()
+
+
+class Workspace:
+    """A directory with a data-bin and a trained model, and a way to run fairseq's commands on them."""
+
+    def __init__(self, path: Path, bert_dir: str) -> None:
+        self.path, self.bert_dir = path, bert_dir
+        self.data, self.save_dir = str(path / "data-bin"), str(path / "save")
+        self.checkpoint = str(path / "save" / "checkpoint_last.pt")
+
+    def run(self, command: str, *args: str, text: str = "", ok: bool = True, cwd=None) -> subprocess.CompletedProcess:
+        """Run a fairseq *command* in a process of its own, with *text* as its standard input."""
+        done = subprocess.run(
+            [str(Path(sys.executable).with_name(command)), *map(str, args)],
+            input=text,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=250,
+            cwd=cwd or self.path,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONUTF8": "1"},
+        )
+        assert not ok or done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        return done
+
+    def train(self, *args: str, save_dir=None, task="bert_fused_translation", **options):
+        """Run fairseq-train for two epochs on a tiny model."""
+        return self.run(
+            "fairseq-train", self.data, "--user-dir", ROOT / "bert_fused_plugin", "--task", task,
+            "--arch", "bert_fused", *TINY, "--bert-model", self.bert_dir,
+            "--criterion", "bert_fused_label_smoothed_cross_entropy", "--optimizer", "adam", "--lr", "0.01",
+            "--max-tokens", "120", "--max-epoch", "2", "--save-dir", save_dir or self.save_dir,
+            "--log-format", "simple", "--log-interval", "5", "--cpu", *args, **options,
+        )  # fmt: skip
+
+    def generate(self, *args: str, data=None, task="bert_fused_translation", **options):
+        """Run fairseq-generate on the test set."""
+        return self.run(
+            "fairseq-generate", data or self.data, "--user-dir", ROOT / "bert_fused_plugin", "--task", task,
+            "--path", self.checkpoint, "--beam", "3", "--max-len-b", "10", "--cpu", *args, **options,
+        )  # fmt: skip
+
+    def interactive(self, text: str, *args: str, task="bert_fused_translation", **options):
+        """Run fairseq-interactive on *text*."""
+        return self.run(
+            "fairseq-interactive", self.data, "--user-dir", ROOT / "bert_fused_plugin", "--task", task,
+            "--path", self.checkpoint, "--beam", "3", "--max-len-b", "10", "--cpu", *args, text=text, **options,
+        )  # fmt: skip
+
+
+def hypotheses(output: str):
+    """Return {sentence number: (score, tokens)} of the H lines that a command printed."""
+    rows = [line.split("\t") for line in output.splitlines() if line.startswith("H-")]
+    return {int(number[2:]): (float(score), tokens) for number, score, tokens in rows}
+
+
+def write_corpus(path: Path, **sizes: int) -> None:
+    """Write {split}.en, random words, and {split}.de, the same words in reverse."""
+    rng = random.Random(5)
+    for split, size in sizes.items():
+        lines = [[rng.choice(WORDS[:15]) for _ in range(rng.randint(1, 8))] for _ in range(size)]
+        lines[0] = [*lines[0], "play@@", "hou@@", "se"]
+        for lang, step in (("en", 1), ("de", -1)):
+            text = "".join(" ".join(words[::step]) + "\n" for words in lines)
+            (path / f"{split}.{lang}").write_text(text, encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def workspace(tmp_path_factory, bert_dir):
+    path = tmp_path_factory.mktemp("workspace")
+    result = Workspace(path, bert_dir)
+    write_corpus(path, train=150, valid=20, test=30)
+    result.run(
+        "fairseq-preprocess", "--source-lang", "en", "--target-lang", "de", "--joined-dictionary",
+        "--trainpref", "train", "--validpref", "valid", "--testpref", "test", "--destdir", result.data,
+    )  # fmt: skip
+    result.first_run = result.train(
+        "--eval-bleu",
+        "--eval-bleu-args",
+        '{"beam": 2, "max_len_b": 10}',
+        "--eval-bleu-remove-bpe",
+        "--bert-drop-net",
+        "0.5",
+    )
+    return result
