@@ -9,6 +9,7 @@ that name can be called with arguments from the file, and where it is a class, a
 filled through ``__setstate__`` or its ``__dict__``.
 """
 
+import _compat_pickle  # the tables of pickle
 import argparse
 import codecs
 import collections
@@ -134,9 +135,9 @@ def load(file: Any, map_location: Any = None) -> Any:
         else:
             state = load_with_restricted_pickle(file, map_location, allowed)
         return _unwrap(state)
-    except (OSError, MemoryError):
+    except MemoryError:
         raise
-    except Exception as error:  # a damaged file can raise anything
+    except Exception as error:  # a damaged file can raise anything, OSError too
         raise _explain(error, file, allowed) from None
 
 
@@ -174,6 +175,7 @@ def _explain(error: Exception, file: Any, allowed: Dict[str, Any]) -> Checkpoint
     """The error for people: either types that are not allowed, or a damaged file."""
     name = getattr(file, "name", None) or "the state sent by another process"
     unsafe = _refused_names(file, allowed) or re.findall(r"GLOBAL (\S+)", str(error))[:1]
+    unsafe = [re.sub(r"^.*(?=\.)", _name_since_python_3, name) for name in unsafe]
     if unsafe and isinstance(error, pickle.UnpicklingError):
         return CheckpointError(
             f"checkpoint {name} is refused: it holds {', '.join(unsafe)}, which no fairseq "
@@ -196,6 +198,11 @@ def _refused_names(file: Any, allowed: Dict[str, Any]) -> Optional[List[str]]:
     except Exception:
         return None
     return sorted(set(unsafe) - set(allowed))
+
+
+def _name_since_python_3(module: "re.Match[str]") -> str:
+    """The module's present name: protocol 2 writes those of Python 2 (commands for subprocess)."""
+    return _compat_pickle.IMPORT_MAPPING.get(module[0], module[0])
 
 
 def _show_without_trace() -> None:
