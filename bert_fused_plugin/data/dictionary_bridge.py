@@ -9,7 +9,7 @@ from fairseq.data import Dictionary
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from bert_fused_plugin.data.collate import collate_bert_tokens
+from bert_fused_plugin.data.collate import BERT_PAD, collate_bert_tokens
 from bert_fused_plugin.errors import BertFusedError
 
 logger = logging.getLogger(__name__)
@@ -93,6 +93,10 @@ class DictionaryBridge:
         """Return ``bert_tokens``, (B, L), on the device of *src_tokens*, (B, S), padded on either side."""
         rows = [torch.tensor(row) for row in self.encode_tokens(src_tokens.tolist())]
         return collate_bert_tokens(rows).to(src_tokens.device)
+
+    def pieces(self, bert_tokens: Sequence[int]) -> List[str]:
+        """Return the word pieces of one sentence's *bert_tokens*, for people to read."""
+        return [str(self._tokenizer.id_to_token(token)) for token in bert_tokens if token != BERT_PAD]
 
     def _parts(self, sentence: Sequence[int]) -> Iterator[Part]:
         """Yield the text between unknown words, and None for each unknown word."""

@@ -1,0 +1,52 @@
+"""README's commands run, and its tables are complete."""
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+from bert_fused_plugin.models.bert_fused_config import BertFusedConfig
+from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationConfig
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.system
+def test_the_five_commands_run(workspace, bert_dir):
+    [block] = re.findall(r"<!-- test -->\n```bash\n(.*?)```", README, re.DOTALL)
+    script = block.replace("--max-epoch 30", "--max-epoch 1 --cpu").replace("--beam 5", "--beam 2 --max-len-b 9 --cpu")
+    assert script.count("--cpu") == 3
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=workspace.path,
+        env={
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "BERT": bert_dir,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": str(ROOT),
+        },
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert len((workspace.path / "test.hyp").read_text(encoding="utf-8").splitlines()) == 30
+    assert '"name": "BLEU"' in done.stdout
+    assert done.stdout.count("\nH-") == 30
+
+
+@pytest.mark.parametrize("config", [BertFusedConfig, BertFusedTranslationConfig])
+def test_every_flag_has_its_row_with_its_default(config):
+    rows = dict(re.findall(r"^\| `(--bert-[a-z-]+)` \| `?([^|`]*)`? \|", README, re.MULTILINE))
+    for field in fields(config):
+        if field.name.startswith("bert_"):
+            flag = "--" + field.name.replace("_", "-")
+            assert flag in rows, f"{flag} has no row in README"
+            if field.default is not None:
+                assert rows[flag].strip() == str(field.default)
