@@ -1,0 +1,44 @@
+"""The grammar: the kinds of sentences with their weights."""
+
+from typing import Callable, Dict, Optional, Tuple
+
+from clause_sampler import ClauseSampler, NoFittingWordError
+from complex_sentences import ComplexSentences
+from dice import Dice
+from questions import Questions
+from simple_sentences import SimpleSentences
+
+
+class Grammar:
+    """Makes sentence pairs with one source of chance."""
+
+    def __init__(self, dice: Dice) -> None:
+        self.dice = dice
+        clauses = ClauseSampler(dice)
+        simple, questions, two = SimpleSentences(clauses), Questions(clauses), ComplexSentences(clauses)
+        self.kinds: Dict[Callable[[], Optional[Tuple[str, str]]], float] = {
+            simple.statement: 50, simple.fronted: 12, simple.description: 4, simple.comparison: 3,
+            simple.introduction: 1.5, simple.existence: 2.5, simple.weather: 0.2,
+            questions.yes_no: 10, questions.subject: 3, questions.object: 3, questions.which: 2.5,
+            questions.adverbial: 4, questions.measure: 0.5,
+            two.reason: 6, two.condition: 3, two.event: 3, two.meanwhile: 1, two.report: 5,
+            two.relative_subject: 3, two.relative_object: 3, two.coordination: 2, two.infinitive: 3, two.purpose: 2,
+        }  # fmt: skip
+
+    def sentence(self) -> Tuple[str, str]:
+        """A random pair (English, German): capital letter, full stop or question mark, tokens separated by spaces."""
+        kind = self.dice.weighted(self.kinds)
+        while True:
+            try:
+                pair = kind()
+            except NoFittingWordError:
+                continue
+            if pair is not None:
+                return finish(pair[0]), finish(pair[1])
+
+
+def finish(text: str) -> str:
+    """Capitalises, and drops the comma that closes a relative clause before other punctuation."""
+    for end in (".", "?", ","):
+        text = text.replace(f" , {end}", f" {end}")
+    return text[0].upper() + text[1:]
