@@ -176,9 +176,8 @@ def test_word_orders():
     for tense, ending in [("perfect", "angerufen hat"), ("future", "anrufen wird"), ("modal", "anrufen kann")]:
         other = Clause(clause.subject, clause.verb, tense, object=clause.object, modal=clause.modal)
         assert other.german_subordinate("dass") == f"dass der Vater meine Schwester {ending}"
-    assert prepositional_phrase("in", "dem alten Haus") == "im alten Haus"
-    assert prepositional_phrase("in", "der Stadt") == "in der Stadt"
-    assert prepositional_phrase("zu", "der Brücke") == "zur Brücke"
+    joined = [prepositional_phrase(*pair) for pair in (("in", "dem Haus"), ("in", "der Stadt"), ("zu", "der Brücke"))]
+    assert joined == ["im Haus", "in der Stadt", "zur Brücke"]
     assert finish("der Mann , der singt , .") == "Der Mann , der singt ."
 
 
