@@ -90,6 +90,8 @@ def _read_nouns() -> Dict[str, Noun]:
             english_plural = fields[5] if len(fields) > 5 else english.plural(name)
             plural = "" if plural == "-" else plural
             genitive = singular if genitive == "-" else genitive
+            if name in NOUN_TABLES:
+                raise ValueError(f"{name!r} is a noun and a class of nouns")
             nouns[name] = Noun(name, english_plural, singular, plural, genitive, gender, kind)
     return nouns
 

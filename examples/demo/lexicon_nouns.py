@@ -220,7 +220,7 @@ NOUN_TABLES: Dict[str, str] = {
         factory Fabrik f Fabriken -
         castle Schloss n Schlösser Schlosses
         """,
-    "room": """
+    "rooms": """
         kitchen Küche f Küchen -
         room Zimmer n Zimmer Zimmers
         cellar Keller m Keller Kellers
@@ -241,7 +241,7 @@ NOUN_TABLES: Dict[str, str] = {
         bridge Brücke f Brücken -
         street Straße f Straßen -
         """,
-    "water": """
+    "waters": """
         lake See m Seen Sees
         river Fluss m Flüsse Flusses
         sea Meer n Meere Meeres

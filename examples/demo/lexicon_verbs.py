@@ -41,7 +41,7 @@ VERB_TABLES: Dict[str, str] = {
         burn; brennen brennt brannte gebrannt; house church factory; ; once
         """,
     "swim": """
-        swim swam swum; schwimmen schwimmt schwamm ist geschwommen; person duck; water; slowly quickly alone
+        swim swam swum; schwimmen schwimmt schwamm ist geschwommen; person duck; waters; slowly quickly alone
         """,
     "motion": """
         go went gone; gehen geht ging ist gegangen; person; ; alone together

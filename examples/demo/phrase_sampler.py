@@ -192,7 +192,7 @@ class PhraseSampler:
             )
             return phrase.with_attribute(f"with {wear.english()}", f"mit {wear.german('dat')}")
         holders: Dict[str, Tuple[str, ...]] = {
-            "relative": ("adult", "kid"), "text": ("adult",), "idea": ("adult", "kid"), "room": ("building",),
+            "relative": ("adult", "kid"), "text": ("adult",), "idea": ("adult", "kid"), "rooms": ("building",),
             "clothing": ("adult", "kid"), "vehicle": ("adult",), "thing": ("kid",),
         }  # fmt: skip
         if noun.kind not in holders:
