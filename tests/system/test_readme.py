@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, write_corpus
 
 from bert_fused_plugin.models.bert_fused_config import BertFusedConfig
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationConfig
@@ -17,13 +17,14 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.system
-def test_the_five_commands_run(workspace, bert_dir):
+def test_the_five_commands_run(tmp_path, bert_dir):
+    write_corpus(tmp_path, train=150, valid=20, test=30)
     [block] = re.findall(r"<!-- test -->\n```bash\n(.*?)```", README, re.DOTALL)
     script = block.replace("--max-epoch 30", "--max-epoch 1 --cpu").replace("--beam 5", "--beam 2 --max-len-b 9 --cpu")
     assert script.count("--cpu") == 3
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
-        cwd=workspace.path,
+        cwd=tmp_path,
         env={
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -36,7 +37,7 @@ def test_the_five_commands_run(workspace, bert_dir):
         timeout=250,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    assert len((workspace.path / "test.hyp").read_text(encoding="utf-8").splitlines()) == 30
+    assert len((tmp_path / "test.hyp").read_text(encoding="utf-8").splitlines()) == 30
     assert '"name": "BLEU"' in done.stdout
     assert done.stdout.count("\nH-") == 30
 
