@@ -16,6 +16,7 @@ padding.  ``bert_tokens`` is (B, L), always right-padded.  Layers work time firs
 | --- | --- |
 | text for BERT from fairseq's ids | ``data/dictionary_bridge.py`` |
 | BERT input in datasets and batches | ``data/bert_pair_dataset.py``, ``data/collate.py`` |
+| BERT's states on disk | ``data/feature_cache.py`` |
 | the frozen encoder | ``modules/frozen_bert.py`` |
 | drop-net, the fused layers | ``modules/drop_net.py``, ``modules/fusion.py``, ``modules/bert_fused_*_layer.py`` |
 | models, flags, presets | ``models/`` |

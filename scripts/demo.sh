@@ -46,7 +46,7 @@ fairseq-train "$out/data-bin" --user-dir bert_fused_plugin --task bert_fused_tra
     --criterion bert_fused_label_smoothed_cross_entropy --label-smoothing 0.1 \
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0 \
     --lr 0.004 --lr-scheduler inverse_sqrt --warmup-updates 150 \
-    --max-tokens 1000 --max-epoch 3 --seed 1 --no-epoch-checkpoints --save-dir "$out/checkpoints" \
+    --bert-cache "$out/bert-cache" --max-tokens 1000 --max-epoch 3 --seed 1 --no-epoch-checkpoints --save-dir "$out/checkpoints" \
     --log-format simple --log-interval 20 2>&1 | tee "$out/train.log" |
     { grep --line-buffered -E 'BERT: |word pieces|train_inner|\| valid \||rror' || true; } | cut -d '|' -f 4-
 

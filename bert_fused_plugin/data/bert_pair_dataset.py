@@ -1,6 +1,6 @@
 """A fairseq translation dataset with BERT's input for each source sentence."""
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from bert_fused_plugin.data.collate import add_bert_tokens
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.data.feature_cache import Bert, FeatureCache
 
 _CHUNK = 10_000  # sentences tokenised at once
 
@@ -36,6 +37,14 @@ class BertPairDataset(BaseWrapperDataset):
         super().__init__(dataset)
         self._pieces, self._offsets = _tokenize(dataset, bridge, texts)
         self.bert_sizes: NDArray[np.int64] = np.diff(self._offsets)
+        self._cache: Optional[FeatureCache] = None
+
+    def use_cache(self, cache: FeatureCache, load_bert: Callable[[], Bert]) -> None:
+        """Take BERT's states from *cache* from now on; *load_bert* is called if some are not there yet."""
+        rows = [self.bert_tokens(i) for i in range(len(self))]
+        cache.add(rows, load_bert)
+        self._places = cache.locate(rows)
+        self._cache = cache
 
     @property
     def src(self) -> Any:
@@ -52,9 +61,11 @@ class BertPairDataset(BaseWrapperDataset):
         return torch.from_numpy(self._pieces[self._offsets[index] : self._offsets[index + 1]]).long()
 
     def __getitem__(self, index: int) -> Dict[str, Any]:
-        """Return fairseq's sample of *index* with ``bert_tokens``."""
+        """Return fairseq's sample of *index* with ``bert_tokens``, and ``bert_out`` if there is a cache."""
         sample: Dict[str, Any] = self.dataset[index]
         sample["bert_tokens"] = self.bert_tokens(index)
+        if self._cache is not None:
+            sample["bert_out"] = self._cache.states(self._places[index], int(self.bert_sizes[index]))
         return sample
 
     def collater(self, samples: List[Dict[str, Any]], **options: Any) -> Dict[str, Any]:

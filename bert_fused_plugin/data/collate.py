@@ -4,6 +4,7 @@ from typing import Any, Dict, List, Sequence
 
 from fairseq.data import data_utils
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 # No tokenizer has this id, so BERT's input needs no padding token of the tokenizer's own.
 BERT_PAD = -1
@@ -20,10 +21,13 @@ def collate_bert_tokens(rows: Sequence[Tensor]) -> Tensor:
 
 
 def add_bert_tokens(batch: Dict[str, Any], samples: List[Dict[str, Any]]) -> Dict[str, Any]:
-    """Put ``bert_tokens`` of *samples* into ``net_input`` of the collated *batch*, in the batch's order.
+    """Put ``bert_tokens`` of *samples*, and ``bert_out`` if they have it, into ``net_input`` of the collated *batch*.
 
     fairseq's collater sorts the samples by length; ``batch["id"]`` tells the order.
     """
-    rows = {sample["id"]: sample["bert_tokens"] for sample in samples}
-    batch["net_input"]["bert_tokens"] = collate_bert_tokens([rows[i] for i in batch["id"].tolist()])
+    by_id = {sample["id"]: sample for sample in samples}
+    ordered = [by_id[i] for i in batch["id"].tolist()]
+    batch["net_input"]["bert_tokens"] = collate_bert_tokens([sample["bert_tokens"] for sample in ordered])
+    if "bert_out" in ordered[0]:
+        batch["net_input"]["bert_out"] = pad_sequence([sample["bert_out"] for sample in ordered], batch_first=True)
     return batch

@@ -104,6 +104,7 @@ class BertFusedModel(TransformerModelBase):
         src_lengths: Optional[Tensor],
         prev_output_tokens: Tensor,
         bert_tokens: Optional[Tensor] = None,
+        bert_out: Optional[Tensor] = None,
         return_all_hiddens: bool = True,
         features_only: bool = False,
         alignment_layer: Optional[int] = None,
@@ -116,6 +117,7 @@ class BertFusedModel(TransformerModelBase):
             src_lengths: (B,).
             prev_output_tokens: (B, T).
             bert_tokens: BERT's input, (B, L); default: derived from *src_tokens*.
+            bert_out: BERT's states for it, (B, L, D), from the cache; default: computed.
             return_all_hiddens: fill ``encoder_states``.
             features_only: return the states under the output layer, (B, T, C), instead.
             alignment_layer: see `BertFusedDecoder.extract_features`.
@@ -126,6 +128,7 @@ class BertFusedModel(TransformerModelBase):
             src_lengths=src_lengths,
             return_all_hiddens=return_all_hiddens,
             bert_tokens=bert_tokens,
+            bert_out=bert_out,
         )
         decoder_out: Tuple[Tensor, Dict[str, List[Optional[Tensor]]]] = self.decoder(
             prev_output_tokens,

@@ -5,6 +5,7 @@ from typing import Any, Dict, List, Optional
 from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 
+from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.models.bert_fused_config import BertFusedConfig
 from bert_fused_plugin.models.layer_building import common_layer_options, wrap_layer
@@ -60,6 +61,7 @@ class BertFusedEncoder(TransformerEncoderBase):
         return_all_hiddens: bool = False,
         token_embeddings: Optional[Tensor] = None,
         bert_tokens: Optional[Tensor] = None,
+        bert_out: Optional[Tensor] = None,
     ) -> EncoderOut:
         """Return fairseq's ``encoder_out`` with ``bert_out``, (B, L, D), and ``bert_padding_mask``, (B, L).
 
@@ -69,11 +71,15 @@ class BertFusedEncoder(TransformerEncoderBase):
             return_all_hiddens: fill ``encoder_states``.
             token_embeddings: (B, S, C) instead of the embeddings of *src_tokens*.
             bert_tokens: BERT's input, (B, L); default: derived from *src_tokens*.
+            bert_out: BERT's states for *bert_tokens*, (B, L, D), from the cache; default: computed.
         """
         # 1. H_B = BERT(x)
         if bert_tokens is None:
             bert_tokens = self.bridge.bert_tokens(src_tokens)
-        bert_out, bert_padding_mask = self.bert(bert_tokens)
+        if bert_out is None:
+            bert_out, bert_padding_mask = self.bert(bert_tokens)
+        else:
+            bert_padding_mask = bert_tokens.eq(BERT_PAD)
         bert_out = bert_out.to(self.embed_tokens.weight.dtype)
 
         # 2. the layers; the loop is ours, as the stock one changes the layout after a reload

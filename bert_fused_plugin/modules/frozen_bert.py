@@ -11,6 +11,7 @@ from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTo
 from transformers.utils import logging as hf_logging
 
 from bert_fused_plugin.data.collate import BERT_PAD
+from bert_fused_plugin.data.feature_cache import model_fingerprint
 from bert_fused_plugin.errors import BertFusedError
 
 logger = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ class FrozenBert(nn.Module):
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__()
         model.eval().requires_grad_(False)
+        self.name = str(model.name_or_path)
         # a plain attribute: nn.Module.__setattr__ would register it
         object.__setattr__(self, "model", model)
         self.dim = int(model.config.hidden_size)
@@ -74,6 +76,10 @@ class FrozenBert(nn.Module):
             )
         return output.last_hidden_state, bert_padding_mask
 
+    def fingerprint(self) -> str:
+        """Return a hash of all that the states depend on beside the sentence."""
+        return model_fingerprint(self.model, self.model.config.to_dict())
+
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> "FrozenBert":
         super()._apply(fn, *args, **kwargs)
         self.model._apply(fn)
@@ -81,7 +87,7 @@ class FrozenBert(nn.Module):
 
     def extra_repr(self) -> str:
         """Name the model where a module is printed."""
-        return f"{self.model.name_or_path!r}, dim={self.dim}, frozen parameters={self.num_parameters:,}"
+        return f"{self.name!r}, dim={self.dim}, frozen parameters={self.num_parameters:,}"
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:

@@ -8,13 +8,17 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from fairseq import utils
+from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
 
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.data.feature_cache import CACHE_DTYPES, Bert, FeatureCache
 from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.models.bert_fused import BertFusedModel
+from bert_fused_plugin.modules.frozen_bert import FrozenBert
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +34,16 @@ class BertFusedTranslationConfig(TranslationConfig):
             "default: derived from the binarised data"
         },
     )
+    bert_cache: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "directory that keeps BERT's states: computed once for each sentence, then read by all runs "
+            "with the same BERT; default: BERT runs in every step"
+        },
+    )
+    bert_cache_dtype: ChoiceEnum(CACHE_DTYPES) = field(  # type: ignore[valid-type]
+        default="fp16", metadata={"help": "number format of the cached states"}
+    )
 
 
 @register_task("bert_fused_translation", dataclass=BertFusedTranslationConfig)
@@ -42,6 +56,7 @@ class BertFusedTranslationTask(TranslationTask):
 
     cfg: BertFusedTranslationConfig
     bridge: Optional[DictionaryBridge] = None
+    cache: Optional[FeatureCache] = None
 
     @classmethod
     def setup_task(cls, cfg: BertFusedTranslationConfig, **kwargs: Any) -> "BertFusedTranslationTask":
@@ -55,11 +70,12 @@ class BertFusedTranslationTask(TranslationTask):
         return task
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """Build the model, and take its bridge for the data sets."""
+        """Build the model, and take its bridge, and BERT's cache, for the data sets."""
         model = super().build_model(cfg, from_checkpoint)
-        bridge = _bridge_of(model)
-        if bridge is not None:
-            self.bridge = bridge
+        if isinstance(model, BertFusedModel):
+            self.bridge = model.encoder.bridge
+            if self.cfg.bert_cache is not None:
+                self._open_cache(self.cfg.bert_cache, model.encoder.bert)
         return model
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
@@ -81,6 +97,9 @@ class BertFusedTranslationTask(TranslationTask):
             f"{split}: {sizes.sum():,} word pieces for BERT, {sizes.mean() if len(sizes) else 0:.1f} a sentence, "
             f"{self.bridge.num_truncated - truncated} sentences cut to {self.bridge.max_tokens}"
         )
+        if self.cfg.bert_cache is not None:
+            assert self.cache is not None
+            self.datasets[split].use_cache(self.cache, self._load_bert)
 
     def get_interactive_tokens_and_lengths(self, lines: List[str], encode_fn: Any) -> Tuple[List[Tensor], List[int]]:
         """Return the ids of *lines*; a line over ``--max-source-positions`` is cut, not refused."""
@@ -97,7 +116,8 @@ class BertFusedTranslationTask(TranslationTask):
     def inference_step(self, generator: Any, models: List[Any], sample: Dict[str, Any], **options: Any) -> Any:
         """Generate; in an ensemble each model derives its own BERT input, as their encoders may differ."""
         if len(models) > 1 and "bert_tokens" in sample["net_input"]:
-            net_input = {key: value for key, value in sample["net_input"].items() if key != "bert_tokens"}
+            given = sample["net_input"].items()
+            net_input = {key: value for key, value in given if key not in ("bert_tokens", "bert_out")}
             sample = {**sample, "net_input": net_input}
         return super().inference_step(generator, models, sample, **options)
 
@@ -110,6 +130,19 @@ class BertFusedTranslationTask(TranslationTask):
             yield
         finally:
             self.cfg.truncate_source = given
+
+    def _open_cache(self, directory: str, bert: FrozenBert) -> None:
+        # the fingerprint is taken before fairseq turns the model to half precision
+        dtype = str(self.cfg.bert_cache_dtype)
+        self.cache = FeatureCache(directory, fingerprint=bert.fingerprint(), dim=bert.dim, dtype=dtype)
+        self._bert_name = bert.name
+        logger.info(f"BERT cache {self.cache.path}: {len(self.cache):,} sentences")
+
+    def _load_bert(self) -> Bert:
+        """Load BERT once more: in full precision, and on a GPU if there is one, whatever the model runs in."""
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        bert = FrozenBert.from_pretrained(self._bert_name).to(device)
+        return lambda bert_tokens: bert(bert_tokens.to(device))[0].cpu()
 
     def _raw_texts(self, split: str, size: int) -> Optional[List[str]]:
         if self.cfg.bert_text is None:
@@ -129,11 +162,6 @@ class BertFusedTranslationTask(TranslationTask):
                 f"{size} sentences; it must be the raw text of exactly these sentences, line by line"
             )
         return texts
-
-
-def _bridge_of(model: Any) -> Optional[DictionaryBridge]:
-    bridges = [module.bridge for module in model.modules() if hasattr(module, "bridge")]
-    return bridges[0] if bridges else None
 
 
 def _check_data(cfg: BertFusedTranslationConfig) -> None:

@@ -35,7 +35,12 @@ def test_reversal_is_learned(dictionary, bert_dir):
     print(f"seed {seed}")
     rng = random.Random(seed)
     torch.manual_seed(seed)
-    options = {"encoder_embed_dim": 32, "decoder_embed_dim": 32, "encoder_ffn_embed_dim": 64, "decoder_ffn_embed_dim": 64}
+    options = {
+        "encoder_embed_dim": 32,
+        "decoder_embed_dim": 32,
+        "encoder_ffn_embed_dim": 64,
+        "decoder_ffn_embed_dim": 64,
+    }
     model = make_model(dictionary, bert_model=bert_dir, bert_drop_net=0.5, dropout=0.02, **options)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 5e-3, total_steps=UPDATES)
@@ -85,4 +90,6 @@ def test_eight_sentences_can_be_learned_by_heart(dictionary, bert_dir):
         loss.backward()
         optimizer.step()
     assert loss.item() < 0.05
-    assert_close(model.eval()(source, None, prev)[0].argmax(-1)[target.ne(dictionary.pad())], target[target.ne(dictionary.pad())])
+    assert_close(
+        model.eval()(source, None, prev)[0].argmax(-1)[target.ne(dictionary.pad())], target[target.ne(dictionary.pad())]
+    )

@@ -146,7 +146,7 @@ def test_a_slow_tokenizer_is_refused(dictionary):
         is_fast = False
         name_or_path = "some-model"
 
-    with pytest.raises(BertFusedError, match="some-model.* is not a fast tokenizer"):
+    with pytest.raises(BertFusedError, match=r"some-model.* is not a fast tokenizer"):
         DictionaryBridge(dictionary, Slow(), max_tokens=32)
 
 

@@ -1,0 +1,232 @@
+import multiprocessing
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from helpers import assert_close
+
+from bert_fused_plugin.data import feature_cache
+from bert_fused_plugin.data.collate import BERT_PAD
+from bert_fused_plugin.data.feature_cache import FeatureCache, model_fingerprint
+from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.modules.frozen_bert import FrozenBert
+
+D = 6
+SENTENCES = [torch.tensor(row) for row in ([2, 5, 3], [2, 3], [2, 7, 7, 9, 3], [2, 5, 3], [2, 9, 7, 5, 4, 6, 3])]
+
+
+class CountingBert:
+    """States that say which token they belong to: (i, i + 1, ...) for token i."""
+
+    def __init__(self):
+        self.batches = []
+
+    def __call__(self, bert_tokens):
+        self.batches.append(bert_tokens)
+        return bert_tokens.unsqueeze(-1) + torch.arange(D).float()
+
+    def load(self):
+        return self
+
+
+def expected(row):
+    return row.unsqueeze(-1) + torch.arange(D).float()
+
+
+def open_cache(path, fingerprint="f" * 64, dtype="fp32"):
+    return FeatureCache(str(path), fingerprint=fingerprint, dim=D, dtype=dtype)
+
+
+def check(cache, sentences=SENTENCES):
+    for row, place in zip(sentences, cache.locate(sentences)):
+        assert_close(cache.states(place, len(row)).float(), expected(row))
+
+
+@pytest.fixture
+def filled(tmp_path):
+    open_cache(tmp_path).add(SENTENCES, CountingBert().load)
+    return tmp_path
+
+
+def segments(path):
+    return sorted(path.glob("*/*.safetensors"))
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "fp32"])
+def test_states_come_back_and_each_sentence_is_computed_once(tmp_path, dtype):
+    bert = CountingBert()
+    cache = open_cache(tmp_path, dtype=dtype)
+    cache.add(SENTENCES, bert.load)
+    check(cache)
+    rows = [row[row != BERT_PAD].tolist() for batch in bert.batches for row in batch]
+    assert sorted(map(len, rows), reverse=True) == list(map(len, rows)) == [7, 5, 3, 2]
+    assert len(cache) == 4
+    place = cache.locate(SENTENCES)[0]
+    assert cache.states(place, 3).dtype == {"fp16": torch.half, "fp32": torch.float}[dtype]
+
+
+def test_a_second_run_computes_nothing(filled):
+    def never():
+        raise AssertionError("BERT was loaded")
+
+    cache = open_cache(filled)
+    assert len(cache) == 4
+    cache.add(SENTENCES, never)
+    check(cache)
+
+
+def test_only_new_sentences_are_computed(filled):
+    bert = CountingBert()
+    cache = open_cache(filled)
+    new = [*SENTENCES, torch.tensor([2, 4, 4, 3])]
+    cache.add(new, bert.load)
+    assert [batch.tolist() for batch in bert.batches] == [[[2, 4, 4, 3]]]
+    check(cache, new)
+    check(open_cache(filled), new)
+
+
+def test_another_fingerprint_or_dtype_is_a_miss(filled):
+    assert len(open_cache(filled, fingerprint="e" * 64)) == 0
+    assert len(open_cache(filled, dtype="fp16")) == 0
+
+
+def test_batches_are_bounded_in_word_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr(feature_cache, "_BATCH_PIECES", 10)
+    bert = CountingBert()
+    cache = open_cache(tmp_path)
+    cache.add(SENTENCES, bert.load)
+    assert [tuple(batch.shape) for batch in bert.batches] == [(1, 7), (2, 5), (1, 2)]
+    check(cache)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[: len(data) // 2],
+        lambda data: data[:5],
+        lambda data: b"",
+        lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+        lambda data: data[:-200] + bytes([data[-200] ^ 64]) + data[-199:],
+        lambda data: b"\xff" * 8 + data[8:],
+        lambda data: data[:8] + b"[" * 40 + data[48:],
+        lambda data: data + b"0",
+    ],
+    ids=["half", "torn header", "empty", "last bit", "a bit", "huge header", "broken header", "longer"],
+)
+def test_a_damaged_segment_is_removed_and_computed_anew(filled, damage, caplog):
+    [file] = segments(filled)
+    file.write_bytes(damage(file.read_bytes()))
+    cache = open_cache(filled)
+    assert len(cache) == 0
+    assert "is damaged: removed" in caplog.text
+    cache.add(SENTENCES, CountingBert().load)
+    check(open_cache(filled))
+
+
+def test_every_flipped_bit_is_noticed(filled):
+    [file] = segments(filled)
+    data = file.read_bytes()
+    header = int.from_bytes(data[:8], "little") + 8
+    for position in range(header, len(data), 7):
+        file.write_bytes(data[:position] + bytes([data[position] ^ 4]) + data[position + 1 :])
+        assert len(open_cache(filled)) == 0, position
+        assert not file.exists()
+    file.write_bytes(data)
+    assert len(open_cache(filled)) == 4
+
+
+def test_an_interrupted_build_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(feature_cache, "_SEGMENT_BYTES", 1)
+    monkeypatch.setattr(feature_cache, "_BATCH_PIECES", 7)
+
+    class Dying(CountingBert):
+        def __call__(self, bert_tokens):
+            if len(self.batches) == 2:
+                raise KeyboardInterrupt
+            return super().__call__(bert_tokens)
+
+    with pytest.raises(KeyboardInterrupt):
+        open_cache(tmp_path).add(SENTENCES, Dying().load)
+    [folder] = tmp_path.iterdir()
+    (folder / "left-by-kill-9.unfinished").write_bytes(b"torn")
+    bert = CountingBert()
+    cache = open_cache(tmp_path)
+    assert len(cache) == 2
+    cache.add(SENTENCES, bert.load)
+    assert sum(len(batch) for batch in bert.batches) == 2
+    check(cache)
+    assert not list(folder.glob("*.unfinished"))
+
+
+def _build(path, ready, results):
+    bert = CountingBert()
+    cache = open_cache(path)
+    ready.wait()
+    cache.add(SENTENCES, bert.load)
+    check(cache)
+    results.put(sum(len(batch) for batch in bert.batches))
+
+
+def test_of_two_builders_one_computes_and_the_other_waits(tmp_path):
+    context = multiprocessing.get_context("fork")
+    ready, results = context.Barrier(2), context.Queue()
+    builders = [context.Process(target=_build, args=(tmp_path, ready, results)) for _ in range(2)]
+    for builder in builders:
+        builder.start()
+    for builder in builders:
+        builder.join(60)
+        assert builder.exitcode == 0
+    assert sorted(results.get() for _ in builders) == [0, 4]
+    check(open_cache(tmp_path))
+
+
+def test_reading_needs_no_copy_and_survives_pickling(filled):
+    cache = open_cache(filled)
+    place = cache.locate(SENTENCES)[2]
+    states = cache.states(place, 5)
+    assert isinstance(cache._states[int(place[0])], np.memmap)
+    twin = pickle.loads(pickle.dumps(cache))
+    assert len(pickle.dumps(cache)) < 1000
+    assert_close(twin.states(place, 5), states)
+
+
+def test_a_disk_that_is_too_small_is_refused_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setattr(feature_cache.shutil, "disk_usage", lambda path: FakeUsage)
+    bert = CountingBert()
+    with pytest.raises(BertFusedError, match=r"GiB are needed, 0.00 GiB are free; give a directory on a larger disk"):
+        open_cache(tmp_path).add(SENTENCES, bert.load)
+    assert bert.batches == []
+
+
+class FakeUsage:
+    free = 100
+
+
+def test_a_disk_that_fills_up_leaves_no_torn_file(tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(feature_cache.os, "fsync", full)
+    with pytest.raises(BertFusedError, match=r"--bert-cache .* cannot be used \(.*No space left on device\)"):
+        open_cache(tmp_path).add(SENTENCES, CountingBert().load)
+    [folder] = tmp_path.iterdir()
+    assert [file.name for file in folder.iterdir() if file.name != "lock"] == []
+
+
+def test_a_path_that_is_no_directory_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BertFusedError, match=r"--bert-cache .*file cannot be used"):
+        open_cache(tmp_path / "file")
+
+
+def test_the_fingerprint_covers_weights_and_configuration(bert_dir):
+    bert = FrozenBert.from_pretrained(bert_dir)
+    config = bert.model.config.to_dict()
+    first = bert.fingerprint()
+    assert first == FrozenBert.from_pretrained(bert_dir).fingerprint()
+    assert model_fingerprint(bert.model, {**config, "_name_or_path": "elsewhere"}) == first
+    assert model_fingerprint(bert.model, {**config, "layer_norm_eps": 1e-3}) != first
+    with torch.no_grad():
+        next(bert.model.parameters()).view(-1)[0] += 1e-6
+    assert bert.fingerprint() != first
