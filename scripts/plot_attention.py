@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Draws what one sentence's translation attends to: the source (encoder attention) and BERT's word pieces.
 
-    scripts/plot_attention.py data-bin --path checkpoint_best.pt --split test --index 3 --output attention.png
+scripts/plot_attention.py data-bin --path checkpoint_best.pt --split test --index 3 --output attention.png
 """
 
 import argparse

@@ -86,8 +86,9 @@ class BertFusedDecoder(TransformerDecoderBase):
                 need_attn=need_attn and index == attn_layer,
             )
             inner_states.append(x)
-            if layer_attn is not None:
+            if layer_attn is not None:  # None also where drop-net left the branch out
                 attn = layer_attn[:alignment_heads].mean(dim=0)
+            if layer_bert_attn is not None:
                 bert_attn = layer_bert_attn[:alignment_heads].mean(dim=0)
 
         if self.layer_norm is not None:

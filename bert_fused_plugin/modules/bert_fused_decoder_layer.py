@@ -96,7 +96,7 @@ class BertFusedDecoderLayer(nn.Module):
             need_attn: return the attention to the encoder, (H, B, T, S), and to BERT, (H, B, T, L).
         """
         static = incremental_state is not None
-        weights: Dict[str, Optional[Tensor]] = {}
+        weights: Dict[str, Optional[Tensor]] = {"encoder": None, "bert": None}
 
         # 1. s^ = attn_S(s, S_<=t, S_<=t)   (section 4.1, step 3)
         def self_attention(s: Tensor) -> Tensor:
@@ -120,11 +120,20 @@ class BertFusedDecoderLayer(nn.Module):
                 "need_weights": need_attn,
                 "need_head_weights": need_attn,
             }
-            encoder, weights["encoder"] = self.encoder_attn(
-                s, encoder_out, encoder_out, key_padding_mask=encoder_padding_mask, **options
-            )
-            bert, weights["bert"] = self.bert_attn(s, bert_out, bert_out, key_padding_mask=bert_padding_mask, **options)
-            return self.fusion(encoder, bert)
+
+            def encoder() -> Tensor:
+                out, weights["encoder"] = self.encoder_attn(
+                    s, encoder_out, encoder_out, key_padding_mask=encoder_padding_mask, **options
+                )
+                return out
+
+            def bert() -> Tensor:
+                out, weights["bert"] = self.bert_attn(
+                    s, bert_out, bert_out, key_padding_mask=bert_padding_mask, **options
+                )
+                return out
+
+            return self.fusion(encoder, bert, other_module=self.encoder_attn, bert_module=self.bert_attn)
 
         x = self._sublayer(self_attention, x, self.self_attn_layer_norm)
         x = self._sublayer(fused_attention, x, self.encoder_attn_layer_norm)

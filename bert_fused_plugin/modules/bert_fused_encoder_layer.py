@@ -83,9 +83,13 @@ class BertFusedEncoderLayer(nn.Module):
 
         # 1. h~ = 1/2 (attn_S(h, H_E, H_E) + attn_B(h, H_B, H_B))   (section 4.1, step 2)
         def fused_attention(h: Tensor) -> Tensor:
-            own, _ = self.self_attn(h, h, h, key_padding_mask=encoder_padding_mask, need_weights=False)
-            bert, _ = self.bert_attn(h, bert_out, bert_out, key_padding_mask=bert_padding_mask, need_weights=False)
-            return self.fusion(own, bert)
+            def own() -> Tensor:
+                return self.self_attn(h, h, h, key_padding_mask=encoder_padding_mask, need_weights=False)[0]
+
+            def bert() -> Tensor:
+                return self.bert_attn(h, bert_out, bert_out, key_padding_mask=bert_padding_mask, need_weights=False)[0]
+
+            return self.fusion(own, bert, other_module=self.self_attn, bert_module=self.bert_attn)
 
         x = self._sublayer(fused_attention, x, self.self_attn_layer_norm)
         # 2. FFN(h~)
