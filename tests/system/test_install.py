@@ -1,0 +1,138 @@
+"""The package as a user gets it: a wheel, installed into a fresh environment and removed again."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+STARTUP_FILE = "bert_fused_plugin_compat.pth"
+HOOKED = "import sys; print([type(f).__module__ for f in sys.meta_path].count('fairseq_compat'))"
+
+pytestmark = pytest.mark.system
+
+
+def run(*command, cwd):
+    env = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    env.pop("PYTHONPATH", None)
+    done = subprocess.run([str(word) for word in command], cwd=cwd, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """A copy of what is packaged, so that building leaves nothing in the repository."""
+    copy = tmp_path_factory.mktemp("source") / "repo"
+    skip = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__", "tests", "examples", "docs")
+    return shutil.copytree(ROOT, copy, ignore=skip)
+
+
+@pytest.fixture(scope="module")
+def wheel(source, tmp_path_factory):
+    if not _has_setuptools():
+        pytest.skip("building offline needs setuptools >= 64 in this environment")
+    target = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", target, source, cwd=target)
+    (built,) = target.glob("bert_fused_plugin-*.whl")
+    return built
+
+
+def _has_setuptools():
+    try:
+        import setuptools
+    except ImportError:
+        return False
+    return int(setuptools.__version__.split(".")[0]) >= 64
+
+
+@pytest.fixture
+def python(tmp_path):
+    """The interpreter of a fresh environment."""
+    run(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
+    return tmp_path / "venv" / "bin" / "python"
+
+
+def site_packages(python):
+    (folder,) = python.parent.parent.glob("lib/python*/site-packages")
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if "__pycache__" not in str(path))
+
+
+def test_the_wheel_carries_every_module_the_hook_and_the_type_marker(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "bert_fused_plugin").rglob("*.py")}
+    modules |= {path.name for path in ROOT.glob("fairseq_compat*.py")}
+    assert modules <= set(names)
+    assert "bert_fused_plugin/py.typed" in names
+    assert [name for name in names if name.endswith(".pth")] == [
+        f"bert_fused_plugin-0.1.0.data/purelib/{STARTUP_FILE}"  # pip puts it into site-packages
+    ]
+    assert not [name for name in names if name.startswith(("tests", "examples", "scripts"))]
+
+
+def test_an_installed_wheel_hooks_in_and_leaves_nothing_behind(wheel, python, tmp_path):
+    before = site_packages(python)
+    run(python, "-m", "pip", "install", "--no-deps", "--no-index", wheel, cwd=tmp_path)
+    assert STARTUP_FILE in site_packages(python)
+    assert run(python, "-c", HOOKED, cwd=tmp_path).strip() == "1"
+    run(python, "-m", "pip", "uninstall", "-y", "bert_fused_plugin", cwd=tmp_path)
+    assert site_packages(python) == before
+    assert run(python, "-c", HOOKED, cwd=tmp_path).strip() == "0"
+
+
+def test_an_editable_install_hooks_in_and_leaves_nothing_behind(source, wheel, python, tmp_path):
+    build = f"from setuptools import build_meta; build_meta.build_editable({str(tmp_path)!r})"  # as pip does
+    run(sys.executable, "-c", build, cwd=source)
+    (built,) = tmp_path.glob("bert_fused_plugin-*.whl")
+    before = site_packages(python)
+    run(python, "-m", "pip", "install", "--no-deps", "--no-index", built, cwd=tmp_path)
+    assert run(python, "-c", HOOKED, cwd=tmp_path).strip() == "1"
+    assert str(source) in run(python, "-c", "import fairseq_compat as f; print(f.__file__)", cwd=tmp_path)
+    run(python, "-m", "pip", "uninstall", "-y", "bert_fused_plugin", cwd=tmp_path)
+    assert site_packages(python) == before
+
+
+def test_python_starts_with_the_hook_and_nothing_more(wheel, python, tmp_path):
+    loaded = "import sys; print(' '.join(sorted(sys.modules)))"
+    before = set(run(python, "-c", loaded, cwd=tmp_path).split())
+    run(python, "-m", "pip", "install", "--no-deps", "--no-index", wheel, cwd=tmp_path)
+
+    after = set(run(python, "-c", loaded, cwd=tmp_path).split())
+
+    assert after - before == {"fairseq_compat"}
+    pattern = re.compile(r"^import time: +(\d+) \| +(\d+) \| +fairseq_compat$", re.M)
+    reports = [run(python, "-X", "importtime", "-c", "pass", cwd=tmp_path) for _ in range(10)]
+    microseconds = min(int(pattern.search(report)[2]) for report in reports)
+    print(f"the hook takes {microseconds} microseconds of each start of Python")
+    assert microseconds < 1000
+
+
+def test_a_command_finds_the_plugin_by_name_from_an_unrelated_folder(tmp_path):
+    code = (
+        "import argparse; from fairseq import utils\n"
+        "utils.import_user_module(argparse.Namespace(user_dir='bert_fused_plugin'))\n"
+        "from fairseq.models import ARCH_MODEL_REGISTRY; from fairseq.tasks import TASK_REGISTRY\n"
+        "assert 'bert_fused' in ARCH_MODEL_REGISTRY and 'bert_fused_translation' in TASK_REGISTRY"
+    )
+    run(sys.executable, "-c", code, cwd=tmp_path)
+
+
+def test_set_up_names_what_is_wrong_with_python_and_folder(tmp_path):
+    def fails(**environment):
+        env = {**os.environ, **environment}
+        done = subprocess.run([ROOT / "scripts" / "setup.sh"], cwd=tmp_path, env=env, capture_output=True, text=True)
+        assert done.returncode == 1
+        return done.stderr
+
+    assert "PYTHON=no-such-python: no such command" in fails(PYTHON="no-such-python", VENV=str(tmp_path / "v"))
+    old = tmp_path / "python3.7"
+    old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.7.9\n')
+    old.chmod(0o755)
+    assert "is Python 3.7.9; 3.9 to 3.13 is needed" in fails(PYTHON=str(old), VENV=str(tmp_path / "v"))
+    (tmp_path / "mine").mkdir()
+    assert "exists and is no virtual environment" in fails(VENV=str(tmp_path / "mine"))
