@@ -69,6 +69,7 @@ class DictionaryBridge:
         self._tokenizer.no_padding()
         self._tokenizer.encode_special_tokens = True
         self._prefix, self._suffix = _special_tokens(self._tokenizer)
+        self.special_tokens = sorted({*self._prefix, *self._suffix})
         self._unk_piece = [] if tokenizer.unk_token_id is None else [tokenizer.unk_token_id]
         self._empty = [_first_known(tokenizer)]
         if detok == "none" and _looks_like_moses(dictionary):

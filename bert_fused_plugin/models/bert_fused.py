@@ -64,7 +64,7 @@ class BertFusedModel(TransformerModelBase):
         )
         logger.info(
             f"BERT: {cfg.bert_model}, {bert.num_parameters:,} frozen parameters (not in checkpoints), "
-            f"{sum(p.numel() for p in model.parameters() if p.requires_grad):,} trained ones; "
+            f"layer {bert.layer}; {sum(p.numel() for p in model.parameters() if p.requires_grad):,} trained ones; "
             f"drop-net {cfg.bert_drop_net}; subwords: {bridge.subword}, detokenisation: {bridge.detok}, "
             f"at most {bridge.max_tokens} word pieces"
         )
@@ -79,7 +79,7 @@ class BertFusedModel(TransformerModelBase):
             raise BertFusedError(*errors)
         try:
             tokenizer = load_tokenizer(cfg.bert_model)
-            bert = FrozenBert.from_pretrained(cfg.bert_model)
+            bert = FrozenBert.from_pretrained(cfg.bert_model, cfg.bert_layer)
             limit = min(bert.max_positions, int(tokenizer.model_max_length))
             if cfg.bert_max_tokens is not None and cfg.bert_max_tokens > limit:
                 errors.append(
@@ -162,8 +162,10 @@ def _misfits(model: BertFusedModel, state_dict: Dict[str, Tensor]) -> List[str]:
                 f"{len(own[key])}; use the dict.*.txt that the model was trained with "
                 "(fairseq-preprocess --srcdict, --tgtdict)"
             )
-    key = "decoder.layers.0.bert_attn.k_proj.weight"
-    if key in state_dict and state_dict[key].size(1) != own[key].size(1):
+    widths = [key for key in own if key.endswith("bert_attn.k_proj.weight") and key in state_dict]
+    for key in widths[:1]:
+        if state_dict[key].size(1) == own[key].size(1):
+            continue
         errors.append(
             f"the checkpoint was trained with a BERT of width {state_dict[key].size(1)}, --bert-model "
             f"{model.cfg.bert_model} has {own[key].size(1)}; name the BERT that it was trained with "

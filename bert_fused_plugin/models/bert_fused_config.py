@@ -1,8 +1,9 @@
 """The flags of the BERT-fused models, and the rules they must obey."""
 
 # fairseq reads the field types: no `from __future__ import annotations`, no `X | None` in this file.
+import math
 from dataclasses import dataclass, field
-from typing import List, Optional
+from typing import List, Optional, Tuple
 
 from fairseq.data import Dictionary
 from fairseq.dataclass import ChoiceEnum
@@ -41,6 +42,33 @@ class BertFusedConfig(TransformerConfig):
         default=1.0,
         metadata={"help": "drop-net rate, the paper's p_net, in [0, 1]; the authors' flag is half of it"},
     )
+    bert_attend: ChoiceEnum(("both", "encoder", "decoder")) = field(  # type: ignore[valid-type]
+        default="both", metadata={"help": "which side's layers attend to BERT"}
+    )
+    bert_layer: int = field(
+        default=-1,
+        metadata={
+            "help": "which of BERT's layers is attended to: 1 to its number of layers, 0 for its embeddings, "
+            "or counted from the end: -1 is the last"
+        },
+    )
+    bert_mask_special_tokens: bool = field(
+        default=False, metadata={"help": "do not attend to BERT's special tokens, such as [CLS] and [SEP]"}
+    )
+    bert_gates: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "1,0,...: for each layer, counted from the bottom of encoder and decoder alike, whether it "
+            "attends to BERT; default: all do"
+        },
+    )
+    bert_branch_weights: str = field(
+        default="0.5,0.5",
+        metadata={
+            "help": "W_OTHER,W_BERT: weights of the NMT branch and BERT's where both are used; "
+            "the paper's are 0.5,0.5, the authors' code without drop-net has 1,1"
+        },
+    )
 
 
 def check_config(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
@@ -65,7 +93,60 @@ def check_config(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionar
                 f"--{side}-attention-heads must divide --{side}-embed-dim, "
                 f"got {part.attention_heads} and {part.embed_dim}"
             )
-    return errors + _shared_embeddings(cfg, src_dict, tgt_dict) + _unsupported(cfg)
+    return errors + _fusion_errors(cfg) + _shared_embeddings(cfg, src_dict, tgt_dict) + _unsupported(cfg)
+
+
+def branch_weights(cfg: BertFusedConfig) -> Tuple[float, float]:
+    """Return the weights (other, BERT) of ``--bert-branch-weights``.
+
+    Raises:
+        ValueError: it is not two finite numbers.
+    """
+    other, bert = (float(weight) for weight in cfg.bert_branch_weights.split(","))
+    if not (math.isfinite(other) and math.isfinite(bert)):
+        raise ValueError
+    return other, bert
+
+
+def bert_gates(cfg: BertFusedConfig) -> Tuple[List[bool], List[bool]]:
+    """Return for each layer of the encoder, and of the decoder, whether it attends to BERT.
+
+    Raises:
+        ValueError: ``--bert-gates`` is not one 0 or 1 for each layer.
+    """
+    depth = max(cfg.encoder.layers, cfg.decoder.layers)
+    gates = ["1"] * depth if cfg.bert_gates is None else [gate.strip() for gate in cfg.bert_gates.split(",")]
+    if len(gates) != depth or not set(gates) <= {"0", "1"}:
+        raise ValueError
+    opened = [gate == "1" for gate in gates]
+    attend = str(cfg.bert_attend)
+    return (
+        [gate and attend != "decoder" for gate in opened[: cfg.encoder.layers]],
+        [gate and attend != "encoder" for gate in opened[: cfg.decoder.layers]],
+    )
+
+
+def _fusion_errors(cfg: BertFusedConfig) -> List[str]:
+    errors = []
+    try:
+        branch_weights(cfg)
+    except ValueError:
+        errors.append(
+            "--bert-branch-weights must be two numbers with a comma between them, such as 0.5,0.5, "
+            f"got {cfg.bert_branch_weights!r}"
+        )
+    try:
+        if not any(gate for gates in bert_gates(cfg) for gate in gates):
+            errors.append(
+                f"--bert-gates {cfg.bert_gates} with --bert-attend {cfg.bert_attend} lets no layer attend to BERT; "
+                "open a gate, or use --arch transformer"
+            )
+    except ValueError:
+        errors.append(
+            f"--bert-gates must be a 0 or 1 for each of the {max(cfg.encoder.layers, cfg.decoder.layers)} layers, "
+            f"with commas between them, got {cfg.bert_gates!r}"
+        )
+    return errors
 
 
 def _shared_embeddings(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:

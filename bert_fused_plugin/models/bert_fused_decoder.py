@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
-from bert_fused_plugin.models.bert_fused_config import BertFusedConfig
+from bert_fused_plugin.models.bert_fused_config import BertFusedConfig, bert_gates
 from bert_fused_plugin.models.layer_building import common_layer_options, wrap_layer
 from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer
 
@@ -23,8 +23,10 @@ class BertFusedDecoder(TransformerDecoderBase):
     """
 
     def __init__(self, cfg: BertFusedConfig, dictionary: Any, embed_tokens: nn.Embedding, *, bert_dim: int) -> None:
-        self.bert_dim = bert_dim  # the base class builds the layers, which ask for it
+        # the base class builds the layers, one after the other, and each asks for its own
+        self._bert_dims = iter([bert_dim if gate else None for gate in bert_gates(cfg)[1]])
         super().__init__(cfg, dictionary, embed_tokens)
+        del self._bert_dims
 
     def build_decoder_layer(self, cfg: BertFusedConfig, no_encoder_attn: bool = False) -> nn.Module:
         """Build one layer; fairseq's hook."""
@@ -35,7 +37,7 @@ class BertFusedDecoder(TransformerDecoderBase):
                 num_heads=cfg.decoder.attention_heads,
                 normalize_before=cfg.decoder.normalize_before,
                 encoder_dim=cfg.encoder.embed_dim,
-                bert_dim=self.bert_dim,
+                bert_dim=next(self._bert_dims),
                 **common_layer_options(cfg),
             ),
             cfg,

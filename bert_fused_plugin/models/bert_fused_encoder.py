@@ -2,12 +2,13 @@
 
 from typing import Any, Dict, List, Optional
 
+import torch
 from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.models.bert_fused_config import BertFusedConfig
+from bert_fused_plugin.models.bert_fused_config import BertFusedConfig, bert_gates
 from bert_fused_plugin.models.layer_building import common_layer_options, wrap_layer
 from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
 from bert_fused_plugin.modules.frozen_bert import FrozenBert
@@ -35,8 +36,11 @@ class BertFusedEncoder(TransformerEncoderBase):
         bert: FrozenBert,
         bridge: DictionaryBridge,
     ) -> None:
-        self.bert_dim = bert.dim  # the base class builds the layers, which ask for it
+        # the base class builds the layers, one after the other, and each asks for its own
+        self._bert_dims = iter([bert.dim if gate else None for gate in bert_gates(cfg)[0]])
         super().__init__(cfg, dictionary, embed_tokens)
+        del self._bert_dims
+        self.mask_special_tokens = cfg.bert_mask_special_tokens
         self.bert = bert
         self.bridge = bridge
 
@@ -48,7 +52,7 @@ class BertFusedEncoder(TransformerEncoderBase):
                 ffn_dim=cfg.encoder.ffn_embed_dim,
                 num_heads=cfg.encoder.attention_heads,
                 normalize_before=cfg.encoder.normalize_before,
-                bert_dim=self.bert_dim,
+                bert_dim=next(self._bert_dims),
                 **common_layer_options(cfg),
             ),
             cfg,
@@ -80,6 +84,8 @@ class BertFusedEncoder(TransformerEncoderBase):
             bert_out, bert_padding_mask = self.bert(bert_tokens)
         else:
             bert_padding_mask = bert_tokens.eq(BERT_PAD)
+        if self.mask_special_tokens:
+            bert_padding_mask = self._mask_special_tokens(bert_tokens, bert_padding_mask)
         bert_out = bert_out.to(self.embed_tokens.weight.dtype)
 
         # 2. the layers; the loop is ours, as the stock one changes the layout after a reload
@@ -105,6 +111,13 @@ class BertFusedEncoder(TransformerEncoderBase):
             "bert_out": [bert_out],
             "bert_padding_mask": [bert_padding_mask],
         }
+
+    def _mask_special_tokens(self, bert_tokens: Tensor, bert_padding_mask: Tensor) -> Tensor:
+        """Return *bert_padding_mask* with special tokens masked too, but the first one of an empty sentence."""
+        special = torch.tensor(self.bridge.special_tokens, device=bert_tokens.device)
+        masked = bert_padding_mask | torch.isin(bert_tokens, special)
+        masked[:, 0] &= ~masked.all(dim=1)
+        return masked
 
     def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
         """Return *encoder_out* with its sentences in *new_order*, as beam search asks for."""

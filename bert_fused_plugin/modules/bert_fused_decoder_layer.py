@@ -19,13 +19,14 @@ class BertFusedDecoderLayer(nn.Module):
         ffn_dim: inner width of the feed-forward network.
         num_heads: attention heads.
         encoder_dim: width of the encoder's states.
-        bert_dim: D.
+        bert_dim: D; None for a layer that does not attend to BERT.
         dropout: after each sub-layer.
         attention_dropout: on attention weights.
         activation_dropout: within the feed-forward network.
         activation_fn: its non-linearity.
         normalize_before: layer norm before each sub-layer (pre-norm) instead of after it.
         p_net: drop-net's rate.
+        branch_weights: of (NMT branch, BERT's) where both are used.
     """
 
     def __init__(
@@ -35,13 +36,14 @@ class BertFusedDecoderLayer(nn.Module):
         ffn_dim: int,
         num_heads: int,
         encoder_dim: int,
-        bert_dim: int,
+        bert_dim: Optional[int],
         dropout: float,
         attention_dropout: float,
         activation_dropout: float,
         activation_fn: Callable[[Tensor], Tensor],
         normalize_before: bool,
         p_net: float,
+        branch_weights: Tuple[float, float],
     ) -> None:
         super().__init__()
         name = type(self).__name__
@@ -59,8 +61,8 @@ class BertFusedDecoderLayer(nn.Module):
         self.self_attn = MultiheadAttention(embed_dim, num_heads, dropout=attention_dropout, self_attention=True)
         self.self_attn_layer_norm = LayerNorm(embed_dim)
         self.encoder_attn = attention_to(encoder_dim)
-        self.bert_attn = attention_to(bert_dim)
-        self.fusion = ParallelFusion(p_net)
+        self.bert_attn: Optional[nn.Module] = None if bert_dim is None else attention_to(bert_dim)
+        self.fusion = ParallelFusion(p_net, branch_weights)
         self.encoder_attn_layer_norm = LayerNorm(embed_dim)
         self.fc1 = nn.Linear(embed_dim, ffn_dim)
         self.fc2 = nn.Linear(ffn_dim, embed_dim)
@@ -95,6 +97,7 @@ class BertFusedDecoderLayer(nn.Module):
             self_attn_padding_mask: (B, T).
             need_attn: return the attention to the encoder, (H, B, T, S), and to BERT, (H, B, T, L).
         """
+        bert_attn = self.bert_attn
         static = incremental_state is not None
         weights: Dict[str, Optional[Tensor]] = {"encoder": None, "bert": None}
 
@@ -127,13 +130,14 @@ class BertFusedDecoderLayer(nn.Module):
                 )
                 return out
 
+            if bert_attn is None:
+                return encoder()
+
             def bert() -> Tensor:
-                out, weights["bert"] = self.bert_attn(
-                    s, bert_out, bert_out, key_padding_mask=bert_padding_mask, **options
-                )
+                out, weights["bert"] = bert_attn(s, bert_out, bert_out, key_padding_mask=bert_padding_mask, **options)
                 return out
 
-            return self.fusion(encoder, bert, other_module=self.encoder_attn, bert_module=self.bert_attn)
+            return self.fusion(encoder, bert, other_module=self.encoder_attn, bert_module=bert_attn)
 
         x = self._sublayer(self_attention, x, self.self_attn_layer_norm)
         x = self._sublayer(fused_attention, x, self.encoder_attn_layer_norm)

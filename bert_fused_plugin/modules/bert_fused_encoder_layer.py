@@ -1,6 +1,6 @@
 """One layer of the BERT-fused encoder (Zhu et al. 2020, figure 1, left)."""
 
-from typing import Callable, Dict, Optional
+from typing import Callable, Dict, Optional, Tuple
 
 from fairseq.modules import FairseqDropout, LayerNorm, MultiheadAttention
 from torch import Tensor, nn
@@ -21,13 +21,14 @@ class BertFusedEncoderLayer(nn.Module):
         embed_dim: C.
         ffn_dim: inner width of the feed-forward network.
         num_heads: attention heads.
-        bert_dim: D.
+        bert_dim: D; None for a layer that does not attend to BERT.
         dropout: after each sub-layer.
         attention_dropout: on attention weights.
         activation_dropout: within the feed-forward network.
         activation_fn: its non-linearity.
         normalize_before: layer norm before each sub-layer (pre-norm) instead of after it.
         p_net: drop-net's rate.
+        branch_weights: of (NMT branch, BERT's) where both are used.
     """
 
     def __init__(
@@ -36,26 +37,29 @@ class BertFusedEncoderLayer(nn.Module):
         embed_dim: int,
         ffn_dim: int,
         num_heads: int,
-        bert_dim: int,
+        bert_dim: Optional[int],
         dropout: float,
         attention_dropout: float,
         activation_dropout: float,
         activation_fn: Callable[[Tensor], Tensor],
         normalize_before: bool,
         p_net: float,
+        branch_weights: Tuple[float, float],
     ) -> None:
         super().__init__()
         name = type(self).__name__
         self.self_attn = MultiheadAttention(embed_dim, num_heads, dropout=attention_dropout, self_attention=True)
-        self.bert_attn = MultiheadAttention(
-            embed_dim,
-            num_heads,
-            kdim=bert_dim,
-            vdim=bert_dim,
-            dropout=attention_dropout,
-            encoder_decoder_attention=True,
-        )
-        self.fusion = ParallelFusion(p_net)
+        self.bert_attn: Optional[nn.Module] = None
+        if bert_dim is not None:
+            self.bert_attn = MultiheadAttention(
+                embed_dim,
+                num_heads,
+                kdim=bert_dim,
+                vdim=bert_dim,
+                dropout=attention_dropout,
+                encoder_decoder_attention=True,
+            )
+        self.fusion = ParallelFusion(p_net, branch_weights)
         self.self_attn_layer_norm = LayerNorm(embed_dim)
         self.fc1 = nn.Linear(embed_dim, ffn_dim)
         self.fc2 = nn.Linear(ffn_dim, embed_dim)
@@ -81,15 +85,20 @@ class BertFusedEncoderLayer(nn.Module):
             bert_padding_mask: (B, L).
         """
 
+        bert_attn = self.bert_attn
+
         # 1. h~ = 1/2 (attn_S(h, H_E, H_E) + attn_B(h, H_B, H_B))   (section 4.1, step 2)
         def fused_attention(h: Tensor) -> Tensor:
             def own() -> Tensor:
                 return self.self_attn(h, h, h, key_padding_mask=encoder_padding_mask, need_weights=False)[0]
 
-            def bert() -> Tensor:
-                return self.bert_attn(h, bert_out, bert_out, key_padding_mask=bert_padding_mask, need_weights=False)[0]
+            if bert_attn is None:
+                return own()
 
-            return self.fusion(own, bert, other_module=self.self_attn, bert_module=self.bert_attn)
+            def bert() -> Tensor:
+                return bert_attn(h, bert_out, bert_out, key_padding_mask=bert_padding_mask, need_weights=False)[0]
+
+            return self.fusion(own, bert, other_module=self.self_attn, bert_module=bert_attn)
 
         x = self._sublayer(fused_attention, x, self.self_attn_layer_norm)
         # 2. FFN(h~)

@@ -22,7 +22,7 @@ _NO_LIMIT = 1_000_000  # of an encoder with relative positions
 
 
 class FrozenBert(nn.Module):
-    """H_B = BERT(x), the last layer's states (Zhu et al. 2020, section 4.1, step 1).
+    """H_B = BERT(x), the states of one of its layers (Zhu et al. 2020, section 4.1, step 1).
 
     The Hugging Face model is no registered submodule: ``parameters()``, ``state_dict()``, ``train()``,
     optimizers, EMA and DDP never see it, so it stays frozen, in evaluation mode and out of
@@ -30,12 +30,24 @@ class FrozenBert(nn.Module):
 
     Args:
         model: any encoder of ``transformers.AutoModel``.
+        layer: whose states: 1 to the number of layers, 0 for the embeddings, negative from the end.
+
+    Raises:
+        BertFusedError: there is no such layer.
     """
 
     model: PreTrainedModel
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, layer: int = -1) -> None:
         super().__init__()
+        depth = int(model.config.num_hidden_layers)
+        if not -depth - 1 <= layer <= depth:
+            raise BertFusedError(
+                f"--bert-layer must be in [0, {depth}], or in [-{depth + 1}, -1] from the end, for "
+                f"--bert-model {model.name_or_path}, got {layer}"
+            )
+        self.layer = layer % (depth + 1)
+        self._is_last = self.layer == depth
         model.eval().requires_grad_(False)
         self.name = str(model.name_or_path)
         # a plain attribute: nn.Module.__setattr__ would register it
@@ -47,17 +59,17 @@ class FrozenBert(nn.Module):
         self._filler = model.config.pad_token_id or 0
 
     @classmethod
-    def from_pretrained(cls, name: str) -> "FrozenBert":
+    def from_pretrained(cls, name: str, layer: int = -1) -> "FrozenBert":
         """Load the encoder *name*, a local directory or a name on the Hugging Face hub.
 
         Raises:
-            BertFusedError: it cannot be loaded.
+            BertFusedError: it cannot be loaded, or has no such *layer*.
         """
         with _quiet():
             model = _load(AutoModel.from_pretrained, name, torch_dtype=torch.float32)
         if getattr(model, "pooler", None) is not None:
             model.pooler = None  # its output is never used
-        return cls(model)
+        return cls(model, layer)
 
     def forward(self, bert_tokens: Tensor) -> Tuple[Tensor, Tensor]:
         """Return BERT's states and their padding mask.
@@ -73,12 +85,14 @@ class FrozenBert(nn.Module):
             output = self.model(
                 input_ids=bert_tokens.masked_fill(bert_padding_mask, self._filler),
                 attention_mask=(~bert_padding_mask).long(),
+                output_hidden_states=not self._is_last,
             )
-        return output.last_hidden_state, bert_padding_mask
+        states = output.last_hidden_state if self._is_last else output.hidden_states[self.layer]
+        return states, bert_padding_mask
 
     def fingerprint(self) -> str:
         """Return a hash of all that the states depend on beside the sentence."""
-        return model_fingerprint(self.model, self.model.config.to_dict())
+        return model_fingerprint(self.model, {**self.model.config.to_dict(), "states of layer": self.layer})
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> "FrozenBert":
         super()._apply(fn, *args, **kwargs)
@@ -87,7 +101,7 @@ class FrozenBert(nn.Module):
 
     def extra_repr(self) -> str:
         """Name the model where a module is printed."""
-        return f"{self.name!r}, dim={self.dim}, frozen parameters={self.num_parameters:,}"
+        return f"{self.name!r}, layer={self.layer}, dim={self.dim}, frozen parameters={self.num_parameters:,}"
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:

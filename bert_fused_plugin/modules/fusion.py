@@ -15,11 +15,12 @@ class ParallelFusion(nn.Module):
 
     Args:
         p_net: drop-net's rate.
+        weights: of (other, BERT) where both are used.
     """
 
-    def __init__(self, p_net: float) -> None:
+    def __init__(self, p_net: float, weights: Tuple[float, float] = (0.5, 0.5)) -> None:
         super().__init__()
-        self.drop_net = DropNet(p_net)
+        self.drop_net = DropNet(p_net, weights)
 
     def forward(
         self,

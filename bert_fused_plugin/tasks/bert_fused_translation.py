@@ -135,13 +135,13 @@ class BertFusedTranslationTask(TranslationTask):
         # the fingerprint is taken before fairseq turns the model to half precision
         dtype = str(self.cfg.bert_cache_dtype)
         self.cache = FeatureCache(directory, fingerprint=bert.fingerprint(), dim=bert.dim, dtype=dtype)
-        self._bert_name = bert.name
+        self._bert_name, self._bert_layer = bert.name, bert.layer
         logger.info(f"BERT cache {self.cache.path}: {len(self.cache):,} sentences")
 
     def _load_bert(self) -> Bert:
         """Load BERT once more: in full precision, and on a GPU if there is one, whatever the model runs in."""
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        bert = FrozenBert.from_pretrained(self._bert_name).to(device)
+        bert = FrozenBert.from_pretrained(self._bert_name, self._bert_layer).to(device)
         return lambda bert_tokens: bert(bert_tokens.to(device))[0].cpu()
 
     def _raw_texts(self, split: str, size: int) -> Optional[List[str]]:

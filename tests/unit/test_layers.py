@@ -28,6 +28,7 @@ def options(**changed):
         "activation_fn": torch.relu,
         "normalize_before": False,
         "p_net": 0.0,
+        "branch_weights": (0.5, 0.5),
         **changed,
     }
 

@@ -1,0 +1,158 @@
+"""Each flag changes the computation as its definition says."""
+
+import pytest
+import torch
+from helpers import assert_close, encode, make_model, pad, randomise
+
+from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.modules.frozen_bert import FrozenBert
+
+LINES = ["the old man sees a dog", "red apple", ""]
+
+
+@pytest.fixture
+def source(dictionary):
+    return pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=True)
+
+
+def logits(model, source, dictionary, **given):
+    prev_output_tokens = pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=False)
+    return model.eval()(source, None, prev_output_tokens, **given)[0]
+
+
+def attending(model):
+    return [[layer.bert_attn is not None for layer in side.layers] for side in (model.encoder, model.decoder)]
+
+
+@pytest.mark.parametrize(
+    ("options", "encoder", "decoder"),
+    [
+        ({}, [1, 1], [1, 1]),
+        ({"bert_attend": "encoder"}, [1, 1], [0, 0]),
+        ({"bert_attend": "decoder"}, [0, 0], [1, 1]),
+        ({"bert_gates": "0,1"}, [0, 1], [0, 1]),
+        ({"bert_gates": "1, 0"}, [1, 0], [1, 0]),
+        ({"bert_gates": "0,1,1", "decoder_layers": 3}, [0, 1], [0, 1, 1]),
+        ({"bert_gates": "0,1", "bert_attend": "decoder"}, [0, 0], [0, 1]),
+    ],
+)
+def test_which_layers_attend_to_bert(build, dictionary, source, options, encoder, decoder):
+    model = build(**options).eval()
+    randomise(model)
+    assert attending(model) == [encoder, decoder]
+    assert {key.split(".bert_attn")[0] for key in model.state_dict() if "bert_attn" in key} == {
+        f"{side}.layers.{i}"
+        for side, gates in (("encoder", encoder), ("decoder", decoder))
+        for i, g in enumerate(gates)
+        if g
+    }
+    bert_tokens = model.encoder.bridge.bert_tokens(source)
+    own, other = (
+        model.encoder(source, bert_tokens=tokens)["encoder_out"][0] for tokens in (bert_tokens, bert_tokens.flip(0))
+    )
+    assert torch.equal(own, other) == (not any(encoder))
+    assert not torch.equal(
+        logits(model, source, dictionary), logits(model, source, dictionary, bert_tokens=bert_tokens.flip(0))
+    )
+
+
+def test_a_closed_gate_is_fairseqs_own_layer(build, dictionary, source):
+    """With BERT's weight zero and the other's one, an open gate computes what a closed one does."""
+    closed = build(bert_gates="0,1", bert_branch_weights="1,0")
+    opened = build(bert_gates="1,1", bert_branch_weights="1,0")
+    randomise(opened)
+    closed.load_state_dict({key: value for key, value in opened.state_dict().items() if key in closed.state_dict()})
+    assert_close(logits(closed, source, dictionary), logits(opened, source, dictionary))
+
+
+def test_branch_weights_scale_the_branches(build, dictionary, source):
+    model = build(bert_branch_weights="1,1", bert_attend="decoder")
+    mean = build(bert_attend="decoder")
+    randomise(model)
+    state = model.state_dict()
+    for key in state:
+        if ".encoder_attn.out_proj." in key or ".bert_attn.out_proj." in key:
+            state[key] = 2 * state[key]
+    mean.load_state_dict(state)
+    assert_close(logits(mean, source, dictionary), logits(model, source, dictionary), atol=1e-5)
+
+
+def test_drop_net_beside_branch_weights_takes_one_branch_whole(monkeypatch):
+    from bert_fused_plugin.modules.drop_net import DropNet
+
+    drop_net = DropNet(0.5, (0.7, 0.2)).train()
+    for u, weights in ((0.1, (1.0, 0.0)), (0.5, (0.7, 0.2)), (0.9, (0.0, 1.0))):
+        monkeypatch.setattr(torch, "rand", lambda size, u=u: torch.tensor(u))
+        assert drop_net() == weights
+    assert drop_net.eval()() == (0.7, 0.2)
+
+
+@pytest.mark.parametrize(("layer", "index"), [(-1, 2), (2, 2), (1, 1), (-2, 1), (0, 0), (-3, 0)])
+def test_the_layer_of_bert(build, bert_dir, source, layer, index):
+    model = build(bert_layer=layer)
+    bert_tokens = model.encoder.bridge.bert_tokens(source)[:1]
+    expected = model.encoder.bert.model(bert_tokens, output_hidden_states=True).hidden_states
+    assert len(expected) == 3
+    assert_close(model.encoder(source[:1])["bert_out"][0], expected[index].detach())
+    assert model.encoder.bert.layer == index
+
+
+def test_special_tokens_are_masked_but_for_the_first_of_an_empty_line(build, dictionary, source):
+    model = build(bert_mask_special_tokens=True)
+    randomise(model)
+    mask = model.encoder(source)["bert_padding_mask"][0]
+    assert mask.tolist() == [
+        [True, *[False] * 6, True],
+        [True, False, False, *[True] * 5],
+        [False, *[True] * 7],
+    ]
+    assert torch.isfinite(logits(model, source, dictionary)).all()
+    # what BERT says of [CLS] and [SEP] no longer matters
+    bert_tokens = model.encoder.bridge.bert_tokens(source)[:1]
+    bert_out, _ = model.encoder.bert(bert_tokens)
+    changed = bert_out.clone()
+    changed[:, 0] += 1
+    changed[:, -1] += 1
+    states = [
+        model.encoder(source[:1], bert_tokens=bert_tokens, bert_out=out)["encoder_out"][0]
+        for out in (bert_out, changed)
+    ]
+    assert torch.equal(*states)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bert_gates": "1,0,1"}, r"--bert-gates must be a 0 or 1 for each of the 2 layers.*got '1,0,1'"),
+        ({"bert_gates": "1,x"}, r"--bert-gates must be a 0 or 1"),
+        ({"bert_gates": "0,0"}, r"lets no layer attend to BERT"),
+        ({"bert_branch_weights": "1"}, r"--bert-branch-weights must be two numbers .* got '1'"),
+        ({"bert_branch_weights": "1,nan"}, r"--bert-branch-weights must be two numbers"),
+        ({"bert_branch_weights": "1,2,3"}, r"--bert-branch-weights must be two numbers"),
+        ({"bert_layer": 3}, r"--bert-layer must be in \[0, 2\], or in \[-3, -1\] from the end.*got 3"),
+        ({"bert_layer": -4}, r"--bert-layer must be in \[0, 2\].*got -4"),
+        ({"bert_drop_net": float("nan")}, r"--bert-drop-net must be in \[0, 1\]"),
+    ],
+)
+def test_bad_values_are_refused(build, options, message):
+    with pytest.raises(BertFusedError, match=message):
+        build(**options)
+
+
+def test_bad_values_are_refused_together(dictionary, bert_dir):
+    with pytest.raises(BertFusedError) as caught:
+        make_model(dictionary, bert_model=bert_dir, bert_gates="1", bert_branch_weights="a,b", bert_layer=9)
+    assert [flag for flag in ("gates", "branch-weights", "layer") if f"--bert-{flag} must be" in str(caught.value)] == [
+        "gates",
+        "branch-weights",
+        "layer",
+    ]
+
+
+def test_the_layer_is_part_of_the_cache_key(bert_dir):
+    assert (
+        FrozenBert.from_pretrained(bert_dir, -1).fingerprint() == FrozenBert.from_pretrained(bert_dir, 2).fingerprint()
+    )
+    assert (
+        FrozenBert.from_pretrained(bert_dir, 1).fingerprint() != FrozenBert.from_pretrained(bert_dir, 2).fingerprint()
+    )
