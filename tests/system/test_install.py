@@ -89,22 +89,24 @@ def test_an_editable_install_hooks_in_and_leaves_nothing_behind(source, wheel, p
     build = f"from setuptools import build_meta; build_meta.build_editable({str(tmp_path)!r})"  # as pip does
     run(sys.executable, "-c", build, cwd=source)
     (built,) = tmp_path.glob("bert_fused_plugin-*.whl")
-    before = site_packages(python)
+    before, loaded = site_packages(python), loaded_at_start(python, tmp_path)
     run(python, "-m", "pip", "install", "--no-deps", "--no-index", built, cwd=tmp_path)
+    assert loaded_at_start(python, tmp_path) - loaded == {"fairseq_compat"}
     assert run(python, "-c", HOOKED, cwd=tmp_path).strip() == "1"
     assert str(source) in run(python, "-c", "import fairseq_compat as f; print(f.__file__)", cwd=tmp_path)
     run(python, "-m", "pip", "uninstall", "-y", "bert_fused_plugin", cwd=tmp_path)
     assert site_packages(python) == before
 
 
+def loaded_at_start(python, folder):
+    return set(run(python, "-c", "import sys; print(' '.join(sorted(sys.modules)))", cwd=folder).split())
+
+
 def test_python_starts_with_the_hook_and_nothing_more(wheel, python, tmp_path):
-    loaded = "import sys; print(' '.join(sorted(sys.modules)))"
-    before = set(run(python, "-c", loaded, cwd=tmp_path).split())
+    before = loaded_at_start(python, tmp_path)
     run(python, "-m", "pip", "install", "--no-deps", "--no-index", wheel, cwd=tmp_path)
+    assert loaded_at_start(python, tmp_path) - before == {"fairseq_compat"}
 
-    after = set(run(python, "-c", loaded, cwd=tmp_path).split())
-
-    assert after - before == {"fairseq_compat"}
     pattern = re.compile(r"^import time: +(\d+) \| +(\d+) \| +fairseq_compat$", re.M)
     reports = [run(python, "-X", "importtime", "-c", "pass", cwd=tmp_path) for _ in range(10)]
     microseconds = min(int(pattern.search(report)[2]) for report in reports)
