@@ -29,8 +29,11 @@ _HOPELESS_WARNINGS = (
     (UserWarning, r"Support for mismatched key_padding_mask and", r"torch\.nn\.functional$"),
     # fairseq's data loader asks for pinned memory with --cpu too
     (UserWarning, r"'pin_memory' argument is set as true but no", r"torch\.utils\.data\."),
-    # Hydra 1.2 wants version_base, which fairseq-hydra-train does not give
+    # Hydra 1.1 and 1.2 would like other headers and calls than fairseq-hydra-train and its files have
     (UserWarning, r"\nThe version_base parameter is not specified", r"fairseq_cli\.hydra_train$"),
+    (UserWarning, r"In '.*': Usage of deprecated keyword in package header", r"hydra\.core\."),
+    (UserWarning, r"\n'.*' is validated against ConfigStore schema", r"(sys|hydra\.main)$"),
+    (UserWarning, r"Future Hydra versions will no longer change working", r"hydra\._internal\."),
 )
 
 

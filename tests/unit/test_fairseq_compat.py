@@ -495,6 +495,18 @@ def test_only_warnings_nobody_can_help_are_hidden():
     assert len(seen) == 2
 
 
+@pytest.mark.system
+def test_the_hydra_command_goes_as_far_as_its_data_without_warnings(tmp_path):
+    command = Path(sys.executable).parent / "fairseq-hydra-train"
+    if not command.exists():
+        pytest.skip("fairseq-hydra-train is not next to this Python")
+    words = "task=language_modeling model=transformer_lm/transformer_lm_gpt criterion=cross_entropy optimizer=adam"
+    words += f" lr_scheduler=fixed optimization.lr=[0.1] common.cpu=true dataset.batch_size=1 task.data={tmp_path}/none"
+    done = subprocess.run([command, *words.split()], cwd=tmp_path, capture_output=True, text=True)
+    assert "none/dict.txt" in done.stderr
+    assert "Warning" not in done.stderr + done.stdout
+
+
 # the hook
 
 
