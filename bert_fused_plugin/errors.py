@@ -28,11 +28,19 @@ def install_excepthook() -> None:
     shown_by_host = sys.excepthook
 
     def show(kind: Type[BaseException], error: BaseException, trace: Optional[TracebackType]) -> None:
-        if isinstance(error, BertFusedError):
-            sys.stdout.flush()
-            for message in error.errors:
-                print(f"bert_fused_plugin: error: {message}", file=sys.stderr)
-        else:
+        ours = _find(error)
+        if ours is None:
             shown_by_host(kind, error, trace)
+            return
+        sys.stdout.flush()
+        for message in ours.errors:
+            print(f"bert_fused_plugin: error: {message}", file=sys.stderr)
 
     sys.excepthook = show
+
+
+def _find(error: Optional[BaseException]) -> Optional[BertFusedError]:
+    """Return the `BertFusedError` behind *error*, which fairseq may have replaced by a vaguer one."""
+    while error is not None and not isinstance(error, BertFusedError):
+        error = error.__cause__ or error.__context__
+    return error

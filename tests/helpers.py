@@ -30,7 +30,12 @@ SIZES = {
 def make_model(dictionary, **options) -> BertFusedModel:
     args = argparse.Namespace(**{**SIZES, **options})
     bert_fused(args)
-    return BertFusedModel.build_model(args, SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary))
+    return BertFusedModel.build_model(
+        args,
+        SimpleNamespace(
+            source_dictionary=dictionary, target_dictionary=dictionary, cfg=SimpleNamespace(source_lang="en")
+        ),
+    )
 
 
 def randomise(module) -> None:

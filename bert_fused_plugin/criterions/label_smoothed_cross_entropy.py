@@ -38,12 +38,18 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
         if not 0 <= label_smoothing < 1:
             raise BertFusedError(f"--label-smoothing must be in [0, 1), got {label_smoothing}; 0.1 is usual")
         self.eps = label_smoothing
+        self.vocabulary_size = len(task.target_dictionary)
         self.sentence_avg = sentence_avg
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, Any, Dict[str, Any]]:
         """Return the loss summed over the batch, or per token if not *reduce*, its divisor, and what is logged."""
         net_output = model(**sample["net_input"])
         target = model.get_targets(sample, net_output)
+        if net_output[0].size(-1) != self.vocabulary_size:
+            raise BertFusedError(
+                "--criterion bert_fused_label_smoothed_cross_entropy needs a score for each target symbol, which "
+                "--adaptive-softmax-cutoff does not give; leave that out, or take --criterion adaptive_loss"
+            )
         loss, nll_loss, correct = label_smoothed_loss(net_output[0], target, self.eps, self.padding_idx)
         sample_size = target.size(0) if self.sentence_avg else sample["ntokens"]
         logging_output = {

@@ -1,10 +1,11 @@
 """A fairseq translation dataset with BERT's input for each source sentence."""
 
+import sys
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import numpy as np
 import torch
-from fairseq.data import BaseWrapperDataset, FairseqDataset, LanguagePairDataset
+from fairseq.data import BaseWrapperDataset, LanguagePairDataset, data_utils
 from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
@@ -26,6 +27,7 @@ class BertPairDataset(BaseWrapperDataset):
         dataset: fairseq's dataset.
         bridge: derives the word pieces.
         texts: raw source texts, one for each sentence; default: derived from fairseq's ids.
+        keep_long_targets: let no reference be too long, where it is not for training.
     """
 
     def __init__(
@@ -33,8 +35,10 @@ class BertPairDataset(BaseWrapperDataset):
         dataset: LanguagePairDataset,
         bridge: DictionaryBridge,
         texts: Optional[Sequence[str]] = None,
+        keep_long_targets: bool = False,
     ) -> None:
         super().__init__(dataset)
+        self.keep_long_targets = keep_long_targets
         self._pieces, self._offsets = _tokenize(dataset, bridge, texts)
         self.bert_sizes: NDArray[np.int64] = np.diff(self._offsets)
         self._cache: Optional[FeatureCache] = None
@@ -81,9 +85,32 @@ class BertPairDataset(BaseWrapperDataset):
         """Return `num_tokens` of all *indices*."""
         return np.maximum(self.dataset.num_tokens_vec(indices), self.bert_sizes[indices])
 
-    def batch_by_size(self, indices: NDArray[np.int64], **limits: Any) -> Any:
-        """Form batches by this dataset's sizes, where the base class would ask the wrapped one's."""
-        return FairseqDataset.batch_by_size(self, indices, **limits)
+    def batch_by_size(
+        self,
+        indices: NDArray[np.int64],
+        max_tokens: Optional[int] = None,
+        max_sentences: Optional[int] = None,
+        required_batch_size_multiple: int = 1,
+    ) -> Any:
+        """Form batches by this dataset's sizes; a sentence that only BERT finds too long is a batch by itself."""
+        limits = {
+            "max_tokens": max_tokens,
+            "max_sentences": max_sentences,
+            "required_batch_size_multiple": required_batch_size_multiple,
+        }
+        if self.get_batch_shapes() is not None:  # --num-batch-buckets: the shapes are fairseq's
+            return self.dataset.batch_by_size(indices, **limits)
+        bert_sizes = self.bert_sizes[indices]
+        if max_tokens is not None:
+            bert_sizes = np.minimum(bert_sizes, max_tokens)
+        sizes = np.maximum(self.dataset.num_tokens_vec(indices), bert_sizes).astype(np.int64)
+        return data_utils.batch_by_size(indices, self.num_tokens, num_tokens_vec=sizes, **limits)
+
+    def filter_indices_by_size(self, indices: NDArray[np.int64], max_sizes: Any) -> Any:
+        """Leave out what is longer than *max_sizes*, a number or (source, target)."""
+        if self.keep_long_targets and isinstance(max_sizes, (tuple, list)):
+            max_sizes = (max_sizes[0], sys.maxsize)
+        return self.dataset.filter_indices_by_size(indices, max_sizes)
 
 
 def _tokenize(

@@ -4,12 +4,12 @@ import logging
 from argparse import ArgumentParser, Namespace
 from typing import Any, Dict, List, Optional, Tuple
 
-from fairseq.data import Dictionary
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import TransformerModelBase
 from fairseq.models.transformer.transformer_legacy import base_architecture, transformer_iwslt_de_en
 from torch import Tensor
+from transformers import PreTrainedTokenizerBase
 
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.errors import BertFusedError, raise_all
@@ -45,10 +45,11 @@ class BertFusedModel(TransformerModelBase):
         """
         cfg = BertFusedConfig.from_namespace(args)
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
-        bert, bridge = cls._load_bert(cfg, src_dict, tgt_dict)
         for side in (cfg.encoder, cfg.decoder):
-            if side.layers_to_keep:
-                side.layers = len(side.layers_to_keep.split(","))
+            if side.layers_to_keep:  # "0,2" in --model-overrides, a list from the command line
+                keep = side.layers_to_keep
+                side.layers = len(keep.split(",") if isinstance(keep, str) else keep)
+        bert, bridge = cls._load_bert(cfg, task)
         cfg.share_decoder_input_output_embed |= cfg.share_all_embeddings
 
         encoder_embed = cls.build_embedding(cfg, src_dict, cfg.encoder.embed_dim, cfg.encoder.embed_path)
@@ -71,15 +72,14 @@ class BertFusedModel(TransformerModelBase):
         return model
 
     @classmethod
-    def _load_bert(
-        cls, cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionary
-    ) -> Tuple[FrozenBert, DictionaryBridge]:
-        errors = check_config(cfg, src_dict, tgt_dict)
+    def _load_bert(cls, cfg: BertFusedConfig, task: Any) -> Tuple[FrozenBert, DictionaryBridge]:
+        errors = check_config(cfg, task.source_dictionary, task.target_dictionary)
         if cfg.bert_model is None:
             raise BertFusedError(*errors)
         try:
             tokenizer = load_tokenizer(cfg.bert_model)
             bert = FrozenBert.from_pretrained(cfg.bert_model, cfg.bert_layer)
+            errors += _check_vocabulary(cfg, tokenizer, bert)
             limit = min(bert.max_positions, int(tokenizer.model_max_length))
             if cfg.bert_max_tokens is not None and cfg.bert_max_tokens > limit:
                 errors.append(
@@ -87,11 +87,12 @@ class BertFusedModel(TransformerModelBase):
                     f"got {cfg.bert_max_tokens}; leave it out for {limit}"
                 )
             bridge = DictionaryBridge(
-                src_dict,
+                task.source_dictionary,
                 tokenizer,
                 max_tokens=cfg.bert_max_tokens or limit,
                 subword=cfg.bert_subword,
                 detok=cfg.bert_detok,
+                lang=task.cfg.source_lang or "en",
             )
         except BertFusedError as error:
             raise BertFusedError(*errors, *error.errors) from error
@@ -149,6 +150,16 @@ class BertFusedModel(TransformerModelBase):
         """
         raise_all(_misfits(self, state_dict))
         return super().load_state_dict(state_dict, *args, **kwargs)
+
+
+def _check_vocabulary(cfg: BertFusedConfig, tokenizer: PreTrainedTokenizerBase, bert: FrozenBert) -> List[str]:
+    largest, rows = max(tokenizer.get_vocab().values()), bert.model.get_input_embeddings().num_embeddings
+    if largest < rows:
+        return []
+    return [
+        f"--bert-model {cfg.bert_model}: the tokenizer has ids up to {largest}, the model embeddings for {rows} only; "
+        "take tokenizer and model from the same place"
+    ]
 
 
 def _misfits(model: BertFusedModel, state_dict: Dict[str, Tensor]) -> List[str]:

@@ -88,7 +88,7 @@ def check_config(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionar
             f"--bert-max-tokens must be at least 3, got {cfg.bert_max_tokens}; leave it out for BERT's own limit"
         )
     for side, part in (("encoder", cfg.encoder), ("decoder", cfg.decoder)):
-        if part.embed_dim % part.attention_heads:
+        if part.attention_heads < 1 or part.embed_dim % part.attention_heads:
             errors.append(
                 f"--{side}-attention-heads must divide --{side}-embed-dim, "
                 f"got {part.attention_heads} and {part.embed_dim}"

@@ -65,10 +65,17 @@ class FrozenBert(nn.Module):
         Raises:
             BertFusedError: it cannot be loaded, or has no such *layer*.
         """
+        logger.info(f"loading BERT {name}")
         with _quiet():
-            model = _load(AutoModel.from_pretrained, name, torch_dtype=torch.float32)
-        if getattr(model, "pooler", None) is not None:
+            model, report = _load(AutoModel.from_pretrained, name, torch_dtype=torch.float32, output_loading_info=True)
+        if model.config.is_encoder_decoder:
+            model = model.get_encoder()
+        if hasattr(model, "pooler"):
             model.pooler = None  # its output is never used
+        missing = sorted(key for key in report["missing_keys"] if "pooler." not in key)
+        if missing or not hasattr(model.config, "hidden_size"):
+            what = f"{len(missing)} of its weights are missing ({missing[0]}, ...)" if missing else "it reads no text"
+            raise BertFusedError(f"--bert-model {name!r} cannot be used: {what}; give a complete pre-trained encoder")
         return cls(model, layer)
 
     def forward(self, bert_tokens: Tensor) -> Tuple[Tensor, Tensor]:
@@ -111,6 +118,11 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
         BertFusedError: it cannot be loaded.
     """
     tokenizer: PreTrainedTokenizerBase = _load(AutoTokenizer.from_pretrained, name)
+    if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
+        raise BertFusedError(
+            f"--bert-model {name!r} has no vocabulary: its directory lacks the tokenizer's files "
+            "(tokenizer.json, or vocab.txt and the like); copy them from where the model comes from"
+        )
     return tokenizer
 
 
@@ -125,12 +137,17 @@ def _count_positions(model: PreTrainedModel) -> int:
 
 
 def _load(load: Callable[..., T], name: str, **options: Any) -> T:
+    is_directory = os.path.isdir(name)
+    if name.startswith(("/", ".", "~")) and not is_directory:
+        raise BertFusedError(
+            f"--bert-model {name!r}: no such directory; give an existing one, or a name on the Hugging Face hub"
+        )
     try:
         return load(name, trust_remote_code=False, **options)
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
-        reason = " ".join(str(error).split())
-        if os.path.isdir(name):
-            remedy = "the directory must hold config.json, the tokenizer's files and the weights"
+    except Exception as error:  # a damaged file can raise anything
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        if is_directory:
+            remedy = "the directory must hold config.json, the tokenizer's files and the weights, undamaged"
         else:
             remedy = (
                 "give a local model directory, or a name on the Hugging Face hub "

@@ -57,6 +57,9 @@ class BertFusedTranslationTask(TranslationTask):
     cfg: BertFusedTranslationConfig
     bridge: Optional[DictionaryBridge] = None
     cache: Optional[FeatureCache] = None
+    max_source: int
+    keep_long_targets: bool
+    _warned = False
 
     @classmethod
     def setup_task(cls, cfg: BertFusedTranslationConfig, **kwargs: Any) -> "BertFusedTranslationTask":
@@ -74,6 +77,9 @@ class BertFusedTranslationTask(TranslationTask):
         model = super().build_model(cfg, from_checkpoint)
         if isinstance(model, BertFusedModel):
             self.bridge = model.encoder.bridge
+            self.max_source = min(self.cfg.max_source_positions, model.max_positions()[0])
+            # sinusoidal positions have no end; learned ones have
+            self.keep_long_targets = not model.cfg.decoder.learned_pos
             if self.cfg.bert_cache is not None:
                 self._open_cache(self.cfg.bert_cache, model.encoder.bert)
         return model
@@ -81,17 +87,23 @@ class BertFusedTranslationTask(TranslationTask):
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
         """Load *split*, with BERT's input for each sentence.
 
-        Outside the training set a source over ``--max-source-positions`` is cut, not refused: no
-        sentence of a test set is lost.
+        Outside the training set a source over ``--max-source-positions``, or over that of the model's
+        training, is cut, not refused: no sentence of a test set is lost.
         """
-        with self._cut_sources(split):
-            super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
+        super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
         if self.bridge is None:
             return
+        evaluation = split != self.cfg.train_subset
+        too_long = int((self.datasets[split].src_sizes > self.max_source).sum())
+        if evaluation and too_long:
+            logger.warning(f"{split}: {too_long} sources are cut to {self.max_source} tokens (--max-source-positions)")
+            with self._cutting_sources():
+                super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
         dataset = self.datasets[split]
         texts = self._raw_texts(split, len(dataset))
         truncated = self.bridge.num_truncated
-        self.datasets[split] = BertPairDataset(dataset, self.bridge, texts)
+        keep_long_targets = evaluation and self.keep_long_targets
+        self.datasets[split] = BertPairDataset(dataset, self.bridge, texts, keep_long_targets)
         sizes = self.datasets[split].bert_sizes
         logger.info(
             f"{split}: {sizes.sum():,} word pieces for BERT, {sizes.mean() if len(sizes) else 0:.1f} a sentence, "
@@ -104,7 +116,7 @@ class BertFusedTranslationTask(TranslationTask):
     def get_interactive_tokens_and_lengths(self, lines: List[str], encode_fn: Any) -> Tuple[List[Tensor], List[int]]:
         """Return the ids of *lines*; a line over ``--max-source-positions`` is cut, not refused."""
         tokens, _ = super().get_interactive_tokens_and_lengths(lines, encode_fn)
-        limit = self.cfg.max_source_positions
+        limit = self.cfg.max_source_positions if self.bridge is None else self.max_source
         for i, line in enumerate(tokens):
             if len(line) > limit:
                 logger.warning(
@@ -114,22 +126,25 @@ class BertFusedTranslationTask(TranslationTask):
         return tokens, [len(line) for line in tokens]
 
     def inference_step(self, generator: Any, models: List[Any], sample: Dict[str, Any], **options: Any) -> Any:
-        """Generate; in an ensemble each model derives its own BERT input, as their encoders may differ."""
-        if len(models) > 1 and "bert_tokens" in sample["net_input"]:
+        """Generate; in an ensemble of different encoders each derives its own BERT input."""
+        if "bert_tokens" in sample["net_input"] and not _share_bert(models):
+            if not self._warned and (self.cfg.bert_text or self.cfg.bert_cache):
+                logger.warning("--bert-text and --bert-cache are not used: the models of the ensemble differ in BERT")
+                self._warned = True
             given = sample["net_input"].items()
             net_input = {key: value for key, value in given if key not in ("bert_tokens", "bert_out")}
             sample = {**sample, "net_input": net_input}
         return super().inference_step(generator, models, sample, **options)
 
     @contextmanager
-    def _cut_sources(self, split: str) -> Iterator[None]:
-        """Switch fairseq's ``--truncate-source`` on for all splits but the training set."""
-        given = self.cfg.truncate_source
-        self.cfg.truncate_source = given or split != self.cfg.train_subset
+    def _cutting_sources(self) -> Iterator[None]:
+        """Switch fairseq's ``--truncate-source`` on, at what the model can take."""
+        given = self.cfg.truncate_source, self.cfg.max_source_positions
+        self.cfg.truncate_source, self.cfg.max_source_positions = True, self.max_source
         try:
             yield
         finally:
-            self.cfg.truncate_source = given
+            self.cfg.truncate_source, self.cfg.max_source_positions = given
 
     def _open_cache(self, directory: str, bert: FrozenBert) -> None:
         # the fingerprint is taken before fairseq turns the model to half precision
@@ -164,10 +179,21 @@ class BertFusedTranslationTask(TranslationTask):
         return texts
 
 
+def _share_bert(models: List[Any]) -> bool:
+    """Say whether all *models* read the same BERT input and states."""
+    if not all(isinstance(model, BertFusedModel) for model in models):
+        return False
+    encoders = [model.encoder for model in models]
+    return len({(e.bert.name, e.bert.layer, e.bridge.max_tokens, e.bridge.detok) for e in encoders}) == 1
+
+
 def _check_data(cfg: BertFusedTranslationConfig) -> None:
-    path = utils.split_paths(cfg.data)[0] if cfg.data else ""
-    if not os.path.isdir(path):
-        raise BertFusedError(f"data directory {path!r} does not exist; give the --destdir of fairseq-preprocess")
+    paths = utils.split_paths(cfg.data) if cfg.data else [""]
+    given = [("data directory", path, "give the --destdir of fairseq-preprocess") for path in paths]
+    if cfg.bert_text is not None:
+        given.append(("--bert-text", cfg.bert_text, "give the directory of the raw source text"))
+    raise_all([f"{what} {path!r} does not exist; {remedy}" for what, path, remedy in given if not os.path.isdir(path)])
+    path = paths[0]
     found = sorted(name for name in os.listdir(path) if name.startswith("dict.") and name.endswith(".txt"))
     raise_all(
         [

@@ -24,7 +24,7 @@ def test_all_bad_settings_are_reported_together(workspace, tmp_path):
     assert "--encoder-attention-heads must divide --encoder-embed-dim, got 3 and 16" in messages
     assert "--bert-max-tokens must be at least 3, got 2; " in messages
     assert "--quant-noise-pq is not supported" in messages
-    assert "nowhere' cannot be loaded; give a local model directory" in messages
+    assert "nowhere': no such directory; give an existing one, or a name on the" in messages
     assert not list((tmp_path / "save").glob("*.pt"))
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import ROOT, hypotheses
+from conftest import ROOT, TINY, hypotheses
 
 pytestmark = pytest.mark.system
 
@@ -141,3 +141,49 @@ def test_raw_text_for_bert(workspace, tmp_path):
     raw, derived = (load(tmp_path / run / "checkpoint_last.pt")["model"] for run in ("raw", "derived"))
     # the tiny BERT is uncased: upper-case raw text and derived text are the same to it
     assert_same_parameters(raw, derived)
+
+
+def test_a_model_of_short_sentences_cuts_longer_ones(workspace, tmp_path):
+    """The limit of training is in the checkpoint; it need not be given again."""
+    workspace.train("--max-source-positions", "5", "--max-epoch", "1", save_dir=tmp_path / "save")
+    path = ["--path", tmp_path / "save" / "checkpoint_last.pt"]
+    assert sorted(hypotheses(workspace.generate(*path).stdout)) == list(range(30))
+    lines = ["a dog", "the old man sees a small red dog", "the man"]
+    assert sorted(hypotheses(workspace.interactive("\n".join(lines), *path, "--buffer-size", "3").stdout)) == [0, 1, 2]
+
+
+def test_a_very_long_reference_stops_nothing(workspace, tmp_path):
+    (tmp_path / "test.en").write_text("the dog\na man\n", encoding="utf-8")
+    (tmp_path / "test.de").write_text("dog " * 3000 + "\nman a\n", encoding="utf-8")
+    workspace.run(
+        "fairseq-preprocess", "--source-lang", "en", "--target-lang", "de", "--testpref", tmp_path / "test",
+        "--srcdict", Path(workspace.data) / "dict.en.txt", "--tgtdict", Path(workspace.data) / "dict.de.txt",
+        "--destdir", tmp_path / "data",
+    )  # fmt: skip
+    assert sorted(hypotheses(workspace.generate(data=tmp_path / "data").stdout)) == [0, 1]
+
+
+def test_ensembles_with_themselves_and_with_fairseqs_transformer(workspace, tmp_path):
+    alone = hypotheses(workspace.generate().stdout)
+    twice = hypotheses(workspace.generate("--path", f"{workspace.checkpoint}:{workspace.checkpoint}").stdout)
+    assert {n: tokens for n, (_, tokens) in twice.items()} == {n: tokens for n, (_, tokens) in alone.items()}
+    workspace.run(
+        "fairseq-train", workspace.data, "--arch", "transformer", *TINY, "--optimizer", "adam", "--lr", "0.01",
+        "--max-tokens", "120", "--max-epoch", "1", "--save-dir", tmp_path, "--cpu",
+    )  # fmt: skip
+    for task in ("bert_fused_translation", "translation"):
+        both = workspace.generate("--path", f"{workspace.checkpoint}:{tmp_path}/checkpoint_last.pt", task=task)
+        assert sorted(hypotheses(both.stdout)) == list(range(30))
+
+
+def test_resuming_with_another_bert_is_an_error_that_says_so(workspace, tmp_path):
+    from transformers import AutoTokenizer, BertConfig, BertModel
+
+    config = BertConfig.from_pretrained(workspace.bert_dir)
+    config.hidden_size = 16
+    BertModel(config).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(workspace.bert_dir).save_pretrained(tmp_path)
+    done = workspace.train("--bert-model", tmp_path, "--max-epoch", "3", ok=False)
+    assert done.returncode != 0
+    assert "error: the checkpoint was trained with a BERT of width 12, --bert-model" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -78,3 +78,16 @@ def test_fairseqs_commands_find_what_they_ask_for(dataset):
     kept, ignored = dataset.filter_indices_by_size(np.arange(5), (4, 100))
     assert kept.tolist() == [0, 2, 3]
     assert ignored == [1, 4]
+
+
+def test_a_sentence_that_only_bert_finds_too_long_is_a_batch_by_itself(dataset):
+    """The longest source has 8 tokens, its BERT input 9."""
+    batches = dataset.batch_by_size(dataset.ordered_indices(), max_tokens=8)
+    assert sorted(int(i) for batch in batches for i in batch) == [0, 1, 2, 3, 4]
+    assert [1] in [[int(i) for i in batch] for batch in batches]
+
+
+def test_long_references_are_kept_where_they_are_not_for_training(dictionary, bridge):
+    for keep, kept in ((False, [0, 1, 3, 4]), (True, [0, 1, 2, 3, 4])):
+        dataset = BertPairDataset(pairs(dictionary), bridge, keep_long_targets=keep)
+        assert dataset.filter_indices_by_size(np.arange(5), (100, 5))[0].tolist() == kept

@@ -71,6 +71,14 @@ def test_accuracy_counts_the_best_symbols_without_padding():
     assert correct.tolist() == [[True, False, True], [True, True, False]]
 
 
+class FakeDictionary:
+    def pad(self):
+        return PAD
+
+    def __len__(self):
+        return V
+
+
 class ConstantModel:
     def __init__(self, logits):
         self.logits = logits
@@ -83,7 +91,7 @@ class ConstantModel:
 
 
 def make_criterion(eps=0.1, sentence_avg=False):
-    task = SimpleNamespace(target_dictionary=SimpleNamespace(pad=lambda: PAD))
+    task = SimpleNamespace(target_dictionary=FakeDictionary())
     return LabelSmoothedCrossEntropy(task, eps, sentence_avg)
 
 
@@ -118,3 +126,9 @@ def test_metrics_are_in_bits_per_token():
 def test_smoothing_out_of_range_is_refused(eps):
     with pytest.raises(BertFusedError, match=r"--label-smoothing must be in \[0, 1\)"):
         make_criterion(eps)
+
+
+def test_an_adaptive_softmax_is_refused():
+    sample = {"net_input": {}, "target": TARGET, "ntokens": 5}
+    with pytest.raises(BertFusedError, match="leave that out, or take --criterion adaptive_loss"):
+        make_criterion()(ConstantModel(torch.randn(B, T, V - 1)), sample)

@@ -1,8 +1,12 @@
 import copy
+import json
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
 from helpers import assert_close
+from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import AutoModel
 
@@ -82,9 +86,64 @@ def test_loading_prints_nothing(bert_dir, capfd):
 
 @pytest.mark.parametrize("load", [FrozenBert.from_pretrained, load_tokenizer])
 def test_a_missing_model_is_named_with_a_remedy(load, tmp_path):
-    with pytest.raises(
-        BertFusedError, match=r"--bert-model '.*nowhere' cannot be loaded; give a local model directory"
-    ):
+    with pytest.raises(BertFusedError, match=r"--bert-model '.*nowhere': no such directory; give an existing"):
         load(str(tmp_path / "nowhere"))
+    with pytest.raises(BertFusedError, match=r"--bert-model 'no-such-model-anywhere' cannot be loaded; give a local"):
+        load("no-such-model-anywhere")
     with pytest.raises(BertFusedError, match=r"the directory must hold config.json"):
         load(str(tmp_path))
+
+
+@pytest.fixture
+def copied(bert_dir, tmp_path):
+    """A copy of the tiny BERT's directory, to be damaged."""
+    return Path(shutil.copytree(bert_dir, tmp_path / "copied"))
+
+
+def test_missing_weights_are_refused_not_drawn_at_random(copied):
+    config = json.loads((copied / "config.json").read_text())
+    (copied / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 3}))
+    with pytest.raises(BertFusedError, match=r"16 of its weights are missing \(encoder.layer.2.*give a complete"):
+        FrozenBert.from_pretrained(str(copied))
+
+
+def test_a_model_without_a_pooler_is_complete(copied):
+    weights = load_file(copied / "model.safetensors")
+    save_file({k: v for k, v in weights.items() if "pooler" not in k}, copied / "model.safetensors", {"format": "pt"})
+    FrozenBert.from_pretrained(str(copied))
+
+
+@pytest.mark.parametrize("size", [0, 1000])
+def test_damaged_weights_are_named(copied, size):
+    data = (copied / "model.safetensors").read_bytes()
+    (copied / "model.safetensors").write_bytes(data[:size])
+    with pytest.raises(BertFusedError, match=r"the directory must hold .* undamaged \[SafetensorError"):
+        FrozenBert.from_pretrained(str(copied))
+
+
+def test_a_directory_without_the_tokenizers_files_is_refused(copied):
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (copied / name).unlink()
+    with pytest.raises(BertFusedError, match=r"--bert-model '.*copied' (has no vocabulary|cannot be loaded)"):
+        load_tokenizer(str(copied))
+
+
+def test_of_an_encoder_decoder_the_encoder_is_taken(tmp_path):
+    from transformers import BartConfig, BartModel
+
+    config = BartConfig(
+        vocab_size=20,
+        d_model=8,
+        encoder_layers=2,
+        decoder_layers=1,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=8,
+        decoder_ffn_dim=8,
+        max_position_embeddings=16,
+    )
+    whole = BartModel(config).eval()
+    whole.save_pretrained(tmp_path)
+    bert = FrozenBert.from_pretrained(str(tmp_path))
+    tokens = torch.tensor([[0, 5, 6, 2]])
+    assert_close(bert(tokens)[0], whole.get_encoder()(tokens).last_hidden_state.detach(), atol=1e-5)
