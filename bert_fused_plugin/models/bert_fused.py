@@ -65,8 +65,9 @@ class BertFusedModel(TransformerModelBase):
         )
         logger.info(
             f"BERT: {cfg.bert_model}, {bert.num_parameters:,} frozen parameters (not in checkpoints), "
-            f"layer {bert.layer}; {sum(p.numel() for p in model.parameters() if p.requires_grad):,} trained ones; "
-            f"drop-net {cfg.bert_drop_net}; subwords: {bridge.subword}, detokenisation: {bridge.detok}, "
+            f"{sum(p.numel() for p in model.parameters() if p.requires_grad):,} trained ones; "
+            f"layer {bert.layer} of {bert.depth}, drop-net {cfg.bert_drop_net}; "
+            f"subwords: {bridge.subword}, detokenisation: {bridge.detok}, "
             f"at most {bridge.max_tokens} word pieces"
         )
         return model

@@ -40,14 +40,14 @@ class FrozenBert(nn.Module):
 
     def __init__(self, model: PreTrainedModel, layer: int = -1) -> None:
         super().__init__()
-        depth = int(model.config.num_hidden_layers)
-        if not -depth - 1 <= layer <= depth:
+        self.depth = int(model.config.num_hidden_layers)
+        if not -self.depth - 1 <= layer <= self.depth:
             raise BertFusedError(
-                f"--bert-layer must be in [0, {depth}], or in [-{depth + 1}, -1] from the end, for "
+                f"--bert-layer must be in [0, {self.depth}], or in [-{self.depth + 1}, -1] from the end, for "
                 f"--bert-model {model.name_or_path}, got {layer}"
             )
-        self.layer = layer % (depth + 1)
-        self._is_last = self.layer == depth
+        self.layer = layer % (self.depth + 1)
+        self._is_last = self.layer == self.depth
         model.eval().requires_grad_(False)
         self.name = str(model.name_or_path)
         # a plain attribute: nn.Module.__setattr__ would register it

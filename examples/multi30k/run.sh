@@ -77,7 +77,7 @@ score() {
     if [ -e "$out/transformer.H" ] && [ -e "$out/bert_fused.H" ]; then
         echo "paired bootstrap, against the transformer:"
         sacrebleu "$out/transformer.T" -i "$out/transformer.H" "$out/bert_fused.H" \
-            -m bleu --tokenize none --force -w 2 --paired-bs
+            -m bleu --tokenize none --force -w 2 --paired-bs -f text
     fi
 }
 
