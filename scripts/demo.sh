@@ -13,6 +13,14 @@ out=$(cd "$out" && pwd)
 
 say() { printf '\ndemo: %s\n' "$*"; }
 
+# Shows the lines of a log that match, without time and level, as they come.
+show() {
+    python -u -c 'import re, sys
+for line in sys.stdin:
+    if re.search(sys.argv[1], line):
+        print(line.rstrip().split(" | ", 3)[-1])' "$1"
+}
+
 "$root/scripts/setup.sh"
 bin=$(cd "${VENV:-$root/.venv}/bin" && pwd)
 export PATH=$bin:$PATH HF_HUB_OFFLINE=1 PYTHONUTF8=1
@@ -38,7 +46,7 @@ for file in {train,valid,test}.{en,de}; do
 done
 rm -rf "$out/data-bin"
 fairseq-preprocess -s en -t de --joined-dictionary --destdir "$out/data-bin" \
-    --trainpref "$out/train" --validpref "$out/valid" --testpref "$out/test" | grep -E 'tokens|types|Wrote'
+    --trainpref "$out/train" --validpref "$out/valid" --testpref "$out/test" 2>&1 | show 'tokens,|Wrote'
 
 say "3/5 training bert_fused_tiny, BERT: all-MiniLM-L6-v2 (log: $out/train.log)"
 fairseq-train "$out/data-bin" --user-dir bert_fused_plugin --task bert_fused_translation \
@@ -46,9 +54,9 @@ fairseq-train "$out/data-bin" --user-dir bert_fused_plugin --task bert_fused_tra
     --criterion bert_fused_label_smoothed_cross_entropy --label-smoothing 0.1 \
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0 \
     --lr 0.004 --lr-scheduler inverse_sqrt --warmup-updates 150 \
-    --bert-cache "$out/bert-cache" --max-tokens 1000 --max-epoch 3 --seed 1 --no-epoch-checkpoints --save-dir "$out/checkpoints" \
+    --bert-cache "$out/bert-cache" --max-tokens 1000 --max-epoch 4 --seed 1 --no-epoch-checkpoints --save-dir "$out/checkpoints" \
     --log-format simple --log-interval 20 2>&1 | tee "$out/train.log" |
-    { grep --line-buffered -E 'BERT: |word pieces|train_inner|\| valid \||rror' || true; } | cut -d '|' -f 4-
+    show 'BERT: |BERT cache|word pieces|train_inner|\| valid \||rror'
 
 say "4/5 translating the test set (fairseq-generate, beam 4)"
 fairseq-generate "$out/data-bin" --user-dir bert_fused_plugin --task bert_fused_translation \

@@ -5,11 +5,12 @@ scripts/plot_attention.py data-bin --path checkpoint_best.pt --split test --inde
 """
 
 import argparse
-import logging
-import sys
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, List
+
+os.environ.setdefault("LOGLEVEL", "WARNING")  # fairseq reads it when it is imported
 
 import matplotlib
 
@@ -66,7 +67,9 @@ def load(args: argparse.Namespace) -> Any:
     """Return the model, in evaluation mode, and its task with the split loaded."""
     if not Path(args.path).is_file():
         raise BertFusedError(f"--path {args.path}: no such checkpoint")
-    models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([args.path], arg_overrides={"data": args.data})
+    # what training was given may lie on another machine
+    overrides = {"data": args.data, "bert_text": None, "bert_cache": None}
+    models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([args.path], arg_overrides=overrides)
     if not isinstance(models[0], BertFusedModel):
         raise BertFusedError(f"--path {args.path} is a {type(models[0]).__name__}, which does not attend to BERT")
     if args.layer is not None and not -models[0].decoder.num_layers <= args.layer < models[0].decoder.num_layers:
@@ -107,5 +110,4 @@ def parse_args() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     main(parse_args())

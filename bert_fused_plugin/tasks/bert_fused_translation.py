@@ -56,6 +56,8 @@ class BertFusedTranslationTask(TranslationTask):
 
     cfg: BertFusedTranslationConfig
     bridge: Optional[DictionaryBridge] = None
+    bert: FrozenBert
+    bert_fingerprint: str
     cache: Optional[FeatureCache] = None
     max_source: int
     keep_long_targets: bool
@@ -81,7 +83,8 @@ class BertFusedTranslationTask(TranslationTask):
             # sinusoidal positions have no end; learned ones have
             self.keep_long_targets = not model.cfg.decoder.learned_pos
             if self.cfg.bert_cache is not None:
-                self._open_cache(self.cfg.bert_cache, model.encoder.bert)
+                # taken here, before fairseq turns the model to half precision
+                self.bert, self.bert_fingerprint = model.encoder.bert, model.encoder.bert.fingerprint()
         return model
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
@@ -110,8 +113,7 @@ class BertFusedTranslationTask(TranslationTask):
             f"{self.bridge.num_truncated - truncated} sentences cut to {self.bridge.max_tokens}"
         )
         if self.cfg.bert_cache is not None:
-            assert self.cache is not None
-            self.datasets[split].use_cache(self.cache, self._load_bert)
+            self.datasets[split].use_cache(self._open_cache(self.cfg.bert_cache), self._load_bert)
 
     def get_interactive_tokens_and_lengths(self, lines: List[str], encode_fn: Any) -> Tuple[List[Tensor], List[int]]:
         """Return the ids of *lines*; a line over ``--max-source-positions`` is cut, not refused."""
@@ -146,17 +148,17 @@ class BertFusedTranslationTask(TranslationTask):
         finally:
             self.cfg.truncate_source, self.cfg.max_source_positions = given
 
-    def _open_cache(self, directory: str, bert: FrozenBert) -> None:
-        # the fingerprint is taken before fairseq turns the model to half precision
-        dtype = str(self.cfg.bert_cache_dtype)
-        self.cache = FeatureCache(directory, fingerprint=bert.fingerprint(), dim=bert.dim, dtype=dtype)
-        self._bert_name, self._bert_layer = bert.name, bert.layer
-        logger.info(f"BERT cache {self.cache.path}: {len(self.cache):,} sentences")
+    def _open_cache(self, directory: str) -> FeatureCache:
+        if self.cache is None:
+            dtype = str(self.cfg.bert_cache_dtype)
+            self.cache = FeatureCache(directory, fingerprint=self.bert_fingerprint, dim=self.bert.dim, dtype=dtype)
+            logger.info(f"BERT cache {self.cache.path}: {len(self.cache):,} sentences")
+        return self.cache
 
     def _load_bert(self) -> Bert:
         """Load BERT once more: in full precision, and on a GPU if there is one, whatever the model runs in."""
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        bert = FrozenBert.from_pretrained(self._bert_name, self._bert_layer).to(device)
+        bert = FrozenBert.from_pretrained(self.bert.name, self.bert.layer).to(device)
         return lambda bert_tokens: bert(bert_tokens.to(device))[0].cpu()
 
     def _raw_texts(self, split: str, size: int) -> Optional[List[str]]:
@@ -189,10 +191,13 @@ def _share_bert(models: List[Any]) -> bool:
 
 def _check_data(cfg: BertFusedTranslationConfig) -> None:
     paths = utils.split_paths(cfg.data) if cfg.data else [""]
-    given = [("data directory", path, "give the --destdir of fairseq-preprocess") for path in paths]
-    if cfg.bert_text is not None:
-        given.append(("--bert-text", cfg.bert_text, "give the directory of the raw source text"))
-    raise_all([f"{what} {path!r} does not exist; {remedy}" for what, path, remedy in given if not os.path.isdir(path)])
+    raise_all(
+        [
+            f"data directory {path!r} does not exist; give the --destdir of fairseq-preprocess"
+            for path in paths
+            if not os.path.isdir(path)
+        ]
+    )
     path = paths[0]
     found = sorted(name for name in os.listdir(path) if name.startswith("dict.") and name.endswith(".txt"))
     raise_all(

@@ -187,3 +187,37 @@ def test_resuming_with_another_bert_is_an_error_that_says_so(workspace, tmp_path
     assert done.returncode != 0
     assert "error: the checkpoint was trained with a BERT of width 12, --bert-model" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_hub_interface_needs_nothing_that_only_training_had(workspace, tmp_path):
+    """The model was trained with a cache and raw text that are gone."""
+    import shutil
+
+    (tmp_path / "text").mkdir()
+    for split in ("train", "valid"):
+        shutil.copy(workspace.path / f"{split}.en", tmp_path / "text")
+    cache = ["--bert-text", tmp_path / "text", "--bert-cache", tmp_path / "cache", "--max-epoch", "1"]
+    workspace.train(*cache, save_dir=tmp_path / "save")
+    shutil.rmtree(tmp_path / "text")
+    shutil.rmtree(tmp_path / "cache")
+    code = (
+        "from bert_fused_plugin.models.bert_fused import BertFusedModel\n"
+        f"hub = BertFusedModel.from_pretrained({str(tmp_path / 'save')!r}, 'checkpoint_last.pt', {workspace.data!r})\n"
+        "print(len(hub.translate(['the dog', 'a man', ''], beam=2, max_len_b=5)))"
+    )
+    assert workspace.run("python", "-c", code, cwd=tmp_path).stdout.splitlines()[-1] == "3"
+    assert not (tmp_path / "cache").exists()
+
+
+def test_attention_is_drawn(workspace, tmp_path):
+    done = workspace.run(
+        "python", ROOT / "scripts" / "plot_attention.py", workspace.data, "--path", workspace.checkpoint,
+        "--index", "2", "--beam", "2", "--output", tmp_path / "attention.png",
+    )  # fmt: skip
+    assert (tmp_path / "attention.png").read_bytes().startswith(b"\x89PNG")
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["source", "translation", "written"]
+    refused = workspace.run(
+        "python", ROOT / "scripts" / "plot_attention.py", workspace.data, "--path", workspace.checkpoint,
+        "--index", "99", "--output", tmp_path / "x.png", ok=False,
+    )  # fmt: skip
+    assert "error: --index must be in [0, 29] for 'test', got 99" in refused.stderr
