@@ -114,8 +114,15 @@ def current_hydra(module: Any) -> None:
 
 
 def numpy_aliases(module: Any) -> None:
-    """np.int and np.float, which numpy 1.24 removed.  Can go when fairseq says int and float."""
-    module.np = _overlay(module.np, int=int, float=float)
+    """What numpy removed: int and float (1.24), then compat.long and percentile(interpolation=)."""
+    # Can go when fairseq says int, float and method=.
+    numpy = module.np
+
+    def percentile(*args: Any, interpolation: Any = None, **options: Any) -> Any:
+        return numpy.percentile(*args, **options, **({"method": interpolation} if interpolation else {}))
+
+    compat = argparse.Namespace(long=int)
+    module.np = _overlay(numpy, int=int, float=float, compat=compat, percentile=percentile)
 
 
 def user_dir_by_name(module: Any) -> None:

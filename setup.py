@@ -56,6 +56,8 @@ setup(
     zip_safe=False,
     install_requires=[
         "torch>=1.13",
+        "filelock",
+        "safetensors",
         "transformers>=4.40",
         "sacrebleu",
         "sacremoses",

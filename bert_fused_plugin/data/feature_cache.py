@@ -7,12 +7,13 @@ import os
 import shutil
 import uuid
 import zlib
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 from safetensors.numpy import save
 from torch import Tensor
@@ -106,8 +107,18 @@ class FeatureCache:
         # another process maps the files by itself
         return {**self.__dict__, "_states": {}, "_places": {}}
 
-    def _lock(self) -> FileLock:
-        return FileLock(self.path / "lock")
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        lock = FileLock(self.path / "lock")
+        try:
+            lock.acquire(timeout=1)
+        except Timeout:
+            logger.info(f"BERT cache {self.path}: waiting for another process, which is at work on it")
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
 
     def _missing(self, sentences: Sequence[Tensor]) -> List[Tensor]:
         """Return the unique sentences that are in no segment, the longest first."""

@@ -73,10 +73,13 @@ class FrozenBert(nn.Module):
         if hasattr(model, "pooler"):
             model.pooler = None  # its output is never used
         missing = sorted(key for key in report["missing_keys"] if "pooler." not in key)
-        if missing or not hasattr(model.config, "hidden_size"):
+        reads_text = hasattr(model.config, "hidden_size") and hasattr(model.config, "num_hidden_layers")
+        if missing or not reads_text:
             what = f"{len(missing)} of its weights are missing ({missing[0]}, ...)" if missing else "it reads no text"
             raise BertFusedError(f"--bert-model {name!r} cannot be used: {what}; give a complete pre-trained encoder")
-        return cls(model, layer)
+        bert = cls(model, layer)
+        bert.name = name
+        return bert
 
     def forward(self, bert_tokens: Tensor) -> Tuple[Tensor, Tensor]:
         """Return BERT's states and their padding mask.

@@ -18,6 +18,7 @@ from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.feature_cache import CACHE_DTYPES, Bert, FeatureCache
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.models.bert_fused import BertFusedModel
+from bert_fused_plugin.models.bert_fused_encoder import BertFusedEncoder
 from bert_fused_plugin.modules.frozen_bert import FrozenBert
 
 logger = logging.getLogger(__name__)
@@ -183,9 +184,10 @@ class BertFusedTranslationTask(TranslationTask):
 
 def _share_bert(models: List[Any]) -> bool:
     """Say whether all *models* read the same BERT input and states."""
-    if not all(isinstance(model, BertFusedModel) for model in models):
-        return False
+    # the models' encoders, since in validation under DDP a model is wrapped
     encoders = [model.encoder for model in models]
+    if not all(isinstance(encoder, BertFusedEncoder) for encoder in encoders):
+        return False
     return len({(e.bert.name, e.bert.layer, e.bridge.max_tokens, e.bridge.detok) for e in encoders}) == 1
 
 
