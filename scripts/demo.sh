@@ -48,7 +48,7 @@ rm -rf "$out/data-bin"
 fairseq-preprocess -s en -t de --joined-dictionary --destdir "$out/data-bin" \
     --trainpref "$out/train" --validpref "$out/valid" --testpref "$out/test" 2>&1 | show 'tokens,|Wrote'
 
-say "3/5 training bert_fused_tiny, BERT: all-MiniLM-L6-v2 (log: $out/train.log)"
+say "3/5 training bert_fused_tiny with 3+3 layers, BERT: all-MiniLM-L6-v2 (log: $out/train.log)"
 fairseq-train "$out/data-bin" --user-dir bert_fused_plugin --task bert_fused_translation \
     --arch bert_fused_tiny --encoder-layers 3 --decoder-layers 3 --dropout 0.1 --bert-model "$bert" --bert-drop-net 0 \
     --criterion bert_fused_label_smoothed_cross_entropy --label-smoothing 0.1 \
@@ -61,7 +61,7 @@ fairseq-train "$out/data-bin" --user-dir bert_fused_plugin --task bert_fused_tra
 say "4/5 translating the test set (fairseq-generate, beam 4)"
 fairseq-generate "$out/data-bin" --user-dir bert_fused_plugin --task bert_fused_translation \
     --path "$out/checkpoints/checkpoint_last.pt" --beam 4 --batch-size 50 --remove-bpe \
-    --log-format simple --log-interval 2 >"$out/test.out"
+    --log-format simple --log-interval 2 2>&1 >"$out/test.out" | show 'Translated|rror'
 for kind in S:1 T:1 H:2; do # sources, references, hypotheses, in the order of the text
     grep "^${kind%:*}-" "$out/test.out" | sort -V | cut -f "$((${kind#*:} + 1))" >"$out/test.${kind%:*}"
 done

@@ -5,12 +5,10 @@ scripts/plot_attention.py data-bin --path checkpoint_best.pt --split test --inde
 """
 
 import argparse
-import os
+import logging
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, List
-
-os.environ.setdefault("LOGLEVEL", "WARNING")  # fairseq reads it when it is imported
 
 import matplotlib
 
@@ -110,4 +108,5 @@ def parse_args() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
+    logging.getLogger().setLevel(logging.WARNING)  # fairseq sets INFO when it is imported
     main(parse_args())

@@ -100,7 +100,10 @@ compile_hook() { "$venv/bin/python" -m compileall -q "$root"/fairseq_compat*.py 
 
 python=$(find_python)
 torch=${TORCH:-$(chosen TORCH)}
-torch=${torch:-torch==2.13.0} # the tested version; an open range would take the newest
+if [ -z "$torch" ]; then # the tested version; an open range would take the newest
+    torch=torch==2.13.0
+    case $("$python" -V) in *" 3.9."*) torch=torch==2.8.0 ;; esac # the last one for Python 3.9
+fi
 wanted=$(wanted_stamp)
 if [ -x "$venv/bin/fairseq-train" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
     compile_hook

@@ -142,14 +142,13 @@ class FeatureCache:
     def _compute(self, missing: Sequence[Tensor], bert: Bert) -> None:
         segment: List[Tuple[Tensor, NDArray[Any]]] = []
         size = 0
-        total = sum(len(row) for row in missing)
-        with tqdm(total=total, desc="BERT cache", unit=" pieces", disable=None) as bar:
+        with _progress(sum(len(row) for row in missing)) as advance:
             for batch in _batches(missing):
                 states = bert(collate_bert_tokens(batch)).numpy().astype(self.dtype)
                 for row, state in zip(batch, states):
                     segment.append((row, state[: len(row)]))
                     size += len(row) * self.dim * self.dtype.itemsize
-                bar.update(sum(len(row) for row in batch))
+                advance(sum(len(row) for row in batch))
                 if size >= _SEGMENT_BYTES:
                     self._write(segment)
                     segment, size = [], 0
@@ -201,6 +200,22 @@ class FeatureCache:
             f"--bert-cache {self._directory} cannot be used ({error}); "
             "give a directory that can be written, on a disk with room, or leave the flag out"
         )
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], None]]:
+    """Show how much of *total* is done: a bar on a terminal, elsewhere a line in the log for each tenth."""
+    with tqdm(total=total, desc="BERT cache", unit=" pieces", disable=None) as bar:
+        done = 0
+
+        def advance(pieces: int) -> None:
+            nonlocal done
+            tenths, done = 10 * done // total, done + pieces
+            bar.update(pieces)
+            if bar.disable and 10 * done // total > tenths:
+                logger.info(f"BERT cache: {100 * done // total} % of {total:,} word pieces")
+
+        yield advance
 
 
 def sentence_key(row: Tensor) -> bytes:

@@ -109,7 +109,6 @@ class BertFusedDecoder(TransformerDecoderBase):
             positions = self.embed_positions(prev_output_tokens, incremental_state=incremental_state)
         if incremental_state is not None:
             prev_output_tokens = prev_output_tokens[:, -1:]
-            positions = None if positions is None else positions[:, -1:]
         x = self.embed_scale * self.embed_tokens(prev_output_tokens.contiguous())
         if self.project_in_dim is not None:
             x = self.project_in_dim(x)

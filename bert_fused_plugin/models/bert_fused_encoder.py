@@ -91,7 +91,6 @@ class BertFusedEncoder(TransformerEncoderBase):
         # 2. the layers; the loop is ours, as the stock one changes the layout after a reload
         encoder_padding_mask = src_tokens.eq(self.padding_idx)
         x, encoder_embedding = self.forward_embedding(src_tokens, token_embeddings)
-        x = x.masked_fill(encoder_padding_mask.unsqueeze(-1), 0)
         x = x.transpose(0, 1)  # (B, S, C) -> (S, B, C)
         encoder_states = [x]
         for layer in self.layers:

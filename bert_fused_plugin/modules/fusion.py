@@ -51,7 +51,7 @@ def _with_zero_gradients(x: Tensor, module: nn.Module) -> Tensor:
 
     DDP needs a gradient for each parameter in each step, and Adam moves a parameter by its momentum even then.
     """
-    result: Tensor = _ZeroGradients.apply(x, *(p for p in module.parameters() if p.requires_grad))
+    result: Tensor = _ZeroGradients.apply(x, *module.parameters())
     return result
 
 

@@ -2,7 +2,7 @@
 # Downloads Multi30k task 1 (Elliott et al., 2016) and prepares it: Moses tokenisation, lower case,
 # joint subword-nmt BPE of 10,000 merges.
 #
-#   examples/multi30k/download.sh DIR
+#   examples/multi30k/download.sh DIR        (called by run.sh; alone it needs the virtual environment on PATH)
 set -euo pipefail
 
 dir=${1:?usage: download.sh DIR}

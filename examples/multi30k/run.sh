@@ -16,6 +16,16 @@ root=$(cd "$here/../.." && pwd)
 out=${OUT:-multi30k-out}
 updates=${UPDATES:-1240} warmup=${WARMUP:-800} seed=${SEED:-1} drop_net=${DROP_NET:-0}
 
+for step in "$@"; do
+    case $step in
+    prepare | transformer | bert_fused | score) ;;
+    *)
+        echo "run.sh: error: unknown step '$step'; steps: prepare transformer bert_fused score" >&2
+        exit 2
+        ;;
+    esac
+done
+
 "$root/scripts/setup.sh"
 bin=$(cd "${VENV:-$root/.venv}/bin" && pwd)
 export PATH=$bin:$PATH
@@ -81,14 +91,7 @@ score() {
     fi
 }
 
-for step in "${@:-prepare transformer bert_fused score}"; do
-    for part in $step; do
-        case $part in
-        prepare | transformer | bert_fused | score) "$part" ;;
-        *)
-            echo "run.sh: error: unknown step '$part'; steps: prepare transformer bert_fused score" >&2
-            exit 2
-            ;;
-        esac
-    done
+[ $# -gt 0 ] || set -- prepare transformer bert_fused score
+for step in "$@"; do
+    "$step"
 done

@@ -13,8 +13,8 @@ SOURCES = ["a dog", "the old man sees a small dog", "dog", "", "play@@ hou@@ se 
 TARGETS = ["dog dog", "man", "a big old red house runs", "dog", "house"]
 
 
-def pairs(dictionary):
-    src, tgt = ([encode(dictionary, line) for line in side] for side in (SOURCES, TARGETS))
+def pairs(dictionary, targets=TARGETS):
+    src, tgt = ([encode(dictionary, line) for line in side] for side in (SOURCES, targets))
     sizes = [np.array([len(row) for row in side]) for side in (src, tgt)]
     return LanguagePairDataset(
         ListDataset(src, sizes[0]), sizes[0], dictionary, ListDataset(tgt, sizes[1]), sizes[1], dictionary
@@ -64,7 +64,9 @@ def test_lengths_count_word_pieces_too(dataset):
     assert dataset.num_tokens_vec(np.array([3, 1])).tolist() == [expected[3], expected[1]]
 
 
-def test_batches_respect_max_tokens_in_word_pieces(dataset):
+def test_batches_respect_max_tokens_in_word_pieces(dictionary, bridge):
+    """Three sources of at most 3 tokens would make a batch of 9, but BERT reads 4 word pieces for the longest."""
+    dataset = BertPairDataset(pairs(dictionary, ["dog"] * 5), bridge)
     batches = dataset.batch_by_size(dataset.ordered_indices(), max_tokens=9)
     assert sorted(int(i) for batch in batches for i in batch) == [0, 1, 2, 3, 4]
     for batch in batches:

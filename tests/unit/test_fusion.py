@@ -58,13 +58,13 @@ def test_frozen_parameters_get_no_gradient(monkeypatch):
     assert branches.bert.weight.grad is None
 
 
-def test_evaluation_computes_both():
+def test_evaluation_computes_both_with_their_weights():
     branches = Branches()
-    out = ParallelFusion(1.0).eval()(
+    out = ParallelFusion(1.0, (0.7, 0.2)).eval()(
         lambda: branches.run("other"),
         lambda: branches.run("bert"),
         other_module=branches.other,
         bert_module=branches.bert,
     )
     assert branches.calls == ["other", "bert"]
-    assert_close(out, 0.5 * branches.other(branches.x) + 0.5 * branches.bert(branches.x))
+    assert_close(out, 0.7 * branches.other(branches.x) + 0.2 * branches.bert(branches.x))

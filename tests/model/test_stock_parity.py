@@ -1,0 +1,66 @@
+"""With BERT's branch weighted zero the whole model is fairseq's transformer, and takes its checkpoints."""
+
+from argparse import Namespace
+from types import SimpleNamespace
+
+import pytest
+from fairseq.models.transformer import TransformerModel
+from helpers import SIZES, assert_close, encode, make_model, pad, randomise
+
+LINES = ["the old man sees a dog", "red apple", ""]
+
+
+@pytest.fixture(params=[False, True], ids=["post-norm", "pre-norm"])
+def models(request, dictionary, bert_dir):
+    options = {"encoder_normalize_before": request.param, "decoder_normalize_before": request.param}
+    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    stock = TransformerModel.build_model(Namespace(**SIZES, **options), task)
+    randomise(stock)
+    ours = make_model(dictionary, bert_model=bert_dir, bert_branch_weights="1,0", **options)
+    randomise(ours)
+    return stock.train(), ours.eval()
+
+
+@pytest.fixture
+def batch(dictionary):
+    rows = [encode(dictionary, line) for line in LINES]
+    source = pad(rows, dictionary.pad(), left=True)
+    return source, source.ne(dictionary.pad()).sum(1), pad(rows, dictionary.pad(), left=False)
+
+
+def load(stock, ours):
+    state = stock.state_dict()
+    ours.upgrade_state_dict(state)
+    return ours.load_state_dict(state, strict=False)
+
+
+def test_only_the_attention_to_bert_is_missing_in_a_stock_checkpoint(models):
+    missing, unexpected = load(*models)
+    assert unexpected == []
+    assert missing
+    assert all(".bert_attn." in name for name in missing)
+
+
+def test_logits_and_attention_are_those_of_fairseq(models, batch):
+    stock, ours = models
+    load(stock, ours)
+    # in training mode, without dropout, fairseq computes what it was written for: no fused path
+    expected, extra = stock(*batch)
+    actual, own_extra = ours(*batch)
+    target = batch[2].ne(1)
+    assert_close(actual[target], expected[target], atol=1e-5)
+    assert_close(own_extra["attn"][0][target], extra["attn"][0][target], atol=1e-5)
+
+
+def test_keys_and_values_are_cached_once_not_once_more_in_each_step(build, batch):
+    ours = build().eval()
+    encoder_out, incremental_state = ours.encoder(batch[0]), {}
+    for step in (1, 2, 3):
+        ours.decoder(batch[2][:, :step], encoder_out=encoder_out, incremental_state=incremental_state)
+        for layer in ours.decoder.layers:
+            for attention, length in (
+                (layer.self_attn, step),
+                (layer.encoder_attn, batch[0].size(1)),
+                (layer.bert_attn, encoder_out["bert_out"][0].size(1)),
+            ):
+                assert attention._get_input_buffer(incremental_state)["prev_key"].size(2) == length
