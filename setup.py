@@ -79,6 +79,7 @@ setup(
             "ruff==0.17.5",
             'mypy==2.4.1; python_version >= "3.10"',
             "pytest>=7",
+            "setuptools>=64",  # the tests build a wheel offline; Python 3.12 and newer bring none
             "pytest-timeout>=2.1",
             "hypothesis>=6",
         ],
