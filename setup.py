@@ -81,6 +81,7 @@ setup(
             "pytest>=7",
             "setuptools>=64",  # the tests build a wheel offline; Python 3.12 and newer bring none
             "pytest-timeout>=2.1",
+            "pytest-xdist>=3",
             "hypothesis>=6",
         ],
     },

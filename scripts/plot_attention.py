@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Draws what one sentence's translation attends to: the source (encoder attention) and BERT's word pieces.
+"""Draws what one sentence's translation attends to: source tokens and BERT's word pieces.
 
 scripts/plot_attention.py data-bin --path checkpoint_best.pt --split test --index 3 --output attention.png
 """
@@ -24,6 +24,7 @@ from torch import Tensor
 import bert_fused_plugin  # noqa: F401  registers the architectures
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel
+from bert_fused_plugin.models.gru_bahdanau import GruModel
 
 
 def main(args: argparse.Namespace) -> None:
@@ -33,30 +34,39 @@ def main(args: argparse.Namespace) -> None:
         raise BertFusedError(f"--index must be in [0, {len(dataset) - 1}] for {args.split!r}, got {args.index}")
     sample = dataset.collater([dataset[args.index]])
     hypothesis = translate(model, task, sample, args.beam)
-    src_tokens = sample["net_input"]["src_tokens"]
-    bert_tokens = model.encoder.bridge.bert_tokens(src_tokens)
+    net_input = sample["net_input"]
+    src_tokens, bridge = net_input["src_tokens"], model.encoder.bridge
+    bert_tokens = net_input.get("bert_tokens")
+    if bert_tokens is None and bridge is not None:
+        bert_tokens = bridge.bert_tokens(src_tokens)
+    options = {} if args.layer is None else {"alignment_layer": args.layer}
     with torch.no_grad():
         prev_output_tokens = collate_tokens([hypothesis], task.target_dictionary.pad(), move_eos_to_beginning=True)
-        _, extra = model(src_tokens, None, prev_output_tokens, bert_tokens=bert_tokens, alignment_layer=args.layer)
+        encoder_out = model.encoder(src_tokens, bert_tokens=bert_tokens)
+        _, extra = model.decoder(prev_output_tokens, encoder_out=encoder_out, **options)
 
     rows = symbols(task.target_dictionary, hypothesis)
-    maps = [
-        ("encoder attention", symbols(task.source_dictionary, src_tokens[0]), extra["attn"][0][0]),
-        ("BERT attention", model.encoder.bridge.pieces(bert_tokens[0].tolist()), extra["bert_attn"][0][0]),
-    ]
+    maps = []
+    if extra["attn"][0] is not None:
+        maps.append(("encoder attention", symbols(task.source_dictionary, src_tokens[0]), extra["attn"][0][0]))
+    if extra["bert_attn"][0] is not None:
+        maps.append(("BERT attention", bridge.pieces(bert_tokens[0].tolist()), extra["bert_attn"][0][0]))
+    if not maps:
+        raise BertFusedError(f"--path {args.path}: this model has no attention to draw")
     width = sum(len(columns) for _, columns, _ in maps)
     figure, axes = plt.subplots(
         1,
-        2,
+        len(maps),
+        squeeze=False,
         figsize=(3 + 0.45 * width, 2.2 + 0.36 * len(rows)),
         width_ratios=[len(columns) for _, columns, _ in maps],
         layout="constrained",
     )
-    for axis, (title, columns, weights) in zip(axes, maps):
+    for axis, (title, columns, weights) in zip(axes[0], maps):
         draw(axis, title, rows, columns, weights)
-    axes[0].set_ylabel("translation")
+    axes[0][0].set_ylabel("translation")
     figure.savefig(args.output, dpi=120)
-    print(f"source:      {model.encoder.bridge.text(src_tokens[0])}")
+    print(f"source:      {task.source_dictionary.string(src_tokens[0], bpe_symbol='@@ ')}")
     print(f"translation: {task.target_dictionary.string(hypothesis, bpe_symbol='@@ ')}")
     print(f"written:     {args.output}")
 
@@ -66,17 +76,18 @@ def load(args: argparse.Namespace) -> Any:
     if not Path(args.path).is_file():
         raise BertFusedError(f"--path {args.path}: no such checkpoint")
     # what training was given may lie on another machine
-    overrides = {"data": args.data, "bert_text": None, "bert_cache": None}
+    overrides = {"data": args.data, "bert_text": None, "bert_cache": None, "bert_documents": None}
     models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([args.path], arg_overrides=overrides)
-    if not isinstance(models[0], BertFusedModel):
-        raise BertFusedError(f"--path {args.path} is a {type(models[0]).__name__}, which does not attend to BERT")
-    if args.layer is not None and not -models[0].decoder.num_layers <= args.layer < models[0].decoder.num_layers:
-        raise BertFusedError(f"--layer must be in [0, {models[0].decoder.num_layers - 1}], got {args.layer}")
+    if not isinstance(models[0], (BertFusedModel, GruModel)):
+        raise BertFusedError(f"--path {args.path} is a {type(models[0]).__name__}, no model of bert_fused_plugin")
+    depth = models[0].decoder.num_layers if isinstance(models[0], BertFusedModel) else 1
+    if args.layer is not None and not -depth <= args.layer < depth:
+        raise BertFusedError(f"--layer must be in [0, {depth - 1}], got {args.layer}")
     task.load_dataset(args.split, task_cfg=cfg.task)
     return models[0].eval(), task
 
 
-def translate(model: BertFusedModel, task: Any, sample: Any, beam: int) -> Tensor:
+def translate(model: Any, task: Any, sample: Any, beam: int) -> Tensor:
     """Return the ids of the best hypothesis, (T,), ending in eos."""
     generator = task.build_generator([model], SimpleNamespace(beam=beam))
     with torch.no_grad():
@@ -98,7 +109,7 @@ def draw(axis: Axes, title: str, rows: List[str], columns: List[str], weights: T
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", help="directory of fairseq-preprocess")
-    parser.add_argument("--path", required=True, help="checkpoint of a BERT-fused model")
+    parser.add_argument("--path", required=True, help="checkpoint of a BERT-fused or recurrent model")
     parser.add_argument("--split", default="test", help="default: %(default)s")
     parser.add_argument("--index", type=int, default=0, help="number of the sentence, from 0")
     parser.add_argument("--layer", type=int, help="decoder layer, from 0; default: the last")

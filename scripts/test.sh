@@ -20,4 +20,5 @@ else
     echo "test: mypy skipped: its tested version needs Python 3.10"
 fi
 echo "test: pytest"
-exec "$bin/python" -m pytest "$@"
+# one process for each core; the tests of a file share what they have trained
+exec "$bin/python" -m pytest -n auto --dist loadfile "$@"

@@ -7,6 +7,7 @@ import torch
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
+from bert_fused_plugin.models.gru_bahdanau import GruModel
 
 _SHARED = "the a small big old man woman dog house red apple eats sees gives runs . , ?".split()
 WORDS = [*_SHARED, "play@@", "hou@@", "se"]
@@ -36,6 +37,26 @@ def make_model(dictionary, **options) -> BertFusedModel:
             source_dictionary=dictionary, target_dictionary=dictionary, cfg=SimpleNamespace(source_lang="en")
         ),
     )
+
+
+# the same of the recurrent models
+GRU_SIZES = {
+    "encoder_embed_dim": 6,
+    "encoder_hidden_size": 5,
+    "decoder_embed_dim": 7,
+    "decoder_hidden_size": 8,
+    "decoder_out_embed_dim": 9,
+    "max_source_positions": 50,
+    "max_target_positions": 50,
+}
+
+
+def make_gru(dictionary, **options) -> GruModel:
+    args = argparse.Namespace(**{**GRU_SIZES, **options})
+    task = SimpleNamespace(
+        source_dictionary=dictionary, target_dictionary=dictionary, cfg=SimpleNamespace(source_lang="en")
+    )
+    return GruModel.build_model(args, task)
 
 
 def randomise(module) -> None:

@@ -1,17 +1,18 @@
 """A fairseq translation dataset with BERT's input for each source sentence."""
 
 import sys
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Container, Dict, List, Optional, Sequence
 
 import numpy as np
 import torch
-from fairseq.data import BaseWrapperDataset, LanguagePairDataset, data_utils
+from fairseq.data import BaseWrapperDataset, FairseqDataset, LanguagePairDataset, data_utils
 from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
 from bert_fused_plugin.data.collate import add_bert_tokens
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.data.document_context import DocumentContext
 from bert_fused_plugin.data.feature_cache import Bert, FeatureCache
 
 _CHUNK = 10_000  # sentences tokenised at once
@@ -28,6 +29,7 @@ class BertPairDataset(BaseWrapperDataset):
         bridge: derives the word pieces.
         texts: raw source texts, one for each sentence; default: derived from fairseq's ids.
         keep_long_targets: let no reference be too long, where it is not for training.
+        document_starts: indices of the sentences that begin a document, for a bridge with context.
     """
 
     def __init__(
@@ -36,10 +38,11 @@ class BertPairDataset(BaseWrapperDataset):
         bridge: DictionaryBridge,
         texts: Optional[Sequence[str]] = None,
         keep_long_targets: bool = False,
+        document_starts: Container[int] = (),
     ) -> None:
         super().__init__(dataset)
         self.keep_long_targets = keep_long_targets
-        self._pieces, self._offsets = _tokenize(dataset, bridge, texts)
+        self._pieces, self._offsets = _tokenize(dataset, bridge, texts, document_starts)
         self.bert_sizes: NDArray[np.int64] = np.diff(self._offsets)
         self._cache: Optional[FeatureCache] = None
 
@@ -113,12 +116,30 @@ class BertPairDataset(BaseWrapperDataset):
         return self.dataset.filter_indices_by_size(indices, max_sizes)
 
 
+class InteractiveDataset(BertPairDataset):
+    """The lines of one buffer of ``fairseq-interactive``, each with the lines before it as context.
+
+    Of a batch that command hands on the tokens, the lengths and ``constraints``, so BERT's input travels there.
+    """
+
+    def collater(self, samples: List[Dict[str, Any]], **options: Any) -> Dict[str, Any]:
+        """Return fairseq's batch of *samples* with ``bert_tokens``, (B, L), as ``constraints`` too."""
+        batch = super().collater(samples, **options)
+        return {**batch, "constraints": batch["net_input"]["bert_tokens"]} if batch else batch
+
+
 def _tokenize(
-    dataset: LanguagePairDataset, bridge: DictionaryBridge, texts: Optional[Sequence[str]]
+    dataset: LanguagePairDataset,
+    bridge: DictionaryBridge,
+    texts: Optional[Sequence[str]],
+    document_starts: Container[int],
 ) -> "tuple[NDArray[np.int32], NDArray[np.int64]]":
     """Return all word pieces one after the other, and where each sentence begins."""
     chunks: List[NDArray[np.int32]] = []
     sizes: List[int] = [0]
+    context = DocumentContext(bridge, document_starts)
+    if isinstance(dataset.src, FairseqDataset) and dataset.src.supports_prefetch:
+        dataset.src.prefetch(range(len(dataset)))  # --dataset-impl cached reads nothing by itself
     with tqdm(
         total=len(dataset),
         desc="word pieces for BERT",
@@ -129,9 +150,10 @@ def _tokenize(
         for start in range(0, len(dataset), _CHUNK):
             indices = range(start, min(start + _CHUNK, len(dataset)))
             if texts is None:
-                rows = bridge.encode_tokens([dataset.src[i].tolist() for i in indices])
+                sentences = bridge.word_pieces_of_tokens([dataset.src[i].tolist() for i in indices])
             else:
-                rows = bridge.encode([texts[i] for i in indices])
+                sentences = bridge.word_pieces([texts[i] for i in indices])
+            rows = [context.frame(pieces) for pieces in sentences]
             chunks.append(np.fromiter((piece for row in rows for piece in row), dtype=np.int32))
             sizes += [len(row) for row in rows]
             bar.update(len(rows))

@@ -35,6 +35,7 @@ class DictionaryBridge:
             ``sentencepiece`` (``▁``), ``none``, or ``auto``: seen from the dictionary.
         detok: ``moses`` undoes Moses tokenisation; ``none`` leaves the words as they are.
         lang: source language, for Moses.
+        context: how many sentences of the document before the current one BERT reads with it.
 
     Raises:
         BertFusedError: the tokenizer is not a fast one.
@@ -49,6 +50,7 @@ class DictionaryBridge:
         subword: str = "auto",
         detok: str = "none",
         lang: str = "en",
+        context: int = 0,
     ) -> None:
         if not tokenizer.is_fast:
             raise BertFusedError(
@@ -58,7 +60,9 @@ class DictionaryBridge:
         self.max_tokens = max_tokens
         self.subword = detect_subword(dictionary) if subword == "auto" else subword
         self.detok = detok
+        self.context = context
         self.num_truncated = 0
+        self.num_context_cut = 0
         self._symbols = dictionary.symbols
         self._unk = dictionary.unk()
         self._silent = {dictionary.bos(), dictionary.pad(), dictionary.eos()}
@@ -68,8 +72,9 @@ class DictionaryBridge:
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._tokenizer.encode_special_tokens = True
-        self._prefix, self._suffix = _special_tokens(self._tokenizer)
-        self.special_tokens = sorted({*self._prefix, *self._suffix})
+        self._single = _template(self._tokenizer, "a")
+        self._pair = _template(self._tokenizer, "a", "b")
+        self.special_tokens = sorted({token for part in (*self._single, *self._pair) for token in part})
         self._unk_piece = [] if tokenizer.unk_token_id is None else [tokenizer.unk_token_id]
         self._empty = [_first_known(tokenizer)]
         if detok == "none" and _looks_like_moses(dictionary):
@@ -83,12 +88,56 @@ class DictionaryBridge:
         return "".join(" <unk>" if part is None else part for part in self._parts(src_tokens.tolist())).strip()
 
     def encode(self, texts: Sequence[str]) -> List[List[int]]:
-        """Return the word-piece ids, special tokens included, of each of the raw *texts*."""
-        return self._encode_parts([[text] for text in texts])
+        """Return the word-piece ids, special tokens included, of each of the raw *texts*, by itself."""
+        return [self.frame(pieces) for pieces in self.word_pieces(texts)]
 
     def encode_tokens(self, sentences: Sequence[Sequence[int]]) -> List[List[int]]:
         """Return the word-piece ids, special tokens included, of each of the *sentences* of fairseq ids."""
+        return [self.frame(pieces) for pieces in self.word_pieces_of_tokens(sentences)]
+
+    def word_pieces(self, texts: Sequence[str]) -> List[List[int]]:
+        """Return the word-piece ids, without special tokens, of each of the raw *texts*."""
+        return self._encode_parts([[text] for text in texts])
+
+    def word_pieces_of_tokens(self, sentences: Sequence[Sequence[int]]) -> List[List[int]]:
+        """Return the word-piece ids, without special tokens, of each of the *sentences* of fairseq ids."""
         return self._encode_parts([list(self._parts(sentence)) for sentence in sentences])
+
+    def frame(self, pieces: Sequence[int], context: Sequence[int] = ()) -> List[int]:
+        """Return *pieces* between special tokens, after those of the *context*: ``[CLS] context [SEP] pieces [SEP]``.
+
+        What is too long for BERT is cut off: first the beginning of the context, then the end of the sentence.
+        """
+        pieces, context = list(pieces), list(context)
+        before, between, after = self._pair if context else self._single
+        room = self.max_tokens - len(before) - len(between) - len(after)
+        if context:
+            left = max(0, room - len(pieces))
+            if len(context) > left:
+                self.num_context_cut += 1
+                context = context[len(context) - left :]
+            if not context:
+                return self.frame(pieces)
+            return [*before, *context, *between, *pieces, *after]
+        if len(pieces) > room:
+            if self.num_truncated == 0:
+                logger.warning(
+                    f"a source sentence of {len(pieces)} word pieces is cut to {room} for BERT "
+                    f"(--bert-max-tokens {self.max_tokens}); further ones are counted without a message"
+                )
+            self.num_truncated += 1
+        return [*before, *pieces[:room], *after] or list(self._empty)
+
+    def segments(self, bert_tokens: Tensor) -> Optional[Tensor]:
+        """Return the token types of *bert_tokens*, (B, L): 0 up to the end of the context, then 1; None: all 0.
+
+        A row without context has one [SEP], at its end, and is all 0.
+        """
+        if not self.context or not self._pair[1]:
+            return None
+        ends = bert_tokens.eq(self._pair[1][-1]).long()
+        before = ends.cumsum(dim=1) - ends
+        return before.clamp(max=1)
 
     def bert_tokens(self, src_tokens: Tensor) -> Tensor:
         """Return ``bert_tokens``, (B, L), on the device of *src_tokens*, (B, S), padded on either side."""
@@ -120,19 +169,8 @@ class DictionaryBridge:
             pieces: List[int] = []
             for part in sentence:
                 pieces += self._unk_piece if part is None else next(encoded).ids
-            rows.append(self._frame(pieces))
+            rows.append(pieces)
         return rows
-
-    def _frame(self, pieces: List[int]) -> List[int]:
-        room = self.max_tokens - len(self._prefix) - len(self._suffix)
-        if len(pieces) > room:
-            if self.num_truncated == 0:
-                logger.warning(
-                    f"a source sentence of {len(pieces)} word pieces is cut to {room} for BERT "
-                    f"(--bert-max-tokens {self.max_tokens}); further ones are counted without a message"
-                )
-            self.num_truncated += 1
-        return self._prefix + pieces[:room] + self._suffix or list(self._empty)
 
 
 def detect_subword(dictionary: Dictionary) -> str:
@@ -185,13 +223,16 @@ def _valid_utf8(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _special_tokens(tokenizer: Any) -> "tuple[List[int], List[int]]":
-    """Return what the tokenizer puts before and after a sentence, such as [CLS] and [SEP]."""
-    encoding = tokenizer.encode("a")
-    pieces = [i for i, special in enumerate(encoding.special_tokens_mask) if not special]
-    if not pieces:
-        return encoding.ids, []
-    return encoding.ids[: pieces[0]], encoding.ids[pieces[-1] + 1 :]
+def _template(tokenizer: Any, *texts: str) -> "tuple[List[int], List[int], List[int]]":
+    """Return the special tokens before, between and after one or two texts, such as [CLS], [SEP], [SEP]."""
+    encoding = tokenizer.encode(*texts)
+    own = [i for i, special in enumerate(encoding.special_tokens_mask) if not special]
+    if not own:
+        return encoding.ids, [], []
+    second = [i for i in own if encoding.sequence_ids[i] == 1]
+    first_end = max(i for i in own if i not in second) + 1
+    between = encoding.ids[first_end : second[0]] if second else []
+    return encoding.ids[: own[0]], between, encoding.ids[own[-1] + 1 :]
 
 
 def _first_known(tokenizer: PreTrainedTokenizerBase) -> int:

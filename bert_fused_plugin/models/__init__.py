@@ -1,5 +1,5 @@
 """The architectures."""
 
-from bert_fused_plugin.models import bert_fused
+from bert_fused_plugin.models import bert_fused, gru_bahdanau
 
-__all__ = ["bert_fused"]
+__all__ = ["bert_fused", "gru_bahdanau"]

@@ -1,59 +1,32 @@
-"""The flags of the BERT-fused models, and the rules they must obey."""
+"""The flags of the BERT-fused models."""
 
 # fairseq reads the field types: no `from __future__ import annotations`, no `X | None` in this file.
-import math
 from dataclasses import dataclass, field
 from typing import List, Optional, Tuple
 
-from fairseq.data import Dictionary
 from fairseq.dataclass import ChoiceEnum
 from fairseq.models.transformer import TransformerConfig
 
-from bert_fused_plugin.data.dictionary_bridge import DETOK_CHOICES, SUBWORD_CHOICES
+from bert_fused_plugin.models.bert_config import BertConfig, parse_weights
+from bert_fused_plugin.modules.fusion import FusionOptions
 
 
 @dataclass
-class BertFusedConfig(TransformerConfig):
+class BertFusedConfig(TransformerConfig, BertConfig):
     """All flags of fairseq's transformer, and those of the fusion with BERT."""
 
-    bert_model: Optional[str] = field(
-        default=None,
+    bert_fusion: ChoiceEnum(("parallel", "stacked", "gated", "embedding")) = field(  # type: ignore[valid-type]
+        default="parallel",
         metadata={
-            "help": "pre-trained encoder: a local directory or a name on the Hugging Face hub, "
-            "such as bert-base-uncased; required"
+            "help": "parallel: BERT's branch beside the NMT branch; stacked: a sub-layer of its own; gated: a learned "
+            "gate between the branches; embedding: BERT's states in place of the source embeddings"
         },
     )
-    bert_subword: ChoiceEnum(SUBWORD_CHOICES) = field(  # type: ignore[valid-type]
-        default="auto",
-        metadata={"help": "subword marks of the source dictionary, undone for BERT; auto: seen from the dictionary"},
-    )
-    bert_detok: ChoiceEnum(DETOK_CHOICES) = field(  # type: ignore[valid-type]
-        default="none",
-        metadata={"help": "moses: undo Moses tokenisation of the source for BERT"},
-    )
-    bert_max_tokens: Optional[int] = field(
-        default=None,
-        metadata={
-            "help": "longest BERT input in word pieces, special tokens included; the rest of a longer "
-            "sentence is cut off for BERT alone; default and maximum: BERT's positions, usually 512"
-        },
-    )
-    bert_drop_net: float = field(
-        default=1.0,
-        metadata={"help": "drop-net rate, the paper's p_net, in [0, 1]; the authors' flag is half of it"},
+    bert_stack_order: ChoiceEnum(("bert-first", "encoder-first")) = field(  # type: ignore[valid-type]
+        default="bert-first", metadata={"help": "order of the sub-layers in stacked fusion"}
     )
     bert_attend: ChoiceEnum(("both", "encoder", "decoder")) = field(  # type: ignore[valid-type]
         default="both", metadata={"help": "which side's layers attend to BERT"}
-    )
-    bert_layer: int = field(
-        default=-1,
-        metadata={
-            "help": "which of BERT's layers is attended to: 1 to its number of layers, 0 for its embeddings, "
-            "or counted from the end: -1 is the last"
-        },
-    )
-    bert_mask_special_tokens: bool = field(
-        default=False, metadata={"help": "do not attend to BERT's special tokens, such as [CLS] and [SEP]"}
     )
     bert_gates: Optional[str] = field(
         default=None,
@@ -62,38 +35,31 @@ class BertFusedConfig(TransformerConfig):
             "attends to BERT; default: all do"
         },
     )
-    bert_branch_weights: str = field(
-        default="0.5,0.5",
+    bert_drop_net_per: ChoiceEnum(("layer", "sentence")) = field(  # type: ignore[valid-type]
+        default="layer", metadata={"help": "drop-net draws for each layer, or for each layer and each sentence"}
+    )
+    bert_identity_start: bool = field(
+        default=False,
         metadata={
-            "help": "W_OTHER,W_BERT: weights of the NMT branch and BERT's where both are used; "
-            "the paper's are 0.5,0.5, the authors' code without drop-net has 1,1"
+            "help": "BERT's branch begins as zero, so that the first step computes what the model without BERT does"
         },
+    )
+    bert_warm_start: Optional[str] = field(
+        default=None,
+        metadata={"help": "checkpoint of a stock fairseq transformer whose parameters the model begins with"},
     )
 
 
-def check_config(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
-    """Return a sentence for each setting of *cfg* that breaks a rule: flag, rule, value, remedy."""
-    errors = []
-    if cfg.bert_model is None:
-        errors.append(
-            "--bert-model is required: give a local model directory or a name on the Hugging Face hub, "
-            "such as --bert-model bert-base-uncased"
-        )
-    if not 0 <= cfg.bert_drop_net <= 1:
-        errors.append(
-            f"--bert-drop-net must be in [0, 1], got {cfg.bert_drop_net}; the paper's best is 1.0, 0 turns it off"
-        )
-    if cfg.bert_max_tokens is not None and cfg.bert_max_tokens < 3:
-        errors.append(
-            f"--bert-max-tokens must be at least 3, got {cfg.bert_max_tokens}; leave it out for BERT's own limit"
-        )
-    for side, part in (("encoder", cfg.encoder), ("decoder", cfg.decoder)):
-        if part.attention_heads < 1 or part.embed_dim % part.attention_heads:
-            errors.append(
-                f"--{side}-attention-heads must divide --{side}-embed-dim, "
-                f"got {part.attention_heads} and {part.embed_dim}"
-            )
-    return errors + _fusion_errors(cfg) + _shared_embeddings(cfg, src_dict, tgt_dict) + _unsupported(cfg)
+def replaces_embeddings(cfg: BertFusedConfig) -> bool:
+    """Say whether BERT's states stand in place of the source embeddings."""
+    return str(cfg.bert_fusion) == "embedding"
+
+
+def drop_net_rate(cfg: BertFusedConfig) -> float:
+    """Return p_net: what the flag says, or the default of the fusion."""
+    if cfg.bert_drop_net is not None:
+        return cfg.bert_drop_net
+    return 1.0 if str(cfg.bert_fusion) in ("parallel", "gated") and not cfg.bert_identity_start else 0.0
 
 
 def branch_weights(cfg: BertFusedConfig) -> Tuple[float, float]:
@@ -102,10 +68,9 @@ def branch_weights(cfg: BertFusedConfig) -> Tuple[float, float]:
     Raises:
         ValueError: it is not two finite numbers.
     """
-    other, bert = (float(weight) for weight in cfg.bert_branch_weights.split(","))
-    if not (math.isfinite(other) and math.isfinite(bert)):
-        raise ValueError
-    return other, bert
+    if cfg.bert_branch_weights is None:
+        return (1.0, 1.0) if cfg.bert_identity_start else (0.5, 0.5)
+    return parse_weights(cfg.bert_branch_weights)
 
 
 def bert_gates(cfg: BertFusedConfig) -> Tuple[List[bool], List[bool]]:
@@ -118,7 +83,7 @@ def bert_gates(cfg: BertFusedConfig) -> Tuple[List[bool], List[bool]]:
     gates = ["1"] * depth if cfg.bert_gates is None else [gate.strip() for gate in cfg.bert_gates.split(",")]
     if len(gates) != depth or not set(gates) <= {"0", "1"}:
         raise ValueError
-    opened = [gate == "1" for gate in gates]
+    opened = [gate == "1" and not replaces_embeddings(cfg) for gate in gates]
     attend = str(cfg.bert_attend)
     return (
         [gate and attend != "decoder" for gate in opened[: cfg.encoder.layers]],
@@ -126,61 +91,13 @@ def bert_gates(cfg: BertFusedConfig) -> Tuple[List[bool], List[bool]]:
     )
 
 
-def _fusion_errors(cfg: BertFusedConfig) -> List[str]:
-    errors = []
-    try:
-        branch_weights(cfg)
-    except ValueError:
-        errors.append(
-            "--bert-branch-weights must be two numbers with a comma between them, such as 0.5,0.5, "
-            f"got {cfg.bert_branch_weights!r}"
-        )
-    try:
-        if not any(gate for gates in bert_gates(cfg) for gate in gates):
-            errors.append(
-                f"--bert-gates {cfg.bert_gates} with --bert-attend {cfg.bert_attend} lets no layer attend to BERT; "
-                "open a gate, or use --arch transformer"
-            )
-    except ValueError:
-        errors.append(
-            f"--bert-gates must be a 0 or 1 for each of the {max(cfg.encoder.layers, cfg.decoder.layers)} layers, "
-            f"with commas between them, got {cfg.bert_gates!r}"
-        )
-    return errors
-
-
-def _shared_embeddings(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
-    if not cfg.share_all_embeddings:
-        return []
-    errors = []
-    if src_dict != tgt_dict:
-        errors.append(
-            f"--share-all-embeddings (which bert_fused_tiny implies) needs one dictionary for both languages, got "
-            f"{len(src_dict)} source and {len(tgt_dict)} target symbols that differ; "
-            "run fairseq-preprocess with --joined-dictionary"
-        )
-    if cfg.encoder.embed_dim != cfg.decoder.embed_dim:
-        errors.append(
-            "--share-all-embeddings needs --encoder-embed-dim equal to --decoder-embed-dim, "
-            f"got {cfg.encoder.embed_dim} and {cfg.decoder.embed_dim}"
-        )
-    return errors
-
-
-def _unsupported(cfg: BertFusedConfig) -> List[str]:
-    """Name the stock flags that the fused layers do not know; ignoring them would be silent."""
-    given = {
-        "--no-cross-attention": cfg.no_cross_attention,
-        "--cross-self-attention": cfg.cross_self_attention,
-        "--quant-noise-pq": cfg.quant_noise.pq,
-        "--quant-noise-scalar": cfg.quant_noise.scalar,
-        "--base-layers": cfg.base_layers,
-        "--char-inputs": cfg.char_inputs,
-        "--encoder-xformers-att-config": cfg.encoder.xformers_att_config,
-        "--decoder-xformers-att-config": cfg.decoder.xformers_att_config,
-    }
-    return [
-        f"{flag} is not supported by the BERT-fused architectures, got {value}; leave it out"
-        for flag, value in given.items()
-        if value
-    ]
+def fusion_options(cfg: BertFusedConfig) -> FusionOptions:
+    """Return what the layers must know of the fusion."""
+    return FusionOptions(
+        kind=str(cfg.bert_fusion),
+        p_net=drop_net_rate(cfg),
+        per_sentence=str(cfg.bert_drop_net_per) == "sentence",
+        weights=branch_weights(cfg),
+        bert_first=str(cfg.bert_stack_order) == "bert-first",
+        identity_start=cfg.bert_identity_start,
+    )

@@ -5,9 +5,10 @@ from typing import Any, Dict, List, Optional, Tuple
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
-from bert_fused_plugin.models.bert_fused_config import BertFusedConfig, bert_gates
+from bert_fused_plugin.models.bert_fused_config import BertFusedConfig, bert_gates, replaces_embeddings
 from bert_fused_plugin.models.layer_building import common_layer_options, wrap_layer
 from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer
+from bert_fused_plugin.modules.fusion import with_zero_gradients
 
 Extra = Dict[str, List[Optional[Tensor]]]
 
@@ -19,14 +20,19 @@ class BertFusedDecoder(TransformerDecoderBase):
         cfg: the model's flags.
         dictionary: the target dictionary.
         embed_tokens: the target embeddings.
+        encoder_dim: width of the encoder's output.
         bert_dim: D.
     """
 
-    def __init__(self, cfg: BertFusedConfig, dictionary: Any, embed_tokens: nn.Embedding, *, bert_dim: int) -> None:
+    def __init__(
+        self, cfg: BertFusedConfig, dictionary: Any, embed_tokens: nn.Embedding, *, encoder_dim: int, bert_dim: int
+    ) -> None:
         # the base class builds the layers, one after the other, and each asks for its own
         self._bert_dims = iter([bert_dim if gate else None for gate in bert_gates(cfg)[1]])
+        self._encoder_dim = encoder_dim
         super().__init__(cfg, dictionary, embed_tokens)
         del self._bert_dims
+        self.reads_bert_alone = replaces_embeddings(cfg)
 
     def build_decoder_layer(self, cfg: BertFusedConfig, no_encoder_attn: bool = False) -> nn.Module:
         """Build one layer; fairseq's hook."""
@@ -36,7 +42,7 @@ class BertFusedDecoder(TransformerDecoderBase):
                 ffn_dim=cfg.decoder.ffn_embed_dim,
                 num_heads=cfg.decoder.attention_heads,
                 normalize_before=cfg.decoder.normalize_before,
-                encoder_dim=cfg.encoder.embed_dim,
+                encoder_dim=self._encoder_dim,
                 bert_dim=next(self._bert_dims),
                 **common_layer_options(cfg),
             ),
@@ -56,7 +62,8 @@ class BertFusedDecoder(TransformerDecoderBase):
 
         ``extra["attn"]`` and ``extra["bert_attn"]`` hold the attention of *alignment_layer* (default: the
         last) to source, (B, T, S), and to BERT, (B, T, L), mean over *alignment_heads* (default: all);
-        in training only where *alignment_layer* is given.
+        in training only where *alignment_layer* is given.  With embedding fusion the encoder's positions are
+        BERT's word pieces, so the attention to them is ``extra["bert_attn"]``.
 
         Args:
             prev_output_tokens: (B, T).
@@ -69,6 +76,8 @@ class BertFusedDecoder(TransformerDecoderBase):
         need_attn = alignment_layer is not None or not self.training
         attn_layer = self.num_layers - 1 if alignment_layer is None else alignment_layer
         x, self_attn_padding_mask = self._embed(prev_output_tokens, incremental_state)
+        if encoder_out["encoder_out"][0].requires_grad:  # drop-net may leave the encoder out of every layer
+            x = with_zero_gradients(x, encoder_out["encoder_out"][0])
         causal = incremental_state is None and not full_context_alignment
         self_attn_mask = self.buffered_future_mask(x) if causal else None
 
@@ -98,6 +107,8 @@ class BertFusedDecoder(TransformerDecoderBase):
         x = x.transpose(0, 1)  # (T, B, C) -> (B, T, C)
         if self.project_out_dim is not None:
             x = self.project_out_dim(x)
+        if self.reads_bert_alone:
+            attn, bert_attn = None, attn
         return x, {"attn": [attn], "bert_attn": [bert_attn], "inner_states": inner_states}
 
     def _embed(

@@ -1,17 +1,19 @@
 """The BERT-fused encoder: fairseq's transformer encoder, each layer of which attends to BERT."""
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 
-from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.models.bert_fused_config import BertFusedConfig, bert_gates
+from bert_fused_plugin.models.bert_fused_config import BertFusedConfig, bert_gates, replaces_embeddings
+from bert_fused_plugin.models.bert_reading import build_layer_mix, read_bert
 from bert_fused_plugin.models.layer_building import common_layer_options, wrap_layer
+from bert_fused_plugin.modules.beams import regroup
 from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
 from bert_fused_plugin.modules.frozen_bert import FrozenBert
+from bert_fused_plugin.modules.fusion import with_zero_gradients
 
 EncoderOut = Dict[str, List[Any]]
 
@@ -19,11 +21,15 @@ EncoderOut = Dict[str, List[Any]]
 class BertFusedEncoder(TransformerEncoderBase):
     """Embeddings and BERT-fused layers (Zhu et al. 2020, section 4.1, steps 1 and 2).
 
+    With ``--bert-fusion embedding`` BERT's states, projected to the model's width, stand in place of the token
+    embeddings, its word pieces in place of the source tokens; no layer attends to BERT.  Without any layers
+    the encoder's output is then H_B itself.
+
     Args:
         cfg: the model's flags.
         dictionary: the source dictionary.
-        embed_tokens: the source embeddings.
-        bert: the frozen encoder.
+        embed_tokens: the source embeddings; with embedding fusion only their width and padding index count.
+        bert: the pre-trained encoder.
         bridge: derives BERT's input where a batch does not bring it.
     """
 
@@ -43,6 +49,16 @@ class BertFusedEncoder(TransformerEncoderBase):
         self.mask_special_tokens = cfg.bert_mask_special_tokens
         self.bert = bert
         self.bridge = bridge
+        self.layer_mix = build_layer_mix(cfg.bert_layer, bert)
+        self.bert_proj: Optional[nn.Linear] = None
+        self.replaces_embeddings = replaces_embeddings(cfg)
+        if self.replaces_embeddings:
+            self._drop_embeddings(embed_tokens.embedding_dim)
+
+    @property
+    def output_dim(self) -> int:
+        """The width of ``encoder_out``."""
+        return self.bert.dim if self.replaces_embeddings and self.num_layers == 0 else int(self.cfg.encoder.embed_dim)
 
     def build_encoder_layer(self, cfg: BertFusedConfig) -> nn.Module:
         """Build one layer; fairseq's hook."""
@@ -75,22 +91,20 @@ class BertFusedEncoder(TransformerEncoderBase):
             return_all_hiddens: fill ``encoder_states``.
             token_embeddings: (B, S, C) instead of the embeddings of *src_tokens*.
             bert_tokens: BERT's input, (B, L); default: derived from *src_tokens*.
-            bert_out: BERT's states for *bert_tokens*, (B, L, D), from the cache; default: computed.
+            bert_out: BERT's states for *bert_tokens*, (B, L, N x D), from the cache; default: computed.
         """
         # 1. H_B = BERT(x)
-        if bert_tokens is None:
-            bert_tokens = self.bridge.bert_tokens(src_tokens)
-        if bert_out is None:
-            bert_out, bert_padding_mask = self.bert(bert_tokens)
-        else:
-            bert_padding_mask = bert_tokens.eq(BERT_PAD)
-        if self.mask_special_tokens:
-            bert_padding_mask = self._mask_special_tokens(bert_tokens, bert_padding_mask)
-        bert_out = bert_out.to(self.embed_tokens.weight.dtype)
+        bert_out, bert_padding_mask = read_bert(self, src_tokens, bert_tokens, bert_out, self.version.dtype)
 
         # 2. the layers; the loop is ours, as the stock one changes the layout after a reload
-        encoder_padding_mask = src_tokens.eq(self.padding_idx)
-        x, encoder_embedding = self.forward_embedding(src_tokens, token_embeddings)
+        if self.replaces_embeddings:
+            x, encoder_embedding = self._embed_bert(bert_out, bert_padding_mask)
+            encoder_padding_mask = bert_padding_mask
+        else:
+            x, encoder_embedding = self.forward_embedding(src_tokens, token_embeddings)
+            encoder_padding_mask = src_tokens.eq(self.padding_idx)
+        if bert_out.requires_grad:  # drop-net may leave BERT out of every layer
+            x = with_zero_gradients(x, bert_out)
         x = x.transpose(0, 1)  # (B, S, C) -> (S, B, C)
         encoder_states = [x]
         for layer in self.layers:
@@ -109,18 +123,38 @@ class BertFusedEncoder(TransformerEncoderBase):
             "src_lengths": [(~encoder_padding_mask).sum(dim=1, keepdim=True).int()],
             "bert_out": [bert_out],
             "bert_padding_mask": [bert_padding_mask],
+            "beam_size": [1],  # rows of each sentence
         }
 
-    def _mask_special_tokens(self, bert_tokens: Tensor, bert_padding_mask: Tensor) -> Tensor:
-        """Return *bert_padding_mask* with special tokens masked too, but the first one of an empty sentence."""
-        special = torch.tensor(self.bridge.special_tokens, device=bert_tokens.device)
-        masked = bert_padding_mask | torch.isin(bert_tokens, special)
-        masked[:, 0] &= ~masked.all(dim=1)
-        return masked
+    def _drop_embeddings(self, embed_dim: int) -> None:
+        self.embed_tokens = None
+        self.embed_scale = 1.0  # BERT's states are of the size that scaled embeddings have
+        if self.num_layers == 0:
+            self.embed_positions = self.layernorm_embedding = self.layer_norm = None
+        else:
+            self.bert_proj = nn.Linear(self.bert.dim, embed_dim)
+
+    def _embed_bert(self, bert_out: Tensor, bert_padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
+        """Return what the first layer reads, (B, L, C): BERT's states, projected; with positions and without."""
+        if self.bert_proj is None:
+            return bert_out, bert_out
+        # any other symbol than padding counts as a position
+        symbols = torch.full_like(bert_padding_mask, self.padding_idx + 1, dtype=torch.long)
+        symbols = symbols.masked_fill(bert_padding_mask, self.padding_idx)
+        embedded: Tuple[Tensor, Tensor] = self.forward_embedding(symbols, self.bert_proj(bert_out))
+        return embedded
 
     def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
-        """Return *encoder_out* with its sentences in *new_order*, as beam search asks for."""
+        """Return *encoder_out* with its rows in *new_order*, as beam search asks for.
+
+        Beams of a sentence that change places have the same states, which are then not copied.
+        """
+        [beam_size] = encoder_out["beam_size"]
+        rows = len(encoder_out["encoder_padding_mask"][0])
+        moved, new_beam_size = regroup(new_order, rows // beam_size, beam_size)
+        if moved is None and new_beam_size == beam_size:
+            return encoder_out
         reordered: EncoderOut = super().reorder_encoder_out(encoder_out, new_order)
         for key in ("bert_out", "bert_padding_mask"):
             reordered[key] = [state.index_select(0, new_order) for state in encoder_out[key]]
-        return reordered
+        return {**reordered, "beam_size": [new_beam_size]}

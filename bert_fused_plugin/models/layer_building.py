@@ -7,7 +7,7 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.utils import get_activation_fn
 from torch import nn
 
-from bert_fused_plugin.models.bert_fused_config import BertFusedConfig, branch_weights
+from bert_fused_plugin.models.bert_fused_config import BertFusedConfig, fusion_options
 
 
 def common_layer_options(cfg: BertFusedConfig) -> Dict[str, Any]:
@@ -17,8 +17,7 @@ def common_layer_options(cfg: BertFusedConfig) -> Dict[str, Any]:
         "attention_dropout": cfg.attention_dropout,
         "activation_dropout": cfg.activation_dropout or cfg.relu_dropout or 0.0,
         "activation_fn": get_activation_fn(cfg.activation_fn),
-        "p_net": cfg.bert_drop_net,
-        "branch_weights": branch_weights(cfg),
+        "fusion": fusion_options(cfg),
     }
 
 

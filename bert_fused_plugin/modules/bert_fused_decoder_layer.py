@@ -5,7 +5,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 from fairseq.modules import FairseqDropout, LayerNorm, MultiheadAttention
 from torch import Tensor, nn
 
-from bert_fused_plugin.modules.fusion import ParallelFusion
+from bert_fused_plugin.modules.fusion import FusionOptions
 from bert_fused_plugin.modules.sublayer import apply_sublayer
 
 
@@ -25,8 +25,7 @@ class BertFusedDecoderLayer(nn.Module):
         activation_dropout: within the feed-forward network.
         activation_fn: its non-linearity.
         normalize_before: layer norm before each sub-layer (pre-norm) instead of after it.
-        p_net: drop-net's rate.
-        branch_weights: of (NMT branch, BERT's) where both are used.
+        fusion: how the attention to the encoder and that to BERT are joined.
     """
 
     def __init__(
@@ -42,28 +41,31 @@ class BertFusedDecoderLayer(nn.Module):
         activation_dropout: float,
         activation_fn: Callable[[Tensor], Tensor],
         normalize_before: bool,
-        p_net: float,
-        branch_weights: Tuple[float, float],
+        fusion: FusionOptions,
     ) -> None:
         super().__init__()
         name = type(self).__name__
-
-        def attention_to(dim: int) -> MultiheadAttention:
-            return MultiheadAttention(
-                embed_dim,
-                num_heads,
-                kdim=dim,
-                vdim=dim,
-                dropout=attention_dropout,
-                encoder_decoder_attention=True,
-            )
-
         self.self_attn = MultiheadAttention(embed_dim, num_heads, dropout=attention_dropout, self_attention=True)
         self.self_attn_layer_norm = LayerNorm(embed_dim)
-        self.encoder_attn = attention_to(encoder_dim)
-        self.bert_attn: Optional[nn.Module] = None if bert_dim is None else attention_to(bert_dim)
-        self.fusion = ParallelFusion(p_net, branch_weights)
+        self.encoder_attn = MultiheadAttention(
+            embed_dim,
+            num_heads,
+            kdim=encoder_dim,
+            vdim=encoder_dim,
+            dropout=attention_dropout,
+            encoder_decoder_attention=True,
+        )
         self.encoder_attn_layer_norm = LayerNorm(embed_dim)
+        self.bert_attn: Optional[nn.Module] = None
+        self.bert_attn_layer_norm: Optional[nn.Module] = None  # stacked
+        self.fusion: Optional[nn.Module] = None  # not stacked
+        self.bert_first = fusion.bert_first
+        if bert_dim is not None:
+            self.bert_attn = fusion.build_attention(embed_dim, num_heads, bert_dim, attention_dropout)
+            if fusion.stacked:
+                self.bert_attn_layer_norm = LayerNorm(embed_dim)
+            else:
+                self.fusion = fusion.build(embed_dim)
         self.fc1 = nn.Linear(embed_dim, ffn_dim)
         self.fc2 = nn.Linear(ffn_dim, embed_dim)
         self.final_layer_norm = LayerNorm(embed_dim)
@@ -97,13 +99,20 @@ class BertFusedDecoderLayer(nn.Module):
             self_attn_padding_mask: (B, T).
             need_attn: return the attention to the encoder, (H, B, T, S), and to BERT, (H, B, T, L).
         """
-        bert_attn = self.bert_attn
-        static = incremental_state is not None
+        bert_attn: Any = self.bert_attn
+        fusion: Any = self.fusion
         weights: Dict[str, Optional[Tensor]] = {"encoder": None, "bert": None}
+        options = {
+            "incremental_state": incremental_state,
+            # fairseq returns the weights of each head on this path only
+            "static_kv": incremental_state is not None or need_attn,
+            "need_weights": need_attn,
+            "need_head_weights": need_attn,
+        }
 
         # 1. s^ = attn_S(s, S_<=t, S_<=t)   (section 4.1, step 3)
-        def self_attention(s: Tensor) -> Tensor:
-            out, _ = self.self_attn(
+        def own(s: Tensor) -> Tensor:
+            return self.self_attn(
                 s,
                 s,
                 s,
@@ -111,36 +120,35 @@ class BertFusedDecoderLayer(nn.Module):
                 incremental_state=incremental_state,
                 need_weights=False,
                 attn_mask=self_attn_mask,
+            )[0]
+
+        def encoder(s: Tensor) -> Tensor:
+            out, weights["encoder"] = self.encoder_attn(
+                s, encoder_out, encoder_out, key_padding_mask=encoder_padding_mask, **options
             )
             return out
 
+        def bert(s: Tensor) -> Tensor:
+            out, weights["bert"] = bert_attn(s, bert_out, bert_out, key_padding_mask=bert_padding_mask, **options)
+            return out
+
         # 2. s~ = 1/2 (attn_B(s^, H_B, H_B) + attn_E(s^, H_E, H_E))   (step 3)
-        def fused_attention(s: Tensor) -> Tensor:
-            options = {
-                "incremental_state": incremental_state,
-                # fairseq returns the weights of each head on this path only
-                "static_kv": static or need_attn,
-                "need_weights": need_attn,
-                "need_head_weights": need_attn,
-            }
+        def fused(s: Tensor) -> Tensor:
+            return fusion(
+                lambda: encoder(s),
+                lambda: bert(s),
+                batch_size=s.size(1),
+                other_module=self.encoder_attn,
+                bert_module=bert_attn,
+            )
 
-            def encoder() -> Tensor:
-                out, weights["encoder"] = self.encoder_attn(
-                    s, encoder_out, encoder_out, key_padding_mask=encoder_padding_mask, **options
-                )
-                return out
-
-            if bert_attn is None:
-                return encoder()
-
-            def bert() -> Tensor:
-                out, weights["bert"] = bert_attn(s, bert_out, bert_out, key_padding_mask=bert_padding_mask, **options)
-                return out
-
-            return self.fusion(encoder, bert, other_module=self.encoder_attn, bert_module=bert_attn)
-
-        x = self._sublayer(self_attention, x, self.self_attn_layer_norm)
-        x = self._sublayer(fused_attention, x, self.encoder_attn_layer_norm)
+        steps = [(own, self.self_attn_layer_norm), (encoder, self.encoder_attn_layer_norm)]
+        if fusion is not None:
+            steps[1] = (fused, self.encoder_attn_layer_norm)
+        elif bert_attn is not None:
+            steps.insert(1 if self.bert_first else 2, (bert, self.bert_attn_layer_norm))
+        for attention, norm in steps:
+            x = self._sublayer(attention, x, norm)
         # 3. FFN(s~)
         x = self._sublayer(self._feed_forward, x, self.final_layer_norm)
         return x, weights["encoder"], weights["bert"]

@@ -1,15 +1,16 @@
 """One layer of the BERT-fused encoder (Zhu et al. 2020, figure 1, left)."""
 
-from typing import Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional
 
 from fairseq.modules import FairseqDropout, LayerNorm, MultiheadAttention
 from torch import Tensor, nn
 
-from bert_fused_plugin.modules.fusion import ParallelFusion
+from bert_fused_plugin.modules.fusion import FusionOptions
 from bert_fused_plugin.modules.sublayer import apply_sublayer
 
 # copies of q_proj, k_proj, ... that fairseq 0.12's layer registers for a fused kernel
 _SAVED_TWICE = tuple(f"{part}_{kind}" for part in ("in_proj", "out_proj", "fc1", "fc2") for kind in ("weight", "bias"))
+_LAYER_NORMS_OF_OLD = {"0": "self_attn_layer_norm", "1": "final_layer_norm"}  # fairseq 0.6
 
 
 class BertFusedEncoderLayer(nn.Module):
@@ -27,8 +28,7 @@ class BertFusedEncoderLayer(nn.Module):
         activation_dropout: within the feed-forward network.
         activation_fn: its non-linearity.
         normalize_before: layer norm before each sub-layer (pre-norm) instead of after it.
-        p_net: drop-net's rate.
-        branch_weights: of (NMT branch, BERT's) where both are used.
+        fusion: how self-attention and the attention to BERT are joined.
     """
 
     def __init__(
@@ -43,23 +43,21 @@ class BertFusedEncoderLayer(nn.Module):
         activation_dropout: float,
         activation_fn: Callable[[Tensor], Tensor],
         normalize_before: bool,
-        p_net: float,
-        branch_weights: Tuple[float, float],
+        fusion: FusionOptions,
     ) -> None:
         super().__init__()
         name = type(self).__name__
         self.self_attn = MultiheadAttention(embed_dim, num_heads, dropout=attention_dropout, self_attention=True)
         self.bert_attn: Optional[nn.Module] = None
+        self.bert_attn_layer_norm: Optional[nn.Module] = None  # stacked
+        self.fusion: Optional[nn.Module] = None  # not stacked
+        self.bert_first = fusion.bert_first
         if bert_dim is not None:
-            self.bert_attn = MultiheadAttention(
-                embed_dim,
-                num_heads,
-                kdim=bert_dim,
-                vdim=bert_dim,
-                dropout=attention_dropout,
-                encoder_decoder_attention=True,
-            )
-        self.fusion = ParallelFusion(p_net, branch_weights)
+            self.bert_attn = fusion.build_attention(embed_dim, num_heads, bert_dim, attention_dropout)
+            if fusion.stacked:
+                self.bert_attn_layer_norm = LayerNorm(embed_dim)
+            else:
+                self.fusion = fusion.build(embed_dim)
         self.self_attn_layer_norm = LayerNorm(embed_dim)
         self.fc1 = nn.Linear(embed_dim, ffn_dim)
         self.fc2 = nn.Linear(ffn_dim, embed_dim)
@@ -84,30 +82,43 @@ class BertFusedEncoderLayer(nn.Module):
             bert_out: BERT's states, time first: (L, B, D).
             bert_padding_mask: (B, L).
         """
+        bert_attn: Any = self.bert_attn
+        fusion: Any = self.fusion
 
-        bert_attn = self.bert_attn
+        def own(h: Tensor) -> Tensor:
+            return self.self_attn(h, h, h, key_padding_mask=encoder_padding_mask, need_weights=False)[0]
+
+        def bert(h: Tensor) -> Tensor:
+            return bert_attn(h, bert_out, bert_out, key_padding_mask=bert_padding_mask, need_weights=False)[0]
 
         # 1. h~ = 1/2 (attn_S(h, H_E, H_E) + attn_B(h, H_B, H_B))   (section 4.1, step 2)
-        def fused_attention(h: Tensor) -> Tensor:
-            def own() -> Tensor:
-                return self.self_attn(h, h, h, key_padding_mask=encoder_padding_mask, need_weights=False)[0]
+        def fused(h: Tensor) -> Tensor:
+            return fusion(
+                lambda: own(h),
+                lambda: bert(h),
+                batch_size=h.size(1),
+                other_module=self.self_attn,
+                bert_module=bert_attn,
+            )
 
-            if bert_attn is None:
-                return own()
-
-            def bert() -> Tensor:
-                return bert_attn(h, bert_out, bert_out, key_padding_mask=bert_padding_mask, need_weights=False)[0]
-
-            return self.fusion(own, bert, other_module=self.self_attn, bert_module=bert_attn)
-
-        x = self._sublayer(fused_attention, x, self.self_attn_layer_norm)
+        steps = [(own, self.self_attn_layer_norm)]
+        if fusion is not None:
+            steps = [(fused, self.self_attn_layer_norm)]
+        elif bert_attn is not None:
+            steps.insert(0 if self.bert_first else 1, (bert, self.bert_attn_layer_norm))
+        for attention, norm in steps:
+            x = self._sublayer(attention, x, norm)
         # 2. FFN(h~)
         return self._sublayer(self._feed_forward, x, self.final_layer_norm)
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
-        """Drop what fairseq's own encoder layer saves twice, so that its checkpoints fit; fairseq's hook."""
+        """Let checkpoints of fairseq's own encoder layer fit: no copies, today's layer norms; fairseq's hook."""
         for key in _SAVED_TWICE:
             state_dict.pop(f"{name}.{key}", None)
+        for old, new in _LAYER_NORMS_OF_OLD.items():
+            for kind in ("weight", "bias"):
+                if f"{name}.layer_norms.{old}.{kind}" in state_dict:
+                    state_dict[f"{name}.{new}.{kind}"] = state_dict.pop(f"{name}.layer_norms.{old}.{kind}")
 
     def _feed_forward(self, x: Tensor) -> Tensor:
         x = self.activation_dropout_module(self.activation_fn(self.fc1(x)))

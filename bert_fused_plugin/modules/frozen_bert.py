@@ -3,7 +3,7 @@
 import logging
 import os
 from contextlib import contextmanager
-from typing import Any, Callable, Iterator, Tuple, TypeVar
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,15 +22,15 @@ _NO_LIMIT = 1_000_000  # of an encoder with relative positions
 
 
 class FrozenBert(nn.Module):
-    """H_B = BERT(x), the states of one of its layers (Zhu et al. 2020, section 4.1, step 1).
+    """H_B = BERT(x), the states of one or several of its layers (Zhu et al. 2020, section 4.1, step 1).
 
     The Hugging Face model is no registered submodule: ``parameters()``, ``state_dict()``, ``train()``,
     optimizers, EMA and DDP never see it, so it stays frozen, in evaluation mode and out of
     checkpoints whatever happens around it.  Only moves to a device or a dtype reach it.
 
     Args:
-        model: any encoder of ``transformers.AutoModel``.
-        layer: whose states: 1 to the number of layers, 0 for the embeddings, negative from the end.
+        model: any encoder, or causal language model, of ``transformers.AutoModel``.
+        layers: whose states, see `layer_indices`.
 
     Raises:
         BertFusedError: there is no such layer.
@@ -38,32 +38,31 @@ class FrozenBert(nn.Module):
 
     model: PreTrainedModel
 
-    def __init__(self, model: PreTrainedModel, layer: int = -1) -> None:
+    def __init__(self, model: PreTrainedModel, layers: str = "-1") -> None:
         super().__init__()
         self.depth = int(model.config.num_hidden_layers)
-        if not -self.depth - 1 <= layer <= self.depth:
-            raise BertFusedError(
-                f"--bert-layer must be in [0, {self.depth}], or in [-{self.depth + 1}, -1] from the end, for "
-                f"--bert-model {model.name_or_path}, got {layer}"
-            )
-        self.layer = layer % (self.depth + 1)
-        self._is_last = self.layer == self.depth
+        try:
+            self.layers = layer_indices(layers, self.depth)
+        except ValueError as error:
+            raise BertFusedError(f"--bert-layer {error}, for --bert-model {model.name_or_path}") from error
+        self._only_last = self.layers == (self.depth,)
         model.eval().requires_grad_(False)
+        model.config.use_cache = False  # of keys and values, which causal models would return
         self.name = str(model.name_or_path)
-        # a plain attribute: nn.Module.__setattr__ would register it
-        object.__setattr__(self, "model", model)
+        self._hold(model)
         self.dim = int(model.config.hidden_size)
         self.max_positions = _count_positions(model)
         self.num_parameters = sum(parameter.numel() for parameter in model.parameters())
+        self.reads_segments = (model.config.to_dict().get("type_vocab_size") or 0) > 1
         # what stands at padded positions is masked out; RoBERTa counts positions by its own padding id
         self._filler = model.config.pad_token_id or 0
 
     @classmethod
-    def from_pretrained(cls, name: str, layer: int = -1) -> "FrozenBert":
+    def from_pretrained(cls, name: str, layers: str = "-1", **options: Any) -> "FrozenBert":
         """Load the encoder *name*, a local directory or a name on the Hugging Face hub.
 
         Raises:
-            BertFusedError: it cannot be loaded, or has no such *layer*.
+            BertFusedError: it cannot be loaded, or has no such *layers*.
         """
         logger.info(f"loading BERT {name}")
         with _quiet():
@@ -77,32 +76,51 @@ class FrozenBert(nn.Module):
         if missing or not reads_text:
             what = f"{len(missing)} of its weights are missing ({missing[0]}, ...)" if missing else "it reads no text"
             raise BertFusedError(f"--bert-model {name!r} cannot be used: {what}; give a complete pre-trained encoder")
-        bert = cls(model, layer)
+        bert = cls(model, layers, **options)
         bert.name = name
         return bert
 
-    def forward(self, bert_tokens: Tensor) -> Tuple[Tensor, Tensor]:
+    @property
+    def state_dim(self) -> int:
+        """The width of `forward`'s states: N x D."""
+        return len(self.layers) * self.dim
+
+    def forward(self, bert_tokens: Tensor, segments: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
         """Return BERT's states and their padding mask.
 
         Args:
             bert_tokens: word-piece ids, (B, L), padded on the right with `BERT_PAD`.
+            segments: token types, (B, L); default: zeros.
 
         Returns:
-            bert_out, (B, L, D), and bert_padding_mask, (B, L).
+            The states of the N layers side by side, (B, L, N x D), and bert_padding_mask, (B, L).
         """
         bert_padding_mask = bert_tokens.eq(BERT_PAD)
-        with torch.no_grad():
-            output = self.model(
-                input_ids=bert_tokens.masked_fill(bert_padding_mask, self._filler),
-                attention_mask=(~bert_padding_mask).long(),
-                output_hidden_states=not self._is_last,
-            )
-        states = output.last_hidden_state if self._is_last else output.hidden_states[self.layer]
-        return states, bert_padding_mask
+        inputs: Dict[str, Any] = {
+            "input_ids": bert_tokens.masked_fill(bert_padding_mask, self._filler),
+            "attention_mask": (~bert_padding_mask).long(),
+            "output_hidden_states": not self._only_last,
+        }
+        if self.reads_segments and segments is not None:
+            inputs["token_type_ids"] = segments
+        output = self._run(inputs)
+        if self._only_last:
+            return output.last_hidden_state, bert_padding_mask
+        return torch.cat([output.hidden_states[layer] for layer in self.layers], dim=-1), bert_padding_mask
 
     def fingerprint(self) -> str:
         """Return a hash of all that the states depend on beside the sentence."""
-        return model_fingerprint(self.model, {**self.model.config.to_dict(), "states of layer": self.layer})
+        return model_fingerprint(
+            self.model, {**self.model.config.to_dict(), "states of layers": list(self.layers), "token types": True}
+        )
+
+    def _hold(self, model: PreTrainedModel) -> None:
+        # a plain attribute: nn.Module.__setattr__ would register it
+        object.__setattr__(self, "model", model)
+
+    def _run(self, inputs: Dict[str, Any]) -> Any:
+        with torch.no_grad():
+            return self.model(**inputs)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> "FrozenBert":
         super()._apply(fn, *args, **kwargs)
@@ -111,7 +129,35 @@ class FrozenBert(nn.Module):
 
     def extra_repr(self) -> str:
         """Name the model where a module is printed."""
-        return f"{self.name!r}, layer={self.layer}, dim={self.dim}, frozen parameters={self.num_parameters:,}"
+        return f"{self.name!r}, layers={self.layers}, dim={self.dim}, parameters={self.num_parameters:,}"
+
+
+def layer_indices(layers: str, depth: int) -> Tuple[int, ...]:
+    """Return which of the *depth* layers ``--bert-layer`` means, 0 being the embeddings.
+
+    Args:
+        layers: an index, negative from the end; ``mix``: all and the embeddings; ``random:K``: the last K.
+        depth: BERT's number of layers.
+
+    Raises:
+        ValueError: there is no such layer; the message is the rule and the value.
+    """
+    if layers == "mix":
+        return tuple(range(depth + 1))
+    if layers.startswith("random:"):
+        k = layers[len("random:") :]
+        if not (k.isascii() and k.isdigit()) or not 1 <= int(k) <= depth:
+            raise ValueError(f"random:K must have K in [1, {depth}], got {layers!r}")
+        return tuple(range(depth - int(k) + 1, depth + 1))
+    try:
+        index = int(layers)
+    except ValueError:
+        index = depth + 1
+    if not -depth - 1 <= index <= depth:
+        raise ValueError(
+            f"must be in [0, {depth}], or in [-{depth + 1}, -1] from the end, or mix, or random:K, got {layers!r}"
+        ) from None
+    return (index % (depth + 1),)
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:

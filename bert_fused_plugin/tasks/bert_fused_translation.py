@@ -7,18 +7,21 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
-from fairseq import utils
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
 
-from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
+from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, InteractiveDataset
+from bert_fused_plugin.data.data_bin import data_errors
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.data.document_context import read_document_starts
 from bert_fused_plugin.data.feature_cache import CACHE_DTYPES, Bert, FeatureCache
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.bert_fused_encoder import BertFusedEncoder
+from bert_fused_plugin.models.gru_bahdanau import GruModel
+from bert_fused_plugin.models.gru_encoder import GruEncoder
 from bert_fused_plugin.modules.frozen_bert import FrozenBert
 
 logger = logging.getLogger(__name__)
@@ -33,6 +36,13 @@ class BertFusedTranslationConfig(TranslationConfig):
         metadata={
             "help": "directory with the raw source text for BERT, DIR/{split}.{lang}, one sentence a line; "
             "default: derived from the binarised data"
+        },
+    )
+    bert_documents: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "directory with DIR/{split}.docs for --bert-context: the line number, from 0, of the first "
+            "sentence of each document; default: documents end at blank lines"
         },
     )
     bert_cache: Optional[str] = field(
@@ -58,11 +68,13 @@ class BertFusedTranslationTask(TranslationTask):
     cfg: BertFusedTranslationConfig
     bridge: Optional[DictionaryBridge] = None
     bert: FrozenBert
+    bert_layers: str
     bert_fingerprint: str
     cache: Optional[FeatureCache] = None
     max_source: int
     keep_long_targets: bool
     _warned = False
+    _warned_of_buffer = False
 
     @classmethod
     def setup_task(cls, cfg: BertFusedTranslationConfig, **kwargs: Any) -> "BertFusedTranslationTask":
@@ -71,21 +83,29 @@ class BertFusedTranslationTask(TranslationTask):
         Raises:
             BertFusedError: the data directory does not fit the language pair.
         """
-        _check_data(cfg)
+        raise_all(data_errors(cfg.data, cfg.source_lang, cfg.target_lang))
         task: BertFusedTranslationTask = super().setup_task(cfg, **kwargs)
         return task
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         """Build the model, and take its bridge, and BERT's cache, for the data sets."""
         model = super().build_model(cfg, from_checkpoint)
-        if isinstance(model, BertFusedModel):
+        if _reads_bert(model):
             self.bridge = model.encoder.bridge
             self.max_source = min(self.cfg.max_source_positions, model.max_positions()[0])
             # sinusoidal positions have no end; learned ones have
-            self.keep_long_targets = not model.cfg.decoder.learned_pos
+            self.keep_long_targets = isinstance(model, GruModel) or not model.cfg.decoder.learned_pos
+            raise_all(_unusable_flags(self.cfg, model))
             if self.cfg.bert_cache is not None:
                 # taken here, before fairseq turns the model to half precision
-                self.bert, self.bert_fingerprint = model.encoder.bert, model.encoder.bert.fingerprint()
+                self.bert, self.bert_layers = model.encoder.bert, model.cfg.bert_layer
+                self.bert_fingerprint = model.encoder.bert.fingerprint()
+        else:
+            given = {"--bert-text": self.cfg.bert_text, "--bert-cache": self.cfg.bert_cache}
+            given["--bert-documents"] = self.cfg.bert_documents
+            unused = [flag for flag, value in given.items() if value is not None]
+            if unused:
+                logger.warning(f"{', '.join(unused)} not used by {type(model).__name__}, which does not read BERT")
         return model
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
@@ -105,13 +125,15 @@ class BertFusedTranslationTask(TranslationTask):
                 super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
         dataset = self.datasets[split]
         texts = self._raw_texts(split, len(dataset))
-        truncated = self.bridge.num_truncated
+        truncated, context_cut = self.bridge.num_truncated, self.bridge.num_context_cut
         keep_long_targets = evaluation and self.keep_long_targets
-        self.datasets[split] = BertPairDataset(dataset, self.bridge, texts, keep_long_targets)
+        starts = read_document_starts(self.cfg.bert_documents, split, len(dataset))
+        self.datasets[split] = BertPairDataset(dataset, self.bridge, texts, keep_long_targets, starts)
         sizes = self.datasets[split].bert_sizes
         logger.info(
             f"{split}: {sizes.sum():,} word pieces for BERT, {sizes.mean() if len(sizes) else 0:.1f} a sentence, "
             f"{self.bridge.num_truncated - truncated} sentences cut to {self.bridge.max_tokens}"
+            + (f", the context of {self.bridge.num_context_cut - context_cut}" if self.bridge.context else "")
         )
         if self.cfg.bert_cache is not None:
             self.datasets[split].use_cache(self._open_cache(self.cfg.bert_cache), self._load_bert)
@@ -128,8 +150,53 @@ class BertFusedTranslationTask(TranslationTask):
                 tokens[i] = torch.cat([line[: limit - 1], line[-1:]])
         return tokens, [len(line) for line in tokens]
 
-    def inference_step(self, generator: Any, models: List[Any], sample: Dict[str, Any], **options: Any) -> Any:
+    def build_dataset_for_inference(
+        self, src_tokens: List[Tensor], src_lengths: List[int], constraints: Optional[Tensor] = None
+    ) -> Any:
+        """Return the data set of the lines of one buffer; with ``--bert-context`` they follow each other."""
+        dataset = super().build_dataset_for_inference(src_tokens, src_lengths, constraints=constraints)
+        if self.bridge is None or not self.bridge.context:
+            return dataset
+        if constraints is not None:
+            raise BertFusedError("--constraints and --bert-context do not work together in fairseq-interactive")
+        if len(src_tokens) == 1 and not self._warned_of_buffer:
+            logger.warning(
+                f"--bert-context {self.bridge.context} reads the lines before in the same buffer, and this one has a "
+                "single line; fairseq-interactive: --buffer-size"
+            )
+            self._warned_of_buffer = True
+        return InteractiveDataset(dataset, self.bridge)
+
+    def build_generator(self, models: List[Any], args: Any, **options: Any) -> Any:
+        """Build fairseq's generator.
+
+        Raises:
+            BertFusedError: an alignment is asked of a model that does not attend to source tokens, or models of
+                different BERT input read context.
+        """
+        contexts = [model.encoder.bridge.context for model in models if _reads_bert(model)]
+        if any(contexts) and not _share_bert(models):
+            raise BertFusedError(
+                f"--bert-context {max(contexts)}: the models of this ensemble differ in BERT or its input; "
+                "translate with models that share them"
+            )
+        if getattr(args, "print_alignment", None):
+            if any(isinstance(m, BertFusedModel) and m.encoder.replaces_embeddings for m in models):
+                raise BertFusedError(
+                    "--print-alignment needs attention to source tokens; with --bert-fusion embedding there is "
+                    "attention to BERT's word pieces only; leave it out"
+                )
+            if any(isinstance(m, GruModel) and m.decoder.attention is None for m in models):
+                raise BertFusedError("--print-alignment needs attention, --attention none has none; leave it out")
+        return super().build_generator(models, args, **options)
+
+    def inference_step(
+        self, generator: Any, models: List[Any], sample: Dict[str, Any], constraints: Any = None, **options: Any
+    ) -> Any:
         """Generate; in an ensemble of different encoders each derives its own BERT input."""
+        if constraints is not None and self.bridge is not None and self.bridge.context:
+            sample = {**sample, "net_input": {**sample["net_input"], "bert_tokens": constraints}}
+            constraints = None
         if "bert_tokens" in sample["net_input"] and not _share_bert(models):
             if not self._warned and (self.cfg.bert_text or self.cfg.bert_cache):
                 logger.warning("--bert-text and --bert-cache are not used: the models of the ensemble differ in BERT")
@@ -137,7 +204,7 @@ class BertFusedTranslationTask(TranslationTask):
             given = sample["net_input"].items()
             net_input = {key: value for key, value in given if key not in ("bert_tokens", "bert_out")}
             sample = {**sample, "net_input": net_input}
-        return super().inference_step(generator, models, sample, **options)
+        return super().inference_step(generator, models, sample, constraints=constraints, **options)
 
     @contextmanager
     def _cutting_sources(self) -> Iterator[None]:
@@ -152,15 +219,23 @@ class BertFusedTranslationTask(TranslationTask):
     def _open_cache(self, directory: str) -> FeatureCache:
         if self.cache is None:
             dtype = str(self.cfg.bert_cache_dtype)
-            self.cache = FeatureCache(directory, fingerprint=self.bert_fingerprint, dim=self.bert.dim, dtype=dtype)
+            self.cache = FeatureCache(
+                directory, fingerprint=self.bert_fingerprint, dim=self.bert.state_dim, dtype=dtype
+            )
             logger.info(f"BERT cache {self.cache.path}: {len(self.cache):,} sentences")
         return self.cache
 
     def _load_bert(self) -> Bert:
         """Load BERT once more: in full precision, and on a GPU if there is one, whatever the model runs in."""
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        bert = FrozenBert.from_pretrained(self.bert.name, self.bert.layer).to(device)
-        return lambda bert_tokens: bert(bert_tokens.to(device))[0].cpu()
+        bert = FrozenBert.from_pretrained(self.bert.name, self.bert_layers).to(device)
+        bridge: Any = self.bridge
+
+        def states(bert_tokens: Tensor) -> Tensor:
+            bert_tokens = bert_tokens.to(device)
+            return bert(bert_tokens, bridge.segments(bert_tokens))[0].cpu()
+
+        return states
 
     def _raw_texts(self, split: str, size: int) -> Optional[List[str]]:
         if self.cfg.bert_text is None:
@@ -186,30 +261,32 @@ def _share_bert(models: List[Any]) -> bool:
     """Say whether all *models* read the same BERT input and states."""
     # the models' encoders, since in validation under DDP a model is wrapped
     encoders = [model.encoder for model in models]
-    if not all(isinstance(encoder, BertFusedEncoder) for encoder in encoders):
+    if not all(isinstance(e, (BertFusedEncoder, GruEncoder)) and e.bridge is not None for e in encoders):
         return False
-    return len({(e.bert.name, e.bert.layer, e.bridge.max_tokens, e.bridge.detok) for e in encoders}) == 1
+    return (
+        len(
+            {
+                (e.bert.name, e.bert.layers, e.bridge.max_tokens, e.bridge.detok, e.bridge.subword, e.bridge.context)
+                for e in encoders
+            }
+        )
+        == 1
+    )
 
 
-def _check_data(cfg: BertFusedTranslationConfig) -> None:
-    paths = utils.split_paths(cfg.data) if cfg.data else [""]
-    raise_all(
-        [
-            f"data directory {path!r} does not exist; give the --destdir of fairseq-preprocess"
-            for path in paths
-            if not os.path.isdir(path)
-        ]
-    )
-    path = paths[0]
-    found = sorted(name for name in os.listdir(path) if name.startswith("dict.") and name.endswith(".txt"))
-    raise_all(
-        [
-            f"{flag} {lang}: {path} has no dict.{lang}.txt, only {', '.join(found) or 'no dictionary'}; "
-            "give the languages, in the direction, that the data was binarised for"
-            for flag, lang in (
-                ("--source-lang", cfg.source_lang),
-                ("--target-lang", cfg.target_lang),
-            )
-            if lang is not None and f"dict.{lang}.txt" not in found
-        ]
-    )
+def _reads_bert(model: Any) -> bool:
+    return isinstance(model, (BertFusedModel, GruModel)) and model.encoder.bridge is not None
+
+
+def _unusable_flags(cfg: BertFusedTranslationConfig, model: Any) -> List[str]:
+    errors = []
+    if cfg.bert_cache is not None and model.cfg.bert_finetune:
+        errors.append(
+            f"--bert-cache {cfg.bert_cache} keeps the states of a frozen BERT, which --bert-finetune trains; "
+            "leave one of them out"
+        )
+    if cfg.bert_documents is not None and not model.cfg.bert_context:
+        errors.append(
+            f"--bert-documents {cfg.bert_documents} is for --bert-context, which is 0; set that, or leave it out"
+        )
+    return errors

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Multi30k English-German: prepares the data, trains fairseq's transformer and bert_fused_tiny with the
-# same sizes, seed and batches, translates test 2016 with both, and scores them with sacreBLEU.
+# same sizes, and RNNsearch of their size class, with the same seed and batches, translates test 2016 with
+# each, and scores them with sacreBLEU.
 #
-#   examples/multi30k/run.sh [prepare|transformer|bert_fused|score]...     (default: all four)
+#   examples/multi30k/run.sh [prepare|transformer|bert_fused|gru_bahdanau|score]...     (default: all five)
 #
 # Settings, all optional:
 #   DATA=dir      {train,valid,test}.{en,de}, tokenised and split by subword-nmt; default: downloaded and prepared
@@ -18,9 +19,9 @@ updates=${UPDATES:-1240} warmup=${WARMUP:-800} seed=${SEED:-1} drop_net=${DROP_N
 
 for step in "$@"; do
     case $step in
-    prepare | transformer | bert_fused | score) ;;
+    prepare | transformer | bert_fused | gru_bahdanau | score) ;;
     *)
-        echo "run.sh: error: unknown step '$step'; steps: prepare transformer bert_fused score" >&2
+        echo "run.sh: error: unknown step '$step'; steps: prepare transformer bert_fused gru_bahdanau score" >&2
         exit 2
         ;;
     esac
@@ -51,9 +52,9 @@ minilm() {
 train() { # train NAME FLAGS...
     local name=$1
     shift
-    fairseq-train "$out/data-bin" "$@" \
+    fairseq-train "$out/data-bin" --lr 0.005 "$@" \
         --dropout 0.3 --share-all-embeddings \
-        --optimizer adam --adam-betas '(0.9, 0.98)' --lr 0.005 --lr-scheduler inverse_sqrt --warmup-updates "$warmup" \
+        --optimizer adam --adam-betas '(0.9, 0.98)' --lr-scheduler inverse_sqrt --warmup-updates "$warmup" \
         --criterion label_smoothed_cross_entropy --label-smoothing 0.1 \
         --max-tokens 4096 --max-update "$updates" --seed "$seed" \
         --no-epoch-checkpoints --save-dir "$out/$name" --log-format simple --log-interval 20 2>&1 | tee "$out/$name.log"
@@ -74,9 +75,13 @@ bert_fused() {
         --bert-model "${BERT:-$(minilm)}" --bert-detok moses --bert-drop-net "$drop_net"
 }
 
+gru_bahdanau() {
+    train gru_bahdanau --user-dir bert_fused_plugin --arch gru_bahdanau_tiny --lr 0.003 --clip-norm 1.0
+}
+
 score() {
     local name
-    for name in transformer bert_fused; do
+    for name in transformer bert_fused gru_bahdanau; do
         [ -e "$out/$name.gen" ] || continue
         for kind in T H; do # references, hypotheses
             grep "^$kind-" "$out/$name.gen" | sort -t- -k2,2n | sed 's/.*\t//' >"$out/$name.$kind"
@@ -91,7 +96,7 @@ score() {
     fi
 }
 
-[ $# -gt 0 ] || set -- prepare transformer bert_fused score
+[ $# -gt 0 ] || set -- prepare transformer bert_fused gru_bahdanau score
 for step in "$@"; do
     "$step"
 done

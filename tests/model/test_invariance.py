@@ -20,9 +20,29 @@ def batch(dictionary, lines, prefixes, *, left_pad):
     return src_tokens, prev_output_tokens
 
 
-@pytest.fixture(params=[False, True], ids=["post-norm", "pre-norm"])
+PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
+IN_LAYERS = {
+    "post-norm": {},
+    "pre-norm": PRE_NORM,
+    "gated": {"bert_fusion": "gated"},
+    "stacked": {"bert_fusion": "stacked"},
+    "stacked, encoder first": {"bert_fusion": "stacked", "bert_stack_order": "encoder-first", **PRE_NORM},
+    "mix": {"bert_layer": "mix"},
+    "random layer": {"bert_layer": "random:2"},
+    "no encoder layers": {"encoder_layers": 0},
+}
+IN_EMBEDDINGS = {
+    "embedding": {"bert_fusion": "embedding"},
+    "embedding, mix": {"bert_fusion": "embedding", "bert_layer": "mix", "layernorm_embedding": True, **PRE_NORM},
+    "embedding, learned positions": {"bert_fusion": "embedding", "encoder_learned_pos": True},
+    "decoder on BERT": {"bert_fusion": "embedding", "encoder_layers": 0},
+}
+KINDS = {**IN_LAYERS, **IN_EMBEDDINGS}
+
+
+@pytest.fixture(params=KINDS)
 def model(request, build):
-    result = build(encoder_normalize_before=request.param, decoder_normalize_before=request.param)
+    result = build(**KINDS[request.param])
     randomise(result)
     return result.eval()
 
@@ -67,6 +87,20 @@ def test_reordered_encoder_output_equals_that_of_reordered_sentences(model, dict
         assert_close(reordered[key][0], permuted[key][0])
 
 
+def test_states_are_copied_only_where_a_sentence_gets_beams_or_is_done(model, dictionary):
+    src_tokens, _ = batch(dictionary, LINES[:2], PREFIXES[:2], left_pad=True)
+    first = model.encoder(src_tokens)
+    beams = model.encoder.reorder_encoder_out(first, torch.tensor([0, 0, 1, 1]))
+    swapped = model.encoder.reorder_encoder_out(beams, torch.tensor([1, 1, 3, 2]))
+    assert swapped is beams
+    done = model.encoder.reorder_encoder_out(swapped, torch.tensor([3, 2]))
+    strange = model.encoder.reorder_encoder_out(beams, torch.tensor([2, 1, 1, 3]))
+    for actual, sentences in ((beams, [0, 0, 1, 1]), (done, [1, 1]), (strange, [1, 0, 0, 1])):
+        assert_close(actual["encoder_out"][0], first["encoder_out"][0][:, sentences])
+        assert_close(actual["bert_out"][0], first["bert_out"][0][sentences])
+        assert torch.equal(actual["encoder_padding_mask"][0], first["encoder_padding_mask"][0][sentences])
+
+
 def test_beams_keep_their_own_states_when_they_change_places_and_sentences_end(model, dictionary):
     """What beam search does: two sentences with two beams each; beams swap, then a sentence is done."""
     src_tokens, prev_output_tokens = batch(
@@ -88,19 +122,21 @@ def test_beams_keep_their_own_states_when_they_change_places_and_sentences_end(m
     assert_close(step[:, 0], full[:, 2], atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("left_pad", [False, True])
-def test_logits_are_the_same_after_save_and_load(build, dictionary, tmp_path, left_pad):
-    trained = build()
+def test_logits_are_the_same_after_save_and_load(build, dictionary, tmp_path, left_pad, kind):
+    trained = build(**KINDS[kind])
     randomise(trained)
     src_tokens, prev_output_tokens = batch(dictionary, LINES, PREFIXES, left_pad=left_pad)
     before, _ = trained.eval()(src_tokens, None, prev_output_tokens)
     torch.save(trained.state_dict(), tmp_path / "model.pt")
-    reloaded = build()
+    reloaded = build(**KINDS[kind])
     reloaded.load_state_dict(torch.load(tmp_path / "model.pt"), strict=True)
     after, _ = reloaded.eval()(src_tokens, None, prev_output_tokens)
     assert_close(after, before)
 
 
+@pytest.mark.parametrize("model", [kind for kind in IN_LAYERS if kind != "no encoder layers"], indirect=True)
 def test_bert_reaches_encoder_and_decoder(model, dictionary):
     src_tokens, prev_output_tokens = batch(dictionary, LINES[:2], PREFIXES[:2], left_pad=True)
     own = model.encoder.bridge.bert_tokens(src_tokens)
@@ -116,8 +152,12 @@ def test_bert_reaches_encoder_and_decoder(model, dictionary):
     assert not torch.allclose(logits, with_other_bert, atol=1e-3)
 
 
-def test_every_trainable_parameter_gets_a_gradient_whatever_drop_net_drew(build, dictionary):
-    model = build(bert_drop_net=1.0).train()
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("per", ["layer", "sentence"])
+def test_every_trainable_parameter_gets_a_gradient_whatever_drop_net_drew(build, dictionary, kind, per):
+    with_drop_net = KINDS[kind].get("bert_fusion", "gated") == "gated"
+    options = {"bert_drop_net": 1.0, "bert_drop_net_per": per} if with_drop_net else {}
+    model = build(**KINDS[kind], **options).train()
     src_tokens, prev_output_tokens = batch(dictionary, LINES[:2], PREFIXES[:2], left_pad=True)
     for _ in range(4):
         model.zero_grad()
@@ -125,3 +165,11 @@ def test_every_trainable_parameter_gets_a_gradient_whatever_drop_net_drew(build,
         logits.sum().backward()
         assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
     assert all(parameter.grad is None for parameter in model.encoder.bert.model.parameters())
+
+
+def test_a_mix_gets_a_gradient_where_no_layer_attends_to_bert(build, dictionary, monkeypatch):
+    monkeypatch.setattr(torch, "rand", lambda size: torch.zeros(size))  # drop-net: the NMT branch alone, everywhere
+    model = build(bert_layer="mix", bert_drop_net=1.0).train()
+    src_tokens, prev_output_tokens = batch(dictionary, LINES[:2], PREFIXES[:2], left_pad=True)
+    model(src_tokens, None, prev_output_tokens)[0].sum().backward()
+    assert model.encoder.layer_mix.w.grad.tolist() == [0, 0, 0]

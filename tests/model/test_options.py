@@ -77,24 +77,14 @@ def test_branch_weights_scale_the_branches(build, dictionary, source):
     assert_close(logits(mean, source, dictionary), logits(model, source, dictionary), atol=1e-5)
 
 
-def test_drop_net_beside_branch_weights_takes_one_branch_whole(monkeypatch):
-    from bert_fused_plugin.modules.drop_net import DropNet
-
-    drop_net = DropNet(0.5, (0.7, 0.2)).train()
-    for u, weights in ((0.1, (1.0, 0.0)), (0.5, (0.7, 0.2)), (0.9, (0.0, 1.0))):
-        monkeypatch.setattr(torch, "rand", lambda size, u=u: torch.tensor(u))
-        assert drop_net() == weights
-    assert drop_net.eval()() == (0.7, 0.2)
-
-
-@pytest.mark.parametrize(("layer", "index"), [(-1, 2), (2, 2), (1, 1), (-2, 1), (0, 0), (-3, 0)])
+@pytest.mark.parametrize(("layer", "index"), [("-1", 2), ("2", 2), ("1", 1), ("-2", 1), ("0", 0), ("-3", 0)])
 def test_the_layer_of_bert(build, bert_dir, source, layer, index):
     model = build(bert_layer=layer)
     bert_tokens = model.encoder.bridge.bert_tokens(source)[:1]
     expected = model.encoder.bert.model(bert_tokens, output_hidden_states=True).hidden_states
     assert len(expected) == 3
     assert_close(model.encoder(source[:1])["bert_out"][0], expected[index].detach())
-    assert model.encoder.bert.layer == index
+    assert model.encoder.bert.layers == (index,)
 
 
 def test_special_tokens_are_masked_but_for_the_first_of_an_empty_line(build, dictionary, source):
@@ -125,12 +115,12 @@ def test_special_tokens_are_masked_but_for_the_first_of_an_empty_line(build, dic
     [
         ({"bert_gates": "1,0,1"}, r"--bert-gates must be a 0 or 1 for each of the 2 layers.*got '1,0,1'"),
         ({"bert_gates": "1,x"}, r"--bert-gates must be a 0 or 1"),
-        ({"bert_gates": "0,0"}, r"lets no layer attend to BERT"),
+        ({"bert_gates": "0,0"}, r"lets none of the 2 encoder and 2 decoder layers attend to BERT"),
         ({"bert_branch_weights": "1"}, r"--bert-branch-weights must be two numbers .* got '1'"),
         ({"bert_branch_weights": "1,nan"}, r"--bert-branch-weights must be two numbers"),
         ({"bert_branch_weights": "1,2,3"}, r"--bert-branch-weights must be two numbers"),
-        ({"bert_layer": 3}, r"--bert-layer must be in \[0, 2\], or in \[-3, -1\] from the end.*got 3"),
-        ({"bert_layer": -4}, r"--bert-layer must be in \[0, 2\].*got -4"),
+        ({"bert_layer": "3"}, r"--bert-layer must be in \[0, 2\], or in \[-3, -1\] from the end.*got '3'"),
+        ({"bert_layer": "-4"}, r"--bert-layer must be in \[0, 2\].*got '-4'"),
         ({"bert_drop_net": float("nan")}, r"--bert-drop-net must be in \[0, 1\]"),
     ],
 )
@@ -141,7 +131,7 @@ def test_bad_values_are_refused(build, options, message):
 
 def test_bad_values_are_refused_together(dictionary, bert_dir):
     with pytest.raises(BertFusedError) as caught:
-        make_model(dictionary, bert_model=bert_dir, bert_gates="1", bert_branch_weights="a,b", bert_layer=9)
+        make_model(dictionary, bert_model=bert_dir, bert_gates="1", bert_branch_weights="a,b", bert_layer="9")
     assert [flag for flag in ("gates", "branch-weights", "layer") if f"--bert-{flag} must be" in str(caught.value)] == [
         "gates",
         "branch-weights",
@@ -151,8 +141,10 @@ def test_bad_values_are_refused_together(dictionary, bert_dir):
 
 def test_the_layer_is_part_of_the_cache_key(bert_dir):
     assert (
-        FrozenBert.from_pretrained(bert_dir, -1).fingerprint() == FrozenBert.from_pretrained(bert_dir, 2).fingerprint()
+        FrozenBert.from_pretrained(bert_dir, "-1").fingerprint()
+        == FrozenBert.from_pretrained(bert_dir, "2").fingerprint()
     )
     assert (
-        FrozenBert.from_pretrained(bert_dir, 1).fingerprint() != FrozenBert.from_pretrained(bert_dir, 2).fingerprint()
+        FrozenBert.from_pretrained(bert_dir, "1").fingerprint()
+        != FrozenBert.from_pretrained(bert_dir, "2").fingerprint()
     )

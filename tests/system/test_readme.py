@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, write_corpus
 
+from bert_fused_plugin.models.bert_config import BertConfig
 from bert_fused_plugin.models.bert_fused_config import BertFusedConfig
+from bert_fused_plugin.models.gru_config import GruConfig
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationConfig
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -42,9 +44,22 @@ def test_the_five_commands_run(tmp_path, bert_dir):
     assert done.stdout.count("\nH-") == 5  # interactive, on the first five lines
 
 
+def test_every_flag_of_the_recurrent_models_has_its_row_with_its_default():
+    table = README.split("Of the architectures `gru_*`")[1].split("The criterion")[0]
+    rows = re.findall(r"^\| (`--[^|]*`) \| `?([^|`]*)`? \|", table, re.MULTILINE)
+    defaults = {flag: default.strip() for flags, default in rows for flag in re.findall(r"--[a-z-]+", flags)}
+    inherited = {field.name for field in fields(BertConfig)} | {"max_source_positions", "max_target_positions"}
+    for field in fields(GruConfig):
+        if field.name not in inherited:
+            flag = "--" + field.name.replace("_", "-")
+            assert flag in defaults, f"{flag} has no row in README"
+            assert defaults[flag] == ("none" if field.default is None else str(field.default))
+
+
 @pytest.mark.parametrize("config", [BertFusedConfig, BertFusedTranslationConfig])
 def test_every_flag_has_its_row_with_its_default(config):
-    rows = dict(re.findall(r"^\| `(--bert-[a-z-]+)` \| `?([^|`]*)`? \|", README, re.MULTILINE))
+    tables = README.split("Of the architectures `gru_*`")[0]
+    rows = dict(re.findall(r"^\| `(--bert-[a-z-]+)` \| `?([^|`]*)`? \|", tables, re.MULTILINE))
     for field in fields(config):
         if field.name.startswith("bert_"):
             flag = "--" + field.name.replace("_", "-")

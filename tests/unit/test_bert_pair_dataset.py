@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from fairseq.data import LanguagePairDataset, ListDataset
+from fairseq.data import LanguagePairDataset, ListDataset, indexed_dataset
 from helpers import encode
 from transformers import AutoTokenizer
 
@@ -41,6 +41,19 @@ def test_a_batch_has_the_word_pieces_that_the_encoder_would_derive(dataset, brid
         if len(order) > 1:
             assert batch["id"].tolist() != order
             assert (net_input["bert_tokens"][-1] == BERT_PAD).any()
+
+
+def test_a_cached_data_set_is_read_before_its_sentences_are_asked_for(dictionary, bridge, tmp_path):
+    """--dataset-impl cached, the format of old data-bins."""
+    prefix = str(tmp_path / "src")
+    builder = indexed_dataset.IndexedDatasetBuilder(f"{prefix}.bin", dtype=np.int32)
+    for line in SOURCES:
+        builder.add_item(encode(dictionary, line))
+    builder.finalize(f"{prefix}.idx")
+    source = indexed_dataset.IndexedCachedDataset(prefix, fix_lua_indexing=True)
+    dataset = BertPairDataset(LanguagePairDataset(source, source.sizes, dictionary), bridge)
+    for i, row in enumerate(bridge.encode_tokens([encode(dictionary, line).tolist() for line in SOURCES])):
+        assert dataset[i]["bert_tokens"].tolist() == row
 
 
 def test_an_empty_batch_stays_empty(dataset):

@@ -225,7 +225,7 @@ def test_the_fingerprint_covers_weights_and_configuration(bert_dir):
     config = bert.model.config.to_dict()
     first = bert.fingerprint()
     assert first == FrozenBert.from_pretrained(bert_dir).fingerprint()
-    assert FrozenBert.from_pretrained(bert_dir, layer=1).fingerprint() != first
+    assert FrozenBert.from_pretrained(bert_dir, layers="1").fingerprint() != first
     plain = model_fingerprint(bert.model, config)
     assert model_fingerprint(bert.model, {**config, "_name_or_path": "elsewhere"}) == plain
     assert model_fingerprint(bert.model, {**config, "layer_norm_eps": 1e-3}) != plain

@@ -10,13 +10,14 @@ from helpers import assert_close, randomise
 
 from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer
 from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
+from bert_fused_plugin.modules.fusion import FusionOptions
 
 B, S, L, T, C, D, H, F = 2, 5, 7, 3, 8, 12, 2, 10
 PAD = torch.tensor([[False] * S, [True] * 2 + [False] * (S - 2)])
 BERT_PAD = torch.tensor([[False] * (L - 3) + [True] * 3, [False] * L])
 
 
-def options(**changed):
+def options(fusion=None, **changed):
     return {
         "embed_dim": C,
         "ffn_dim": F,
@@ -27,8 +28,7 @@ def options(**changed):
         "activation_dropout": 0.0,
         "activation_fn": torch.relu,
         "normalize_before": False,
-        "p_net": 0.0,
-        "branch_weights": (0.5, 0.5),
+        "fusion": FusionOptions(**fusion or {}),
         **changed,
     }
 
@@ -70,7 +70,17 @@ def feed_forward(layer, x):
     return layer.fc2(torch.relu(layer.fc1(x)))
 
 
-def literal_encoder_layer(layer, h, bert, weights):
+def weighted(w_other, w_bert):
+    return lambda layer, other, bert: w_other * other + w_bert * bert
+
+
+def gated(layer, other, bert):
+    w, u = layer.fusion.mix.w, layer.fusion.mix.u
+    gate = 1 / (1 + torch.exp(-(w.weight @ bert + w.bias + u.weight @ other)))
+    return gate * bert + (1 - gate) * other
+
+
+def literal_encoder_layer(layer, h, bert, join):
     """Every position of every sentence by itself; h (S, B, C), bert (L, B, D)."""
     pre = layer.normalize_before
     out = torch.empty_like(h)
@@ -80,14 +90,14 @@ def literal_encoder_layer(layer, h, bert, weights):
 
             def fused(query, keys=keys, b=b):
                 own = attend(layer.self_attn, query, keys, PAD[b])
-                return weights[0] * own + weights[1] * attend(layer.bert_attn, query, bert[:, b], BERT_PAD[b])
+                return join(layer, own, attend(layer.bert_attn, query, bert[:, b], BERT_PAD[b]))
 
             x = around(fused, h[i, b], layer.self_attn_layer_norm, pre)
             out[i, b] = around(lambda x: feed_forward(layer, x), x, layer.final_layer_norm, pre)
     return out
 
 
-def literal_decoder_layer(layer, s, encoder, bert, weights):
+def literal_decoder_layer(layer, s, encoder, bert, join):
     pre = layer.normalize_before
     out = torch.empty_like(s)
     for b in range(B):
@@ -99,13 +109,32 @@ def literal_decoder_layer(layer, s, encoder, bert, weights):
 
             def fused(query, b=b):
                 to_bert = attend(layer.bert_attn, query, bert[:, b], BERT_PAD[b])
-                to_encoder = attend(layer.encoder_attn, query, encoder[:, b], PAD[b])
-                return weights[0] * to_encoder + weights[1] * to_bert
+                return join(layer, attend(layer.encoder_attn, query, encoder[:, b], PAD[b]), to_bert)
 
             x = around(own, s[t, b], layer.self_attn_layer_norm, pre)
             x = around(fused, x, layer.encoder_attn_layer_norm, pre)
             out[t, b] = around(lambda x: feed_forward(layer, x), x, layer.final_layer_norm, pre)
     return out
+
+
+def literal_sublayer(attention, norm, x, keys, masked, pre, causal=False):
+    """One attention with residual connection and layer norm; *keys* None: self-attention."""
+    out = torch.empty_like(x)
+    for b in range(x.size(1)):
+        own = norm(x[:, b]) if pre else x[:, b]
+        for i in range(x.size(0)):
+            k = own if keys is None else keys[:, b]
+            hidden = [causal and j > i for j in range(len(k))] if masked is None else masked[b]
+            out[i, b] = around(lambda q, k=k, hidden=hidden: attend(attention, q, k, hidden), x[i, b], norm, pre)
+    return out
+
+
+def literal_stacked_layer(layer, x, steps):
+    """Sub-layer after sub-layer; each step is (attention, norm, keys, padding mask)."""
+    pre = layer.normalize_before
+    for attention, norm, keys, masked in steps:
+        x = literal_sublayer(attention, norm, x, keys, masked, pre, causal=True)
+    return around(lambda x: feed_forward(layer, x), x, layer.final_layer_norm, pre)
 
 
 def states(*sizes):
@@ -121,7 +150,7 @@ def test_encoder_layer_equals_the_equations(normalize_before):
     layer = encoder_layer(normalize_before=normalize_before).eval()
     h, bert = states(S, B, C), states(L, B, D)
     actual = layer(h, PAD, bert, BERT_PAD)
-    expected = literal_encoder_layer(layer, h, bert, (0.5, 0.5))
+    expected = literal_encoder_layer(layer, h, bert, weighted(0.5, 0.5))
     keep = ~PAD.t()
     assert_close(actual[keep], expected[keep], atol=1e-10)
 
@@ -134,7 +163,7 @@ def test_decoder_layer_equals_the_equations(normalize_before, need_attn):
     actual, attn, bert_attn = layer(s, encoder, PAD, bert, BERT_PAD, self_attn_mask=causal_mask(), need_attn=need_attn)
     # where weights are asked for, fairseq's softmax is in float32
     tolerance = 1e-6 if need_attn else 1e-10
-    assert_close(actual, literal_decoder_layer(layer, s, encoder, bert, (0.5, 0.5)), atol=tolerance)
+    assert_close(actual, literal_decoder_layer(layer, s, encoder, bert, weighted(0.5, 0.5)), atol=tolerance)
     if need_attn:
         assert attn.shape == (H, B, T, S)
         assert bert_attn.shape == (H, B, T, L)
@@ -145,20 +174,60 @@ def test_decoder_layer_equals_the_equations(normalize_before, need_attn):
         assert bert_attn is None
 
 
+@pytest.mark.parametrize("normalize_before", [False, True], ids=["post-norm", "pre-norm"])
+@pytest.mark.parametrize(
+    ("fusion", "join"),
+    [({"weights": (0.7, 0.2)}, weighted(0.7, 0.2)), ({"kind": "gated"}, gated)],
+    ids=["branch weights", "gated"],
+)
+def test_fusions_of_two_branches_equal_their_formula(fusion, join, normalize_before):
+    encoder, decoder = (
+        make(fusion=fusion, normalize_before=normalize_before).eval() for make in (encoder_layer, decoder_layer)
+    )
+    h, s, bert = states(S, B, C), states(T, B, C), states(L, B, D)
+    keep = ~PAD.t()
+    expected = literal_encoder_layer(encoder, h, bert, join)
+    assert_close(encoder(h, PAD, bert, BERT_PAD)[keep], expected[keep], atol=1e-10)
+    actual, _, _ = decoder(s, h, PAD, bert, BERT_PAD, self_attn_mask=causal_mask())
+    assert_close(actual, literal_decoder_layer(decoder, s, h, bert, join), atol=1e-10)
+
+
+@pytest.mark.parametrize("normalize_before", [False, True], ids=["post-norm", "pre-norm"])
+@pytest.mark.parametrize("bert_first", [True, False], ids=["bert-first", "encoder-first"])
+def test_stacked_fusion_is_one_sublayer_after_the_other(bert_first, normalize_before):
+    changed = {"fusion": {"kind": "stacked", "bert_first": bert_first}, "normalize_before": normalize_before}
+    encoder, decoder = encoder_layer(**changed).eval(), decoder_layer(**changed).eval()
+    h, s, bert = states(S, B, C), states(T, B, C), states(L, B, D)
+
+    def in_order(layer, to_other):
+        to_bert = (layer.bert_attn, layer.bert_attn_layer_norm, bert, BERT_PAD)
+        return [to_bert, to_other] if bert_first else [to_other, to_bert]
+
+    steps = in_order(encoder, (encoder.self_attn, encoder.self_attn_layer_norm, None, PAD))
+    expected = literal_stacked_layer(encoder, h, steps)
+    keep = ~PAD.t()
+    assert_close(encoder(h, PAD, bert, BERT_PAD)[keep], expected[keep], atol=1e-10)
+
+    own = (decoder.self_attn, decoder.self_attn_layer_norm, None, None)
+    steps = [own, *in_order(decoder, (decoder.encoder_attn, decoder.encoder_attn_layer_norm, h, PAD))]
+    actual, _, _ = decoder(s, h, PAD, bert, BERT_PAD, self_attn_mask=causal_mask())
+    assert_close(actual, literal_stacked_layer(decoder, s, steps), atol=1e-10)
+
+
 @pytest.mark.parametrize(
     ("u", "weights"),
     [(0.0, (1.0, 0.0)), (0.29, (1.0, 0.0)), (0.31, (0.5, 0.5)), (0.69, (0.5, 0.5)), (0.71, (0.0, 1.0))],
 )
 def test_drop_net_in_training_equals_the_three_cases_of_the_paper(monkeypatch, u, weights):
     """p_net = 0.6: U < 0.3 the NMT branch alone, U > 0.7 BERT's alone, else the mean."""
-    encoder, decoder = encoder_layer(p_net=0.6).train(), decoder_layer(p_net=0.6).train()
-    monkeypatch.setattr(torch, "rand", lambda size: torch.tensor(u))
+    encoder, decoder = (make(fusion={"p_net": 0.6}).train() for make in (encoder_layer, decoder_layer))
+    monkeypatch.setattr(torch, "rand", lambda size: torch.full((size,), u))
     h, s, bert = states(S, B, C), states(T, B, C), states(L, B, D)
     keep = ~PAD.t()
     actual = encoder(h, PAD, bert, BERT_PAD)
-    assert_close(actual[keep], literal_encoder_layer(encoder, h, bert, weights)[keep], atol=1e-10)
+    assert_close(actual[keep], literal_encoder_layer(encoder, h, bert, weighted(*weights))[keep], atol=1e-10)
     actual, _, _ = decoder(s, h, PAD, bert, BERT_PAD, self_attn_mask=causal_mask())
-    assert_close(actual, literal_decoder_layer(decoder, s, h, bert, weights), atol=1e-10)
+    assert_close(actual, literal_decoder_layer(decoder, s, h, bert, weighted(*weights)), atol=1e-10)
 
 
 @pytest.mark.parametrize("normalize_before", [False, True], ids=["post-norm", "pre-norm"])
@@ -167,8 +236,8 @@ def test_without_bert_the_layers_are_those_of_fairseq(monkeypatch, normalize_bef
     for side in (cfg.encoder, cfg.decoder):
         side.embed_dim, side.ffn_embed_dim, side.attention_heads, side.normalize_before = C, F, H, normalize_before
     cfg.dropout = 0.0
-    changed = {"p_net": 1.0, "normalize_before": normalize_before}
-    monkeypatch.setattr(torch, "rand", lambda size: torch.tensor(0.0))  # drop-net: the NMT branch alone
+    changed = {"fusion": {"p_net": 1.0}, "normalize_before": normalize_before}
+    monkeypatch.setattr(torch, "rand", lambda size: torch.zeros(size))  # drop-net: the NMT branch alone
 
     stock, layer = TransformerEncoderLayerBase(cfg).double(), encoder_layer(**changed).train()
     missing = layer.load_state_dict(stock.state_dict(), strict=False).missing_keys

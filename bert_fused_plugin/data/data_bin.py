@@ -1,0 +1,22 @@
+"""A look at the directory of fairseq-preprocess before fairseq opens it."""
+
+import os
+from typing import List, Optional
+
+from fairseq.utils import split_paths
+
+
+def data_errors(data: Optional[str], source_lang: Optional[str], target_lang: Optional[str]) -> List[str]:
+    """Return a sentence for each reason why *data*, one or several directories, does not fit the language pair."""
+    paths = split_paths(data) if data else [""]
+    missing = [path for path in paths if not os.path.isdir(path)]
+    if missing:
+        return [f"data directory {path!r} does not exist; give the --destdir of fairseq-preprocess" for path in missing]
+    path = paths[0]
+    found = sorted(name for name in os.listdir(path) if name.startswith("dict.") and name.endswith(".txt"))
+    return [
+        f"{flag} {lang}: {path} has no dict.{lang}.txt, only {', '.join(found) or 'no dictionary'}; "
+        "give the languages, in the direction, that the data was binarised for"
+        for flag, lang in (("--source-lang", source_lang), ("--target-lang", target_lang))
+        if lang is not None and f"dict.{lang}.txt" not in found
+    ]

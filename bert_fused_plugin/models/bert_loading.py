@@ -1,0 +1,84 @@
+"""Loads BERT and the bridge to it for any model, and says what was loaded."""
+
+from typing import Any, List, Tuple
+
+from torch import nn
+from transformers import PreTrainedTokenizerBase
+
+from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.models.bert_config import BertConfig
+from bert_fused_plugin.modules.finetuned_bert import FinetunedBert
+from bert_fused_plugin.modules.frozen_bert import FrozenBert, load_tokenizer
+
+
+def load_bert(cfg: BertConfig, task: Any, errors: List[str]) -> Tuple[FrozenBert, DictionaryBridge]:
+    """Load the encoder and the tokenizer that *cfg* names.
+
+    Args:
+        cfg: the model's flags.
+        task: fairseq's task, for the source dictionary and language.
+        errors: what is wrong with other flags, to be reported together.
+
+    Raises:
+        BertFusedError: *errors*, and what is wrong with BERT.
+    """
+    if cfg.bert_model is None:
+        raise BertFusedError(*errors)
+    try:
+        tokenizer = load_tokenizer(cfg.bert_model)
+        if cfg.bert_finetune:
+            bert: FrozenBert = FinetunedBert.from_pretrained(
+                cfg.bert_model,
+                str(cfg.bert_layer),
+                last_layers=cfg.bert_finetune_layers,
+                lr_factor=cfg.bert_lr_factor,
+            )
+        else:
+            bert = FrozenBert.from_pretrained(cfg.bert_model, str(cfg.bert_layer))
+        errors = errors + _check_vocabulary(cfg, tokenizer, bert)
+        limit = min(bert.max_positions, int(tokenizer.model_max_length))
+        if cfg.bert_max_tokens is not None and cfg.bert_max_tokens > limit:
+            errors.append(
+                f"--bert-max-tokens must be at most {limit}, the positions of --bert-model {cfg.bert_model}, "
+                f"got {cfg.bert_max_tokens}; leave it out for {limit}"
+            )
+        bridge = DictionaryBridge(
+            task.source_dictionary,
+            tokenizer,
+            max_tokens=cfg.bert_max_tokens or limit,
+            subword=str(cfg.bert_subword),
+            detok=str(cfg.bert_detok),
+            lang=task.cfg.source_lang or "en",
+            context=cfg.bert_context,
+        )
+    except BertFusedError as error:
+        raise BertFusedError(*errors, *error.errors) from error
+    raise_all(errors)
+    return bert, bridge
+
+
+def describe_bert(model: nn.Module, name: Any) -> str:
+    """Return a line for the log: BERT's *name*, parameters, layers and what it reads, of a *model* with an encoder."""
+    encoder: Any = model.encoder
+    bert, bridge = encoder.bert, encoder.bridge
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    if isinstance(bert, FinetunedBert):
+        parameters = f"{bert.num_parameters - bert.num_trained:,} frozen and {bert.num_trained:,} trained parameters"
+    else:
+        parameters = f"{bert.num_parameters:,} frozen parameters (not in checkpoints)"
+    layers = ", ".join(str(layer) for layer in bert.layers)
+    return (
+        f"BERT: {name}, {parameters}, {trained:,} trained ones in all; layer {layers} of {bert.depth}; "
+        f"subwords: {bridge.subword}, detokenisation: {bridge.detok}, at most {bridge.max_tokens} word pieces"
+    )
+
+
+def _check_vocabulary(cfg: BertConfig, tokenizer: PreTrainedTokenizerBase, bert: FrozenBert) -> List[str]:
+    largest, rows = max(tokenizer.get_vocab().values()), bert.model.get_input_embeddings().num_embeddings
+    if largest < rows:
+        return []
+    return [
+        f"--bert-model {cfg.bert_model}: the tokenizer has ids up to {largest}, the model embeddings for {rows} only; "
+        "take tokenizer and model from the same place"
+    ]

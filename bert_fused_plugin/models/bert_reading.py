@@ -1,0 +1,74 @@
+"""How an encoder comes by BERT's states of a batch."""
+
+from typing import Optional, Protocol, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from bert_fused_plugin.data.collate import BERT_PAD
+from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.modules.frozen_bert import FrozenBert
+from bert_fused_plugin.modules.layer_mix import RandomLayer, ScalarMix
+
+
+class ReadsBert(Protocol):
+    """What an encoder that reads BERT has."""
+
+    bert: FrozenBert
+    bridge: DictionaryBridge
+    layer_mix: Optional[nn.Module]
+    mask_special_tokens: bool
+
+
+def build_layer_mix(layers: str, bert: FrozenBert) -> Optional[nn.Module]:
+    """Return what makes one state of those of the *layers* of ``--bert-layer``; None for a single layer."""
+    if layers == "mix":
+        return ScalarMix(len(bert.layers))
+    return RandomLayer() if len(bert.layers) > 1 else None
+
+
+def read_bert(
+    encoder: ReadsBert,
+    src_tokens: Tensor,
+    bert_tokens: Optional[Tensor],
+    bert_out: Optional[Tensor],
+    dtype: torch.dtype,
+) -> Tuple[Tensor, Tensor]:
+    """Return H_B = BERT(x), (B, L, D), in *dtype*, and its padding mask, (B, L).
+
+    Args:
+        encoder: the encoder, with BERT and the bridge.
+        src_tokens: (B, S).
+        bert_tokens: BERT's input, (B, L); default: derived from *src_tokens*.
+        bert_out: BERT's states for *bert_tokens*, (B, L, N x D), from the cache; default: computed.
+        dtype: of the model.
+
+    Raises:
+        BertFusedError: the batch lacks the context that BERT is to read.
+    """
+    bridge = encoder.bridge
+    if bert_tokens is None:
+        if bridge.context:
+            raise BertFusedError(
+                f"--bert-context {bridge.context} needs the sentences before the current one, which a batch of this "
+                "task does not bring; use --task bert_fused_translation"
+            )
+        bert_tokens = bridge.bert_tokens(src_tokens)
+    if bert_out is None:
+        bert_out, _ = encoder.bert(bert_tokens, bridge.segments(bert_tokens))
+    bert_padding_mask = bert_tokens.eq(BERT_PAD)
+    if encoder.mask_special_tokens:
+        bert_padding_mask = _mask_special_tokens(bridge, bert_tokens, bert_padding_mask)
+    bert_out = bert_out.to(dtype)
+    if encoder.layer_mix is not None:
+        bert_out = encoder.layer_mix(bert_out.unflatten(-1, (-1, encoder.bert.dim)))
+    return bert_out, bert_padding_mask
+
+
+def _mask_special_tokens(bridge: DictionaryBridge, bert_tokens: Tensor, bert_padding_mask: Tensor) -> Tensor:
+    """Return *bert_padding_mask* with special tokens masked too, but the first one of an empty sentence."""
+    special = torch.tensor(bridge.special_tokens, device=bert_tokens.device)
+    masked = bert_padding_mask | torch.isin(bert_tokens, special)
+    masked[:, 0] &= ~masked.all(dim=1)
+    return masked

@@ -1,0 +1,261 @@
+"""The recurrent decoder with attention (Bahdanau et al. 2015, section 3.1 and appendix A.2.2)."""
+
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+import torch
+from fairseq.models import FairseqIncrementalDecoder
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from bert_fused_plugin.models.gru_config import GruConfig, gru_branch_weights, gru_drop_net_rate
+from bert_fused_plugin.modules.additive_attention import AdditiveAttention, DotAttention
+from bert_fused_plugin.modules.attention_gru import AttentionGru
+from bert_fused_plugin.modules.beams import regroup
+from bert_fused_plugin.modules.deep_output import DeepOutput
+from bert_fused_plugin.modules.drop_net import DropNet
+from bert_fused_plugin.modules.fusion import with_zero_gradients
+from bert_fused_plugin.modules.memory import Memory, Read, attend, weighted
+from bert_fused_plugin.modules.sequence_dropout import SequenceDropout, WordDropout
+
+IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
+Extra = Dict[str, List[Optional[Tensor]]]
+
+
+class GruDecoder(FairseqIncrementalDecoder):
+    """Attention, gated recurrent unit and deep output, step by step.
+
+    Only what depends on the state before is in the loop; products with the context come from `Memory`.
+
+    With BERT a second, additive attention reads its states, and the context is the mean of both: c~_i = 1/2 (c_i +
+    sum_j beta_ij V_B H_B,j), under drop-net, as in the fused layers of Zhu et al. (2020, section 4).
+
+    Args:
+        cfg: the model's flags.
+        dictionary: the target dictionary.
+        embed_tokens: the target embeddings.
+        context_dim: width of the annotations, 2n.
+        bert_dim: D; None for a decoder without BERT.
+    """
+
+    def __init__(
+        self,
+        cfg: GruConfig,
+        dictionary: Any,
+        embed_tokens: nn.Embedding,
+        *,
+        context_dim: int,
+        bert_dim: Optional[int] = None,
+    ) -> None:
+        super().__init__(dictionary)
+        hidden = cfg.decoder_hidden_size
+        self.max_target_positions = cfg.max_target_positions
+        self.query_is_new = str(cfg.attention_query) == "new"
+        self.input_feeding = cfg.input_feeding
+        self.embed_tokens = embed_tokens
+        self.word_dropout = WordDropout(cfg.word_dropout)
+        self.dropout_module = SequenceDropout(cfg.dropout, cfg.variational_dropout)
+        self.attention: Any = None
+        if str(cfg.attention) == "additive":
+            self.attention = AdditiveAttention(hidden, context_dim, hidden, cfg.coverage)
+        elif str(cfg.attention) == "dot":
+            self.attention = DotAttention(hidden, context_dim, hidden, cfg.attention_scaled)
+        self.bert_attention: Any = None
+        if bert_dim is not None:
+            self.bert_attention = AdditiveAttention(hidden, bert_dim, hidden)
+            self.bert_value_proj = nn.Linear(bert_dim, context_dim)
+            self.drop_net = DropNet(gru_drop_net_rate(cfg))
+            self.branch_weights = gru_branch_weights(cfg)
+        # s_0 = tanh(W_s backward h_1); without attention the whole summary
+        self.bridge_dim = context_dim if self.attention is None else context_dim // 2
+        self.initial_proj = nn.Linear(self.bridge_dim, hidden * cfg.decoder_layers)
+        # the context of a step that asks with its own state is not known yet at its gates
+        no_context = self.query_is_new and not self.input_feeding
+        self.cell = AttentionGru(cfg.decoder_embed_dim, 0 if no_context else context_dim, hidden)
+        self.upper_layers = nn.ModuleList(nn.GRU(hidden, hidden) for _ in range(cfg.decoder_layers - 1))
+        self.deep_output = DeepOutput(
+            hidden, cfg.decoder_embed_dim, context_dim, cfg.decoder_out_embed_dim, cfg.layer_norm
+        )
+        self.output_projection = nn.Linear(cfg.decoder_out_embed_dim, len(dictionary), bias=False)
+        if cfg.share_decoder_input_output_embed or cfg.share_all_embeddings:
+            self.output_projection.weight = embed_tokens.weight
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Dict[str, List[Any]],
+        incremental_state: Optional[IncrementalState] = None,
+        features_only: bool = False,
+        **unused: Any,
+    ) -> Tuple[Tensor, Extra]:
+        """Return the logits, (B, T, V), or t, (B, T, l), and ``extra["attn"]``: [alpha, (B, T, S)].
+
+        Args:
+            prev_output_tokens: (B, T).
+            encoder_out: the encoder's output; one sentence may serve several rows, its beams.
+            incremental_state: caches, in incremental decoding; the last of *prev_output_tokens* is read then.
+            features_only: leave the output matrix out.
+        """
+        x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
+        return (x if features_only else self.output_layer(x)), extra
+
+    def extract_features(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Dict[str, List[Any]],
+        incremental_state: Optional[IncrementalState] = None,
+        **unused: Any,
+    ) -> Tuple[Tensor, Extra]:
+        """Return t, (B, T, l), and ``extra``, as `forward`."""
+        cached = None if incremental_state is None else self.get_incremental_state(incremental_state, "gru")
+        if incremental_state is not None:
+            prev_output_tokens = prev_output_tokens[:, -1:]
+        embedded = self.dropout_module(self.word_dropout(self.embed_tokens(prev_output_tokens)))
+        if cached is None:
+            memories = self._memories(encoder_out)
+            begin = self._first_step(encoder_out["final_states"][0], memories[0], len(prev_output_tokens))
+        else:
+            memories, begin = _from_cache(cached)
+        reads, unused_tensors = self._reads(memories)
+
+        inputs = self.cell.input_proj(embedded)
+        if unused_tensors:
+            inputs = with_zero_gradients(inputs, *unused_tensors)
+        states, attns, end = self._loop(inputs, reads, begin)
+        # the layers above the attention, at all positions at once: (B, T, n) -> (T, B, n)
+        top = states.transpose(0, 1)
+        finals = [end.states[0]]
+        for layer, initial in zip(self.upper_layers, begin.states[1:]):
+            top, final = layer(top, initial.unsqueeze(0).contiguous())
+            finals.append(final[0])
+        if not self.query_is_new and self.attention is not None:
+            top = torch.cat([begin.states[-1].unsqueeze(0), top[:-1]])  # the paper's readout reads s_{i-1}
+        from_context = weighted(reads, attns, "to_output")
+        x = self.dropout_module(self.deep_output(top.transpose(0, 1), embedded, from_context))
+        if incremental_state is not None:
+            end = end._replace(states=torch.stack(finals))
+            self.set_incremental_state(incremental_state, "gru", _to_cache(memories, end))
+        if self.attention is None:
+            attns.pop("attn", None)
+        return x, {"attn": [attns.get("attn")], "bert_attn": [attns.get("bert_attn")]}
+
+    def output_layer(self, features: Tensor, **unused: Any) -> Tensor:
+        """Return the logits, (..., V), of *features*, (..., l)."""
+        logits: Tensor = self.output_projection(features)
+        return logits
+
+    def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> None:
+        """Let the rows of the caches follow *new_order*; what is a sentence's own is kept once for its beams."""
+        cached = self.get_incremental_state(incremental_state, "gru")
+        if cached is None:
+            return
+        memories, step = _from_cache(cached)
+        rows, sentences = step.states.size(1), len(memories[0].keys)
+        keep, _ = regroup(new_order, sentences, rows // sentences)
+        if keep is not None:
+            memories = [Memory(*(tensor.index_select(0, keep) for tensor in memory)) for memory in memories]
+        step = Step(
+            step.states.index_select(1, new_order),
+            step.fed.index_select(0, new_order),
+            step.coverage.index_select(0, new_order),
+        )
+        self.set_incremental_state(incremental_state, "gru", _to_cache(memories, step))
+
+    def max_positions(self) -> int:
+        """Return the longest target that the model takes."""
+        return self.max_target_positions
+
+    def _memories(self, encoder_out: Dict[str, List[Any]]) -> List[Memory]:
+        """Return what the decoder attends to: the annotations, and BERT's states if there are any."""
+        padding_mask = encoder_out["encoder_padding_mask"][0]
+        if self.attention is None:
+            values = encoder_out["final_states"][0].unsqueeze(1)  # c, the only thing to attend to
+            memories = [self._memory(values[..., :0], values, padding_mask[:, :1] & False)]
+        else:
+            values = encoder_out["encoder_out"][0].transpose(0, 1)  # (S, B, 2n) -> (B, S, 2n)
+            memories = [self._memory(self.attention.key_proj(values), values, padding_mask)]
+        if self.bert_attention is not None:
+            bert_out = encoder_out["bert_out"][0]
+            keys, values = self.bert_attention.key_proj(bert_out), self.bert_value_proj(bert_out)
+            memories.append(self._memory(keys, values, encoder_out["bert_padding_mask"][0]))
+        return memories
+
+    def _memory(self, keys: Tensor, values: Tensor, padding_mask: Tensor) -> Memory:
+        gates = values[..., :0] if self.cell.context_proj is None else self.cell.context_proj(values)
+        return Memory(keys, gates, self.deep_output.context_proj(values), padding_mask)
+
+    def _first_step(self, final_states: Tensor, memory: Memory, rows: int) -> "Step":
+        """Return what the first step begins with: s_0 = tanh(W_s backward h_1), for each of the *rows*."""
+        initial = torch.tanh(self.initial_proj(final_states[:, -self.bridge_dim :]))
+        initial = initial.repeat_interleave(rows // len(final_states), dim=0)
+        states = torch.stack(initial.chunk(1 + len(self.upper_layers), dim=-1))
+        fed = initial.new_zeros(rows, memory.to_gates.size(-1) if self.input_feeding else 0)
+        return Step(states, fed, initial.new_zeros(rows, memory.keys.size(1)))
+
+    def _reads(self, memories: List[Memory]) -> Tuple[Dict[str, Read], List[Tensor]]:
+        """Return what is read in this pass, under drop-net, and what would otherwise miss a gradient."""
+        own = Read(self.attention, memories[0], 1.0)
+        if self.bert_attention is None:
+            return {"attn": own}, []
+        bert = Read(self.bert_attention, memories[1], 1.0)
+        own_alone, bert_alone = self.drop_net(1)
+        if own_alone:
+            return {"attn": own}, [*self.bert_attention.parameters(), *memories[1][:3]]
+        if bert_alone:
+            parameters = [] if self.attention is None else self.attention.parameters()
+            return {"bert_attn": bert}, [*parameters, *memories[0][:3]]
+        w_own, w_bert = self.branch_weights
+        return {"attn": own._replace(weight=w_own), "bert_attn": bert._replace(weight=w_bert)}, []
+
+    def _loop(self, inputs: Tensor, reads: Dict[str, Read], begin: "Step") -> "Tuple[Tensor, Dict[str, Tensor], Step]":
+        """Return the states, (B, T, n), the attentions, (B, T, S) and (B, T, L), and what the next step begins with.
+
+        *inputs* are W e of the gates, (B, T, 3n).
+        """
+        hidden = self.cell.hidden_dim
+        ask = [read.attention.query_proj.weight for read in reads.values() if read.attention is not None]
+        # one product gives U_z s, U_r s and, unless the new state asks, the queries W_a s
+        from_state = torch.cat([self.cell.gate_proj.weight, *([] if self.query_is_new else ask)])
+        state, fed, coverage = begin.states[0], begin.fed, begin.coverage
+        states: List[Tensor] = []
+        alphas: Dict[str, List[Tensor]] = {name: [] for name in reads}
+        for step_inputs in inputs.unbind(1):
+            projected = linear(state, from_state)
+            if self.query_is_new:
+                gates = step_inputs + fed if self.input_feeding else step_inputs
+                state = self.cell(gates, projected, state)
+                step_alphas = attend(reads, linear(state, torch.cat(ask)), coverage)
+                if self.input_feeding:
+                    fed = weighted(reads, step_alphas, "to_gates").squeeze(1)
+            else:
+                step_alphas = attend(reads, projected[:, 2 * hidden :], coverage)
+                gates = step_inputs + weighted(reads, step_alphas, "to_gates").squeeze(1)
+                state = self.cell(gates, projected[:, : 2 * hidden], state)
+            states.append(state)
+            for name, alpha in step_alphas.items():
+                alphas[name].append(alpha)
+            if "attn" in reads:
+                coverage = coverage + step_alphas["attn"].squeeze(1)
+        attns = {name: torch.cat(steps, dim=1) for name, steps in alphas.items()}
+        return torch.stack(states, dim=1), attns, Step(state.unsqueeze(0), fed, coverage)
+
+
+class Step(NamedTuple):
+    """What one step hands to the next, for each row."""
+
+    states: Tensor  # s of each layer, (layers, B, n)
+    fed: Tensor  # C c of the context before, (B, 3n), with input feeding; else (B, 0)
+    coverage: Tensor  # the sum of alpha so far, (B, S)
+
+
+def _to_cache(memories: List[Memory], step: Step) -> Dict[str, Optional[Tensor]]:
+    cached: Dict[str, Optional[Tensor]] = dict(step._asdict())
+    for i, memory in enumerate(memories):
+        cached.update({f"{name}.{i}": value for name, value in memory._asdict().items()})
+    return cached
+
+
+def _from_cache(cached: Dict[str, Optional[Tensor]]) -> Tuple[List[Memory], Step]:
+    values: Any = cached
+    count = sum(name.startswith("keys.") for name in cached)
+    memories = [Memory(*(values[f"{name}.{i}"] for name in Memory._fields)) for i in range(count)]
+    return memories, Step(*(values[name] for name in Step._fields))

@@ -1,0 +1,137 @@
+"""The recurrent encoder: a bidirectional GRU whose states are the annotations (Bahdanau et al. 2015, A.2.1)."""
+
+from typing import Any, Dict, List, Optional
+
+import torch
+from fairseq.models import FairseqEncoder
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.models.bert_reading import build_layer_mix, read_bert
+from bert_fused_plugin.models.gru_config import GruConfig
+from bert_fused_plugin.modules.beams import regroup
+from bert_fused_plugin.modules.frozen_bert import FrozenBert
+from bert_fused_plugin.modules.sequence_dropout import SequenceDropout, WordDropout
+
+EncoderOut = Dict[str, List[Any]]
+
+
+class GruEncoder(FairseqEncoder):
+    """h_j = [forward h_j ; backward h_j].
+
+    The cell is torch's fused one, which applies the reset gate after the product U h, where the paper has
+    U (r * h).
+
+    Args:
+        cfg: the model's flags.
+        dictionary: the source dictionary.
+        embed_tokens: the source embeddings.
+        bert: a pre-trained encoder for the decoder to attend to; default: none.
+        bridge: derives BERT's input where a batch does not bring it.
+    """
+
+    def __init__(
+        self,
+        cfg: GruConfig,
+        dictionary: Any,
+        embed_tokens: nn.Embedding,
+        *,
+        bert: Optional[FrozenBert] = None,
+        bridge: Optional[DictionaryBridge] = None,
+    ) -> None:
+        super().__init__(dictionary)
+        self.padding_idx = dictionary.pad()
+        self.max_source_positions = cfg.max_source_positions
+        self.embed_tokens = embed_tokens
+        self.word_dropout = WordDropout(cfg.word_dropout)
+        self.dropout_module = SequenceDropout(cfg.dropout, cfg.variational_dropout)
+        self.output_dim = 2 * cfg.encoder_hidden_size
+        widths = [cfg.encoder_embed_dim] + [self.output_dim] * (cfg.encoder_layers - 1)
+        self.layers = nn.ModuleList(
+            nn.GRU(width, cfg.encoder_hidden_size, bidirectional=True, batch_first=True) for width in widths
+        )
+        # without attention the annotations are not read
+        norm = cfg.layer_norm and str(cfg.attention) != "none"
+        self.layer_norm = nn.LayerNorm(self.output_dim) if norm else None
+        self.bert: Any = bert
+        self.bridge: Any = bridge
+        self.layer_mix = None if bert is None else build_layer_mix(cfg.bert_layer, bert)
+        self.mask_special_tokens = cfg.bert_mask_special_tokens
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Optional[Tensor] = None,
+        return_all_hiddens: bool = False,
+        bert_tokens: Optional[Tensor] = None,
+        bert_out: Optional[Tensor] = None,
+    ) -> EncoderOut:
+        """Return fairseq's ``encoder_out``, (S, B, 2n), with ``final_states``, (B, 2n).
+
+        ``final_states`` are [forward h_S ; backward h_1], of the last layer.  With BERT there are ``bert_out``,
+        (B, L, D), and ``bert_padding_mask``, (B, L), too.
+
+        Args:
+            src_tokens: (B, S), padded on either side.
+            src_lengths: not used.
+            return_all_hiddens: fill ``encoder_states``.
+            bert_tokens: BERT's input, (B, L); default: derived from *src_tokens*.
+            bert_out: BERT's states for *bert_tokens*, (B, L, N x D), from the cache; default: computed.
+        """
+        encoder_out: EncoderOut = {}
+        if self.bert is not None:
+            bert_states, mask = read_bert(self, src_tokens, bert_tokens, bert_out, self.embed_tokens.weight.dtype)
+            encoder_out = {"bert_out": [bert_states], "bert_padding_mask": [mask]}
+        padding_mask = src_tokens.eq(self.padding_idx)
+        padding_mask[:, 0] &= ~padding_mask.all(dim=1)  # a row of padding alone has one position to attend to
+        lengths = (~padding_mask).sum(dim=1)
+        x = self.dropout_module(self.word_dropout(self.embed_tokens(src_tokens)))
+        # torch packs what is padded on the right
+        order = _right_padded(padding_mask)
+        x = _gather(x, order)
+        states = [x]
+        final = x.new_zeros(0)
+        on_cpu = lengths.cpu()
+        for layer in self.layers:
+            packed = pack_padded_sequence(x, on_cpu, batch_first=True, enforce_sorted=False)
+            packed, final = layer(packed)
+            x, _ = pad_packed_sequence(packed, batch_first=True, total_length=src_tokens.size(1))
+            x = self.dropout_module(x)
+            states.append(x)
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+        x = _gather(x, order.argsort(dim=1))
+        return {
+            **encoder_out,
+            "encoder_out": [x.transpose(0, 1)],  # (B, S, 2n) -> (S, B, 2n)
+            "encoder_padding_mask": [padding_mask],
+            "encoder_states": [state.transpose(0, 1) for state in states] if return_all_hiddens else [],
+            "final_states": [torch.cat([final[0], final[1]], dim=-1)],
+            "beam_size": [1],
+        }
+
+    def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
+        """Return *encoder_out* with its rows in *new_order*; a sentence is kept once for all of its beams."""
+        [beam_size] = encoder_out["beam_size"]
+        keep, beam_size = regroup(new_order, len(encoder_out["final_states"][0]), beam_size)
+        reordered: EncoderOut = {**encoder_out, "beam_size": [beam_size]}
+        if keep is not None:
+            for key, values in encoder_out.items():
+                if key != "beam_size":
+                    batch_dim = 1 if key in ("encoder_out", "encoder_states") else 0
+                    reordered[key] = [value.index_select(batch_dim, keep) for value in values]
+        return reordered
+
+    def max_positions(self) -> int:
+        """Return the longest source that the model takes."""
+        return self.max_source_positions
+
+
+def _right_padded(padding_mask: Tensor) -> Tensor:
+    """Return, for each sentence, its positions with those of padding last, (B, S)."""
+    return torch.sort(padding_mask.long(), dim=1, stable=True).indices
+
+
+def _gather(x: Tensor, order: Tensor) -> Tensor:
+    return x.gather(1, order.unsqueeze(-1).expand(-1, -1, x.size(-1)))

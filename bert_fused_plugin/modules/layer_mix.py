@@ -1,0 +1,35 @@
+"""One state for each word piece from the states of several of BERT's layers."""
+
+import torch
+from torch import Tensor, nn
+
+
+class ScalarMix(nn.Module):
+    """gamma * sum_j softmax(w)_j h_j over the layers, all learned (Peters et al., NAACL 2018, equation 1).
+
+    Args:
+        num_layers: N.
+    """
+
+    def __init__(self, num_layers: int) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.zeros(num_layers))
+        self.gamma = nn.Parameter(torch.ones(1))
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Return the mixture, (B, L, D), of *states*, (B, L, N, D)."""
+        weights = torch.softmax(self.w.float(), dim=0).to(states.dtype)
+        return self.gamma.to(states.dtype) * torch.einsum("n,blnd->bld", weights, states)
+
+
+class RandomLayer(nn.Module):
+    """In training one layer, drawn for each batch; in evaluation their mean.
+
+    The stochastic layer selection of BiBERT (Xu et al., EMNLP 2021), of which the mean is the expectation.
+    """
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Return one layer's states or the mean, (B, L, D), of *states*, (B, L, N, D)."""
+        if self.training:
+            return states[:, :, int(torch.randint(states.size(2), ()))]
+        return states.mean(dim=2)

@@ -1,0 +1,164 @@
+"""The flags of benchmark.py, and the rules they must obey."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import Dict, List, Optional, Sequence
+
+import torch
+from benchmark_data import MAX_POSITIONS
+from benchmark_systems import SIZES, System, recurrent_systems, transformer_systems
+
+from bert_fused_plugin.errors import raise_all
+
+
+def parse_args(arguments: Optional[Sequence[str]], commands: Sequence[str], description: str) -> argparse.Namespace:
+    """Return the flags.
+
+    Raises:
+        BertFusedError: some cannot be used; all of them together.
+    """
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="{" + ",".join(commands) + "}")
+    for name in commands:
+        command = subparsers.add_parser(name)
+        _add_common(command, rounds=2 if name == "memory" else 5)
+        if name != "memory":
+            command.add_argument(
+                "--warmup", type=int, default=1, metavar="N", help="rounds before; default: %(default)s"
+            )
+        if name in ("train", "decode", "memory"):
+            command.add_argument("--sizes", default="iwslt", help=f"{', '.join(SIZES)}; default: %(default)s")
+        if name in ("train", "rnn", "memory"):
+            command.add_argument("--batches", type=int, default=4, metavar="N", help="of a round; default: %(default)s")
+        if name in ("decode", "rnn", "cache"):
+            sentences = 2000 if name == "cache" else 64
+            command.add_argument("--sentences", type=int, default=sentences, metavar="N", help="default: %(default)s")
+        if name in ("decode", "rnn"):
+            _add_decoding(command, batch_sizes=[1, 64] if name == "decode" else [64])
+        if name != "cache":
+            command.add_argument(
+                "--systems", nargs="+", metavar="NAME", help="the first is compared with; default: all"
+            )
+    # what a subcommand lacks is nothing to it
+    options = parser.parse_args(arguments, argparse.Namespace(systems=None, warmup=0))
+    raise_all(_problems(options))
+    return options
+
+
+def _add_common(command: argparse.ArgumentParser, rounds: int) -> None:
+    add = command.add_argument
+    add("--data", default=os.environ.get("DATA"), metavar="DIR", help="default: the environment variable DATA")
+    add("--source-lang", default="en", metavar="LANG", help="default: %(default)s")
+    add("--target-lang", default="de", metavar="LANG", help="default: %(default)s")
+    add("--bert-model", metavar="NAME_OR_DIR", help="required where a system reads BERT")
+    add("--rounds", type=int, default=rounds, metavar="N", help="default: %(default)s")
+    add("--max-tokens", type=int, default=4096, metavar="N", help="of a batch; default: %(default)s")
+    add("--device", choices=("cpu", "cuda"), default="cpu", help="default: %(default)s")
+    add("--fp16", action="store_true", help="on a GPU: half precision")
+    add("--threads", type=int, metavar="N", help="default: torch's")
+    add("--seed", type=int, default=1, metavar="N", help="default: %(default)s")
+    add("--json", metavar="FILE", help="write the figures of each round too")
+
+
+def _add_decoding(command: argparse.ArgumentParser, batch_sizes: List[int]) -> None:
+    add = command.add_argument
+    add(
+        "--batch-sizes",
+        type=numbers,
+        default=batch_sizes,
+        metavar="N,N",
+        help="default: " + ",".join(map(str, batch_sizes)),
+    )
+    add(
+        "--lengths", type=numbers, default=[0], metavar="N,N",
+        help="sources cut, or continued with other sentences, to so many symbols; 0, the default: as they are",
+    )  # fmt: skip
+    add("--max-len-b", type=int, metavar="N", help="symbols to write; default: --lengths, or the references' mean")
+
+
+def numbers(text: str) -> List[int]:
+    return [int(number) for number in text.split(",")]
+
+
+def splits_of(command: str) -> List[str]:
+    return ["train", "test"] if command in ("decode", "rnn") else ["train"]
+
+
+def all_systems(options: argparse.Namespace) -> Dict[str, System]:
+    if options.command == "cache":
+        return {}
+    if options.command == "rnn":
+        return recurrent_systems()
+    drop_nets = ["1.0"] if options.command == "decode" else ["1.0", "0.5", "0"]
+    return transformer_systems(options.sizes, options.bert_model, drop_nets)
+
+
+def chosen_systems(options: argparse.Namespace) -> Dict[str, System]:
+    systems = all_systems(options)
+    return {name: systems[name] for name in options.systems or systems}
+
+
+def reads_bert(options: argparse.Namespace) -> bool:
+    return options.command == "cache" or any(system.reads_bert for system in chosen_systems(options).values())
+
+
+def _problems(options: argparse.Namespace) -> List[str]:
+    """Return a sentence for each flag that cannot be used."""
+    errors = _data_problems(options) + _system_problems(options) + _number_problems(options)
+    on_cpu = options.device == "cpu"
+    if not on_cpu and not torch.cuda.is_available():
+        errors.append("--device cuda: torch sees no GPU; leave it out to measure on the CPU")
+    if options.fp16 and on_cpu:
+        errors.append("--fp16 is for --device cuda; leave it out")
+    if options.fp16 and options.command == "cache":
+        errors.append("--fp16 is not for cache: its states are computed in full precision; leave it out")
+    if options.command == "memory" and on_cpu and not Path("/proc/self/clear_refs").exists():
+        errors.append("memory on the CPU is read from Linux's /proc, which is not there; use --device cuda")
+    if options.json and not Path(options.json).absolute().parent.is_dir():
+        errors.append(f"--json {options.json}: its directory does not exist; make it first")
+    return errors
+
+
+def _data_problems(options: argparse.Namespace) -> List[str]:
+    if not options.data:
+        return ["--data DIR, or the environment variable DATA, is required: the directory with train.en and so on"]
+    if not Path(options.data).is_dir():
+        return [f"--data {options.data}: no such directory"]
+    langs = (options.source_lang, options.target_lang)
+    names = [f"{split}.{lang}" for split in splits_of(options.command) for lang in langs]
+    missing = [name for name in names if not (Path(options.data) / name).is_file()]
+    if not missing:
+        return []
+    return [f"--data {options.data} has no {', '.join(missing)}; --source-lang and --target-lang are the endings"]
+
+
+def _system_problems(options: argparse.Namespace) -> List[str]:
+    if "sizes" in options and options.sizes not in SIZES:
+        return [f"--sizes must be one of {', '.join(SIZES)}, got {options.sizes!r}"]
+    known = all_systems(options)
+    unknown = sorted(set(options.systems or []) - set(known))
+    if unknown:
+        return [f"--systems must be among {', '.join(known)}, got {', '.join(unknown)}"]
+    if reads_bert(options) and options.bert_model is None:
+        return ["--bert-model is required here: give a local directory or a name on the Hugging Face hub"]
+    return []
+
+
+def _number_problems(options: argparse.Namespace) -> List[str]:
+    errors = []
+    for name, (low, high) in LIMITS.items():
+        given = vars(options).get(name)
+        values = given if isinstance(given, list) else [] if given is None else [given]
+        wrong = [value for value in values if value < low or (high and value > high)]
+        if wrong:
+            rule = f"be in [{low}, {high}]" if high else f"be at least {low}"
+            errors.append(f"--{name.replace('_', '-')} must {rule}, got {wrong[0]}")
+    return errors
+
+
+LIMITS = {
+    "rounds": (1, None), "warmup": (0, None), "threads": (1, None), "max_tokens": (1, None), "batches": (1, None),
+    "sentences": (1, None), "batch_sizes": (1, None), "lengths": (0, MAX_POSITIONS - 2),
+    "max_len_b": (1, MAX_POSITIONS - 2),
+}  # fmt: skip

@@ -1,0 +1,170 @@
+"""How benchmark.py measures and reports: systems that take turns, medians, ratios in pairs, Markdown and JSON."""
+
+import argparse
+import json
+import os
+import platform
+import shlex
+import statistics
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+import fairseq
+import torch
+import transformers
+from tqdm import tqdm
+
+Turn = Callable[[], Dict[str, float]]  # does a round's work of one system and returns how much it was
+Samples = Dict[str, List[float]]  # the values of all rounds, by metric
+
+
+@dataclass
+class Result:
+    """One table.
+
+    Args:
+        title: what was measured.
+        samples: of each system; the first one is the one that the others are compared with.
+        ratio_of: the metric whose ratios to the first system, round by round, are reported.
+        shown: the metrics in the table; the rest is in the JSON.
+        facts: of each system: what is not measured but counted.
+        work: of each system: what it did in a round.
+    """
+
+    title: str
+    samples: Dict[str, Samples]
+    ratio_of: str
+    shown: Sequence[str]
+    facts: Dict[str, Dict[str, Any]] = field(default_factory=dict)
+    work: Dict[str, Dict[str, float]] = field(default_factory=dict)
+
+    def as_dict(self) -> Dict[str, Any]:
+        """Return what the JSON holds."""
+        systems = {
+            name: {
+                "metrics": {metric: {**summary(values), "rounds": values} for metric, values in samples.items()},
+                "ratio": summary(self._ratios(name)),
+                "work": self.work.get(name, {}),
+                "facts": self.facts.get(name, {}),
+            }
+            for name, samples in self.samples.items()
+        }
+        return {"title": self.title, "ratio_of": self.ratio_of, "systems": systems}
+
+    def markdown(self) -> str:
+        """Return the table: median (minimum to maximum)."""
+        first = next(iter(self.samples))
+        facts = list(dict.fromkeys(key for values in self.facts.values() for key in values))
+        head = ["system", *self.shown, f"{self.ratio_of} / {first}", *facts]
+        rows = [head, ["---"] * len(head)]
+        for name, samples in self.samples.items():
+            cells = [_cell(summary(samples[metric])) if metric in samples else "" for metric in self.shown]
+            own = self.facts.get(name, {})
+            counted = [_number(own[key]) if key in own else "" for key in facts]
+            rows.append([name, *cells, _cell(summary(self._ratios(name))), *counted])
+        return "\n".join([f"### {self.title}", "", *(f"| {' | '.join(row)} |" for row in rows)])
+
+    def _ratios(self, name: str) -> List[float]:
+        first = next(iter(self.samples.values()))[self.ratio_of]
+        return [own / other for own, other in zip(self.samples[name][self.ratio_of], first)]
+
+
+def take_turns(title: str, turns: Dict[str, Turn], options: argparse.Namespace, shown: Sequence[str]) -> Result:
+    """Let the systems take turns, A B C A B C ..., and time each turn; the warm-up is not reported.
+
+    Args:
+        title: what is measured.
+        turns: of each system.
+        options: ``rounds``, ``warmup`` and ``device`` count.
+        shown: metrics for the table: ``ms/X`` and ``X/s`` for any X that the turns return.
+    """
+    samples: Dict[str, Samples] = {name: {} for name in turns}
+    work: Dict[str, Dict[str, float]] = {}
+    with tqdm(total=(options.warmup + options.rounds) * len(turns), desc=title, unit=" turns", disable=None) as bar:
+        for number in range(options.warmup + options.rounds):
+            for name, turn in turns.items():
+                _synchronize(options)
+                start = time.perf_counter()
+                work[name] = turn()
+                _synchronize(options)
+                seconds = time.perf_counter() - start
+                bar.update()
+                if number < options.warmup:
+                    continue
+                for metric in dict.fromkeys(["seconds", *shown]):
+                    value = _metric(metric, seconds, work[name])
+                    if value is not None:
+                        samples[name].setdefault(metric, []).append(value)
+    return Result(title, samples, "seconds", shown, work=work)
+
+
+def summary(values: Sequence[float]) -> Dict[str, float]:
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+def environment(options: argparse.Namespace) -> Dict[str, Any]:
+    """Return all that the figures depend on beside the code."""
+    return {
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "seed": options.seed,
+        "device": options.device + (", fp16" if options.fp16 else ""),
+        "threads": torch.get_num_threads(),
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "gpu": torch.cuda.get_device_name() if options.device == "cuda" else None,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "fairseq": fairseq.__version__,
+        "transformers": transformers.__version__,
+    }
+
+
+def report(command: str, facts: Dict[str, Any], results: Sequence[Result], notes: Sequence[str]) -> str:
+    """Return all as Markdown."""
+    lines = [f"## benchmark: {command}", ""]
+    lines += [f"- {key}: {value}" for key, value in facts.items() if value is not None]
+    for result in results:
+        lines += ["", result.markdown()]
+    return "\n".join([*lines, "", *(f"- {note}" for note in notes)])
+
+
+def write_json(path: str, facts: Dict[str, Any], results: Sequence[Result], notes: Sequence[str]) -> None:
+    content = {**facts, "results": [result.as_dict() for result in results], "notes": list(notes)}
+    Path(path).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _metric(metric: str, seconds: float, work: Dict[str, float]) -> Optional[float]:
+    if metric == "seconds":
+        return seconds
+    if metric.startswith("ms/"):
+        unit = metric[len("ms/") :]
+        return 1000 * seconds / work[unit] if unit in work else None
+    unit = metric[: -len("/s")]
+    return work[unit] / seconds if unit in work else None
+
+
+def _synchronize(options: argparse.Namespace) -> None:
+    if options.device == "cuda":
+        torch.cuda.synchronize()
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _cell(values: Dict[str, float]) -> str:
+    return f"{_number(values['median'])} ({_number(values['min'])} to {_number(values['max'])})"
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, int) or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"

@@ -1,0 +1,122 @@
+"""BERT trains with the model: which parameters, how fast, and how it is saved."""
+
+import pytest
+import torch
+from helpers import assert_close, encode, pad
+from transformers import AlbertConfig, AlbertModel, AutoModel
+
+from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.modules.finetuned_bert import FinetunedBert
+from bert_fused_plugin.modules.frozen_bert import FrozenBert
+
+TOKENS = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 3, -1, -1]])
+
+
+def trained_names(bert):
+    return {name for name, parameter in bert.model.named_parameters() if parameter.requires_grad}
+
+
+def weights(bert):
+    """The weights W of BERT, whatever the learning rate factor."""
+    factor = float(bert.lr_factor)
+    return {n: p.detach() * (factor if p.requires_grad else 1) for n, p in bert.model.named_parameters()}
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.1, 3.0])
+def test_it_begins_as_the_pre_trained_model(bert_dir, factor):
+    bert = FinetunedBert.from_pretrained(bert_dir, lr_factor=factor).eval()
+    assert_close(bert(TOKENS)[0], FrozenBert.from_pretrained(bert_dir)(TOKENS)[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam])
+def test_its_weights_move_by_the_factor_times_the_learning_rate(bert_dir, optimizer):
+    def step(bert, lr):
+        before = weights(bert)
+        (bert.eval()(TOKENS)[0] * direction).sum().backward()
+        optimizer([p for p in bert.model.parameters() if p.requires_grad], lr=lr).step()
+        # Adam makes a whole step of the rounding errors of a zero gradient
+        return {n: (w - before[n]) * (gradients[n].abs() > 1e-3) for n, w in weights(bert).items()}
+
+    direction = torch.randn(2, 5, 12)
+    bert = FinetunedBert.from_pretrained(bert_dir).eval()
+    (bert(TOKENS)[0] * direction).sum().backward()
+    gradients = {name: parameter.grad for name, parameter in bert.model.named_parameters()}
+
+    reference = step(FinetunedBert.from_pretrained(bert_dir, lr_factor=1.0), lr=2e-3)
+    slower = step(FinetunedBert.from_pretrained(bert_dir, lr_factor=0.2), lr=1e-2)
+    assert any(move.abs().max() > 1e-3 for move in reference.values())
+    for name, move in reference.items():
+        assert_close(slower[name], move, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "frozen"),
+    [
+        ({}, ()),
+        ({"last_layers": 1}, ("embeddings.", "encoder.layer.0.")),
+        ({"last_layers": 2}, ("embeddings.",)),
+        ({"layers": "1"}, ("encoder.layer.1.",)),
+        ({"layers": "1", "last_layers": 1}, ("embeddings.", "encoder.layer.1.")),
+        ({"layers": "mix"}, ()),
+    ],
+)
+def test_what_trains_gets_a_gradient_and_nothing_else_trains(bert_dir, options, frozen):
+    bert = FinetunedBert.from_pretrained(bert_dir, **options).train()
+    bert(TOKENS)[0].square().sum().backward()
+    names = {name for name, _ in bert.model.named_parameters()}
+    assert trained_names(bert) == {name for name in names if not name.startswith(frozen)}
+    assert {name for name, p in bert.model.named_parameters() if p.grad is not None} == trained_names(bert)
+    assert bert.num_trained == sum(p.numel() for p in bert.parameters() if p.requires_grad)
+
+
+def test_layers_that_are_one_can_only_be_trained_together():
+    config = AlbertConfig(
+        vocab_size=30, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2, intermediate_size=9
+    )
+    bert = FinetunedBert(AlbertModel(config, add_pooling_layer=False))
+    assert len(trained_names(bert)) == len(list(bert.model.parameters()))
+    with pytest.raises(BertFusedError, match=r"the layers of AlbertModel cannot be told apart"):
+        FinetunedBert(AlbertModel(config, add_pooling_layer=False), last_layers=1)
+
+
+def test_it_follows_training_mode_and_the_frozen_one_does_not(build):
+    tuned, frozen = build(bert_finetune=True), build()
+    for model in (tuned, frozen):
+        model.train()
+    assert tuned.encoder.bert.model.training
+    assert not frozen.encoder.bert.model.training
+    assert not tuned.eval().encoder.bert.model.training
+
+
+def logits(model, dictionary):
+    rows = [encode(dictionary, line) for line in ("the old man sees a dog", "red apple")]
+    return model.eval()(pad(rows, dictionary.pad(), left=True), None, pad(rows, dictionary.pad(), left=False))[0]
+
+
+def test_a_checkpoint_holds_it_and_gives_it_back(build, dictionary, bert_dir):
+    model = build(bert_finetune=True)
+    with torch.no_grad():
+        for parameter in model.encoder.bert.model.parameters():
+            parameter.add_(torch.randn_like(parameter) * parameter.abs().mean())
+    state = model.state_dict()
+    count = len(AutoModel.from_pretrained(bert_dir, add_pooling_layer=False).state_dict())
+    assert sum(name.startswith("encoder.bert.model.") for name in state) == count
+    twin = build(bert_finetune=True)
+    assert not torch.allclose(logits(twin, dictionary), logits(model, dictionary), atol=1e-3)
+    twin.load_state_dict(state, strict=True)
+    assert torch.equal(logits(twin, dictionary), logits(model, dictionary))
+    # the same weights at another learning rate, also after half precision
+    slower = build(bert_finetune=True, bert_lr_factor=0.01)
+    slower.half().float().load_state_dict(state, strict=True)
+    assert_close(logits(slower, dictionary), logits(model, dictionary), atol=1e-4)
+    assert float(slower.encoder.bert.lr_factor) == pytest.approx(0.01)
+
+
+def test_the_log_says_what_trains(build, caplog):
+    caplog.set_level("INFO")
+    model = build(bert_finetune=True, bert_finetune_layers=1)
+    bert = model.encoder.bert
+    assert 0 < bert.num_trained < bert.num_parameters
+    assert (
+        f"{bert.num_parameters - bert.num_trained:,} frozen and {bert.num_trained:,} trained parameters" in caplog.text
+    )

@@ -1,0 +1,152 @@
+"""Embedding fusion, models without encoder layers, and the flags of the fusion, in whole models."""
+
+import argparse
+
+import pytest
+import torch
+from helpers import SIZES, assert_close, encode, pad, randomise
+
+from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.models.bert_fused import bert_decoder, bert_fused_wmt_en_de_big
+from bert_fused_plugin.models.bert_fused_config import BertFusedConfig, drop_net_rate, fusion_options
+
+LINES = ["the old man sees a dog", "red apple", ""]
+
+
+@pytest.fixture
+def source(dictionary):
+    return pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=True)
+
+
+def test_embedding_fusion_feeds_projected_states_with_positions_to_plain_layers(build, dictionary, source):
+    model = build(bert_fusion="embedding", encoder_learned_pos=True)
+    randomise(model)
+    encoder = model.eval().encoder
+    encoder_out = encoder(source, return_all_hiddens=True)
+    states, bert_padding_mask = encoder.bert(encoder.bridge.bert_tokens(source))
+    assert torch.equal(encoder_out["encoder_padding_mask"][0], bert_padding_mask)
+    positions = encoder.embed_positions.weight
+    for b, row in enumerate(states):
+        for j, state in enumerate(row):
+            if not bert_padding_mask[b, j]:
+                # fairseq counts positions from the padding index + 1
+                expected = (
+                    encoder.bert_proj.weight @ state + encoder.bert_proj.bias + positions[dictionary.pad() + 1 + j]
+                )
+                assert_close(encoder_out["encoder_states"][0][j, b], expected, atol=1e-5)
+    names = set(model.state_dict())
+    assert not any("bert_attn" in name for name in names)
+    assert "encoder.embed_tokens.weight" not in names
+    assert encoder_out["encoder_out"][0].shape == (states.size(1), len(LINES), SIZES["encoder_embed_dim"])
+
+
+def test_embedding_fusion_shows_attention_to_word_pieces_not_to_source_tokens(build, dictionary, source):
+    model = build(bert_fusion="embedding").eval()
+    target = pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=False)
+    _, extra = model(source, None, target)
+    assert extra["attn"] == [None]
+    bert_tokens = model.encoder.bridge.bert_tokens(source)
+    assert extra["bert_attn"][0].shape == (*target.shape, bert_tokens.size(1))
+
+
+def test_bert_decoder_attends_to_berts_states_alone(build, dictionary, source):
+    args = argparse.Namespace()
+    bert_decoder(args)
+    assert (args.encoder_layers, args.decoder_layers, args.bert_fusion) == (0, 6, "embedding")
+    model = build(**{**SIZES, "bert_fusion": "embedding", "encoder_layers": 0, "share_all_embeddings": True}).eval()
+    assert {name for name, _ in model.encoder.named_parameters()} == set()
+    encoder_out = model.encoder(source)
+    states, _ = model.encoder.bert(model.encoder.bridge.bert_tokens(source))
+    assert_close(encoder_out["encoder_out"][0].transpose(0, 1), states)
+    for layer in model.decoder.layers:
+        assert layer.bert_attn is None
+        assert layer.encoder_attn.k_proj.in_features == model.encoder.bert.dim
+
+
+def test_without_encoder_layers_the_decoder_attends_to_embeddings_and_bert(build, source):
+    model = build(encoder_layers=0).eval()
+    encoder_out = model.encoder(source)
+    embedded, _ = model.encoder.forward_embedding(source)
+    assert_close(encoder_out["encoder_out"][0].transpose(0, 1), embedded)
+    assert all(layer.bert_attn is not None for layer in model.decoder.layers)
+
+
+def test_learned_positions_limit_the_word_pieces_that_stand_in_for_source_tokens(build, source):
+    model = build(bert_fusion="embedding", encoder_learned_pos=True, max_source_positions=5).eval()
+    assert model.encoder.bridge.max_tokens == 5
+    assert torch.isfinite(model.encoder(source)["encoder_out"][0]).all()
+
+
+def test_presets():
+    args = argparse.Namespace()
+    bert_fused_wmt_en_de_big(args)
+    assert (args.encoder_embed_dim, args.encoder_ffn_embed_dim, args.encoder_attention_heads) == (1024, 4096, 16)
+    assert (args.decoder_embed_dim, args.decoder_ffn_embed_dim, args.decoder_attention_heads) == (1024, 4096, 16)
+    assert (args.encoder_layers, args.decoder_layers, args.dropout) == (6, 6, 0.3)
+
+
+def config(**options):
+    cfg = BertFusedConfig()
+    for name, value in options.items():
+        setattr(cfg, name, value)
+    return cfg
+
+
+@pytest.mark.parametrize(
+    ("options", "rate"),
+    [
+        ({}, 1.0),
+        ({"bert_fusion": "gated"}, 1.0),
+        ({"bert_fusion": "stacked"}, 0.0),
+        ({"bert_identity_start": True}, 0.0),
+        ({"bert_identity_start": True, "bert_drop_net": 0.4}, 0.4),
+        ({"bert_drop_net": 0.0}, 0.0),
+    ],
+)
+def test_the_default_of_drop_net_depends_on_the_fusion(options, rate):
+    assert drop_net_rate(config(**options)) == rate
+
+
+def test_flags_reach_the_layers(build):
+    cfg = config(bert_fusion="stacked", bert_stack_order="encoder-first")
+    assert (fusion_options(cfg).stacked, fusion_options(cfg).bert_first) == (True, False)
+    assert fusion_options(config()).bert_first
+    model = build(bert_drop_net_per="sentence", bert_drop_net=0.3)
+    for layer in (*model.encoder.layers, *model.decoder.layers):
+        assert layer.fusion.drop_net.per_sentence
+        assert layer.fusion.drop_net.p_net == 0.3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bert_fusion": "stacked", "bert_drop_net": 0.5}, r"--bert-drop-net is for .*and gated, got 0.5 with"),
+        ({"bert_fusion": "embedding", "bert_drop_net_per": "sentence"}, r"--bert-drop-net-per is for .* got sentence"),
+        ({"bert_fusion": "gated", "bert_branch_weights": "1,1"}, r"--bert-branch-weights is for .*parallel, got 1,1"),
+        ({"bert_stack_order": "encoder-first"}, r"--bert-stack-order is for --bert-fusion stacked, got encoder-first"),
+        ({"bert_fusion": "embedding", "bert_attend": "decoder"}, r"--bert-attend is for .* got decoder with"),
+        ({"bert_fusion": "embedding", "bert_gates": "1,1"}, r"--bert-gates is for .* got 1,1 with"),
+        ({"bert_attend": "encoder", "encoder_layers": 0}, r"--bert-attend encoder lets none of the 0 encoder"),
+        ({"bert_fusion": "embedding", "encoder_embed_path": "x"}, r"--encoder-embed-path is for .* got x with"),
+        ({"bert_layer": "random:\u00b2"}, r"--bert-layer random:K must have K in"),
+        ({"bert_context": -1}, r"--bert-context must be at least 0, got -1"),
+        ({"encoder_layers": -1}, r"--encoder-layers must be at least 0, got -1"),
+        ({"bert_layer": "random:3"}, r"--bert-layer random:K must have K in \[1, 2\], got 'random:3', for"),
+        ({"bert_lr_factor": 0.5}, r"--bert-lr-factor is for --bert-finetune, got 0.5 without it"),
+        ({"bert_finetune_layers": 1}, r"--bert-finetune-layers is for --bert-finetune, got 1 without it"),
+        ({"bert_finetune": True, "bert_lr_factor": 0.0}, r"--bert-lr-factor must be in .* got 0.0"),
+        ({"bert_finetune": True, "bert_lr_factor": float("nan")}, r"--bert-lr-factor must be in .* got nan"),
+        ({"bert_finetune": True, "bert_finetune_layers": 3}, r"--bert-finetune-layers must be in \[1, 2\].* got 3"),
+        ({"bert_finetune": True, "bert_layer": "1", "bert_finetune_layers": 2}, r"must be in \[1, 1\]"),
+        ({"bert_finetune": True, "bert_layer": "0"}, r"--bert-finetune has nothing to train with --bert-layer 0"),
+    ],
+)  # fmt: skip
+def test_bad_combinations_are_refused(build, options, message):
+    with pytest.raises(BertFusedError, match=message):
+        build(**options)
+
+
+def test_all_bad_combinations_are_reported_together(build):
+    with pytest.raises(BertFusedError) as caught:
+        build(bert_fusion="stacked", bert_drop_net=0.5, bert_branch_weights="1,1", bert_context=-2, bert_layer="9")
+    assert len(caught.value.errors) == 4

@@ -1,0 +1,79 @@
+"""Every class of pre-trained model that users bring, each with a tokenizer of its kind."""
+
+import pytest
+import torch
+from helpers import assert_close, encode, make_model, pad
+from language_models import MAKERS, save_language_model
+from transformers import AutoModel, AutoTokenizer
+
+from bert_fused_plugin.data.collate import BERT_PAD
+
+LINES = ["the old man sees a dog", "red apple", "a", ""]
+CAUSAL = ("GPT-2", "Llama", "Qwen")
+
+
+@pytest.fixture(scope="module", params=MAKERS)
+def language_model(request, tmp_path_factory):
+    torch.manual_seed(5)
+    directory = tmp_path_factory.mktemp("model")
+    save_language_model(request.param, directory)
+    return request.param, str(directory)
+
+
+@pytest.fixture
+def model(language_model, dictionary):
+    return make_model(dictionary, bert_model=language_model[1]).eval()
+
+
+def source_of(dictionary):
+    return pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=True)
+
+
+def test_bert_reads_what_the_models_own_tokenizer_gives(language_model, model, dictionary):
+    _, directory = language_model
+    tokenizer = AutoTokenizer.from_pretrained(directory)
+    rows = model.encoder.bridge.bert_tokens(source_of(dictionary)).tolist()
+    for row, line in zip(rows[:-1], LINES):
+        assert [piece for piece in row if piece != BERT_PAD] == tokenizer(line)["input_ids"]
+    special = tokenizer("")["input_ids"]
+    empty = [piece for piece in rows[-1] if piece != BERT_PAD]
+    assert empty == special if special else len(empty) == 1  # GPT-2 and Qwen add nothing
+    assert tokenizer.unk_token_id not in rows[0]
+
+
+def test_states_are_those_of_the_sentence_alone_in_every_layer(language_model, model, dictionary):
+    """Position offsets of RoBERTa, the causal mask, missing token types: all as the class itself computes."""
+    _, directory = language_model
+    reference = AutoModel.from_pretrained(directory).eval()
+    assert model.encoder.bert.depth == 3
+    bert_tokens = model.encoder.bridge.bert_tokens(source_of(dictionary))
+    for layer in ("-1", "1", "0", "mix"):
+        bert = make_model(dictionary, bert_model=directory, bert_layer=layer).encoder.bert
+        states, bert_padding_mask = bert(bert_tokens)
+        for row, padded, actual in zip(bert_tokens, bert_padding_mask, states):
+            with torch.no_grad():
+                hidden = reference(row[~padded].unsqueeze(0), output_hidden_states=True).hidden_states
+            expected = torch.cat([hidden[index][0] for index in bert.layers], dim=-1)
+            assert_close(actual[~padded], expected, atol=1e-5)
+
+
+def test_a_causal_model_does_not_look_ahead(language_model, model, dictionary):
+    name, _ = language_model
+    bert_tokens = model.encoder.bridge.bert_tokens(source_of(dictionary)[:1])
+    cut = bert_tokens[:, : bert_tokens.size(1) // 2]
+    begin = model.encoder.bert(bert_tokens)[0][:, : cut.size(1)]
+    assert torch.allclose(begin, model.encoder.bert(cut)[0], atol=1e-5) == (name in CAUSAL)
+
+
+@pytest.mark.parametrize("options", [{}, {"bert_fusion": "embedding", "bert_layer": "mix"}, {"bert_finetune": True}])
+def test_it_trains_and_translates_in_any_batch(language_model, dictionary, options):
+    model = make_model(dictionary, bert_model=language_model[1], bert_drop_net_per="layer", **options)
+    source = source_of(dictionary)
+    target = pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=False)
+    model.train()(source, None, target)[0].square().mean().backward()
+    assert [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None] == []
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+    together = model.eval()(source, None, target)[0]
+    for i, line in enumerate(LINES):
+        row = encode(dictionary, line).unsqueeze(0)
+        assert_close(together[i : i + 1, : row.size(1)], model(row, None, row)[0], atol=1e-5)

@@ -1,0 +1,72 @@
+"""Document context through the real commands: the previous sentences change a translation, other documents do not."""
+
+import pytest
+from conftest import hypotheses
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture(scope="module")
+def trained(workspace, tmp_path_factory):
+    save_dir = tmp_path_factory.mktemp("context")
+    done = workspace.train("--bert-context", "1", "--bert-branch-weights", "0.2,0.8", save_dir=save_dir)
+    assert ", the context of 0" in done.stdout + done.stderr
+    return str(save_dir / "checkpoint_last.pt")
+
+
+def translate(output):
+    return {number: tokens for number, (_, tokens) in hypotheses(output).items()}
+
+
+def test_interactive_follows_the_documents_of_generate(workspace, trained, tmp_path):
+    """Documents of four sentences: by an index for generate, by blank lines for interactive."""
+    (tmp_path / "test.docs").write_text("".join(f"{i}\n" for i in range(0, 30, 4)))
+    whole = hypotheses(workspace.generate("--path", trained).stdout)
+    parts = hypotheses(workspace.generate("--path", trained, "--bert-documents", tmp_path).stdout)
+    lines = (workspace.path / "test.en").read_text(encoding="utf-8").splitlines()
+    blank = "".join(("\n" if i and i % 4 == 0 else "") + line + "\n" for i, line in enumerate(lines))
+    by_lines = workspace.interactive(blank, "--path", trained, "--buffer-size", "100", "--max-sentences", "3").stdout
+    numbers = [i + i // 4 for i in range(30)]  # the blank lines have numbers too
+    actual = hypotheses(by_lines)
+    assert len(actual) == 37
+    for i, number in enumerate(numbers):
+        assert actual[number][1] == parts[i][1]
+        assert actual[number][0] == pytest.approx(parts[i][0], abs=1e-4)
+    starts = set(range(0, 30, 4))
+    assert {i for i in whole if abs(whole[i][0] - parts[i][0]) > 1e-4} <= starts - {0}
+    assert any(abs(whole[i][0] - parts[i][0]) > 1e-4 for i in starts)
+
+
+def test_the_cache_holds_what_bert_says_with_token_types(workspace, trained, tmp_path):
+    plain = hypotheses(workspace.generate("--path", trained).stdout)
+    cache = ["--bert-cache", tmp_path, "--bert-cache-dtype", "fp32"]
+    cached = hypotheses(workspace.generate("--path", trained, *cache).stdout)
+    assert [cached[n][0] for n in plain] == pytest.approx([score for score, _ in plain.values()], abs=1e-4)
+
+
+def test_a_single_line_has_no_context_and_that_is_said(workspace, trained):
+    done = workspace.interactive("a dog\nred\n", "--path", trained, "--buffer-size", "1")
+    assert (done.stdout + done.stderr).count("--bert-context 1 reads the lines before in the same buffer") == 1
+    both = workspace.generate("--path", f"{trained}:{workspace.checkpoint}", ok=False)
+    assert "error: --bert-context 1: the models of this ensemble differ in BERT or its input" in both.stderr
+
+
+def test_equal_lines_keep_their_own_context(workspace, trained):
+    lines = "red\na dog\nthe old man sees\na dog\nhouse\na dog\n"
+    together = workspace.interactive(lines, "--path", trained, "--buffer-size", "100")
+    one_by_one = workspace.interactive(
+        "red\na dog\n\nthe old man sees\na dog\n\nhouse\na dog\n", "--path", trained, "--buffer-size", "100"
+    )
+    actual, expected = hypotheses(together.stdout), hypotheses(one_by_one.stdout)
+    for number, other in ((1, 1), (3, 4), (5, 7)):
+        assert actual[number][0] == pytest.approx(expected[other][0], abs=1e-4)
+    assert len({round(actual[number][0], 4) for number in (1, 3, 5)}) == 3
+
+
+def test_what_cannot_have_context_says_so(workspace, trained, tmp_path):
+    done = workspace.generate("--path", trained, task="translation", ok=False)
+    assert "--bert-context 1 needs the sentences before the current one" in done.stderr
+    done = workspace.train("--bert-documents", tmp_path, save_dir=tmp_path / "save", ok=False)
+    assert f"--bert-documents {tmp_path} is for --bert-context, which is 0" in done.stderr
+    done = workspace.train("--bert-context", "1", "--bert-documents", tmp_path, save_dir=tmp_path / "save", ok=False)
+    assert "valid.docs cannot be read" in done.stderr

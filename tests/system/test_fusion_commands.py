@@ -1,0 +1,92 @@
+"""Every fusion, fine-tuning and a causal language model, from training to translation by the real commands."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import ROOT, TINY, hypotheses
+from language_models import save_language_model
+
+pytestmark = pytest.mark.system
+
+
+def train_and_translate(workspace, save_dir, *flags, generate=()):
+    done = workspace.train(*flags, "--max-epoch", "1", save_dir=save_dir)
+    out = workspace.generate("--path", save_dir / "checkpoint_last.pt", *generate)
+    assert sorted(hypotheses(out.stdout)) == list(range(30))
+    return done.stdout + done.stderr, out.stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("--bert-fusion gated --bert-layer random:2 --bert-drop-net-per sentence", ["layer 1, 2 of 2", "gated fusion"]),
+        ("--bert-fusion stacked --bert-attend decoder --bert-stack-order encoder-first", ["stacked fusion"]),
+        ("--arch bert_decoder --encoder-layers 0", ["embedding fusion, drop-net 0.0"]),
+    ],
+)
+def test_each_kind_trains_and_translates(workspace, tmp_path, flags, said):
+    log, _ = train_and_translate(workspace, tmp_path / "save", *flags.split())
+    assert all(words in log for words in said)
+    if "bert_decoder" in flags:
+        done = workspace.generate("--path", tmp_path / "save/checkpoint_last.pt", "--print-alignment", ok=False)
+        assert "error: --print-alignment needs attention to source tokens; with --bert-fusion embedding" in done.stderr
+
+
+def test_a_mix_of_layers_is_cached_layer_by_layer(workspace, tmp_path):
+    cache = ["--bert-cache", tmp_path / "cache", "--bert-cache-dtype", "fp32"]
+    flags = ["--bert-layer", "mix", "--bert-fusion", "embedding"]
+    _, without = train_and_translate(workspace, tmp_path / "without", *flags)
+    _, cached = train_and_translate(workspace, tmp_path / "with", *flags, *cache, generate=cache)
+    without, cached = hypotheses(without), hypotheses(cached)
+    assert [cached[n][0] for n in without] == pytest.approx([score for score, _ in without.values()], abs=2e-3)
+
+
+def parameters(path):
+    return torch.load(path, weights_only=False)["model"]
+
+
+def test_a_finetuned_bert_is_saved_trained_and_resumed_without_a_trace(workspace, tmp_path):
+    flags = ["--bert-finetune", "--bert-finetune-layers", "1", "--lr", "0.001"]
+    workspace.train(*flags, save_dir=tmp_path / "whole")
+    workspace.train(*flags, "--max-epoch", "1", save_dir=tmp_path / "parts")
+    begun = parameters(tmp_path / "parts" / "checkpoint_last.pt")
+    workspace.train(*flags, save_dir=tmp_path / "parts")
+    whole, parts = (parameters(tmp_path / name / "checkpoint_last.pt") for name in ("whole", "parts"))
+    assert whole.keys() == parts.keys()
+    assert all(torch.equal(whole[name], parts[name]) for name in whole if "_float_tensor" not in name)
+    bert = {name for name in whole if name.startswith("encoder.bert.model.")}
+    moved = {name for name in bert if not torch.equal(whole[name], begun[name])}
+    assert moved == {name for name in bert if ".layer.1." in name}
+    out = workspace.generate("--path", tmp_path / "whole" / "checkpoint_last.pt")
+    assert sorted(hypotheses(out.stdout)) == list(range(30))
+
+
+def test_a_finetuned_bert_trains_with_a_moving_average(workspace, tmp_path):
+    flags = ["--bert-finetune", "--store-ema", "--ema-decay", "0.9", "--max-epoch", "1"]
+    workspace.train(*flags, save_dir=tmp_path)
+    assert (tmp_path / "checkpoint_last.pt").exists()
+
+
+def test_a_trained_bert_cannot_be_cached(workspace, tmp_path):
+    flags = ["--bert-finetune", "--bert-cache", tmp_path / "cache"]
+    done = workspace.train(*flags, save_dir=tmp_path / "save", ok=False)
+    assert "keeps the states of a frozen BERT, which --bert-finetune trains; leave one of them out" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_example_of_a_causal_language_model_runs(workspace, tmp_path):
+    save_language_model("Qwen", tmp_path / "qwen")
+    flags = [*TINY, "--max-epoch", "1", "--warmup-updates", "4", "--max-tokens", "300", "--cpu"]
+    done = subprocess.run(
+        [ROOT / "examples/lamate/run.sh", workspace.data, tmp_path / "qwen", tmp_path / "out", *flags],
+        capture_output=True, text=True, timeout=250, cwd=ROOT,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    state = parameters(tmp_path / "out" / "finetuned" / "checkpoint_best.pt")
+    assert state["encoder.layer_mix.w"].shape == (4,)
+    assert any(name.startswith("encoder.bert.model.layers.2.") for name in state)

@@ -1,0 +1,117 @@
+"""The recurrent models through the real commands."""
+
+import re
+
+import pytest
+import torch
+from conftest import ROOT, hypotheses
+
+pytestmark = pytest.mark.system
+
+SIZES = (
+    "--encoder-embed-dim 16 --encoder-hidden-size 12 --decoder-embed-dim 16 --decoder-hidden-size 20 "
+    "--decoder-out-embed-dim 16"
+).split()
+
+
+def train(workspace, save_dir, *args, arch="gru_bahdanau", task="bert_fused_translation", **options):
+    return workspace.run(
+        "fairseq-train", workspace.data, "--user-dir", ROOT / "bert_fused_plugin", "--task", task,
+        "--arch", arch, *SIZES,
+        "--criterion", "bert_fused_label_smoothed_cross_entropy", "--optimizer", "adam", "--lr", "0.01",
+        "--max-tokens", "120", "--max-epoch", "2", "--save-dir", save_dir, "--log-format", "simple", "--cpu", *args,
+        **options,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def checkpoint(workspace, tmp_path_factory):
+    save_dir = tmp_path_factory.mktemp("gru")
+    done = train(workspace, save_dir, "--dropout", "0.1")
+    assert "GRU: additive attention," in done.stdout + done.stderr
+    return str(save_dir / "checkpoint_last.pt")
+
+
+def test_interactive_gives_the_translations_of_generate(workspace, checkpoint):
+    lines = (workspace.path / "test.en").read_text(encoding="utf-8")
+    for task in ("bert_fused_translation", "translation"):
+        generated = hypotheses(workspace.generate("--path", checkpoint, task=task).stdout)
+        assert sorted(generated) == list(range(30))
+        typed = hypotheses(
+            workspace.interactive(
+                lines, "--path", checkpoint, "--buffer-size", "7", "--max-sentences", "3", task=task
+            ).stdout
+        )
+        assert {n: tokens for n, (_, tokens) in typed.items()} == {n: tokens for n, (_, tokens) in generated.items()}
+        assert [typed[n][0] for n in generated] == pytest.approx([score for score, _ in generated.values()], abs=1e-4)
+
+
+def test_an_alignment_names_a_source_token_for_every_target_token(workspace, checkpoint):
+    out = workspace.generate("--path", checkpoint, "--print-alignment").stdout
+    alignments = dict(re.findall(r"^A-(\d+)\t(.*)$", out, re.MULTILINE))
+    sources = dict(re.findall(r"^S-(\d+)\t(.*)$", out, re.MULTILINE))
+    for number, (_, tokens) in hypotheses(out).items():
+        pairs = [pair.split("-") for pair in alignments[str(number)].split()]
+        words = [] if tokens == "" else tokens.split()
+        assert [int(target) for _, target in pairs] == list(range(len(words)))
+        assert all(0 <= int(source) < len(sources[str(number)].split()) for source, _ in pairs)
+
+
+def test_attention_is_drawn(workspace, checkpoint, tmp_path):
+    command = ["python", ROOT / "scripts/plot_attention.py", workspace.data, "--path", checkpoint, "--output"]
+    done = workspace.run(*command, tmp_path / "attention.png", "--index", "2")
+    assert (tmp_path / "attention.png").read_bytes().startswith(b"\x89PNG")
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["source", "translation", "written"]
+    refused = workspace.run(*command, tmp_path / "x.png", "--layer", "1", ok=False)
+    assert "error: --layer must be in [0, 0], got 1" in refused.stderr
+
+
+def test_ensembles_with_transformers_of_both_kinds(workspace, checkpoint, tmp_path):
+    both = workspace.generate("--path", f"{checkpoint}:{workspace.checkpoint}")
+    assert sorted(hypotheses(both.stdout)) == list(range(30))
+    turned = workspace.generate("--path", f"{workspace.checkpoint}:{checkpoint}")
+    scores = {n: score for n, (score, _) in hypotheses(both.stdout).items()}
+    assert {n: score for n, (score, _) in hypotheses(turned.stdout).items()} == pytest.approx(scores, abs=1e-4)
+
+
+def test_resumed_training_equals_the_unbroken_one(workspace, checkpoint, tmp_path):
+    train(workspace, tmp_path, "--dropout", "0.1", "--max-epoch", "1")
+    train(workspace, tmp_path, "--dropout", "0.1")
+    whole, parts = (
+        torch.load(path, weights_only=False)["model"] for path in (checkpoint, tmp_path / "checkpoint_last.pt")
+    )
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+
+
+def test_with_bert_and_its_cache(workspace, tmp_path):
+    flags = ["--bert-model", workspace.bert_dir, "--bert-drop-net", "0.5"]
+    cache = ["--bert-cache", tmp_path / "cache", "--bert-cache-dtype", "fp32"]
+    done = train(workspace, tmp_path / "save", *flags, *cache)
+    assert re.search(r"frozen parameters \(not in checkpoints\).*; drop-net 0.5", done.stdout + done.stderr)
+    path = tmp_path / "save" / "checkpoint_last.pt"
+    assert not any(".bert.model" in name for name in torch.load(path, weights_only=False)["model"])
+    plain, cached = (hypotheses(workspace.generate("--path", path, *extra).stdout) for extra in ([], cache))
+    assert [cached[n][0] for n in plain] == pytest.approx([score for score, _ in plain.values()], abs=1e-4)
+
+
+def test_what_has_no_use_is_said(workspace, tmp_path):
+    done = train(
+        workspace, tmp_path / "save", "--attention", "none", "--bert-cache", tmp_path / "cache", "--max-epoch", "1"
+    )
+    assert "--bert-cache not used by GruModel, which does not read BERT" in done.stdout + done.stderr
+    path = tmp_path / "save" / "checkpoint_last.pt"
+    done = workspace.generate("--path", path, "--print-alignment", ok=False)
+    assert "error: --print-alignment needs attention, --attention none has none" in done.stderr
+
+
+def test_bad_settings_are_reported_together(workspace, tmp_path):
+    done = train(
+        workspace, tmp_path, "--coverage", "--attention", "dot", "--dropout", "1.5", "--encoder-layers", "0", ok=False
+    )
+    assert "Traceback" not in done.stderr
+    for message in (
+        "--encoder-layers must be at least 1, got 0",
+        "--dropout must be in [0, 1), got 1.5",
+        "--coverage is",
+    ):
+        assert f"bert_fused_plugin: error: {message}" in done.stderr

@@ -1,0 +1,127 @@
+"""Warm start by the real commands: from a transformer of fairseq-train to a translation without its checkpoint."""
+
+import re
+import shutil
+
+import pytest
+import torch
+from conftest import TINY, hypotheses
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture(scope="module")
+def baseline(workspace, tmp_path_factory):
+    """A directory with a stock transformer of two epochs."""
+    path = tmp_path_factory.mktemp("baseline")
+    workspace.run(
+        "fairseq-train", workspace.data, "--arch", "transformer", *TINY, "--task", "translation",
+        "--criterion", "label_smoothed_cross_entropy", "--optimizer", "adam", "--lr", "0.01", "--max-tokens", "40",
+        "--max-epoch", "2", "--save-dir", path, "--log-format", "simple", "--cpu",
+    )  # fmt: skip
+    return path
+
+
+def load(path):
+    return torch.load(path, weights_only=False)
+
+
+def log_of(done):
+    return done.stdout + done.stderr
+
+
+def start(baseline, tmp_path):
+    """Return the flags of a warm start from a copy of the checkpoint, and the copy."""
+    copy = tmp_path / "stock.pt"
+    shutil.copy(baseline / "checkpoint_best.pt", copy)
+    return ["--bert-warm-start", copy, "--bert-identity-start"], copy
+
+
+@pytest.mark.parametrize("task", ["bert_fused_translation", "translation"])
+def test_training_starts_anew_and_what_it_saves_needs_no_checkpoint(workspace, baseline, tmp_path, task):
+    flags, copy = start(baseline, tmp_path)
+    save_dir = tmp_path / "save"
+    command = [*flags, "--no-epoch-checkpoints"]
+    done = workspace.train(*command, "--max-epoch", "1", task=task, save_dir=save_dir)
+    log = log_of(done)
+    assert re.search(rf"warm start from {copy}: 100\.0% of the [\d,]+ parameters that are not BERT's\n", log)
+    data = workspace.data
+    for side, lang in (("source", "en"), ("target", "de")):
+        assert re.search(rf"\n{side} dictionary: (\d+) of \1 symbols are in {data}/dict.{lang}.txt\n", log)
+    assert re.search(r"\ncopied +\d+ tensors +[\d,]+ parameters\n  decoder\.layers\.\*\.encoder_attn +16 tensors", log)
+    assert re.search(r"\nremapped +0 tensors", log)
+    assert re.search(r"\n  encoder\.layers\.\*\.bert_attn +16 tensors .* layers 0-1\n", log)
+
+    # epoch and best score are those of the new run
+    assert load(copy)["extra_state"]["train_iterator"]["epoch"] > 1
+    assert "begin training epoch 1\n" in log
+    saved = load(save_dir / "checkpoint_best.pt")
+    steps = int(re.findall(r"epoch 001 \| valid on 'valid' subset .* num_updates (\d+)", log)[0])
+    assert saved["optimizer_history"][-1]["num_updates"] == steps
+    assert saved["extra_state"]["best"] == saved["extra_state"]["val_loss"]
+    assert saved["cfg"]["model"].bert_warm_start is None
+    assert saved["cfg"]["model"].bert_identity_start
+
+    copy.unlink()
+    out = workspace.generate("--path", save_dir / "checkpoint_best.pt", task=task)
+    assert sorted(hypotheses(out.stdout)) == list(range(30))
+    resumed = log_of(workspace.train(*command, "--max-epoch", "2", task=task, save_dir=save_dir))
+    assert f"--bert-warm-start {copy} is not read: training resumes from {save_dir}/checkpoint_last.pt" in resumed
+    assert "begin training epoch 2\n" in resumed
+    assert "warm start from" not in resumed
+    assert load(save_dir / "checkpoint_last.pt")["optimizer_history"][-1]["num_updates"] == 2 * steps
+
+
+def test_before_the_first_step_it_translates_as_the_baseline(workspace, baseline, tmp_path):
+    flags, copy = start(baseline, tmp_path)
+    workspace.train(*flags, "--lr", "0", "--max-update", "1", save_dir=tmp_path / "save")
+    expected = hypotheses(workspace.generate("--path", copy, task="translation").stdout)
+    actual = hypotheses(workspace.generate("--path", tmp_path / "save" / "checkpoint_last.pt").stdout)
+    assert len({tokens for _, tokens in expected.values()}) > 5
+    assert {n: tokens for n, (_, tokens) in actual.items()} == {n: tokens for n, (_, tokens) in expected.items()}
+    assert [actual[n][0] for n in expected] == pytest.approx([score for score, _ in expected.values()], abs=1e-5)
+
+
+def test_a_data_bin_with_another_dictionary(workspace, baseline, tmp_path):
+    """The dictionary of the baseline is found where it was trained, that of the new data has other words."""
+    flags, _ = start(baseline, tmp_path)
+    for split, size in (("train", 60), ("valid", 10), ("test", 5)):
+        for lang in ("en", "de"):
+            lines = (workspace.path / f"{split}.{lang}").read_text(encoding="utf-8").splitlines()[:size]
+            text = "".join(f"{line} whale\n" for line in lines)
+            (tmp_path / f"{split}.{lang}").write_text(text, encoding="utf-8")
+    workspace.run(
+        "fairseq-preprocess", "--source-lang", "en", "--target-lang", "de", "--joined-dictionary",
+        "--trainpref", "train", "--validpref", "valid", "--testpref", "test", "--destdir", tmp_path / "data",
+        cwd=tmp_path,
+    )  # fmt: skip
+    data, workspace.data = workspace.data, str(tmp_path / "data")
+    try:
+        log = log_of(workspace.train(*flags, "--max-update", "1", "--lr", "0", save_dir=tmp_path / "save"))
+        missing = "--bert-warm-start", tmp_path / "gone.pt"
+        refused = workspace.train(*missing, "--bert-drop-net", "7", save_dir=tmp_path / "other", ok=False)
+    finally:
+        workspace.data = data
+    known, symbols = re.findall(rf"\nsource dictionary: (\d+) of (\d+) symbols are in {data}/dict.en.txt\n", log)[0]
+    assert int(known) < int(symbols)
+    assert re.search(r"\nremapped +1 tensor ", log)
+    out = workspace.generate("--path", tmp_path / "save/checkpoint_last.pt", data=tmp_path / "data")
+    assert len(hypotheses(out.stdout)) == 5
+
+    errors = [line for line in refused.stderr.splitlines() if line.startswith("bert_fused_plugin: error: ")]
+    assert len(errors) == 2
+    assert "--bert-drop-net must be in [0, 1], got 7.0" in errors[0]
+    assert f"--bert-warm-start {tmp_path}/gone.pt cannot be read: No such file or directory; give the" in errors[1]
+    assert "Traceback" not in log_of(refused)
+
+
+def test_a_malicious_checkpoint_runs_nothing(workspace, tmp_path):
+    class Harmful:
+        def __reduce__(self):
+            return open, (str(tmp_path / "harmed"), "w")
+
+    torch.save({"model": {}, "args": Harmful()}, tmp_path / "bad.pt")
+    done = workspace.train("--bert-warm-start", tmp_path / "bad.pt", save_dir=tmp_path / "save", ok=False)
+    assert f"checkpoint {tmp_path}/bad.pt is refused: it holds io.open" in done.stderr
+    assert "Traceback" not in log_of(done)
+    assert not (tmp_path / "harmed").exists()

@@ -1,0 +1,124 @@
+import pytest
+import torch
+from helpers import PIECES
+from transformers import AutoModel, AutoTokenizer
+
+from bert_fused_plugin.data.collate import collate_bert_tokens
+from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.data.document_context import DocumentContext, read_document_starts
+from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.modules.frozen_bert import FrozenBert
+
+
+@pytest.fixture
+def make_bridge(dictionary, bert_dir):
+    def make(context, max_tokens=32):
+        tokenizer = AutoTokenizer.from_pretrained(bert_dir)
+        return DictionaryBridge(dictionary, tokenizer, max_tokens=max_tokens, context=context)
+
+    return make
+
+
+def read(rows):
+    return [" ".join(PIECES[piece] for piece in row) for row in rows]
+
+
+def frame(bridge, lines, starts=()):
+    context = DocumentContext(bridge, starts)
+    return [context.frame(pieces) for pieces in bridge.word_pieces(lines)]
+
+
+LINES = ["the old man", "sees", "a dog", "red apple"]
+
+
+@pytest.mark.parametrize(
+    ("context", "expected"),
+    [
+        (0, ["", "", "", ""]),
+        (1, ["", "the old man [SEP]", "sees [SEP]", "a dog [SEP]"]),
+        (2, ["", "the old man [SEP]", "the old man sees [SEP]", "sees a dog [SEP]"]),
+        (9, ["", "the old man [SEP]", "the old man sees [SEP]", "the old man sees a dog [SEP]"]),
+    ],
+)
+def test_bert_reads_the_sentences_before_the_current_one(make_bridge, context, expected):
+    rows = read(frame(make_bridge(context), LINES))
+    for row, before, line in zip(rows, expected, LINES):
+        assert row == " ".join(f"[CLS] {before} {line} [SEP]".split())
+
+
+def test_a_document_ends_at_a_blank_line(make_bridge):
+    rows = read(frame(make_bridge(2), ["red", "", "apple", "  ", "a", "dog"]))
+    assert rows == [
+        "[CLS] red [SEP]",
+        "[CLS] [SEP]",
+        "[CLS] apple [SEP]",
+        "[CLS] [SEP]",
+        "[CLS] a [SEP]",
+        "[CLS] a [SEP] dog [SEP]",
+    ]
+
+
+def test_a_document_begins_where_the_index_says(make_bridge):
+    rows = read(frame(make_bridge(2), LINES, {0, 2}))
+    assert rows[2:] == ["[CLS] a dog [SEP]", "[CLS] a dog [SEP] red apple [SEP]"]
+
+
+def test_the_oldest_context_goes_first_where_berts_positions_end(make_bridge):
+    bridge = make_bridge(2, max_tokens=8)
+    rows = read(frame(bridge, ["the old man", "sees a", "small big dog", "the a old man dog runs"]))
+    assert rows[1] == "[CLS] the old man [SEP] sees a [SEP]"
+    assert rows[2] == "[CLS] sees a [SEP] small big dog [SEP]"  # "the old man" does not fit
+    assert rows[3] == "[CLS] the a old man dog runs [SEP]"  # no room for context at all
+    assert (bridge.num_context_cut, bridge.num_truncated) == (2, 0)
+    rows = read(frame(bridge, ["red", "the a old man dog runs eats"]))
+    assert rows[1] == "[CLS] the a old man dog runs [SEP]"
+    assert (bridge.num_context_cut, bridge.num_truncated) == (3, 1)
+
+
+def test_token_types_are_those_of_the_models_own_tokenizer(make_bridge, bert_dir):
+    bridge, tokenizer = make_bridge(1), AutoTokenizer.from_pretrained(bert_dir)
+    bert_tokens = collate_bert_tokens([torch.tensor(row) for row in frame(bridge, ["the old man", "sees [SEP] a dog"])])
+    segments = bridge.segments(bert_tokens)
+    # "[SEP]" as text is three pieces
+    expected = tokenizer("the old man", "sees x x x a dog", return_token_type_ids=True)["token_type_ids"]
+    assert segments[1].tolist() == expected
+    assert not segments[0, :5].any()
+    assert make_bridge(0).segments(bert_tokens) is None
+
+
+def test_bert_takes_the_token_types(make_bridge, bert_dir):
+    bridge, bert = make_bridge(1), FrozenBert.from_pretrained(bert_dir)
+    bert_tokens = collate_bert_tokens([torch.tensor(row) for row in frame(bridge, LINES)])
+    states, padding = bert(bert_tokens, bridge.segments(bert_tokens))
+    tokenizer, reference = AutoTokenizer.from_pretrained(bert_dir), AutoModel.from_pretrained(bert_dir).eval()
+    for i in (1, 2, 3):
+        inputs = tokenizer(LINES[i - 1], LINES[i], return_tensors="pt", return_token_type_ids=True)
+        with torch.no_grad():
+            expected = reference(**inputs).last_hidden_state[0]
+        torch.testing.assert_close(states[i][~padding[i]], expected, atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(states[1], bert(bert_tokens)[0][1], atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("0\nx\n", "cannot be read"),
+        ("0\n5\n", "5 is out of range"),
+        ("-1\n", "-1 is out of range"),
+        ("3\n2\n", "its numbers do not rise"),
+        ("\n", "it is empty"),
+        (None, "cannot be read"),
+    ],
+)
+def test_a_bad_index_of_documents_is_named(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "train.docs").write_text(content)
+    with pytest.raises(BertFusedError, match=r"--bert-documents .*train.docs.* from 0 to 4, of the first") as caught:
+        read_document_starts(str(tmp_path), "train", 5)
+    assert message in str(caught.value)
+
+
+def test_an_index_of_documents(tmp_path):
+    (tmp_path / "valid.docs").write_text("0\n3\n\n")
+    assert read_document_starts(str(tmp_path), "valid", 4) == {0, 3}
+    assert read_document_starts(None, "valid", 4) == set()
