@@ -59,6 +59,7 @@ setup(
         "filelock",
         "safetensors",
         "transformers>=4.40",
+        "huggingface_hub",
         "sacrebleu",
         "sacremoses",
         "sentencepiece",

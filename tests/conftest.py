@@ -64,7 +64,7 @@ def build(bert_dir, dictionary):
     """Build a tiny model: build(encoder_layers=3, bert_drop_net=0.0, ...)."""
 
     def make(**options):
-        return make_model(dictionary, bert_model=bert_dir, **options)
+        return make_model(dictionary, **{"bert_model": bert_dir, **options})
 
     return make
 

@@ -1,5 +1,7 @@
 """From fairseq's ids to BERT's: dictionary -> text (subwords joined, detokenised) -> word pieces."""
 
+import hashlib
+import json
 import logging
 from itertools import groupby
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
@@ -16,6 +18,9 @@ logger = logging.getLogger(__name__)
 
 SUBWORD_CHOICES = ("auto", "subword_nmt", "sentencepiece", "none")
 DETOK_CHOICES = ("none", "moses")
+
+# case, accents, numbers, punctuation, another script: where tokenizers of one vocabulary differ
+_PROBE = "The Élan don't USA 1,234.5 naïve -- «ß» 北京 𝔘"
 
 Part = Optional[str]  # a stretch of text, or None for an unknown word
 
@@ -147,6 +152,12 @@ class DictionaryBridge:
     def pieces(self, bert_tokens: Sequence[int]) -> List[str]:
         """Return the word pieces of one sentence's *bert_tokens*, for people to read."""
         return [str(self._tokenizer.id_to_token(token)) for token in bert_tokens if token != BERT_PAD]
+
+    def tokenizer_fingerprint(self) -> str:
+        """Return a hash of the tokenizer's vocabulary, and of what it makes of a difficult line."""
+        probe = self._tokenizer.encode(_PROBE).ids
+        seen = [sorted(self._tokenizer.get_vocab(with_added_tokens=True).items()), probe]
+        return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:32]
 
     def _parts(self, sentence: Sequence[int]) -> Iterator[Part]:
         """Yield the text between unknown words, and None for each unknown word."""

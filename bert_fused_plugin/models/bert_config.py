@@ -21,6 +21,9 @@ class BertConfig(FairseqDataclass):
             "such as bert-base-uncased; required"
         },
     )
+    bert_unchecked: bool = field(
+        default=False, metadata={"help": "load checkpoints that were trained with another BERT or tokenizer too"}
+    )
     bert_subword: ChoiceEnum(SUBWORD_CHOICES) = field(  # type: ignore[valid-type]
         default="auto",
         metadata={"help": "subword marks of the source dictionary, undone for BERT; auto: seen from the dictionary"},

@@ -12,6 +12,7 @@ from bert_fused_plugin.models.bert_reading import build_layer_mix, read_bert
 from bert_fused_plugin.models.layer_building import common_layer_options, wrap_layer
 from bert_fused_plugin.modules.beams import regroup
 from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
+from bert_fused_plugin.modules.bert_record import BertRecord
 from bert_fused_plugin.modules.frozen_bert import FrozenBert
 from bert_fused_plugin.modules.fusion import with_zero_gradients
 
@@ -49,6 +50,7 @@ class BertFusedEncoder(TransformerEncoderBase):
         self.mask_special_tokens = cfg.bert_mask_special_tokens
         self.bert = bert
         self.bridge = bridge
+        self.bert_record = BertRecord(bert, bridge.tokenizer_fingerprint())
         self.layer_mix = build_layer_mix(cfg.bert_layer, bert)
         self.bert_proj: Optional[nn.Linear] = None
         self.replaces_embeddings = replaces_embeddings(cfg)

@@ -11,6 +11,7 @@ from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.models.bert_reading import build_layer_mix, read_bert
 from bert_fused_plugin.models.gru_config import GruConfig
 from bert_fused_plugin.modules.beams import regroup
+from bert_fused_plugin.modules.bert_record import BertRecord
 from bert_fused_plugin.modules.frozen_bert import FrozenBert
 from bert_fused_plugin.modules.sequence_dropout import SequenceDropout, WordDropout
 
@@ -56,7 +57,11 @@ class GruEncoder(FairseqEncoder):
         self.layer_norm = nn.LayerNorm(self.output_dim) if norm else None
         self.bert: Any = bert
         self.bridge: Any = bridge
-        self.layer_mix = None if bert is None else build_layer_mix(cfg.bert_layer, bert)
+        self.bert_record: Optional[BertRecord] = None
+        self.layer_mix: Optional[nn.Module] = None
+        if bert is not None and bridge is not None:
+            self.bert_record = BertRecord(bert, bridge.tokenizer_fingerprint())
+            self.layer_mix = build_layer_mix(cfg.bert_layer, bert)
         self.mask_special_tokens = cfg.bert_mask_special_tokens
 
     def forward(

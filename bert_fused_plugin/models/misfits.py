@@ -4,6 +4,8 @@ from typing import Any, Dict, List
 
 from torch import Tensor
 
+from bert_fused_plugin.modules.bert_record import read_record
+
 # what reads BERT's states, and so has its width
 _READERS = ("bert_attn.k_proj.weight", "bert_attention.key_proj.weight", "encoder.bert_proj.weight")
 
@@ -28,7 +30,7 @@ def misfits(model: Any, state_dict: Dict[str, Tensor]) -> List[str]:
                 f"{model.cfg.bert_model} has {own[key].size(1)}; name the BERT that it was trained with "
                 "(--model-overrides \"{'bert_model': 'NAME_OR_DIR'}\" at generation)"
             )
-    return errors or _bert_misfits(model, state_dict, own)
+    return errors or _bert_misfits(model, state_dict, own) or _record_misfits(model, state_dict)
 
 
 def _bert_misfits(model: Any, state_dict: Dict[str, Tensor], own: Dict[str, Tensor]) -> List[str]:
@@ -46,3 +48,27 @@ def _bert_misfits(model: Any, state_dict: Dict[str, Tensor], own: Dict[str, Tens
             "name the one that it was fine-tuned from"
         ]
     return []
+
+
+def _record_misfits(model: Any, state_dict: Dict[str, Tensor]) -> List[str]:
+    if model.encoder.bert_record is None or model.cfg.bert_unchecked:
+        return []
+    overrides = "--bert-unchecked (at generation --model-overrides \"{'bert_unchecked': True}\")"
+    own = model.encoder.bert_record.record
+    try:
+        saved = read_record(state_dict) or own
+    except ValueError:
+        return [f"the checkpoint's record of its BERT is damaged; load it unchecked with {overrides}"]
+    parts = [
+        f"{what} ({saved[key]}, not {own[key]})"
+        for key, what in (("weights", "other weights"), ("tokenizer", "another tokenizer"))
+        if saved[key] != own[key]
+    ]
+    if not parts:
+        return []
+    revision = f", revision {saved['revision']}" if saved["revision"] else ""
+    return [
+        f"the checkpoint was trained with BERT {saved['name']!r}{revision}, --bert-model {model.cfg.bert_model} has "
+        f"{' and '.join(parts)}; name the BERT that it was trained with "
+        f"(at generation --model-overrides \"{{'bert_model': 'NAME_OR_DIR'}}\"), or take this one with {overrides}"
+    ]

@@ -23,9 +23,10 @@ State = Dict[str, Tensor]
 # (Press & Wolf, EACL 2017), and for symbols that this one lacks the next.
 _EMBEDDINGS = ("decoder.output_projection.weight", "decoder.embed_tokens.weight", "encoder.embed_tokens.weight")
 _OF_BERT = re.compile(r"encoder\.(bert|bert_proj|layer_mix)\.|.+\.(bert_attn|bert_attn_layer_norm|fusion)\.")
-# versions, sinusoids, and what fairseq 0.12's encoder layers save twice
+# versions, sinusoids, what is said of BERT, and what fairseq 0.12's encoder layers save twice
 _NO_PARAMETER = re.compile(
-    r"(en|de)coder\.(version|embed_positions\.(weights|_float_tensor)|layers\.\d+\.(in_proj|out_proj|fc1|fc2)_\w+)$"
+    r"(en|de)coder\.(version|bert_record\.text|embed_positions\.(weights|_float_tensor)|"
+    r"layers\.\d+\.(in_proj|out_proj|fc1|fc2)_\w+)$"
 )
 
 

@@ -39,6 +39,7 @@ class FinetunedBert(FrozenBert):
         lr_factor: float = 1.0,
     ) -> None:
         super().__init__(model, layers)
+        self.memory = None  # its states change
         top = max(self.layers)
         errors = []
         if top == 0:

@@ -3,9 +3,11 @@
 import logging
 import os
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple, TypeVar
 
 import torch
+from huggingface_hub import try_to_load_from_cache
 from torch import Tensor, nn
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as hf_logging
@@ -13,11 +15,13 @@ from transformers.utils import logging as hf_logging
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.data.feature_cache import model_fingerprint
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.modules.state_memory import StateMemory
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_MEMORY_BYTES = 256 * 2**20  # the states of 87,000 word pieces of a width of 768
 _NO_LIMIT = 1_000_000  # of an encoder with relative positions
 
 
@@ -45,10 +49,12 @@ class FrozenBert(nn.Module):
             self.layers = layer_indices(layers, self.depth)
         except ValueError as error:
             raise BertFusedError(f"--bert-layer {error}, for --bert-model {model.name_or_path}") from error
+        self.memory: Optional[StateMemory] = StateMemory(_MEMORY_BYTES)
         self._only_last = self.layers == (self.depth,)
         model.eval().requires_grad_(False)
         model.config.use_cache = False  # of keys and values, which causal models would return
         self.name = str(model.name_or_path)
+        self.revision: Optional[str] = None  # on the hub
         self._hold(model)
         self.dim = int(model.config.hidden_size)
         self.max_positions = _count_positions(model)
@@ -77,7 +83,7 @@ class FrozenBert(nn.Module):
             what = f"{len(missing)} of its weights are missing ({missing[0]}, ...)" if missing else "it reads no text"
             raise BertFusedError(f"--bert-model {name!r} cannot be used: {what}; give a complete pre-trained encoder")
         bert = cls(model, layers, **options)
-        bert.name = name
+        bert.name, bert.revision = name, _revision(name)
         return bert
 
     @property
@@ -96,6 +102,12 @@ class FrozenBert(nn.Module):
             The states of the N layers side by side, (B, L, N x D), and bert_padding_mask, (B, L).
         """
         bert_padding_mask = bert_tokens.eq(BERT_PAD)
+        if self.memory is None or self.training:
+            return self._read(bert_tokens, segments), bert_padding_mask
+        return self.memory.read(bert_tokens, segments, self._read), bert_padding_mask
+
+    def _read(self, bert_tokens: Tensor, segments: Optional[Tensor]) -> Tensor:
+        bert_padding_mask = bert_tokens.eq(BERT_PAD)
         inputs: Dict[str, Any] = {
             "input_ids": bert_tokens.masked_fill(bert_padding_mask, self._filler),
             "attention_mask": (~bert_padding_mask).long(),
@@ -105,8 +117,9 @@ class FrozenBert(nn.Module):
             inputs["token_type_ids"] = segments
         output = self._run(inputs)
         if self._only_last:
-            return output.last_hidden_state, bert_padding_mask
-        return torch.cat([output.hidden_states[layer] for layer in self.layers], dim=-1), bert_padding_mask
+            states: Tensor = output.last_hidden_state
+            return states
+        return torch.cat([output.hidden_states[layer] for layer in self.layers], dim=-1)
 
     def fingerprint(self) -> str:
         """Return a hash of all that the states depend on beside the sentence."""
@@ -123,6 +136,8 @@ class FrozenBert(nn.Module):
             return self.model(**inputs)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> "FrozenBert":
+        if self.memory is not None:
+            self.memory.clear()  # of another device or precision
         super()._apply(fn, *args, **kwargs)
         self.model._apply(fn)
         return self
@@ -173,6 +188,12 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
             "(tokenizer.json, or vocab.txt and the like); copy them from where the model comes from"
         )
     return tokenizer
+
+
+def _revision(name: str) -> Optional[str]:
+    """Return the commit of a model *name* that came from the hub."""
+    config = None if os.path.isdir(name) else try_to_load_from_cache(name, "config.json")
+    return Path(config).parent.name if isinstance(config, str) else None
 
 
 def _count_positions(model: PreTrainedModel) -> int:

@@ -1,10 +1,10 @@
 """fairseq's translation task with BERT's input in every batch."""
 
 import logging
-import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterator, List, Optional, Tuple
+from weakref import WeakValueDictionary
 
 import torch
 from fairseq.dataclass import ChoiceEnum
@@ -17,6 +17,7 @@ from bert_fused_plugin.data.data_bin import data_errors
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.document_context import read_document_starts
 from bert_fused_plugin.data.feature_cache import CACHE_DTYPES, Bert, FeatureCache
+from bert_fused_plugin.data.raw_text import read_raw_text
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.bert_fused_encoder import BertFusedEncoder
@@ -76,6 +77,10 @@ class BertFusedTranslationTask(TranslationTask):
     _warned = False
     _warned_of_buffer = False
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._berts: WeakValueDictionary[Tuple[str, Tuple[int, ...]], FrozenBert] = WeakValueDictionary()
+
     @classmethod
     def setup_task(cls, cfg: BertFusedTranslationConfig, **kwargs: Any) -> "BertFusedTranslationTask":
         """Load the dictionaries.
@@ -91,6 +96,7 @@ class BertFusedTranslationTask(TranslationTask):
         """Build the model, and take its bridge, and BERT's cache, for the data sets."""
         model = super().build_model(cfg, from_checkpoint)
         if _reads_bert(model):
+            self._share_bert(model.encoder)
             self.bridge = model.encoder.bridge
             self.max_source = min(self.cfg.max_source_positions, model.max_positions()[0])
             # sinusoidal positions have no end; learned ones have
@@ -124,7 +130,7 @@ class BertFusedTranslationTask(TranslationTask):
             with self._cutting_sources():
                 super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
         dataset = self.datasets[split]
-        texts = self._raw_texts(split, len(dataset))
+        texts = read_raw_text(self.cfg.bert_text, split, self.cfg.source_lang, len(dataset))
         truncated, context_cut = self.bridge.num_truncated, self.bridge.num_context_cut
         keep_long_targets = evaluation and self.keep_long_targets
         starts = read_document_starts(self.cfg.bert_documents, split, len(dataset))
@@ -175,7 +181,7 @@ class BertFusedTranslationTask(TranslationTask):
                 different BERT input read context.
         """
         contexts = [model.encoder.bridge.context for model in models if _reads_bert(model)]
-        if any(contexts) and not _share_bert(models):
+        if any(contexts) and not _read_alike(models):
             raise BertFusedError(
                 f"--bert-context {max(contexts)}: the models of this ensemble differ in BERT or its input; "
                 "translate with models that share them"
@@ -197,7 +203,7 @@ class BertFusedTranslationTask(TranslationTask):
         if constraints is not None and self.bridge is not None and self.bridge.context:
             sample = {**sample, "net_input": {**sample["net_input"], "bert_tokens": constraints}}
             constraints = None
-        if "bert_tokens" in sample["net_input"] and not _share_bert(models):
+        if "bert_tokens" in sample["net_input"] and not _read_alike(models):
             if not self._warned and (self.cfg.bert_text or self.cfg.bert_cache):
                 logger.warning("--bert-text and --bert-cache are not used: the models of the ensemble differ in BERT")
                 self._warned = True
@@ -215,6 +221,12 @@ class BertFusedTranslationTask(TranslationTask):
             yield
         finally:
             self.cfg.truncate_source, self.cfg.max_source_positions = given
+
+    def _share_bert(self, encoder: Any) -> None:
+        """Let the members of an ensemble hold one BERT, whose memory gives each batch's states to all of them."""
+        weights = encoder.bert_record.record["weights"]
+        if weights is not None:
+            encoder.bert = self._berts.setdefault((weights, encoder.bert.layers), encoder.bert)
 
     def _open_cache(self, directory: str) -> FeatureCache:
         if self.cache is None:
@@ -237,41 +249,15 @@ class BertFusedTranslationTask(TranslationTask):
 
         return states
 
-    def _raw_texts(self, split: str, size: int) -> Optional[List[str]]:
-        if self.cfg.bert_text is None:
-            return None
-        path = os.path.join(self.cfg.bert_text, f"{split}.{self.cfg.source_lang}")
-        try:
-            with open(path, encoding="utf-8", newline="\n") as lines:
-                texts = [line.rstrip("\r\n") for line in lines]
-        except (OSError, UnicodeDecodeError) as error:
-            raise BertFusedError(
-                f"--bert-text {self.cfg.bert_text}: {path} cannot be read as UTF-8 text ({error}); "
-                f"it must hold the raw source text of {split!r}, one sentence a line"
-            ) from error
-        if len(texts) != size:
-            raise BertFusedError(
-                f"--bert-text {self.cfg.bert_text}: {path} has {len(texts)} lines, the binarised {split!r} has "
-                f"{size} sentences; it must be the raw text of exactly these sentences, line by line"
-            )
-        return texts
 
-
-def _share_bert(models: List[Any]) -> bool:
+def _read_alike(models: List[Any]) -> bool:
     """Say whether all *models* read the same BERT input and states."""
     # the models' encoders, since in validation under DDP a model is wrapped
     encoders = [model.encoder for model in models]
     if not all(isinstance(e, (BertFusedEncoder, GruEncoder)) and e.bridge is not None for e in encoders):
         return False
-    return (
-        len(
-            {
-                (e.bert.name, e.bert.layers, e.bridge.max_tokens, e.bridge.detok, e.bridge.subword, e.bridge.context)
-                for e in encoders
-            }
-        )
-        == 1
-    )
+    inputs = ((b.max_tokens, b.detok, b.subword, b.context) for b in (e.bridge for e in encoders))
+    return len(set(zip((id(e.bert) for e in encoders), inputs))) == 1
 
 
 def _reads_bert(model: Any) -> bool:

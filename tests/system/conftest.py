@@ -14,6 +14,10 @@ TINY = (
     "--encoder-embed-dim 16 --encoder-ffn-embed-dim 24 --encoder-layers 2 --decoder-layers 2 "
     "--encoder-attention-heads 2 --decoder-attention-heads 2 --share-all-embeddings"
 ).split()
+GRU_SIZES = (
+    "--encoder-embed-dim 16 --encoder-hidden-size 12 --decoder-embed-dim 16 --decoder-hidden-size 20 "
+    "--decoder-out-embed-dim 16"
+).split()
 
 
 class Workspace:
@@ -47,6 +51,15 @@ class Workspace:
             "--criterion", "bert_fused_label_smoothed_cross_entropy", "--optimizer", "adam", "--lr", "0.01",
             "--max-tokens", "120", "--max-epoch", "2", "--save-dir", save_dir or self.save_dir,
             "--log-format", "simple", "--log-interval", "5", "--cpu", *args, **options,
+        )  # fmt: skip
+
+    def train_gru(self, save_dir, *args: str, arch="gru_bahdanau", task="bert_fused_translation", **options):
+        """Run fairseq-train for two epochs on a tiny recurrent model."""
+        return self.run(
+            "fairseq-train", self.data, "--user-dir", ROOT / "bert_fused_plugin", "--task", task, "--arch", arch,
+            *GRU_SIZES, "--criterion", "bert_fused_label_smoothed_cross_entropy", "--optimizer", "adam",
+            "--lr", "0.01", "--max-tokens", "120", "--max-epoch", "2", "--save-dir", save_dir,
+            "--log-format", "simple", "--cpu", *args, **options,
         )  # fmt: skip
 
     def generate(self, *args: str, data=None, task="bert_fused_translation", **options):

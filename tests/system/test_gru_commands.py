@@ -8,26 +8,11 @@ from conftest import ROOT, hypotheses
 
 pytestmark = pytest.mark.system
 
-SIZES = (
-    "--encoder-embed-dim 16 --encoder-hidden-size 12 --decoder-embed-dim 16 --decoder-hidden-size 20 "
-    "--decoder-out-embed-dim 16"
-).split()
-
-
-def train(workspace, save_dir, *args, arch="gru_bahdanau", task="bert_fused_translation", **options):
-    return workspace.run(
-        "fairseq-train", workspace.data, "--user-dir", ROOT / "bert_fused_plugin", "--task", task,
-        "--arch", arch, *SIZES,
-        "--criterion", "bert_fused_label_smoothed_cross_entropy", "--optimizer", "adam", "--lr", "0.01",
-        "--max-tokens", "120", "--max-epoch", "2", "--save-dir", save_dir, "--log-format", "simple", "--cpu", *args,
-        **options,
-    )  # fmt: skip
-
 
 @pytest.fixture(scope="module")
 def checkpoint(workspace, tmp_path_factory):
     save_dir = tmp_path_factory.mktemp("gru")
-    done = train(workspace, save_dir, "--dropout", "0.1")
+    done = workspace.train_gru(save_dir, "--dropout", "0.1")
     assert "GRU: additive attention," in done.stdout + done.stderr
     return str(save_dir / "checkpoint_last.pt")
 
@@ -75,8 +60,8 @@ def test_ensembles_with_transformers_of_both_kinds(workspace, checkpoint, tmp_pa
 
 
 def test_resumed_training_equals_the_unbroken_one(workspace, checkpoint, tmp_path):
-    train(workspace, tmp_path, "--dropout", "0.1", "--max-epoch", "1")
-    train(workspace, tmp_path, "--dropout", "0.1")
+    workspace.train_gru(tmp_path, "--dropout", "0.1", "--max-epoch", "1")
+    workspace.train_gru(tmp_path, "--dropout", "0.1")
     whole, parts = (
         torch.load(path, weights_only=False)["model"] for path in (checkpoint, tmp_path / "checkpoint_last.pt")
     )
@@ -86,7 +71,7 @@ def test_resumed_training_equals_the_unbroken_one(workspace, checkpoint, tmp_pat
 def test_with_bert_and_its_cache(workspace, tmp_path):
     flags = ["--bert-model", workspace.bert_dir, "--bert-drop-net", "0.5"]
     cache = ["--bert-cache", tmp_path / "cache", "--bert-cache-dtype", "fp32"]
-    done = train(workspace, tmp_path / "save", *flags, *cache)
+    done = workspace.train_gru(tmp_path / "save", *flags, *cache)
     assert re.search(r"frozen parameters \(not in checkpoints\).*; drop-net 0.5", done.stdout + done.stderr)
     path = tmp_path / "save" / "checkpoint_last.pt"
     assert not any(".bert.model" in name for name in torch.load(path, weights_only=False)["model"])
@@ -95,8 +80,8 @@ def test_with_bert_and_its_cache(workspace, tmp_path):
 
 
 def test_what_has_no_use_is_said(workspace, tmp_path):
-    done = train(
-        workspace, tmp_path / "save", "--attention", "none", "--bert-cache", tmp_path / "cache", "--max-epoch", "1"
+    done = workspace.train_gru(
+        tmp_path / "save", "--attention", "none", "--bert-cache", tmp_path / "cache", "--max-epoch", "1"
     )
     assert "--bert-cache not used by GruModel, which does not read BERT" in done.stdout + done.stderr
     path = tmp_path / "save" / "checkpoint_last.pt"
@@ -105,8 +90,8 @@ def test_what_has_no_use_is_said(workspace, tmp_path):
 
 
 def test_bad_settings_are_reported_together(workspace, tmp_path):
-    done = train(
-        workspace, tmp_path, "--coverage", "--attention", "dot", "--dropout", "1.5", "--encoder-layers", "0", ok=False
+    done = workspace.train_gru(
+        tmp_path, "--coverage", "--attention", "dot", "--dropout", "1.5", "--encoder-layers", "0", ok=False
     )
     assert "Traceback" not in done.stderr
     for message in (

@@ -1,0 +1,68 @@
+"""What a checkpoint knows of the BERT that it was trained with, so that another one is noticed."""
+
+import hashlib
+import json
+from typing import Any, Dict, Mapping, Optional
+
+import torch
+from torch import Tensor, nn
+
+from bert_fused_plugin.modules.finetuned_bert import FinetunedBert
+from bert_fused_plugin.modules.frozen_bert import FrozenBert
+
+_VOLATILE = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache")
+
+
+class BertRecord(nn.Module):
+    """Name, revision, configuration and fingerprints of BERT and its tokenizer, saved with the model.
+
+    The buffer holds a JSON text, one float for each byte: averaging, EMA and half precision leave these as they are.
+    It is never loaded: `read_record` gets it from a checkpoint, for comparison with the one at hand.
+
+    Args:
+        bert: the encoder.
+        tokenizer: fingerprint of its tokenizer.
+    """
+
+    text: Tensor
+
+    def __init__(self, bert: FrozenBert, tokenizer: str) -> None:
+        super().__init__()
+        config = bert.model.config.to_diff_dict()
+        self.record: Dict[str, Any] = {
+            "name": bert.name,
+            "revision": bert.revision,
+            "config": {key: value for key, value in config.items() if key not in _VOLATILE},
+            # weights that train are in the checkpoint themselves
+            "weights": None if isinstance(bert, FinetunedBert) else weights_fingerprint(bert.model),
+            "tokenizer": tokenizer,
+        }
+        text = json.dumps(self.record, sort_keys=True, default=str).encode()
+        self.register_buffer("text", torch.tensor(list(text), dtype=torch.float32))
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        """Keep the record of the BERT at hand."""
+
+
+def read_record(state_dict: Mapping[str, Tensor]) -> Optional[Dict[str, Any]]:
+    """Return the record in a model's *state_dict*; None if it has none, as models without BERT.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    text = state_dict.get("encoder.bert_record.text")
+    if text is None:
+        return None
+    record = json.loads(bytes(text.float().round().long().clamp(0, 255).tolist()))
+    if not isinstance(record, dict) or not {"name", "revision", "weights", "tokenizer"} <= record.keys():
+        raise ValueError("not a record")
+    return record
+
+
+def weights_fingerprint(model: nn.Module) -> str:
+    """Return a hash of the values of all parameters, whatever a version of transformers calls them."""
+    digests = sorted(
+        hashlib.sha256(str(tuple(p.shape)).encode() + p.detach().cpu().float().contiguous().numpy().tobytes()).digest()
+        for p in model.parameters()
+    )
+    return hashlib.sha256(b"".join(digests)).hexdigest()[:32]

@@ -1,0 +1,101 @@
+"""A checkpoint knows its BERT: another one is an error that names the one expected."""
+
+import json
+
+import pytest
+import torch
+from helpers import make_gru
+from transformers import AutoTokenizer, BertModel
+
+from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.modules.bert_record import BertRecord, read_record, weights_fingerprint
+from bert_fused_plugin.modules.frozen_bert import FrozenBert
+
+KEY = "encoder.bert_record.text"
+
+
+@pytest.fixture
+def other_dir(bert_dir, tmp_path):
+    """The same BERT with one weight changed a little."""
+    model = BertModel.from_pretrained(bert_dir)
+    with torch.no_grad():
+        model.encoder.layer[0].output.dense.weight[0, 0] += 1e-3
+    model.save_pretrained(tmp_path / "other")
+    AutoTokenizer.from_pretrained(bert_dir).save_pretrained(tmp_path / "other")
+    return str(tmp_path / "other")
+
+
+@pytest.fixture
+def cased_dir(bert_dir, tmp_path):
+    """The same BERT and vocabulary, with a tokenizer that keeps capitals."""
+    BertModel.from_pretrained(bert_dir).save_pretrained(tmp_path / "cased")
+    AutoTokenizer.from_pretrained(bert_dir).save_pretrained(tmp_path / "cased")
+    file = tmp_path / "cased" / "tokenizer.json"
+    file.write_text(file.read_text().replace('"lowercase": true', '"lowercase": false'))
+    return str(tmp_path / "cased")
+
+
+def test_the_record_says_what_was_read(build, bert_dir):
+    record = read_record(build().state_dict())
+    assert record["name"] == bert_dir
+    assert record["revision"] is None
+    assert record["config"]["hidden_size"] == 12
+    assert record["weights"] == weights_fingerprint(FrozenBert.from_pretrained(bert_dir).model)
+
+
+def test_another_bert_is_refused_by_name(build, bert_dir, other_dir):
+    state = build().state_dict()
+    build().load_state_dict(state)
+    with pytest.raises(BertFusedError, match=f"trained with BERT {bert_dir!r}.*{other_dir} has other weights") as error:
+        build(bert_model=other_dir).load_state_dict(state)
+    assert "'bert_unchecked': True" in str(error.value)
+    assert "tokenizer" not in str(error.value)
+    build(bert_model=other_dir, bert_unchecked=True).load_state_dict(state)
+
+
+def test_another_tokenizer_is_refused(build, cased_dir):
+    with pytest.raises(BertFusedError, match="has another tokenizer"):
+        build(bert_model=cased_dir).load_state_dict(build().state_dict())
+
+
+def test_a_recurrent_model_refuses_as_well(dictionary, bert_dir, other_dir):
+    state = make_gru(dictionary, bert_model=bert_dir).state_dict()
+    with pytest.raises(BertFusedError, match="has other weights"):
+        make_gru(dictionary, bert_model=other_dir).load_state_dict(state)
+    assert KEY not in make_gru(dictionary).state_dict()
+
+
+def test_a_finetuned_bert_is_in_the_checkpoint_itself(build, other_dir):
+    state = build(bert_finetune=True).state_dict()
+    assert read_record(state)["weights"] is None
+    build(bert_finetune=True, bert_model=other_dir).load_state_dict(state)
+
+
+def test_after_a_load_the_record_is_of_the_bert_at_hand(build, other_dir):
+    model = build(bert_model=other_dir, bert_unchecked=True)
+    model.load_state_dict(build().state_dict())
+    assert read_record(model.state_dict())["name"] == other_dir
+
+
+def test_checkpoints_without_a_record_are_taken(build):
+    state = build().state_dict()
+    del state[KEY]
+    build().load_state_dict(state)
+
+
+def test_a_damaged_record_is_an_error(build):
+    state = build().state_dict()
+    state[KEY] = state[KEY] * 0 + 255
+    with pytest.raises(BertFusedError, match="record of its BERT is damaged"):
+        build().load_state_dict(state)
+    state[KEY] = torch.tensor([float(byte) for byte in json.dumps([1]).encode()])
+    with pytest.raises(BertFusedError, match="record of its BERT is damaged"):
+        build().load_state_dict(state)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_and_averages_keep_the_record(bert_dir, dtype):
+    record = BertRecord(FrozenBert.from_pretrained(bert_dir), "é" * 32)
+    text = record.text.to(dtype)
+    kept = {KEY: (text + text + text).float() / 3 * 0.9999 + text.float() * 0.0001}
+    assert read_record(kept) == record.record

@@ -1,0 +1,73 @@
+"""The members of an ensemble share one BERT, which runs once for each sentence; another BERT is noticed."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from conftest import TINY
+from fairseq import checkpoint_utils
+from transformers import AutoTokenizer, BertConfig, BertModel
+
+from bert_fused_plugin.modules.frozen_bert import FrozenBert
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture(scope="module")
+def members(workspace, tmp_path_factory):
+    """Checkpoints of two fused models of one BERT, of fairseq's transformer, and of RNNsearch with that BERT."""
+    path = tmp_path_factory.mktemp("members")
+    workspace.run(
+        "fairseq-train", workspace.data, "--arch", "transformer", *TINY, "--optimizer", "adam", "--lr", "0.01",
+        "--max-tokens", "120", "--max-epoch", "1", "--save-dir", path / "plain", "--cpu",
+    )  # fmt: skip
+    workspace.train_gru(path / "gru", "--bert-model", workspace.bert_dir, "--max-epoch", "1")
+    fused = [workspace.checkpoint, workspace.checkpoint]
+    return [*fused, *(str(path / name / "checkpoint_last.pt") for name in ("plain", "gru"))]
+
+
+def translate(path, data):
+    """Return the ensemble's models, its task, and the best score of each sentence of the test set."""
+    models, _, task = checkpoint_utils.load_model_ensemble_and_task(path, arg_overrides={"data": data})
+    for model in models:
+        model.eval()
+    task.load_dataset("test")
+    generator = task.build_generator(models, SimpleNamespace(beam=2, max_len_b=10))
+    batches = task.get_batch_iterator(task.dataset("test"), max_sentences=7).next_epoch_itr(shuffle=False)
+    scores = {}
+    for sample in batches:
+        for number, hypotheses in zip(sample["id"].tolist(), task.inference_step(generator, models, sample)):
+            scores[number] = float(hypotheses[0]["score"])
+    return models, task, scores
+
+
+def test_bert_runs_once_for_each_sentence_of_an_ensemble(workspace, members, monkeypatch):
+    read, run = [], FrozenBert._run
+    count = lambda self, inputs: read.append(len(inputs["input_ids"])) or run(self, inputs)  # noqa: E731
+    monkeypatch.setattr(FrozenBert, "_run", count)
+    models, task, scores = translate(members, workspace.data)
+    readers = [model.encoder for model in models if hasattr(model.encoder, "bert")]
+    assert len(readers) == 3
+    assert len({id(encoder.bert) for encoder in readers}) == 1
+    dataset = task.dataset("test")
+    assert sum(read) == len({tuple(dataset.bert_tokens(i).tolist()) for i in range(len(dataset))})
+
+    monkeypatch.setattr("bert_fused_plugin.modules.frozen_bert._MEMORY_BYTES", 0)
+    read.clear()
+    assert translate(members, workspace.data)[2] == pytest.approx(scores, abs=1e-5)
+    assert sum(read) == 3 * len(dataset)
+
+
+def test_another_bert_of_the_same_width_is_noticed_at_resume_and_generation(workspace, tmp_path):
+    torch.manual_seed(7)
+    BertModel(BertConfig.from_pretrained(workspace.bert_dir)).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(workspace.bert_dir).save_pretrained(tmp_path)
+    resumed = workspace.train("--bert-model", tmp_path, "--max-epoch", "3", ok=False)
+    expected = f"error: the checkpoint was trained with BERT {workspace.bert_dir!r}, --bert-model {tmp_path} has other"
+    assert resumed.returncode != 0
+    assert expected in resumed.stderr
+    assert "Traceback" not in resumed.stderr
+    other = f"'bert_model': {str(tmp_path)!r}"
+    refused = workspace.generate("--model-overrides", f"{{{other}}}", ok=False)
+    assert expected in refused.stderr
+    workspace.generate("--model-overrides", f"{{{other}, 'bert_unchecked': True}}")
