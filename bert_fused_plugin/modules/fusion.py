@@ -76,8 +76,12 @@ class Gate(nn.Module):
 
     def forward(self, other: Tensor, bert: Tensor) -> Tensor:
         """Return the gated sum, (T, B, C)."""
-        g = torch.sigmoid(self.w(bert) + self.u(other))
+        g = self.bert_share(other, bert)
         return g * bert + (1 - g) * other
+
+    def bert_share(self, other: Tensor, bert: Tensor) -> Tensor:
+        """Return g, (T, B, C)."""
+        return torch.sigmoid(self.w(bert) + self.u(other))
 
 
 class Fusion(nn.Module):
