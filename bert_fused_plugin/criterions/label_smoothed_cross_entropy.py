@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Tuple
 
-import torch
 from fairseq import utils
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
@@ -12,6 +11,7 @@ from fairseq.logging import metrics
 from omegaconf import II
 from torch import Tensor
 
+from bert_fused_plugin.criterions.smoothed_loss import label_smoothed_loss
 from bert_fused_plugin.errors import BertFusedError
 
 
@@ -88,28 +88,3 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
 
 
 _SUMMED = ("loss", "nll_loss", "n_correct", "ntokens", "sample_size")
-
-
-def label_smoothed_loss(logits: Tensor, target: Tensor, eps: float, padding_idx: int) -> Tuple[Tensor, Tensor, Tensor]:
-    """Return loss, negative log-likelihood and whether the best symbol is the target's, each (B, T).
-
-    With lse = log sum exp(logits): H(p, q) = lse - logit of the target, and H(U, q) = lse - mean of the
-    logits, so no log-probabilities of the size of the logits are kept.  Padded positions are zero.
-
-    Args:
-        logits: (B, T, V).
-        target: (B, T).
-        eps: label smoothing.
-        padding_idx: the target symbol to exclude.
-    """
-    logits = logits.float()
-    lse = torch.logsumexp(logits, dim=-1)
-    target_logit = logits.gather(-1, target.unsqueeze(-1)).squeeze(-1)
-    is_token = target.ne(padding_idx)
-    nll_loss = (lse - target_logit) * is_token
-    loss = nll_loss
-    if eps:
-        uniform_loss = (lse - logits.mean(dim=-1)) * is_token
-        loss = (1 - eps) * nll_loss + eps * uniform_loss
-    correct = logits.detach().argmax(dim=-1).eq(target) & is_token
-    return loss, nll_loss, correct
