@@ -1,0 +1,190 @@
+"""What translations attend to: weights of each decoder layer, between words, their entropy, alignments, gates."""
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+
+import torch
+from fairseq.data.data_utils import collate_tokens
+from fairseq.models.transformer import TransformerDecoderBase
+from torch import Tensor
+
+from bert_fused_plugin.data.collate import BERT_PAD
+from bert_fused_plugin.models.gru_decoder import GruDecoder
+from bert_fused_plugin.modules.fusion import Gate
+from bert_fused_plugin.reports.words import Words, merge, merge_attention, piece_marks
+
+SOURCE, BERT = "source", "BERT"  # what a decoder attends to
+
+
+@dataclass
+class AttentionMap:
+    """The attention of one translation to the source or to BERT; *layers* are (T, S) each, the lowest first."""
+
+    kind: str
+    rows: List[str]
+    columns: List[str]
+    layers: List[Tensor]
+
+    def pharaoh(self, layer: int) -> str:
+        """Return the alignment ``source-target ...``: of each target word the source word of most attention.
+
+        The end of sentence, last on both sides, is not aligned.
+        """
+        weights = self.layers[layer][:-1, :-1]
+        if weights.numel() == 0:
+            return ""
+        return " ".join(f"{source}-{target}" for target, source in enumerate(weights.argmax(dim=1).tolist()))
+
+
+class Entropy(NamedTuple):
+    """Mean entropy of the attention at a target position, in bits, and as a share of the largest possible."""
+
+    bits: float
+    share: float
+
+
+def attention_maps(
+    model: Any, task: Any, sample: Dict[str, Any], tokens: Tensor, subwords: Tuple[str, str]
+) -> List[AttentionMap]:
+    """Return what one translation attends to, by words.
+
+    Args:
+        model: any transformer or recurrent model of this package, or fairseq's transformer.
+        task: its task.
+        sample: the batch of the one sentence.
+        tokens: the ids of the translation, (T,), ending in eos.
+        subwords: marks of the source and the target dictionary, as of `merge`; where those of the source are
+            ``none``, BERT's word pieces stay apart too.
+    """
+    net_input = sample["net_input"]
+    from_source, from_target = subwords
+    rows = _words(task.target_dictionary, tokens, from_target)
+    maps = []
+    for kind, layers in read_attention(model, net_input, [tokens]).items():
+        if kind == BERT:
+            pieces = model.encoder.bridge.pieces(net_input["bert_tokens"][0].tolist())
+            special = model.encoder.bridge.pieces(model.encoder.bridge.special_tokens)
+            columns = merge(pieces, "none" if from_source == "none" else piece_marks(pieces), special)
+        else:
+            columns = _words(task.source_dictionary, net_input["src_tokens"][0], from_source)
+        merged = [merge_attention(layer[0].float().cpu(), rows, columns) for layer in layers]
+        maps.append(AttentionMap(kind, rows.texts, columns.texts, merged))
+    return maps
+
+
+@torch.no_grad()
+def read_attention(model: Any, net_input: Dict[str, Any], translations: Sequence[Tensor]) -> Dict[str, List[Tensor]]:
+    """Return the attention of each decoder layer, mean over heads, while it reads *translations*.
+
+    Layers without such attention are left out; so are all of a decoder that does not tell, such as fairseq's LSTM.
+
+    Args:
+        model: in evaluation mode.
+        net_input: the batch.
+        translations: the ids of each sentence's translation, ending in eos.
+
+    Returns:
+        By `SOURCE` and `BERT`: (B, T, S) or (B, T, L) of each layer.
+    """
+    decoder = model.decoder
+    if isinstance(decoder, TransformerDecoderBase):
+        options = [{"alignment_layer": layer} for layer in range(decoder.num_layers)]
+    elif isinstance(decoder, GruDecoder):
+        options = [{}]
+    else:
+        return {}
+    encoder_out = model.encoder.forward_torchscript(net_input)
+    prev_output_tokens = previous_tokens(translations, decoder.dictionary.pad()).to(net_input["src_tokens"].device)
+    found: Dict[str, List[Tensor]] = {}
+    for option in options:
+        _, extra = decoder(prev_output_tokens, encoder_out=encoder_out, **option)
+        for kind, key in ((SOURCE, "attn"), (BERT, "bert_attn")):
+            if key in extra and extra[key][0] is not None:
+                found.setdefault(kind, []).append(extra[key][0])
+    return found
+
+
+def previous_tokens(translations: Sequence[Tensor], pad: int) -> Tensor:
+    """Return the decoder's input, (B, T), that makes it write *translations*."""
+    result: Tensor = collate_tokens(list(translations), pad, left_pad=False, move_eos_to_beginning=True)
+    return result
+
+
+class AttentionStatistics:
+    """Entropy of attention and use of gates, mean over all target (or source) positions of any number of batches."""
+
+    def __init__(self) -> None:
+        self._entropy: Dict[str, List[Tensor]] = {}
+        self._gates: Dict[str, Tensor] = {}
+
+    def add(self, model: Any, net_input: Dict[str, Any], translations: Sequence[Tensor]) -> None:
+        """Let *model* read a batch and its *translations*."""
+        with recorded_gates(model) as gates:
+            layers_of = read_attention(model, net_input, translations)
+        pad = model.decoder.dictionary.pad()
+        written = previous_tokens(translations, pad).ne(pad)
+        src_tokens = net_input["src_tokens"]
+        for kind, layers in layers_of.items():
+            columns = net_input["bert_tokens"].ne(BERT_PAD) if kind == BERT else src_tokens.ne(pad)
+            sizes = columns.sum(dim=1).clamp(min=2).log2().unsqueeze(1)
+            sums = self._entropy.setdefault(kind, [torch.zeros(3) for _ in layers])
+            for total, layer in zip(sums, layers):
+                bits = entropy(layer)
+                total += torch.stack([_masked_sum(x, written) for x in (bits, bits / sizes, torch.ones_like(bits))])
+        for name, gate in gates.items():
+            mask = (src_tokens.ne(pad) if name.startswith("encoder") else written).t()
+            self._gates[name] = self._gates.get(name, torch.zeros(3)) + torch.stack(
+                [_masked_sum(x, mask) for x in (gate[0], gate[1], torch.ones_like(gate[0]))]
+            )
+
+    def entropies(self) -> Dict[str, List[Entropy]]:
+        """Return the entropy of each layer, by what it attends to."""
+        return {
+            kind: [Entropy(*(total[:2] / total[2]).tolist()) for total in layers]
+            for kind, layers in self._entropy.items()
+        }
+
+    def gates(self) -> Dict[str, Dict[str, float]]:
+        """Return mean and standard deviation of g, BERT's share, of each gated layer."""
+        result = {}
+        for name, total in self._gates.items():
+            mean, square = (total[:2] / total[2]).tolist()
+            result[name] = {"mean": mean, "deviation": max(0.0, square - mean**2) ** 0.5}
+        return result
+
+
+def entropy(weights: Tensor) -> Tensor:
+    """Return the entropy of *weights*, (..., S), in bits."""
+    return torch.special.entr(weights.float()).sum(dim=-1) / torch.log(torch.tensor(2.0))
+
+
+@contextmanager
+def recorded_gates(model: Any) -> Iterator[Dict[str, Tensor]]:
+    """Yield a dict that gets, for each gated layer, g and g^2 of its last pass, mean over dimensions: (2, T, B)."""
+    seen: Dict[str, Tensor] = {}
+    hooks = []
+    for name, gate in model.named_modules():
+        if not isinstance(gate, Gate):
+            continue
+        side, _, number, *_ = name.split(".")  # encoder.layers.0.fusion.mix
+
+        def record(module: Any, inputs: Any, _: Tensor, name: str = f"{side} layer {int(number) + 1}") -> None:
+            g = module.bert_share(*inputs)
+            seen[name] = torch.stack([g.mean(dim=-1), g.square().mean(dim=-1)])
+
+        hooks.append(gate.register_forward_hook(record))
+    try:
+        yield seen
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _masked_sum(values: Tensor, mask: Tensor) -> Tensor:
+    return values.float().cpu().masked_fill(~mask.cpu(), 0).sum()
+
+
+def _words(dictionary: Any, tokens: Tensor, subwords: str) -> Words:
+    symbols = [dictionary[token] for token in tokens.tolist() if token != dictionary.pad()]
+    return merge(symbols, subwords, {dictionary[dictionary.eos()], dictionary[dictionary.unk()]})

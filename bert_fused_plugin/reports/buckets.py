@@ -1,0 +1,79 @@
+"""Groups of test sentences: by length, and by how many words of the source are rare in the training data."""
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from fairseq.data import data_utils
+from tqdm import tqdm
+
+from bert_fused_plugin.reports.words import merge
+
+RARE = 5  # a word seen at most so often in training
+_LENGTHS = (10, 15, 20, 25, 30)
+Word = Tuple[int, ...]  # the ids of its subwords
+
+
+@dataclass
+class Bucket:
+    """A group of sentences: its name, their numbers, and their mean source length in words."""
+
+    name: str
+    numbers: List[int]
+    mean_length: float
+
+
+def by_length(lengths: Sequence[int]) -> List[Bucket]:
+    """Return the sentences in groups of source *lengths*, in words."""
+    ends = [*_LENGTHS, max([*lengths, _LENGTHS[-1] + 1])]
+    names = [f"{start + 1}-{end}" for start, end in zip((0, *_LENGTHS), _LENGTHS)] + [f"over {_LENGTHS[-1]}"]
+    return _group([next(i for i, end in enumerate(ends) if length <= end) for length in lengths], names, lengths)
+
+
+def by_rare_words(counts: Sequence[int], lengths: Sequence[int]) -> List[Bucket]:
+    """Return the sentences in groups of their *counts* of rare words; *lengths* are in words."""
+    return _group([min(count, 3) for count in counts], ["none", "1", "2", "3 or more"], lengths)
+
+
+def rare_word_counts(sentences: Sequence[Sequence[Word]], seen: "Counter[Word]") -> List[int]:
+    """Return how many words of each sentence were *seen* at most `RARE` times, or never."""
+    return [sum(seen[word] <= RARE for word in sentence) for sentence in sentences]
+
+
+def words_of(dictionary: Any, tokens: Sequence[int], subwords: str) -> List[Word]:
+    """Return the words of a source sentence, each as the ids of its subwords, without the end of sentence."""
+    kept = [token for token in tokens if token not in (dictionary.pad(), dictionary.eos())]
+    words = merge([dictionary[token] for token in kept], subwords, {dictionary[dictionary.unk()]})
+    return [tuple(kept[i] for i in word) for word in words.positions]
+
+
+def count_training_words(
+    task: Any, data: str, subwords: str, wanted: Sequence[Sequence[Word]]
+) -> "Optional[Counter[Word]]":
+    """Return how often each of the *wanted* words is in the training source; None if *data* has no training set.
+
+    The dictionary's own counts are of subwords, of which a word never seen may have frequent ones only.
+    """
+    source, target = task.cfg.source_lang, task.cfg.target_lang
+    for pair in (f"{source}-{target}", f"{target}-{source}"):
+        dataset = data_utils.load_indexed_dataset(os.path.join(data, f"train.{pair}.{source}"), task.source_dictionary)
+        if dataset is not None:
+            break
+    else:
+        return None
+    known = {word for words in wanted for word in words}
+    seen: Counter[Word] = Counter()
+    for i in tqdm(range(len(dataset)), desc="words of the training data", unit=" sentences", disable=None):
+        seen.update(word for word in words_of(task.source_dictionary, dataset[i].tolist(), subwords) if word in known)
+    return seen
+
+
+def _group(places: Sequence[int], names: Sequence[str], lengths: Sequence[int]) -> List[Bucket]:
+    groups: Dict[int, List[int]] = {}
+    for number, place in enumerate(places):
+        groups.setdefault(place, []).append(number)
+    return [
+        Bucket(names[place], numbers, sum(lengths[i] for i in numbers) / len(numbers))
+        for place, numbers in sorted(groups.items())
+    ]

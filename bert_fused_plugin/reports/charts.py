@@ -1,0 +1,73 @@
+"""Where the lines of a chart go; the page's template draws them."""
+
+from dataclasses import dataclass
+from typing import Dict, List, Optional, Tuple
+
+from matplotlib.ticker import MaxNLocator
+
+from bert_fused_plugin.reports.training_log import Points
+
+WIDTH, HEIGHT = 360, 220
+_LEFT, _RIGHT, _TOP, _BOTTOM = 42, 10, 10, 30
+
+
+@dataclass
+class Tick:
+    """A mark of an axis: its place in the drawing, and its text."""
+
+    place: float
+    text: str
+
+
+@dataclass
+class Chart:
+    """A chart of lines in a drawing of `WIDTH` x `HEIGHT`.
+
+    Args:
+        title: for people.
+        lines: by run: the points of a polyline, as SVG writes them.
+        x_ticks: along the updates.
+        y_ticks: along the values.
+        last: by run: the last value.
+    """
+
+    title: str
+    lines: Dict[str, str]
+    x_ticks: List[Tick]
+    y_ticks: List[Tick]
+    last: Dict[str, float]
+    left: int = _LEFT
+    right: int = WIDTH - _RIGHT
+    top: int = _TOP
+    bottom: int = HEIGHT - _BOTTOM
+
+
+def line_chart(title: str, curves: Dict[str, Points]) -> Optional[Chart]:
+    """Return the chart of *curves*, by run; None if there are none."""
+    curves = {name: points for name, points in curves.items() if points}
+    if not curves:
+        return None
+    x_ticks = _ticks([x for points in curves.values() for x, _ in points], 4)
+    y_ticks = _ticks([y for points in curves.values() for _, y in points], 5)
+
+    def place(x: float, y: float) -> Tuple[float, float]:
+        across = (x - x_ticks[0]) / (x_ticks[-1] - x_ticks[0])
+        up = (y - y_ticks[0]) / (y_ticks[-1] - y_ticks[0])
+        width, height = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
+        return round(_LEFT + across * width, 1), round(_TOP + (1 - up) * height, 1)
+
+    return Chart(
+        title,
+        {name: " ".join("{},{}".format(*place(x, y)) for x, y in points) for name, points in curves.items()},
+        [Tick(place(x, y_ticks[0])[0], f"{x:,.0f}") for x in x_ticks],
+        [Tick(place(x_ticks[0], y)[1], f"{y:g}") for y in y_ticks],
+        {name: points[-1][1] for name, points in curves.items()},
+    )
+
+
+def _ticks(values: List[float], count: int) -> List[float]:
+    low, high = min(values), max(values)
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    ticks = MaxNLocator(count, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+    return [round(float(tick), 10) for tick in ticks]

@@ -1,0 +1,221 @@
+"""All figures of the report, as one dictionary: what the JSON holds and the page shows."""
+
+from dataclasses import asdict
+from typing import Any, Dict, List, Sequence
+
+from tqdm import tqdm
+
+from bert_fused_plugin.reports.attention import AttentionStatistics, attention_maps
+from bert_fused_plugin.reports.bert_tests import MEANING, bert_tests
+from bert_fused_plugin.reports.buckets import (
+    RARE,
+    Bucket,
+    by_length,
+    by_rare_words,
+    count_training_words,
+    rare_word_counts,
+    words_of,
+)
+from bert_fused_plugin.reports.charts import line_chart
+from bert_fused_plugin.reports.decoding import Decoding, Texts, Translations, batches, translate
+from bert_fused_plugin.reports.runs import Run
+from bert_fused_plugin.reports.scoring import Scorer, Scores
+from bert_fused_plugin.reports.training_log import read_curves
+
+_CHARTS = {
+    "valid nll_loss": "validation nll_loss (bits)",
+    "train nll_loss": "training nll_loss (bits)",
+    "valid bleu": "validation BLEU",
+    "valid loss": "validation loss",
+    "train loss": "training loss",
+}
+
+
+class Comparison:
+    """Translates a test set with several runs, the first of which is the baseline, and compares them.
+
+    Args:
+        runs: of one language pair.
+        subset: name of the test set.
+        how: to translate.
+        texts: ids to text.
+        references: of each sentence.
+        tokenised: whether the texts are.
+        samples: of the bootstrap.
+        seed: of what is random in the tests of BERT.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        subset: str,
+        how: Decoding,
+        texts: Texts,
+        references: Sequence[str],
+        tokenised: bool,
+        samples: int,
+        seed: int,
+    ) -> None:
+        self.runs, self.subset, self.how, self.texts, self.seed = runs, subset, how, texts, seed
+        self.scorer = Scorer(references, tokenised, samples)
+        dataset = runs[0].task.dataset(subset)
+        self.size = len(dataset)
+        sources = [dataset.src[i] for i in range(self.size)]
+        self.sources = [texts.source(source) for source in sources]
+        dictionary = runs[0].task.source_dictionary
+        self.words = [words_of(dictionary, source.tolist(), texts.source_subwords) for source in sources]
+        self.found = {run.name: translate(run, subset, how, run.name) for run in runs}
+        self.hypotheses = {name: self._texts_of(found) for name, found in self.found.items()}
+        self.remarks = [remark for run in runs for remark in run.remarks]
+
+    def report(self, data: str, examples: int, bert_tests: bool) -> Dict[str, Any]:
+        """Return the figures.
+
+        Args:
+            data: directory with the training data, for its word counts.
+            examples: how many of the best and of the worst sentences.
+            bert_tests: whether to translate with BERT off, shuffled and random.
+        """
+        signatures, scores = self.scorer.compare(list(self.hypotheses.items()))
+        sentences = {name: self.scorer.sentences(texts) for name, texts in self.hypotheses.items()}
+        chosen = self._choose(sentences, examples)
+        shown = sorted({i for lists in chosen.values() for numbers in lists.values() for i in numbers})
+        return {
+            "baseline": self.runs[0].name,
+            "signatures": signatures,
+            "verdicts": [verdict(run.name, self.runs[0].name, scores) for run in self.runs[1:]],
+            "runs": [self._run(run, scores[run.name]) for run in self.runs],
+            "bert_tests": self._bert_tests() if bert_tests else [],
+            "buckets": self._buckets(data),
+            "curves": self._curves(),
+            "examples": chosen,
+            "sentence_texts": {i: self._sentence(i, sentences) for i in shown},
+            "attention": {i: self._attention(i) for i in tqdm(shown, desc="attention", disable=None)},
+            "remarks": self.remarks,
+        }
+
+    def _texts_of(self, found: Translations) -> List[str]:
+        return [self.texts.hypothesis(found.tokens[i]) for i in range(self.size)]
+
+    def _run(self, run: Run, scores: Scores) -> Dict[str, Any]:
+        statistics = AttentionStatistics()
+        for sample in batches(run, self.subset, self.how.max_tokens):
+            tokens = [self.found[run.name].tokens[i] for i in sample["id"].tolist()]
+            statistics.add(run.model, sample["net_input"], tokens)
+        return {
+            "name": run.name,
+            "checkpoint": str(run.files.checkpoint),
+            "architecture": run.architecture,
+            "updates": run.updates,
+            "reads_bert": run.reads_bert,
+            "parameters": run.parameters,
+            "speed": self.found[run.name].speed(),
+            "scores": {metric: score.as_dict() for metric, score in scores.items()},
+            "entropy": {kind: [layer._asdict() for layer in layers] for kind, layers in statistics.entropies().items()},
+            "gates": statistics.gates(),
+        }
+
+    def _bert_tests(self) -> List[Dict[str, Any]]:
+        """Return, for each run that reads BERT, its scores in each state of BERT, tested against the normal one."""
+        results = []
+        for run in self.runs:
+            if not run.reads_bert:
+                continue
+            systems = [("on", self.hypotheses[run.name])]
+            for name, state in bert_tests(run, self.subset, self.seed).items():
+                if name != "on":
+                    with state():
+                        found = translate(run, self.subset, self.how, f"{run.name}, BERT {name}")
+                    systems.append((name, self._texts_of(found)))
+            _, scores = self.scorer.compare(systems)
+            states = [
+                {"name": name, "meaning": MEANING[name], "scores": {k: s.as_dict() for k, s in scores[name].items()}}
+                for name, _ in systems
+            ]
+            results.append({"run": run.name, "states": states, "drops_bert": run.drops_bert})
+        return results
+
+    def _buckets(self, data: str) -> Dict[str, Any]:
+        lengths = [len(words) for words in self.words]
+        tables = {"length": by_length(lengths)}
+        task = self.runs[0].task
+        seen = count_training_words(task, data, self.texts.source_subwords, self.words)
+        if seen is None:
+            self.remarks.append(f"{data} holds no training data, so no word is known to be rare.")
+        else:
+            tables["rare"] = by_rare_words(rare_word_counts(self.words, seen), lengths)
+        return {"rare_at_most": RARE, **{kind: self._bucket_rows(buckets) for kind, buckets in tables.items()}}
+
+    def _bucket_rows(self, buckets: Sequence[Bucket]) -> List[Dict[str, Any]]:
+        return [
+            {
+                "name": bucket.name,
+                "sentences": len(bucket.numbers),
+                "mean_length": bucket.mean_length,
+                "BLEU": {name: self.scorer.bleu(texts, bucket.numbers) for name, texts in self.hypotheses.items()},
+            }
+            for bucket in buckets
+        ]
+
+    def _curves(self) -> Dict[str, Any]:
+        by_run = {run.name: read_curves(run.files.logs) for run in self.runs}
+        for run in self.runs:
+            if not by_run[run.name]:
+                where = ", ".join(map(str, run.files.logs)) or f"beside {run.files.checkpoint}"
+                self.remarks.append(f"{run.name} has no curves: no training log found ({where}); give --log.")
+        charts = [
+            line_chart(title, {name: curves.get(key, []) for name, curves in by_run.items()})
+            for key, title in _CHARTS.items()
+        ]
+        return {"points": by_run, "charts": [asdict(chart) for chart in charts if chart is not None]}
+
+    def _choose(self, sentences: Dict[str, List[Dict[str, float]]], count: int) -> Dict[str, Dict[str, List[int]]]:
+        """Return, by run, the numbers of the sentences that gain, and lose, most chrF against the baseline."""
+        base, *others = sentences
+        chosen = {}
+        for name in others:
+            gains = [own["chrF"] - other["chrF"] for own, other in zip(sentences[name], sentences[base])]
+            order = sorted(range(self.size), key=lambda i: gains[i])
+            chosen[name] = {
+                "best": [i for i in reversed(order) if gains[i] > 0][:count],
+                "worst": [i for i in order if gains[i] < 0][:count],
+            }
+        return chosen
+
+    def _sentence(self, number: int, sentences: Dict[str, List[Dict[str, float]]]) -> Dict[str, Any]:
+        return {
+            "source": self.sources[number],
+            "reference": self.scorer.references[number],
+            "translations": {
+                name: {"text": texts[number], **sentences[name][number]} for name, texts in self.hypotheses.items()
+            },
+        }
+
+    def _attention(self, number: int) -> List[Dict[str, Any]]:
+        result = []
+        for run in self.runs:
+            tokens = self.found[run.name].tokens[number]
+            subwords = self.texts.source_subwords, self.texts.target_subwords
+            for found in attention_maps(run.model, run.task, run.sample(self.subset, number), tokens, subwords):
+                result.append(
+                    {
+                        "run": run.name,
+                        "kind": found.kind,
+                        "rows": found.rows,
+                        "columns": found.columns,
+                        "percent": [(100 * layer).round().int().tolist() for layer in found.layers],
+                        "alignment": found.pharaoh(-1) if found.kind == "source" else None,
+                    }
+                )
+        return result
+
+
+def verdict(name: str, baseline: str, scores: Dict[str, Scores]) -> str:
+    """Return one sentence: is run *name* better?"""
+    own, other = scores[name]["BLEU"], scores[baseline]["BLEU"]
+    difference = own.score - other.score
+    figures = f"{difference:+.2f} BLEU ({other.score:.2f} to {own.score:.2f}, p = {own.p:.3f})"
+    if own.better:
+        word = "better" if own.better > 0 else "worse"
+        return f"{name} is {word} than {baseline} on this test set: {figures}."
+    return f"{name} and {baseline} do not differ significantly on this test set: {figures}."

@@ -1,0 +1,145 @@
+"""Translates a test set as fairseq-generate does, and takes the time."""
+
+import os
+import platform
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, Iterator
+
+import torch
+from fairseq import utils
+from fairseq.dataclass.configs import GenerationConfig
+from sacremoses import MosesDetokenizer
+from torch import Tensor
+from tqdm import tqdm
+
+from bert_fused_plugin.data.dictionary_bridge import detect_subword
+from bert_fused_plugin.reports.runs import Run, on_device
+
+POST_PROCESS = {"subword_nmt": "@@ ", "sentencepiece": "sentencepiece", "none": None}  # fairseq's names
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How to translate.
+
+    Args:
+        beam: its size.
+        lenpen: exponent of the length penalty.
+        max_len_a: a translation has at most a x source length + b tokens.
+        max_len_b: b.
+        max_tokens: of a batch.
+    """
+
+    beam: int = 5
+    lenpen: float = 1.0
+    max_len_a: float = 0.0
+    max_len_b: int = 200
+    max_tokens: int = 4096
+
+
+@dataclass
+class Translations:
+    """The best hypothesis of each sentence, (T,), by number, and the time that the search took."""
+
+    tokens: Dict[int, Tensor] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def speed(self) -> Dict[str, float]:
+        """Return sentences and tokens (with end of sentence) a second."""
+        sentences, tokens = len(self.tokens), sum(len(row) for row in self.tokens.values())
+        return {
+            "seconds": self.seconds,
+            "sentences_per_second": sentences / self.seconds,
+            "tokens_per_second": tokens / self.seconds,
+        }
+
+
+def batches(run: Run, subset: str, max_tokens: int) -> Iterator[Dict[str, Any]]:
+    """Yield the batches of *subset* on the device of *run*."""
+    iterator = run.task.get_batch_iterator(
+        dataset=run.task.dataset(subset),
+        max_tokens=max_tokens,
+        max_positions=utils.resolve_max_positions(run.task.max_positions(), run.model.max_positions()),
+        disable_iterator_cache=True,
+    ).next_epoch_itr(shuffle=False)
+    for sample in iterator:
+        yield on_device(sample, run.model)
+
+
+def translate(run: Run, subset: str, how: Decoding, title: str) -> Translations:
+    """Return the translations of *subset*; *title* is what the progress bar says."""
+    generator = run.task.build_generator(
+        [run.model],
+        GenerationConfig(beam=how.beam, lenpen=how.lenpen, max_len_a=how.max_len_a, max_len_b=how.max_len_b),
+    )
+    result = Translations()
+    with tqdm(total=len(run.task.dataset(subset)), desc=title, unit=" sentences", disable=None) as bar:
+        for sample in batches(run, subset, how.max_tokens):
+            _wait(sample)
+            start = time.perf_counter()
+            found = run.task.inference_step(generator, [run.model], sample)
+            _wait(sample)
+            result.seconds += time.perf_counter() - start
+            for number, hypotheses in zip(sample["id"].tolist(), found):
+                result.tokens[number] = hypotheses[0]["tokens"].cpu()
+            bar.update(len(found))
+    return result
+
+
+class Texts:
+    """Ids to text, as fairseq-generate writes it: subwords joined and, on request, detokenised.
+
+    Args:
+        task: for the dictionaries.
+        subwords: marks to undo: ``subword_nmt``, ``sentencepiece``, ``none``; ``auto``: those that the dictionary has.
+        detok: ``moses`` or ``none``, of the target.
+    """
+
+    def __init__(self, task: Any, subwords: str, detok: str) -> None:
+        self.source_dictionary, self.target_dictionary = task.source_dictionary, task.target_dictionary
+        self.source_subwords = detect_subword(self.source_dictionary) if subwords == "auto" else subwords
+        self.target_subwords = detect_subword(self.target_dictionary) if subwords == "auto" else subwords
+        self._moses = MosesDetokenizer(lang=task.cfg.target_lang) if detok == "moses" else None
+
+    def source(self, tokens: Tensor) -> str:
+        """Return the text of a source sentence."""
+        return str(self.source_dictionary.string(tokens, POST_PROCESS[self.source_subwords]))
+
+    def hypothesis(self, tokens: Tensor) -> str:
+        """Return the text of a translation."""
+        return self._detokenize(self.target_dictionary.string(tokens, POST_PROCESS[self.target_subwords]))
+
+    def reference(self, tokens: Tensor) -> str:
+        """Return the text of a reference; its unknown words are no match for those of a translation."""
+        text = self.target_dictionary.string(tokens, POST_PROCESS[self.target_subwords], escape_unk=True)
+        return self._detokenize(text)
+
+    def _detokenize(self, text: str) -> str:
+        return text if self._moses is None else str(self._moses.detokenize(text.split()))
+
+
+def hardware(device: str) -> Dict[str, Any]:
+    """Return what a speed depends on."""
+    return {
+        "device": torch.cuda.get_device_name() if device == "cuda" else _processor(),
+        "threads": torch.get_num_threads(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def _wait(sample: Dict[str, Any]) -> None:
+    if sample["id"].is_cuda:
+        torch.cuda.synchronize()

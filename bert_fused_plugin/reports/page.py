@@ -1,0 +1,88 @@
+"""The page and the JSON: written whole, or not at all."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Sequence
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.reports.charts import HEIGHT, WIDTH
+
+FEW = 30  # sentences, of which BLEU says little
+
+
+def render(report: Mapping[str, Any]) -> str:
+    """Return the report as one HTML page, which needs no other file and no network."""
+    environment = Environment(
+        loader=PackageLoader("bert_fused_plugin.reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    runs = report["runs"]
+    return environment.get_template("report.html").render(
+        report,
+        names=[run["name"] for run in runs],
+        depth=max((len(layers) for run in runs for layers in run["entropy"].values()), default=0),
+        few=FEW,
+        width=WIDTH,
+        height=HEIGHT,
+    )
+
+
+def to_json(report: Mapping[str, Any]) -> str:
+    """Return all figures of the report as JSON; drawings and the weights of the heat maps are left to the page."""
+    figures: Dict[str, Any] = {**report, "curves": report["curves"]["points"]}
+    figures["attention"] = {
+        number: [{key: value for key, value in found.items() if key != "percent"} for found in maps]
+        for number, maps in report["attention"].items()
+    }
+    return json.dumps(figures, indent=1, ensure_ascii=False) + "\n"
+
+
+def check_writable(paths: Sequence[Path]) -> None:
+    """Check that *paths* can be written, before hours of work.
+
+    Raises:
+        BertFusedError: they cannot, or are the same.
+    """
+    errors: List[str] = []
+    if len({path.resolve() for path in paths}) < len(paths):
+        errors.append(f"--output and --json are the same file, {paths[0]}; give two")
+    for path in paths:
+        if path.is_dir():
+            errors.append(f"{path} cannot be written: it is a directory; give the name of a file")
+            continue
+        try:
+            with tempfile.TemporaryFile(dir=path.parent):
+                pass
+        except OSError as error:
+            errors.append(f"{path} cannot be written ({error.strerror}); give a file in a folder that can be written")
+    raise_all(errors)
+
+
+def write_together(texts: Mapping[Path, str]) -> None:
+    """Write each text to its file; an earlier file stays as it is until all are on the disk.
+
+    Raises:
+        BertFusedError: they cannot be written.
+    """
+    unfinished: Dict[Path, Path] = {}
+    try:
+        for path, text in texts.items():
+            descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+            unfinished[path] = Path(name)
+            with open(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.chmod(name, 0o644)
+        for path, file_name in unfinished.items():
+            os.replace(file_name, path)
+    except OSError as error:
+        raise BertFusedError(f"{', '.join(map(str, texts))} cannot be written ({error})") from error
+    finally:
+        for leftover in unfinished.values():
+            leftover.unlink(missing_ok=True)

@@ -1,0 +1,252 @@
+"""The runs that are compared: where their checkpoints are, and each with its model and task."""
+
+import filecmp
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import torch
+from fairseq import checkpoint_utils, tasks, utils
+from omegaconf import OmegaConf
+
+from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.models.bert_fused import BertFusedModel
+from bert_fused_plugin.models.gru_bahdanau import GruModel
+from bert_fused_plugin.modules.drop_net import DropNet
+from bert_fused_plugin.modules.finetuned_bert import FinetunedBert
+from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
+
+_TASKS = ("translation", "bert_fused_translation")
+
+
+@dataclass
+class RunFiles:
+    """One ``NAME=PATH`` of the command line; *flag* is for messages."""
+
+    flag: str
+    name: str
+    checkpoint: Path
+    logs: List[Path] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"{self.flag} {self.name}={self.checkpoint}"
+
+
+@dataclass
+class Run:
+    """A run with its model, in evaluation mode on its device, and its task with the test set loaded."""
+
+    files: RunFiles
+    model: Any
+    task: Any
+    architecture: str
+    updates: int
+    parameters: Dict[str, int]
+    remarks: List[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The name that the user gave."""
+        return self.files.name
+
+    @property
+    def reads_bert(self) -> bool:
+        """Say whether the model attends to BERT."""
+        return isinstance(self.model, (BertFusedModel, GruModel)) and self.model.encoder.bridge is not None
+
+    @property
+    def drops_bert(self) -> bool:
+        """Say whether drop-net has trained the model to do without BERT."""
+        return any(isinstance(module, DropNet) and module.p_net > 0 for module in self.model.modules())
+
+    def sample(self, subset: str, number: int) -> Dict[str, Any]:
+        """Return the batch of one sentence of *subset*, on the model's device."""
+        dataset = self.task.dataset(subset)
+        batch: Dict[str, Any] = dataset.collater([dataset[number]])
+        return on_device(batch, self.model)
+
+
+@dataclass(frozen=True)
+class Place:
+    """The data that all runs are tried on, and the device.
+
+    Args:
+        data: directory of ``fairseq-preprocess``.
+        subset: name of the test set.
+        bert_text: directory of raw text for BERT; None: derived from the data.
+        bert_documents: directory of document boundaries, for BERT's context.
+        device: of torch.
+    """
+
+    data: str
+    subset: str
+    bert_text: Optional[str] = None
+    bert_documents: Optional[str] = None
+    device: str = "cpu"
+
+
+def find_runs(baseline: str, others: Sequence[str], logs: Sequence[str]) -> List[RunFiles]:
+    """Return the runs that ``--baseline``, ``--run`` and ``--log`` name, the baseline first.
+
+    Raises:
+        BertFusedError: a name is used twice, or a file is missing; all problems together.
+    """
+    errors: List[str] = []
+    runs: Dict[str, RunFiles] = {}
+    for flag, given in [("--baseline", baseline), *(("--run", run) for run in others)]:
+        name, path = _split(flag, given, errors)
+        if path is None:
+            continue
+        if name in runs:
+            errors.append(f"{flag} {given}: there is another run of the name {name!r}; give each its own")
+            continue
+        checkpoint = path / "checkpoint_best.pt" if path.is_dir() else path
+        runs[name] = RunFiles(flag, name, checkpoint)
+        if not checkpoint.is_file():
+            remedy = "name one of its checkpoint files" if path.is_dir() else "give a checkpoint, or a --save-dir"
+            errors.append(f"{flag} {given}: there is no file {checkpoint}; {remedy}")
+    for given in logs:
+        name, path = _split("--log", given, errors)
+        if path is None:
+            continue
+        if name not in runs:
+            errors.append(f"--log {given}: no run has the name {name!r}; there are {', '.join(runs)}")
+        elif not path.is_file():
+            errors.append(f"--log {given}: there is no file {path}; leave it out for a report without its curves")
+        else:
+            runs[name].logs.append(path)
+    raise_all(errors)
+    return list(runs.values())
+
+
+def load_run(files: RunFiles, place: Place) -> Run:
+    """Load one run, whatever translation task it was trained with, under this package's.
+
+    Raises:
+        BertFusedError: the checkpoint cannot be read, or does not fit the data.
+    """
+    state = _read_checkpoint(files)
+    cfg = state["cfg"]
+    updates = int(state["optimizer_history"][-1].get("num_updates", 0))
+    saved = OmegaConf.to_container(cfg.task)
+    if saved["_name"] not in _TASKS:
+        raise BertFusedError(f"{files} was trained with --task {saved['_name']}; runs of {' and '.join(_TASKS)} fit")
+    task = _set_up_task(files, saved, place)
+    reads_other_text = saved.get("bert_text") is not None and place.bert_text is None
+    if not files.logs:
+        files.logs = _find_logs(files.checkpoint, cfg.common.get("log_file"))
+    try:
+        [model], cfg, _ = checkpoint_utils.load_model_ensemble_and_task([str(files.checkpoint)], task=task, state=state)
+    except RuntimeError as error:  # torch's, of parameters that do not fit
+        reason = " ".join(str(error).split())[:300]
+        raise BertFusedError(f"{files} does not fit {place.data}; was it trained on it?  [{reason}]") from error
+    try:
+        task.load_dataset(place.subset, task_cfg=cfg.task)
+    except FileNotFoundError as error:
+        raise BertFusedError(
+            f"{place.data} has no --subset {place.subset!r} for {task.cfg.source_lang}-{task.cfg.target_lang}; "
+            "give one that fairseq-preprocess has made"
+        ) from error
+    run = Run(files, model.eval(), task, _architecture(cfg.model), updates, count_parameters(model))
+    if reads_other_text and run.reads_bert:
+        run.remarks.append(
+            f"{run.name} was trained with --bert-text; here its BERT reads text derived from the data, "
+            "since the report was made without --bert-text"
+        )
+    model.prepare_for_inference_(cfg)
+    model.to(place.device)
+    return run
+
+
+def check_comparable(runs: Sequence[Run]) -> None:
+    """Check that all *runs* translate between the same languages.
+
+    Raises:
+        BertFusedError: they do not.
+    """
+    first, *others = [(run, f"{run.task.cfg.source_lang}-{run.task.cfg.target_lang}") for run in runs]
+    raise_all(
+        [
+            f"{run.files} translates {languages}, {first[0].files} {first[1]}; compare runs of one test set"
+            for run, languages in others
+            if languages != first[1]
+        ]
+    )
+
+
+def on_device(batch: Dict[str, Any], model: Any) -> Dict[str, Any]:
+    """Return *batch* on the device of *model*."""
+    device = next(model.parameters()).device
+    moved: Dict[str, Any] = utils.apply_to_sample(lambda tensor: tensor.to(device), batch)
+    return moved
+
+
+def count_parameters(model: Any) -> Dict[str, int]:
+    """Return how many parameters of *model* get a gradient, how many are frozen, and how many are never used.
+
+    fairseq's transformer layers hold some that are in every checkpoint and never train.
+    """
+    pad, device = model.decoder.dictionary.pad(), next(model.parameters()).device
+    tokens = torch.full((1, 3), pad + 2, device=device)
+    tokens[0, -1] = model.decoder.dictionary.eos()
+    wanted = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    logits, _ = model(tokens, torch.tensor([3], device=device), tokens)
+    gradients = torch.autograd.grad(logits.sum(), list(wanted.values()), allow_unused=True)
+    trained = sum(g.numel() for g in gradients if g is not None)
+    frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)
+    bert = model.encoder.bert if isinstance(model, (BertFusedModel, GruModel)) else None
+    if bert is not None and not isinstance(bert, FinetunedBert):
+        frozen += bert.num_parameters  # not registered
+    return {"trained": trained, "frozen": frozen, "unused": sum(p.numel() for p in wanted.values()) - trained}
+
+
+def _split(flag: str, given: str, errors: List[str]) -> Tuple[str, Optional[Path]]:
+    name, separator, path = given.partition("=")
+    if not (name and separator and path):
+        errors.append(f"{flag} takes NAME=PATH, got {given!r}")
+        return name, None
+    return name, Path(path)
+
+
+def _read_checkpoint(files: RunFiles) -> Dict[str, Any]:
+    try:
+        state: Dict[str, Any] = checkpoint_utils.load_checkpoint_to_cpu(str(files.checkpoint))
+    except BertFusedError:
+        raise
+    except Exception as error:  # a damaged file can raise anything
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise BertFusedError(f"{files} cannot be read as a checkpoint of fairseq [{reason}]") from error
+    return state
+
+
+def _set_up_task(files: RunFiles, saved: Dict[str, Any], place: Place) -> BertFusedTranslationTask:
+    trained_on = utils.split_paths(saved["data"])[0]
+    own = {
+        "_name": "bert_fused_translation",
+        "data": place.data,
+        "eval_bleu": False,
+        "bert_text": place.bert_text,
+        "bert_documents": place.bert_documents,
+        "bert_cache": None,
+    }
+    task: BertFusedTranslationTask = tasks.setup_task(OmegaConf.create({**saved, **own}))
+    for lang in (task.cfg.source_lang, task.cfg.target_lang):
+        old, new = Path(trained_on, f"dict.{lang}.txt"), Path(place.data, f"dict.{lang}.txt")
+        if old.is_file() and not filecmp.cmp(old, new, shallow=False):
+            raise BertFusedError(
+                f"{files} was trained with the dictionary {old}, which differs from {new}; binarise the test set with "
+                "the dictionaries of the training (fairseq-preprocess --srcdict --tgtdict), the same for all runs"
+            )
+    return task
+
+
+def _find_logs(checkpoint: Path, log_file: Optional[str]) -> List[Path]:
+    """Return the logs of a training: ``--log-file``, ``*.log`` of the save-dir, or SAVE_DIR.log beside it."""
+    if log_file is not None and Path(log_file).is_file():
+        return [Path(log_file)]
+    save_dir = checkpoint.resolve().parent
+    return sorted(save_dir.glob("*.log")) or [p for p in [save_dir.with_name(f"{save_dir.name}.log")] if p.is_file()]
+
+
+def _architecture(model_cfg: Any) -> str:
+    return str(vars(model_cfg)["arch"] if hasattr(model_cfg, "__dict__") and "arch" in vars(model_cfg) else model_cfg)

@@ -1,0 +1,114 @@
+"""sacreBLEU's scores, and whether a difference may be chance."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
+from sacrebleu.significance import PairedTest
+
+from bert_fused_plugin.errors import BertFusedError
+
+SIGNIFICANT = 0.05
+LOWER_IS_BETTER = ("TER",)
+
+
+@dataclass
+class Score:
+    """A score of one system on the whole test set.
+
+    Args:
+        score: by sacreBLEU.
+        mean: over the bootstrap samples.
+        interval: half of the width of the 95 % confidence interval around *mean*.
+        p: of the paired bootstrap test of the difference to the baseline; None for the baseline itself.
+        better: the sign of a significant difference: 1 better, -1 worse, 0 none.
+    """
+
+    score: float
+    mean: float
+    interval: float
+    p: Optional[float] = None
+    better: int = 0
+
+    def as_dict(self) -> Dict[str, Any]:
+        """Return what the JSON holds."""
+        return asdict(self)
+
+
+Scores = Dict[str, Score]  # by metric
+
+
+class Scorer:
+    """Scores texts against one set of references.
+
+    Args:
+        references: one text for each sentence.
+        tokenised: the texts are tokenised already, so BLEU only splits them at spaces.
+        samples: of the bootstrap.
+    """
+
+    def __init__(self, references: Sequence[str], tokenised: bool, samples: int = 1000) -> None:
+        self.references = list(references)
+        self.samples = samples
+        self._bleu = {"tokenize": "none", "force": True} if tokenised else {}
+
+    def compare(self, systems: Sequence[Tuple[str, Sequence[str]]]) -> Tuple[Dict[str, str], Dict[str, Scores]]:
+        """Return the signature of each metric, and the scores of each of *systems*; the first is the baseline.
+
+        Where two systems wrote the same, p is 1: sacreBLEU's test, made for systems that differ, reports the
+        smallest p there.
+
+        Raises:
+            BertFusedError: a system has not one translation for each reference.
+        """
+        for name, texts in systems:
+            if len(texts) != len(self.references):
+                raise BertFusedError(
+                    f"{name} has {len(texts)} translations, there are {len(self.references)} references; "
+                    "give references of the same sentences"
+                )
+        metrics = {"BLEU": BLEU(**self._bleu), "chrF": CHRF(), "TER": TER()}
+        signatures, found = PairedTest(
+            [(name, list(texts)) for name, texts in systems],
+            metrics,
+            [self.references],
+            test_type="bs",
+            n_samples=self.samples,
+        )()
+        names = dict(zip(metrics, [key for key in found if key != "System"]))  # chrF is called chrF2
+        result: Dict[str, Scores] = {name: {} for name, _ in systems}
+        for metric, key in names.items():
+            baseline = found[key][0]
+            for (name, texts), value in zip(systems, found[key]):
+                score = Score(float(value.score), float(value.mean), float(value.ci))
+                if value is not baseline:
+                    same = list(texts) == list(systems[0][1])
+                    score.p = 1.0 if same else float(value.p_value)
+                    score.better = _better(metric, score, float(baseline.score))
+                result[name][metric] = score
+        return {metric: str(signatures[key]) for metric, key in names.items()}, result
+
+    def bleu(self, texts: Sequence[str], numbers: Sequence[int]) -> float:
+        """Return BLEU of the sentences *numbers*."""
+        chosen = [texts[i] for i in numbers]
+        return float(BLEU(**self._bleu).corpus_score(chosen, [[self.references[i] for i in numbers]]).score)
+
+    def sentences(self, texts: Sequence[str]) -> List[Dict[str, float]]:
+        """Return BLEU (of the n-grams that a sentence has) and chrF of each sentence."""
+        bleu, chrf = BLEU(effective_order=True, **self._bleu), CHRF()
+        return [
+            {
+                "BLEU": float(bleu.sentence_score(text, [reference]).score),
+                "chrF": float(chrf.sentence_score(text, [reference]).score),
+            }
+            for text, reference in zip(texts, self.references)
+        ]
+
+
+def _better(metric: str, score: Score, baseline: float) -> int:
+    if score.p is None or score.p >= SIGNIFICANT or score.score == baseline:
+        return 0
+    higher = 1 if score.score > baseline else -1
+    return -higher if metric in LOWER_IS_BETTER else higher

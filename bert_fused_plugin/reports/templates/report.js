@@ -1,0 +1,61 @@
+"use strict";
+const maps = JSON.parse(document.getElementById("maps").textContent);
+
+function element(name, text, parent, attributes) {
+  const made = document.createElement(name);
+  made.textContent = text;
+  Object.entries(attributes || {}).forEach(([key, value]) => made.setAttribute(key, value));
+  if (parent) parent.append(made);
+  return made;
+}
+
+function heatTable(map, layer) {
+  const table = element("table", "", null, { class: "heat" });
+  element("caption", "in %; rows: translation, columns: " + (map.kind === "BERT" ? "what BERT read" : "source"), table);
+  const head = element("tr", "", element("thead", "", table));
+  element("td", "", head);
+  map.columns.forEach((word) => element("th", word, head, { scope: "col" }));
+  const body = element("tbody", "", table);
+  map.rows.forEach((word, i) => {
+    const row = element("tr", "", body);
+    element("th", word, row, { scope: "row" });
+    map.percent[layer][i].forEach((percent) => {
+      const cell = element("td", percent || "", row, percent > 55 ? { class: "strong" } : {});
+      cell.style.setProperty("--share", percent / 100);
+    });
+  });
+  return table;
+}
+
+function mapView(map) {
+  const view = element("section", "", null, { class: "map" });
+  const title = map.run + ": attention to " + (map.kind === "BERT" ? "BERT" : "the source");
+  element("h5", title, view);
+  const place = element("div", "", null, { class: "scroll", role: "region", tabindex: "0", "aria-label": title });
+  let layer = map.percent.length - 1;
+  if (layer > 0) {
+    const label = element("label", "decoder layer ", view);
+    const select = element("select", "", label);
+    map.percent.forEach((_, i) => element("option", i + 1, select, { value: i }));
+    select.value = layer;
+    select.addEventListener("change", () => place.replaceChildren(heatTable(map, Number(select.value))));
+  }
+  place.append(heatTable(map, layer));
+  view.append(place);
+  if (map.alignment) element("p", "alignment (source-target, last layer): ", view).append(element("code", map.alignment));
+  return view;
+}
+
+document.querySelectorAll(".example button").forEach((button) => {
+  button.addEventListener("click", () => {
+    const place = button.closest(".example").querySelector(".maps");
+    const open = button.getAttribute("aria-expanded") === "true";
+    button.setAttribute("aria-expanded", String(!open));
+    place.hidden = open;
+    if (open || place.hasChildNodes()) return;
+    const runs = JSON.parse(button.dataset.runs);
+    const found = maps[button.dataset.number].filter((map) => runs.includes(map.run));
+    found.forEach((map) => place.append(mapView(map)));
+    if (!found.length) element("p", "These models have no attention to show.", place);
+  });
+});

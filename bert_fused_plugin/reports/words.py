@@ -1,0 +1,73 @@
+"""Words from subwords: subword-nmt (``hou@@ se``), sentencepiece, word pieces (``hou ##se``), byte-level BPE."""
+
+from typing import Container, List, NamedTuple, Sequence
+
+import torch
+from tokenizers import decoders
+from torch import Tensor
+
+
+class Words(NamedTuple):
+    """The words of one sentence, and the positions of the symbols of each."""
+
+    texts: List[str]
+    positions: List[List[int]]
+
+
+def merge(symbols: Sequence[str], marks: str, special: Container[str] = ()) -> Words:
+    """Return the words that *symbols* make up.
+
+    Args:
+        symbols: of one sentence.
+        marks: ``subword_nmt``, ``sentencepiece``, ``word_piece``, ``byte_level`` or ``none``.
+        special: symbols that are words by themselves, such as ``</s>``.
+    """
+    positions: List[List[int]] = []
+    for i, symbol in enumerate(symbols):
+        alone = i == 0 or symbol in special or symbols[i - 1] in special
+        if alone or not _continues(symbols[i - 1], symbol, marks):
+            positions.append([])
+        positions[-1].append(i)
+    texts = [_text([symbols[i] for i in word], marks, special) for word in positions]
+    return Words(texts, positions)
+
+
+def piece_marks(pieces: Sequence[str]) -> str:
+    """Name the subword marks that a tokenizer's *pieces* of a sentence carry."""
+    prefixes = {"word_piece": "##", "sentencepiece": "\u2581", "byte_level": "\u0120"}
+    found = (name for name, mark in prefixes.items() if any(piece.startswith(mark) for piece in pieces))
+    return next(found, "none")
+
+
+def merge_attention(weights: Tensor, rows: Words, columns: Words) -> Tensor:
+    """Return the attention between words: the sum over a source word, the mean over a target word.
+
+    Args:
+        weights: between symbols, (T, S).
+        rows: the target words.
+        columns: the source words.
+    """
+    summed = torch.stack([weights[:, word].sum(dim=1) for word in columns.positions], dim=1)
+    return torch.stack([summed[word].mean(dim=0) for word in rows.positions])
+
+
+def _continues(before: str, symbol: str, marks: str) -> bool:
+    if marks == "subword_nmt":
+        return before.endswith("@@")
+    if marks == "word_piece":
+        return symbol.startswith("##")
+    if marks == "sentencepiece":
+        return not symbol.startswith("\u2581")
+    return marks == "byte_level" and not symbol.startswith("\u0120")
+
+
+def _text(symbols: Sequence[str], marks: str, special: Container[str]) -> str:
+    if symbols[0] in special:
+        return symbols[0]
+    if marks == "subword_nmt":
+        return "".join(symbol[:-2] if symbol.endswith("@@") else symbol for symbol in symbols)
+    if marks == "word_piece":
+        return "".join(symbol[2:] if symbol.startswith("##") else symbol for symbol in symbols)
+    if marks == "byte_level":
+        return str(decoders.ByteLevel().decode(list(symbols))).strip()
+    return "".join(symbols).replace("\u2581", "") or symbols[0] if marks == "sentencepiece" else symbols[0]
