@@ -29,5 +29,6 @@ def add_bert_tokens(batch: Dict[str, Any], samples: List[Dict[str, Any]]) -> Dic
     ordered = [by_id[i] for i in batch["id"].tolist()]
     batch["net_input"]["bert_tokens"] = collate_bert_tokens([sample["bert_tokens"] for sample in ordered])
     if "bert_out" in ordered[0]:
-        batch["net_input"]["bert_out"] = pad_sequence([sample["bert_out"] for sample in ordered], batch_first=True)
+        states = pad_sequence([sample["bert_out"] for sample in ordered])  # time first, as attention reads them
+        batch["net_input"]["bert_out"] = states.transpose(0, 1)
     return batch

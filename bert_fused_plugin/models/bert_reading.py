@@ -60,7 +60,8 @@ def read_bert(
     bert_padding_mask = bert_tokens.eq(BERT_PAD)
     if encoder.mask_special_tokens:
         bert_padding_mask = _mask_special_tokens(bridge, bert_tokens, bert_padding_mask)
-    bert_out = bert_out.to(dtype)
+    # time first in memory, as attention reads it: no copy for each layer's keys and values
+    bert_out = bert_out.to(dtype).transpose(0, 1).contiguous().transpose(0, 1)
     if encoder.layer_mix is not None:
         bert_out = encoder.layer_mix(bert_out.unflatten(-1, (-1, encoder.bert.dim)))
     return bert_out, bert_padding_mask
