@@ -49,7 +49,8 @@ setup(
     # would run an import hook of its own at every interpreter start.
     package_dir={"": "."},
     packages=find_packages(include=["bert_fused_plugin", "bert_fused_plugin.*"]),
-    package_data={"bert_fused_plugin": ["py.typed"]},
+    package_data={"bert_fused_plugin": ["py.typed"], "bert_fused_plugin.reports": ["templates/*"]},
+    entry_points={"console_scripts": ["bert-fused-compare = bert_fused_plugin.reports.compare:main"]},
     py_modules=["fairseq_compat", "fairseq_compat_checkpoint", "fairseq_compat_patches"],
     headers=[STARTUP_FILE],
     cmdclass={"install_headers": InstallStartupFile},
@@ -64,6 +65,7 @@ setup(
         "sacremoses",
         "sentencepiece",
         "subword-nmt",
+        "jinja2",
         "matplotlib",
         # What fairseq 0.12.2 needs, with versions that exist for today's pip and Python.
         "hydra-core>=1.3,<1.4",

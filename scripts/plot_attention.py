@@ -1,13 +1,15 @@
 #!/usr/bin/env python
-"""Draws what one sentence's translation attends to: source tokens and BERT's word pieces.
+"""Draws what one sentence's translation attends to: the words of the source and those that BERT read.
 
 scripts/plot_attention.py data-bin --path checkpoint_best.pt --split test --index 3 --output attention.png
+
+Prints the alignment too (source-target, by attention), the entropy of the attention in each decoder layer, in bits and
+in % of the largest possible, and, for --bert-fusion gated, the mean of each layer's gate (1: BERT's branch alone).
 """
 
 import argparse
 import logging
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, List
 
 import matplotlib
@@ -15,104 +17,88 @@ import matplotlib
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
-import torch
-from fairseq import checkpoint_utils, utils
-from fairseq.data.data_utils import collate_tokens
 from matplotlib.axes import Axes
-from torch import Tensor
 
-import bert_fused_plugin  # noqa: F401  registers the architectures
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models.bert_fused import BertFusedModel
-from bert_fused_plugin.models.gru_bahdanau import GruModel
+from bert_fused_plugin.reports.attention import SOURCE, AttentionMap, AttentionStatistics, attention_maps
+from bert_fused_plugin.reports.decoding import Decoding, Texts, translate_one
+from bert_fused_plugin.reports.runs import Place, Run, RunFiles, load_run
 
 
 def main(args: argparse.Namespace) -> None:
-    model, task = load(args)
-    dataset = task.dataset(args.split)
-    if not 0 <= args.index < len(dataset):
-        raise BertFusedError(f"--index must be in [0, {len(dataset) - 1}] for {args.split!r}, got {args.index}")
-    sample = dataset.collater([dataset[args.index]])
-    hypothesis = translate(model, task, sample, args.beam)
-    net_input = sample["net_input"]
-    src_tokens, bridge = net_input["src_tokens"], model.encoder.bridge
-    bert_tokens = net_input.get("bert_tokens")
-    if bert_tokens is None and bridge is not None:
-        bert_tokens = bridge.bert_tokens(src_tokens)
-    options = {} if args.layer is None else {"alignment_layer": args.layer}
-    with torch.no_grad():
-        prev_output_tokens = collate_tokens([hypothesis], task.target_dictionary.pad(), move_eos_to_beginning=True)
-        encoder_out = model.encoder(src_tokens, bert_tokens=bert_tokens)
-        _, extra = model.decoder(prev_output_tokens, encoder_out=encoder_out, **options)
-
-    rows = symbols(task.target_dictionary, hypothesis)
-    maps = []
-    if extra["attn"][0] is not None:
-        maps.append(("encoder attention", symbols(task.source_dictionary, src_tokens[0]), extra["attn"][0][0]))
-    if extra["bert_attn"][0] is not None:
-        maps.append(("BERT attention", bridge.pieces(bert_tokens[0].tolist()), extra["bert_attn"][0][0]))
+    if not Path(args.path).is_file():
+        raise BertFusedError(f"--path {args.path}: no such checkpoint")
+    run = load_run(RunFiles("--path", "", Path(args.path)), Place(args.data, args.split))
+    size = len(run.task.dataset(args.split))
+    if not 0 <= args.index < size:
+        raise BertFusedError(f"--index must be in [0, {size - 1}] for {args.split!r}, got {args.index}")
+    sample = run.sample(args.split, args.index)
+    tokens = translate_one(run, sample, Decoding(beam=args.beam))
+    texts = Texts(run.task, "auto", "none")
+    subwords = ("none", "none") if args.subwords else (texts.source_subwords, texts.target_subwords)
+    maps = attention_maps(run.model, run.task, sample, tokens, subwords)
     if not maps:
         raise BertFusedError(f"--path {args.path}: this model has no attention to draw")
-    width = sum(len(columns) for _, columns, _ in maps)
+    depth = len(maps[0].layers)
+    if args.layer is not None and not -depth <= args.layer < depth:
+        raise BertFusedError(f"--layer must be in [0, {depth - 1}], got {args.layer}")
+    layer = depth - 1 if args.layer is None else args.layer % depth
+    draw(maps, layer, args.output)
+    print(f"source:      {texts.source(sample['net_input']['src_tokens'][0])}")
+    print(f"translation: {texts.hypothesis(tokens)}")
+    print_figures(run, sample, tokens, maps, layer)
+    print(f"written:     {args.output}")
+
+
+def print_figures(run: Run, sample: Any, tokens: Any, maps: List[AttentionMap], layer: int) -> None:
+    statistics = AttentionStatistics()
+    statistics.add(run.model, sample["net_input"], [tokens])
+    for found in maps:
+        if found.kind == SOURCE:
+            print(f"alignment:   {found.pharaoh(layer)}")
+    for kind, layers in statistics.entropies().items():
+        print(f"entropy:     {kind}: " + ", ".join(f"{each.bits:.2f} ({each.share:.0%})" for each in layers))
+    for name, gate in statistics.gates().items():
+        print(f"gate:        {name}: {gate['mean']:.2f} ± {gate['deviation']:.2f}")
+
+
+def draw(maps: List[AttentionMap], layer: int, path: str) -> None:
+    """Draw one heat map beside the other: one row a target word, one column a source word."""
+    widths = [len(found.columns) for found in maps]
     figure, axes = plt.subplots(
         1,
         len(maps),
         squeeze=False,
-        figsize=(3 + 0.45 * width, 2.2 + 0.36 * len(rows)),
-        width_ratios=[len(columns) for _, columns, _ in maps],
+        figsize=(3 + 0.45 * sum(widths), 2.2 + 0.36 * len(maps[0].rows)),
+        width_ratios=widths,
         layout="constrained",
     )
-    for axis, (title, columns, weights) in zip(axes[0], maps):
-        draw(axis, title, rows, columns, weights)
+    for axis, found in zip(axes[0], maps):
+        draw_map(axis, found, layer)
     axes[0][0].set_ylabel("translation")
-    figure.savefig(args.output, dpi=120)
-    print(f"source:      {task.source_dictionary.string(src_tokens[0], bpe_symbol='@@ ')}")
-    print(f"translation: {task.target_dictionary.string(hypothesis, bpe_symbol='@@ ')}")
-    print(f"written:     {args.output}")
+    try:
+        figure.savefig(path, dpi=120)
+    except (OSError, ValueError) as error:
+        raise BertFusedError(f"--output {path} cannot be written ({error}); give a PNG, SVG or PDF file") from error
 
 
-def load(args: argparse.Namespace) -> Any:
-    """Return the model, in evaluation mode, and its task with the split loaded."""
-    if not Path(args.path).is_file():
-        raise BertFusedError(f"--path {args.path}: no such checkpoint")
-    # what training was given may lie on another machine
-    overrides = {"data": args.data, "bert_text": None, "bert_cache": None, "bert_documents": None}
-    models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([args.path], arg_overrides=overrides)
-    if not isinstance(models[0], (BertFusedModel, GruModel)):
-        raise BertFusedError(f"--path {args.path} is a {type(models[0]).__name__}, no model of bert_fused_plugin")
-    depth = models[0].decoder.num_layers if isinstance(models[0], BertFusedModel) else 1
-    if args.layer is not None and not -depth <= args.layer < depth:
-        raise BertFusedError(f"--layer must be in [0, {depth - 1}], got {args.layer}")
-    task.load_dataset(args.split, task_cfg=cfg.task)
-    return models[0].eval(), task
-
-
-def translate(model: Any, task: Any, sample: Any, beam: int) -> Tensor:
-    """Return the ids of the best hypothesis, (T,), ending in eos."""
-    generator = task.build_generator([model], SimpleNamespace(beam=beam))
-    with torch.no_grad():
-        return task.inference_step(generator, [model], sample)[0][0]["tokens"].cpu()
-
-
-def symbols(dictionary: Any, tokens: Tensor) -> List[str]:
-    return [dictionary[int(token)] for token in utils.strip_pad(tokens, dictionary.pad())]
-
-
-def draw(axis: Axes, title: str, rows: List[str], columns: List[str], weights: Tensor) -> None:
-    """Draw *weights*, (T, S or L): one row a target token, one column a source token."""
-    axis.imshow(weights.float().numpy(), cmap="Blues", vmin=0, aspect="auto")
-    axis.set_title(title)
-    axis.set_xticks(range(len(columns)), columns, rotation=60, ha="right", rotation_mode="anchor")
-    axis.set_yticks(range(len(rows)), rows)
+def draw_map(axis: Axes, found: AttentionMap, layer: int) -> None:
+    axis.imshow(found.layers[layer].numpy(), cmap="Blues", vmin=0, aspect="auto")
+    axis.set_title(f"attention to {'the source' if found.kind == SOURCE else 'BERT'}, layer {layer + 1}")
+    axis.set_xticks(
+        range(len(found.columns)), found.columns, rotation=60, ha="right", rotation_mode="anchor", parse_math=False
+    )
+    axis.set_yticks(range(len(found.rows)), found.rows, parse_math=False)
 
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", help="directory of fairseq-preprocess")
-    parser.add_argument("--path", required=True, help="checkpoint of a BERT-fused or recurrent model")
+    parser.add_argument("--path", required=True, help="checkpoint of this package, or of fairseq's transformer")
     parser.add_argument("--split", default="test", help="default: %(default)s")
     parser.add_argument("--index", type=int, default=0, help="number of the sentence, from 0")
     parser.add_argument("--layer", type=int, help="decoder layer, from 0; default: the last")
+    parser.add_argument("--subwords", action="store_true", help="do not merge subwords to words")
     parser.add_argument("--beam", type=int, default=5, help="default: %(default)s")
     parser.add_argument("--output", required=True, help="PNG, SVG or PDF file to write")
     return parser.parse_args()

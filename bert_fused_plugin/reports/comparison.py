@@ -67,6 +67,12 @@ class Comparison:
         self.found = {run.name: translate(run, subset, how, run.name) for run in runs}
         self.hypotheses = {name: self._texts_of(found) for name, found in self.found.items()}
         self.remarks = [remark for run in runs for remark in run.remarks]
+        unknown = sum("<<unk>>" in reference for reference in references)
+        if unknown:
+            self.remarks.append(
+                f"{unknown} references have words that the dictionary does not know, which no translation can match. "
+                "Give --reference FILE, the text before fairseq-preprocess."
+            )
 
     def report(self, data: str, examples: int, bert_tests: bool) -> Dict[str, Any]:
         """Return the figures.

@@ -70,10 +70,7 @@ def batches(run: Run, subset: str, max_tokens: int) -> Iterator[Dict[str, Any]]:
 
 def translate(run: Run, subset: str, how: Decoding, title: str) -> Translations:
     """Return the translations of *subset*; *title* is what the progress bar says."""
-    generator = run.task.build_generator(
-        [run.model],
-        GenerationConfig(beam=how.beam, lenpen=how.lenpen, max_len_a=how.max_len_a, max_len_b=how.max_len_b),
-    )
+    generator = _generator(run, how)
     result = Translations()
     with tqdm(total=len(run.task.dataset(subset)), desc=title, unit=" sentences", disable=None) as bar:
         for sample in batches(run, subset, how.max_tokens):
@@ -86,6 +83,13 @@ def translate(run: Run, subset: str, how: Decoding, title: str) -> Translations:
                 result.tokens[number] = hypotheses[0]["tokens"].cpu()
             bar.update(len(found))
     return result
+
+
+def translate_one(run: Run, sample: Dict[str, Any], how: Decoding) -> Tensor:
+    """Return the best hypothesis of the batch of one sentence, (T,)."""
+    hypotheses = run.task.inference_step(_generator(run, how), [run.model], sample)
+    best: Tensor = hypotheses[0][0]["tokens"].cpu()
+    return best
 
 
 class Texts:
@@ -129,6 +133,11 @@ def hardware(device: str) -> Dict[str, Any]:
         "torch": torch.__version__,
         "python": platform.python_version(),
     }
+
+
+def _generator(run: Run, how: Decoding) -> Any:
+    options = GenerationConfig(beam=how.beam, lenpen=how.lenpen, max_len_a=how.max_len_a, max_len_b=how.max_len_b)
+    return run.task.build_generator([run.model], options)
 
 
 def _processor() -> str:

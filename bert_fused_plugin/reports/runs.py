@@ -21,7 +21,7 @@ _TASKS = ("translation", "bert_fused_translation")
 
 @dataclass
 class RunFiles:
-    """One ``NAME=PATH`` of the command line; *flag* is for messages."""
+    """A run of the command line: ``NAME=PATH``, or without a name; *flag* is for messages."""
 
     flag: str
     name: str
@@ -29,7 +29,7 @@ class RunFiles:
     logs: List[Path] = field(default_factory=list)
 
     def __str__(self) -> str:
-        return f"{self.flag} {self.name}={self.checkpoint}"
+        return f"{self.flag} {self.name}={self.checkpoint}" if self.name else f"{self.flag} {self.checkpoint}"
 
 
 @dataclass
@@ -134,7 +134,7 @@ def load_run(files: RunFiles, place: Place) -> Run:
     task = _set_up_task(files, saved, place)
     reads_other_text = saved.get("bert_text") is not None and place.bert_text is None
     if not files.logs:
-        files.logs = _find_logs(files.checkpoint, cfg.common.get("log_file"))
+        files.logs = _find_logs(files.checkpoint)
     try:
         [model], cfg, _ = checkpoint_utils.load_model_ensemble_and_task([str(files.checkpoint)], task=task, state=state)
     except RuntimeError as error:  # torch's, of parameters that do not fit
@@ -240,10 +240,11 @@ def _set_up_task(files: RunFiles, saved: Dict[str, Any], place: Place) -> BertFu
     return task
 
 
-def _find_logs(checkpoint: Path, log_file: Optional[str]) -> List[Path]:
-    """Return the logs of a training: ``--log-file``, ``*.log`` of the save-dir, or SAVE_DIR.log beside it."""
-    if log_file is not None and Path(log_file).is_file():
-        return [Path(log_file)]
+def _find_logs(checkpoint: Path) -> List[Path]:
+    """Return the logs of a training: ``*.log`` of the save-dir, or SAVE_DIR.log beside it.
+
+    (What fairseq writes to ``--log-file`` holds no curves.)
+    """
     save_dir = checkpoint.resolve().parent
     return sorted(save_dir.glob("*.log")) or [p for p in [save_dir.with_name(f"{save_dir.name}.log")] if p.is_file()]
 

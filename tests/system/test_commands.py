@@ -215,7 +215,8 @@ def test_attention_is_drawn(workspace, tmp_path):
         "--index", "2", "--beam", "2", "--output", tmp_path / "attention.png",
     )  # fmt: skip
     assert (tmp_path / "attention.png").read_bytes().startswith(b"\x89PNG")
-    assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["source", "translation", "written"]
+    shown = [line.split(":")[0] for line in done.stdout.splitlines()]
+    assert shown == ["source", "translation", "alignment", "entropy", "entropy", "written"]
     refused = workspace.run(
         "python", ROOT / "scripts" / "plot_attention.py", workspace.data, "--path", workspace.checkpoint,
         "--index", "99", "--output", tmp_path / "x.png", ok=False,

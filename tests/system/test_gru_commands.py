@@ -46,7 +46,8 @@ def test_attention_is_drawn(workspace, checkpoint, tmp_path):
     command = ["python", ROOT / "scripts/plot_attention.py", workspace.data, "--path", checkpoint, "--output"]
     done = workspace.run(*command, tmp_path / "attention.png", "--index", "2")
     assert (tmp_path / "attention.png").read_bytes().startswith(b"\x89PNG")
-    assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["source", "translation", "written"]
+    shown = [line.split(":")[0] for line in done.stdout.splitlines()]
+    assert shown == ["source", "translation", "alignment", "entropy", "written"]
     refused = workspace.run(*command, tmp_path / "x.png", "--layer", "1", ok=False)
     assert "error: --layer must be in [0, 0], got 1" in refused.stderr
 

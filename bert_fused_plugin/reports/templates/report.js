@@ -9,9 +9,12 @@ function element(name, text, parent, attributes) {
   return made;
 }
 
+function titleOf(map) {
+  return map.run + ": attention to " + (map.kind === "BERT" ? "BERT" : "the source") + ", in %";
+}
+
 function heatTable(map, layer) {
-  const table = element("table", "", null, { class: "heat" });
-  element("caption", "in %; rows: translation, columns: " + (map.kind === "BERT" ? "what BERT read" : "source"), table);
+  const table = element("table", "", null, { class: "heat", "aria-label": titleOf(map) });
   const head = element("tr", "", element("thead", "", table));
   element("td", "", head);
   map.columns.forEach((word) => element("th", word, head, { scope: "col" }));
@@ -29,7 +32,7 @@ function heatTable(map, layer) {
 
 function mapView(map) {
   const view = element("section", "", null, { class: "map" });
-  const title = map.run + ": attention to " + (map.kind === "BERT" ? "BERT" : "the source");
+  const title = titleOf(map);
   element("h5", title, view);
   const place = element("div", "", null, { class: "scroll", role: "region", tabindex: "0", "aria-label": title });
   let layer = map.percent.length - 1;

@@ -1,0 +1,214 @@
+"""What the report does to models and reads from them."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq.data import BaseWrapperDataset
+from helpers import assert_close, encode, make_gru, pad, randomise
+
+from bert_fused_plugin.data.collate import BERT_PAD
+from bert_fused_plugin.reports.attention import (
+    AttentionMap,
+    AttentionStatistics,
+    attention_maps,
+    entropy,
+    read_attention,
+    recorded_gates,
+)
+from bert_fused_plugin.reports.bert_tests import ShuffledBert, bert_off, bert_tests, random_bert, shuffled_bert
+from bert_fused_plugin.reports.runs import count_parameters
+
+LINES = ["the old man sees a play@@ hou@@ se .", "a dog ?"]
+TRANSLATIONS = ["a hou@@ se runs", "the big red apple eats ."]
+KINDS = ["parallel", "gated", "stacked", "gru"]
+
+
+@pytest.fixture
+def make(build, dictionary, bert_dir):
+    def make(kind, **options):
+        if kind == "gru":
+            model = make_gru(dictionary, bert_model=bert_dir, **options)
+        else:
+            model = build(bert_fusion=kind, **options)
+        randomise(model)
+        return model.eval()
+
+    return make
+
+
+@pytest.fixture
+def net_input(dictionary):
+    src_tokens = pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=True)
+    return {"src_tokens": src_tokens, "src_lengths": src_tokens.ne(dictionary.pad()).sum(dim=1)}
+
+
+@pytest.fixture
+def translations(dictionary):
+    return [encode(dictionary, line) for line in TRANSLATIONS]
+
+
+def logits(model, net_input, bert_tokens=None):
+    prev = net_input["src_tokens"][:, -3:]
+    if bert_tokens is None:
+        bert_tokens = model.encoder.bridge.bert_tokens(net_input["src_tokens"])
+    with torch.no_grad():
+        return model(**net_input, prev_output_tokens=prev, bert_tokens=bert_tokens)[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_off_is_blind_to_bert_and_ends(make, net_input, kind):
+    model = make(kind)
+    tokens = model.encoder.bridge.bert_tokens(net_input["src_tokens"])
+    on = logits(model, net_input, tokens)
+    assert not torch.allclose(on, logits(model, net_input, tokens.flip(0)))
+    with bert_off(model):
+        off = logits(model, net_input, tokens)
+        assert_close(off, logits(model, net_input, tokens.flip(0)))
+        assert not torch.allclose(on, off)
+    assert_close(logits(model, net_input, tokens), on)
+
+
+def test_off_is_what_drop_net_trains(make, net_input):
+    """The NMT branch alone: U < p_net / 2 for any U."""
+    model = make("parallel", bert_drop_net=1.0)
+    with bert_off(model):
+        off = logits(model, net_input)
+    model.train()
+    for seed in range(10_000):  # one in 2 ** 4
+        torch.manual_seed(seed)
+        if (torch.rand(4) < 0.5).all():
+            torch.manual_seed(seed)
+            break
+    assert_close(logits(model, net_input), off, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "embedding"])
+def test_a_random_bert_says_something_else_and_leaves(make, net_input, kind):
+    model = make(kind)
+    on, bert = logits(model, net_input), model.encoder.bert
+    state = torch.random.get_rng_state()
+    with random_bert(model, seed=1):
+        first = logits(model, net_input)
+        assert type(model.encoder.bert.model) is type(bert.model)
+    with random_bert(model, seed=1):
+        assert_close(logits(model, net_input), first)
+    with random_bert(model, seed=2):
+        assert not torch.allclose(logits(model, net_input), first)
+    assert not torch.allclose(on, first)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert model.encoder.bert is bert
+    assert_close(logits(model, net_input), on)
+
+
+class Dataset(BaseWrapperDataset):
+    def bert_tokens(self, index):
+        return torch.tensor([index])
+
+
+def test_shuffled_sentences_have_the_bert_input_of_others():
+    own = Dataset([{"id": i, "source": i} for i in range(7)])
+    task = SimpleNamespace(datasets={"test": own})
+    with shuffled_bert(task, "test", seed=1):
+        samples = [task.datasets["test"][i] for i in range(7)]
+        assert isinstance(task.datasets["test"], ShuffledBert)
+    assert task.datasets["test"] is own
+    read = [int(sample["bert_tokens"]) for sample in samples]
+    assert [sample["source"] for sample in samples] == list(range(7))
+    assert sorted(read) == list(range(7))
+    assert all(i != other for i, other in enumerate(read))
+
+
+def test_embedding_fusion_cannot_be_without_bert(make):
+    task = SimpleNamespace(dataset=lambda _: [1, 2])
+    names = {k: list(bert_tests(SimpleNamespace(model=make(k), task=task), "test", 1)) for k in ("gru", "embedding")}
+    assert names == {"gru": ["on", "off", "shuffled", "random"], "embedding": ["on", "shuffled", "random"]}
+    alone = SimpleNamespace(dataset=lambda _: [1])
+    assert "shuffled" not in bert_tests(SimpleNamespace(model=make("gru"), task=alone), "test", 1)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "embedding"])
+def test_attention_of_each_layer(make, net_input, translations, kind):
+    model = make(kind)
+    net_input["bert_tokens"] = model.encoder.bridge.bert_tokens(net_input["src_tokens"])
+    found = read_attention(model, net_input, translations)
+    assert list(found) == (["BERT"] if kind == "embedding" else ["source", "BERT"])
+    for layers in found.values():
+        assert len(layers) == (1 if kind == "gru" else 2)
+        for layer in layers:
+            assert_close(layer.sum(dim=-1), torch.ones(2, 7), atol=1e-5)
+    if kind != "gru":
+        assert not torch.allclose(*found["BERT"])
+
+
+def test_maps_are_between_words(make, dictionary, net_input, translations):
+    model = make("parallel")
+    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    net_input = {key: value[:1] for key, value in net_input.items()}
+    net_input["bert_tokens"] = model.encoder.bridge.bert_tokens(net_input["src_tokens"])
+    sample = {"net_input": net_input}
+    source, bert = attention_maps(model, task, sample, translations[0], ("subword_nmt", "subword_nmt"))
+    assert source.rows == ["a", "house", "runs", "</s>"]
+    assert source.columns == ["the", "old", "man", "sees", "a", "playhouse", ".", "</s>"]
+    assert bert.columns == ["[CLS]", "the", "old", "man", "sees", "a", "playhouse", ".", "[SEP]"]
+    for layer in (*source.layers, *bert.layers):
+        assert_close(layer.sum(dim=1), torch.ones(4), atol=1e-5)
+    apart, _ = attention_maps(model, task, sample, translations[0], ("none", "none"))
+    assert "play@@" in apart.columns
+    assert "hou@@" in apart.rows
+
+
+def test_pharaoh():
+    weights = torch.tensor([[0.1, 0.6, 0.2, 0.1], [0.4, 0.1, 0.1, 0.4], [0.1, 0.1, 0.7, 0.1], [0.0, 0.0, 0.0, 1.0]])
+    found = AttentionMap("source", "a b c </s>".split(), "x y z </s>".split(), [weights.flip(1), weights])
+    assert found.pharaoh(1) == "1-0 0-1 2-2"
+    assert AttentionMap("source", ["</s>"], ["</s>"], [torch.ones(1, 1)]).pharaoh(0) == ""
+
+
+def test_entropy():
+    assert_close(entropy(torch.tensor([[0.25] * 4, [1.0, 0, 0, 0], [0.5, 0.5, 0, 0]])), torch.tensor([2.0, 0, 1]))
+
+
+@pytest.mark.parametrize("kind", ["gated", "gru"])
+def test_statistics_do_not_depend_on_the_batch(make, net_input, translations, kind):
+    model = make(kind)
+    net_input["bert_tokens"] = model.encoder.bridge.bert_tokens(net_input["src_tokens"])
+    together, alone = AttentionStatistics(), AttentionStatistics()
+    together.add(model, net_input, translations)
+    for i in range(2):
+        row = {"src_tokens": net_input["src_tokens"][i : i + 1], "bert_tokens": net_input["bert_tokens"][i : i + 1]}
+        row["src_tokens"] = row["src_tokens"][row["src_tokens"].ne(1)].unsqueeze(0)
+        row["bert_tokens"] = row["bert_tokens"][row["bert_tokens"].ne(BERT_PAD)].unsqueeze(0)
+        alone.add(model, row, [translations[i]])
+    for kinds, expected in zip(together.entropies().values(), alone.entropies().values()):
+        assert_close(torch.tensor(kinds), torch.tensor(expected), atol=1e-5)
+        assert all(0 < layer.share <= 1 for layer in kinds)
+    names = [f"{side} layer {i}" for side in ("encoder", "decoder") for i in (1, 2)] if kind == "gated" else []
+    assert list(together.gates()) == names
+    for name, gate in together.gates().items():
+        assert gate == pytest.approx(alone.gates()[name], abs=1e-5)
+
+
+def test_gates_are_those_of_the_layers(make, net_input, translations):
+    """With a bias of 100 a gate is open: BERT's branch alone."""
+    model = make("gated")
+    with torch.no_grad():
+        model.encoder.layers[1].fusion.mix.w.bias.fill_(100)
+        model.decoder.layers[0].fusion.mix.w.bias.fill_(-100)
+    with recorded_gates(model) as gates:
+        read_attention(model, net_input, translations)
+    means = {name: float(gate[0].mean()) for name, gate in gates.items()}
+    assert means["encoder layer 2"] == pytest.approx(1)
+    assert means["decoder layer 1"] == pytest.approx(0)
+    assert 0.05 < means["encoder layer 1"] < 0.95
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parameters_are_those_that_train(make, kind):
+    model = make(kind)
+    counts = count_parameters(model)
+    assert counts["trained"] == sum(parameter.numel() for parameter in model.parameters())
+    assert counts["frozen"] == model.encoder.bert.num_parameters
+    assert counts["unused"] == 0
+    model.encoder.embed_tokens.weight.requires_grad_(False)
+    assert count_parameters(model)["frozen"] == counts["frozen"] + model.encoder.embed_tokens.weight.numel()

@@ -1,0 +1,40 @@
+"""Subwords to words, and the attention between them."""
+
+import pytest
+import torch
+from helpers import assert_close
+
+from bert_fused_plugin.reports.words import merge, merge_attention, piece_marks
+
+
+@pytest.mark.parametrize(
+    ("marks", "symbols", "texts"),
+    [
+        ("subword_nmt", "the hou@@ s@@ e runs </s>", ["the", "house", "runs", "</s>"]),
+        ("subword_nmt", "cut@@ </s>", ["cut", "</s>"]),
+        ("subword_nmt", "a@@ <unk> b", ["a", "<unk>", "b"]),
+        ("sentencepiece", "▁the ▁hou se ▁ runs </s>", ["the", "house", "runs", "</s>"]),
+        ("sentencepiece", "se ▁the", ["se", "the"]),
+        ("word_piece", "[CLS] the hou ##s ##e [SEP]", ["[CLS]", "the", "house", "[SEP]"]),
+        ("byte_level", "<s> the ĠhÃ¤ us </s>", ["<s>", "the", "häus", "</s>"]),
+        ("none", "play@@ ▁a ##b", ["play@@", "▁a", "##b"]),
+    ],
+)
+def test_merge(marks, symbols, texts):
+    special = {"</s>", "<s>", "<unk>", "[CLS]", "[SEP]"}
+    words = merge(symbols.split(), marks, special)
+    assert words.texts == texts
+    assert [i for word in words.positions for i in word] == list(range(len(symbols.split())))
+
+
+def test_marks_of_word_pieces():
+    cases = {"[CLS] hou ##se": "word_piece", "▁hou se": "sentencepiece", "the Ġhou se": "byte_level", "a b": "none"}
+    assert {pieces: piece_marks(pieces.split()) for pieces in cases} == cases
+
+
+def test_attention_is_summed_over_the_source_and_averaged_over_the_target():
+    rows, columns = merge("a b@@ c".split(), "subword_nmt"), merge("x@@ y z u".split(), "subword_nmt")
+    weights = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.4, 0.4, 0.2, 0.0], [0.0, 0.2, 0.2, 0.6]])
+    merged = merge_attention(weights, rows, columns)
+    assert_close(merged, torch.tensor([[0.3, 0.3, 0.4], [0.5, 0.2, 0.3]]))
+    assert_close(merged.sum(dim=1), torch.ones(2))
