@@ -46,12 +46,17 @@ class BertPairDataset(BaseWrapperDataset):
         self.bert_sizes: NDArray[np.int64] = np.diff(self._offsets)
         self._cache: Optional[FeatureCache] = None
 
-    def use_cache(self, cache: FeatureCache, load_bert: Callable[[], Bert]) -> None:
-        """Take BERT's states from *cache* from now on; *load_bert* is called if some are not there yet."""
+    def use_cache(self, cache: FeatureCache, load_bert: Callable[[], Bert]) -> int:
+        """Take BERT's states from *cache* from now on; *load_bert* is called if some are not there yet.
+
+        Returns:
+            The number of sentences that the cache has no room for, whose batches come without ``bert_out``.
+        """
         rows = [self.bert_tokens(i) for i in range(len(self))]
         cache.add(rows, load_bert)
         self._places = cache.locate(rows)
         self._cache = cache
+        return int((self._places[:, 0] < 0).sum())
 
     @property
     def src(self) -> Any:
@@ -71,7 +76,7 @@ class BertPairDataset(BaseWrapperDataset):
         """Return fairseq's sample of *index* with ``bert_tokens``, and ``bert_out`` if there is a cache."""
         sample: Dict[str, Any] = self.dataset[index]
         sample["bert_tokens"] = self.bert_tokens(index)
-        if self._cache is not None:
+        if self._cache is not None and self._places[index, 0] >= 0:
             sample["bert_out"] = self._cache.states(self._places[index], int(self.bert_sizes[index]))
         return sample
 
@@ -107,7 +112,18 @@ class BertPairDataset(BaseWrapperDataset):
         if max_tokens is not None:
             bert_sizes = np.minimum(bert_sizes, max_tokens)
         sizes = np.maximum(self.dataset.num_tokens_vec(indices), bert_sizes).astype(np.int64)
-        return data_utils.batch_by_size(indices, self.num_tokens, num_tokens_vec=sizes, **limits)
+        batches: List[Any] = []
+        for group in self._groups(indices):
+            batches += data_utils.batch_by_size(indices[group], self.num_tokens, num_tokens_vec=sizes[group], **limits)
+        return batches
+
+    def _groups(self, indices: NDArray[np.int64]) -> List[NDArray[np.bool_]]:
+        """Return which of *indices* may share a batch, which brings the states of all of its sentences, or of none."""
+        everything = np.ones(len(indices), dtype=bool)
+        if self._cache is None:
+            return [everything]
+        cached = self._places[indices, 0] >= 0
+        return [group for group in (cached, ~cached) if group.any()] or [everything]
 
     def filter_indices_by_size(self, indices: NDArray[np.int64], max_sizes: Any) -> Any:
         """Leave out what is longer than *max_sizes*, a number or (source, target)."""

@@ -3,10 +3,7 @@
 import hashlib
 import json
 import logging
-import os
 import shutil
-import uuid
-import zlib
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
@@ -15,11 +12,18 @@ import numpy as np
 import torch
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
-from safetensors.numpy import save
 from torch import Tensor
 from tqdm import tqdm
 
 from bert_fused_plugin.data.collate import collate_bert_tokens
+from bert_fused_plugin.data.feature_segments import (
+    KEY_BYTES,
+    SUFFIX,
+    map_states,
+    read_segment,
+    remove_unfinished,
+    write_segment,
+)
 from bert_fused_plugin.errors import BertFusedError
 
 logger = logging.getLogger(__name__)
@@ -27,10 +31,8 @@ logger = logging.getLogger(__name__)
 CACHE_DTYPES = ("fp16", "fp32")
 
 _DTYPES = {"fp16": np.float16, "fp32": np.float32}
-_KEY_BYTES = 16
 _SEGMENT_BYTES = 256 * 2**20  # an interrupted build loses at most one segment
 _BATCH_PIECES = 8192  # word pieces, padding included, of one forward pass of BERT
-_SUFFIX = ".safetensors"
 
 Bert = Callable[[Tensor], Tensor]  # bert_tokens (B, L) -> bert_out (B, L, D), in fp32 on the CPU
 
@@ -48,17 +50,20 @@ class FeatureCache:
         fingerprint: of BERT's weights and configuration; another one is another folder.
         dim: D.
         dtype: ``fp16`` or ``fp32``.
+        limit: bytes that the states may take; sentences beyond it are not kept.
 
     Raises:
         BertFusedError: the directory cannot be used.
     """
 
-    def __init__(self, directory: str, *, fingerprint: str, dim: int, dtype: str) -> None:
+    def __init__(self, directory: str, *, fingerprint: str, dim: int, dtype: str, limit: Optional[int] = None) -> None:
         self.path = Path(directory) / f"{fingerprint[:32]}-{dtype}"
         self.dim = dim
         self.dtype = np.dtype(_DTYPES[dtype])
+        self.limit = limit
         self._directory = directory
         self._names: List[str] = []
+        self._pieces = 0
         self._places: Dict[bytes, Tuple[int, int]] = {}
         self._states: Dict[int, NDArray[Any]] = {}
         try:
@@ -84,7 +89,7 @@ class FeatureCache:
                 return
             with self._lock():
                 self._open_new_segments()
-                missing = self._missing(sentences)
+                missing = self._within_limit(self._missing(sentences))
                 if missing:
                     self._check_space(missing)
                     self._compute(missing, load_bert())
@@ -92,14 +97,15 @@ class FeatureCache:
             raise self._unusable(error) from error
 
     def locate(self, sentences: Sequence[Tensor]) -> NDArray[np.int64]:
-        """Return where the states of each of *sentences* are, for `states`: (number of sentences, 2)."""
-        return np.array([self._places[sentence_key(row)] for row in sentences], dtype=np.int64).reshape(-1, 2)
+        """Return where the states of each of *sentences* are, for `states`: (number of sentences, 2); -1: nowhere."""
+        places = [self._places.get(sentence_key(row), (-1, -1)) for row in sentences]
+        return np.array(places, dtype=np.int64).reshape(-1, 2)
 
     def states(self, place: NDArray[np.int64], size: int) -> Tensor:
         """Return the states, (L, D), of the sentence of *size* word pieces at *place*, without a copy."""
         segment, start = int(place[0]), int(place[1])
         if segment not in self._states:
-            self._states[segment] = _map_states(self.path / self._names[segment])
+            self._states[segment] = map_states(self.path / self._names[segment])
         rows = self._states[segment][start : start + size]
         return torch.from_numpy(rows)
 
@@ -125,9 +131,17 @@ class FeatureCache:
         unique = {sentence_key(row): row for row in sentences}
         return sorted((row for key, row in unique.items() if key not in self._places), key=len, reverse=True)
 
+    def _within_limit(self, missing: List[Tensor]) -> List[Tensor]:
+        """Return how many of *missing* there is room for; the longest are first, which save BERT the most."""
+        if self.limit is None:
+            return missing
+        room = self.limit - self._pieces * self.dim * self.dtype.itemsize
+        sizes = np.cumsum([len(row) for row in missing]) * self.dim * self.dtype.itemsize
+        return missing[: int(np.searchsorted(sizes, room, side="right"))]
+
     def _check_space(self, missing: Sequence[Tensor]) -> None:
         pieces = sum(len(row) for row in missing)
-        needed = pieces * self.dim * self.dtype.itemsize + len(missing) * (_KEY_BYTES + 4)
+        needed = pieces * self.dim * self.dtype.itemsize + len(missing) * (KEY_BYTES + 4)
         free = shutil.disk_usage(self.path).free
         logger.info(
             f"BERT cache {self.path}: {len(missing):,} new sentences of {pieces:,} word pieces, "
@@ -157,30 +171,19 @@ class FeatureCache:
 
     def _write(self, segment: Sequence[Tuple[Tensor, NDArray[Any]]]) -> None:
         tensors: Dict[str, NDArray[Any]] = {
-            "keys": np.frombuffer(b"".join(sentence_key(row) for row, _ in segment), np.uint8).reshape(-1, _KEY_BYTES),
+            "keys": np.frombuffer(b"".join(sentence_key(row) for row, _ in segment), np.uint8).reshape(-1, KEY_BYTES),
             "sizes": np.array([len(row) for row, _ in segment], dtype=np.int32),
             "states": np.concatenate([state for _, state in segment]),
         }
-        final = self.path / f"{uuid.uuid4().hex}{_SUFFIX}"
-        unfinished = final.with_suffix(".unfinished")
-        try:
-            with open(unfinished, "wb") as file:
-                file.write(save(tensors, metadata={"crc32": str(_checksum(tensors))}))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(unfinished, final)
-        finally:
-            unfinished.unlink(missing_ok=True)
-        self._add_segment(final.name, tensors)
+        self._add_segment(write_segment(self.path, tensors).name, tensors)
 
     def _open_new_segments(self) -> None:
         """Open and verify the segments that this process does not know yet; remove the damaged ones."""
-        for leftover in self.path.glob("*.unfinished"):  # of a build that was killed; we hold the lock
-            leftover.unlink()
-        for file in sorted(self.path.glob(f"*{_SUFFIX}")):
+        remove_unfinished(self.path)  # we hold the lock
+        for file in sorted(self.path.glob(f"*{SUFFIX}")):
             if file.name in self._names:
                 continue
-            tensors = _read_segment(file, self.dim, self.dtype)
+            tensors = read_segment(file, self.dim, self.dtype)
             if tensors is None:
                 logger.warning(f"BERT cache {file} is damaged: removed, its sentences are computed anew")
                 file.unlink()
@@ -190,10 +193,11 @@ class FeatureCache:
     def _add_segment(self, name: str, tensors: Dict[str, NDArray[Any]]) -> None:
         number = len(self._names)
         self._names.append(name)
+        self._pieces += len(tensors["states"])
         starts = np.cumsum(tensors["sizes"], dtype=np.int64) - tensors["sizes"]
         keys = tensors["keys"].tobytes()
         for i, start in enumerate(starts.tolist()):
-            self._places[keys[i * _KEY_BYTES : (i + 1) * _KEY_BYTES]] = (number, start)
+            self._places[keys[i * KEY_BYTES : (i + 1) * KEY_BYTES]] = (number, start)
 
     def _unusable(self, error: OSError) -> BertFusedError:
         return BertFusedError(
@@ -220,7 +224,7 @@ def _progress(total: int) -> Iterator[Callable[[int], None]]:
 
 def sentence_key(row: Tensor) -> bytes:
     """Return the hash of one sentence's word-piece ids: what its states depend on beside BERT."""
-    return hashlib.blake2b(row.numpy().astype("<i4").tobytes(), digest_size=_KEY_BYTES).digest()
+    return hashlib.blake2b(row.numpy().astype("<i4").tobytes(), digest_size=KEY_BYTES).digest()
 
 
 def model_fingerprint(model: torch.nn.Module, config: Dict[str, object]) -> str:
@@ -241,54 +245,3 @@ def _batches(rows: Sequence[Tensor]) -> Iterator[List[Tensor]]:
         size = max(1, _BATCH_PIECES // len(rows[start]))
         yield list(rows[start : start + size])
         start += size
-
-
-def _checksum(tensors: Dict[str, NDArray[Any]]) -> int:
-    crc = 0
-    for name in ("keys", "sizes", "states"):
-        crc = zlib.crc32(np.ascontiguousarray(tensors[name]).reshape(-1).view(np.uint8).data, crc)
-    return crc
-
-
-def _read_header(file: Path) -> Tuple[Dict[str, Any], int]:
-    """Return the header of a safetensors *file* and where the data begins, with its size checked."""
-    with open(file, "rb") as stream:
-        length = int.from_bytes(stream.read(8), "little")
-        if not 2 <= length <= 100_000:
-            raise ValueError("header")
-        header: Dict[str, Any] = json.loads(stream.read(length))
-    return header, 8 + length
-
-
-def _map(file: Path, name: str) -> NDArray[Any]:
-    """Return tensor *name* of a safetensors *file*, memory-mapped."""
-    header, base = _read_header(file)
-    entry = header[name]
-    dtype = np.dtype({"U8": "u1", "I32": "<i4", "F16": "<f2", "F32": "<f4"}[entry["dtype"]])
-    (begin, end), shape = entry["data_offsets"], tuple(entry["shape"])
-    if base + end > file.stat().st_size or end - begin != dtype.itemsize * int(np.prod(shape)):
-        raise ValueError("size")
-    # copy-on-write: torch wants memory that may be written, the file stays as it is
-    return np.memmap(file, dtype=dtype, mode="c", offset=base + begin, shape=shape)
-
-
-def _map_states(file: Path) -> NDArray[Any]:
-    return _map(file, "states")
-
-
-def _read_segment(file: Path, dim: int, dtype: "np.dtype[Any]") -> Optional[Dict[str, NDArray[Any]]]:
-    """Return the tensors of a segment, or None if it is damaged."""
-    try:
-        header, base = _read_header(file)
-        tensors = {name: _map(file, name) for name in ("keys", "sizes", "states")}
-        keys, sizes, states = tensors["keys"], tensors["sizes"], tensors["states"]
-        sound = (
-            file.stat().st_size == base + max(header[name]["data_offsets"][1] for name in tensors)
-            and keys.shape == (len(sizes), _KEY_BYTES)
-            and states.shape == (int(sizes.sum()), dim)
-            and states.dtype == dtype
-            and header["__metadata__"]["crc32"] == str(_checksum(tensors))
-        )
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        return None
-    return tensors if sound else None

@@ -56,6 +56,10 @@ class BertFusedTranslationConfig(TranslationConfig):
     bert_cache_dtype: ChoiceEnum(CACHE_DTYPES) = field(  # type: ignore[valid-type]
         default="fp16", metadata={"help": "number format of the cached states"}
     )
+    bert_cache_limit: Optional[float] = field(
+        default=None,
+        metadata={"help": "GB that the cached states may take; for the sentences beyond it BERT runs in every step"},
+    )
 
 
 @register_task("bert_fused_translation", dataclass=BertFusedTranslationConfig)
@@ -142,7 +146,12 @@ class BertFusedTranslationTask(TranslationTask):
             + (f", the context of {self.bridge.num_context_cut - context_cut}" if self.bridge.context else "")
         )
         if self.cfg.bert_cache is not None:
-            self.datasets[split].use_cache(self._open_cache(self.cfg.bert_cache), self._load_bert)
+            left_out = self.datasets[split].use_cache(self._open_cache(self.cfg.bert_cache), self._load_bert)
+            if left_out:
+                logger.info(
+                    f"{split}: BERT runs in every step for {left_out:,} of {len(dataset):,} sentences, for which "
+                    f"--bert-cache-limit {self.cfg.bert_cache_limit} leaves no room"
+                )
 
     def get_interactive_tokens_and_lengths(self, lines: List[str], encode_fn: Any) -> Tuple[List[Tensor], List[int]]:
         """Return the ids of *lines*; a line over ``--max-source-positions`` is cut, not refused."""
@@ -230,9 +239,13 @@ class BertFusedTranslationTask(TranslationTask):
 
     def _open_cache(self, directory: str) -> FeatureCache:
         if self.cache is None:
-            dtype = str(self.cfg.bert_cache_dtype)
+            limit = self.cfg.bert_cache_limit
             self.cache = FeatureCache(
-                directory, fingerprint=self.bert_fingerprint, dim=self.bert.state_dim, dtype=dtype
+                directory,
+                fingerprint=self.bert_fingerprint,
+                dim=self.bert.state_dim,
+                dtype=str(self.cfg.bert_cache_dtype),
+                limit=None if limit is None else int(limit * 1e9),
             )
             logger.info(f"BERT cache {self.cache.path}: {len(self.cache):,} sentences")
         return self.cache
@@ -270,6 +283,11 @@ def _unusable_flags(cfg: BertFusedTranslationConfig, model: Any) -> List[str]:
         errors.append(
             f"--bert-cache {cfg.bert_cache} keeps the states of a frozen BERT, which --bert-finetune trains; "
             "leave one of them out"
+        )
+    if cfg.bert_cache_limit is not None and (cfg.bert_cache is None or not cfg.bert_cache_limit > 0):
+        errors.append(
+            f"--bert-cache-limit must be a number of GB over 0, for --bert-cache, got {cfg.bert_cache_limit}"
+            f"{' without --bert-cache' if cfg.bert_cache is None else ''}; leave it out for no limit"
         )
     if cfg.bert_documents is not None and not model.cfg.bert_context:
         errors.append(

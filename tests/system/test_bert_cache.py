@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import torch
 from conftest import hypotheses
 
 pytestmark = pytest.mark.system
@@ -33,7 +34,20 @@ def test_training_with_and_without_the_cache_is_the_same(workspace, tmp_path, op
     assert len(losses(without)) > 20
     # the log shows three decimals
     assert losses(first) == pytest.approx(losses(without), abs=0.0015)
+    states = [torch.load(tmp_path / name / "checkpoint_last.pt", weights_only=False) for name in ("without", "first")]
+    assert [state["extra_state"]["val_loss"] for state in states[:1]] == pytest.approx(
+        [state["extra_state"]["val_loss"] for state in states[1:]], abs=1e-6
+    )
     assert losses(second) == losses(first)
+
+
+def test_beyond_its_limit_bert_runs_in_every_step(workspace, tmp_path):
+    cache = ["--bert-cache", tmp_path / "cache", "--bert-cache-limit", "0.00001"]
+    done = workspace.train(*cache, "--max-epoch", "1", save_dir=tmp_path / "save")
+    assert re.search(r"valid: BERT runs in every step for \d+ of 20 sentences|train: BERT runs in every", done.stdout)
+    assert sum(file.stat().st_size for file in (tmp_path / "cache").rglob("*.safetensors")) < 20_000
+    refused = workspace.train("--bert-cache-limit", "0", save_dir=tmp_path / "save", ok=False)
+    assert "--bert-cache-limit must be a number of GB over 0, for --bert-cache, got 0.0 without" in refused.stderr
 
 
 def test_translations_from_the_cache_are_the_same(workspace, tmp_path):

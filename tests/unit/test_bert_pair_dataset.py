@@ -8,6 +8,7 @@ from transformers import AutoTokenizer
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.data.feature_cache import FeatureCache
 
 SOURCES = ["a dog", "the old man sees a small dog", "dog", "", "play@@ hou@@ se , a dog"]
 TARGETS = ["dog dog", "man", "a big old red house runs", "dog", "house"]
@@ -106,3 +107,19 @@ def test_long_references_are_kept_where_they_are_not_for_training(dictionary, br
     for keep, kept in ((False, [0, 1, 3, 4]), (True, [0, 1, 2, 3, 4])):
         dataset = BertPairDataset(pairs(dictionary), bridge, keep_long_targets=keep)
         assert dataset.filter_indices_by_size(np.arange(5), (100, 5))[0].tolist() == kept
+
+
+def test_what_is_cached_and_what_is_not_do_not_share_a_batch(dictionary, bridge, tmp_path):
+    def states(bert_tokens):
+        return bert_tokens.unsqueeze(-1).float()
+
+    dataset = BertPairDataset(pairs(dictionary), bridge)
+    cache = FeatureCache(str(tmp_path), fingerprint="f" * 32, dim=1, dtype="fp32", limit=4 * (9 + 7))
+    assert dataset.use_cache(cache, lambda: states) == 3
+    batches = dataset.batch_by_size(dataset.ordered_indices(), max_tokens=100)
+    assert sorted(sorted(int(i) for i in batch) for batch in batches) == [[0, 2, 3], [1, 4]]
+    for batch in batches:
+        net_input = dataset.collater([dataset[int(i)] for i in batch])["net_input"]
+        assert ("bert_out" in net_input) == (len(batch) == 2)
+    mixed = dataset.collater([dataset[i] for i in (0, 1)])["net_input"]  # batches of other makers
+    assert "bert_out" not in mixed

@@ -6,7 +6,7 @@ import pytest
 import torch
 from helpers import assert_close
 
-from bert_fused_plugin.data import feature_cache
+from bert_fused_plugin.data import feature_cache, feature_segments
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.data.feature_cache import FeatureCache, model_fingerprint
 from bert_fused_plugin.errors import BertFusedError
@@ -34,8 +34,8 @@ def expected(row):
     return row.unsqueeze(-1) + torch.arange(D).float()
 
 
-def open_cache(path, fingerprint="f" * 64, dtype="fp32"):
-    return FeatureCache(str(path), fingerprint=fingerprint, dim=D, dtype=dtype)
+def open_cache(path, fingerprint="f" * 64, dtype="fp32", limit=None):
+    return FeatureCache(str(path), fingerprint=fingerprint, dim=D, dtype=dtype, limit=limit)
 
 
 def check(cache, sentences=SENTENCES):
@@ -84,6 +84,21 @@ def test_only_new_sentences_are_computed(filled):
     assert [batch.tolist() for batch in bert.batches] == [[[2, 4, 4, 3]]]
     check(cache, new)
     check(open_cache(filled), new)
+
+
+def test_a_limit_keeps_the_longest_sentences_and_counts_what_is_there(tmp_path):
+    bytes_of = 4 * D
+    cache = open_cache(tmp_path, limit=(7 + 5 + 2) * bytes_of)
+    cache.add(SENTENCES, CountingBert().load)
+    assert [place[0] >= 0 for place in cache.locate(SENTENCES)] == [False, False, True, False, True]
+    again = open_cache(tmp_path, limit=(7 + 5 + 3) * bytes_of)  # room for one of three word pieces
+    bert = CountingBert()
+    again.add(SENTENCES, bert.load)
+    assert [batch.tolist() for batch in bert.batches] == [[[2, 5, 3]]]
+    assert [place[0] >= 0 for place in again.locate(SENTENCES)] == [True, False, True, True, True]
+    full = open_cache(tmp_path, limit=1)
+    full.add([torch.tensor([2, 4, 3])], CountingBert().load)
+    assert len(full) == 3
 
 
 def test_another_fingerprint_or_dtype_is_a_miss(filled):
@@ -207,7 +222,7 @@ def test_a_disk_that_fills_up_leaves_no_torn_file(tmp_path, monkeypatch):
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(feature_cache.os, "fsync", full)
+    monkeypatch.setattr(feature_segments.os, "fsync", full)
     with pytest.raises(BertFusedError, match=r"--bert-cache .* cannot be used \(.*No space left on device\)"):
         open_cache(tmp_path).add(SENTENCES, CountingBert().load)
     [folder] = tmp_path.iterdir()
