@@ -128,5 +128,7 @@ class BertFusedDecoder(TransformerDecoderBase):
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
         x = self.dropout_module(x).transpose(0, 1)  # (B, T, C) -> (T, B, C)
+        if incremental_state is not None:  # beam search extends by real symbols, and need not wait for a GPU here
+            return x, None
         padding_mask = prev_output_tokens.eq(self.padding_idx)
         return x, padding_mask if padding_mask.any() else None

@@ -28,8 +28,11 @@ def regroup(new_order: Tensor, num_sentences: int, beam_size: int) -> Tuple[Opti
         return sentence, 1
     groups = sentence.view(-1, size)
     first = groups[:, 0]
-    if not bool((groups == first.unsqueeze(1)).all()):
+    together = (groups == first.unsqueeze(1)).all()
+    if len(first) != num_sentences:
+        return (first, size) if together else (sentence, 1)
+    unmoved = (first == torch.arange(num_sentences, device=first.device)).all()
+    together, unmoved = torch.stack([together, unmoved]).tolist()  # a GPU is waited for once
+    if not together:
         return sentence, 1
-    if len(first) == num_sentences and torch.equal(first, torch.arange(num_sentences, device=first.device)):
-        return None, size
-    return first, size
+    return (None if unmoved else first), size
