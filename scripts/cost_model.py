@@ -1,0 +1,112 @@
+#!/usr/bin/env python
+"""Says what BERT's states cost in training, from a corpus' size and a few measured rates.
+
+scripts/cost_model.py --bert-rate 3000 --train-rate 4000 --read-rate 0.5e9 --pairs 29e3 --epochs 30 --gpus 1
+
+Without the cache BERT reads every sentence in every epoch.  With it BERT reads each once, by one process, and its
+states, width x 2 bytes for a word piece, come from the disk, or from memory where a machine's share fits there; they
+are read while the model trains, so the slower of the two counts.  `scripts/benchmark.py` measures the rates.
+"""
+
+import argparse
+from dataclasses import dataclass
+from typing import Iterator, List
+
+HOUR = 3600
+
+
+@dataclass
+class Machine:
+    """The rates, a device and a disk each."""
+
+    bert_rate: float  # word pieces/s of BERT on one device
+    train_rate: float  # target words/s of the model on one device, BERT's states given
+    read_rate: float  # bytes/s of the disk of one machine
+    memory: float  # bytes of one machine that may hold what was read
+    devices: int  # of one machine
+
+
+@dataclass
+class Corpus:
+    """Sentence pairs and their sizes."""
+
+    pairs: float
+    pieces: float  # word pieces of a source sentence, special tokens included
+    words: float  # target words of a sentence, end of sentence included
+    width: int  # of BERT
+
+    @property
+    def cache_bytes(self) -> float:
+        """Of all states, in fp16."""
+        return self.pairs * self.pieces * self.width * 2
+
+
+@dataclass
+class Cost:
+    """Hours of a training."""
+
+    build: float
+    cached: float  # with the build
+    uncached: float
+
+
+def cost(corpus: Corpus, machine: Machine, epochs: float, gpus: int) -> Cost:
+    """Return the hours of *epochs* epochs on *gpus* devices."""
+    machines = -(-gpus // machine.devices)
+    train = corpus.pairs * corpus.words / machine.train_rate / gpus
+    bert = corpus.pairs * corpus.pieces / machine.bert_rate
+    read = corpus.cache_bytes / machines / machine.read_rate
+    # sentences are dealt anew in each epoch, so a machine may need any of them
+    from_disk = epochs if corpus.cache_bytes > machine.memory else 1
+    cached = from_disk * max(train, read) + (epochs - from_disk) * train
+    return Cost(bert / HOUR, (bert + cached) / HOUR, epochs * (train + bert / gpus) / HOUR)
+
+
+def break_even_rate(width: int, bert_rate: float) -> float:
+    """Return the bytes/s for each device below which reading states takes longer than computing them."""
+    return bert_rate * width * 2
+
+
+def table(args: argparse.Namespace) -> Iterator[str]:
+    """Yield the lines of a Markdown table."""
+    machine = Machine(args.bert_rate, args.train_rate, args.read_rate, args.memory, args.devices)
+    rate = break_even_rate(args.width, args.bert_rate)
+    yield f"Reading is faster than computing where a device gets more than {rate / 1e9:.3g} GB/s."
+    yield ""
+    yield "| pairs | devices | cache GB | build, hours | training with cache, hours | without, hours |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for pairs in args.pairs:
+        corpus = Corpus(pairs, args.pieces, args.words, args.width)
+        for gpus in args.gpus:
+            hours = cost(corpus, machine, args.epochs, gpus)
+            yield (
+                f"| {pairs:,.0f} | {gpus} | {corpus.cache_bytes / 1e9:,.1f} | {hours.build:.3g} | "
+                f"{hours.cached:.3g} | {hours.uncached:.3g} |"
+            )
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    rate = {"type": float, "required": True}
+    parser.add_argument("--bert-rate", help="word pieces/s of BERT on one device", **rate)
+    parser.add_argument("--train-rate", help="target words/s of the model on one device, states given", **rate)
+    parser.add_argument("--read-rate", help="bytes/s of a machine's disk", **rate)
+    parser.add_argument("--memory", type=float, default=64e9, help="bytes that stay in memory; default: 64e9")
+    parser.add_argument("--devices", type=int, default=8, help="in a machine; default: %(default)s")
+    parser.add_argument("--pairs", type=float, nargs="+", default=[30e3, 160e3, 4.5e6, 100e6])
+    parser.add_argument("--gpus", type=int, nargs="+", default=[1, 8, 64])
+    parser.add_argument("--pieces", type=float, default=30, help="of a source sentence; default: %(default)s")
+    parser.add_argument("--words", type=float, default=28, help="of a target sentence; default: %(default)s")
+    parser.add_argument("--width", type=int, default=768, help="of BERT; default: %(default)s")
+    parser.add_argument("--epochs", type=float, default=20)
+    args = parser.parse_args()
+    positive: List[str] = ["bert_rate", "train_rate", "read_rate", "devices", "pieces", "words", "width", "epochs"]
+    wrong = [f"--{name.replace('_', '-')}" for name in positive if not vars(args)[name] > 0]
+    wrong += [f"--{name}" for name in ("pairs", "gpus") if not all(value > 0 for value in vars(args)[name])]
+    if wrong:
+        parser.error(f"{', '.join(wrong)} must be over 0")
+    return args
+
+
+if __name__ == "__main__":
+    print("\n".join(table(parse_args())))
