@@ -22,6 +22,7 @@ from bert_fused_plugin.models.bert_loading import describe_bert, load_bert
 from bert_fused_plugin.models.config_checks import check_config
 from bert_fused_plugin.models.misfits import misfits
 from bert_fused_plugin.models.warm_start import read_warm_start
+from bert_fused_plugin.modules.batch_draws import draws_of_batch
 
 logger = logging.getLogger(__name__)
 
@@ -103,22 +104,23 @@ class BertFusedModel(TransformerModelBase):
             alignment_layer: see `BertFusedDecoder.extract_features`.
             alignment_heads: see there.
         """
-        encoder_out = self.encoder(
-            src_tokens,
-            src_lengths=src_lengths,
-            return_all_hiddens=return_all_hiddens,
-            bert_tokens=bert_tokens,
-            bert_out=bert_out,
-        )
-        decoder_out: Tuple[Tensor, Dict[str, List[Optional[Tensor]]]] = self.decoder(
-            prev_output_tokens,
-            encoder_out=encoder_out,
-            features_only=features_only,
-            alignment_layer=alignment_layer,
-            alignment_heads=alignment_heads,
-            src_lengths=src_lengths,
-            return_all_hiddens=return_all_hiddens,
-        )
+        with draws_of_batch(self.training):
+            encoder_out = self.encoder(
+                src_tokens,
+                src_lengths=src_lengths,
+                return_all_hiddens=return_all_hiddens,
+                bert_tokens=bert_tokens,
+                bert_out=bert_out,
+            )
+            decoder_out: Tuple[Tensor, Dict[str, List[Optional[Tensor]]]] = self.decoder(
+                prev_output_tokens,
+                encoder_out=encoder_out,
+                features_only=features_only,
+                alignment_layer=alignment_layer,
+                alignment_heads=alignment_heads,
+                src_lengths=src_lengths,
+                return_all_hiddens=return_all_hiddens,
+            )
         return decoder_out
 
     def load_state_dict(self, state_dict: Dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:

@@ -16,6 +16,7 @@ from bert_fused_plugin.models.gru_decoder import Extra, GruDecoder
 from bert_fused_plugin.models.gru_encoder import GruEncoder
 from bert_fused_plugin.models.misfits import misfits
 from bert_fused_plugin.modules.additive_attention import AdditiveAttention
+from bert_fused_plugin.modules.batch_draws import draws_of_batch
 
 logger = logging.getLogger(__name__)
 
@@ -92,8 +93,9 @@ class GruModel(FairseqEncoderDecoderModel):
             bert_tokens: BERT's input, (B, L); default: derived from *src_tokens*.
             bert_out: BERT's states for it, (B, L, N x D), from the cache; default: computed.
         """
-        encoder_out = self.encoder(src_tokens, bert_tokens=bert_tokens, bert_out=bert_out)
-        out: Tuple[Tensor, Extra] = self.decoder(prev_output_tokens, encoder_out=encoder_out)
+        with draws_of_batch(self.training):
+            encoder_out = self.encoder(src_tokens, bert_tokens=bert_tokens, bert_out=bert_out)
+            out: Tuple[Tensor, Extra] = self.decoder(prev_output_tokens, encoder_out=encoder_out)
         return out
 
 

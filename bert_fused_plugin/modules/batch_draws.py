@@ -1,0 +1,24 @@
+"""Random numbers that belong to a batch, whichever process computes it."""
+
+from contextlib import contextmanager
+from typing import Iterator
+
+import torch
+from fairseq.distributed.utils import get_global_rank, get_global_world_size
+
+
+@contextmanager
+def draws_of_batch(training: bool) -> Iterator[None]:
+    """Inside, let torch's CPU generator draw numbers of this batch's own, such as drop-net's U; in training only.
+
+    fairseq seeds all ranks alike before each update, so they would all draw the same.  Batch n of rank r, of W ranks,
+    is batch n W + r of the update in one process with W times the ``--update-freq``.  So each rank draws a seed for
+    each of the W batches, and takes its own; both ways of training draw the same.
+    """
+    if not training:
+        yield
+        return
+    seeds = torch.randint(2**62, (get_global_world_size(),))
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(int(seeds[get_global_rank()]))
+        yield

@@ -1,0 +1,46 @@
+import pytest
+import torch
+
+from bert_fused_plugin.modules import batch_draws
+
+
+@pytest.fixture
+def update(monkeypatch):
+    """What a rank draws for its *batches* of one update: some numbers, other ones in each batch."""
+
+    def draw(rank, world_size, batches):
+        monkeypatch.setattr(batch_draws, "get_global_rank", lambda: rank)
+        monkeypatch.setattr(batch_draws, "get_global_world_size", lambda: world_size)
+        torch.manual_seed(11)  # fairseq does, before each update
+        drawn = []
+        for n in range(batches):
+            with batch_draws.draws_of_batch(training=True):
+                drawn.append(torch.rand(3 + (rank + n) % 2)[:3].tolist())
+        return drawn
+
+    return draw
+
+
+def test_each_rank_draws_what_one_process_draws_for_the_same_batch(update):
+    alone = update(0, 1, 6)
+    ranks = [update(rank, 3, 2) for rank in range(3)]
+    assert [ranks[i % 3][i // 3] for i in range(6)] == alone
+    assert len({tuple(drawn) for drawn in alone}) == 6
+
+
+def test_what_a_batch_draws_does_not_move_the_generator():
+    after = []
+    for size in (1, 7):
+        torch.manual_seed(11)
+        with batch_draws.draws_of_batch(training=True):
+            torch.rand(size)
+        after.append(torch.rand(()))
+    assert after[0] == after[1]
+
+
+def test_nothing_is_drawn_in_evaluation():
+    torch.manual_seed(11)
+    with batch_draws.draws_of_batch(training=False):
+        inside = torch.rand(())
+    torch.manual_seed(11)
+    assert inside == torch.rand(())
