@@ -76,6 +76,8 @@ def read_references(options: argparse.Namespace, run: Run, texts: Texts) -> List
         BertFusedError: there is none, or not one for each sentence.
     """
     dataset = run.task.dataset(options.subset)
+    if len(dataset) == 0:
+        raise BertFusedError(f"{options.data}: {options.subset!r} has no sentences; give another --subset")
     if options.reference is None:
         if dataset.tgt is None:
             language = run.task.cfg.target_lang
@@ -143,7 +145,3 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
     add("--seed", type=int, default=1, help="of the shuffling and the random BERT; default: %(default)s")
     add("--cpu", action="store_true", help="use no GPU")
     return parser.parse_args(arguments)
-
-
-if __name__ == "__main__":
-    main()

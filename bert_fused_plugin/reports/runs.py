@@ -1,6 +1,7 @@
 """The runs that are compared: where their checkpoints are, and each with its model and task."""
 
 import filecmp
+from argparse import Namespace
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -250,4 +251,6 @@ def _find_logs(checkpoint: Path) -> List[Path]:
 
 
 def _architecture(model_cfg: Any) -> str:
-    return str(vars(model_cfg)["arch"] if hasattr(model_cfg, "__dict__") and "arch" in vars(model_cfg) else model_cfg)
+    if isinstance(model_cfg, Namespace):
+        return str(model_cfg.arch)
+    return str(model_cfg.get("arch") or model_cfg.get("_name"))

@@ -14,6 +14,7 @@ from bert_fused_plugin.reports.attention import (
     AttentionStatistics,
     attention_maps,
     entropy,
+    previous_tokens,
     read_attention,
     recorded_gates,
 )
@@ -144,6 +145,13 @@ def test_attention_of_each_layer(make, net_input, translations, kind):
         assert not torch.allclose(*found["BERT"])
 
 
+def test_the_decoder_reads_the_translation_after_the_end_of_sentence(dictionary, translations):
+    read = previous_tokens(translations, dictionary.pad())
+    eos, pad_index = dictionary.eos(), dictionary.pad()
+    short, long = (tokens.tolist()[:-1] for tokens in translations)
+    assert read.tolist() == [[eos, *short, pad_index, pad_index], [eos, *long]]
+
+
 def test_maps_are_between_words(make, dictionary, net_input, translations):
     model = make("parallel")
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
@@ -156,9 +164,10 @@ def test_maps_are_between_words(make, dictionary, net_input, translations):
     assert bert.columns == ["[CLS]", "the", "old", "man", "sees", "a", "playhouse", ".", "[SEP]"]
     for layer in (*source.layers, *bert.layers):
         assert_close(layer.sum(dim=1), torch.ones(4), atol=1e-5)
-    apart, _ = attention_maps(model, task, sample, translations[0], ("none", "none"))
+    apart, bert_apart = attention_maps(model, task, sample, translations[0], ("none", "none"))
     assert "play@@" in apart.columns
     assert "hou@@" in apart.rows
+    assert "##house" in bert_apart.columns
 
 
 def test_pharaoh():

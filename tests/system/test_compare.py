@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import sacrebleu
+import torch
 from conftest import ROOT, hypotheses
 
 from bert_fused_plugin.errors import BertFusedError
@@ -209,6 +210,34 @@ def test_data_that_do_not_fit(refused, workspace, tmp_path):
         (data / f"dict.{lang}.txt").write_text("\n".join(symbols[::-1]) + "\n", encoding="utf-8")
     message = refused(data=data)
     assert f"dict.en.txt, which differs from {data / 'dict.en.txt'}; binarise the test set with" in message
+
+
+def test_runs_from_elsewhere(refused, workspace, plain, tmp_path):
+    """Where the data of the training are gone, dictionaries cannot be compared, and BERT's text may differ."""
+    moved = edited(plain / "checkpoint_best.pt", tmp_path / "moved.pt", data=str(tmp_path / "gone"))
+    data = shutil.copytree(workspace.data, tmp_path / "data")
+    for lang in ("en", "de"):
+        with open(data / f"dict.{lang}.txt", "a", encoding="utf-8") as file:
+            file.write("new 1\n")
+    message = refused("--run", f"a={workspace.save_dir}", data=data, baseline=f"b={moved}")
+    assert f"--baseline b={moved} does not fit {data}; was it trained on it?" in message
+    other = edited(plain / "checkpoint_best.pt", tmp_path / "other.pt", _name="translation_lev")
+    message = refused("--run", f"c={other}")
+    assert message == f"--run c={other} was trained with --task translation_lev; runs of translation and " + (
+        "bert_fused_translation fit"
+    )
+    raw = edited(Path(workspace.checkpoint), tmp_path / "raw.pt", bert_text="some/where")
+    runs = ["--baseline", f"plain={plain}", "--run", f"raw={raw}", "--output", "unused", *QUICK]
+    remarks = compare(parse_args([workspace.data, *map(str, runs)]))["remarks"]
+    assert [remark for remark in remarks if remark.startswith("raw was trained with --bert-text")]
+
+
+def edited(checkpoint, target, **task):
+    """Save *checkpoint* as *target* with another configuration of its task."""
+    state = torch.load(checkpoint, weights_only=False)
+    state["cfg"]["task"].update(task)
+    torch.save(state, target)
+    return target
 
 
 def test_a_run_of_the_other_direction_is_refused(refused, workspace, tmp_path):
