@@ -53,7 +53,7 @@ class Run:
     @property
     def reads_bert(self) -> bool:
         """Say whether the model attends to BERT."""
-        return isinstance(self.model, (BertFusedModel, GruModel)) and self.model.encoder.bridge is not None
+        return _reads_bert(self.model)
 
     @property
     def drops_bert(self) -> bool:
@@ -190,15 +190,21 @@ def count_parameters(model: Any) -> Dict[str, int]:
     pad, device = model.decoder.dictionary.pad(), next(model.parameters()).device
     tokens = torch.full((1, 3), pad + 2, device=device)
     tokens[0, -1] = model.decoder.dictionary.eos()
-    wanted = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    logits, _ = model(tokens, torch.tensor([3], device=device), tokens)
-    gradients = torch.autograd.grad(logits.sum(), list(wanted.values()), allow_unused=True)
-    trained = sum(g.numel() for g in gradients if g is not None)
     frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)
-    bert = model.encoder.bert if isinstance(model, (BertFusedModel, GruModel)) else None
-    if bert is not None and not isinstance(bert, FinetunedBert):
-        frozen += bert.num_parameters  # not registered
-    return {"trained": trained, "frozen": frozen, "unused": sum(p.numel() for p in wanted.values()) - trained}
+    inputs = {}
+    if _reads_bert(model):
+        inputs["bert_tokens"] = torch.tensor([model.encoder.bridge.frame([])], device=device)
+        if not isinstance(model.encoder.bert, FinetunedBert):
+            frozen += model.encoder.bert.num_parameters  # not registered
+    wanted = [p for p in model.parameters() if p.requires_grad]
+    logits, _ = model(tokens, torch.tensor([3], device=device), tokens, **inputs)
+    gradients = torch.autograd.grad(logits.sum(), wanted, allow_unused=True)
+    trained = sum(g.numel() for g in gradients if g is not None)
+    return {"trained": trained, "frozen": frozen, "unused": sum(p.numel() for p in wanted) - trained}
+
+
+def _reads_bert(model: Any) -> bool:
+    return isinstance(model, (BertFusedModel, GruModel)) and model.encoder.bridge is not None
 
 
 def _split(flag: str, given: str, errors: List[str]) -> Tuple[str, Optional[Path]]:
