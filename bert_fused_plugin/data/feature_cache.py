@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import os
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,8 +69,11 @@ class FeatureCache:
         self._states: Dict[int, NDArray[Any]] = {}
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            with self._lock():
-                self._open_new_segments()
+            if os.access(self.path, os.W_OK):
+                with self._lock():
+                    self._open_new_segments()
+            else:  # built by someone else, complete or not
+                self._open_new_segments(repair=False)
         except OSError as error:
             raise self._unusable(error) from error
 
@@ -177,18 +181,22 @@ class FeatureCache:
         }
         self._add_segment(write_segment(self.path, tensors).name, tensors)
 
-    def _open_new_segments(self) -> None:
-        """Open and verify the segments that this process does not know yet; remove the damaged ones."""
-        remove_unfinished(self.path)  # we hold the lock
+    def _open_new_segments(self, repair: bool = True) -> None:
+        """Open and verify the segments that this process does not know yet; remove the damaged ones.
+
+        Who is to *repair* holds the lock.
+        """
+        if repair:
+            remove_unfinished(self.path)
         for file in sorted(self.path.glob(f"*{SUFFIX}")):
             if file.name in self._names:
                 continue
             tensors = read_segment(file, self.dim, self.dtype)
-            if tensors is None:
+            if tensors is not None:
+                self._add_segment(file.name, tensors)
+            elif repair:
                 logger.warning(f"BERT cache {file} is damaged: removed, its sentences are computed anew")
                 file.unlink()
-            else:
-                self._add_segment(file.name, tensors)
 
     def _add_segment(self, name: str, tensors: Dict[str, NDArray[Any]]) -> None:
         number = len(self._names)

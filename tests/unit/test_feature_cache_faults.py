@@ -1,0 +1,115 @@
+"""What happens to the cache while it is written and read: kill -9, a full disk, a disk that cannot be written."""
+
+import multiprocessing
+import os
+import subprocess
+import time
+
+import pytest
+import torch
+
+from bert_fused_plugin.data import feature_cache
+from bert_fused_plugin.data.feature_cache import FeatureCache
+from bert_fused_plugin.errors import BertFusedError
+
+D = 6
+SENTENCES = [torch.tensor([2, *range(10, 10 + n), 3]) for n in range(40)]
+
+
+def states(bert_tokens):
+    return bert_tokens.unsqueeze(-1) + torch.arange(D).float()
+
+
+class Reader:
+    """Counts the sentences that BERT reads."""
+
+    def __init__(self, seconds: float = 0) -> None:
+        self.seconds, self.count = seconds, 0
+
+    def load(self):
+        return self
+
+    def __call__(self, bert_tokens):
+        time.sleep(self.seconds)
+        self.count += len(bert_tokens)
+        return states(bert_tokens)
+
+
+def open_cache(path):
+    return FeatureCache(str(path), fingerprint="f" * 64, dim=D, dtype="fp32")
+
+
+def check(cache):
+    for row, place in zip(SENTENCES, cache.locate(SENTENCES)):
+        assert torch.equal(cache.states(place, len(row)), states(row.unsqueeze(0))[0])
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 40 kB, which may be made read-only."""
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40k", "tmpfs", tmp_path], capture_output=True).returncode:
+        pytest.skip("needs the right to mount a tmpfs")
+    yield tmp_path
+    subprocess.run(["umount", "-l", tmp_path], check=True)
+
+
+def _build_slowly(path):
+    feature_cache._SEGMENT_BYTES = 1
+    feature_cache._BATCH_PIECES = 50
+    open_cache(path).add(SENTENCES, Reader(0.02).load)
+
+
+@pytest.mark.parametrize("segments", [1, 5, 12])
+def test_a_killed_build_loses_at_most_its_last_segment(tmp_path, segments):
+    builder = multiprocessing.get_context("fork").Process(target=_build_slowly, args=(tmp_path,))
+    builder.start()
+    while len(list(tmp_path.glob("*/*.safetensors"))) < segments:
+        assert builder.is_alive()
+        time.sleep(0.001)
+    builder.kill()
+    builder.join()
+    cache, reader = open_cache(tmp_path), Reader()
+    done = len(cache)
+    assert 0 < done < len(SENTENCES)
+    cache.add(SENTENCES, reader.load)
+    assert reader.count == len(SENTENCES) - done
+    check(open_cache(tmp_path))
+    assert not list(tmp_path.glob("*/*.unfinished"))
+
+
+def test_a_disk_that_fills_up_in_the_middle_keeps_what_was_whole(small_disk, monkeypatch):
+    monkeypatch.setattr(feature_cache, "_SEGMENT_BYTES", 4000)
+    monkeypatch.setattr(feature_cache, "_BATCH_PIECES", 50)
+    (small_disk / "other").write_bytes(b"0" * 12_000)
+    monkeypatch.setattr(feature_cache.FeatureCache, "_check_space", lambda *_: None)  # space that others take later
+    with pytest.raises(BertFusedError, match=r"--bert-cache .* cannot be used \(.*No space left on device"):
+        open_cache(small_disk).add(SENTENCES, Reader().load)
+    whole = len(open_cache(small_disk))
+    assert 0 < whole < len(SENTENCES)
+    (small_disk / "other").unlink()
+    reader = Reader()
+    open_cache(small_disk).add(SENTENCES, reader.load)
+    assert reader.count == len(SENTENCES) - whole
+    check(open_cache(small_disk))
+
+
+def test_a_full_disk_is_refused_before_the_work(small_disk):
+    (small_disk / "other").write_bytes(b"0" * 30_000)
+    reader = Reader()
+    with pytest.raises(BertFusedError, match="give a directory on a larger disk"):
+        open_cache(small_disk).add(SENTENCES, reader.load)
+    assert reader.count == 0
+
+
+def test_a_complete_cache_is_read_where_nothing_can_be_written(small_disk):
+    open_cache(small_disk).add(SENTENCES[:20], Reader().load)
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    assert not os.access(small_disk, os.W_OK)
+    reader = Reader()
+    cache = open_cache(small_disk)
+    cache.add(SENTENCES[:20], reader.load)
+    assert reader.count == 0
+    assert (cache.locate(SENTENCES[:20]) >= 0).all()
+    with pytest.raises(BertFusedError, match=r"--bert-cache .* cannot be used \(.*Read-only file system"):
+        cache.add(SENTENCES, reader.load)
+    assert reader.count == 0
