@@ -27,6 +27,7 @@ padding.  ``bert_tokens`` is (B, L), always right-padded.  Layers work time firs
 | checkpoints of the authors' code | ``models/import_bert_nmt.py`` |
 | RNNsearch and its kin | ``models/gru_*.py``, ``modules/{attention_gru,additive_attention,deep_output,memory}.py`` |
 | task, criterion | ``tasks/``, ``criterions/`` |
+| comparing runs, attention in pictures | ``reports/`` |
 """
 
 from bert_fused_plugin.errors import install_excepthook

@@ -18,7 +18,7 @@ from bert_fused_plugin.reports.runs import Run
 
 MEANING = {
     "on": "as trained",
-    "off": "the NMT branch alone, with weight 1, as under drop-net",
+    "off": "the NMT branch alone, with weight 1, as under drop-net; stacked layers: no attention to BERT",
     "shuffled": "BERT reads another sentence of the test set",
     "random": "BERT of the same size with random weights",
 }
