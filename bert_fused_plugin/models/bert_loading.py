@@ -1,7 +1,9 @@
-"""Loads BERT and the bridge to it for any model, and says what was loaded."""
+"""Finds and loads BERT and the bridge to it for any model, and says what was loaded."""
 
+import os
 from typing import Any, List, Tuple
 
+from fairseq.utils import split_paths
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
@@ -26,16 +28,17 @@ def load_bert(cfg: BertConfig, task: Any, errors: List[str]) -> Tuple[FrozenBert
     if cfg.bert_model is None:
         raise BertFusedError(*errors)
     try:
-        tokenizer = load_tokenizer(cfg.bert_model)
+        name = locate_bert(cfg.bert_model, task)
+        tokenizer = load_tokenizer(name)
         if cfg.bert_finetune:
             bert: FrozenBert = FinetunedBert.from_pretrained(
-                cfg.bert_model,
+                name,
                 str(cfg.bert_layer),
                 last_layers=cfg.bert_finetune_layers,
                 lr_factor=cfg.bert_lr_factor,
             )
         else:
-            bert = FrozenBert.from_pretrained(cfg.bert_model, str(cfg.bert_layer))
+            bert = FrozenBert.from_pretrained(name, str(cfg.bert_layer))
         errors = errors + _check_vocabulary(cfg, tokenizer, bert)
         limit = min(bert.max_positions, int(tokenizer.model_max_length))
         if cfg.bert_max_tokens is not None and cfg.bert_max_tokens > limit:
@@ -56,6 +59,28 @@ def load_bert(cfg: BertConfig, task: Any, errors: List[str]) -> Tuple[FrozenBert
         raise BertFusedError(*errors, *error.errors) from error
     raise_all(errors)
     return bert, bridge
+
+
+def locate_bert(name: str, task: Any) -> str:
+    """Return where the BERT *name* is; one that begins with ``./`` is looked for in the task's data directory first.
+
+    An exported model names its BERT so: its directory is the data directory too, wherever it is moved, and no name
+    on the hub begins with a dot.
+
+    Raises:
+        BertFusedError: it begins with ``./`` and is neither in the data directory nor in the working directory.
+    """
+    if not name.startswith("./"):
+        return name
+    data = split_paths(task.cfg.data)
+    found = [path for path in (*(os.path.join(directory, name[2:]) for directory in data), name) if os.path.isdir(path)]
+    if not found:
+        raise BertFusedError(
+            f"--bert-model {name}: neither the data directory {data[0]} nor the working directory has this "
+            "directory; the directory of an exported model must be copied whole, and given as the data directory "
+            f"(with other data: --model-overrides \"{{'bert_model': 'MODEL_DIR/{name[2:]}'}}\")"
+        )
+    return found[0]
 
 
 def describe_bert(model: nn.Module, name: Any) -> str:

@@ -1,0 +1,167 @@
+"""A finished model as one directory that can be moved: parameters, settings, dictionaries, subword codes, BERT."""
+
+import os
+import shutil
+from argparse import Namespace
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+from fairseq.checkpoint_utils import load_model_ensemble_and_task
+from fairseq.utils import split_paths
+
+from bert_fused_plugin.checkpoints.bert_directory import BERT, name_bert, save_bert
+from bert_fused_plugin.checkpoints.files import (
+    model_settings,
+    read_checkpoint,
+    save_checkpoint,
+    without_training_state,
+    written_whole,
+)
+from bert_fused_plugin.errors import raise_all
+
+# of fairseq's --bpe: the setting that names its file, the name that fairseq's hub looks for, our flag
+_SUBWORDS = {
+    "subword_nmt": ("bpe_codes", "bpecodes", "--codes"),
+    "sentencepiece": ("sentencepiece_model", "sentencepiece.bpe.model", "--sentencepiece-model"),
+}
+# files that only the beginning of a training reads
+_TRAINING_FILES = ("encoder_embed_path", "decoder_embed_path", "bert_text", "bert_documents", "bert_cache")
+_README = """\
+# {pair}: a translation model of fairseq with bert_fused_plugin
+
+Move or rename this directory as you like; keep its files together.  In Python:
+
+    from {module} import {model}
+    {model}.from_pretrained("DIR").translate(["..."])
+
+On the command line:
+
+    fairseq-interactive DIR --path DIR/model.pt --user-dir bert_fused_plugin --task bert_fused_translation \\
+        {flags}
+"""
+
+
+@dataclass(frozen=True)
+class Subwords:
+    """What turns raw text into the model's tokens.
+
+    Attributes:
+        codes: of subword-nmt.
+        sentencepiece_model: of sentencepiece.
+        tokenizer: settings of fairseq's ``--tokenizer``, its name as ``_name``; default: the checkpoint's.
+    """
+
+    codes: Optional[Path] = None
+    sentencepiece_model: Optional[Path] = None
+    tokenizer: Optional[Dict[str, Any]] = None
+
+
+def export_model(
+    checkpoint: Path,
+    data: str,
+    output: Path,
+    subwords: Subwords,
+    *,
+    with_bert: bool = False,
+    bert_model: Optional[str] = None,
+) -> Optional[str]:
+    """Write the directory *output*; return where its model looks for BERT, None for a model without.
+
+    Args:
+        checkpoint: of any model.
+        data: the data directory that it was trained on.
+        output: a new or an empty directory.
+        subwords: what turns raw text into tokens.
+        with_bert: add BERT; one that was fine-tuned is then frozen.
+        bert_model: where BERT is, if it is not where it was at training.
+
+    Raises:
+        BertFusedError: the parts are missing or do not fit, or the directory cannot be written.
+    """
+    overrides = {"data": data, **dict.fromkeys(_TRAINING_FILES)}
+    if bert_model is not None:
+        overrides["bert_model"] = bert_model
+    trained = read_checkpoint(checkpoint, **overrides)
+    state = without_training_state(trained)
+    errors = _output_errors(output)
+    if with_bert and model_settings(state).get("bert_model") is None:
+        errors.append(f"--with-bert: {checkpoint} is a model without BERT; leave --with-bert out")
+    state["cfg"]["bpe"], subword_file = _subwords(state["cfg"]["bpe"], subwords, errors)
+    raise_all(errors)
+    [model], _, task = load_model_ensemble_and_task([str(checkpoint)], state=trained)
+    _set_languages(state["cfg"], task.cfg.source_lang, task.cfg.target_lang, subwords.tokenizer)
+    _make_movable(state["cfg"])
+    with written_whole(output) as new:
+        new.mkdir()
+        for language in (task.cfg.source_lang, task.cfg.target_lang):
+            shutil.copyfile(Path(split_paths(data)[0]) / f"dict.{language}.txt", new / f"dict.{language}.txt")
+        if subword_file is not None:
+            shutil.copyfile(subword_file, new / _SUBWORDS[state["cfg"]["bpe"]["_name"]][1])
+        if with_bert:
+            save_bert(model.encoder.bert, new / BERT)
+            name_bert(state, model, new / BERT)
+        save_checkpoint(state, new / "model.pt")
+        _write_readme(new, model, state["cfg"])
+        load_model_ensemble_and_task([str(new / "model.pt")], arg_overrides={"data": str(new)})
+    return model_settings(state).get("bert_model")
+
+
+def _output_errors(output: Path) -> List[str]:
+    if not output.parent.is_dir():
+        return [f"--output {output}: {output.parent} is no directory; make it first"]
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        return [f"--output {output} exists and is not empty; name a new directory, or remove that one first"]
+    return []
+
+
+def _subwords(
+    trained: Optional[Dict[str, Any]], given: Subwords, errors: List[str]
+) -> Tuple[Optional[Dict[str, Any]], Optional[Path]]:
+    """Return the settings of ``--bpe`` and the file that they need; what is not given is as at training."""
+    files = {"subword_nmt": given.codes, "sentencepiece": given.sentencepiece_model}
+    named = {name: path for name, path in files.items() if path is not None}
+    kind = next(iter(named), trained["_name"] if trained else None)
+    if kind not in _SUBWORDS:
+        return trained, None
+    setting, name, flag = _SUBWORDS[kind]
+    before = trained if trained and trained["_name"] == kind else {}
+    path = named[kind] if kind in named else Path(before[setting])
+    if not path.is_file():
+        errors.append(f"{flag} {path}: no such file; give the one that the training data was split with")
+    # fairseq's hub puts the file's place here, or else says that this file is not found
+    return {**before, "_name": kind, setting: f"{name}, which belongs into the model's directory,"}, path
+
+
+def _set_languages(cfg: Dict[str, Any], source: str, target: str, tokenizer: Optional[Dict[str, Any]]) -> None:
+    """Write down what fairseq has read from the names of the data's files, which the directory does not have."""
+    languages = {"source_lang": source, "target_lang": target}
+    cfg["task"].update(languages)
+    if tokenizer is not None:
+        cfg["tokenizer"] = {**languages, **tokenizer}
+
+
+def _make_movable(cfg: Dict[str, Any]) -> None:
+    """Leave only the last part of paths of this machine; BERT is found by its own, or in the directory."""
+    for key, value in cfg.items():
+        if isinstance(value, (dict, Namespace)):
+            _make_movable(value if isinstance(value, dict) else vars(value))
+        elif key == "data":
+            cfg[key] = "."
+        elif isinstance(value, str) and os.path.isabs(value) and key != "bert_model":
+            cfg[key] = os.path.basename(os.path.normpath(value))
+
+
+def _write_readme(directory: Path, model: Any, cfg: Dict[str, Any]) -> None:
+    pair = "{source_lang}-{target_lang}".format(**cfg["task"])
+    flags = ["-s {source_lang} -t {target_lang}".format(**cfg["task"])]
+    if cfg["tokenizer"] is not None:
+        flags += [f"--tokenizer {cfg['tokenizer']['_name']}"]
+        flags += [f"--{name.replace('_', '-')}" for name, value in cfg["tokenizer"].items() if value is True]
+    if cfg["bpe"] is not None and cfg["bpe"]["_name"] in _SUBWORDS:
+        setting, name, _ = _SUBWORDS[cfg["bpe"]["_name"]]
+        flags += [f"--bpe {cfg['bpe']['_name']} --{setting.replace('_', '-')} DIR/{name}"]
+    kind = type(model)
+    text = _README.format(pair=pair, module=kind.__module__, model=kind.__name__, flags=" ".join(flags))
+    # fairseq takes the languages from the name of such a file where they are not given
+    (directory / f"README.{pair}.md").write_text(text, encoding="utf-8")
