@@ -241,10 +241,10 @@ def edited(checkpoint, target, **task):
     return target
 
 
-def test_a_run_of_the_other_direction_is_refused(refused, workspace, tmp_path):
-    workspace.train("--source-lang", "de", "--target-lang", "en", "--max-update", "1", save_dir=tmp_path / "save")
-    message = refused("--run", f"back={tmp_path / 'save' / 'checkpoint_last.pt'}")
-    assert "checkpoint_last.pt translates de-en, --baseline plain=" in message
+def test_a_run_of_the_other_direction_is_refused(refused, plain, tmp_path):
+    back = edited(plain / "checkpoint_best.pt", tmp_path / "back.pt", source_lang="de", target_lang="en")
+    message = refused("--run", f"back={back}")
+    assert message.startswith(f"--run back={back} translates de-en, --baseline plain={plain}")
 
 
 def test_outputs_are_checked_first(refused, tmp_path):
