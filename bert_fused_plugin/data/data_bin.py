@@ -3,6 +3,7 @@
 import os
 from typing import List, Optional
 
+from fairseq.data.data_utils import infer_language_pair
 from fairseq.utils import split_paths
 
 
@@ -13,10 +14,17 @@ def data_errors(data: Optional[str], source_lang: Optional[str], target_lang: Op
     if missing:
         return [f"data directory {path!r} does not exist; give the --destdir of fairseq-preprocess" for path in missing]
     path = paths[0]
+    if source_lang is None or target_lang is None:  # as fairseq does
+        source_lang, target_lang = infer_language_pair(path)
+    if source_lang is None or target_lang is None:
+        return [
+            f"data directory {path!r} has no file whose name tells the languages, such as train.en-de.en.idx; "
+            "give --source-lang and --target-lang"
+        ]
     found = sorted(name for name in os.listdir(path) if name.startswith("dict.") and name.endswith(".txt"))
     return [
         f"{flag} {lang}: {path} has no dict.{lang}.txt, only {', '.join(found) or 'no dictionary'}; "
         "give the languages, in the direction, that the data was binarised for"
         for flag, lang in (("--source-lang", source_lang), ("--target-lang", target_lang))
-        if lang is not None and f"dict.{lang}.txt" not in found
+        if f"dict.{lang}.txt" not in found
     ]

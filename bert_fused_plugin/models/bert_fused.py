@@ -123,14 +123,18 @@ class BertFusedModel(TransformerModelBase):
             )
         return decoder_out
 
-    def load_state_dict(self, state_dict: Dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
+    def load_state_dict(self, state_dict: Dict[str, Tensor], strict: bool = True, *args: Any, **kwargs: Any) -> Any:
         """Load a checkpoint, after a look at what users mix up: dictionaries and BERT models.
 
         Raises:
             BertFusedError: the checkpoint belongs to other dictionaries or another BERT.
         """
         raise_all(misfits(self, state_dict))
-        return super().load_state_dict(state_dict, *args, **kwargs)
+        if not strict:
+            # fairseq's EMA leaves the versions out, and a model without them loses its last layer norms as an old one
+            versions = {key: value for key, value in self.state_dict().items() if key.endswith(".version")}
+            state_dict = {**versions, **state_dict}
+        return super().load_state_dict(state_dict, strict, *args, **kwargs)
 
 
 @register_model_architecture("bert_fused", "bert_fused")
