@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq.dataclass.utils import gen_parser_from_dataclass
-from fairseq.models import register_model, register_model_architecture
+from fairseq.models import register_model
 from fairseq.models.transformer import TransformerModelBase
 from fairseq.models.transformer.transformer_legacy import (
     base_architecture,
@@ -20,6 +20,7 @@ from bert_fused_plugin.models.bert_fused_decoder import BertFusedDecoder
 from bert_fused_plugin.models.bert_fused_encoder import BertFusedEncoder
 from bert_fused_plugin.models.bert_loading import describe_bert, load_bert
 from bert_fused_plugin.models.config_checks import check_config
+from bert_fused_plugin.models.hydra_config import as_namespace, register_preset
 from bert_fused_plugin.models.misfits import misfits
 from bert_fused_plugin.models.warm_start import read_warm_start
 from bert_fused_plugin.modules.batch_draws import draws_of_batch
@@ -37,10 +38,12 @@ class BertFusedModel(TransformerModelBase):
     encoder: BertFusedEncoder
     decoder: BertFusedDecoder
 
+    config_class = BertFusedConfig
+
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:
         """Declare the flags; their defaults stay in the config, so that presets can set others."""
-        gen_parser_from_dataclass(parser, BertFusedConfig(), delete_default=True, with_prefix="")
+        gen_parser_from_dataclass(parser, cls.config_class(), delete_default=True, with_prefix="")
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> "BertFusedModel":
@@ -49,7 +52,7 @@ class BertFusedModel(TransformerModelBase):
         Raises:
             BertFusedError: settings that break a rule; all of them together.
         """
-        cfg = BertFusedConfig.from_namespace(args)
+        cfg = BertFusedConfig.from_namespace(as_namespace(args))
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
         for side in (cfg.encoder, cfg.decoder):
             if side.layers_to_keep:  # "0,2" in --model-overrides, a list from the command line
@@ -137,25 +140,25 @@ class BertFusedModel(TransformerModelBase):
         return super().load_state_dict(state_dict, strict, *args, **kwargs)
 
 
-@register_model_architecture("bert_fused", "bert_fused")
+@register_preset("bert_fused", "bert_fused")
 def bert_fused(args: Namespace) -> None:
     """The paper's base: 6+6 layers, 512/2048, 8 heads."""
     base_architecture(args)
 
 
-@register_model_architecture("bert_fused", "bert_fused_iwslt_de_en")
+@register_preset("bert_fused", "bert_fused_iwslt_de_en")
 def bert_fused_iwslt_de_en(args: Namespace) -> None:
     """The paper's model for IWSLT: 6+6 layers, 512/1024, 4 heads."""
     transformer_iwslt_de_en(args)
 
 
-@register_model_architecture("bert_fused", "bert_fused_wmt_en_de_big")
+@register_preset("bert_fused", "bert_fused_wmt_en_de_big")
 def bert_fused_wmt_en_de_big(args: Namespace) -> None:
     """The paper's model for WMT, transformer_big: 6+6 layers, 1024/4096, 16 heads, dropout 0.3."""
     transformer_vaswani_wmt_en_de_big(args)
 
 
-@register_model_architecture("bert_fused", "bert_decoder")
+@register_preset("bert_fused", "bert_decoder")
 def bert_decoder(args: Namespace) -> None:
     """A decoder of 6 layers, 512/2048, 8 heads, that attends to BERT's states; no NMT encoder."""
     for name, value in (("bert_fusion", "embedding"), ("encoder_layers", 0)):
@@ -163,7 +166,7 @@ def bert_decoder(args: Namespace) -> None:
     base_architecture(args)
 
 
-@register_model_architecture("bert_fused", "bert_fused_tiny")
+@register_preset("bert_fused", "bert_fused_tiny")
 def bert_fused_tiny(args: Namespace) -> None:
     """For small data: 4+4 layers, 128/256, 4 heads, dropout 0.3, all embeddings shared."""
     preset: Dict[str, Any] = {

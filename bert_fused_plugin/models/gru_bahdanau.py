@@ -6,7 +6,7 @@ from typing import Any, Dict, Optional, Tuple
 
 from fairseq import utils
 from fairseq.dataclass.utils import gen_parser_from_dataclass
-from fairseq.models import FairseqEncoderDecoderModel, register_model, register_model_architecture
+from fairseq.models import FairseqEncoderDecoderModel, register_model
 from torch import Tensor, nn
 
 from bert_fused_plugin.errors import BertFusedError, raise_all
@@ -14,6 +14,7 @@ from bert_fused_plugin.models.bert_loading import describe_bert, load_bert
 from bert_fused_plugin.models.gru_config import GruConfig, check_gru_config, gru_drop_net_rate
 from bert_fused_plugin.models.gru_decoder import Extra, GruDecoder
 from bert_fused_plugin.models.gru_encoder import GruEncoder
+from bert_fused_plugin.models.hydra_config import as_namespace, register_preset
 from bert_fused_plugin.models.misfits import misfits
 from bert_fused_plugin.modules.additive_attention import AdditiveAttention
 from bert_fused_plugin.modules.batch_draws import draws_of_batch
@@ -28,10 +29,12 @@ class GruModel(FairseqEncoderDecoderModel):
     encoder: GruEncoder
     decoder: GruDecoder
 
+    config_class = GruConfig
+
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:
         """Declare the flags; their defaults stay in the config, so that presets can set others."""
-        gen_parser_from_dataclass(parser, GruConfig(), delete_default=True, with_prefix="")
+        gen_parser_from_dataclass(parser, cls.config_class(), delete_default=True, with_prefix="")
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> "GruModel":
@@ -40,7 +43,7 @@ class GruModel(FairseqEncoderDecoderModel):
         Raises:
             BertFusedError: settings that break a rule; all of them together.
         """
-        cfg = GruConfig.from_namespace(args)
+        cfg = GruConfig.from_namespace(as_namespace(args))
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
         errors = check_gru_config(cfg, src_dict, tgt_dict)
         bert, bridge = load_bert(cfg, task, errors) if cfg.bert_model is not None else (None, None)
@@ -158,13 +161,13 @@ def _preset(args: Namespace, **values: Any) -> None:
         vars(args).setdefault(name, value)
 
 
-@register_model_architecture("gru_bahdanau", "gru_bahdanau")
+@register_preset("gru_bahdanau", "gru_bahdanau")
 def gru_bahdanau(args: Namespace) -> None:
     """RNNsearch as in the paper: embeddings 620, states 1000, maxout 500, its initialisation."""
     _preset(args, rnn_init="paper")
 
 
-@register_model_architecture("gru_bahdanau", "gru_bahdanau_iwslt_de_en")
+@register_preset("gru_bahdanau", "gru_bahdanau_iwslt_de_en")
 def gru_bahdanau_iwslt_de_en(args: Namespace) -> None:
     """For corpora of the size of IWSLT: embeddings 256, states 512, maxout 256, dropout 0.3."""
     _preset(
@@ -178,7 +181,7 @@ def gru_bahdanau_iwslt_de_en(args: Namespace) -> None:
     )
 
 
-@register_model_architecture("gru_bahdanau", "gru_bahdanau_tiny")
+@register_preset("gru_bahdanau", "gru_bahdanau_tiny")
 def gru_bahdanau_tiny(args: Namespace) -> None:
     """Of the size class of bert_fused_tiny: embeddings and maxout 128, states 256, dropout 0.3, shared embeddings."""
     _preset(
@@ -193,13 +196,13 @@ def gru_bahdanau_tiny(args: Namespace) -> None:
     )
 
 
-@register_model_architecture("gru_bahdanau", "gru_dot")
+@register_preset("gru_bahdanau", "gru_dot")
 def gru_dot(args: Namespace) -> None:
     """RNNsearch with dot-product alignment of projected keys and queries."""
     _preset(args, attention="dot")
 
 
-@register_model_architecture("gru_bahdanau", "gru_seq2seq")
+@register_preset("gru_bahdanau", "gru_seq2seq")
 def gru_seq2seq(args: Namespace) -> None:
     """The plain sequence-to-sequence model: the encoder's summary starts the decoder and feeds each step.
 

@@ -3,7 +3,6 @@
 import logging
 import os
 import re
-from argparse import Namespace
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Set, Tuple
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused_config import BertFusedConfig, replaces_embeddings
+from bert_fused_plugin.models.hydra_config import flags_beside
 from bert_fused_plugin.models.saved_transformer import SavedTransformer, Vocabulary
 
 logger = logging.getLogger(__name__)
@@ -147,7 +147,7 @@ def read_warm_start(args: Any, cfg: BertFusedConfig, task: Any) -> Tuple[Optiona
     if path is None:
         return None, []
     args.bert_warm_start = cfg.bert_warm_start = None
-    flags = vars(args) if isinstance(args, Namespace) else {}
+    flags = flags_beside(args)
     resumed = _resumed_from(flags)
     if resumed is not None:
         logger.info(f"--bert-warm-start {path} is not read: training resumes from {resumed}")

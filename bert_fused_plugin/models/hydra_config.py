@@ -1,0 +1,119 @@
+"""Presets that serve fairseq-train and fairseq-hydra-train alike.
+
+fairseq gives a preset the flags as a Namespace, or, of a YAML file, its ``model:`` section as a DictConfig.  The
+section is read here as the command line would have been, and completed with the preset and all defaults.
+"""
+
+import difflib
+import functools
+from argparse import SUPPRESS, Action, ArgumentParser, Namespace
+from typing import Any, Callable, Dict, List
+
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.models import MODEL_REGISTRY, register_model_architecture
+from omegaconf import DictConfig, OmegaConf
+
+from bert_fused_plugin.errors import raise_all
+
+Preset = Callable[[Namespace], None]
+
+# fairseq keeps these among the flags of the task
+_OF_TASK = {name: f"${{task.{name}}}" for name in ("max_source_positions", "max_target_positions")}
+
+
+def register_preset(model: str, arch: str) -> Callable[[Preset], Callable[[Any], None]]:
+    """Register the decorated preset, which sets what a Namespace lacks, as architecture *arch* of *model*.
+
+    *model* is registered, and has its flags in ``config_class``, a dataclass.
+    """
+
+    def register(preset: Preset) -> Callable[[Any], None]:
+        @register_model_architecture(model, arch)
+        @functools.wraps(preset)
+        def apply(flags: Any) -> None:
+            if isinstance(flags, DictConfig):
+                _complete(flags, preset, MODEL_REGISTRY[model].config_class)
+            else:
+                preset(flags)
+
+        return apply
+
+    return register
+
+
+def as_namespace(flags: Any) -> Namespace:
+    """Return *flags*, a Namespace or the ``model:`` section of a YAML file, as a Namespace."""
+    if isinstance(flags, DictConfig):
+        return Namespace(**_values(flags))
+    return flags
+
+
+def flags_beside(flags: Any) -> Dict[str, Any]:
+    """Return the flags of fairseq's checkpoints, of which *flags*, those of the model, are a part."""
+    if not isinstance(flags, DictConfig):
+        return vars(flags)
+    root: Any = flags._get_root()
+    return dict(root.checkpoint) if "checkpoint" in root else {}
+
+
+def _complete(section: DictConfig, preset: Preset, config_class: Any) -> None:
+    parser = ArgumentParser()
+    gen_parser_from_dataclass(parser, config_class(), with_prefix="")
+    actions = {action.dest: action for action in parser._actions if action.default is not SUPPRESS}
+    no_flags = Namespace(_name=None, arch=None)
+    preset(no_flags)  # presets set more than the flags
+    values = _values(section)
+    kept = {name: value for name, value in values.items() if name not in actions and name in no_flags}
+    of_task = {name: values.get(name, default) for name, default in _OF_TASK.items()}
+    given = {name: value for name, value in values.items() if name not in kept and name not in of_task}
+    flags = Namespace(**kept, **of_task, **_read(given, actions))
+    preset(flags)
+    for name, default in vars(parser.parse_args([])).items():
+        vars(flags).setdefault(name, default)
+    section.update(vars(flags))
+
+
+def _values(section: DictConfig) -> Dict[str, Any]:
+    values: Any = OmegaConf.to_container(section, resolve=True, enum_to_str=True)
+    return {name: value for name, value in values.items() if value != "???"}
+
+
+def _read(values: Dict[str, Any], actions: Dict[str, Action]) -> Dict[str, Any]:
+    """Return *values* in the types that the command line gives them.
+
+    Raises:
+        BertFusedError: settings that the command line would refuse; all of them together.
+    """
+    read = {}
+    errors: List[str] = []
+    for name, value in values.items():
+        try:
+            read[name] = _read_value(value, actions[name])
+        except KeyError:
+            meant = difflib.get_close_matches(name, actions, n=1)
+            errors.append(
+                f"model.{name}, got {value!r}, is no setting of this model; "
+                + (f"did you mean {meant[0]}?" if meant else "leave it out")
+            )
+        except ValueError as error:
+            errors.append(f"model.{name} must be {error}, got {value!r}")
+    raise_all(errors)
+    return read
+
+
+def _read_value(value: Any, action: Action) -> Any:
+    if action.nargs == 0:  # a switch
+        if not isinstance(value, bool):
+            raise ValueError("true or false")
+        return value
+    if value is None or (action.type is None and action.choices is None):  # fairseq gives a derived default no type
+        return value
+    if action.choices is not None:
+        if str(value) not in action.choices:
+            raise ValueError(f"one of {', '.join(action.choices)}")
+        return str(value)
+    convert: Any = action.type
+    try:
+        return convert(str(value))
+    except (ValueError, SyntaxError) as error:
+        raise ValueError(f"what --{action.dest.replace('_', '-')} takes on the command line") from error
