@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from safetensors import SafetensorError
 
 from bert_fused_plugin.errors import BertFusedError
+from fairseq_compat_checkpoint import CheckpointError
 
 _REMEDY = "give a checkpoint that fairseq-train wrote, such as its checkpoint_best.pt"
 
@@ -31,10 +32,12 @@ def read_checkpoint(path: Path, **overrides: Any) -> Dict[str, Any]:
         state = load_checkpoint_to_cpu(str(path), arg_overrides=overrides)
     except OSError as error:
         raise BertFusedError(f"{path} cannot be read ({error.strerror}); {_REMEDY}") from error
-    except (KeyError, TypeError, AttributeError) as error:
-        raise BertFusedError(f"{path} holds no model of fairseq; {_REMEDY}") from error
-    except Exception as error:  # CheckpointError, which names file and remedy
+    except CheckpointError as error:  # which names file and remedy
         raise BertFusedError(str(error)) from error
+    except Exception as error:  # another kind of file can raise anything
+        raise BertFusedError(
+            f"{path} holds no model of fairseq ({type(error).__name__}: {error}); {_REMEDY}"
+        ) from error
     if not isinstance(state.get("model"), dict) or state.get("cfg") is None:
         raise BertFusedError(f"{path} holds no model of fairseq; {_REMEDY}")
     return {**state, "args": None}

@@ -1,0 +1,225 @@
+"""Averages of checkpoints, by hand-made ones."""
+
+import errno
+import importlib.util
+import json
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+import torch
+
+from bert_fused_plugin.checkpoints.averaging import average_checkpoints, last_checkpoints
+from bert_fused_plugin.checkpoints.files import read_checkpoint
+from bert_fused_plugin.errors import BertFusedError
+
+ROOT = Path(__file__).resolve().parents[2]
+_spec = importlib.util.spec_from_file_location("average_script", ROOT / "scripts" / "average_checkpoints.py")
+script = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(script)
+
+
+def record(name="some/bert", weights="w", tokenizer="t"):
+    text = json.dumps({"name": name, "revision": None, "weights": weights, "tokenizer": tokenizer})
+    return {"encoder.bert_record.text": torch.tensor([float(byte) for byte in text.encode()])}
+
+
+def save(path, updates=7, **model):
+    """Write a checkpoint of *model*, whose names are without dots, as fairseq-train does."""
+    history = {"criterion_name": "c", "optimizer_name": "o", "lr_scheduler_state": {}}
+    state = {
+        "args": None,
+        "cfg": {"model": Namespace(arch="x", updates=updates), "task": {"_name": "translation"}, "common": None},
+        "model": {key.replace("__", "."): value for key, value in model.items()},
+        "optimizer_history": [{**history, "num_updates": 1}, {**history, "num_updates": updates}],
+        "extra_state": {"train_iterator": {"epoch": 3, "shuffle": True}, "ema": {}, "metrics": {}},
+        "last_optimizer_state": {"state": torch.zeros(4)},
+        "task_state": {},
+    }
+    torch.save(state, path)
+    return path
+
+
+def saves(path, *models):
+    return [save(path / f"{i}.pt", updates=10 + i, **model) for i, model in enumerate(models)]
+
+
+def refusal(paths):
+    with pytest.raises(BertFusedError) as caught:
+        average_checkpoints(paths)
+    return str(caught.value)
+
+
+def test_the_mean_is_that_of_double_precision(tmp_path):
+    values = (1e8, 1.0, -1e8)
+    model = average_checkpoints(saves(tmp_path, *({"w": torch.tensor([v, 3.0])} for v in values)))["model"]
+    assert model["w"].tolist() == [pytest.approx(1 / 3), 3.0]
+    assert model["w"].dtype == torch.float32
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+def test_means_of_half_precision_are_single(tmp_path, half):
+    paths = saves(tmp_path, {"w": torch.tensor([1.0], dtype=half)}, {"w": torch.tensor([1.0078125], dtype=half)})
+    mean = average_checkpoints(paths)["model"]["w"]
+    assert mean.dtype == torch.float32
+    assert mean.item() == 1.00390625
+
+
+def test_all_that_is_no_mean_comes_from_the_first_and_the_state_of_training_goes(tmp_path):
+    first, second = ({"w": torch.ones(2), "count": torch.tensor([n])} for n in (5, 9))
+    state = average_checkpoints(saves(tmp_path, first, second))
+    assert state["model"]["count"].tolist() == [5]
+    assert vars(state["cfg"]["model"])["updates"] == 10
+    assert [entry["num_updates"] for entry in state["optimizer_history"]] == [10]
+    assert state["extra_state"] == {"train_iterator": {"epoch": 3}}
+    assert state["last_optimizer_state"] is None
+
+
+def test_shared_parameters_stay_shared_and_others_of_equal_values_do_not_become_so(tmp_path):
+    models = []
+    for value in (1.0, 2.0):
+        shared = torch.full((3,), value)
+        models.append({"a": shared, "b": shared, "c": shared.clone()})
+    state = average_checkpoints(saves(tmp_path, *models))
+    torch.save(state, tmp_path / "average.pt")
+    model = read_checkpoint(tmp_path / "average.pt")["model"]
+    assert model["a"].data_ptr() == model["b"].data_ptr()
+    assert model["a"].data_ptr() != model["c"].data_ptr()
+    assert model["c"].tolist() == [1.5] * 3
+
+
+def test_a_parameter_that_was_shared_in_the_first_only_keeps_its_own_mean(tmp_path):
+    shared = torch.ones(2)
+    paths = saves(tmp_path, {"a": shared, "b": shared}, {"a": torch.ones(2), "b": torch.full((2,), 3.0)})
+    model = average_checkpoints(paths)["model"]
+    assert (model["a"].tolist(), model["b"].tolist()) == ([1.0, 1.0], [2.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        ({"a": torch.ones(2), "b": torch.ones(2)}, {"a": torch.ones(2)}, "in one only, such as b in {0}"),
+        ({"a": torch.ones(2)}, {"a": torch.ones(2), "c": torch.ones(2)}, "in one only, such as c in {1}"),
+        ({"a": torch.ones(2)}, {"a": torch.ones(3)}, "1 sizes differ, a: (3,) and (2,); average checkpoints of one"),
+        (record(weights="w"), record(weights="v"), "were trained with different BERT models; average checkpoints"),
+        (record(tokenizer="t"), record(tokenizer="u"), "were trained with different BERT models"),
+        (
+            {"encoder__bert__lr_factor": torch.tensor(0.1)},
+            {"encoder__bert__lr_factor": torch.tensor(0.2)},
+            "differ in --bert-lr-factor, 0.2 and 0.1",
+        ),
+    ],
+)  # fmt: skip
+def test_checkpoints_of_different_models_are_refused(tmp_path, first, second, message):
+    paths = saves(tmp_path, first, second)
+    seen = refusal(paths)
+    assert message.format(*paths) in seen
+    assert all(str(path) in seen for path in paths)
+
+
+def test_the_same_bert_in_another_place_is_the_same(tmp_path):
+    first, second = ({"w": torch.ones(1), **record(name=name)} for name in ("bert", "/home/someone/bert"))
+    state = average_checkpoints(saves(tmp_path, first, second))
+    assert torch.equal(state["model"]["encoder.bert_record.text"], first["encoder.bert_record.text"])
+
+
+def test_a_damaged_record_is_left_to_loading(tmp_path):
+    broken = {"w": torch.ones(1), "encoder__bert_record__text": torch.zeros(5)}
+    average_checkpoints(saves(tmp_path, broken, broken))
+
+
+def test_files_that_are_no_checkpoints(tmp_path):
+    good = save(tmp_path / "good.pt", w=torch.ones(1))
+    assert "--inputs has no checkpoints to average; give at least one" in refusal([])
+    assert f"{tmp_path / 'nowhere.pt'} cannot be read (No such file or directory); give" in refusal(
+        [tmp_path / "nowhere.pt"]
+    )
+    (tmp_path / "half.pt").write_bytes(good.read_bytes()[:1000])
+    assert refusal([good, tmp_path / "half.pt"]).startswith(
+        f"checkpoint {tmp_path / 'half.pt'} cannot be read: it is cut"
+    )
+    whole = torch.load(good, weights_only=False)
+    others = [{"w": torch.ones(1)}, torch.ones(1), {"model": {}, "args": None}, {**whole, "model": None}]
+    others += [{key: value for key, value in whole.items() if key != "cfg"}]
+    for i, other in enumerate(others):
+        torch.save(other, tmp_path / f"other{i}.pt")
+        assert f"other{i}.pt holds no model of fairseq" in refusal([tmp_path / f"other{i}.pt"])
+
+
+def names(paths):
+    return [path.name for path in paths]
+
+
+@pytest.fixture
+def save_dir(tmp_path):
+    for name in "checkpoint2 checkpoint9 checkpoint10 checkpoint_9_90 checkpoint_10_100 checkpoint_10_105".split():
+        (tmp_path / f"{name}.pt").touch()
+    for name in ("checkpoint_best.pt", "checkpoint_last.pt", "checkpoint11.pt.tmp", "checkpoint.best_bleu_12.300.pt"):
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+def test_the_last_checkpoints_are_found_by_number(save_dir):
+    assert names(last_checkpoints(save_dir, 2)) == ["checkpoint10.pt", "checkpoint9.pt"]
+    assert names(last_checkpoints(save_dir, 2, upper_bound=9)) == ["checkpoint9.pt", "checkpoint2.pt"]
+    updates = last_checkpoints(save_dir, 2, by_updates=True, upper_bound=104)
+    assert names(updates) == ["checkpoint_10_100.pt", "checkpoint_9_90.pt"]
+
+
+@pytest.mark.parametrize(
+    ("count", "options", "message"),
+    [
+        (4, {}, "--num-epoch-checkpoints 4: {0} has 3 files checkpointEPOCH.pt; ask for fewer, or give other --inputs"),
+        (3, {"upper_bound": 9}, "has 2 files checkpointEPOCH.pt up to --checkpoint-upper-bound 9"),
+        (4, {"by_updates": True}, "--num-update-checkpoints 4: {0} has 3 files checkpoint_EPOCH_UPDATE.pt"),
+        (0, {}, "--num-epoch-checkpoints must be at least 1, got 0"),
+    ],
+)
+def test_too_few_checkpoints(save_dir, count, options, message):
+    with pytest.raises(BertFusedError) as caught:
+        last_checkpoints(save_dir, count, **options)
+    assert message.format(save_dir) in str(caught.value)
+
+
+def run(*args):
+    script.main(script.parse_args([str(arg) for arg in args]))
+
+
+def test_the_script_averages_the_last_ones(tmp_path, capsys):
+    for epoch in (1, 2, 3):
+        save(tmp_path / f"checkpoint{epoch}.pt", updates=epoch, w=torch.tensor([float(epoch)]))
+    output = tmp_path / "average.pt"
+    run("--inputs", tmp_path, "--num-epoch-checkpoints", 2, "--output", output)
+    state = read_checkpoint(output)
+    assert state["model"]["w"].tolist() == [2.5]
+    assert [entry["num_updates"] for entry in state["optimizer_history"]] == [3]
+    wrote = f"wrote {output}, the average of 2: {tmp_path / 'checkpoint3.pt'} {tmp_path / 'checkpoint2.pt'}\n"
+    assert capsys.readouterr().out == wrote
+
+
+def test_flags_that_exclude_each_other(tmp_path):
+    with pytest.raises(BertFusedError) as caught:
+        run("--inputs", "a", "b", "--num-epoch-checkpoints", 2, "--output", tmp_path)
+    assert "take one directory as --inputs, got 2; give the --save-dir" in caught.value.errors[0]
+    assert f"--output {tmp_path} must be a file in an existing directory" in caught.value.errors[1]
+    with pytest.raises(BertFusedError, match="--checkpoint-upper-bound is for --num-epoch-checkpoints"):
+        run("--inputs", "a", "--checkpoint-upper-bound", 2, "--output", tmp_path / "x.pt")
+
+
+def test_a_full_disk_leaves_what_there_was(tmp_path, monkeypatch):
+    path, output = save(tmp_path / "a.pt", w=torch.ones(1)), tmp_path / "average.pt"
+    output.write_text("an earlier average")
+
+    def full(state, file):
+        Path(file).write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(script, "save_checkpoint", full)
+    with pytest.raises(BertFusedError) as caught:
+        run("--inputs", path, "--output", output)
+    assert (
+        f"--output {output} cannot be written, and nothing was ([Errno 28] No space left on device); give a place"
+        in str(caught.value)
+    )
+    assert output.read_text() == "an earlier average"
+    assert sorted(names(tmp_path.iterdir())) == ["a.pt", "average.pt"]
