@@ -53,7 +53,9 @@ def name_bert(state: Dict[str, Any], model: Any, directory: Path) -> None:
     if isinstance(bert, FinetunedBert):
         bert = FrozenBert.from_pretrained(str(directory))
     bert.name, bert.revision = os.path.basename(os.path.abspath(name)) if os.path.isdir(name) else name, revision
-    state["model"]["encoder.bert_record.text"] = BertRecord(bert, model.encoder.bridge.tokenizer_fingerprint()).text
+    record = BertRecord(bert, model.encoder.bridge, model.encoder.mask_special_tokens)
+    record.note_given(model.encoder.bert_record.record["given"])
+    state["model"]["encoder.bert_record.text"] = record.text
 
 
 def _trained_weights(bert: FinetunedBert) -> Dict[str, Tensor]:
@@ -65,7 +67,7 @@ def _trained_weights(bert: FinetunedBert) -> Dict[str, Tensor]:
 def _smallest_dtype(model: nn.Module) -> torch.dtype:
     """Return the shortest number format that holds all parameters of *model* exactly."""
     parameters = list(model.parameters())
-    for dtype in (torch.float16, torch.bfloat16):
+    for dtype in (torch.bfloat16, torch.float16):
         if all(torch.equal(p.to(dtype).float(), p) for p in parameters):
             return dtype
     return torch.float32

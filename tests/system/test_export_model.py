@@ -1,0 +1,323 @@
+"""scripts/export_model.py: what it writes can be moved and translates as before; what is missing is named."""
+
+import errno
+import json
+import os
+import shutil
+from argparse import Namespace
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from conftest import ROOT, hypotheses
+from fairseq.checkpoint_utils import load_model_ensemble_and_task
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+from fairseq.models.transformer import TransformerModel
+from helpers import GRU_SIZES, SIZES, randomise
+from safetensors.torch import load_file
+from subword_nmt.learn_bpe import learn_bpe
+from transformers import BertModel
+
+from bert_fused_plugin.checkpoints import model_directory
+from bert_fused_plugin.checkpoints.files import read_checkpoint
+from bert_fused_plugin.checkpoints.model_directory import Subwords, export_model
+from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.models.bert_fused import BertFusedModel
+from bert_fused_plugin.models.bert_loading import locate_bert
+from bert_fused_plugin.models.gru_bahdanau import GruModel
+
+pytestmark = pytest.mark.system
+LINES = ["The old man sees a dog.", "a small playhouse", "", "red apple, xyz"]
+TRANSLATE = """
+import json, sys
+from bert_fused_plugin.models.bert_fused import BertFusedModel
+hub = BertFusedModel.from_pretrained(sys.argv[1])
+lines = json.loads(sys.argv[2])
+scores = [h[0]["score"].item() for h in hub.generate([hub.encode(line) for line in lines], beam=2, max_len_b=8)]
+print(json.dumps([hub.translate(lines, beam=2, max_len_b=8), hub.translate(lines[0], beam=2, max_len_b=8), scores]))
+"""
+
+
+@contextmanager
+def gone(*paths):
+    """Move *paths* away for a while."""
+    for path in paths:
+        os.rename(path, f"{path}.gone")
+    try:
+        yield
+    finally:
+        for path in paths:
+            os.rename(f"{path}.gone", path)
+
+
+def translations(hub, lines=LINES):
+    """Return what *hub* makes of *lines*, and the scores."""
+    best = [h[0] for h in hub.generate([hub.encode(line) for line in lines], beam=2, max_len_b=8)]
+    return [hub.decode(h["tokens"]) for h in best], [h["score"].item() for h in best]
+
+
+def save_model(workspace, path, arch, **flags):
+    """Write the checkpoint of a random model, as old versions of fairseq did."""
+    dictionary = Dictionary.load(f"{workspace.data}/dict.en.txt")
+    sizes = GRU_SIZES if arch.startswith("gru") else SIZES
+    given = {"data": workspace.data, "source_lang": "en", "target_lang": "de", "task": "bert_fused_translation"}
+    args = Namespace(**{**sizes, **given, "arch": arch, "criterion": "cross_entropy", "optimizer": "adam", **flags})
+    ARCH_CONFIG_REGISTRY[arch](args)
+    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, cfg=args)
+    model = ARCH_MODEL_REGISTRY[arch].build_model(args, task)
+    randomise(model)
+    history = {"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 3}
+    state = {"args": args, "model": model.state_dict(), "optimizer_history": [history], "last_optimizer_state": None}
+    torch.save({**state, "extra_state": {"train_iterator": {"epoch": 1}}}, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def codes(workspace):
+    path = workspace.path / "codes"
+    text = (workspace.path / "train.en").read_text(encoding="utf-8").replace("@@", "")
+    with open(path, "w", encoding="utf-8") as out:
+        learn_bpe(text.splitlines(), out, 60, total_symbols=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def exported(workspace, codes, tmp_path_factory):
+    """The workspace's model in a directory, and what the script printed."""
+    path = tmp_path_factory.mktemp("exported") / "model"
+    done = workspace.run(
+        "python", ROOT / "scripts" / "export_model.py", workspace.checkpoint, workspace.data, "--output", path,
+        "--codes", codes, "--tokenizer", "moses", "--moses-no-dash-splits", "--with-bert",
+    )  # fmt: skip
+    return path, done.stdout
+
+
+def test_the_directory_translates_elsewhere_after_all_else_is_gone(workspace, exported, codes, tmp_path):
+    text = {"tokenizer": "moses", "bpe": "subword_nmt", "bpe_codes": str(codes), "moses_no_dash_splits": True}
+    hub = BertFusedModel.from_pretrained(workspace.save_dir, "checkpoint_last.pt", workspace.data, **text)
+    expected, scores = translations(hub)
+    typed = "the old man sees a dog\nplay@@ hou@@ se\n\nxyz\n"
+    before = hypotheses(workspace.interactive(typed, "--buffer-size", "4", "--batch-size", "4").stdout)
+
+    moved, cwd = tmp_path / "another place" / "renamed", tmp_path / "cwd"
+    shutil.copytree(exported[0], moved)
+    (cwd / "bert").mkdir(parents=True)  # no BERT
+    with gone(exported[0], workspace.bert_dir, workspace.data, workspace.save_dir):
+        done = workspace.run("python", "-c", TRANSLATE, moved, json.dumps(LINES), cwd=cwd)
+        assert json.loads(done.stdout.splitlines()[-1]) == [expected, expected[0], scores]
+        after = workspace.run(
+            "fairseq-interactive", moved, "--path", moved / "model.pt", "--user-dir", "bert_fused_plugin",
+            "--task", "bert_fused_translation", "--beam", "3", "--max-len-b", "10", "--cpu",
+            "--buffer-size", "4", "--batch-size", "4", text=typed, cwd=cwd,
+        )  # fmt: skip
+    assert hypotheses(after.stdout) == before
+    assert len(before) == 4
+
+
+def test_what_is_in_the_directory(workspace, exported, codes):
+    path, printed = exported
+    files = sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.is_file())
+    bert = [f"bert/{name}" for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")]
+    assert files == ["README.en-de.md", *bert, "bpecodes", "dict.de.txt", "dict.en.txt", "model.pt"]
+    assert [line.split()[-1] for line in printed.splitlines()[1:]] == files
+    assert (path / "bpecodes").read_bytes() == codes.read_bytes()
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        assert (path / "bert" / name).read_bytes() == (Path(workspace.bert_dir) / name).read_bytes()
+    assert {oct((path / file).stat().st_mode) for file in files} == {oct(codes.stat().st_mode)}
+    readme = (path / "README.en-de.md").read_text(encoding="utf-8")
+    assert 'BertFusedModel.from_pretrained("DIR")' in readme
+    assert "--tokenizer moses --moses-no-dash-splits --bpe subword_nmt --bpe-codes DIR/bpecodes" in readme
+
+
+def test_model_pt_names_no_place_of_this_machine_and_holds_no_training_state(workspace, exported):
+    raw = (exported[0] / "model.pt").read_bytes()
+    for place in (workspace.bert_dir, str(workspace.path), str(ROOT), str(exported[0].parent)):
+        assert place.encode() not in raw
+    state = torch.load(exported[0] / "model.pt", weights_only=False)
+    trained = torch.load(workspace.checkpoint, weights_only=False)
+    assert state["last_optimizer_state"] is None
+    assert vars(state["cfg"]["model"])["bert_model"] == "./bert"
+    names = trained["model"].keys() - {"encoder.bert_record.text"}
+    assert all(torch.equal(state["model"][k], trained["model"][k]) for k in names if not k.endswith("_float_tensor"))
+
+
+@pytest.mark.parametrize(
+    ("model", "arch", "flags", "with_bert"),
+    [
+        (BertFusedModel, "bert_decoder", {"bert_model": "{bert}"}, True),
+        (BertFusedModel, "bert_fused", {"bert_model": "{bert}", "bert_layer": "mix", "bert_context": 1}, True),
+        (BertFusedModel, "bert_fused", {"bert_model": "{bert}", "bert_finetune": True, "bert_lr_factor": 0.3}, True),
+        (GruModel, "gru_bahdanau", {"bert_model": "{bert}", "bert_finetune": True, "bert_finetune_layers": 1}, True),
+        (GruModel, "gru_dot", {"bert_model": "{bert}"}, True),
+        (GruModel, "gru_seq2seq", {}, False),
+        (TransformerModel, "transformer", {"task": "translation"}, False),
+    ],
+)  # fmt: skip
+def test_every_kind_of_model(workspace, tmp_path, model, arch, flags, with_bert):
+    flags = {name: workspace.bert_dir if value == "{bert}" else value for name, value in flags.items()}
+    checkpoint = save_model(workspace, tmp_path / "old.pt", arch, **flags)
+    expected, scores = translations(model.from_pretrained(str(tmp_path), "old.pt", workspace.data))
+    name = export_model(checkpoint, workspace.data, tmp_path / "new", Subwords(), with_bert=with_bert)
+    assert name == ("./bert" if with_bert else None)
+    with gone(workspace.bert_dir, workspace.data):
+        seen, seen_scores = translations(model.from_pretrained(str(tmp_path / "new")))
+    assert seen == expected
+    assert seen_scores == pytest.approx(scores, abs=1e-6)
+
+
+def test_a_finetuned_bert_moves_from_the_checkpoint_to_its_directory(workspace, tmp_path):
+    flags = {"bert_model": workspace.bert_dir, "bert_finetune": True, "bert_lr_factor": 0.5}
+    checkpoint = save_model(workspace, tmp_path / "old.pt", "bert_fused", **flags)
+    export_model(checkpoint, workspace.data, tmp_path / "with", Subwords(), with_bert=True)
+    export_model(checkpoint, workspace.data, tmp_path / "without", Subwords())
+    trained, here, still = (
+        read_checkpoint(p) for p in (checkpoint, tmp_path / "with/model.pt", tmp_path / "without/model.pt")
+    )
+    key = "embeddings.word_embeddings.weight"
+    theta = trained["model"][f"encoder.bert.model.{key}"]
+    assert torch.equal(load_file(tmp_path / "with/bert/model.safetensors")[key], theta * 0.5)
+    assert not [name for name in here["model"] if name.startswith("encoder.bert.")]
+    assert not here["cfg"].model.bert_finetune
+    assert torch.equal(still["model"][f"encoder.bert.model.{key}"], theta)
+    assert still["cfg"].model.bert_model == workspace.bert_dir
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_bert_keeps_its_precision(workspace, tmp_path, dtype):
+    shutil.copytree(workspace.bert_dir, tmp_path / "bert")
+    BertModel.from_pretrained(workspace.bert_dir, torch_dtype=dtype).save_pretrained(tmp_path / "bert")
+    checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot", bert_model=str(tmp_path / "bert"))
+    export_model(checkpoint, workspace.data, tmp_path / "new", Subwords(), with_bert=True)
+    weights = load_file(tmp_path / "new" / "bert" / "model.safetensors")
+    assert {value.dtype for value in weights.values()} == {dtype}
+
+
+def test_sentencepiece_is_used_without_being_asked_for(workspace, tmp_path):
+    import sentencepiece
+
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(workspace.path / "train.en"), model_prefix=str(tmp_path / "sp"), vocab_size=30, minloglevel=2
+    )
+    checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot")
+    export_model(checkpoint, workspace.data, tmp_path / "new", Subwords(sentencepiece_model=tmp_path / "sp.model"))
+    hub = GruModel.from_pretrained(str(tmp_path / "new"))
+    assert hub.apply_bpe("the dog").startswith("\u2581")
+    assert len(hub.translate(["the dog"], max_len_b=4)) == 1
+    plain = tmp_path / "plain"
+    export_model(checkpoint, workspace.data, plain, Subwords())
+    hub = GruModel.from_pretrained(str(plain), bpe="sentencepiece", sentencepiece_model=str(tmp_path / "sp.model"))
+    assert hub.apply_bpe("the dog").startswith("\u2581")
+
+
+def test_what_the_training_named_is_taken_where_nothing_is_given(workspace, codes, tmp_path):
+    text = {"bpe": "subword_nmt", "bpe_codes": str(codes), "bpe_separator": "@@", "tokenizer": "space"}
+    flags = {**text, "encoder_embed_path": str(tmp_path / "vectors")}
+    (tmp_path / "vectors").write_text("1 6\nthe 1 2 3 4 5 6\n", encoding="utf-8")
+    checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot", **flags)
+    (tmp_path / "vectors").unlink()  # training has read it
+    export_model(checkpoint, workspace.data, tmp_path / "new", Subwords())
+    assert (tmp_path / "new" / "bpecodes").read_bytes() == codes.read_bytes()
+    hub = GruModel.from_pretrained(str(tmp_path / "new"))
+    assert hub.encode("playhouse   the").tolist()[-2:] == [hub.src_dict.index("the"), hub.src_dict.eos()]
+    assert len(hub.apply_bpe("playhouse").split()) > 1
+    with gone(codes), pytest.raises(BertFusedError, match=r"--codes .*codes: no such file; give the one that"):
+        export_model(checkpoint, workspace.data, tmp_path / "newer", Subwords())
+
+
+def test_all_that_is_wrong_is_said_at_once_and_nothing_is_written(workspace, tmp_path):
+    checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot")
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "file").touch()
+    given = Subwords(codes=tmp_path / "nowhere")
+    with pytest.raises(BertFusedError) as caught:
+        export_model(checkpoint, workspace.data, tmp_path / "used", given, with_bert=True)
+    assert [message.split(" ")[0] for message in caught.value.errors] == ["--output", "--with-bert:", "--codes"]
+    assert "used exists and is not empty; name a new directory" in caught.value.errors[0]
+    with pytest.raises(BertFusedError, match="no is no directory; make it first"):
+        export_model(checkpoint, workspace.data, tmp_path / "no" / "new", Subwords())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["old.pt", "used"]
+
+
+def test_bert_that_is_not_where_it_was(workspace, tmp_path):
+    shutil.copytree(workspace.bert_dir, tmp_path / "bert")
+    checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot", bert_model=str(tmp_path / "bert"))
+    os.rename(tmp_path / "bert", tmp_path / "elsewhere")
+    with pytest.raises(BertFusedError, match="no such directory; give an existing one"):
+        export_model(checkpoint, workspace.data, tmp_path / "new", Subwords(), with_bert=True)
+    place = str(tmp_path / "elsewhere")
+    assert export_model(checkpoint, workspace.data, tmp_path / "new", Subwords(), bert_model=place) == place
+    assert not (tmp_path / "new" / "bert").exists()
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), RuntimeError("write failed")])
+def test_a_full_disk_leaves_nothing(workspace, tmp_path, monkeypatch, error):
+    checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot")
+
+    def full(state, path):
+        path.write_bytes(b"half")
+        raise error
+
+    monkeypatch.setattr(model_directory, "save_checkpoint", full)
+    with pytest.raises(BertFusedError, match="new cannot be written, and nothing was"):
+        export_model(checkpoint, workspace.data, tmp_path / "new", Subwords())
+    assert [path.name for path in tmp_path.iterdir()] == ["old.pt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("dict.en.txt", "--source-lang en: {0} has no dict.en.txt, only dict.de.txt; "),
+        ("bert", "--bert-model ./bert: neither the data directory {0} nor the working directory has this"),
+        ("bert/tokenizer.json", "'{0}/bert' cannot be loaded; the directory must hold config.json, the tokenizer's"),
+        ("bert/config.json", "'{0}/bert' cannot be loaded; the directory must hold config.json"),
+        ("bert/model.safetensors", "'{0}/bert' cannot be loaded; the directory must hold config.json"),
+    ],
+)  # fmt: skip
+def test_a_directory_that_was_not_copied_whole(exported, tmp_path, name, message):
+    copy = tmp_path / "copy"
+    shutil.copytree(exported[0], copy)
+    os.rename(copy / name, tmp_path / "away")
+    with pytest.raises(BertFusedError) as caught:
+        BertFusedModel.from_pretrained(str(copy))
+    assert message.format(copy) in str(caught.value)
+
+
+def test_files_that_were_cut_off(exported, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(exported[0], copy)
+    weights = copy / "bert" / "model.safetensors"
+    os.truncate(weights, weights.stat().st_size // 2)
+    with pytest.raises(BertFusedError, match=r"copy/bert' cannot be loaded; the directory must hold .* undamaged"):
+        BertFusedModel.from_pretrained(str(copy))
+    (copy / "bpecodes").unlink()
+    shutil.copy(exported[0] / "bert" / "model.safetensors", weights)
+    with pytest.raises(OSError, match="file bpecodes, which belongs into the model's directory, not found"):
+        BertFusedModel.from_pretrained(str(copy))
+    os.truncate(copy / "model.pt", (copy / "model.pt").stat().st_size // 2)
+    with pytest.raises(Exception, match=r"checkpoint .*copy/model.pt cannot be read: it is cut off, damaged"):
+        BertFusedModel.from_pretrained(str(copy))
+
+
+def test_with_other_data_bert_is_named_anew(exported, workspace):
+    path = str(exported[0] / "model.pt")
+    with pytest.raises(BertFusedError, match=r"with other data: --model-overrides .*'bert_model': 'MODEL_DIR/bert'"):
+        load_model_ensemble_and_task([path], arg_overrides={"data": workspace.data})
+    overrides = {"data": workspace.data, "bert_model": str(exported[0] / "bert")}
+    assert len(load_model_ensemble_and_task([path], arg_overrides=overrides)[0]) == 1
+
+
+def test_only_names_that_begin_with_a_dot_are_looked_for_in_the_data_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data, task = tmp_path / "data", SimpleNamespace(cfg=SimpleNamespace(data=str(tmp_path / "data")))
+    for path in (data / "bert", data / "bert-base-uncased", tmp_path / "bert", tmp_path / "here"):
+        path.mkdir(parents=True)
+    assert locate_bert("bert-base-uncased", task) == "bert-base-uncased"
+    assert locate_bert("./bert", task) == f"{data}/bert"
+    assert locate_bert("./here", task) == "./here"
+    two = SimpleNamespace(cfg=SimpleNamespace(data=f"{tmp_path / 'here'}:{data}"))
+    assert locate_bert("./bert", two) == f"{data}/bert"
+    with pytest.raises(BertFusedError, match=r"--bert-model ./other: neither the data directory"):
+        locate_bert("./other", task)
