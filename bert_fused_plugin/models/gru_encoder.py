@@ -60,7 +60,7 @@ class GruEncoder(FairseqEncoder):
         self.bert_record: Optional[BertRecord] = None
         self.layer_mix: Optional[nn.Module] = None
         if bert is not None and bridge is not None:
-            self.bert_record = BertRecord(bert, bridge.tokenizer_fingerprint())
+            self.bert_record = BertRecord(bert, bridge, cfg.bert_mask_special_tokens)
             self.layer_mix = build_layer_mix(cfg.bert_layer, bert)
         self.mask_special_tokens = cfg.bert_mask_special_tokens
 

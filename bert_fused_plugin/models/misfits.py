@@ -1,10 +1,13 @@
 """What users mix up when a checkpoint is loaded: dictionaries, BERT models, fine-tuned and frozen ones."""
 
+import logging
 from typing import Any, Dict, List
 
 from torch import Tensor
 
 from bert_fused_plugin.modules.bert_record import read_record
+
+logger = logging.getLogger(__name__)
 
 # what reads BERT's states, and so has its width
 _READERS = ("bert_attn.k_proj.weight", "bert_attention.key_proj.weight", "encoder.bert_proj.weight")
@@ -51,24 +54,47 @@ def _bert_misfits(model: Any, state_dict: Dict[str, Tensor], own: Dict[str, Tens
 
 
 def _record_misfits(model: Any, state_dict: Dict[str, Tensor]) -> List[str]:
-    if model.encoder.bert_record is None or model.cfg.bert_unchecked:
+    """Compare the records of BERT; what makes less of a difference than another BERT is a warning."""
+    if model.encoder.bert_record is None:
         return []
-    overrides = "--bert-unchecked (at generation --model-overrides \"{'bert_unchecked': True}\")"
     own = model.encoder.bert_record.record
+    unchecked = "--bert-unchecked (at generation --model-overrides \"{'bert_unchecked': True}\")"
     try:
         saved = read_record(state_dict) or own
     except ValueError:
-        return [f"the checkpoint's record of its BERT is damaged; load it unchecked with {overrides}"]
+        saved, errors = own, [f"the checkpoint's record of its BERT is damaged; load it all the same with {unchecked}"]
+    else:
+        errors = [f"{error}, or load it all the same with {unchecked}" for error in _differences(model, saved, own)]
+    forgotten = [flag for flag in saved["given"] if flag not in own["given"]]
+    if forgotten:
+        logger.warning(
+            f"the model was trained with {' and '.join(forgotten)}, which is not given now: BERT reads other input"
+        )
+    if errors and model.cfg.bert_unchecked:
+        logger.warning(f"--bert-unchecked: {'; '.join(errors)}")
+        return []
+    return errors
+
+
+def _differences(model: Any, saved: Dict[str, Any], own: Dict[str, Any]) -> List[str]:
+    errors = []
     parts = [
         f"{what} ({saved[key]}, not {own[key]})"
         for key, what in (("weights", "other weights"), ("tokenizer", "another tokenizer"))
         if saved[key] != own[key]
     ]
-    if not parts:
-        return []
-    revision = f", revision {saved['revision']}" if saved["revision"] else ""
-    return [
-        f"the checkpoint was trained with BERT {saved['name']!r}{revision}, --bert-model {model.cfg.bert_model} has "
-        f"{' and '.join(parts)}; name the BERT that it was trained with "
-        f"(at generation --model-overrides \"{{'bert_model': 'NAME_OR_DIR'}}\"), or take this one with {overrides}"
+    if parts:
+        revision = f", revision {saved['revision']}" if saved["revision"] else ""
+        errors.append(
+            f"the checkpoint was trained with BERT {saved['name']!r}{revision}, --bert-model {model.cfg.bert_model} "
+            f"has {' and '.join(parts)}; name the BERT that it was trained with "
+            "(at generation --model-overrides \"{'bert_model': 'NAME_OR_DIR'}\")"
+        )
+    settings = [
+        f"--{name.replace('_', '-')} {value}, not {own['settings'][name]}"
+        for name, value in saved["settings"].items()
+        if name in own["settings"] and value != own["settings"][name]
     ]
+    if settings:
+        errors.append(f"the checkpoint was trained with {', '.join(settings)}; give it as at training")
+    return errors

@@ -2,15 +2,26 @@
 
 import hashlib
 import json
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional, Sequence
 
 import torch
 from torch import Tensor, nn
 
+from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.modules.finetuned_bert import FinetunedBert
 from bert_fused_plugin.modules.frozen_bert import FrozenBert
 
 _VOLATILE = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache")
+
+_OPTIONAL = (str, type(None))
+_KINDS = {
+    "name": str,
+    "revision": _OPTIONAL,
+    "weights": _OPTIONAL,
+    "tokenizer": str,
+    "settings": dict,
+    "given": list,
+}
 
 
 class BertRecord(nn.Module):
@@ -21,12 +32,13 @@ class BertRecord(nn.Module):
 
     Args:
         bert: the encoder.
-        tokenizer: fingerprint of its tokenizer.
+        bridge: derives its input.
+        mask_special_tokens: whether the model attends to BERT's special tokens.
     """
 
     text: Tensor
 
-    def __init__(self, bert: FrozenBert, tokenizer: str) -> None:
+    def __init__(self, bert: FrozenBert, bridge: DictionaryBridge, mask_special_tokens: bool) -> None:
         super().__init__()
         config = bert.model.config.to_diff_dict()
         self.record: Dict[str, Any] = {
@@ -35,10 +47,26 @@ class BertRecord(nn.Module):
             "config": {key: value for key, value in config.items() if key not in _VOLATILE},
             # weights that train are in the checkpoint themselves
             "weights": None if isinstance(bert, FinetunedBert) else weights_fingerprint(bert.model),
-            "tokenizer": tokenizer,
+            "tokenizer": bridge.tokenizer_fingerprint(),
+            "settings": {
+                "bert_layer": ",".join(map(str, bert.layers)),
+                "bert_subword": bridge.subword,
+                "bert_detok": bridge.detok,
+                "bert_context": bridge.context,
+                "bert_mask_special_tokens": mask_special_tokens,
+            },
+            "given": [],
         }
-        text = json.dumps(self.record, sort_keys=True, default=str).encode()
-        self.register_buffer("text", torch.tensor(list(text), dtype=torch.float32))
+        self.register_buffer("text", self._encoded())
+
+    def note_given(self, flags: Sequence[str]) -> None:
+        """Record the *flags* of the task that change what BERT reads."""
+        self.record["given"] = list(flags)
+        self.text = self._encoded().to(self.text)
+
+    def _encoded(self) -> Tensor:
+        text = json.dumps(self.record, default=str).encode()
+        return torch.tensor(list(text), dtype=torch.float32)
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         """Keep the record of the BERT at hand."""
@@ -54,7 +82,7 @@ def read_record(state_dict: Mapping[str, Tensor]) -> Optional[Dict[str, Any]]:
     if text is None:
         return None
     record = json.loads(bytes(text.float().round().long().clamp(0, 255).tolist()))
-    if not isinstance(record, dict) or not {"name", "revision", "weights", "tokenizer"} <= record.keys():
+    if not isinstance(record, dict) or any(not isinstance(record.get(key), kind) for key, kind in _KINDS.items()):
         raise ValueError("not a record")
     return record
 

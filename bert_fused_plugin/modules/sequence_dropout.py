@@ -1,11 +1,14 @@
 """Dropout along a sequence: of units, of the same units everywhere, of whole words."""
 
 import torch
+from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 
-class SequenceDropout(nn.Module):
+class SequenceDropout(FairseqDropout):
     """Dropout of units; with *variational* the same units at all positions of a sentence (Gal & Ghahramani 2016).
+
+    In training, and in translation with ``--retain-dropout``.
 
     Args:
         p: rate.
@@ -13,13 +16,12 @@ class SequenceDropout(nn.Module):
     """
 
     def __init__(self, p: float, variational: bool = False) -> None:
-        super().__init__()
-        self.p = p
+        super().__init__(p, module_name="SequenceDropout")
         self.variational = variational
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return *x*, (B, T, C), with units set to zero and the others scaled by 1 / (1 - p), in training."""
-        if not self.training or self.p == 0:
+        """Return *x*, (B, T, C), with units set to zero and the others scaled by 1 / (1 - p)."""
+        if self.p == 0 or not (self.training or self.apply_during_inference):
             return x
         if not self.variational:
             return nn.functional.dropout(x, self.p)
@@ -30,20 +32,19 @@ class SequenceDropout(nn.Module):
         return f"p={self.p}, variational={self.variational}"
 
 
-class WordDropout(nn.Module):
-    """Sets the embeddings of some words to zero, in training.
+class WordDropout(FairseqDropout):
+    """Sets the embeddings of some words to zero, in training, and in translation with ``--retain-dropout``.
 
     Args:
         p: rate of words.
     """
 
     def __init__(self, p: float) -> None:
-        super().__init__()
-        self.p = p
+        super().__init__(p, module_name="WordDropout")
 
     def forward(self, embedded: Tensor) -> Tensor:
         """Return *embedded*, (B, T, C), with some of the T positions zero and the others scaled by 1 / (1 - p)."""
-        if not self.training or self.p == 0:
+        if self.p == 0 or not (self.training or self.apply_during_inference):
             return embedded
         return embedded * nn.functional.dropout(torch.ones_like(embedded[..., :1]), self.p)
 

@@ -100,6 +100,8 @@ class BertFusedTranslationTask(TranslationTask):
         """Build the model, and take its bridge, and BERT's cache, for the data sets."""
         model = super().build_model(cfg, from_checkpoint)
         if _reads_bert(model):
+            given = {"--bert-text": self.cfg.bert_text, "--bert-documents": self.cfg.bert_documents}
+            model.encoder.bert_record.note_given([flag for flag, value in given.items() if value is not None])
             self._share_bert(model.encoder)
             self.bridge = model.encoder.bridge
             self.max_source = min(self.cfg.max_source_positions, model.max_positions()[0])

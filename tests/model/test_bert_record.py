@@ -8,7 +8,7 @@ from helpers import make_gru
 from transformers import AutoTokenizer, BertModel
 
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.modules.bert_record import BertRecord, read_record, weights_fingerprint
+from bert_fused_plugin.modules.bert_record import read_record, weights_fingerprint
 from bert_fused_plugin.modules.frozen_bert import FrozenBert
 
 KEY = "encoder.bert_record.text"
@@ -94,8 +94,32 @@ def test_a_damaged_record_is_an_error(build):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_and_averages_keep_the_record(bert_dir, dtype):
-    record = BertRecord(FrozenBert.from_pretrained(bert_dir), "é" * 32)
+def test_half_precision_and_averages_keep_the_record(build, dtype):
+    record = build().encoder.bert_record
     text = record.text.to(dtype)
     kept = {KEY: (text + text + text).float() / 3 * 0.9999 + text.float() * 0.0001}
     assert read_record(kept) == record.record
+
+
+def test_what_changes_berts_input_is_compared_too(build):
+    state = build(bert_layer="1").state_dict()
+    for settings, said in (
+        ({"bert_layer": "2"}, "--bert-layer 1, not 2"),
+        ({"bert_layer": "1", "bert_mask_special_tokens": True}, "--bert-mask-special-tokens False, not True"),
+        ({"bert_detok": "moses"}, "--bert-layer 1, not 2, --bert-detok none, not moses"),
+    ):
+        with pytest.raises(BertFusedError, match=f"the checkpoint was trained with {said}; .*bert_unchecked"):
+            build(**settings).load_state_dict(state)
+    build(bert_layer="-2").load_state_dict(state)  # the same layer
+    build(bert_unchecked=True).load_state_dict(state)
+
+
+def test_a_task_flag_that_is_not_given_any_more_is_said(build, caplog):
+    model = build()
+    model.encoder.bert_record.note_given(["--bert-text"])
+    state = model.state_dict()
+    build().load_state_dict(state)
+    assert caplog.text.count("trained with --bert-text, which is not given now") == 1
+    caplog.clear()
+    model.load_state_dict(state)
+    assert "--bert-text" not in caplog.text
