@@ -14,7 +14,7 @@ from bert_fused_plugin.modules.frozen_bert import FrozenBert
 _VOLATILE = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache")
 
 _OPTIONAL = (str, type(None))
-_KINDS = {
+_KINDS: Dict[str, Any] = {
     "name": str,
     "revision": _OPTIONAL,
     "weights": _OPTIONAL,

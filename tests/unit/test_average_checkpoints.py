@@ -20,7 +20,8 @@ _spec.loader.exec_module(script)
 
 
 def record(name="some/bert", weights="w", tokenizer="t"):
-    text = json.dumps({"name": name, "revision": None, "weights": weights, "tokenizer": tokenizer})
+    parts = {"name": name, "revision": None, "weights": weights, "tokenizer": tokenizer, "settings": {}, "given": []}
+    text = json.dumps(parts)
     return {"encoder.bert_record.text": torch.tensor([float(byte) for byte in text.encode()])}
 
 
