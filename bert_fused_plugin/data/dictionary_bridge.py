@@ -82,11 +82,7 @@ class DictionaryBridge:
         self.special_tokens = sorted({token for part in (*self._single, *self._pair) for token in part})
         self._unk_piece = [] if tokenizer.unk_token_id is None else [tokenizer.unk_token_id]
         self._empty = [_first_known(tokenizer)]
-        if detok == "none" and _looks_like_moses(dictionary):
-            logger.warning(
-                "the source dictionary looks tokenised by Moses (&apos; or @-@) but BERT reads plain text: "
-                "consider --bert-detok moses"
-            )
+        self.reads_moses_tokens = detok == "none" and _looks_like_moses(dictionary)
 
     def text(self, src_tokens: Tensor) -> str:
         """Return the text that BERT reads for one sentence *src_tokens*, (S,); padding is ignored."""

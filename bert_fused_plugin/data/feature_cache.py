@@ -149,7 +149,7 @@ class FeatureCache:
         free = shutil.disk_usage(self.path).free
         logger.info(
             f"BERT cache {self.path}: {len(missing):,} new sentences of {pieces:,} word pieces, "
-            f"{needed / 2**30:.2f} GiB to write, {free / 2**30:.1f} GiB free"
+            f"{needed / 2**20:,.1f} MiB to write, {free / 2**30:.1f} GiB free"
         )
         if needed > 0.98 * free:
             raise BertFusedError(

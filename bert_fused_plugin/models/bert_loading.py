@@ -4,7 +4,6 @@ import os
 from typing import Any, List, Tuple
 
 from fairseq.utils import split_paths
-from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
@@ -73,7 +72,7 @@ def locate_bert(name: str, task: Any) -> str:
     if not name.startswith("./"):
         return name
     data = split_paths(task.cfg.data)
-    found = [path for path in (*(os.path.join(directory, name[2:]) for directory in data), name) if os.path.isdir(path)]
+    found = [path for path in (*(os.path.join(directory, name[2:]) for directory in data), name) ]
     if not found:
         raise BertFusedError(
             f"--bert-model {name}: neither the data directory {data[0]} nor the working directory has this "
@@ -83,7 +82,7 @@ def locate_bert(name: str, task: Any) -> str:
     return found[0]
 
 
-def describe_bert(model: nn.Module, name: Any) -> str:
+def describe_bert(model: Any, name: Any) -> str:
     """Return a line for the log: BERT's *name*, parameters, layers and what it reads, of a *model* with an encoder."""
     encoder: Any = model.encoder
     bert, bridge = encoder.bert, encoder.bridge
@@ -92,9 +91,11 @@ def describe_bert(model: nn.Module, name: Any) -> str:
         parameters = f"{bert.num_parameters - bert.num_trained:,} frozen and {bert.num_trained:,} trained parameters"
     else:
         parameters = f"{bert.num_parameters:,} frozen parameters (not in checkpoints)"
-    layers = ", ".join(str(layer) for layer in bert.layers)
+    layers = f"layer {bert.layers[0]} of {bert.depth}"
+    if len(bert.layers) > 1:
+        layers = f"layers {', '.join(map(str, bert.layers))} of {bert.depth} ({model.cfg.bert_layer})"
     return (
-        f"BERT: {name}, {parameters}, {trained:,} trained ones in all; layer {layers} of {bert.depth}; "
+        f"BERT: {name}, {parameters}, {trained:,} trained ones in all; {layers}; "
         f"subwords: {bridge.subword}, detokenisation: {bridge.detok}, at most {bridge.max_tokens} word pieces"
     )
 

@@ -58,8 +58,9 @@ class GruModel(FairseqEncoderDecoderModel):
         _load_embedding("--encoder-embed-path", cfg.encoder_embed_path, src_dict, encoder_embed)
         _load_embedding("--decoder-embed-path", cfg.decoder_embed_path, tgt_dict, decoder_embed)
         trained = sum(parameter.numel() for parameter in model.parameters())
+        attention = "no" if str(cfg.attention) == "none" else cfg.attention
         logger.info(
-            f"GRU: {cfg.attention} attention, {trained:,} parameters; encoder {cfg.encoder_layers} x "
+            f"GRU: {attention} attention, {trained:,} parameters; encoder {cfg.encoder_layers} x "
             f"2 x {cfg.encoder_hidden_size}, decoder {cfg.decoder_layers} x {cfg.decoder_hidden_size}"
         )
         if bert is not None:

@@ -48,7 +48,7 @@ class WarmStart:
         """Copy what fits into *model*, a `BertFusedModel`, and log what was copied and what was not.
 
         Raises:
-            BertFusedError: that is less than half of the parameters that are not BERT's.
+            BertFusedError: that is less than half of the parameters outside BERT's branch.
         """
         # fairseq's own renaming; it also drops the final layer norms that the oldest models did not have
         model.upgrade_state_dict(self.saved.state)
@@ -64,7 +64,7 @@ class WarmStart:
         table.add_unused(self.saved.state)
 
         path, total = self.saved.path, sum(p.numel() for n, p in model.named_parameters() if not _OF_BERT.match(n))
-        share = f"{table.matched / total:.1%} of the {total:,} parameters that are not BERT's"
+        share = f"{table.matched / total:.1%} of the {total:,} parameters outside BERT's branch"
         sources = [vocabulary.source for vocabulary in self.vocabularies.values()]
         logger.info("\n".join([f"warm start from {path}: {share}", *sources, *table.lines()]))
         if table.matched < total / 2:
@@ -208,7 +208,7 @@ class _Table:
 
     def __init__(self) -> None:
         self.used: Set[str] = set()
-        self.matched = 0  # parameters that are not BERT's and have values of the checkpoint
+        self.matched = 0  # parameters outside BERT's branch and have values of the checkpoint
         self._rows: Dict[str, List[Tuple[str, int, str]]] = {
             section: [] for section in ("copied", "remapped", "new", "unused", "shape mismatch")
         }

@@ -130,6 +130,11 @@ class BertFusedTranslationTask(TranslationTask):
         if self.bridge is None:
             return
         evaluation = split != self.cfg.train_subset
+        if self.bridge.reads_moses_tokens and not evaluation and self.cfg.bert_text is None:
+            logger.warning(
+                "the source dictionary looks tokenised by Moses (&apos; or @-@) but BERT reads plain text: "
+                "consider --bert-detok moses"
+            )
         too_long = int((self.datasets[split].src_sizes > self.max_source).sum())
         if evaluation and too_long:
             logger.warning(f"{split}: {too_long} sources are cut to {self.max_source} tokens (--max-source-positions)")

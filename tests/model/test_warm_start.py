@@ -354,7 +354,7 @@ def test_the_table_tells_what_became_of_each_tensor(stock, save, start, caplog):
     assert not any(word in text for word in ("version", "_float_tensor", "in_proj"))
     copied = sum(parameters for _, parameters, _ in sections["copied"].values())
     total = sum(p.numel() for name, p in model.named_parameters() if "bert" not in name)
-    assert f": {copied / total:.1%} of the {total:,} parameters that are not BERT's" in text
+    assert f": {copied / total:.1%} of the {total:,} parameters outside BERT's branch" in text
 
 
 def test_the_layers_of_the_table_need_not_follow_each_other(stock, save, start, caplog):
@@ -610,7 +610,7 @@ def test_files_that_cannot_be_used_are_refused(start, stock, save, tmp_path, mon
         (
             {"encoder_ffn_embed_dim": 16, "decoder_ffn_embed_dim": 16, "decoder_layers": 1},
             {"encoder_layers": 6, "decoder_layers": 6},
-            ["fits only 18.8% of the 10,032 parameters that are not BERT's, but must fit half of them; give"],
+            ["fits only 18.8% of the 10,032 parameters outside BERT's branch, but must fit half of them; give"],
         ),
     ],
 )

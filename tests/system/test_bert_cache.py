@@ -28,7 +28,7 @@ def test_training_with_and_without_the_cache_is_the_same(workspace, tmp_path, op
     without = workspace.train(*options, save_dir=tmp_path / "without")
     cache = ["--bert-cache", tmp_path / "cache", "--bert-cache-dtype", "fp32"]
     first = workspace.train(*options, *cache, save_dir=tmp_path / "first")
-    assert re.search(r"BERT cache \S+: [\d,]+ new sentences of [\d,]+ word pieces, [\d.]+ GiB to write", first.stdout)
+    assert re.search(r"BERT cache \S+: [\d,]+ new sentences of [\d,]+ word pieces, [\d.,]+ MiB to write", first.stdout)
     second = workspace.train(*options, *cache, "--num-workers", "2", save_dir=tmp_path / "second")
     assert "new sentences" not in second.stdout
     assert len(losses(without)) > 20

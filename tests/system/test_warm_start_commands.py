@@ -44,7 +44,7 @@ def test_training_starts_anew_and_what_it_saves_needs_no_checkpoint(workspace, b
     command = [*flags, "--no-epoch-checkpoints"]
     done = workspace.train(*command, "--max-epoch", "1", task=task, save_dir=save_dir)
     log = log_of(done)
-    assert re.search(rf"warm start from {copy}: 100\.0% of the [\d,]+ parameters that are not BERT's\n", log)
+    assert re.search(rf"warm start from {copy}: 100\.0% of the [\d,]+ parameters outside BERT's branch\n", log)
     data = workspace.data
     for side, lang in (("source", "en"), ("target", "de")):
         assert re.search(rf"\n{side} dictionary: (\d+) of \1 symbols are in {data}/dict.{lang}.txt\n", log)
