@@ -19,7 +19,7 @@ from fairseq.models.transformer import TransformerModel
 from helpers import GRU_SIZES, SIZES, randomise
 from safetensors.torch import load_file
 from subword_nmt.learn_bpe import learn_bpe
-from transformers import BertModel
+from transformers import BertConfig, BertModel
 
 from bert_fused_plugin.checkpoints import model_directory
 from bert_fused_plugin.checkpoints.files import read_checkpoint
@@ -28,6 +28,7 @@ from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.bert_loading import locate_bert
 from bert_fused_plugin.models.gru_bahdanau import GruModel
+from bert_fused_plugin.modules.bert_record import read_record
 
 pytestmark = pytest.mark.system
 LINES = ["The old man sees a dog.", "a small playhouse", "", "red apple, xyz"]
@@ -140,6 +141,7 @@ def test_model_pt_names_no_place_of_this_machine_and_holds_no_training_state(wor
     trained = torch.load(workspace.checkpoint, weights_only=False)
     assert state["last_optimizer_state"] is None
     assert vars(state["cfg"]["model"])["bert_model"] == "./bert"
+    assert read_record(state["model"])["name"] == Path(workspace.bert_dir).name
     names = trained["model"].keys() - {"encoder.bert_record.text"}
     assert all(torch.equal(state["model"][k], trained["model"][k]) for k in names if not k.endswith("_float_tensor"))
 
@@ -162,6 +164,7 @@ def test_every_kind_of_model(workspace, tmp_path, model, arch, flags, with_bert)
     expected, scores = translations(model.from_pretrained(str(tmp_path), "old.pt", workspace.data))
     name = export_model(checkpoint, workspace.data, tmp_path / "new", Subwords(), with_bert=with_bert)
     assert name == ("./bert" if with_bert else None)
+    (tmp_path / "new" / "README.en-de.md").unlink()
     with gone(workspace.bert_dir, workspace.data):
         seen, seen_scores = translations(model.from_pretrained(str(tmp_path / "new")))
     assert seen == expected
@@ -263,6 +266,19 @@ def test_a_full_disk_leaves_nothing(workspace, tmp_path, monkeypatch, error):
     monkeypatch.setattr(model_directory, "save_checkpoint", full)
     with pytest.raises(BertFusedError, match="new cannot be written, and nothing was"):
         export_model(checkpoint, workspace.data, tmp_path / "new", Subwords())
+    assert [path.name for path in tmp_path.iterdir()] == ["old.pt"]
+
+
+def test_a_directory_that_cannot_be_loaded_gets_no_name(workspace, tmp_path, monkeypatch):
+    checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot", bert_model=workspace.bert_dir)
+
+    def save_another(bert, directory):
+        shutil.copytree(workspace.bert_dir, directory)
+        BertModel(BertConfig.from_pretrained(workspace.bert_dir)).save_pretrained(directory)
+
+    monkeypatch.setattr(model_directory, "save_bert", save_another)
+    with pytest.raises(BertFusedError, match=r"--bert-model ./bert has other weights"):
+        export_model(checkpoint, workspace.data, tmp_path / "new", Subwords(), with_bert=True)
     assert [path.name for path in tmp_path.iterdir()] == ["old.pt"]
 
 
