@@ -147,6 +147,23 @@ def user_dir_by_name(module: Any) -> None:
     module.import_user_module = import_user_module
 
 
+def bf16_without_tpu(module: Any) -> None:
+    """--bf16 and --memory-efficient-bf16 on CPUs and GPUs, as fairseq-hydra-train has them."""
+    # Not a matter of versions: fairseq-train takes --bf16 for --tpu too, and then needs torch_xla.
+    stock = module.parse_args_and_arch
+
+    @functools.wraps(stock)
+    def parse_args_and_arch(parser: Any, input_args: Any = None, *rest: Any, **options: Any) -> Any:
+        parsed = stock(parser, input_args, *rest, **options)
+        args = parsed[0] if isinstance(parsed, tuple) else parsed
+        given = sys.argv if input_args is None else input_args
+        if getattr(args, "bf16", False) and "--tpu" not in given and not importlib.util.find_spec("torch_xla"):
+            args.tpu = False
+        return parsed
+
+    module.parse_args_and_arch = parse_args_and_arch
+
+
 def score_cli(module: Any) -> None:
     """fairseq-score --sacrebleu and --sentence-bleu."""
     # sacrebleu 2 wants lists, not open files; fairseq's Scorer has taken a config since 0.10, which

@@ -424,6 +424,23 @@ def test_no_user_dir_is_fine():
     utils.import_user_module(argparse.Namespace())
 
 
+# precision
+
+
+def parsed_precision(*flags):
+    arguments = ["data", "--task", "translation", "--arch", "transformer", *flags]
+    args = options.parse_args_and_arch(options.get_training_parser(), arguments)
+    return args.bf16, args.tpu
+
+
+@pytest.mark.parametrize("flag", ["--bf16", "--memory-efficient-bf16"])
+def test_bf16_asks_for_no_tpu(flag, monkeypatch):
+    assert parsed_precision(flag) == (True, False)
+    assert parsed_precision(flag, "--tpu") == (True, True)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    assert parsed_precision(flag) == (True, True)  # where torch_xla is, all is as fairseq has it
+
+
 # the other patches
 
 

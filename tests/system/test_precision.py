@@ -1,0 +1,61 @@
+"""fairseq-train's flags of half precision, as far as CPUs have them."""
+
+import functools
+import math
+
+import pytest
+import torch
+from conftest import ROOT, hypotheses
+from in_process import command
+
+pytestmark = pytest.mark.system
+
+HALF = {
+    "fp16": ["--fp16", "--fp16-no-flatten-grads"],  # fairseq flattens gradients on GPUs only
+    "memory-efficient fp16": ["--memory-efficient-fp16"],
+    "bf16": ["--bf16"],
+    "memory-efficient bf16": ["--memory-efficient-bf16"],
+}
+
+
+@pytest.fixture(scope="module")
+def train(workspace, tmp_path_factory):
+    """Train a few updates with some flags; return the folder of the checkpoints."""
+
+    def train(arch, flags):
+        save_dir = tmp_path_factory.mktemp(arch)
+        sizes = "--encoder-layers 1 --decoder-layers 1".split()
+        command(
+            "train", workspace.data, "--user-dir", ROOT / "bert_fused_plugin", "--task", "bert_fused_translation",
+            "--arch", arch, *sizes, "--bert-model", workspace.bert_dir, "--bert-cache", workspace.path / "cache",
+            "--optimizer", "adam", "--lr", "0.001", "--clip-norm", "1.0", "--max-tokens", "60", "--max-update", "10",
+            "--criterion", "bert_fused_label_smoothed_cross_entropy", "--num-workers", "0", "--save-dir", save_dir,
+            "--no-epoch-checkpoints", "--cpu", *flags,
+        )  # fmt: skip
+        return save_dir
+
+    return functools.lru_cache(train)
+
+
+@pytest.mark.parametrize(
+    ("arch", "precision"),
+    [
+        *(("bert_fused_tiny", precision) for precision in HALF),
+        ("gru_bahdanau_tiny", "fp16"),
+        ("gru_bahdanau_tiny", "bf16"),
+    ],
+)
+def test_training_in_half_precision_is_near_that_in_single(workspace, train, arch, precision):
+    half, single = (train(arch, tuple(flags)) / "checkpoint_last.pt" for flags in (HALF[precision], ()))
+    half_state, single_state = (torch.load(path, weights_only=False) for path in (half, single))
+    dtype = torch.bfloat16 if "bf16" in precision else torch.float16
+    saved = half_state["model"]["decoder.layers.0.fc1.weight" if "fused" in arch else "decoder.attention.v"]
+    assert torch.equal(saved, saved.to(dtype).float())  # fairseq saves in single precision
+    loss = half_state["extra_state"]["val_loss"]
+    assert math.isfinite(loss)
+    assert loss == pytest.approx(single_state["extra_state"]["val_loss"], abs=0.02)
+    output = command(
+        "generate", workspace.data, "--user-dir", ROOT / "bert_fused_plugin", "--task", "bert_fused_translation",
+        "--path", half, "--max-len-b", "5", "--num-workers", "0", "--fp16", "--cpu",
+    )  # fmt: skip
+    assert len(hypotheses(output)) == 30
