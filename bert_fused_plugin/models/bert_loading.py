@@ -72,7 +72,7 @@ def locate_bert(name: str, task: Any) -> str:
     if not name.startswith("./"):
         return name
     data = split_paths(task.cfg.data)
-    found = [path for path in (*(os.path.join(directory, name[2:]) for directory in data), name) ]
+    found = [path for path in (*(os.path.join(directory, name[2:]) for directory in data), name) if os.path.isdir(path)]
     if not found:
         raise BertFusedError(
             f"--bert-model {name}: neither the data directory {data[0]} nor the working directory has this "
