@@ -1,0 +1,129 @@
+"""What needs a GPU: scripts/test.sh -m gpu.  Skipped, and says so, where there is none."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import ROOT, hypotheses
+from helpers import assert_close, encode, make_gru, pad, randomise
+
+GPUS = torch.cuda.device_count()
+pytestmark = [pytest.mark.system, pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="no GPU")]
+
+LINES = ["the old man sees a small dog .", "a dog", "play@@ house ? the hou@@ se , the red apple ."]
+KINDS = {
+    "parallel": {},
+    "gated": {"bert_fusion": "gated"},
+    "stacked": {"bert_fusion": "stacked"},
+    "mix": {"bert_layer": "mix"},
+    "embedding": {"bert_fusion": "embedding"},
+    "gru": {},
+    "gru, dot": {"attention": "dot"},
+}
+ARCHITECTURES = ["bert_fused_tiny", "gru_bahdanau_tiny"]
+
+
+def train(workspace, save_dir, *flags, arch="bert_fused_tiny", world_size=1):
+    """Train ten updates on GPUs, drop-net on, dropout off (its masks come from each GPU); return what was logged."""
+    arguments = [
+        Path(sys.executable).with_name("fairseq-train"), workspace.data, "--user-dir", ROOT / "bert_fused_plugin",
+        "--task", "bert_fused_translation", "--arch", arch, "--bert-model", workspace.bert_dir, "--dropout", "0",
+        "--optimizer", "adam", "--adam-eps", "1e-4", "--lr", "0.001", "--max-tokens", "60", "--max-update", "10",
+        "--criterion", "bert_fused_label_smoothed_cross_entropy", "--distributed-world-size", world_size,
+        "--no-epoch-checkpoints", "--log-format", "simple", "--save-dir", save_dir, *flags,
+    ]  # fmt: skip
+    done = subprocess.run(
+        list(map(str, arguments)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=250,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+    return done.stdout
+
+
+def saved(save_dir):
+    return torch.load(save_dir / "checkpoint_last.pt", weights_only=False)
+
+
+@pytest.fixture(scope="module")
+def on_cpu(workspace, tmp_path_factory):
+    """Return the validation loss after the same training on the CPU, in single precision."""
+    losses = {}
+
+    def loss(arch):
+        if arch not in losses:
+            save_dir = tmp_path_factory.mktemp(arch)
+            train(workspace, save_dir, "--cpu", arch=arch)
+            losses[arch] = saved(save_dir)["extra_state"]["val_loss"]
+        return losses[arch]
+
+    return loss
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_logits_are_those_of_the_cpu(build, dictionary, bert_dir, monkeypatch, kind):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    options = KINDS[kind]
+    model = make_gru(dictionary, bert_model=bert_dir, **options) if kind.startswith("gru") else build(**options)
+    randomise(model)
+    src_tokens, prev = (pad([encode(dictionary, x) for x in LINES], dictionary.pad(), left) for left in (True, False))
+    with torch.no_grad():
+        expected, _ = model.eval()(src_tokens, None, prev)
+        seen, _ = model.cuda()(src_tokens.cuda(), None, prev.cuda())
+    assert_close(seen.cpu(), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize(
+    "flag", ["", "--fp16", "--memory-efficient-fp16", "--amp", "--bf16", "--memory-efficient-bf16"]
+)
+def test_training_in_each_precision_is_near_that_on_the_cpu(workspace, on_cpu, tmp_path, arch, flag):
+    log = train(workspace, tmp_path, *flag.split(), arch=arch)
+    assert "training on 1 devices" in log
+    assert saved(tmp_path)["extra_state"]["val_loss"] == pytest.approx(on_cpu(arch), abs=0.02)
+    assert ("| loss_scale " in log) == (flag in ("--fp16", "--memory-efficient-fp16", "--amp"))
+
+
+def test_a_cache_is_built_on_the_gpu_and_read_in_half_precision(workspace, on_cpu, tmp_path):
+    flags = ["--fp16", "--bert-cache", tmp_path / "cache", "--num-workers", "2"]
+    train(workspace, tmp_path / "save", *flags)
+    assert saved(tmp_path / "save")["extra_state"]["val_loss"] == pytest.approx(on_cpu("bert_fused_tiny"), abs=0.02)
+
+
+@pytest.mark.parametrize("flags", [[], ["--fp16"]], ids=["single", "fp16"])
+def test_translations_are_those_of_the_cpu(workspace, flags):
+    expected = hypotheses(workspace.generate().stdout)
+    done = subprocess.run(
+        list(map(str, [
+            Path(sys.executable).with_name("fairseq-generate"), workspace.data, "--user-dir",
+            ROOT / "bert_fused_plugin", "--task", "bert_fused_translation", "--path", workspace.checkpoint,
+            "--beam", "3", "--max-len-b", "10", *flags,
+        ])),
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    seen = hypotheses(done.stdout)
+    assert seen.keys() == expected.keys()
+    same = sum(seen[n][1] == expected[n][1] for n in expected)
+    assert same == len(expected) if not flags else same >= 0.8 * len(expected)  # fp16 may tip a beam
+
+
+@pytest.mark.skipif(GPUS < 2, reason=f"needs 2 GPUs, there are {GPUS}")
+@pytest.mark.parametrize("backend", ["pytorch_ddp", "legacy_ddp"])
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_two_gpus_train_as_one_with_two_batches_an_update(workspace, tmp_path, arch, backend):
+    log = train(workspace, tmp_path / "two", "--ddp-backend", backend, arch=arch, world_size=2)
+    assert "training on 2 devices" in log
+    train(workspace, tmp_path / "one", "--update-freq", "2", arch=arch)
+    one, two = (saved(tmp_path / name)["model"] for name in ("one", "two"))
+    for key in one:
+        if not key.endswith("._float_tensor"):  # fairseq's position embeddings save uninitialised memory
+            torch.testing.assert_close(two[key], one[key], atol=1e-4, rtol=0)
