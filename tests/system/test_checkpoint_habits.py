@@ -1,0 +1,96 @@
+"""What people do with checkpoints: fine-tune, begin anew from one, keep an EMA, average, by the real command lines."""
+
+import pytest
+import torch
+from conftest import ROOT, hypotheses
+from fairseq.checkpoint_utils import load_model_ensemble_and_task, save_ema_as_checkpoint
+
+pytestmark = pytest.mark.system
+STILL = ["--lr", "0", "--max-epoch", "1", "--disable-validation"]  # what is loaded is what is saved
+
+
+def load(path):
+    return torch.load(path, weights_only=False)
+
+
+def differing(first, second):
+    """Return the parameters that differ, but fairseq's number of uninitialised memory."""
+    assert first.keys() == second.keys()
+    return [k for k in first if not k.endswith("._float_tensor") and not torch.equal(first[k], second[k])]
+
+
+def updates(state):
+    return state["optimizer_history"][-1]["num_updates"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--finetune-from-model", "{}"],
+        "--restore-file {} --reset-optimizer --reset-lr-scheduler --reset-dataloader --reset-meters".split(),
+    ],
+    ids=["finetune-from-model", "restore-file"],
+)
+def test_training_begins_anew_with_the_parameters_of_a_checkpoint(workspace, tmp_path, options):
+    options = [option.format(workspace.checkpoint) for option in options]
+    log = workspace.train(*options, *STILL, save_dir=tmp_path)
+    before, after = load(workspace.checkpoint), load(tmp_path / "checkpoint_last.pt")
+    assert not differing(before["model"], after["model"])
+    assert updates(before) == 2 * updates(after)  # of two epochs, and one
+    assert after["extra_state"]["train_iterator"]["epoch"] == 2
+    assert "best" not in after["extra_state"]
+    assert f"Loaded checkpoint {workspace.checkpoint}" in log.stdout + log.stderr
+
+
+def test_an_exported_model_is_trained_further(workspace, tmp_path):
+    exported = tmp_path / "model"
+    script = ROOT / "scripts" / "export_model.py"
+    workspace.run("python", script, workspace.checkpoint, workspace.data, "--output", exported, "--with-bert")
+    workspace.train("--finetune-from-model", exported / "model.pt", *STILL, save_dir=tmp_path / "save")
+    before, after = load(workspace.checkpoint), load(tmp_path / "save" / "checkpoint_last.pt")
+    assert not differing(before["model"], after["model"])
+
+
+def test_ema(workspace, tmp_path):
+    """With layer norms before the layers too, whose last ones fairseq's EMA would drop."""
+    options = ["--store-ema", "--ema-decay", "0.5", "--encoder-normalize-before", "--decoder-normalize-before"]
+    options += ["--save-interval-updates", "1", "--disable-validation", "--dropout", "0"]
+    workspace.train(*options, "--max-update", "2", save_dir=tmp_path)
+    workspace.train(*options, "--max-update", "3", save_dir=tmp_path)
+    states = [load(tmp_path / f"checkpoint_1_{number}.pt") for number in (1, 2, 3)]
+    models, emas = [s["model"] for s in states], [s["extra_state"]["ema"] for s in states]
+    assert "decoder.layer_norm.weight" in emas[2]
+    for number in (1, 2):  # unbroken, and resumed
+        assert emas[number].keys() == models[number].keys()
+        for key, ema in emas[number].items():
+            if key.endswith("._float_tensor"):
+                continue
+            # fairseq takes a step for each of the names of a shared parameter
+            old = 0.5 ** sum(ema.data_ptr() == other.data_ptr() for other in emas[number].values())
+            torch.testing.assert_close(ema, old * emas[number - 1][key] + (1 - old) * models[number][key])
+
+    save_ema_as_checkpoint(str(tmp_path / "checkpoint_1_3.pt"), str(tmp_path / "ema.pt"))
+    [model], _, _ = load_model_ensemble_and_task([str(tmp_path / "ema.pt")], arg_overrides={"data": workspace.data})
+    assert not [key for key in differing(model.state_dict(), emas[2]) if "bert_record" not in key]
+    assert model.decoder.layer_norm is not None
+    assert len(hypotheses(workspace.generate("--path", tmp_path / "ema.pt").stdout)) == 30
+
+
+def test_average_checkpoints(workspace, tmp_path):
+    script, output = ROOT / "scripts" / "average_checkpoints.py", tmp_path / "average.pt"
+    given = ["--num-epoch-checkpoints", "2", "--output", output]
+    done = workspace.run("python", script, "--inputs", workspace.save_dir, *given)
+    assert done.stdout.startswith(f"wrote {output}, the average of 2: ")
+    last, first, mean = (load(path)["model"] for path in (
+        f"{workspace.save_dir}/checkpoint2.pt", f"{workspace.save_dir}/checkpoint1.pt", output
+    ))  # fmt: skip
+    for key in mean:
+        if not key.endswith("._float_tensor"):
+            torch.testing.assert_close(mean[key], (last[key] + first[key]) / 2)
+    assert torch.equal(mean["encoder.bert_record.text"], last["encoder.bert_record.text"])
+    [model], _, _ = load_model_ensemble_and_task([str(output)], arg_overrides={"data": workspace.data})
+    assert torch.equal(model.decoder.layers[0].fc1.weight, mean["decoder.layers.0.fc1.weight"])
+    refused = workspace.run("python", script, "--inputs", output, workspace.data, "--output", output, ok=False)
+    assert refused.returncode != 0
+    assert f"bert_fused_plugin: error: {workspace.data} cannot be read (Is a directory)" in refused.stderr
+    assert "Traceback" not in refused.stderr
