@@ -1,9 +1,13 @@
 """What people do with checkpoints: fine-tune, begin anew from one, keep an EMA, average, by the real command lines."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from conftest import ROOT, hypotheses
 from fairseq.checkpoint_utils import load_model_ensemble_and_task, save_ema_as_checkpoint
+
+from bert_fused_plugin.checkpoints.model_directory import Subwords, export_model
 
 pytestmark = pytest.mark.system
 STILL = ["--lr", "0", "--max-epoch", "1", "--disable-validation"]  # what is loaded is what is saved
@@ -44,8 +48,7 @@ def test_training_begins_anew_with_the_parameters_of_a_checkpoint(workspace, tmp
 
 def test_an_exported_model_is_trained_further(workspace, tmp_path):
     exported = tmp_path / "model"
-    script = ROOT / "scripts" / "export_model.py"
-    workspace.run("python", script, workspace.checkpoint, workspace.data, "--output", exported, "--with-bert")
+    export_model(Path(workspace.checkpoint), workspace.data, exported, Subwords(), with_bert=True)
     workspace.train("--finetune-from-model", exported / "model.pt", *STILL, save_dir=tmp_path / "save")
     before, after = load(workspace.checkpoint), load(tmp_path / "save" / "checkpoint_last.pt")
     assert not differing(before["model"], after["model"])
@@ -90,7 +93,3 @@ def test_average_checkpoints(workspace, tmp_path):
     assert torch.equal(mean["encoder.bert_record.text"], last["encoder.bert_record.text"])
     [model], _, _ = load_model_ensemble_and_task([str(output)], arg_overrides={"data": workspace.data})
     assert torch.equal(model.decoder.layers[0].fc1.weight, mean["decoder.layers.0.fc1.weight"])
-    refused = workspace.run("python", script, "--inputs", output, workspace.data, "--output", output, ok=False)
-    assert refused.returncode != 0
-    assert f"bert_fused_plugin: error: {workspace.data} cannot be read (Is a directory)" in refused.stderr
-    assert "Traceback" not in refused.stderr
