@@ -26,7 +26,7 @@ def command(workspace, save_dir, *options, arch, train=FAIRSEQ_TRAIN):
         *train, workspace.data, "--user-dir", ROOT / "bert_fused_plugin", "--task", "bert_fused_translation",
         "--arch", arch, "--bert-model", workspace.bert_dir, *DRAWS, "--lr", "0.01",
         "--optimizer", "adam", "--adam-eps", "1e-4", "--criterion", "bert_fused_label_smoothed_cross_entropy",
-        "--max-tokens", "60", "--max-epoch", "2", "--save-dir", save_dir,
+        "--max-tokens", "60", "--max-epoch", "1", "--save-dir", save_dir,
         "--no-epoch-checkpoints", "--disable-validation", "--cpu", *options,
     ]  # fmt: skip
 
@@ -72,13 +72,13 @@ def assert_as_alone(save_dir, expected):
 
 @pytest.fixture(scope="module")
 def alone(workspace, tmp_path_factory):
-    """Parameters after two epochs of one process with ``--update-freq 2``, by architecture."""
+    """Parameters after an epoch of one process with ``--update-freq 2``, by architecture."""
     trained = {}
 
     def train(arch):
         if arch not in trained:
             save_dir = tmp_path_factory.mktemp(arch)
-            options = ["--update-freq", "2", "--save-interval", "2"]
+            options = ["--update-freq", "2"]
             process = start(command(workspace, save_dir, *options, arch=arch), save_dir / "log")
             assert process.wait(timeout=120) == 0, (save_dir / "log").read_text()[-3000:]
             trained[arch] = parameters(save_dir / "checkpoint_last.pt")
@@ -118,3 +118,15 @@ def test_when_a_rank_is_killed_the_other_ends_and_training_resumes(workspace, al
     train_with_two_ranks(workspace, resumed, *options, "--restore-file", save_dir / "checkpoint_1_4.pt", arch=arch)
     assert "(epoch 1 @ 4 updates)" in (resumed / "rank0.log").read_text()
     assert_as_alone(resumed, alone(arch))
+
+
+def test_a_port_in_use_ends_all_ranks_with_its_number(workspace, tmp_path):
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        torchrun = [Path(sys.executable).with_name("torchrun"), "--nproc-per-node", 2, "--master-port", port]
+        train = [*torchrun, *FAIRSEQ_TRAIN]
+        process = start(command(workspace, tmp_path, arch="bert_fused_tiny", train=train), tmp_path / "log")
+        assert process.wait(timeout=60) != 0
+    assert re.search(rf"port: {port}.*address already in use", (tmp_path / "log").read_text())
