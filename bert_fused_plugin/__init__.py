@@ -28,6 +28,7 @@ padding.  ``bert_tokens`` is (B, L), always right-padded.  Layers work time firs
 | beginning from a plain transformer | ``models/warm_start.py``, ``models/saved_transformer.py`` |
 | checkpoints of the authors' code | ``models/import_bert_nmt.py`` |
 | RNNsearch and its kin | ``models/gru_*.py``, ``modules/{attention_gru,additive_attention,deep_output,memory}.py`` |
+| finished models as files: averages, directories to move | ``checkpoints/`` |
 | task, criterion | ``tasks/``, ``criterions/`` |
 | comparing runs, attention in pictures | ``reports/`` |
 """

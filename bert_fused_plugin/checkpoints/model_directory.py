@@ -69,7 +69,7 @@ def export_model(
     """Write the directory *output*; return where its model looks for BERT, None for a model without.
 
     Args:
-        checkpoint: of any model.
+        checkpoint: of any model of fairseq.
         data: the data directory that it was trained on.
         output: a new or an empty directory.
         subwords: what turns raw text into tokens.
@@ -79,10 +79,8 @@ def export_model(
     Raises:
         BertFusedError: the parts are missing or do not fit, or the directory cannot be written.
     """
-    overrides = {"data": data, **dict.fromkeys(_TRAINING_FILES)}
-    if bert_model is not None:
-        overrides["bert_model"] = bert_model
-    trained = read_checkpoint(checkpoint, **overrides)
+    bert_place = {} if bert_model is None else {"bert_model": bert_model}
+    trained = read_checkpoint(checkpoint, data=data, **dict.fromkeys(_TRAINING_FILES), **bert_place)
     state = without_training_state(trained)
     errors = _output_errors(output)
     if with_bert and model_settings(state).get("bert_model") is None:
@@ -94,10 +92,8 @@ def export_model(
     _make_movable(state["cfg"])
     with written_whole(output) as new:
         new.mkdir()
-        for language in (task.cfg.source_lang, task.cfg.target_lang):
-            shutil.copyfile(Path(split_paths(data)[0]) / f"dict.{language}.txt", new / f"dict.{language}.txt")
-        if subword_file is not None:
-            shutil.copyfile(subword_file, new / _SUBWORDS[state["cfg"]["bpe"]["_name"]][1])
+        for path, name in _text_files(data, task, state["cfg"]["bpe"], subword_file):
+            shutil.copyfile(path, new / name)
         if with_bert:
             save_bert(model.encoder.bert, new / BERT)
             name_bert(state, model, new / BERT)
@@ -105,6 +101,13 @@ def export_model(
         _write_readme(new, model, state["cfg"])
         load_model_ensemble_and_task([str(new / "model.pt")], arg_overrides={"data": str(new)})
     return model_settings(state).get("bert_model")
+
+
+def _text_files(data: str, task: Any, bpe: Any, subword_file: Optional[Path]) -> List[Tuple[Path, str]]:
+    """Return dictionaries and subword codes, and their names in the directory."""
+    names = [f"dict.{language}.txt" for language in (task.cfg.source_lang, task.cfg.target_lang)]
+    files = [(Path(split_paths(data)[0]) / name, name) for name in names]
+    return files if subword_file is None else [*files, (subword_file, _SUBWORDS[bpe["_name"]][1])]
 
 
 def _output_errors(output: Path) -> List[str]:
