@@ -125,6 +125,37 @@ def numpy_aliases(module: Any) -> None:
     module.np = _overlay(numpy, int=int, float=float, compat=compat, percentile=percentile)
 
 
+def ngrams_so_far(module: Any) -> None:
+    """--no-repeat-ngram-size without the CUDA extension, where fairseq compares with the padding of later steps."""
+    stock = module.NGramRepeatBlock._no_repeat_ngram
+
+    def _no_repeat_ngram(self: Any, tokens: Any, lprobs: Any, bsz: int, beam_size: int, step: int) -> Any:
+        return stock(self, tokens[:, : step + 1], lprobs, bsz, beam_size, step)
+
+    module.NGramRepeatBlock._no_repeat_ngram = _no_repeat_ngram
+
+
+def names_and_alignments(module: Any) -> None:
+    """--user-dir with the name of a package, and --replace-unk."""
+    user_dir_by_name(module)
+    aligned_unknown_words(module)
+
+
+def aligned_unknown_words(module: Any) -> None:
+    """--replace-unk with --print-alignment; without it fairseq keeps no alignment."""
+    # Alignments are pairs (source, target); the stock function takes them for source positions.
+    stock = module.replace_unk
+
+    def replace_unk(hypo_str: str, src_str: str, alignment: Any, align_dict: Any, unk: str) -> Any:
+        pairs = () if alignment is None else alignment
+        places = [pair[0] for pair in pairs if isinstance(pair, tuple)]
+        if unk in hypo_str.split() and not places:
+            raise ValueError("--replace-unk needs alignments; add --print-alignment (hard)")
+        return stock(hypo_str, src_str, places, align_dict, unk)
+
+    module.replace_unk = replace_unk
+
+
 def user_dir_by_name(module: Any) -> None:
     """--user-dir also takes the name of an installed package; an existing path always wins."""
     # Not a matter of versions: fairseq looks for paths only, so that a plug-in could not be

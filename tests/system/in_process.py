@@ -3,6 +3,7 @@
 import importlib
 import io
 import sys
+from collections import defaultdict
 from contextlib import redirect_stdout
 from unittest.mock import patch
 
@@ -18,3 +19,33 @@ def command(name: str, *args: object, text: str = "") -> str:
     with patch.object(sys, "argv", argv), patch.object(sys, "stdin", io.StringIO(text)), redirect_stdout(out):
         module.cli_main()
     return out.getvalue()
+
+
+class Printed:
+    """What fairseq-generate printed: ``out.all("H")[7]`` holds the fields of each H line of sentence 7, best first."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def all(self, kind: str):
+        rows = defaultdict(list)
+        for line in self.text.splitlines():
+            if line.startswith(f"{kind}-"):
+                number, *fields = line.split("\t")
+                rows[int(number[2:])].append(fields)
+        return dict(sorted(rows.items()))
+
+    def tokens(self, kind: str = "H"):
+        """The words of each sentence's best line."""
+        return {number: text.split() for number, text in self.best(kind).items()}
+
+    def scores(self):
+        return {number: float(lines[0][0]) for number, lines in self.all("H").items()}
+
+    def positional(self):
+        """The log-probability, base 2, of each token of the best hypothesis, eos too."""
+        return {number: [float(x) for x in lines[0][0].split()] for number, lines in self.all("P").items()}
+
+    def best(self, kind: str):
+        """The last field of each sentence's best line: its text, its alignment."""
+        return {number: lines[0][-1] for number, lines in self.all(kind).items()}

@@ -1,0 +1,357 @@
+"""Every option of fairseq-generate does with our models what it is for; fairseq-interactive's own are here too."""
+
+import json
+import math
+import re
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+import sacrebleu
+import torch
+from conftest import GRU_SIZES, TINY
+from fairseq import checkpoint_utils
+from in_process import Printed, command
+
+pytestmark = pytest.mark.system
+
+
+class Model:
+    """A trained model, and the commands that translate with it."""
+
+    def __init__(self, data: str, checkpoint: Path) -> None:
+        self.data, self.checkpoint = data, str(checkpoint)
+        self.default = self.generate()
+
+    @cached_property
+    def greedy(self):
+        """The words of each sentence with a beam of one."""
+        return self.generate("--beam", "1").tokens()
+
+    def generate(self, *args: object, data=None, task="bert_fused_translation") -> Printed:
+        return self._run("generate", data or self.data, "--task", task, *args)
+
+    def interactive(self, text: str, *args: object) -> Printed:
+        return self._run("interactive", self.data, "--task", "bert_fused_translation", *args, text=text)
+
+    def _run(self, name: str, *args: object, text="") -> Printed:
+        options = ["--path", self.checkpoint, "--beam", "3", "--min-len", "2", "--max-len-b", "10", "--cpu"]
+        return Printed(command(name, args[0], *options, *args[1:], text=text))
+
+
+def train(data, save_dir, *args):
+    return command(
+        "train", data, "--task", "bert_fused_translation", "--criterion", "bert_fused_label_smoothed_cross_entropy",
+        "--optimizer", "adam", "--lr", "0.01", "--max-tokens", "120", "--save-dir", save_dir, "--cpu", "--seed", "3",
+        "--no-epoch-checkpoints", "--max-epoch", "4", *args,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def fused(workspace, tmp_path_factory):
+    path = tmp_path_factory.mktemp("fused")
+    train(workspace.data, path, "--arch", "bert_fused", *TINY, "--bert-model", workspace.bert_dir, "--dropout", "0.2")
+    return Model(workspace.data, path / "checkpoint_last.pt")
+
+
+@pytest.fixture(scope="module")
+def gru(workspace, tmp_path_factory):
+    path = tmp_path_factory.mktemp("gru")
+    train(workspace.data, path, "--arch", "gru_bahdanau", *GRU_SIZES, "--dropout", "0.2")
+    return Model(workspace.data, path / "checkpoint_last.pt")
+
+
+@pytest.fixture(params=["fused", "gru"])
+def model(request):
+    return request.getfixturevalue(request.param)
+
+
+def test_nbest(model):
+    out = model.generate("--nbest", "3")
+    assert out.tokens() == model.default.tokens()
+    for lines in out.all("H").values():
+        scores = [float(score) for score, _ in lines]
+        assert scores == sorted(scores, reverse=True)
+        assert len({text for _, text in lines}) == 3
+    assert all(len(lines) == 3 for lines in out.all("P").values())
+
+
+def test_diverse_beam_groups(model):
+    groups = ["--nbest", "3", "--diverse-beam-groups", "3", "--diverse-beam-strength"]
+    for number, lines in model.generate(*groups, "0").all("H").items():
+        assert [text.split() for _, text in lines] == [model.greedy[number]] * 3  # three groups of a beam of one each
+    for lines in model.generate(*groups, "50").all("H").values():
+        assert len({text.split()[0] for _, text in lines}) == 3
+
+
+def test_diversity_rate(fused):
+    """Siblings are punished by their rank: with a high rate every beam goes on with its best token only."""
+    assert fused.generate("--diversity-rate", "0").all("H") == fused.default.all("H")
+    lines = fused.generate("--nbest", "3", "--diversity-rate", "20").all("P").values()
+    later = [float(p) + 20 / math.log(2) for hypotheses in lines for [steps] in hypotheses for p in steps.split()[1:]]
+    assert max(later) < 0
+    assert min(later) > -20
+
+
+def test_sampling(fused):
+    sampling = ["--sampling", "--nbest", "3"]
+    for choice in (["--sampling-topk", "1"], ["--sampling-topp", "1e-6"]):
+        for number, lines in fused.generate(*sampling, *choice).all("H").items():
+            assert [text.split() for _, text in lines] == [fused.greedy[number]] * 3
+    first, again, other = (fused.generate(*sampling, "--seed", seed).all("H") for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+def test_prefix_size(model):
+    out = model.generate("--prefix-size", "2")
+    reference = out.tokens("T")
+    assert {n: words[:2] for n, words in out.tokens().items()} == {n: words[:2] for n, words in reference.items()}
+    assert out.tokens() != model.default.tokens()
+
+
+@pytest.mark.parametrize("order", ["ordered", "unordered"])
+def test_constraints(model, order):
+    lines = ["the dog\tred\tbig woman", "the dog\tbig woman\tred", "a man", "old\thouse"]
+    out = model.interactive("\n".join(lines) + "\n", "--constraints", order, "--buffer-size", "3", "--batch-size", "3")
+    seen = {number: f" {' '.join(words)} " for number, words in out.tokens().items()}
+    for number, line in enumerate(lines):
+        phrases = line.split("\t")[1:]
+        assert [fields[0] for fields in out.all("C").get(number, [])] == phrases
+        places = [seen[number].find(f" {phrase} ") for phrase in phrases]
+        assert -1 not in places
+        assert order == "unordered" or places == sorted(places)
+    assert out.tokens()[2] == model.interactive("a man\n").tokens()[0]
+
+
+def test_alignment(model):
+    hard, soft = (model.generate("--print-alignment", *kind) for kind in ([], ["soft"]))
+    rows = {n: [[float(p) for p in row.split(",")] for row in line.split()] for n, line in soft.best("A").items()}
+    for number, line in hard.best("A").items():
+        words, source = hard.tokens()[number], hard.tokens("S")[number]
+        assert len(rows[number]) == len(words) + 1  # eos
+        assert all(len(row) == len(source) + 1 and sum(row) == pytest.approx(1, abs=1e-4) for row in rows[number])
+        assert [target for _, target in pairs(line)] == list(range(len(words)))
+        for place, target in pairs(line):
+            row = rows[number][target][:-1]  # hard alignments leave out the source's eos
+            assert row[place] == pytest.approx(max(row), abs=1e-5)
+    assert hard.tokens() == soft.tokens() == model.default.tokens()
+    typed = model.interactive("\n".join(" ".join(words) for words in hard.tokens("S").values()), "--print-alignment")
+    assert typed.best("A") == hard.best("A")
+
+
+def pairs(line: str):
+    """The (source, target) pairs of an A line."""
+    return [tuple(map(int, pair.split("-"))) for pair in line.split()]
+
+
+def test_score_reference(model):
+    """Against a forward pass of one sentence at a time, in which the encoder finds BERT's input by itself."""
+    out = model.generate("--score-reference")
+    assert out.tokens() == out.tokens("T")
+    [loaded], _, task = checkpoint_utils.load_model_ensemble_and_task([model.checkpoint], {"data": model.data})
+    loaded.eval()
+    for number, words in out.tokens("T").items():
+        source, target = (
+            dictionary.encode_line(" ".join(line), add_if_not_exist=False).long()
+            for dictionary, line in ((task.source_dictionary, out.tokens("S")[number]), (task.target_dictionary, words))
+        )
+        previous = torch.cat([target[-1:], target[:-1]])
+        with torch.no_grad():
+            logits = loaded(source[None], torch.tensor([len(source)]), previous[None])[0][0]
+        expected = logits.log_softmax(-1)[torch.arange(len(target)), target] / math.log(2)
+        assert out.positional()[number] == pytest.approx(expected.tolist(), abs=2e-4)
+        assert out.scores()[number] == pytest.approx(expected.mean().item(), abs=1e-4)
+
+
+def test_lengths(fused):
+    for words in fused.generate("--min-len", "4", "--max-len-b", "4").tokens().values():
+        assert len(words) == 4
+    # what is paid for unknown words goes on to the limit: a of the source, eos included, and b
+    out = fused.generate(
+        "--max-len-a", "0.5", "--max-len-b", "1", "--unkpen", "-100", "--batch-size", "1", "--beam", "1"
+    )
+    limits = {number: int(0.5 * (len(words) + 1) + 1) for number, words in out.tokens("S").items()}
+    assert {number: len(words) for number, words in out.tokens().items()} == limits
+    out = fused.generate("--match-source-len", "--max-len-b", "200")
+    assert [len(words) for words in out.tokens().values()] == [len(words) for words in out.tokens("S").values()]
+
+
+def test_length_penalty_and_unnormalized(fused):
+    for args, power in ((["--lenpen", "0.3"], 0.3), (["--unnormalized"], 0)):
+        out = fused.generate(*args)
+        for number, steps in out.positional().items():
+            assert out.scores()[number] == pytest.approx(sum(steps) / len(steps) ** power, abs=6e-4)
+
+
+def test_penalty_of_the_unknown_word(fused):
+    unknown = fused.generate("--unkpen", "-100", "--max-len-b", "3").tokens()
+    assert all(words == ["<unk>"] * 3 for words in unknown.values())
+    assert not any("<unk>" in words for words in fused.generate("--unkpen", "100").tokens().values())
+
+
+def test_no_repeated_ngrams(fused):
+    def repeats(out):
+        pairs = [list(zip(words, words[1:])) for words in out.tokens().values()]
+        return sum(len(found) - len(set(found)) for found in pairs)
+
+    assert repeats(fused.generate("--min-len", "8")) > 0
+    assert repeats(fused.generate("--min-len", "8", "--no-repeat-ngram-size", "2")) == 0
+
+
+def test_temperature(fused):
+    symbols = 4 + len((Path(fused.data) / "dict.de.txt").read_text(encoding="utf-8").splitlines())
+    hot, cold = (
+        fused.generate("--temperature", t, "--beam", "1", "--min-len", "0").positional() for t in ("1e6", "1e-3")
+    )
+    assert all(p == pytest.approx(-math.log2(symbols), abs=0.01) for p in hot[0][:-1])
+    assert sum(map(sum, cold.values())) > -1
+
+
+def test_dropout_is_retained(model):
+    dropout = ["--retain-dropout", "--beam", "1", "--seed"]
+    first, again, other = (model.generate(*dropout, seed).all("P") for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+def test_what_is_printed_and_where(fused, tmp_path):
+    quiet = fused.generate("--quiet")
+    assert quiet.all("H") == quiet.all("S") == {}
+    summary = re.search(r"Generate test with beam=3: BLEU4 = .*", fused.default.text)[0]
+    assert summary in quiet.text
+    to_file = fused.generate("--results-path", tmp_path)
+    assert to_file.text == ""
+    written = Printed((tmp_path / "generate-test.txt").read_text(encoding="utf-8"))
+    assert written.all("H") == fused.default.all("H")
+
+
+def test_subsets_and_shards(fused):
+    valid = fused.generate("--gen-subset", "valid", "--max-len-b", "3")
+    lines = (Path(fused.data).parent / "valid.en").read_text(encoding="utf-8").splitlines()
+    assert valid.best("S") == dict(enumerate(lines))
+    shards = ["--distributed-world-size", "2", "--distributed-no-spawn", "--batch-size", "4", "--distributed-rank"]
+    parts = [fused.generate(*shards, rank).all("H") for rank in (0, 1)]
+    assert not parts[0].keys() & parts[1].keys()
+    assert dict(sorted({**parts[0], **parts[1]}.items())).keys() == fused.default.all("H").keys()
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf"])
+def test_subword_marks_are_removed_and_scores_are_sacrebleus(fused, metric):
+    assert "@@ " in " ".join(fused.default.best("T").values())
+    scorer = {"bleu": ["--scoring", "sacrebleu"], "chrf": ["--scoring", "chrf"]}[metric]
+    out = fused.generate("--prefix-size", "3", "--remove-bpe", *scorer)
+    for kind in "STHD":
+        assert "@@" not in " ".join(out.best(kind).values())
+    hypotheses, references = (list(out.best(kind).values()) for kind in "DT")
+    expected = {"bleu": sacrebleu.corpus_bleu, "chrf": sacrebleu.corpus_chrf}[metric](hypotheses, [references])
+    assert out.text.splitlines()[-1].endswith(expected.format())
+
+
+def test_fairseq_score(fused, tmp_path):
+    (tmp_path / "hyp").write_text("\n".join(fused.default.best("H").values()) + "\n", encoding="utf-8")
+    (tmp_path / "ref").write_text("\n".join(fused.default.best("T").values()) + "\n", encoding="utf-8")
+    score = command("score", "--sys", tmp_path / "hyp", "--ref", tmp_path / "ref").splitlines()[-1]
+    assert score in fused.default.text
+
+
+def test_overrides_reach_the_model(fused):
+    cut = fused.generate("--model-overrides", "{'bert_max_tokens': 4}").scores()
+    differ = {number for number in cut if cut[number] != pytest.approx(fused.default.scores()[number], abs=1e-6)}
+    long = {number for number, words in fused.default.tokens("S").items() if len(words) > 2}
+    assert differ == long  # two word pieces fit between [CLS] and [SEP]
+
+
+@pytest.mark.parametrize("kind", ["raw", "lazy", "cached"])
+def test_formats_of_the_data(fused, workspace, tmp_path, kind):
+    command(
+        "preprocess", "-s", "en", "-t", "de", "--testpref", workspace.path / "test", "--destdir", tmp_path,
+        "--srcdict", f"{workspace.data}/dict.en.txt", "--tgtdict", f"{workspace.data}/dict.de.txt",
+        "--dataset-impl", kind,
+    )  # fmt: skip
+    out = fused.generate("--dataset-impl", kind, data=tmp_path)
+    assert out.tokens() == fused.default.tokens()
+    assert out.scores() == pytest.approx(fused.default.scores(), abs=1e-5)
+
+
+def test_sources_that_are_too_long_are_cut_and_under_fairseqs_task_skipped(fused):
+    limit = ["--max-source-positions", "5", "--skip-invalid-size-inputs-valid-test"]
+    assert fused.generate(*limit).all("H").keys() == set(range(30))
+    skipped = fused.generate(*limit, task="translation").all("H").keys()
+    assert skipped == {n for n, words in fused.default.tokens("S").items() if len(words) < 5}
+    with pytest.raises(Exception, match="Size of sample #"):
+        fused.generate(*limit[:2], task="translation")
+
+
+def test_unknown_words_are_replaced(model, workspace, tmp_path):
+    """By the word of the source that the alignment names, or its translation in the dictionary."""
+    for lang in ("en", "de"):
+        text = (workspace.path / f"test.{lang}").read_text(encoding="utf-8")
+        (tmp_path / f"test.en-de.{lang}").write_text(text.replace("woman", "Frau"), encoding="utf-8")
+        (tmp_path / f"dict.{lang}.txt").write_bytes((Path(model.data) / f"dict.{lang}.txt").read_bytes())
+    (tmp_path / "lexicon").write_text("dog Hund\n", encoding="utf-8")
+    raw = ["--dataset-impl", "raw", "--unkpen", "-100", "--print-alignment", "--max-len-b", "3", "--beam", "1"]
+    unknown = model.generate(*raw, data=tmp_path)
+    replaced = model.generate(*raw, "--replace-unk", tmp_path / "lexicon", data=tmp_path)
+    assert unknown.best("A") == replaced.best("A")
+    assert "Frau" in " ".join(replaced.best("S").values())
+    for number, line in replaced.best("A").items():
+        source = replaced.tokens("S")[number]
+        words = ["Hund" if source[place] == "dog" else source[place] for place, _ in pairs(line)]
+        assert unknown.tokens()[number] == ["<unk>"] * 3
+        assert replaced.tokens()[number] == words
+    raw.remove("--print-alignment")
+    with pytest.raises(ValueError, match="--replace-unk needs alignments; add --print-alignment"):
+        model.generate(*raw, "--replace-unk", tmp_path / "lexicon", data=tmp_path)
+
+
+def test_a_language_model_joins_in(fused, workspace, tmp_path):
+    """Shallow fusion: each step's log-probability is the model's plus the weighted language model's."""
+    dictionary = Path(workspace.data) / "dict.de.txt"
+    command(
+        "preprocess", "--only-source", "--srcdict", dictionary, "--trainpref", workspace.path / "train.de",
+        "--validpref", workspace.path / "valid.de", "--destdir", tmp_path / "lm",
+    )  # fmt: skip
+    command(
+        "train", tmp_path / "lm", "--task", "language_modeling", "--arch", "transformer_lm", "--decoder-layers", "1",
+        "--decoder-embed-dim", "8", "--decoder-ffn-embed-dim", "8", "--decoder-attention-heads", "2",
+        "--share-decoder-input-output-embed", "--optimizer", "adam", "--lr", "0.01", "--max-tokens", "120",
+        "--tokens-per-sample", "20", "--sample-break-mode", "eos", "--max-update", "5", "--cpu",
+        "--no-epoch-checkpoints", "--save-dir", tmp_path / "lm", "--disable-validation",
+    )  # fmt: skip
+    (Path(workspace.data) / "dict.txt").write_bytes(dictionary.read_bytes())  # where fairseq looks for the LM's
+    path = str(tmp_path / "lm" / "checkpoint_last.pt")
+    assert fused.generate("--lm-path", path, "--lm-weight", "0").all("H") == fused.default.all("H")
+    joint, reference = fused.generate("--lm-path", path, "--lm-weight", "3"), fused.generate("--score-reference")
+    assert joint.tokens() != fused.default.tokens()
+    forced = fused.generate("--lm-path", path, "--lm-weight", "3", "--prefix-size", "11").positional()
+    [lm], _, task = checkpoint_utils.load_model_ensemble_and_task([path], {"data": str(tmp_path / "lm")})
+    lm.eval()
+    for number, words in reference.tokens("T").items():
+        target = task.dictionary.encode_line(" ".join(words), add_if_not_exist=False).long()
+        with torch.no_grad():
+            logits = lm(torch.cat([target[-1:], target[:-1]])[None])[0][0]
+        addend = 3 * logits.log_softmax(-1)[torch.arange(len(target)), target] / math.log(2)
+        expected = torch.tensor(reference.positional()[number]) + addend
+        assert forced[number] == pytest.approx(expected.tolist(), abs=5e-4)
+
+
+@pytest.mark.parametrize("arch", ["bert_fused", "gru_bahdanau"])
+def test_the_checkpoint_with_the_best_bleu_is_kept(workspace, tmp_path, arch):
+    """BLEU in training is that of fairseq-generate on the same checkpoint."""
+    sizes = [*TINY, "--bert-model", workspace.bert_dir] if arch == "bert_fused" else GRU_SIZES
+    train(
+        workspace.data, tmp_path, "--arch", arch, *sizes, "--eval-bleu", "--eval-bleu-detok", "moses",
+        "--eval-bleu-args", json.dumps({"beam": 2, "max_len_b": 10, "lenpen": 2}), "--eval-bleu-remove-bpe",
+        "--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric", "--max-epoch", "3",
+        "--eval-bleu-print-samples",
+    )  # fmt: skip
+    best_path = tmp_path / "checkpoint_best.pt"
+    extra = torch.load(best_path, weights_only=False)["extra_state"]
+    out = Model(workspace.data, best_path).generate(
+        "--gen-subset", "valid", "--beam", "2", "--lenpen", "2", "--remove-bpe", "--tokenizer", "moses",
+        "--source-lang", "en", "--target-lang", "de", "--scoring", "sacrebleu",
+    )  # fmt: skip
+    hypotheses, references = (list(out.best(kind).values()) for kind in "DT")
+    bleu = sacrebleu.corpus_bleu(hypotheses, [references]).score
+    assert extra["val_loss"] == extra["best"] == pytest.approx(bleu, abs=0.006)
