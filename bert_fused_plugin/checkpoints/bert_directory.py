@@ -11,7 +11,7 @@ from transformers import AutoModel, AutoTokenizer
 from transformers.utils import cached_file
 
 from bert_fused_plugin.checkpoints.files import model_settings
-from bert_fused_plugin.modules.bert_record import BertRecord
+from bert_fused_plugin.modules.bert_record import BertRecord, read_record
 from bert_fused_plugin.modules.finetuned_bert import FinetunedBert
 from bert_fused_plugin.modules.frozen_bert import FrozenBert
 
@@ -51,10 +51,10 @@ def name_bert(state: Dict[str, Any], model: Any, directory: Path) -> None:
     bert: FrozenBert = model.encoder.bert
     name, revision = bert.name, bert.revision
     if isinstance(bert, FinetunedBert):
-        bert = FrozenBert.from_pretrained(str(directory))
+        bert = FrozenBert.from_pretrained(str(directory), str(model.cfg.bert_layer))
     bert.name, bert.revision = os.path.basename(os.path.abspath(name)) if os.path.isdir(name) else name, revision
     record = BertRecord(bert, model.encoder.bridge, model.encoder.mask_special_tokens)
-    record.note_given(model.encoder.bert_record.record["given"])
+    record.note_given((read_record(weights) or record.record)["given"])
     state["model"]["encoder.bert_record.text"] = record.text
 
 

@@ -151,6 +151,7 @@ def test_model_pt_names_no_place_of_this_machine_and_holds_no_training_state(wor
         (BertFusedModel, "bert_decoder", {"bert_model": "{bert}"}, True),
         (BertFusedModel, "bert_fused", {"bert_model": "{bert}", "bert_layer": "mix", "bert_context": 1}, True),
         (BertFusedModel, "bert_fused", {"bert_model": "{bert}", "bert_finetune": True, "bert_lr_factor": 0.3}, True),
+        (BertFusedModel, "bert_fused", {"bert_model": "{bert}", "bert_finetune": True, "bert_layer": "1"}, True),
         (GruModel, "gru_bahdanau", {"bert_model": "{bert}", "bert_finetune": True, "bert_finetune_layers": 1}, True),
         (GruModel, "gru_dot", {"bert_model": "{bert}"}, True),
         (GruModel, "gru_seq2seq", {}, False),
@@ -167,6 +168,19 @@ def test_every_kind_of_model(workspace, tmp_path, model, arch, flags, with_bert)
         seen, seen_scores = translations(model.from_pretrained(str(tmp_path / "new")))
     assert seen == expected
     assert seen_scores == pytest.approx(scores, abs=1e-6)
+
+
+def test_what_bert_read_in_training_stays_known(workspace, tmp_path):
+    checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot", bert_model=workspace.bert_dir)
+    state = torch.load(checkpoint, weights_only=False)
+    record = state["model"]["encoder.bert_record.text"]
+    text = bytes(record.long().tolist()).replace(b'"given": []', b'"given": ["--bert-text"]')
+    state["model"]["encoder.bert_record.text"] = torch.tensor([float(byte) for byte in text])
+    torch.save(state, checkpoint)
+    for with_bert in (True, False):
+        output = tmp_path / f"new-{with_bert}"
+        export_model(checkpoint, workspace.data, output, Subwords(), with_bert=with_bert)
+        assert read_record(read_checkpoint(output / "model.pt")["model"])["given"] == ["--bert-text"]
 
 
 def test_a_finetuned_bert_moves_from_the_checkpoint_to_its_directory(workspace, tmp_path):
