@@ -120,9 +120,9 @@ MAKERS = {
 }
 
 
-def save_language_model(name, directory):
-    """Save a tiny random model of the class *name*, with its tokenizer, to *directory*."""
+def save_language_model(name, directory, **sizes):
+    """Save a tiny random model of the class *name*, with its tokenizer, to *directory*; *sizes* replace its own."""
     tokenizer, model_class, config_class, size = MAKERS[name]()
     tokenizer.save_pretrained(directory)
-    config = config_class(vocab_size=len(tokenizer), initializer_range=0.3, **size)
+    config = config_class(vocab_size=len(tokenizer), initializer_range=0.3, **{**size, **sizes})
     model_class(config).save_pretrained(directory)
