@@ -131,14 +131,15 @@ def test_an_explicit_choice_beats_the_detection(dictionary, tokenizer):
     assert bridge.text(encode(dictionary, "play@@ se")) == "play@@ se"
 
 
-def test_moses_tokenisation_is_undone(tokenizer, caplog):
+def test_moses_tokenisation_is_undone(tokenizer):
     dictionary = dictionary_of("don", "&apos;t", "a", "well", "@-@", "known", "&quot;", ",", "dog")
     plain = DictionaryBridge(dictionary, tokenizer, max_tokens=32)
-    assert "--bert-detok moses" in caplog.text
+    assert plain.reads_moses_tokens
     line = encode(dictionary, "a well @-@ known dog , don &apos;t")
     assert plain.text(line) == "a well @-@ known dog , don &apos;t"
     moses = DictionaryBridge(dictionary, tokenizer, max_tokens=32, detok="moses")
     assert moses.text(line) == "a well-known dog, don't"
+    assert not moses.reads_moses_tokens
 
 
 def test_a_slow_tokenizer_is_refused(dictionary):
