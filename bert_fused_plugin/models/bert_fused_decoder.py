@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from bert_fused_plugin.models.bert_fused_config import BertFusedConfig, bert_gates, replaces_embeddings
 from bert_fused_plugin.models.layer_building import common_layer_options, wrap_layer
-from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer
+from bert_fused_plugin.modules.beams import regroup
+from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer, Memories
 from bert_fused_plugin.modules.fusion import with_zero_gradients
 
 Extra = Dict[str, List[Optional[Tensor]]]
@@ -81,20 +82,25 @@ class BertFusedDecoder(TransformerDecoderBase):
         causal = incremental_state is None and not full_context_alignment
         self_attn_mask = self.buffered_future_mask(x) if causal else None
 
+        states = (
+            encoder_out["encoder_out"][0],
+            encoder_out["encoder_padding_mask"][0],
+            encoder_out["bert_out"][0].transpose(0, 1),
+            encoder_out["bert_padding_mask"][0],
+        )
+        memories = self._memories(states, incremental_state, len(prev_output_tokens))
         attn: Optional[Tensor] = None
         bert_attn: Optional[Tensor] = None
         inner_states: List[Optional[Tensor]] = [x]
         for index, layer in enumerate(self.layers):
             x, layer_attn, layer_bert_attn = layer(
                 x,
-                encoder_out["encoder_out"][0],
-                encoder_out["encoder_padding_mask"][0],
-                encoder_out["bert_out"][0].transpose(0, 1),
-                encoder_out["bert_padding_mask"][0],
+                *states,
                 incremental_state,
                 self_attn_mask=self_attn_mask,
                 self_attn_padding_mask=self_attn_padding_mask,
                 need_attn=need_attn and index == attn_layer,
+                memories=memories[index],
             )
             inner_states.append(x)
             if layer_attn is not None:  # None also where drop-net left the branch out
@@ -110,6 +116,32 @@ class BertFusedDecoder(TransformerDecoderBase):
         if self.reads_bert_alone:
             attn, bert_attn = None, attn
         return x, {"attn": [attn], "bert_attn": [bert_attn], "inner_states": inner_states}
+
+    def reorder_incremental_state(self, incremental_state: Dict[str, Any], new_order: Tensor) -> None:
+        """Let the keys and values of sentences that are done go; fairseq's hook, for the layers too."""
+        cached = self.get_incremental_state(incremental_state, "memories")
+        if cached is None:
+            return
+        sentences = len(cached["layers"][0][0].keys)
+        keep, beam_size = regroup(new_order, sentences, cached["beam_size"])
+        layers = cached["layers"]
+        if keep is not None:
+            layers = [tuple(None if kv is None else kv.select(keep) for kv in memories) for memories in layers]
+        self.set_incremental_state(incremental_state, "memories", {"layers": layers, "beam_size": beam_size})
+
+    def _memories(
+        self, states: Tuple[Tensor, ...], incremental_state: Optional[Dict[str, Any]], rows: int
+    ) -> List[Optional[Memories]]:
+        """Return the keys and values of each layer; in training they are left to the layers, for drop-net."""
+        if incremental_state is None:
+            return [None] * self.num_layers
+        cached = self.get_incremental_state(incremental_state, "memories")
+        if cached is None:
+            layers = [layer.project(*states) for layer in self.layers]
+            cached = {"layers": layers, "beam_size": rows // len(states[1])}
+            self.set_incremental_state(incremental_state, "memories", cached)
+        memories: List[Optional[Memories]] = cached["layers"]
+        return memories
 
     def _embed(
         self, prev_output_tokens: Tensor, incremental_state: Optional[Dict[str, Any]]

@@ -147,16 +147,13 @@ class BertFusedEncoder(TransformerEncoderBase):
         return embedded
 
     def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
-        """Return *encoder_out* with its rows in *new_order*, as beam search asks for.
-
-        Beams of a sentence that change places have the same states, which are then not copied.
-        """
+        """Return *encoder_out* with its rows in *new_order*; a sentence is kept once for all of its beams."""
         [beam_size] = encoder_out["beam_size"]
-        rows = len(encoder_out["encoder_padding_mask"][0])
-        moved, new_beam_size = regroup(new_order, rows // beam_size, beam_size)
-        if moved is None and new_beam_size == beam_size:
-            return encoder_out
-        reordered: EncoderOut = super().reorder_encoder_out(encoder_out, new_order)
-        for key in ("bert_out", "bert_padding_mask"):
-            reordered[key] = [state.index_select(0, new_order) for state in encoder_out[key]]
-        return {**reordered, "beam_size": [new_beam_size]}
+        keep, beam_size = regroup(new_order, len(encoder_out["encoder_padding_mask"][0]), beam_size)
+        reordered: EncoderOut = {**encoder_out, "beam_size": [beam_size]}
+        if keep is not None:
+            for key, states in encoder_out.items():
+                if key != "beam_size":
+                    batch_dim = 1 if key in ("encoder_out", "encoder_states") else 0
+                    reordered[key] = [state.index_select(batch_dim, keep) for state in states]
+        return reordered

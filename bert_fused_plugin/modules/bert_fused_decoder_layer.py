@@ -5,8 +5,11 @@ from typing import Any, Callable, Dict, Optional, Tuple
 from fairseq.modules import FairseqDropout, LayerNorm, MultiheadAttention
 from torch import Tensor, nn
 
+from bert_fused_plugin.modules.cross_attention import CrossAttention, KeysAndValues
 from bert_fused_plugin.modules.fusion import FusionOptions
 from bert_fused_plugin.modules.sublayer import apply_sublayer
+
+Memories = Tuple[KeysAndValues, Optional[KeysAndValues]]  # of the encoder, of BERT
 
 
 class BertFusedDecoderLayer(nn.Module):
@@ -47,14 +50,7 @@ class BertFusedDecoderLayer(nn.Module):
         name = type(self).__name__
         self.self_attn = MultiheadAttention(embed_dim, num_heads, dropout=attention_dropout, self_attention=True)
         self.self_attn_layer_norm = LayerNorm(embed_dim)
-        self.encoder_attn = MultiheadAttention(
-            embed_dim,
-            num_heads,
-            kdim=encoder_dim,
-            vdim=encoder_dim,
-            dropout=attention_dropout,
-            encoder_decoder_attention=True,
-        )
+        self.encoder_attn = CrossAttention(embed_dim, num_heads, encoder_dim, attention_dropout)
         self.encoder_attn_layer_norm = LayerNorm(embed_dim)
         self.bert_attn: Optional[nn.Module] = None
         self.bert_attn_layer_norm: Optional[nn.Module] = None  # stacked
@@ -78,13 +74,14 @@ class BertFusedDecoderLayer(nn.Module):
         self,
         x: Tensor,
         encoder_out: Tensor,
-        encoder_padding_mask: Optional[Tensor],
+        encoder_padding_mask: Tensor,
         bert_out: Tensor,
-        bert_padding_mask: Optional[Tensor],
+        bert_padding_mask: Tensor,
         incremental_state: Optional[Dict[str, Any]] = None,
         self_attn_mask: Optional[Tensor] = None,
         self_attn_padding_mask: Optional[Tensor] = None,
         need_attn: bool = False,
+        memories: Optional[Memories] = None,
     ) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
         """Return this layer's states, (T, B, C), and, if asked for, its attention weights.
 
@@ -94,21 +91,15 @@ class BertFusedDecoderLayer(nn.Module):
             encoder_padding_mask: (B, S).
             bert_out: BERT's states, time first: (L, B, D).
             bert_padding_mask: (B, L).
-            incremental_state: caches of keys and values, in incremental decoding.
+            incremental_state: caches of self-attention, in incremental decoding.
             self_attn_mask: causal mask, (T, T).
             self_attn_padding_mask: (B, T).
             need_attn: return the attention to the encoder, (H, B, T, S), and to BERT, (H, B, T, L).
+            memories: what `project` has made of the states; default: they are projected here.
         """
         bert_attn: Any = self.bert_attn
         fusion: Any = self.fusion
         weights: Dict[str, Optional[Tensor]] = {"encoder": None, "bert": None}
-        options = {
-            "incremental_state": incremental_state,
-            # fairseq returns the weights of each head on this path only
-            "static_kv": incremental_state is not None or need_attn,
-            "need_weights": need_attn,
-            "need_head_weights": need_attn,
-        }
 
         # 1. s^ = attn_S(s, S_<=t, S_<=t)   (section 4.1, step 3)
         def own(s: Tensor) -> Tensor:
@@ -123,13 +114,13 @@ class BertFusedDecoderLayer(nn.Module):
             )[0]
 
         def encoder(s: Tensor) -> Tensor:
-            out, weights["encoder"] = self.encoder_attn(
-                s, encoder_out, encoder_out, key_padding_mask=encoder_padding_mask, **options
-            )
+            memory = memories[0] if memories else self.encoder_attn.project(encoder_out, encoder_padding_mask)
+            out, weights["encoder"] = self.encoder_attn(s, memory, need_weights=need_attn)
             return out
 
         def bert(s: Tensor) -> Tensor:
-            out, weights["bert"] = bert_attn(s, bert_out, bert_out, key_padding_mask=bert_padding_mask, **options)
+            memory = memories[1] if memories else bert_attn.project(bert_out, bert_padding_mask)
+            out, weights["bert"] = bert_attn(s, memory, need_weights=need_attn)
             return out
 
         # 2. s~ = 1/2 (attn_B(s^, H_B, H_B) + attn_E(s^, H_E, H_E))   (step 3)
@@ -152,6 +143,16 @@ class BertFusedDecoderLayer(nn.Module):
         # 3. FFN(s~)
         x = self._sublayer(self._feed_forward, x, self.final_layer_norm)
         return x, weights["encoder"], weights["bert"]
+
+    def project(
+        self, encoder_out: Tensor, encoder_padding_mask: Tensor, bert_out: Tensor, bert_padding_mask: Tensor
+    ) -> Memories:
+        """Return the keys and values of the encoder's states and of BERT's, for all steps of incremental decoding."""
+        bert_attn: Any = self.bert_attn
+        return (
+            self.encoder_attn.project(encoder_out, encoder_padding_mask),
+            None if bert_attn is None else bert_attn.project(bert_out, bert_padding_mask),
+        )
 
     def _feed_forward(self, x: Tensor) -> Tensor:
         x = self.activation_dropout_module(self.activation_fn(self.fc1(x)))

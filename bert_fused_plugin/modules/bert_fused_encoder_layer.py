@@ -72,7 +72,7 @@ class BertFusedEncoderLayer(nn.Module):
         x: Tensor,
         encoder_padding_mask: Optional[Tensor],
         bert_out: Tensor,
-        bert_padding_mask: Optional[Tensor],
+        bert_padding_mask: Tensor,
     ) -> Tensor:
         """Return this layer's states, (S, B, C).
 
@@ -89,7 +89,7 @@ class BertFusedEncoderLayer(nn.Module):
             return self.self_attn(h, h, h, key_padding_mask=encoder_padding_mask, need_weights=False)[0]
 
         def bert(h: Tensor) -> Tensor:
-            return bert_attn(h, bert_out, bert_out, key_padding_mask=bert_padding_mask, need_weights=False)[0]
+            return bert_attn(h, bert_attn.project(bert_out, bert_padding_mask))[0]
 
         # 1. h~ = 1/2 (attn_S(h, H_E, H_E) + attn_B(h, H_B, H_B))   (section 4.1, step 2)
         def fused(h: Tensor) -> Tensor:

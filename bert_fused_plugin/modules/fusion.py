@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Any, Callable, Tuple
 
 import torch
-from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
+from bert_fused_plugin.modules.cross_attention import CrossAttention
 from bert_fused_plugin.modules.drop_net import DropNet
 
 
@@ -35,11 +35,9 @@ class FusionOptions:
         mix = Gate(embed_dim) if self.kind == "gated" else WeightedSum(self.weights)
         return Fusion(mix, DropNet(self.p_net, self.per_sentence))
 
-    def build_attention(self, embed_dim: int, num_heads: int, bert_dim: int, dropout: float) -> MultiheadAttention:
+    def build_attention(self, embed_dim: int, num_heads: int, bert_dim: int, dropout: float) -> CrossAttention:
         """Build the attention to BERT's states."""
-        attention = MultiheadAttention(
-            embed_dim, num_heads, kdim=bert_dim, vdim=bert_dim, dropout=dropout, encoder_decoder_attention=True
-        )
+        attention = CrossAttention(embed_dim, num_heads, bert_dim, dropout)
         if self.identity_start:
             nn.init.zeros_(attention.out_proj.weight)
             nn.init.zeros_(attention.out_proj.bias)

@@ -87,15 +87,16 @@ def test_reordered_encoder_output_equals_that_of_reordered_sentences(model, dict
         assert_close(reordered[key][0], permuted[key][0])
 
 
-def test_states_are_copied_only_where_a_sentence_gets_beams_or_is_done(model, dictionary):
+def test_states_are_kept_once_for_the_beams_of_a_sentence(model, dictionary):
     src_tokens, _ = batch(dictionary, LINES[:2], PREFIXES[:2], left_pad=True)
     first = model.encoder(src_tokens)
     beams = model.encoder.reorder_encoder_out(first, torch.tensor([0, 0, 1, 1]))
     swapped = model.encoder.reorder_encoder_out(beams, torch.tensor([1, 1, 3, 2]))
-    assert swapped is beams
+    assert swapped["encoder_out"][0] is beams["encoder_out"][0] is first["encoder_out"][0]
+    assert swapped["beam_size"] == [2]
     done = model.encoder.reorder_encoder_out(swapped, torch.tensor([3, 2]))
     strange = model.encoder.reorder_encoder_out(beams, torch.tensor([2, 1, 1, 3]))
-    for actual, sentences in ((beams, [0, 0, 1, 1]), (done, [1, 1]), (strange, [1, 0, 0, 1])):
+    for actual, sentences in ((swapped, [0, 1]), (done, [1]), (strange, [1, 0, 0, 1])):
         assert_close(actual["encoder_out"][0], first["encoder_out"][0][:, sentences])
         assert_close(actual["bert_out"][0], first["bert_out"][0][sentences])
         assert torch.equal(actual["encoder_padding_mask"][0], first["encoder_padding_mask"][0][sentences])

@@ -55,12 +55,12 @@ def test_logits_and_attention_are_those_of_fairseq(models, batch):
 def test_keys_and_values_are_cached_once_not_once_more_in_each_step(build, batch):
     ours = build().eval()
     encoder_out, incremental_state = ours.encoder(batch[0]), {}
+    seen = []
     for step in (1, 2, 3):
         ours.decoder(batch[2][:, :step], encoder_out=encoder_out, incremental_state=incremental_state)
         for layer in ours.decoder.layers:
-            for attention, length in (
-                (layer.self_attn, step),
-                (layer.encoder_attn, batch[0].size(1)),
-                (layer.bert_attn, encoder_out["bert_out"][0].size(1)),
-            ):
-                assert attention._get_input_buffer(incremental_state)["prev_key"].size(2) == length
+            assert layer.self_attn._get_input_buffer(incremental_state)["prev_key"].size(2) == step
+        seen.append(ours.decoder.get_incremental_state(incremental_state, "memories")["layers"])
+    assert seen[0] is seen[1] is seen[2]
+    lengths = [memory.keys.size(2) for memory in seen[0][0]]
+    assert lengths == [batch[0].size(1), encoder_out["bert_out"][0].size(1)]

@@ -1,0 +1,75 @@
+"""Attention to projected states against fairseq's own, which projects for each beam by itself."""
+
+import pytest
+import torch
+from fairseq.modules import MultiheadAttention
+from helpers import assert_close, randomise
+
+from bert_fused_plugin.modules.cross_attention import CrossAttention
+
+C, H, D, S, N, T = 8, 2, 6, 5, 3, 4
+
+
+@pytest.fixture
+def attentions():
+    ours = CrossAttention(C, H, D, dropout=0.0).eval()
+    randomise(ours)
+    stock = MultiheadAttention(C, H, kdim=D, vdim=D, encoder_decoder_attention=True).eval()
+    stock.load_state_dict(ours.state_dict())
+    return ours, stock
+
+
+@pytest.fixture
+def states():
+    mask = torch.zeros(N, S, dtype=torch.bool)
+    mask[0, 3:] = mask[2, :1] = True
+    return torch.randn(S, N, D), mask
+
+
+@pytest.mark.parametrize("beams", [1, 2])
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_equals_fairseqs_attention_with_states_repeated_for_beams(attentions, states, beams, need_weights):
+    ours, stock = attentions
+    (h, mask), query = states, torch.randn(T, N * beams, C)
+    repeated = h.repeat_interleave(beams, dim=1)
+    expected, expected_weights = stock(
+        query, repeated, repeated, mask.repeat_interleave(beams, dim=0), static_kv=True, need_head_weights=True
+    )
+    out, weights = ours(query, ours.project(h, mask), need_weights=need_weights)
+    assert_close(out, expected)
+    if need_weights:
+        assert_close(weights, expected_weights)
+    else:
+        assert weights is None
+
+
+def test_selected_sentences_keep_their_keys(attentions, states):
+    ours, _ = attentions
+    (h, mask), query, kept = states, torch.randn(1, 2, C), torch.tensor([2, 0])
+    expected = ours(query, ours.project(h[:, kept], mask[kept]))[0]
+    assert_close(ours(query, ours.project(h, mask).select(kept))[0], expected)
+
+
+def test_dropout_is_on_the_weights_in_training_and_where_it_is_retained(states):
+    attention = CrossAttention(C, H, D, dropout=0.5)
+    memory, query = attention.project(*states), torch.randn(T, N, C)
+    whole = attention.eval()(query, memory)[0]
+    assert_close(attention(query, memory, need_weights=True)[0], whole)
+    for need_weights in (False, True):
+        attention.train()
+        assert not torch.equal(attention(query, memory, need_weights)[0], whole)
+        attention.eval()
+        attention.dropout_module.apply_during_inference = True
+        assert not torch.equal(attention(query, memory, need_weights)[0], whole)
+        attention.dropout_module.apply_during_inference = False
+
+
+def test_gradients_reach_all_parameters_and_are_right():
+    attention = CrossAttention(4, 2, 3, dropout=0.0).double()
+    h, query = torch.randn(3, 2, 3, dtype=torch.double), torch.randn(2, 4, 4, dtype=torch.double)
+    mask = torch.tensor([[False, False, True], [False, False, False]])
+    for need_weights in (False, True):
+        inputs = (h.requires_grad_(), query.requires_grad_())
+        assert torch.autograd.gradcheck(
+            lambda h, q, w=need_weights: attention(q, attention.project(h, mask), w)[0], inputs
+        )
