@@ -62,7 +62,7 @@ class CrossAttention(MultiheadAttention):
         mask = padding_mask.view(sentences, 1, 1, length)
         if need_weights:
             scores = torch.matmul(queries * self.scaling, keys.transpose(-1, -2)).masked_fill(mask, float("-inf"))
-            probabilities = F.softmax(scores, dim=-1, dtype=torch.float32)
+            probabilities = F.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
             out = torch.matmul(self.dropout_module(probabilities.type_as(scores)), values)
             weights = probabilities.view(sentences, heads, -1, steps, length).transpose(0, 1).flatten(1, 2)
         else:
