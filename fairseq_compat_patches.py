@@ -8,6 +8,7 @@ import argparse
 import dataclasses
 import functools
 import importlib.util
+import logging
 import os
 import sys
 import warnings
@@ -36,6 +37,16 @@ _HOPELESS_WARNINGS = (
     (UserWarning, r"Future Hydra versions will no longer change working", r"hydra\._internal\."),
 )
 
+# The same of log messages: (logger, message).
+_HOPELESS_MESSAGES = (
+    # of speech synthesis, whose task is imported with all others
+    ("fairseq.tasks.text_to_speech", "Please install tensorboardX: pip install tensorboardX"),
+)
+
+
+def _is_of_use(record: logging.LogRecord) -> bool:
+    return (record.name, record.getMessage()) not in _HOPELESS_MESSAGES
+
 
 def _overlay(module: ModuleType, **names: Any) -> ModuleType:
     """A view of *module* in which *names* differ, to stand in for one importer's global."""
@@ -48,6 +59,8 @@ def before_fairseq() -> None:
     """What must be in place before the first line of fairseq runs; harmless if repeated."""
     for category, message, module in _HOPELESS_WARNINGS:
         warnings.filterwarnings("ignore", message, category, module)
+    for logger, _ in _HOPELESS_MESSAGES:
+        logging.getLogger(logger).addFilter(_is_of_use)
 
     # Python 3.11 rejects dataclass defaults that cannot be hashed.  fairseq's configs have configs
     # as defaults; an identity hash gives those what Python 3.10 did.  Can go when fairseq uses

@@ -9,6 +9,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import io
+import logging
 import operator
 import os
 import pickle
@@ -283,7 +284,7 @@ GADGETS = {
     "builtins.getattr": Call(getattr, argparse.Namespace(x=1), "x"),
     "_operator.getitem": Call(operator.getitem, [1], 0),
     "functools.partial": Call(functools.partial, str),
-    "io.open": Call(open, os.devnull),
+    f"{open.__module__}.open": Call(open, os.devnull),  # io, in Python 3.12 _io
     "torch.storage._load_from_bytes": Call(torch.storage._load_from_bytes, b""),
     "subprocess.Popen": Call(subprocess.Popen, ["true"]),
     "importlib.import_module": Call(importlib.import_module, "this"),
@@ -510,6 +511,15 @@ def test_only_warnings_nobody_can_help_are_hidden():
         warn(FutureWarning, autocast, "my.module")
         warn(UserWarning, "Something else.", "torch.nn.functional")
     assert len(seen) == 2
+
+
+def test_only_messages_nobody_can_help_are_hidden(caplog):
+    fairseq_compat_patches.before_fairseq()
+    logger = logging.getLogger("fairseq.tasks.text_to_speech")
+    with caplog.at_level(logging.INFO):
+        logger.info("Please install tensorboardX: pip install tensorboardX")
+        logger.info("Please install %s", "something else")
+    assert caplog.messages == ["Please install something else"]
 
 
 @pytest.mark.system

@@ -1,0 +1,62 @@
+"""The commands print no warning: what a user can do nothing about is hidden, and a normal run has no other."""
+
+import re
+
+import pytest
+from conftest import ROOT
+
+pytestmark = pytest.mark.system
+
+LOG_LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| INFO \| ")
+PROGRESS = re.compile(r"^ *\d+it \[|\d+%\|| \| \d+/\d+ |^epoch \d+: |^ *$")
+COMPLAINT = re.compile(r"\| (WARNING|ERROR|CRITICAL) \||Warning: |warnings\.warn|deprecated|[Pp]lease install")
+
+
+def complaints(done):
+    """The lines of *done* that complain, and those on stderr that are no progress and no log line of level INFO."""
+    out, err = (re.split(r"[\r\n]+", text) for text in (done.stdout, done.stderr))
+    found = [line for line in out + err if COMPLAINT.search(line)]
+    return found + [line for line in err if not LOG_LINE.match(line) and not PROGRESS.search(line)]
+
+
+def test_complaints_are_found(workspace):
+    code = "import logging, sys, warnings; logging.basicConfig(format='%(asctime)s | %(levelname)s | %(message)s')\n"
+    code += "warnings.warn('look'); logging.warning('look'); print('look', file=sys.stderr)"
+    found = complaints(workspace.run("python", "-c", code))
+    assert [line for line in found if "UserWarning: look" in line]
+    assert [line for line in found if "| WARNING | look" in line]
+    assert "look" in found
+
+
+def test_preparing_and_training(workspace, tmp_path):
+    assert complaints(workspace.first_run) == []
+    done = workspace.run(
+        "fairseq-preprocess", "-s", "en", "-t", "de", "--trainpref", "train", "--destdir", tmp_path, "--workers", "2"
+    )
+    assert complaints(done) == []
+    cache = ["--bert-cache", tmp_path / "cache", "--max-epoch", "1"]
+    done = workspace.train(*cache, "--memory-efficient-fp16", "--num-workers", "2", save_dir=tmp_path / "save")
+    assert complaints(done) == []
+
+
+def test_translating_and_scoring(workspace):
+    options = ["--print-alignment", "--nbest", "2", "--no-repeat-ngram-size", "2", "--max-tokens", "100"]
+    done = workspace.generate("--path", f"{workspace.checkpoint}:{workspace.checkpoint}", *options)
+    assert complaints(done) == []
+    assert complaints(workspace.generate("--fp16", "--remove-bpe", "--scoring", "sacrebleu", task="translation")) == []
+    assert complaints(workspace.interactive("the dog\n\nno such words\n", "--buffer-size", "2")) == []
+    done = workspace.run(
+        "fairseq-validate", workspace.data, "--user-dir", ROOT / "bert_fused_plugin",
+        "--task", "bert_fused_translation", "--path", workspace.checkpoint, "--max-tokens", "200", "--cpu",
+    )  # fmt: skip
+    assert complaints(done) == []
+    assert complaints(workspace.run("fairseq-score", "--sys", "test.de", "--ref", "test.de")) == []
+
+
+def test_a_script_with_the_hub_interface(workspace):
+    code = (
+        "from bert_fused_plugin.models.bert_fused import BertFusedModel\n"
+        f"hub = BertFusedModel.from_pretrained({workspace.save_dir!r}, 'checkpoint_last.pt', {workspace.data!r})\n"
+        "print(hub.translate(['the dog', 'a man'], beam=2, max_len_b=5))"
+    )
+    assert complaints(workspace.run("python", "-c", code)) == []
