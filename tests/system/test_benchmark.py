@@ -187,7 +187,7 @@ def main(monkeypatch):
         ("rnn --data {data} --sentences 31 --batches 1", ["--sentences 31: {data} has "]),
         ("rnn --data {uneven}", ["--data {uneven}: train has 5 source and 64 target lines; both sides need"]),
         ("rnn --data {data} --max-tokens 1", ["--max-tokens 1: all train sentences are longer; raise it"]),
-        ("cache --data {data} --bert-model ./nowhere", ["--bert-model './nowhere': no such directory"]),
+        ("cache --data {data} --bert-model ./nowhere", ["--bert-model ./nowhere: neither the data directory"]),
         ("memory --data {data} --bert-model x --fp16", ["--fp16 is for --device cuda; leave it out"]),
     ],
 )

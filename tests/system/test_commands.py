@@ -31,8 +31,8 @@ def load(path):
 def assert_same_parameters(actual, expected):
     assert actual.keys() == expected.keys()
     for key in expected:
-        # fairseq's position embeddings save one number of uninitialised memory
-        if not key.endswith("._float_tensor"):
+        # fairseq's position embeddings save one number of uninitialised memory; a record is no parameter
+        if not key.endswith(("._float_tensor", "bert_record.text")):
             assert torch.equal(actual[key], expected[key]), key
 
 
