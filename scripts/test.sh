@@ -20,5 +20,6 @@ else
     echo "test: mypy skipped: its tested version needs Python 3.10"
 fi
 echo "test: pytest"
+case " $* " in *" -m "*) ;; *) set -- -m "not slow" "$@" ;; esac
 # one process for each core; the tests of a file share what they have trained
 exec "$bin/python" -m pytest -n auto --dist loadfile "$@"
