@@ -8,8 +8,6 @@ import importlib.util
 import json
 import math
 import os
-import subprocess
-import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -18,6 +16,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from fairseq import checkpoint_utils
+from fork_server import FORK_SERVER
 
 from bert_fused_plugin.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropy
 from bert_fused_plugin.data.collate import BERT_PAD
@@ -178,11 +177,11 @@ def test_beam_search_by_the_real_commands(name, tmp_path):
     (tmp_path / "test.en").write_bytes((COMMON / "raw" / "test.bert.en").read_bytes())
     checkpoint = tmp_path / "imported.pt"
     run(
-        sys.executable, ROOT / "scripts" / "import_bert_nmt.py", GOLDEN / name / "checkpoint.pt",
+        ROOT / "scripts" / "import_bert_nmt.py", GOLDEN / name / "checkpoint.pt",
         "--bert", COMMON / "tiny-bert", "--output", checkpoint,
     )  # fmt: skip
     output = run(
-        Path(sys.executable).with_name("fairseq-generate"), COMMON / "data-bin", "--path", checkpoint,
+        "fairseq-generate", COMMON / "data-bin", "--path", checkpoint,
         "--user-dir", ROOT / "bert_fused_plugin", "--task", "bert_fused_translation", "--bert-text", tmp_path,
         "--batch-size", 1, "--beam", 5, "--lenpen", 1, "--max-len-a", 1, "--max-len-b", 20, "--cpu",
     )  # fmt: skip
@@ -195,9 +194,7 @@ def test_beam_search_by_the_real_commands(name, tmp_path):
 
 
 def run(*command):
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONUTF8": "1"}
-    options = {"capture_output": True, "text": True, "encoding": "utf-8", "timeout": 250}
-    done = subprocess.run([str(part) for part in command], env=env, **options)
+    done = FORK_SERVER.run(*command)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fork_server import ENVIRONMENT, FORK_SERVER
 from helpers import WORDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,18 +29,20 @@ class Workspace:
         self.data, self.save_dir = str(path / "data-bin"), str(path / "save")
         self.checkpoint = str(path / "save" / "checkpoint_last.pt")
 
-    def run(self, command: str, *args: str, text: str = "", ok: bool = True, cwd=None) -> subprocess.CompletedProcess:
-        """Run a fairseq *command* in a process of its own, with *text* as its standard input."""
-        done = subprocess.run(
-            [str(Path(sys.executable).with_name(command)), *map(str, args)],
-            input=text,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            timeout=250,
-            cwd=cwd or self.path,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONUTF8": "1"},
-        )
+    def run(
+        self, command: str, *args: str, text: str = "", ok: bool = True, cwd=None, fresh: bool = False
+    ) -> subprocess.CompletedProcess:
+        """Run a *command* in a process of its own, with *text* as its standard input.
+
+        fairseq's commands and Python files are forked from a process that has imported fairseq before, unless *fresh*.
+        """
+        words = [str(Path(sys.executable).with_name(command)), *map(str, args)]
+        is_file = command == "python" and words[1].endswith(".py")
+        if (is_file or command.startswith("fairseq-")) and not fresh:
+            done = FORK_SERVER.run(*words[is_file:], text=text, cwd=cwd or self.path)
+        else:
+            options = {"timeout": 250, "cwd": cwd or self.path, "env": {**os.environ, **ENVIRONMENT}}
+            done = subprocess.run(words, input=text, capture_output=True, text=True, encoding="utf-8", **options)
         assert not ok or done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         return done
 
@@ -110,5 +113,6 @@ def workspace(tmp_path_factory, bert_dir):
         "--eval-bleu-remove-bpe",
         "--bert-drop-net",
         "0.5",
+        fresh=True,
     )
     return result

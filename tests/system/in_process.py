@@ -11,11 +11,14 @@ from fairseq import checkpoint_utils
 
 
 def command(name: str, *args: object, text: str = "") -> str:
-    """Run ``fairseq-{name}`` on *args*, with *text* as its standard input, and return what it printed."""
+    """Run ``fairseq-{name}`` on *args*, with *text* as its standard input, and return what it printed.
+
+    Without workers, whose end the next command in the process would wait five seconds for.
+    """
     module = importlib.import_module(f"fairseq_cli.{name}")
     vars(checkpoint_utils.save_checkpoint).clear()  # the best score of an earlier training in this process
     out = io.StringIO()
-    argv = [f"fairseq-{name}", *map(str, args)]
+    argv = [f"fairseq-{name}", *map(str, args), *(["--num-workers", "0"] if name in ("generate", "train") else [])]
     with patch.object(sys, "argv", argv), patch.object(sys, "stdin", io.StringIO(text)), redirect_stdout(out):
         module.cli_main()
     return out.getvalue()

@@ -4,12 +4,10 @@ import importlib
 import json
 import logging
 import math
-import os
-import subprocess
-import sys
 
 import pytest
 from conftest import ROOT, write_corpus
+from fork_server import FORK_SERVER
 
 from bert_fused_plugin.errors import BertFusedError
 
@@ -28,14 +26,7 @@ def data(tmp_path_factory):
 
 
 def run(*args, ok=True, **variables):
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "benchmark.py"), *map(str, args)],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=250,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONUTF8": "1", **variables},
-    )
+    done = FORK_SERVER.run(ROOT / "scripts" / "benchmark.py", *args, **variables)
     assert not ok or done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 from argparse import Namespace
 from collections import defaultdict
@@ -12,6 +11,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
+from fork_server import FORK_SERVER
 from helpers import PIECES, SIZES, assert_close, encode, make_model, randomise
 from transformers import BertConfig, BertModel
 
@@ -217,14 +217,14 @@ def test_an_expression_in_the_flags_is_not_evaluated(make):
 def test_fairseqs_commands_translate_with_the_new_checkpoint_and_train_it_further(workspace, bert_dir, tmp_path):
     sizes = {"encoder_embed_dim": 16, "decoder_embed_dim": 16, "encoder_ffn_embed_dim": 24, "decoder_ffn_embed_dim": 24}
     case = Case(tmp_path, bert_dir, Dictionary.load(f"{workspace.data}/dict.en.txt"), **DROP_NET, **sizes)
-    script = [sys.executable, ROOT / "scripts" / "import_bert_nmt.py", "--output", case.output]
+    script = [ROOT / "scripts" / "import_bert_nmt.py", "--output", case.output]
     command = [*script, case.path, "--bert", case.bert]
     assert "--bert-branch-weights 0.5,0.5 --bert-drop-net 0.6" in run(*command)
     assert len(hypotheses(workspace.generate("--path", case.output).stdout)) == 30
     further = workspace.train("--finetune-from-model", case.output, "--max-update", "1", save_dir=tmp_path / "save")
     assert "loading pretrained model from" in further.stdout + further.stderr
     run(*command)
-    again = subprocess.run([*command, "--bert-lower-case", "no"], capture_output=True, text=True, timeout=250)
+    again = FORK_SERVER.run(*command, "--bert-lower-case", "no")
     assert again.returncode == 1
     assert "bert_fused_plugin: error: --bert-output" in again.stderr
     assert "Traceback" not in again.stderr

@@ -31,26 +31,44 @@ def test_complaints_are_found(workspace):
 def test_preparing_and_training(workspace, tmp_path):
     assert complaints(workspace.first_run) == []
     done = workspace.run(
-        "fairseq-preprocess", "-s", "en", "-t", "de", "--trainpref", "train", "--destdir", tmp_path, "--workers", "2"
+        "fairseq-preprocess",
+        "-s",
+        "en",
+        "-t",
+        "de",
+        "--trainpref",
+        "train",
+        "--destdir",
+        tmp_path,
+        "--workers",
+        "2",
+        fresh=True,
     )
     assert complaints(done) == []
     cache = ["--bert-cache", tmp_path / "cache", "--max-epoch", "1"]
-    done = workspace.train(*cache, "--memory-efficient-fp16", "--num-workers", "2", save_dir=tmp_path / "save")
+    done = workspace.train(
+        *cache, "--memory-efficient-fp16", "--num-workers", "2", save_dir=tmp_path / "save", fresh=True
+    )
     assert complaints(done) == []
 
 
 def test_translating_and_scoring(workspace):
     options = ["--print-alignment", "--nbest", "2", "--no-repeat-ngram-size", "2", "--max-tokens", "100"]
-    done = workspace.generate("--path", f"{workspace.checkpoint}:{workspace.checkpoint}", *options)
+    done = workspace.generate("--path", f"{workspace.checkpoint}:{workspace.checkpoint}", *options, fresh=True)
     assert complaints(done) == []
-    assert complaints(workspace.generate("--fp16", "--remove-bpe", "--scoring", "sacrebleu", task="translation")) == []
-    assert complaints(workspace.interactive("the dog\n\nno such words\n", "--buffer-size", "2")) == []
+    assert (
+        complaints(
+            workspace.generate("--fp16", "--remove-bpe", "--scoring", "sacrebleu", task="translation", fresh=True)
+        )
+        == []
+    )
+    assert complaints(workspace.interactive("the dog\n\nno such words\n", "--buffer-size", "2", fresh=True)) == []
     done = workspace.run(
         "fairseq-validate", workspace.data, "--user-dir", ROOT / "bert_fused_plugin",
-        "--task", "bert_fused_translation", "--path", workspace.checkpoint, "--max-tokens", "200", "--cpu",
+        "--task", "bert_fused_translation", "--path", workspace.checkpoint, "--max-tokens", "200", "--cpu", fresh=True,
     )  # fmt: skip
     assert complaints(done) == []
-    assert complaints(workspace.run("fairseq-score", "--sys", "test.de", "--ref", "test.de")) == []
+    assert complaints(workspace.run("fairseq-score", "--sys", "test.de", "--ref", "test.de", fresh=True)) == []
 
 
 def test_a_script_with_the_hub_interface(workspace):

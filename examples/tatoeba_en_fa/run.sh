@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Tatoeba English-Persian: 2,681 short sentences, the case where there is next to no parallel text.
+#
+#   DATA=dir examples/tatoeba_en_fa/run.sh [STEP]...        the steps and settings are described in ../recipe.sh
+#
+# DATA: {train,valid}.{en,fa}, one raw sentence a line, to be had from https://tatoeba.org/downloads or
+# https://opus.nlpl.eu/Tatoeba.  valid is what is scored; the last 200 training pairs choose the checkpoints.
+#
+# Persian is written from right to left, and stored in the order in which it is read: nothing in training or
+# translation has a direction.  (A terminal may show it mirrored; bert-fused-compare's page shows it as it should be.)
+# What does need care are its many spellings of one word: normalise.py, beside this file, makes letters that only look
+# different in Arabic keyboards the same, and keeps the half-space (U+200C) that joins prefixes and endings to words.
+# Both sides are normalised, the reference too; and the sentencepiece model leaves the half-space alone.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
+
+source_lang=en target_lang=fa
+updates=${UPDATES:-600} warmup=${WARMUP:-200} lr=${LR:-0.002}
+more=${MORE:-200} more_warmup=50 more_lr=0.001 gru_lr=0.002
+training=(--dropout 0.4 --share-all-embeddings --max-tokens 2048)
+transformer=(--arch transformer
+    --encoder-layers 4 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-attention-heads 4
+    --decoder-layers 4 --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 --decoder-attention-heads 4)
+fused_arch=bert_fused_tiny gru_arch=gru_bahdanau_tiny
+default_bert='' # MiniLM
+bert=(--bert-layer 4 --bert-drop-net 0)
+warm_start=(--bert-identity-start)
+scoring=(--reference "$out/text/reference.fa")
+
+prepare() {
+    local split
+    check_data {train,valid}.{en,fa}
+    mkdir -p "$out/normalised"
+    for split in train valid; do
+        cp "$DATA/$split.en" "$out/normalised/$split.en"
+        python "$here/normalise.py" <"$DATA/$split.fa" >"$out/normalised/$split.fa"
+    done
+    python "$examples/sentencepieces.py" "$out/normalised" "$out/text" en fa --symbols 2000 --valid 200
+    binarise "$out/text"
+}
+
+recipe "$@"

@@ -1,0 +1,95 @@
+"""Ensembles of all kinds: each step's probability is the mean of the members', computed here one by one."""
+
+import math
+
+import pytest
+import torch
+from conftest import GRU_SIZES, TINY
+from fairseq import checkpoint_utils
+from in_process import Printed, command
+
+from bert_fused_plugin.errors import BertFusedError
+
+pytestmark = pytest.mark.system
+
+OWN, STOCK = "bert_fused_translation", "translation"
+
+
+def train(data, save_dir, *args):
+    command(
+        "train", data, "--task", STOCK, "--optimizer", "adam", "--lr", "0.01", "--max-tokens", "120",
+        "--max-update", "20", "--disable-validation", "--no-epoch-checkpoints", "--save-dir", save_dir, "--cpu", *args,
+    )  # fmt: skip
+    return str(save_dir / "checkpoint_last.pt")
+
+
+@pytest.fixture(scope="module")
+def members(workspace, tmp_path_factory):
+    """Checkpoints of one data-bin: BERT-fused, fairseq's transformer, RNNsearch without and with BERT."""
+    path, bert = tmp_path_factory.mktemp("members"), ["--bert-model", workspace.bert_dir]
+    return {
+        "fused": workspace.checkpoint,
+        "plain": train(workspace.data, path / "plain", "--arch", "transformer", *TINY),
+        "gru": train(workspace.data, path / "gru", "--arch", "gru_bahdanau", *GRU_SIZES),
+        "gru+bert": train(workspace.data, path / "gru+bert", "--arch", "gru_bahdanau", *GRU_SIZES, *bert),
+    }
+
+
+def translate(data, paths, task, *args):
+    options = ["--beam", "3", "--min-len", "2", "--max-len-b", "10", "--cpu"]
+    return Printed(command("generate", data, "--task", task, "--path", ":".join(paths), *options, *args))
+
+
+@pytest.fixture(scope="module")
+def loaded(workspace, members):
+    """Each member by itself, with its task."""
+    models = {}
+    for name, path in members.items():
+        [model], _, task = checkpoint_utils.load_model_ensemble_and_task([path], {"data": workspace.data})
+        models[name] = model.eval(), task
+    return models
+
+
+def mean_log_probabilities(members, source, words):
+    """The base-2 logarithm of the mean of the members' probabilities of each of the *words*, and of eos."""
+    probabilities = []
+    for model, task in members:
+        encode = [dictionary.encode_line for dictionary in (task.source_dictionary, task.target_dictionary)]
+        source_ids, target = (f(" ".join(w), add_if_not_exist=False).long() for f, w in zip(encode, (source, words)))
+        previous = torch.cat([target[-1:], target[:-1]])
+        with torch.no_grad():
+            logits = model(source_ids[None], torch.tensor([len(source_ids)]), previous[None])[0][0]
+        probabilities.append(logits.softmax(-1)[torch.arange(len(target)), target])
+    return (torch.stack(probabilities).mean(dim=0).log() / math.log(2)).tolist()
+
+
+@pytest.mark.parametrize("task", [OWN, STOCK])
+@pytest.mark.parametrize("names", ["fused plain gru", "gru+bert fused", "plain gru+bert"])
+def test_the_ensembles_probability_is_the_mean_of_its_members(workspace, members, loaded, names, task):
+    names = names.split()
+    searched, forced, turned = (
+        translate(workspace.data, [members[name] for name in names[::step]], task, *flags)
+        for step, flags in ((1, []), (1, ["--score-reference"]), (-1, []))
+    )
+    for out, kind in ((searched, "H"), (forced, "T")):
+        for number, words in out.tokens(kind).items():
+            expected = mean_log_probabilities([loaded[n] for n in names], out.tokens("S")[number], words)
+            assert out.positional()[number] == pytest.approx(expected, abs=2e-4)
+    assert turned.tokens() == searched.tokens()
+    assert turned.scores() == pytest.approx(searched.scores(), abs=1e-5)
+
+
+def test_a_member_with_another_dictionary_is_refused(workspace, members, tmp_path):
+    for lang in ("en", "de"):
+        (tmp_path / f"text.{lang}").write_text("few words here\n" * 5, encoding="utf-8")
+    text, data = tmp_path / "text", tmp_path / "data"
+    command(
+        "preprocess", "-s", "en", "-t", "de", "--joined-dictionary", "--trainpref", text, "--validpref", text,
+        "--destdir", data,
+    )  # fmt: skip
+    other = train(data, tmp_path / "save", "--arch", "gru_bahdanau", *GRU_SIZES)
+    sizes = "the checkpoint knows {} source symbols, the source dictionary of the data has {}"
+    with pytest.raises(BertFusedError, match=sizes.format(8, 24)):
+        translate(workspace.data, [members["fused"], other], OWN)
+    with pytest.raises(BertFusedError, match=sizes.format(24, 8)):
+        translate(data, [other, members["fused"]], OWN)

@@ -1,0 +1,141 @@
+"""The recipes of examples/: every command line is one that fairseq accepts, and one recipe runs from text to report."""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import ROOT
+from fairseq import options
+from transformers import BertConfig, BertModel
+
+pytestmark = pytest.mark.system
+
+RECIPES = sorted(path.parent.name for path in (ROOT / "examples").glob("*/run.sh") if "recipe.sh" in path.read_text())
+LANGUAGES = {name: name.split("_")[-2:] for name in RECIPES}
+SYSTEMS = "transformer continued bert_fused random_bert scratch gru_bahdanau gru_dot gru_seq2seq bert_decoder".split()
+STUB = """#!{python}
+import json, sys
+from pathlib import Path
+with open({log!r}, "a") as log:
+    log.write(json.dumps([Path(sys.argv[0]).name, *sys.argv[1:]]) + "\\n")
+if "--save-dir" in sys.argv:
+    folder = Path(sys.argv[sys.argv.index("--save-dir") + 1])
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("checkpoint_best.pt", "checkpoint.best_loss_1.00.pt", "checkpoint.best_loss_2.00.pt"):
+        (folder / name).touch()
+"""
+
+
+def test_these_recipes_are_there():
+    assert RECIPES == ["iwslt14_de_en", "multi30k", "tatoeba_en_de", "tatoeba_en_fa", "wmt14_en_de"]
+
+
+class Dry:
+    """A copy of the examples whose commands only write down what they were called with."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.log = path, path / "log"
+        shutil.copytree(ROOT / "examples", path / "examples")
+        for program in ("scripts/setup.sh", *(f"venv/bin/{name}" for name in self.programs())):
+            file = path / program
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(STUB.format(python=sys.executable, log=str(self.log)), encoding="utf-8")
+            file.chmod(file.stat().st_mode | stat.S_IXUSR)
+
+    @staticmethod
+    def programs():
+        return ["fairseq-preprocess", "fairseq-train", "bert-fused-compare", "python"]
+
+    def run(self, recipe, *steps, **variables):
+        script = self.path / "examples" / recipe / "run.sh"
+        env = {**os.environ, "VENV": str(self.path / "venv"), "BERT": "some-bert", **variables}
+        return subprocess.run([script, *steps], capture_output=True, text=True, cwd=self.path, env=env)
+
+    def calls(self, program):
+        rows = [json.loads(line) for line in self.log.read_text().splitlines()]
+        return [row[1:] for row in rows if row[0] == program]
+
+
+@pytest.fixture
+def dry(tmp_path):
+    return Dry(tmp_path)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_system_has_a_command_line_that_fairseq_accepts(dry, recipe, tmp_path):
+    done = dry.run(recipe, *SYSTEMS, "compare")
+    assert done.returncode == 0, done.stderr
+    calls = dry.calls("fairseq-train")
+    assert [Path(call[call.index("--save-dir") + 1]).name for call in calls] == SYSTEMS
+    (tmp_path / f"{recipe}-out" / "data-bin").mkdir()
+    setting = yaml.safe_load((ROOT / f"examples/hydra/recipe/{recipe}.yaml").read_text())
+    parsed = {}
+    for system, call in zip(SYSTEMS, calls):
+        call[call.index("bert_fused_plugin")] = str(ROOT / "bert_fused_plugin")
+        parsed[system] = args = options.parse_args_and_arch(options.get_training_parser(), call)
+        assert args.dropout == setting["model"]["dropout"]
+        assert args.max_tokens == setting["dataset"]["max_tokens"]
+        assert args.update_freq == setting["optimization"].get("update_freq", [1])
+        assert args.weight_decay == setting.get("optimizer", {}).get("weight_decay", 0.0)
+        assert args.fp16 == setting.get("common", {}).get("fp16", False)
+    plain, more = parsed["transformer"], parsed["continued"]
+    assert (plain.lr, plain.max_update) == (setting["optimization"]["lr"], setting["optimization"]["max_update"])
+    assert more.finetune_from_model == parsed["bert_fused"].bert_warm_start == parsed["random_bert"].bert_warm_start
+    for system in ("bert_fused", "random_bert"):  # the same way on as the control's
+        same = ("lr", "warmup_updates", "max_update", "max_tokens", "dropout", "seed", "label_smoothing")
+        assert [getattr(parsed[system], name) for name in same] == [getattr(more, name) for name in same]
+    assert plain.warmup_updates == setting["lr_scheduler"]["warmup_updates"]
+    for system in SYSTEMS[4:]:
+        assert parsed[system].warmup_updates == plain.warmup_updates
+        assert parsed[system].max_update == plain.max_update + more.max_update
+    [compared] = dry.calls("bert-fused-compare")
+    assert f"continued={recipe}-out/continued/average.pt" == compared[compared.index("--baseline") + 1]
+    assert compared.count("--run") == len(SYSTEMS) - 1
+
+
+def test_what_is_wrong_is_said_before_anything_runs(dry, tmp_path):
+    done = dry.run("multi30k", "transformer", "tranlate")
+    assert done.returncode == 2
+    assert done.stderr.startswith("multi30k/run.sh: error: unknown step 'tranlate'; steps: prepare transformer ")
+    done = dry.run("tatoeba_en_fa", "prepare")
+    assert done.returncode == 2
+    assert "DATA= has no train.en; DATA=dir must hold train.en train.fa valid.en valid.fa" in done.stderr
+    done = dry.run("multi30k", "prepare", DATA=str(tmp_path))
+    assert done.returncode == 2
+    assert f"DATA={tmp_path} has no train.en; DATA=dir must hold train.en train.de valid.en" in done.stderr
+    assert "fairseq-" not in dry.log.read_text(encoding="utf-8")  # only the set-up was called
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("recipe", ["multi30k", "tatoeba_en_fa"])
+def test_a_recipe_runs_from_text_to_report(workspace, tmp_path, recipe):
+    source, target = ("en", "de") if recipe == "multi30k" else LANGUAGES[recipe]
+    data = tmp_path / "data"
+    data.mkdir()
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    for split, copies in (("train", 100), ("valid", 2), ("test", 2)):
+        for lang, old in ((source, "en"), (target, "de")):
+            text = (workspace.path / f"valid.{old}").read_text(encoding="utf-8") * copies
+            (data / f"{split}.{lang}").write_text(text + "".join(f"{a}{b}\n" for a in letters for b in letters))
+    out, bert = tmp_path / "out", tmp_path / "bert"
+    shutil.copytree(workspace.bert_dir, bert)
+    BertModel(BertConfig.from_pretrained(bert, num_hidden_layers=4)).save_pretrained(bert)
+    done = subprocess.run(
+        [ROOT / "examples" / recipe / "run.sh", "prepare", "transformer", "bert_fused", "gru_bahdanau", "compare"],
+        capture_output=True, text=True, cwd=tmp_path,
+        env={
+            **os.environ, "DATA": str(data), "OUT": str(out), "VENV": sys.prefix, "BERT": str(bert),
+            "UPDATES": "3", "MORE": "2", "OMP_NUM_THREADS": "1", "TRAIN_FLAGS": "--cpu",
+        },
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    report = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    assert [system["name"] for system in report["systems"]] == ["transformer", "bert_fused", "gru_bahdanau"]
+    assert (out / "report.html").stat().st_size > 10000
