@@ -13,7 +13,6 @@ import pytest
 import torch
 from conftest import ROOT
 
-pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 CPU_DDP = [sys.executable, str(Path(__file__).with_name("cpu_ddp.py"))]
 FAIRSEQ_TRAIN = [str(Path(sys.executable).with_name("fairseq-train"))]

@@ -13,7 +13,6 @@ from conftest import GRU_SIZES, TINY
 from fairseq import checkpoint_utils
 from in_process import Printed, command
 
-pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 
 class Model:
