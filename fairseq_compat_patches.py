@@ -5,6 +5,7 @@ names of that module, and nothing of any other.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import functools
 import importlib.util
@@ -90,6 +91,29 @@ def safe_checkpoints(module: Any) -> None:
     import fairseq_compat_checkpoint
 
     module.torch = _overlay(module.torch, load=fairseq_compat_checkpoint.load)
+
+
+def whole_copies(module: Any) -> None:
+    """checkpoint_best.pt and checkpoint_last.pt, which are copies, are replaced whole or not at all."""
+    # Not a matter of versions: fairseq writes a checkpoint beside its place and renames it, but copies into place, so
+    # that training killed then, or a full disk, left a checkpoint_last.pt that nothing could go on from.
+    manager = module.PathManager
+    stock = manager.copy
+
+    def copy(src_path: str, dst_path: str, overwrite: bool = False) -> Any:
+        if not manager.supports_rename(dst_path):
+            return stock(src_path, dst_path, overwrite)
+        new = f"{dst_path}.tmp"
+        try:
+            done = stock(src_path, new, overwrite=True)
+            os.replace(new, dst_path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.remove(new)
+            raise
+        return done
+
+    manager.copy = staticmethod(copy)
 
 
 def no_encoder_fast_path(module: Any) -> None:
@@ -206,6 +230,21 @@ def bf16_without_tpu(module: Any) -> None:
         return parsed
 
     module.parse_args_and_arch = parse_args_and_arch
+
+
+def lines_of_any_bytes(module: Any) -> None:
+    """fairseq-interactive reads what is no UTF-8 as U+FFFD, an unknown character, instead of ending at it."""
+    # Not a matter of versions: one stray byte ended a translation of any length.
+    files, stock = module.fileinput, module.buffered_read
+    module.fileinput = _overlay(files, hook_encoded=lambda encoding: files.hook_encoded(encoding, errors="replace"))
+
+    @functools.wraps(stock)
+    def buffered_read(input: str, buffer_size: int) -> Any:
+        if hasattr(sys.stdin, "reconfigure"):
+            sys.stdin.reconfigure(encoding="utf-8", errors="replace")
+        return stock(input, buffer_size)
+
+    module.buffered_read = buffered_read
 
 
 def score_cli(module: Any) -> None:

@@ -3,7 +3,7 @@
 
 scripts/benchmark.py train  --data DIR --bert-model NAME_OR_DIR   training steps: transformer, BERT-fused
 scripts/benchmark.py decode --data DIR --bert-model NAME_OR_DIR   beam search: the same
-scripts/benchmark.py rnn    --data DIR                            both: lstm, the GRU models
+scripts/benchmark.py rnn    --data DIR                            both, and memory: lstm, the GRU models
 scripts/benchmark.py cache  --data DIR --bert-model NAME_OR_DIR   BERT's states: computed, written, read
 scripts/benchmark.py memory --data DIR --bert-model NAME_OR_DIR   the peak of training, each in its own process
 
@@ -131,7 +131,7 @@ def decode_one_way(bench: Bench, models: Dict[str, Decoding], batch_size: int, l
 
 def rnn(bench: Bench) -> List[Result]:
     bench.corpus.choose("test", bench.options.sentences)  # what is wrong with that shows before the training
-    return [*train(bench), *decode(bench)]
+    return [*train(bench), *memory(bench), *decode(bench)]
 
 
 def cache(bench: Bench) -> List[Result]:
@@ -180,22 +180,23 @@ _SIZE = (
     "Trained parameters are those that get a gradient: fairseq's transformer has some that never do, which are in its "
     "checkpoint all the same.  The checkpoint is the model alone, without the state of the optimizer."
 )
+_LSTM = "All have fairseq's criterion, and the sizes of lstm_wiseman_iwslt_de_en."
+_MEMORY = (
+    "before: model and batches, but no gradients and no optimizer; on the CPU with all that Python has loaded, but "
+    "without BERT's weights where they are mapped from their file: these come in when BERT runs."
+)
 _DECODING = (
     "The models are untrained: every hypothesis, of all systems, is made as long as the title says, and eos is counted."
 )
 NOTES = {
     "train": [_TRAINING, _FUSED_TRAINING, _SIZE],
     "decode": [_DECODING, "With -cache BERT's states come in fp16 from memory."],
-    "rnn": [_TRAINING, "All have fairseq's criterion, and the sizes of lstm_wiseman_iwslt_de_en.", _SIZE, _DECODING],
+    "rnn": [_TRAINING, _LSTM, _SIZE, _MEMORY, _DECODING],
     "cache": [
         "forward: BERT on batches of --max-tokens; build: BERT on its own batches, and the writing; open: checksums; "
         "read: from the page cache, as after a build, into batches."
     ],
-    "memory": [
-        _FUSED_TRAINING,
-        "before: model and batches, but no gradients and no optimizer; on the CPU with all that Python has loaded, but "
-        "without BERT's weights where they are mapped from their file: these come in when BERT runs.",
-    ],
+    "memory": [_FUSED_TRAINING, _MEMORY],
 }
 
 

@@ -113,7 +113,7 @@ def _problems(options: argparse.Namespace) -> List[str]:
         errors.append("--fp16 is for --device cuda; leave it out")
     if options.fp16 and options.command == "cache":
         errors.append("--fp16 is not for cache: its states are computed in full precision; leave it out")
-    if options.command == "memory" and on_cpu and not Path("/proc/self/clear_refs").exists():
+    if options.command in ("memory", "rnn") and on_cpu and not Path("/proc/self/clear_refs").exists():
         errors.append("memory on the CPU is read from Linux's /proc, which is not there; use --device cuda")
     if options.json and not Path(options.json).absolute().parent.is_dir():
         errors.append(f"--json {options.json}: its directory does not exist; make it first")

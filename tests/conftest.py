@@ -1,5 +1,6 @@
 """Fixtures: a tiny BERT made on the spot, dictionaries, tiny models.  Nothing is downloaded."""
 
+import json
 import os
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -67,6 +68,26 @@ def build(bert_dir, dictionary):
         return make_model(dictionary, **{"bert_model": bert_dir, **options})
 
     return make
+
+
+class Soak:
+    """How much a test does: a little in the suite, much under scripts/soak.sh, which collects the figures."""
+
+    def __init__(self, test: str) -> None:
+        self._test, self._file = test, os.environ.get("SOAK")
+
+    def amount(self, short: int, long: int) -> int:
+        return long if self._file else short
+
+    def figure(self, text: str) -> None:
+        if self._file:
+            with open(self._file, "a", encoding="utf-8") as file:
+                file.write(json.dumps([self._test, text]) + "\n")
+
+
+@pytest.fixture
+def soak(request):
+    return Soak(request.node.name)
 
 
 @pytest.fixture(autouse=True)

@@ -46,13 +46,13 @@ class ForkServer:
         env = {**os.environ, **ENVIRONMENT, **variables}
         with tempfile.TemporaryDirectory() as folder:
             files = [Path(folder, name) for name in ("stdin", "stdout", "stderr")]
-            files[0].write_text(text, encoding="utf-8")
+            files[0].write_text(text, encoding="utf-8", errors="surrogateescape")
             job = {"command": words, "cwd": os.path.abspath(cwd), "env": env, "files": list(map(str, files))}
             server = self._running()
             server.stdin.write(json.dumps({**job, "timeout": timeout}) + "\n")
             server.stdin.flush()
             status = int(server.stdout.readline())
-            output, errors = (file.read_text(encoding="utf-8") for file in files[1:])
+            output, errors = (file.read_text(encoding="utf-8", errors="surrogateescape") for file in files[1:])
         return subprocess.CompletedProcess(words, status, output, errors)
 
     def _running(self) -> subprocess.Popen:
@@ -84,7 +84,7 @@ def _run(job: dict, scripts: Dict[str, importlib.metadata.EntryPoint]) -> None:
     signal.alarm(int(job["timeout"]))
     for number, (file, flags) in enumerate(zip(job["files"], (os.O_RDONLY, *[os.O_WRONLY | os.O_CREAT] * 2))):
         os.dup2(os.open(file, flags), number)
-    sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+    sys.stdin = os.fdopen(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # as PYTHONUTF8=1 has it
     os.chdir(job["cwd"])
     os.environ.clear()
     os.environ.update(job["env"])

@@ -30,7 +30,7 @@ class Workspace:
         self.checkpoint = str(path / "save" / "checkpoint_last.pt")
 
     def run(
-        self, command: str, *args: str, text: str = "", ok: bool = True, cwd=None, fresh: bool = False
+        self, command: str, *args: str, text: str = "", ok: bool = True, cwd=None, fresh: bool = False, timeout=250
     ) -> subprocess.CompletedProcess:
         """Run a *command* in a process of its own, with *text* as its standard input.
 
@@ -39,9 +39,9 @@ class Workspace:
         words = [str(Path(sys.executable).with_name(command)), *map(str, args)]
         is_file = command == "python" and words[1].endswith(".py")
         if (is_file or command.startswith("fairseq-")) and not fresh:
-            done = FORK_SERVER.run(*words[is_file:], text=text, cwd=cwd or self.path)
+            done = FORK_SERVER.run(*words[is_file:], text=text, cwd=cwd or self.path, timeout=timeout)
         else:
-            options = {"timeout": 250, "cwd": cwd or self.path, "env": {**os.environ, **ENVIRONMENT}}
+            options = {"timeout": timeout, "cwd": cwd or self.path, "env": {**os.environ, **ENVIRONMENT}}
             done = subprocess.run(words, input=text, capture_output=True, text=True, encoding="utf-8", **options)
         assert not ok or done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         return done

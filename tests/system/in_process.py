@@ -32,7 +32,7 @@ class Printed:
 
     def all(self, kind: str):
         rows = defaultdict(list)
-        for line in self.text.splitlines():
+        for line in self.text.split("\n"):
             if line.startswith(f"{kind}-"):
                 number, *fields = line.split("\t")
                 rows[int(number[2:])].append(fields)

@@ -13,7 +13,6 @@ import pytest
 import torch
 from conftest import ROOT
 
-
 CPU_DDP = [sys.executable, str(Path(__file__).with_name("cpu_ddp.py"))]
 FAIRSEQ_TRAIN = [str(Path(sys.executable).with_name("fairseq-train"))]
 DRAWS = ["--dropout", "0.2", "--bert-drop-net", "1.0"]

@@ -14,7 +14,6 @@ from fairseq import checkpoint_utils
 from in_process import Printed, command
 
 
-
 class Model:
     """A trained model, and the commands that translate with it."""
 

@@ -138,5 +138,5 @@ def test_a_recipe_runs_from_text_to_report(workspace, tmp_path, recipe):
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     report = json.loads((out / "report.json").read_text(encoding="utf-8"))
-    assert [system["name"] for system in report["systems"]] == ["transformer", "bert_fused", "gru_bahdanau"]
+    assert [run["name"] for run in report["runs"]] == ["transformer", "bert_fused", "gru_bahdanau"]
     assert (out / "report.html").stat().st_size > 10000

@@ -1,0 +1,162 @@
+"""Files of unknown origin, in each place where one is read, run nothing and overwrite nothing."""
+
+import json
+import os
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import ROOT
+from safetensors.torch import load_file
+
+pytestmark = pytest.mark.system
+
+
+class Touch:
+    """What makes a file when it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self):
+        return os.system, (f"touch '{self.mark}'",)
+
+
+@pytest.fixture
+def mark(tmp_path):
+    return tmp_path / "it-ran"
+
+
+@pytest.fixture
+def evil(workspace, tmp_path, mark):
+    """A checkpoint that is complete, and holds a pickle that would run a command."""
+    state = torch.load(workspace.checkpoint, weights_only=False)
+    state["extra_state"]["more"] = Touch(mark)
+    path = tmp_path / "evil.pt"
+    torch.save(state, path)
+    return path
+
+
+def test_the_trap_works(mark):
+    pickle.loads(pickle.dumps(Touch(mark)))
+    assert mark.exists()
+
+
+TRAIN = ["--restore-file", "--finetune-from-model", "--bert-warm-start"]
+
+
+@pytest.mark.parametrize("flag", TRAIN)
+def test_a_checkpoint_in_training(workspace, tmp_path, evil, mark, flag):
+    done = workspace.train(flag, evil, "--max-update", "1", save_dir=tmp_path / "save", ok=False)
+    assert done.returncode != 0
+    assert "posix.system" in done.stderr
+    assert not mark.exists()
+
+
+def test_a_checkpoint_in_translation(workspace, evil, mark):
+    for done in (
+        workspace.generate("--path", evil, ok=False),
+        workspace.interactive("the dog\n", "--path", evil, ok=False),
+        workspace.generate("--path", f"{workspace.checkpoint}:{evil}", ok=False),
+    ):
+        assert done.returncode != 0
+        assert "posix.system" in done.stderr
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["average_checkpoints.py", "--inputs", "EVIL", "--output", "OUT"],
+        ["export_model.py", "EVIL", "DATA", "--output", "OUT"],
+        ["import_bert_nmt.py", "EVIL", "--bert", "BERT", "--output", "OUT"],
+        ["compare.py", "DATA", "--baseline", "a=EVIL", "--run", "b=EVIL", "--output", "OUT"],
+        ["plot_attention.py", "DATA", "--path", "EVIL", "--output", "OUT"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_checkpoint_given_to_a_script(workspace, tmp_path, evil, mark, command):
+    places = {"EVIL": evil, "DATA": workspace.data, "OUT": tmp_path / "out.png", "BERT": workspace.bert_dir}
+    script, *args = (place for word in command for place in [str(places.get(word, word)).replace("=EVIL", f"={evil}")])
+    done = workspace.run("python", ROOT / "scripts" / script, *args, ok=False)
+    assert done.returncode != 0
+    assert not mark.exists()
+    assert not (tmp_path / "out.png").exists()
+
+
+def test_weights_of_bert_as_a_pickle(workspace, tmp_path, mark):
+    bert = tmp_path / "bert"
+    shutil.copytree(workspace.bert_dir, bert)
+    weights = {**load_file(bert / "model.safetensors"), "more": Touch(mark)}
+    (bert / "model.safetensors").unlink()
+    torch.save(weights, bert / "pytorch_model.bin")
+    done = workspace.train("--bert-model", bert, "--max-update", "1", save_dir=tmp_path / "save", ok=False)
+    assert done.returncode != 0
+    assert not mark.exists()
+
+
+def test_code_beside_a_model_or_a_tokenizer_is_not_imported(workspace, tmp_path, mark):
+    bert = tmp_path / "bert"
+    shutil.copytree(workspace.bert_dir, bert)
+    (bert / "mine.py").write_text(f"open({str(mark)!r}, 'w')\nclass Mine: pass\n", encoding="utf-8")
+    for name, key in (("config.json", "AutoModel"), ("tokenizer_config.json", "AutoTokenizer")):
+        config = json.loads((bert / name).read_text(encoding="utf-8"))
+        config["auto_map"] = {"AutoConfig": "mine.Mine", key: "mine.Mine"}
+        config["model_type"] = "unheard-of"
+        (bert / name).write_text(json.dumps(config), encoding="utf-8")
+        done = workspace.train("--bert-model", bert, "--max-update", "1", save_dir=tmp_path / "save", ok=False)
+        assert done.returncode != 0 or not mark.exists()
+        assert not mark.exists()
+
+
+def test_a_cache_that_is_a_pickle_is_computed_anew(workspace, tmp_path, mark):
+    flags = ["--bert-cache", tmp_path / "cache", "--max-update", "1"]
+    workspace.train(*flags, save_dir=tmp_path / "one")
+    files = [path for path in (tmp_path / "cache").rglob("*") if path.is_file() and path.suffix == ".safetensors"]
+    assert files
+    for path in files:
+        path.chmod(0o600)
+        path.write_bytes(pickle.dumps(Touch(mark)))
+    workspace.train(*flags, save_dir=tmp_path / "two")
+    assert not mark.exists()
+
+
+def test_the_length_in_a_header_is_checked_before_memory_is_taken(workspace, tmp_path):
+    flags = ["--bert-cache", tmp_path / "cache", "--max-update", "1"]
+    workspace.train(*flags, save_dir=tmp_path / "one")
+    for path in (tmp_path / "cache").rglob("*.safetensors"):
+        path.chmod(0o600)
+        content = bytearray(path.read_bytes())
+        content[:8] = (1 << 62).to_bytes(8, "little")
+        path.write_bytes(content)
+    workspace.train(*flags, save_dir=tmp_path / "two")
+
+
+def test_yaml_makes_no_objects(workspace, tmp_path, mark):
+    folder = tmp_path / "config"
+    shutil.copytree(ROOT / "examples" / "hydra", folder)
+    with (folder / "translation.yaml").open("a", encoding="utf-8") as file:
+        file.write(f"extra: !!python/object/apply:os.system ['touch {mark}']\n")
+    done = workspace.run(
+        "fairseq-hydra-train", "--config-dir", folder, "--config-name", "translation", f"task.data={workspace.data}",
+        f"model.bert_model={workspace.bert_dir}", f"checkpoint.save_dir={tmp_path / 'save'}", ok=False,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert not mark.exists()
+
+
+def test_a_checkpoint_cannot_choose_where_files_go(workspace, tmp_path):
+    """Paths that a checkpoint brings, of the cache and of save-dirs, are not those that translation writes to."""
+    state = torch.load(workspace.checkpoint, weights_only=False)
+    outside = tmp_path / "outside"
+    for config in (state["cfg"]["task"], state["cfg"]["model"], state["cfg"]["checkpoint"]):
+        for name in ("bert_cache", "save_dir", "tensorboard_logdir"):
+            if isinstance(config, dict):
+                config[name] = str(outside)
+            else:
+                setattr(config, name, str(outside))
+    torch.save(state, tmp_path / "other.pt")
+    workspace.generate("--path", tmp_path / "other.pt")
+    assert not outside.exists()
