@@ -30,3 +30,4 @@ prepare() {
 }
 
 recipe "$@"
+exit # bash reads a script as it goes: it may be edited while this runs

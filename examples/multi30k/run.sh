@@ -31,3 +31,4 @@ prepare() {
 }
 
 recipe "$@"
+exit # bash reads a script as it goes: it may be edited while this runs

@@ -19,7 +19,7 @@ fused_arch=bert_fused_tiny gru_arch=gru_bahdanau_tiny
 default_bert='' # MiniLM
 bert=(--bert-layer 4 --bert-drop-net 0)
 warm_start=(--bert-identity-start)
-scoring=(--reference "$out/text/reference.de")
+scoring=(--reference "$out/text/reference.de" --max-len-a 1.5 --max-len-b 10)
 
 prepare() {
     check_data {train,valid}.{en,de}
@@ -28,3 +28,4 @@ prepare() {
 }
 
 recipe "$@"
+exit # bash reads a script as it goes: it may be edited while this runs

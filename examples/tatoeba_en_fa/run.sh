@@ -15,8 +15,8 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
 
 source_lang=en target_lang=fa
-updates=${UPDATES:-600} warmup=${WARMUP:-200} lr=${LR:-0.002}
-more=${MORE:-200} more_warmup=50 more_lr=0.001 gru_lr=0.002
+updates=${UPDATES:-1500} warmup=${WARMUP:-200} lr=${LR:-0.002}
+more=${MORE:-500} more_warmup=50 more_lr=0.001 gru_lr=0.002
 training=(--dropout 0.4 --share-all-embeddings --max-tokens 2048)
 transformer=(--arch transformer
     --encoder-layers 4 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-attention-heads 4
@@ -25,7 +25,7 @@ fused_arch=bert_fused_tiny gru_arch=gru_bahdanau_tiny
 default_bert='' # MiniLM
 bert=(--bert-layer 4 --bert-drop-net 0)
 warm_start=(--bert-identity-start)
-scoring=(--reference "$out/text/reference.fa")
+scoring=(--reference "$out/text/reference.fa" --max-len-a 1.5 --max-len-b 10)
 
 prepare() {
     local split
@@ -40,3 +40,4 @@ prepare() {
 }
 
 recipe "$@"
+exit # bash reads a script as it goes: it may be edited while this runs
