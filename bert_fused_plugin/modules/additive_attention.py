@@ -101,7 +101,7 @@ class _Energies(torch.autograd.Function):
 
 
 def _tanh(query: Tensor, keys: Tensor) -> Tensor:
-    """Return tanh(query + keys), (B, K, S, A); on a CPU as 2 sigmoid(2x) - 1, which torch computes five times as fast."""
+    """Return tanh(query + keys), (B, K, S, A); on a CPU as 2 sigmoid(2x) - 1, five times as fast."""
     if query.device.type != "cpu":
         return (query.unsqueeze(2) + keys.unsqueeze(1)).tanh_()
     return ((2 * query).unsqueeze(2) + (2 * keys).unsqueeze(1)).sigmoid_().mul_(2).sub_(1)
