@@ -160,6 +160,9 @@ class Decoding:
     def translate(self, generator: Any, batch: Batch) -> int:
         """Translate *batch* and return the number of tokens of the best hypotheses."""
         batch = utils.move_to_cuda(batch) if self.cuda else batch
+        memory = getattr(getattr(self.model.encoder, "bert", None), "memory", None)
+        if memory is not None:
+            memory.clear()  # the sentences come again in each round; a user's do not
         hypotheses = self.task.inference_step(generator, [self.model], batch)
         return sum(len(best[0]["tokens"]) for best in hypotheses)
 
