@@ -2,21 +2,19 @@
 
 import logging
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 from weakref import WeakValueDictionary
 
 import torch
-from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, InteractiveDataset
 from bert_fused_plugin.data.data_bin import data_errors
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.document_context import read_document_starts
-from bert_fused_plugin.data.feature_cache import CACHE_DTYPES, Bert, FeatureCache
+from bert_fused_plugin.data.feature_cache import Bert, FeatureCache
 from bert_fused_plugin.data.raw_text import read_raw_text
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.models.bert_fused import BertFusedModel
@@ -24,42 +22,9 @@ from bert_fused_plugin.models.bert_fused_encoder import BertFusedEncoder
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.models.gru_encoder import GruEncoder
 from bert_fused_plugin.modules.frozen_bert import FrozenBert
+from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig, unusable_flags
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass
-class BertFusedTranslationConfig(TranslationConfig):
-    """All flags of fairseq's translation task, and where BERT's text is."""
-
-    bert_text: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "directory with the raw source text for BERT, DIR/{split}.{lang}, one sentence a line; "
-            "default: derived from the binarised data"
-        },
-    )
-    bert_documents: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "directory with DIR/{split}.docs for --bert-context: the line number, from 0, of the first "
-            "sentence of each document; default: documents end at blank lines"
-        },
-    )
-    bert_cache: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "directory that keeps BERT's states: computed once for each sentence, then read by all runs "
-            "with the same BERT; default: BERT runs in every step"
-        },
-    )
-    bert_cache_dtype: ChoiceEnum(CACHE_DTYPES) = field(  # type: ignore[valid-type]
-        default="fp16", metadata={"help": "number format of the cached states"}
-    )
-    bert_cache_limit: Optional[float] = field(
-        default=None,
-        metadata={"help": "GB that the cached states may take; for the sentences beyond it BERT runs in every step"},
-    )
 
 
 @register_task("bert_fused_translation", dataclass=BertFusedTranslationConfig)
@@ -107,7 +72,7 @@ class BertFusedTranslationTask(TranslationTask):
             self.max_source = min(self.cfg.max_source_positions, model.max_positions()[0])
             # sinusoidal positions have no end; learned ones have
             self.keep_long_targets = isinstance(model, GruModel) or not model.cfg.decoder.learned_pos
-            raise_all(_unusable_flags(self.cfg, model))
+            raise_all(unusable_flags(self.cfg, model))
             if self.cfg.bert_cache is not None:
                 # taken here, before fairseq turns the model to half precision
                 self.bert, self.bert_layers = model.encoder.bert, model.cfg.bert_layer
@@ -282,22 +247,3 @@ def _read_alike(models: List[Any]) -> bool:
 
 def _reads_bert(model: Any) -> bool:
     return isinstance(model, (BertFusedModel, GruModel)) and model.encoder.bridge is not None
-
-
-def _unusable_flags(cfg: BertFusedTranslationConfig, model: Any) -> List[str]:
-    errors = []
-    if cfg.bert_cache is not None and model.cfg.bert_finetune:
-        errors.append(
-            f"--bert-cache {cfg.bert_cache} keeps the states of a frozen BERT, which --bert-finetune trains; "
-            "leave one of them out"
-        )
-    if cfg.bert_cache_limit is not None and (cfg.bert_cache is None or not cfg.bert_cache_limit > 0):
-        errors.append(
-            f"--bert-cache-limit must be a number of GB over 0, for --bert-cache, got {cfg.bert_cache_limit}"
-            f"{' without --bert-cache' if cfg.bert_cache is None else ''}; leave it out for no limit"
-        )
-    if cfg.bert_documents is not None and not model.cfg.bert_context:
-        errors.append(
-            f"--bert-documents {cfg.bert_documents} is for --bert-context, which is 0; set that, or leave it out"
-        )
-    return errors

@@ -13,7 +13,7 @@ from conftest import ROOT, write_corpus
 from bert_fused_plugin.models.bert_config import BertConfig
 from bert_fused_plugin.models.bert_fused_config import BertFusedConfig
 from bert_fused_plugin.models.gru_config import GruConfig
-from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationConfig
+from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 

@@ -1,0 +1,58 @@
+"""A disk that is full, or read-only, ends training with an error and leaves the checkpoint before as it was."""
+
+import contextlib
+import os
+import subprocess
+
+import pytest
+from fairseq.checkpoint_utils import load_checkpoint_to_cpu
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A file system of 2 MB."""
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", tmp_path], capture_output=True).returncode:
+        pytest.skip("needs the right to mount a tmpfs")
+    yield tmp_path
+    subprocess.run(["umount", "-l", tmp_path], check=True)
+
+
+def updates(checkpoint) -> int:
+    return load_checkpoint_to_cpu(str(checkpoint))["optimizer_history"][-1]["num_updates"]
+
+
+@pytest.mark.parametrize("checkpoints", [0, 0.5, 1.5])
+def test_a_full_disk_keeps_the_checkpoint_before(workspace, disk, checkpoints):
+    """The disk has room for so many *checkpoints* more; with one and a half it is checkpoint_last.pt that fails."""
+
+    def train(until, **options):
+        flags = ("--no-epoch-checkpoints", "--save-interval-updates", 2, "--max-update", until)
+        return workspace.train(*flags, save_dir=disk / "save", **options)
+
+    train(2)
+    last, filler = disk / "save" / "checkpoint_last.pt", disk / "filler"
+    before = last.read_bytes()
+    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    os.truncate(filler, filler.stat().st_size - int(checkpoints * len(before)))
+    failed = train(4, ok=False)
+    assert failed.returncode != 0
+    assert "No space left on device" in failed.stdout + failed.stderr
+    assert last.read_bytes() == before
+    assert (disk / "save" / "checkpoint_1_4.pt").exists() == (checkpoints > 1)
+    filler.unlink()
+    train(4)
+    assert updates(last) == 4
+
+
+def test_a_read_only_directory_is_named_before_training(workspace, disk):
+    (disk / "save").mkdir()
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    failed = workspace.train(save_dir=disk / "save", ok=False)
+    assert failed.returncode != 0
+    assert str(disk / "save") in failed.stdout + failed.stderr
+    assert "Read-only file system" in failed.stdout + failed.stderr
+    assert "epoch 001" not in failed.stdout
