@@ -7,27 +7,28 @@ From INPUT.SRC and INPUT.TGT to OUTPUT.SRC and OUTPUT.TGT, as Moses' clean-corpu
 
 import argparse
 from contextlib import ExitStack
-from itertools import zip_longest
+from pathlib import Path
 from typing import Optional, Sequence
+
+import parallel_text
 
 
 def main(args: argparse.Namespace) -> None:
     """Copy the pairs that are to stay, and say how many these are."""
+    sources, outputs = ([Path(f"{p}.{lang}") for lang in args.languages] for p in (args.input, args.output))
+    parallel_text.check(sources)
     kept = seen = 0
-    with ExitStack() as files:
-        sources, outputs = (
-            [files.enter_context(open(f"{p}.{lang}", mode, encoding="utf-8", newline="\n")) for lang in args.languages]
-            for p, mode in ((args.input, "r"), (args.output, "w"))
-        )
-        for pair in zip_longest(*sources):
-            if None in pair:
-                raise SystemExit(f"error: {args.input}.{{{','.join(args.languages)}}} differ in their number of lines")
+    with parallel_text.written_together(outputs, sources) as copies, ExitStack() as files:
+        texts = [files.enter_context(path.open(encoding="utf-8", newline="\n")) for path in sources]
+        for pair in zip(*texts):
             lengths = [len(line.split()) for line in pair]
             seen += 1
             if min(lengths) > 0 and max(lengths) <= min(args.max_words, args.max_ratio * min(lengths)):
                 kept += 1
-                for line, output in zip(pair, outputs):
-                    output.write(" ".join(line.split()) + "\n")
+                for line, copy in zip(pair, copies):
+                    copy.write(" ".join(line.split()) + "\n")
+        if not kept:
+            raise SystemExit(f"error: none of the {seen:,} pairs of {args.input} would stay; nothing is written")
     print(f"clean_pairs: kept {kept:,} of {seen:,} pairs of {args.input}")
 
 
@@ -38,7 +39,12 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     parser.add_argument("languages", nargs=2, metavar=("SRC", "TGT"))
     parser.add_argument("--max-words", type=int, default=175)
     parser.add_argument("--max-ratio", type=float, default=1.5)
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if args.max_words < 1 or not args.max_ratio >= 1:
+        parser.error(f"--max-words and --max-ratio must be at least 1, got {args.max_words} and {args.max_ratio}")
+    if args.languages[0] == args.languages[1]:
+        parser.error(f"SRC and TGT must differ, got {args.languages[0]} twice")
+    return args
 
 
 if __name__ == "__main__":

@@ -28,9 +28,12 @@ all_steps=(prepare transformer continued bert_fused random_bert scratch gru_bahd
 
 recipe() {
     [ $# -gt 0 ] || set -- prepare transformer continued bert_fused gru_bahdanau compare
-    local step
+    local step setting
     for step in "$@"; do
-        [[ " ${all_steps[*]} " == *" $step "* ]] || fail "unknown step '$step'; steps: ${all_steps[*]}"
+        [[ $step != *" "* && " ${all_steps[*]} " == *" $step "* ]] || fail "unknown step '$step'; steps: ${all_steps[*]}"
+    done
+    for setting in UPDATES MORE WARMUP SEED; do
+        [[ ${!setting:-0} =~ ^(0|[1-9][0-9]*)$ ]] || fail "$setting=${!setting} must be a whole number"
     done
     "$root/scripts/setup.sh"
     PATH=$(cd "${VENV:-$root/.venv}/bin" && pwd):$PATH
@@ -46,6 +49,11 @@ fail() {
     exit 2
 }
 
+# need FILE STEP: it is there, or the step is named that makes it.
+need() {
+    [ -e "$1" ] || fail "there is no $1; run the step $2 first"
+}
+
 # DATA must have the files named.
 check_data() {
     local file
@@ -55,14 +63,21 @@ check_data() {
 }
 
 binarise() { # binarise DIR: {train,valid,test} there, with subwords of both languages, to $out/data-bin
-    rm -rf "$out/data-bin"
+    local split
+    for split in train valid test; do
+        python "$examples/parallel_text.py" "$1/$split.$source_lang" "$1/$split.$target_lang"
+    done
+    rm -rf "$out/data-bin.new"
     fairseq-preprocess --source-lang "$source_lang" --target-lang "$target_lang" --joined-dictionary \
-        --trainpref "$1/train" --validpref "$1/valid" --testpref "$1/test" --destdir "$out/data-bin" --workers 2
+        --trainpref "$1/train" --validpref "$1/valid" --testpref "$1/test" --destdir "$out/data-bin.new" --workers 2
+    rm -rf "$out/data-bin"
+    mv "$out/data-bin.new" "$out/data-bin"
 }
 
 train() { # train NAME UPDATES LR WARMUP FLAGS...
     local system=$1 updates=$2 rate=$3 warmup=$4
     shift 4
+    need "$out/data-bin" prepare
     # shellcheck disable=SC2086
     fairseq-train "$out/data-bin" --user-dir bert_fused_plugin "$@" "${training[@]}" \
         --criterion label_smoothed_cross_entropy --label-smoothing 0.1 \
@@ -81,15 +96,18 @@ train_with_bert() {
 
 transformer() { train transformer "$updates" "$lr" "$warmup" "${transformer[@]}"; }
 continued() {
+    need "$out/transformer/checkpoint_best.pt" transformer
     train continued "$more" "$more_lr" "$more_warmup" "${transformer[@]}" \
         --finetune-from-model "$out/transformer/checkpoint_best.pt"
 }
 bert_fused() { fused bert_fused "$(bert_model)"; }
 random_bert() {
+    need "$out/transformer/checkpoint_best.pt" transformer
     python "$examples/random_bert.py" "$(bert_model)" "$out/random-bert"
     fused random_bert "$out/random-bert"
 }
 fused() { # fused NAME BERT
+    need "$out/transformer/checkpoint_best.pt" transformer
     train_with_bert "$1" "$more" "$more_lr" "$more_warmup" --arch "$fused_arch" --bert-model "$2" "${warm_start[@]}" \
         --bert-warm-start "$out/transformer/checkpoint_best.pt"
 }
@@ -106,10 +124,14 @@ gru_dot() { gru gru_dot --attention dot; }
 gru_seq2seq() { gru gru_seq2seq --attention none; }
 
 compare() {
-    local system runs=() best baseline=$out/continued
-    [ -e "$baseline" ] || baseline=$out/transformer
+    local system runs=() systems=() best baseline=$out/continued
     for system in "${all_steps[@]}"; do
-        [ -e "$out/$system/checkpoint_best.pt" ] || continue
+        [ ! -e "$out/$system/checkpoint_best.pt" ] || systems+=("$system")
+    done
+    [ -e "$baseline/checkpoint_best.pt" ] || baseline=$out/transformer
+    need "$baseline/checkpoint_best.pt" transformer
+    [ ${#systems[@]} -gt 1 ] || fail "there is nothing to compare ${systems[*]} with; train another system first"
+    for system in "${systems[@]}"; do
         best=("$out/$system"/checkpoint.best_*.pt)
         python "$root/scripts/average_checkpoints.py" --inputs "${best[@]}" --output "$out/$system/average.pt"
         if [ "$out/$system" = "$baseline" ]; then

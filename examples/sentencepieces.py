@@ -10,44 +10,47 @@ import argparse
 from pathlib import Path
 from typing import Optional, Sequence
 
+import parallel_text
 import sentencepiece
 
 
 def main(args: argparse.Namespace) -> None:
     """Read, train, split, write."""
-    args.output.mkdir(parents=True, exist_ok=True)
+    for split in ("train", "valid"):
+        parallel_text.check([args.dir / f"{split}.{language}" for language in args.languages])
     text = {}
     for language in args.languages:
-        train = lines(args.dir / f"train.{language}")
+        train = parallel_text.read(args.dir / f"train.{language}")
         if len(train) <= args.valid:
             raise SystemExit(f"error: {args.dir}/train.{language} has {len(train)} lines, --valid takes {args.valid}")
         text["train", language], text["valid", language] = train[: -args.valid], train[-args.valid :]
-        text["test", language] = lines(args.dir / f"valid.{language}")
+        text["test", language] = parallel_text.read(args.dir / f"valid.{language}")
+    outputs = [args.output / f"{split}.{language}" for split, language in text]
+    outputs.append(args.output / f"reference.{args.languages[1]}")
+    sources = [args.dir / f"{split}.{language}" for split in ("train", "valid") for language in args.languages]
+    with parallel_text.written_together(outputs, sources) as files:
+        model = train_model(args, [line for language in args.languages for line in text["train", language]])
+        for content, file in zip(text.values(), files):
+            file.writelines(" ".join(line) + "\n" for line in model.encode(content, out_type=str))
+        files[-1].writelines(f"{line}\n" for line in text["test", args.languages[1]])
+
+
+def train_model(args: argparse.Namespace, lines: "list[str]") -> sentencepiece.SentencePieceProcessor:
+    """Train a sentencepiece model of *lines* and write it to the output directory."""
     prefix = args.output / "sentencepiece"
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter([line for language in args.languages for line in text["train", language]]),
-        model_prefix=str(prefix),
-        vocab_size=args.symbols,
-        hard_vocab_limit=False,  # a small text has fewer
-        character_coverage=1.0,
-        normalization_rule_name="identity",  # the default would turn Persian half-spaces into spaces
-        minloglevel=1,
-    )
-    model = sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model")
-    for (split, language), content in text.items():
-        pieces = [" ".join(line) for line in model.encode(content, out_type=str)]
-        write(args.output / f"{split}.{language}", pieces)
-    write(args.output / f"reference.{args.languages[1]}", text["test", args.languages[1]])
-
-
-def lines(path: Path) -> "list[str]":
-    """Return a file's lines: only newlines part them, as for fairseq."""
-    with path.open(encoding="utf-8", newline="\n") as file:
-        return [line.rstrip("\r\n") for line in file]
-
-
-def write(path: Path, content: "list[str]") -> None:
-    path.write_text("".join(f"{line}\n" for line in content), encoding="utf-8")
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_prefix=str(prefix),
+            vocab_size=args.symbols,
+            hard_vocab_limit=False,  # a small text has fewer
+            character_coverage=1.0,
+            normalization_rule_name="identity",  # the default would turn Persian half-spaces into spaces
+            minloglevel=1,
+        )
+    except RuntimeError as error:
+        raise SystemExit(f"error: sentencepiece makes no --symbols {args.symbols} of this text ({error})") from None
+    return sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model")
 
 
 def parse_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
@@ -57,7 +60,12 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     parser.add_argument("languages", nargs=2, metavar=("SRC", "TGT"))
     parser.add_argument("--symbols", type=int, required=True, help="size of the joint vocabulary")
     parser.add_argument("--valid", type=int, required=True, help="training pairs put aside")
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if args.valid < 1 or args.symbols < 1:
+        parser.error(f"--symbols and --valid must be at least 1, got {args.symbols} and {args.valid}")
+    if args.languages[0] == args.languages[1]:
+        parser.error(f"SRC and TGT must differ, got {args.languages[0]} twice")
+    return args
 
 
 if __name__ == "__main__":

@@ -117,6 +117,8 @@ def _problems(options: argparse.Namespace) -> List[str]:
         errors.append("memory on the CPU is read from Linux's /proc, which is not there; use --device cuda")
     if options.json and not Path(options.json).absolute().parent.is_dir():
         errors.append(f"--json {options.json}: its directory does not exist; make it first")
+    if options.json and Path(options.json).is_dir():
+        errors.append(f"--json {options.json} is a directory; give a file's name")
     return errors
 
 
@@ -160,5 +162,5 @@ def _number_problems(options: argparse.Namespace) -> List[str]:
 LIMITS = {
     "rounds": (1, None), "warmup": (0, None), "threads": (1, None), "max_tokens": (1, None), "batches": (1, None),
     "sentences": (1, None), "batch_sizes": (1, None), "lengths": (0, MAX_POSITIONS - 2),
-    "max_len_b": (1, MAX_POSITIONS - 2),
+    "max_len_b": (1, MAX_POSITIONS - 2), "seed": (0, 2**32 - 1),
 }  # fmt: skip

@@ -34,24 +34,31 @@ def main() -> None:
     args = parser.parse_args()
     if args.width < 1:
         parser.error(f"--width must be at least 1, got {args.width}")
-    scores = {}
+    found: Dict[str, Dict[str, Sentence]] = {}
     for system in args.systems:
-        name, separator, path = system.partition("=")
-        if not separator:
-            parser.error(f"a system is given as NAME=FILE, got {system!r}")
+        name, _, path = system.partition("=")
+        if not (name and path) or name in found:
+            parser.error(f"a system is given as NAME=FILE, each with a name of its own, got {system!r}")
         try:
-            scores[name] = by_length(read_output(Path(path)), args.width)
+            found[name] = read_output(Path(path))
         except (OSError, ValueError) as error:
             parser.error(f"{path}: {error}")
+        first = found[next(iter(found))]
+        if {n: s[:2] for n, s in found[name].items()} != {n: s[:2] for n, s in first.items()}:
+            parser.error(f"{path}: its sources or references are not those of {next(iter(found))}; give one test set")
+    scores = {name: by_length(list(sentences.values()), args.width) for name, sentences in found.items()}
     print_table(scores, args.width)
-    if args.json:
-        Path(args.json).write_text(json.dumps(scores, indent=1) + "\n", encoding="utf-8")
-    if args.output:
-        draw(scores, args.width, args.output)
+    try:
+        if args.json:
+            Path(args.json).write_text(json.dumps(scores, indent=1) + "\n", encoding="utf-8")
+        if args.output:
+            draw(scores, args.width, args.output)
+    except (OSError, ValueError) as error:  # matplotlib's, of an ending that it does not know
+        parser.error(f"--json or --output cannot be written: {error}")
 
 
-def read_output(path: Path) -> List[Sentence]:
-    """Return the sentences of an output of fairseq-generate.
+def read_output(path: Path) -> Dict[str, Sentence]:
+    """Return the sentences of an output of fairseq-generate, by their numbers.
 
     Raises:
         ValueError: it has no translations, or lacks their sources or references.
@@ -67,7 +74,7 @@ def read_output(path: Path) -> List[Sentence]:
     incomplete = [number for number, row in rows.items() if not {"S", "T", "H"} <= set(row)]
     if incomplete:
         raise ValueError(f"sentence {incomplete[0]} lacks its source, reference or translation; do not give --quiet")
-    return [Sentence(row["S"], row["T"], row["H"]) for row in rows.values()]
+    return {number: Sentence(row["S"], row["T"], row["H"]) for number, row in rows.items()}
 
 
 def by_length(sentences: List[Sentence], width: int) -> Dict[int, Dict[str, Any]]:

@@ -3,16 +3,17 @@
 
 scripts/cost_model.py --bert-rate 3000 --train-rate 4000 --read-rate 0.5e9 --pairs 29e3 --epochs 30 --gpus 1
 
-Without the cache BERT reads every sentence in every epoch.  With it BERT reads each once, by one process, and its
-states, width x 2 bytes for a word piece, come from the disk, or from memory where a machine's share fits there; they
-are read while the model trains, so the slower of the two counts.  `scripts/benchmark.py` measures the rates.
+Without the cache BERT reads every sentence in every epoch.  With it BERT reads each once, in parts that the devices
+share, and its states, width x 2 bytes for a word piece, come from the disk, or from memory where a machine's share
+fits there; they are read while the model trains, so the slower counts.  `scripts/benchmark.py` measures the rates.
 """
 
 import argparse
 from dataclasses import dataclass
-from typing import Iterator, List
+from typing import Iterator
 
 HOUR = 3600
+PART_BYTES = 128 * 2**20  # of the cache, which one device computes at a time
 
 
 @dataclass
@@ -55,11 +56,12 @@ def cost(corpus: Corpus, machine: Machine, epochs: float, gpus: int) -> Cost:
     machines = -(-gpus // machine.devices)
     train = corpus.pairs * corpus.words / machine.train_rate / gpus
     bert = corpus.pairs * corpus.pieces / machine.bert_rate
+    build = bert / min(gpus, 1 + corpus.cache_bytes // PART_BYTES)
     read = corpus.cache_bytes / machines / machine.read_rate
     # sentences are dealt anew in each epoch, so a machine may need any of them
     from_disk = epochs if corpus.cache_bytes > machine.memory else 1
     cached = from_disk * max(train, read) + (epochs - from_disk) * train
-    return Cost(bert / HOUR, (bert + cached) / HOUR, epochs * (train + bert / gpus) / HOUR)
+    return Cost(build / HOUR, (build + cached) / HOUR, epochs * (train + bert / gpus) / HOUR)
 
 
 def break_even_rate(width: int, bert_rate: float) -> float:
@@ -98,13 +100,16 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--pieces", type=float, default=30, help="of a source sentence; default: %(default)s")
     parser.add_argument("--words", type=float, default=28, help="of a target sentence; default: %(default)s")
     parser.add_argument("--width", type=int, default=768, help="of BERT; default: %(default)s")
-    parser.add_argument("--epochs", type=float, default=20)
+    parser.add_argument("--epochs", type=int, default=20, help="default: %(default)s")
     args = parser.parse_args()
-    positive: List[str] = ["bert_rate", "train_rate", "read_rate", "devices", "pieces", "words", "width", "epochs"]
-    wrong = [f"--{name.replace('_', '-')}" for name in positive if not vars(args)[name] > 0]
-    wrong += [f"--{name}" for name in ("pairs", "gpus") if not all(value > 0 for value in vars(args)[name])]
+    wrong = [
+        f"--{name.replace('_', '-')} {value}"
+        for name, given in vars(args).items()
+        for value in (given if isinstance(given, list) else [given])
+        if not (0 < value < 1e18 or (name == "memory" and value == 0))
+    ]
     if wrong:
-        parser.error(f"{', '.join(wrong)} must be over 0")
+        parser.error(f"{', '.join(wrong)}: must be over 0, and below 1e18")
     return args
 
 

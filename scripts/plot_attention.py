@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Draws what one sentence's translation attends to: the words of the source and those that BERT read.
 
-scripts/plot_attention.py data-bin --path checkpoint_best.pt --split test --index 3 --output attention.png
+scripts/plot_attention.py data-bin --path checkpoint_best.pt --subset test --index 3 --output attention.png
 
 Prints the alignment too (source-target, by attention), the entropy of the attention in each decoder layer, in bits and
 in % of the largest possible, and, for --bert-fusion gated, the mean of each layer's gate (1: BERT's branch alone).
@@ -28,11 +28,15 @@ from bert_fused_plugin.reports.runs import Place, Run, RunFiles, load_run
 def main(args: argparse.Namespace) -> None:
     if not Path(args.path).is_file():
         raise BertFusedError(f"--path {args.path}: no such checkpoint")
-    run = load_run(RunFiles("--path", "", Path(args.path)), Place(args.data, args.split))
-    size = len(run.task.dataset(args.split))
+    if args.beam < 1:
+        raise BertFusedError(f"--beam must be at least 1, got {args.beam}")
+    if not Path(args.output).suffix:
+        raise BertFusedError(f"--output {args.output} must end in .png, .svg or .pdf")
+    run = load_run(RunFiles("--path", "", Path(args.path)), Place(args.data, args.subset))
+    size = len(run.task.dataset(args.subset))
     if not 0 <= args.index < size:
-        raise BertFusedError(f"--index must be in [0, {size - 1}] for {args.split!r}, got {args.index}")
-    sample = run.sample(args.split, args.index)
+        raise BertFusedError(f"--index must be in [0, {size - 1}] for {args.subset!r}, got {args.index}")
+    sample = run.sample(args.subset, args.index)
     tokens = translate_one(run, sample, Decoding(beam=args.beam))
     texts = Texts(run.task, "auto", "none")
     subwords = ("none", "none") if args.subwords else (texts.source_subwords, texts.target_subwords)
@@ -41,7 +45,7 @@ def main(args: argparse.Namespace) -> None:
         raise BertFusedError(f"--path {args.path}: this model has no attention to draw")
     depth = len(maps[0].layers)
     if args.layer is not None and not -depth <= args.layer < depth:
-        raise BertFusedError(f"--layer must be in [0, {depth - 1}], got {args.layer}")
+        raise BertFusedError(f"--layer must be in [{-depth}, {depth - 1}], got {args.layer}")
     layer = depth - 1 if args.layer is None else args.layer % depth
     draw(maps, layer, args.output)
     print(f"source:      {texts.source(sample['net_input']['src_tokens'][0])}")
@@ -95,7 +99,7 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", help="directory of fairseq-preprocess")
     parser.add_argument("--path", required=True, help="checkpoint of this package, or of fairseq's transformer")
-    parser.add_argument("--split", default="test", help="default: %(default)s")
+    parser.add_argument("--subset", default="test", help="default: %(default)s")
     parser.add_argument("--index", type=int, default=0, help="number of the sentence, from 0")
     parser.add_argument("--layer", type=int, help="decoder layer, from 0; default: the last")
     parser.add_argument("--subwords", action="store_true", help="do not merge subwords to words")

@@ -65,14 +65,19 @@ def model_settings(state: Dict[str, Any]) -> Dict[str, Any]:
 def written_whole(path: Path) -> Iterator[Path]:
     """Give the place of a new file or directory, which takes that of *path* once it is complete.
 
+    A symbolic link stays one: what it leads to is replaced.
+
     Raises:
         BertFusedError: it cannot be written; what there was is then as before.
     """
+    place = path.resolve()
+    if place.exists() and not (place.is_file() or place.is_dir()):
+        raise BertFusedError(f"--output {path} is a device or a pipe, nothing to be replaced; give a file's name")
     try:
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}-") as folder:
-            new = Path(folder) / path.name
+        with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}-") as folder:
+            new = Path(folder) / place.name
             yield new
-            os.replace(new, path)
+            os.replace(new, place)
     except BertFusedError:
         raise
     except (OSError, RuntimeError, SafetensorError) as error:  # torch's and safetensors' for a full disk

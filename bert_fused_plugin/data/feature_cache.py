@@ -25,6 +25,7 @@ from bert_fused_plugin.data.feature_segments import (
     remove_unfinished,
     write_segment,
 )
+from bert_fused_plugin.data.turns import take_turns
 from bert_fused_plugin.errors import BertFusedError
 
 logger = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ logger = logging.getLogger(__name__)
 CACHE_DTYPES = ("fp16", "fp32")
 
 _DTYPES = {"fp16": np.float16, "fp32": np.float32}
-_SEGMENT_BYTES = 256 * 2**20  # an interrupted build loses at most one segment
+_PART_BYTES = 128 * 2**20  # of a segment; an interrupted process loses at most one
 _BATCH_PIECES = 8192  # word pieces, padding included, of one forward pass of BERT
 
 Bert = Callable[[Tensor], Tensor]  # bert_tokens (B, L) -> bert_out (B, L, D), in fp32 on the CPU
@@ -83,7 +84,8 @@ class FeatureCache:
     def add(self, sentences: Sequence[Tensor], load_bert: Callable[[], Bert]) -> None:
         """Compute and write what is missing of *sentences*, rows of word-piece ids.
 
-        One process at a time builds; another one waits, and then finds the work done.
+        Processes that want the same sentences share the work, such as the ranks of a training: each computes the
+        parts that no other is at, and finds the rest done in the end.
 
         Raises:
             BertFusedError: the disk is too small, or cannot be written.
@@ -96,7 +98,7 @@ class FeatureCache:
                 missing = self._within_limit(self._missing(sentences))
                 if missing:
                     self._check_space(missing)
-                    self._compute(missing, load_bert())
+            self._build(self._parts(sentences, missing), load_bert)
         except OSError as error:
             raise self._unusable(error) from error
 
@@ -157,29 +159,42 @@ class FeatureCache:
                 "free; give a directory on a larger disk, choose --bert-cache-dtype fp16, or leave the flag out"
             )
 
-    def _compute(self, missing: Sequence[Tensor], bert: Bert) -> None:
-        segment: List[Tuple[Tensor, NDArray[Any]]] = []
-        size = 0
-        with _progress(sum(len(row) for row in missing)) as advance:
-            for batch in _batches(missing):
-                states = bert(collate_bert_tokens(batch)).numpy().astype(self.dtype)
-                for row, state in zip(batch, states):
-                    segment.append((row, state[: len(row)]))
-                    size += len(row) * self.dim * self.dtype.itemsize
-                advance(sum(len(row) for row in batch))
-                if size >= _SEGMENT_BYTES:
-                    self._write(segment)
-                    segment, size = [], 0
-        if segment:
-            self._write(segment)
+    def _parts(self, sentences: Sequence[Tensor], missing: Sequence[Tensor]) -> Dict[str, List[Tensor]]:
+        """Return *missing* in parts of about `_PART_BYTES`, the same ones in all processes that want *sentences*."""
+        pieces = sum(len(row) for row in {sentence_key(row): row for row in sentences}.values())
+        number = 1 + pieces * self.dim * self.dtype.itemsize // _PART_BYTES
+        parts: Dict[str, List[Tensor]] = {}
+        for row in missing:
+            name = f"{int.from_bytes(sentence_key(row)[:8], 'little') % number}-of-{number}"
+            parts.setdefault(name, []).append(row)
+        return parts
 
-    def _write(self, segment: Sequence[Tuple[Tensor, NDArray[Any]]]) -> None:
-        tensors: Dict[str, NDArray[Any]] = {
-            "keys": np.frombuffer(b"".join(sentence_key(row) for row, _ in segment), np.uint8).reshape(-1, KEY_BYTES),
-            "sizes": np.array([len(row) for row, _ in segment], dtype=np.int32),
-            "states": np.concatenate([state for _, state in segment]),
+    def _build(self, parts: Dict[str, List[Tensor]], load_bert: Callable[[], Bert]) -> None:
+        bert: Optional[Bert] = None
+        with _progress(sum(len(row) for rows in parts.values() for row in rows)) as advance:
+            for part in take_turns(self.path, list(parts)):
+                self._open_new_segments(repair=False)
+                missing = self._missing(parts[part])
+                advance(sum(len(row) for row in parts[part]) - sum(len(row) for row in missing))
+                if missing:
+                    bert = bert or load_bert()
+                    tensors = self._compute(missing, bert, advance)
+                    self._add_segment(write_segment(self.path, tensors, part).name, tensors)
+
+    def _compute(
+        self, missing: Sequence[Tensor], bert: Bert, advance: Callable[[int], None]
+    ) -> Dict[str, NDArray[Any]]:
+        states: List[NDArray[Any]] = []
+        for batch in _batches(missing):
+            batch_states = bert(collate_bert_tokens(batch)).numpy().astype(self.dtype)
+            states += [state[: len(row)] for row, state in zip(batch, batch_states)]
+            advance(sum(len(row) for row in batch))
+        keys = b"".join(sentence_key(row) for row in missing)
+        return {
+            "keys": np.frombuffer(keys, np.uint8).reshape(-1, KEY_BYTES),
+            "sizes": np.array([len(row) for row in missing], dtype=np.int32),
+            "states": np.concatenate(states),
         }
-        self._add_segment(write_segment(self.path, tensors).name, tensors)
 
     def _open_new_segments(self, repair: bool = True) -> None:
         """Open and verify the segments that this process does not know yet; remove the damaged ones.
@@ -188,8 +203,9 @@ class FeatureCache:
         """
         if repair:
             remove_unfinished(self.path)
+        known = set(self._names)
         for file in sorted(self.path.glob(f"*{SUFFIX}")):
-            if file.name in self._names:
+            if file.name in known:
                 continue
             tensors = read_segment(file, self.dim, self.dtype)
             if tensors is not None:

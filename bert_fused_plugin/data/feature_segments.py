@@ -11,19 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
+from bert_fused_plugin.data.turns import if_free
+
 KEY_BYTES = 16
 SUFFIX = ".safetensors"
+_UNFINISHED = ".unfinished"
 
 
-def write_segment(directory: Path, tensors: Dict[str, NDArray[Any]]) -> Path:
+def write_segment(directory: Path, tensors: Dict[str, NDArray[Any]], part: str) -> Path:
     """Write a new file in *directory* and return its path; what is interrupted leaves no file of that name.
 
     Args:
         directory: the folder.
         tensors: ``keys`` (sentences, 16), ``sizes`` (sentences,), ``states`` (N, D).
+        part: of the work, whose turn this process has.
     """
     final = directory / f"{uuid.uuid4().hex}{SUFFIX}"
-    unfinished = final.with_suffix(".unfinished")
+    unfinished = directory / f"{part}{_UNFINISHED}"
     try:
         with open(unfinished, "wb") as file:
             file.write(save(tensors, metadata={"crc32": str(_checksum(tensors))}))
@@ -36,9 +40,11 @@ def write_segment(directory: Path, tensors: Dict[str, NDArray[Any]]) -> Path:
 
 
 def remove_unfinished(directory: Path) -> None:
-    """Remove what builds that were killed have left in *directory*."""
-    for leftover in directory.glob("*.unfinished"):
-        leftover.unlink()
+    """Remove what builds that were killed have left in *directory*; not what a process is writing."""
+    for leftover in directory.glob(f"*{_UNFINISHED}"):
+        with if_free(directory, leftover.stem) as free:
+            if free:
+                leftover.unlink(missing_ok=True)
 
 
 def read_segment(file: Path, dim: int, dtype: "np.dtype[Any]") -> Optional[Dict[str, NDArray[Any]]]:

@@ -167,8 +167,9 @@ class Comparison:
         by_run = {run.name: read_curves(run.files.logs) for run in self.runs}
         for run in self.runs:
             if not by_run[run.name]:
-                where = ", ".join(map(str, run.files.logs)) or f"beside {run.files.checkpoint}"
-                self.remarks.append(f"{run.name} has no curves: no training log found ({where}); give --log.")
+                logs = ", ".join(map(str, run.files.logs))
+                why = f"{logs} is no log of fairseq-train" if logs else f"no log beside {run.files.checkpoint}"
+                self.remarks.append(f"{run.name} has no curves: {why}; give --log {run.name}=FILE.")
         charts = [
             line_chart(title, {name: curves.get(key, []) for name, curves in by_run.items()})
             for key, title in _CHARTS.items()
@@ -219,7 +220,7 @@ class Comparison:
 def verdict(name: str, baseline: str, scores: Dict[str, Scores]) -> str:
     """Return one sentence: is run *name* better?"""
     own, other = scores[name]["BLEU"], scores[baseline]["BLEU"]
-    difference = own.score - other.score
+    difference = round(own.score, 2) - round(other.score, 2)
     figures = f"{difference:+.2f} BLEU ({other.score:.2f} to {own.score:.2f}, p = {own.p:.3f})"
     if own.better:
         word = "better" if own.better > 0 else "worse"

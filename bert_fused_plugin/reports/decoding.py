@@ -2,6 +2,7 @@
 
 import os
 import platform
+import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,6 +83,8 @@ def translate(run: Run, subset: str, how: Decoding, title: str) -> Translations:
             for number, hypotheses in zip(sample["id"].tolist(), found):
                 result.tokens[number] = hypotheses[0]["tokens"].cpu()
             bar.update(len(found))
+    if bar.disable:  # no terminal
+        print(f"{title}: {bar.total:,} sentences translated in {result.seconds:.0f} s", file=sys.stderr, flush=True)
     return result
 
 

@@ -148,6 +148,8 @@ def load_run(files: RunFiles, place: Place) -> Run:
             f"{place.data} has no --subset {place.subset!r} for {task.cfg.source_lang}-{task.cfg.target_lang}; "
             "give one that fairseq-preprocess has made"
         ) from error
+    except ValueError as error:  # fairseq maps no empty file
+        raise BertFusedError(f"{place.data}: {place.subset!r} cannot be read ({error}); is it empty?") from error
     run = Run(files, model.eval(), task, _architecture(cfg.model), updates, count_parameters(model))
     if reads_other_text and run.reads_bert:
         run.remarks.append(

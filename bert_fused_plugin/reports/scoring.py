@@ -57,7 +57,7 @@ class Scorer:
     def compare(self, systems: Sequence[Tuple[str, Sequence[str]]]) -> Tuple[Dict[str, str], Dict[str, Scores]]:
         """Return the signature of each metric, and the scores of each of *systems*; the first is the baseline.
 
-        Where two systems wrote the same, p is 1: sacreBLEU's test, made for systems that differ, reports the
+        Where two systems have the same score, p is 1: sacreBLEU's test, made for systems that differ, reports the
         smallest p there.
 
         Raises:
@@ -81,11 +81,10 @@ class Scorer:
         result: Dict[str, Scores] = {name: {} for name, _ in systems}
         for metric, key in names.items():
             baseline = found[key][0]
-            for (name, texts), value in zip(systems, found[key]):
+            for (name, _), value in zip(systems, found[key]):
                 score = Score(float(value.score), float(value.mean), float(value.ci))
                 if value is not baseline:
-                    same = list(texts) == list(systems[0][1])
-                    score.p = 1.0 if same else float(value.p_value)
+                    score.p = 1.0 if score.score == baseline.score else float(value.p_value)
                     score.better = _better(metric, score, float(baseline.score))
                 result[name][metric] = score
         return {metric: str(signatures[key]) for metric, key in names.items()}, result

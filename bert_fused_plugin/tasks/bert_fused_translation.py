@@ -73,6 +73,11 @@ class BertFusedTranslationTask(TranslationTask):
             # sinusoidal positions have no end; learned ones have
             self.keep_long_targets = isinstance(model, GruModel) or not model.cfg.decoder.learned_pos
             raise_all(unusable_flags(self.cfg, model))
+            if self.bridge.reads_moses_tokens and self.cfg.bert_text is None and not from_checkpoint:
+                logger.warning(
+                    "the source dictionary looks tokenised by Moses (&apos; or @-@) but BERT reads plain text: "
+                    "consider --bert-detok moses"
+                )
             if self.cfg.bert_cache is not None:
                 # taken here, before fairseq turns the model to half precision
                 self.bert, self.bert_layers = model.encoder.bert, model.cfg.bert_layer
@@ -95,11 +100,6 @@ class BertFusedTranslationTask(TranslationTask):
         if self.bridge is None:
             return
         evaluation = split != self.cfg.train_subset
-        if self.bridge.reads_moses_tokens and not evaluation and self.cfg.bert_text is None:
-            logger.warning(
-                "the source dictionary looks tokenised by Moses (&apos; or @-@) but BERT reads plain text: "
-                "consider --bert-detok moses"
-            )
         too_long = int((self.datasets[split].src_sizes > self.max_source).sum())
         if evaluation and too_long:
             logger.warning(f"{split}: {too_long} sources are cut to {self.max_source} tokens (--max-source-positions)")
@@ -175,22 +175,26 @@ class BertFusedTranslationTask(TranslationTask):
                 )
             if any(isinstance(m, GruModel) and m.decoder.attention is None for m in models):
                 raise BertFusedError("--print-alignment needs attention, --attention none has none; leave it out")
+        if any(map(_reads_bert, models)):
+            for model in models:
+                if not _reads_bert(model):
+                    _ignore_bert_input(model)
         return super().build_generator(models, args, **options)
 
     def inference_step(
         self, generator: Any, models: List[Any], sample: Dict[str, Any], constraints: Any = None, **options: Any
     ) -> Any:
-        """Generate; in an ensemble of different encoders each derives its own BERT input."""
+        """Generate; in an ensemble whose members differ in BERT each derives its own BERT input."""
         if constraints is not None and self.bridge is not None and self.bridge.context:
             sample = {**sample, "net_input": {**sample["net_input"], "bert_tokens": constraints}}
             constraints = None
         if "bert_tokens" in sample["net_input"] and not _read_alike(models):
-            if not self._warned and (self.cfg.bert_text or self.cfg.bert_cache):
-                logger.warning("--bert-text and --bert-cache are not used: the models of the ensemble differ in BERT")
+            given = {"--bert-text": self.cfg.bert_text, "--bert-cache": self.cfg.bert_cache}
+            flags = [flag for flag, value in given.items() if value is not None]
+            if flags and not self._warned:
+                logger.warning(f"{', '.join(flags)} not used: the models of the ensemble differ in BERT or its input")
                 self._warned = True
-            given = sample["net_input"].items()
-            net_input = {key: value for key, value in given if key not in ("bert_tokens", "bert_out")}
-            sample = {**sample, "net_input": net_input}
+            sample = {**sample, "net_input": _without_bert(sample["net_input"])}
         return super().inference_step(generator, models, sample, constraints=constraints, **options)
 
     @contextmanager
@@ -236,14 +240,23 @@ class BertFusedTranslationTask(TranslationTask):
 
 
 def _read_alike(models: List[Any]) -> bool:
-    """Say whether all *models* read the same BERT input and states."""
-    # the models' encoders, since in validation under DDP a model is wrapped
-    encoders = [model.encoder for model in models]
-    if not all(isinstance(e, (BertFusedEncoder, GruEncoder)) and e.bridge is not None for e in encoders):
-        return False
+    """Say whether all *models* that read BERT have the same BERT input and states."""
+    encoders = [model.encoder for model in models if _reads_bert(model)]
     inputs = ((b.max_tokens, b.detok, b.subword, b.context) for b in (e.bridge for e in encoders))
-    return len(set(zip((id(e.bert) for e in encoders), inputs))) == 1
+    return len(set(zip((id(e.bert) for e in encoders), inputs))) <= 1
 
 
 def _reads_bert(model: Any) -> bool:
-    return isinstance(model, (BertFusedModel, GruModel)) and model.encoder.bridge is not None
+    encoder = model.encoder  # not the model's class: in validation under DDP a model is wrapped
+    return isinstance(encoder, (BertFusedEncoder, GruEncoder)) and encoder.bridge is not None
+
+
+def _ignore_bert_input(model: Any) -> None:
+    """Let *model*, which does not read BERT, take the batches of a model that does: they are in one ensemble."""
+    forward, encode = model.forward, model.encoder.forward_torchscript
+    model.forward = lambda *inputs, **named: forward(*inputs, **_without_bert(named))
+    model.encoder.forward_torchscript = lambda net_input: encode(_without_bert(net_input))
+
+
+def _without_bert(net_input: Dict[str, Any]) -> Dict[str, Any]:
+    return {key: value for key, value in net_input.items() if key not in ("bert_tokens", "bert_out")}

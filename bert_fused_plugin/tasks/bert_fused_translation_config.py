@@ -1,6 +1,7 @@
 """Flags of the task ``bert_fused_translation``."""
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, List, Optional
 
 from fairseq.dataclass import ChoiceEnum
@@ -46,12 +47,14 @@ class BertFusedTranslationConfig(TranslationConfig):
 def unusable_flags(cfg: BertFusedTranslationConfig, model: Any) -> List[str]:
     """Return what is wrong with *cfg* for a *model* that reads BERT, a line for each problem."""
     errors = []
+    if cfg.bert_cache == "":
+        errors.append("--bert-cache is empty, as where a variable is not set; give a directory, or leave it out")
     if cfg.bert_cache is not None and model.cfg.bert_finetune:
         errors.append(
             f"--bert-cache {cfg.bert_cache} keeps the states of a frozen BERT, which --bert-finetune trains; "
             "leave one of them out"
         )
-    if cfg.bert_cache_limit is not None and (cfg.bert_cache is None or not cfg.bert_cache_limit > 0):
+    if cfg.bert_cache_limit is not None and (cfg.bert_cache is None or not 0 < cfg.bert_cache_limit < inf):
         errors.append(
             f"--bert-cache-limit must be a number of GB over 0, for --bert-cache, got {cfg.bert_cache_limit}"
             f"{' without --bert-cache' if cfg.bert_cache is None else ''}; leave it out for no limit"

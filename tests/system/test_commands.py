@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import ROOT, TINY, hypotheses
+from conftest import ROOT, TINY, Workspace, hypotheses
 
 pytestmark = pytest.mark.system
 
@@ -34,6 +34,21 @@ def assert_same_parameters(actual, expected):
         # fairseq's position embeddings save one number of uninitialised memory; a record is no parameter
         if not key.endswith(("._float_tensor", "bert_record.text")):
             assert torch.equal(actual[key], expected[key]), key
+
+
+def test_text_that_moses_tokenised_is_noticed_once(workspace, tmp_path):
+    for lang in ("en", "de"):
+        (tmp_path / f"text.{lang}").write_text("it &apos;s two dogs\n" * 6, encoding="utf-8")
+    other = Workspace(tmp_path, workspace.bert_dir)
+    other.run(
+        "fairseq-preprocess", "-s", "en", "-t", "de", "--joined-dictionary", "--trainpref", "text",
+        "--validpref", "text", "--destdir", other.data,
+    )  # fmt: skip
+    counts = []
+    for flags in ([], ["--bert-detok", "moses", "--restore-file", "none"]):
+        done = other.train("--max-update", "1", *flags)
+        counts.append((done.stdout + done.stderr).count("consider --bert-detok moses"))
+    assert counts == [1, 0]
 
 
 def test_training_logs_what_people_look_for(workspace):

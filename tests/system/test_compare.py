@@ -165,7 +165,8 @@ def test_a_run_without_a_log_has_no_curves_and_says_so(report):
     assert "valid loss" in report["curves"]["points"]["plain"]
     assert report["curves"]["points"]["fused"] == {}
     [remark] = [remark for remark in report["remarks"] if "no curves" in remark]
-    assert remark.startswith("fused has no curves: no training log found")
+    assert remark.startswith("fused has no curves: no log beside ")
+    assert remark.endswith("; give --log fused=FILE.")
 
 
 def test_what_is_wrong_with_the_runs_is_told_together(refused, workspace, plain, tmp_path):

@@ -79,6 +79,18 @@ def test_the_ensembles_probability_is_the_mean_of_its_members(workspace, members
     assert turned.scores() == pytest.approx(searched.scores(), abs=1e-5)
 
 
+def test_the_text_and_the_cache_of_bert_serve_a_member_beside_plain_ones(workspace, members, tmp_path, capfd):
+    paths = [members[name] for name in ("plain", "fused", "gru")]
+    derived = translate(workspace.data, paths, OWN)
+    cached = translate(workspace.data, paths, OWN, "--bert-cache", tmp_path / "cache")
+    assert cached.tokens() == derived.tokens()
+    assert cached.scores() == pytest.approx(derived.scores(), abs=1e-3)  # of half precision
+    (tmp_path / "test.en").write_text("dogs\n" * 30, encoding="utf-8")
+    other = translate(workspace.data, paths, OWN, "--bert-text", tmp_path)
+    assert other.scores() != pytest.approx(derived.scores(), abs=1e-3)
+    assert "not used" not in capfd.readouterr().err
+
+
 def test_a_member_with_another_dictionary_is_refused(workspace, members, tmp_path):
     for lang in ("en", "de"):
         (tmp_path / f"text.{lang}").write_text("few words here\n" * 5, encoding="utf-8")

@@ -49,7 +49,7 @@ def test_attention_is_drawn(workspace, checkpoint, tmp_path):
     shown = [line.split(":")[0] for line in done.stdout.splitlines()]
     assert shown == ["source", "translation", "alignment", "entropy", "written"]
     refused = workspace.run(*command, tmp_path / "x.png", "--layer", "1", ok=False)
-    assert "error: --layer must be in [0, 0], got 1" in refused.stderr
+    assert "error: --layer must be in [-1, 0], got 1" in refused.stderr
 
 
 def test_ensembles_with_transformers_of_both_kinds(workspace, checkpoint, tmp_path):

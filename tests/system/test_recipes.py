@@ -69,11 +69,11 @@ def dry(tmp_path):
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_system_has_a_command_line_that_fairseq_accepts(dry, recipe, tmp_path):
+    (tmp_path / f"{recipe}-out" / "data-bin").mkdir(parents=True)
     done = dry.run(recipe, *SYSTEMS, "compare")
     assert done.returncode == 0, done.stderr
     calls = dry.calls("fairseq-train")
     assert [Path(call[call.index("--save-dir") + 1]).name for call in calls] == SYSTEMS
-    (tmp_path / f"{recipe}-out" / "data-bin").mkdir()
     setting = yaml.safe_load((ROOT / f"examples/hydra/recipe/{recipe}.yaml").read_text())
     parsed = {}
     for system, call in zip(SYSTEMS, calls):
@@ -110,6 +110,32 @@ def test_what_is_wrong_is_said_before_anything_runs(dry, tmp_path):
     assert done.returncode == 2
     assert f"DATA={tmp_path} has no train.en; DATA=dir must hold train.en train.de valid.en" in done.stderr
     assert "fairseq-" not in dry.log.read_text(encoding="utf-8")  # only the set-up was called
+
+
+@pytest.mark.parametrize(
+    ("steps", "variables", "message"),
+    [
+        (["prepare transformer"], {}, "unknown step 'prepare transformer'; steps: prepare transformer "),
+        (["gru_dot"], {"UPDATES": "0x"}, "UPDATES=0x must be a whole number"),
+        (["transformer"], {}, "there is no multi30k-out/data-bin; run the step prepare first"),
+        (["compare"], {}, "there is no multi30k-out/transformer/checkpoint_best.pt; run the step transformer first"),
+    ],
+)
+def test_a_step_says_what_it_lacks(dry, steps, variables, message):
+    done = dry.run("multi30k", *steps, **variables)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"multi30k/run.sh: error: {message}")
+
+
+def test_steps_out_of_order_name_the_one_before(dry, tmp_path):
+    (tmp_path / "multi30k-out" / "data-bin").mkdir(parents=True)
+    for step in ("continued", "bert_fused", "random_bert"):
+        done = dry.run("multi30k", step)
+        assert done.returncode == 2
+        assert "checkpoint_best.pt; run the step transformer first" in done.stderr
+    done = dry.run("multi30k", "transformer", "compare")
+    assert done.returncode == 2
+    assert "there is nothing to compare transformer with; train another system first" in done.stderr
 
 
 @pytest.mark.slow

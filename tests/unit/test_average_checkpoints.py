@@ -3,6 +3,7 @@
 import errno
 import importlib.util
 import json
+import os
 from argparse import Namespace
 from pathlib import Path
 
@@ -224,3 +225,16 @@ def test_a_full_disk_leaves_what_there_was(tmp_path, monkeypatch):
     )
     assert output.read_text() == "an earlier average"
     assert sorted(names(tmp_path.iterdir())) == ["a.pt", "average.pt"]
+
+
+def test_a_link_stays_a_link_and_a_pipe_a_pipe(tmp_path):
+    path = save(tmp_path / "a.pt", w=torch.ones(1))
+    (tmp_path / "real.pt").write_text("an earlier average")
+    (tmp_path / "link.pt").symlink_to("real.pt")
+    run("--inputs", path, "--output", tmp_path / "link.pt")
+    assert (tmp_path / "link.pt").is_symlink()
+    assert read_checkpoint(tmp_path / "real.pt")["model"]["w"].tolist() == [1.0]
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(BertFusedError, match=r"--output .*pipe is a device or a pipe"):
+        run("--inputs", path, "--output", tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()

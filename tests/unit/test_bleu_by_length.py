@@ -53,3 +53,18 @@ def test_what_is_no_output_of_generate(tmp_path, content, message):
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert "NAME=FILE" in run(path).stderr
+
+
+def test_systems_are_of_one_test_set_and_have_names(tmp_path):
+    one = output_of(tmp_path / "one", [("a b", "c d", "c d")])
+    other = output_of(tmp_path / "other", [("a b", "c e", "c d")])
+    for systems, message in (
+        ([f"x={one}", f"y={other}"], "its sources or references are not those of x"),
+        ([f"x={one}", f"x={one}"], "each with a name of its own"),
+        ([f"={one}"], "each with a name of its own"),
+        ([f"x={one}", "--output", tmp_path / "figure.foo"], "cannot be written: Format 'foo'"),
+        ([f"x={one}", "--json", tmp_path / "no" / "file"], "cannot be written: [Errno 2]"),
+    ):
+        done = run(*systems)
+        assert done.returncode == 2
+        assert message in done.stderr

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from bert_fused_plugin.data import feature_cache
+
 spec = importlib.util.spec_from_file_location("cost_model", Path(__file__).parents[2] / "scripts" / "cost_model.py")
 cost_model = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(cost_model)
@@ -31,7 +33,7 @@ def test_without_the_cache_every_epoch_pays_for_bert_on_all_devices():
     assert cost(CORPUS, machine(), epochs=3, gpus=2).uncached == hours(3 * (5 + 25))
 
 
-def test_with_the_cache_one_process_builds_and_the_slower_of_reading_and_training_counts():
+def test_with_the_cache_the_slower_of_reading_and_training_counts():
     slow_disk = cost(CORPUS, machine(), epochs=3, gpus=1)  # 100 s to read
     assert slow_disk.build == hours(50)
     assert slow_disk.cached == hours(50, 3 * 100)
@@ -40,9 +42,26 @@ def test_with_the_cache_one_process_builds_and_the_slower_of_reading_and_trainin
     assert four.cached == hours(50, 3 * 50)
 
 
+def test_devices_share_the_parts_of_the_cache():
+    large = Corpus(pairs=8000, pieces=5, words=4, width=3600)  # 288 MB: 3 parts
+    assert cost(large, machine(), epochs=3, gpus=1).build == hours(4000)
+    assert cost(large, machine(), epochs=3, gpus=2).build == hours(4000 / 2)
+    assert cost(large, machine(), epochs=3, gpus=64).build == hours(4000 / 3)
+    assert feature_cache._PART_BYTES == cost_model.PART_BYTES
+
+
 def test_what_fits_into_memory_is_read_once():
     assert cost(CORPUS, machine(memory=3.6e6), epochs=3, gpus=1).cached == hours(50, 100, 2 * 10)
 
 
 def test_the_break_even_rate_is_that_of_the_states_bert_makes():
     assert cost_model.break_even_rate(768, 1000) == 1000 * 768 * 2
+
+
+@pytest.mark.parametrize("flag", ["--bert-rate nan", "--pairs inf", "--memory -5", "--gpus 0", "--width 0"])
+def test_numbers_that_say_nothing_are_refused(monkeypatch, capsys, flag):
+    rates = "--bert-rate 1 --train-rate 1 --read-rate 1"
+    monkeypatch.setattr("sys.argv", ["cost_model.py", *rates.split(), *flag.split()])
+    with pytest.raises(SystemExit):
+        cost_model.parse_args()
+    assert f"{flag.split()[0]} " in capsys.readouterr().err.splitlines()[-1]

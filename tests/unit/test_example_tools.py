@@ -1,6 +1,7 @@
 """The small programs that the recipes prepare their data with."""
 
 import importlib.util
+import sys
 import unicodedata
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from transformers import AutoModel, AutoTokenizer
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+sys.path.append(str(EXAMPLES))  # where Python looks when it runs one of them
 
 
 def load(name):
@@ -66,12 +68,85 @@ def test_pairs_that_are_no_translations_go(tmp_path):
     assert list(zip(*kept)) == [("a b", "c d"), ("a a a", "b b"), ("a b", "c d")]
 
 
-@pytest.mark.parametrize("longer", ["en", "de"])
-def test_files_of_different_length_are_no_pairs(tmp_path, longer):
+def clean(folder, *flags, output="out", languages=("en", "de")):
+    clean_pairs.main(clean_pairs.parse_args([f"{folder}/in", f"{folder}/{output}", *languages, *flags]))
+
+
+def split(folder, *flags, output="out"):
+    arguments = [str(folder), str(folder / output), "en", "de", "--symbols", "40", "--valid", "3", *flags]
+    sentencepieces.main(sentencepieces.parse_args(arguments))
+
+
+@pytest.fixture
+def text(tmp_path):
     for lang in ("en", "de"):
-        (tmp_path / f"in.{lang}").write_text("a b\n" * (2 + (lang == longer)), encoding="utf-8")
-    with pytest.raises(SystemExit, match="differ in their number of lines"):
-        clean_pairs.main(clean_pairs.parse_args([f"{tmp_path}/in", f"{tmp_path}/out", "en", "de"]))
+        for name in ("in", "train", "valid"):
+            (tmp_path / f"{name}.{lang}").write_text("some words\nof a text\n" * 20, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize("longer", ["en", "de"])
+@pytest.mark.parametrize(("tool", "name"), [(clean, "in"), (split, "train"), (split, "valid")])
+def test_files_of_different_length_are_no_pairs(text, longer, tool, name):
+    with (text / f"{name}.{longer}").open("a", encoding="utf-8") as file:
+        file.write("one more\n")
+    with pytest.raises(SystemExit, match=f"same number of lines, .*{name}.{longer} 41"):
+        tool(text)
+    assert not list(text.glob("out*"))
+
+
+@pytest.mark.parametrize(("tool", "name"), [(clean, "in"), (split, "train")])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"good\nbad \xff\n", "line 2, is not UTF-8"), (None, "cannot be read"), (b"", "empty")],
+)
+def test_text_that_cannot_be_read_is_named(text, tool, name, content, message):
+    for lang in ("en", "de"):
+        (text / f"{name}.{lang}").unlink() if content is None else (text / f"{name}.{lang}").write_bytes(content)
+    with pytest.raises(SystemExit, match=rf"error: .*{name}\.en.*{message}"):
+        tool(text)
+
+
+def test_no_tool_writes_over_what_it_reads(text):
+    before = {path: path.read_bytes() for path in text.iterdir()}
+    with pytest.raises(SystemExit, match=r"in.en would be written over, and it is read here"):
+        clean(text, output="in")
+    with pytest.raises(SystemExit, match=r"train.en would be written over"):
+        split(text, output=".")
+    assert {path: path.read_bytes() for path in text.iterdir() if path.suffix in (".en", ".de")} == before
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--max-words", "0"], "at least 1"),
+        (["--max-ratio", "nan"], "at least 1"),
+        (["--max-ratio", "0.5"], "at least 1"),
+    ],
+)
+def test_limits_that_no_pair_can_meet_are_refused(text, flags, message, capsys):
+    with pytest.raises(SystemExit):
+        clean(text, *flags)
+    assert message in capsys.readouterr().err
+
+
+def test_an_empty_result_is_an_error(text):
+    with pytest.raises(SystemExit, match="none of the 40 pairs"):
+        clean(text, "--max-words", "1")
+    assert not list(text.glob("*out*"))
+
+
+@pytest.mark.parametrize("flags", [["--valid", "0"], ["--valid", "-5"], ["--symbols", "0"]])
+def test_numbers_of_sentencepieces_are_positive(text, flags, capsys):
+    with pytest.raises(SystemExit):
+        split(text, *flags)
+    assert "must be at least 1" in capsys.readouterr().err
+
+
+def test_too_few_symbols_are_an_error(text):
+    with pytest.raises(SystemExit, match="sentencepiece makes no --symbols 5 of this text"):
+        split(text, "--symbols", "5")
+    assert not list(text.glob("out/*.en"))
 
 
 def test_sentencepieces_keep_every_character_and_line(tmp_path):
@@ -92,7 +167,7 @@ def test_sentencepieces_keep_every_character_and_line(tmp_path):
 
 def test_a_random_bert_differs_in_its_weights_alone(bert_dir, tmp_path):
     for name in ("one", "other"):
-        random_bert.main(bert_dir, str(tmp_path / name))
+        random_bert.main(bert_dir, tmp_path / name)
     one, other, real = (AutoModel.from_pretrained(path) for path in (tmp_path / "one", tmp_path / "other", bert_dir))
     assert AutoTokenizer.from_pretrained(tmp_path / "one").get_vocab() == (
         AutoTokenizer.from_pretrained(bert_dir).get_vocab()
@@ -101,3 +176,12 @@ def test_a_random_bert_differs_in_its_weights_alone(bert_dir, tmp_path):
     assert torch.equal(weights[0], weights[1])
     assert weights[0].shape == weights[2].shape
     assert not torch.equal(weights[0], weights[2])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"), [(Path.touch, "is not a directory"), (lambda _: None, "cannot be loaded")]
+)
+def test_a_random_bert_needs_a_model_and_a_place(tmp_path, make, message):
+    make(tmp_path / "output")
+    with pytest.raises(SystemExit, match=message):
+        random_bert.main(str(tmp_path / "no-such-model"), tmp_path / "output")

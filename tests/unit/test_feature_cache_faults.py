@@ -8,7 +8,7 @@ import time
 import pytest
 import torch
 
-from bert_fused_plugin.data import feature_cache
+from bert_fused_plugin.data import feature_cache, turns
 from bert_fused_plugin.data.feature_cache import FeatureCache
 from bert_fused_plugin.errors import BertFusedError
 
@@ -54,7 +54,7 @@ def small_disk(tmp_path):
 
 
 def _build_slowly(path):
-    feature_cache._SEGMENT_BYTES = 1
+    feature_cache._PART_BYTES = 1
     feature_cache._BATCH_PIECES = 50
     open_cache(path).add(SENTENCES, Reader(0.02).load)
 
@@ -77,8 +77,64 @@ def test_a_killed_build_loses_at_most_its_last_segment(tmp_path, segments):
     assert not list(tmp_path.glob("*/*.unfinished"))
 
 
+def _share(path, ready, seconds, results):
+    feature_cache._PART_BYTES = 1
+    reader, cache = Reader(seconds), open_cache(path)
+    ready.wait()
+    cache.add(SENTENCES, reader.load)
+    check(cache)
+    results.put(reader.count)
+
+
+def start_two(path, *seconds):
+    context = multiprocessing.get_context("fork")
+    ready, results = context.Barrier(2), context.Queue()
+    builders = [context.Process(target=_share, args=(path, ready, pause, results)) for pause in seconds]
+    for builder in builders:
+        builder.start()
+    return builders, results
+
+
+def test_processes_share_the_work(tmp_path):
+    builders, results = start_two(tmp_path, 0.05, 0.05)
+    for builder in builders:
+        builder.join(60)
+        assert builder.exitcode == 0
+    done = [results.get() for _ in builders]
+    assert sum(done) == len(SENTENCES)
+    assert min(done) > len(SENTENCES) // 4
+
+
+def test_the_part_of_a_killed_process_is_done_by_another(tmp_path):
+    (stuck, other), results = start_two(tmp_path, 1000, 0.01)
+    while len(list(tmp_path.glob("*/*.safetensors"))) < len(SENTENCES) - 1:
+        assert other.is_alive()
+        time.sleep(0.01)
+    time.sleep(0.2)
+    assert other.is_alive()  # and waits
+    stuck.kill()
+    other.join(60)
+    assert other.exitcode == 0
+    assert results.get() == len(SENTENCES)
+    check(open_cache(tmp_path))
+
+
+def test_what_another_process_is_writing_is_not_removed(tmp_path):
+    cache = open_cache(tmp_path)
+    writing, left = cache.path / "0-of-2.unfinished", cache.path / "1-of-2.unfinished"
+    for file in writing, left:
+        file.write_bytes(b"torn")
+    with turns.if_free(cache.path, "0-of-2") as free:
+        assert free
+        open_cache(tmp_path)
+        assert writing.exists()
+        assert not left.exists()
+    open_cache(tmp_path)
+    assert not writing.exists()
+
+
 def test_a_disk_that_fills_up_in_the_middle_keeps_what_was_whole(small_disk, monkeypatch):
-    monkeypatch.setattr(feature_cache, "_SEGMENT_BYTES", 4000)
+    monkeypatch.setattr(feature_cache, "_PART_BYTES", 4000)
     monkeypatch.setattr(feature_cache, "_BATCH_PIECES", 50)
     (small_disk / "other").write_bytes(b"0" * 12_000)
     monkeypatch.setattr(feature_cache.FeatureCache, "_check_space", lambda *_: None)  # space that others take later

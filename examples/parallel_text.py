@@ -1,0 +1,73 @@
+"""Parallel text: files of one sentence a line, where the lines of one number are translations of each other.
+
+python examples/parallel_text.py FILE FILE...        says what is wrong with them
+"""
+
+import os
+import sys
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Iterator, List, Sequence, TextIO
+
+
+def check(paths: Sequence[Path]) -> None:
+    """Stop with an error unless all of *paths* are UTF-8 text of one number of lines, at least one."""
+    counts = [_count(path) for path in paths]
+    if len(set(counts)) > 1:
+        found = ", ".join(f"{path} {count:,}" for path, count in zip(paths, counts))
+        raise SystemExit(f"error: files of one split must have the same number of lines, but these have: {found}")
+    if not counts[0]:
+        raise SystemExit(f"error: {', '.join(map(str, paths))}: empty; a sentence a line is wanted")
+
+
+def read(path: Path) -> List[str]:
+    """Return a file's lines: only newlines part them, as for fairseq."""
+    with path.open(encoding="utf-8", newline="\n") as file:
+        return [line.rstrip("\r\n") for line in file]
+
+
+@contextmanager
+def written_together(paths: Sequence[Path], sources: Sequence[Path]) -> Iterator[List[TextIO]]:
+    """Give a file to write for each of *paths*; they get their names in the end, if nothing went wrong.
+
+    It is an error if one of them is among *sources*.
+    """
+    for path in paths:
+        if path.exists() and any(path.samefile(source) for source in sources):
+            raise SystemExit(
+                f"error: {path} would be written over, and it is read here; give another place for the output"
+            )
+    new = [path.with_name(f".{path.name}.new") for path in paths]
+    try:
+        with ExitStack() as files:
+            paths[0].parent.mkdir(parents=True, exist_ok=True)
+            yield [files.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in new]
+        for unfinished, path in zip(new, paths):
+            os.replace(unfinished, path)
+    except OSError as error:
+        raise SystemExit(f"error: {error.filename or paths[0]} cannot be written ({error.strerror})") from None
+    finally:
+        for unfinished in new:
+            unfinished.unlink(missing_ok=True)
+
+
+def _count(path: Path) -> int:
+    count = 0
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                count += 1
+                line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise SystemExit(
+            f"error: {path}, line {count}, is not UTF-8 ({error.reason}); convert it, as by iconv"
+        ) from None
+    except OSError as error:
+        raise SystemExit(f"error: {path} cannot be read ({error.strerror})") from None
+    return count
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(f"error: usage: {sys.argv[0]} FILE FILE...")
+    check([Path(name) for name in sys.argv[1:]])
