@@ -1,6 +1,7 @@
 """A checkpoint knows its BERT: another one is an error that names the one expected."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from helpers import make_gru
 from transformers import AutoTokenizer, BertModel
 
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.modules.bert_record import read_record, weights_fingerprint
+from bert_fused_plugin.modules.bert_record import BertRecord, read_record, weights_fingerprint
 from bert_fused_plugin.modules.frozen_bert import FrozenBert
 
 KEY = "encoder.bert_record.text"
@@ -41,6 +42,13 @@ def test_the_record_says_what_was_read(build, bert_dir):
     assert record["revision"] is None
     assert record["config"]["hidden_size"] == 12
     assert record["weights"] == weights_fingerprint(FrozenBert.from_pretrained(bert_dir).model)
+
+
+def test_a_setting_that_json_does_not_know_is_recorded_as_text(build):
+    encoder = build().encoder
+    encoder.bert.model.config.made_in = Path("here")
+    record = BertRecord(encoder.bert, encoder.bridge, mask_special_tokens=False)
+    assert read_record({KEY: record.text})["config"]["made_in"] == "here"
 
 
 def test_another_bert_is_refused_by_name(build, bert_dir, other_dir):
@@ -96,6 +104,7 @@ def test_a_damaged_record_is_an_error(build):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_and_averages_keep_the_record(build, dtype):
     record = build().encoder.bert_record
+    assert record.text.dtype == torch.float32  # what fairseq averages and halves
     text = record.text.to(dtype)
     kept = {KEY: (text + text + text).float() / 3 * 0.9999 + text.float() * 0.0001}
     assert read_record(kept) == record.record

@@ -1,9 +1,11 @@
 """BERT trains with the model: which parameters, how fast, and how it is saved."""
 
+import re
+
 import pytest
 import torch
 from helpers import assert_close, encode, pad
-from transformers import AlbertConfig, AlbertModel, AutoModel
+from transformers import AlbertConfig, AlbertModel, AutoModel, GPT2Config, GPT2Model
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.modules.finetuned_bert import FinetunedBert
@@ -26,6 +28,8 @@ def weights(bert):
 def test_it_begins_as_the_pre_trained_model(bert_dir, factor):
     bert = FinetunedBert.from_pretrained(bert_dir, lr_factor=factor).eval()
     assert_close(bert(TOKENS)[0], FrozenBert.from_pretrained(bert_dir)(TOKENS)[0], atol=1e-5)
+    assert float(bert.lr_factor) == pytest.approx(factor)
+    assert float(FinetunedBert.from_pretrained(bert_dir).lr_factor) == 1
 
 
 @pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam])
@@ -69,6 +73,13 @@ def test_what_trains_gets_a_gradient_and_nothing_else_trains(bert_dir, options, 
     assert bert.num_trained == sum(p.numel() for p in bert.parameters() if p.requires_grad)
 
 
+def test_the_embeddings_of_gpt2_train_too_and_what_is_above_the_layer_does_not():
+    model = GPT2Model(GPT2Config(vocab_size=30, n_positions=9, n_embd=8, n_layer=2, n_head=2))
+    names = trained_names(FinetunedBert(model, layers="1"))
+    assert {name.split(".")[0] for name in names} == {"wte", "wpe", "h"}
+    assert all(name.startswith("h.0.") for name in names if name.startswith("h."))
+
+
 def test_layers_that_are_one_can_only_be_trained_together():
     config = AlbertConfig(
         vocab_size=30, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2, intermediate_size=9
@@ -77,6 +88,29 @@ def test_layers_that_are_one_can_only_be_trained_together():
     assert len(trained_names(bert)) == len(list(bert.model.parameters()))
     with pytest.raises(BertFusedError, match=r"the layers of AlbertModel cannot be told apart"):
         FinetunedBert(AlbertModel(config, add_pooling_layer=False), last_layers=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "messages"),
+    [
+        ({"layers": "0"}, ["has nothing to train with --bert-layer 0; use another layer"]),
+        ({"last_layers": 0}, [r"--bert-finetune-layers must be in \[1, 2\], .* that --bert-layer -1 uses, got 0"]),
+        ({"layers": "1", "last_layers": 2}, [r"must be in \[1, 1\], .* that --bert-layer 1 uses, got 2"]),
+        ({"lr_factor": 9e-5}, [r"--bert-lr-factor must be in \[0.0001, 10000\], got 9e-05; leave"]),
+        ({"lr_factor": 10000.5}, [r"--bert-lr-factor must be in \[0.0001, 10000\], got 10000.5; leave"]),
+        ({"last_layers": 3, "lr_factor": 0.0}, ["--bert-finetune-layers .* got 3", "--bert-lr-factor .* got 0.0"]),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_all_together(bert_dir, options, messages):
+    with pytest.raises(BertFusedError) as caught:
+        FinetunedBert.from_pretrained(bert_dir, **options)
+    assert len(caught.value.errors) == len(messages)
+    assert all(re.search(message, error) for message, error in zip(messages, caught.value.errors))
+
+
+@pytest.mark.parametrize("factor", [1e-4, 1e4])
+def test_the_largest_and_the_smallest_factor_are_taken(bert_dir, factor):
+    assert float(FinetunedBert.from_pretrained(bert_dir, lr_factor=factor).lr_factor) == pytest.approx(factor)
 
 
 def test_it_follows_training_mode_and_the_frozen_one_does_not(build):
@@ -110,6 +144,17 @@ def test_a_checkpoint_holds_it_and_gives_it_back(build, dictionary, bert_dir):
     slower.half().float().load_state_dict(state, strict=True)
     assert_close(logits(slower, dictionary), logits(model, dictionary), atol=1e-4)
     assert float(slower.encoder.bert.lr_factor) == pytest.approx(0.01)
+
+
+def test_a_factor_rounded_to_half_precision_is_the_same_and_twice_the_factor_is_not(bert_dir):
+    rounded, same, half = (FinetunedBert.from_pretrained(bert_dir, lr_factor=factor) for factor in (0.1, 0.1, 0.05))
+    state = {**rounded.state_dict(), "lr_factor": torch.tensor(0.1).half().float()}
+    assert float(state["lr_factor"]) != pytest.approx(0.1)
+    same.load_state_dict(state)
+    half.load_state_dict(state)
+    for name, parameter in same.model.named_parameters():
+        assert torch.equal(parameter, rounded.model.get_parameter(name))
+        assert_close(weights(half)[name], weights(same)[name], atol=2e-3)
 
 
 def test_the_log_says_what_trains(build, caplog):

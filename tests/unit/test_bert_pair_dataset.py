@@ -5,7 +5,7 @@ from fairseq.data import LanguagePairDataset, ListDataset, indexed_dataset
 from helpers import encode
 from transformers import AutoTokenizer
 
-from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
+from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, InteractiveDataset
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.feature_cache import FeatureCache
@@ -14,11 +14,11 @@ SOURCES = ["a dog", "the old man sees a small dog", "dog", "", "play@@ hou@@ se 
 TARGETS = ["dog dog", "man", "a big old red house runs", "dog", "house"]
 
 
-def pairs(dictionary, targets=TARGETS):
+def pairs(dictionary, targets=TARGETS, **options):
     src, tgt = ([encode(dictionary, line) for line in side] for side in (SOURCES, targets))
     sizes = [np.array([len(row) for row in side]) for side in (src, tgt)]
     return LanguagePairDataset(
-        ListDataset(src, sizes[0]), sizes[0], dictionary, ListDataset(tgt, sizes[1]), sizes[1], dictionary
+        ListDataset(src, sizes[0]), sizes[0], dictionary, ListDataset(tgt, sizes[1]), sizes[1], dictionary, **options
     )
 
 
@@ -107,6 +107,7 @@ def test_long_references_are_kept_where_they_are_not_for_training(dictionary, br
     for keep, kept in ((False, [0, 1, 3, 4]), (True, [0, 1, 2, 3, 4])):
         dataset = BertPairDataset(pairs(dictionary), bridge, keep_long_targets=keep)
         assert dataset.filter_indices_by_size(np.arange(5), (100, 5))[0].tolist() == kept
+        assert dataset.filter_indices_by_size(np.arange(5), (4, 100))[0].tolist() == [0, 2, 3]
 
 
 def test_what_is_cached_and_what_is_not_do_not_share_a_batch(dictionary, bridge, tmp_path):
@@ -123,3 +124,23 @@ def test_what_is_cached_and_what_is_not_do_not_share_a_batch(dictionary, bridge,
         assert ("bert_out" in net_input) == (len(batch) == 2)
     mixed = dataset.collater([dataset[i] for i in (0, 1)])["net_input"]  # batches of other makers
     assert "bert_out" not in mixed
+
+
+def test_an_interactive_batch_hands_on_berts_input_as_constraints(dictionary, bridge):
+    dataset = InteractiveDataset(pairs(dictionary), bridge)
+    batch = dataset.collater([dataset[i] for i in (0, 1, 4)], pad_to_length={"source": 12, "target": 10})
+    assert batch["net_input"]["src_tokens"].shape == (3, 12)  # fairseq's options are kept
+    assert torch.equal(batch["constraints"], bridge.bert_tokens(batch["net_input"]["src_tokens"]))
+    assert torch.equal(batch["constraints"], batch["net_input"]["bert_tokens"])
+    assert dataset.collater([]) == {}
+
+
+def test_batches_of_few_shapes_are_fairseqs_own(dictionary, bridge):
+    """--num-batch-buckets pads the sources, which BERT does not see."""
+    dataset = BertPairDataset(pairs(dictionary, num_buckets=2), bridge)
+    limits = {"max_tokens": 24, "max_sentences": 2, "required_batch_size_multiple": 1}
+    indices = dataset.ordered_indices()
+    ours, stock = (d.batch_by_size(indices, **limits) for d in (dataset, dataset.dataset))
+    assert [list(batch) for batch in ours] == [list(batch) for batch in stock]
+    for i, tokens in enumerate(encode(dictionary, line) for line in SOURCES):
+        assert [dataset[i]["bert_tokens"].tolist()] == bridge.encode_tokens([tokens.tolist()])

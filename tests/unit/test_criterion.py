@@ -4,6 +4,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.nn.functional as F
+from fairseq.logging import metrics
 from helpers import assert_close
 
 from bert_fused_plugin.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropy
@@ -136,22 +137,48 @@ def test_forward_logs_sums_and_divides_by_tokens_or_sentences(sentence_avg, divi
     assert_close(log["loss"], loss)
     assert loss.item() == pytest.approx(literal_loss(logits, TARGET, 0.1), rel=1e-5)
     assert log["nll_loss"].item() == pytest.approx(literal_loss(logits, TARGET, 0.0), rel=1e-5)
+    assert log["n_correct"] == (logits.argmax(-1) == TARGET)[TARGET != PAD].sum()
+    assert (log["ntokens"], log["nsentences"], log["sample_size"]) == (5, 2, divisor)
+
+
+def test_forward_gives_the_loss_of_each_token_where_it_is_not_to_reduce():
+    logits = torch.randn(B, T, V)
+    sample = {"net_input": {}, "target": TARGET, "ntokens": 5}
+    loss, _, _ = make_criterion()(ConstantModel(logits), sample, reduce=False)
+    assert torch.equal(loss, label_smoothed_loss(logits, TARGET, 0.1, PAD)[0])
+
+
+def test_updates_weigh_by_their_size():
+    logs = [
+        {"loss": 8.0, "nll_loss": 4.0, "n_correct": 3, "ntokens": 4, "nsentences": 1, "sample_size": 5},
+        {"loss": 2.0, "nll_loss": 3.0, "n_correct": 0, "ntokens": 2, "nsentences": 1, "sample_size": 3},
+    ]
+    with metrics.aggregate() as one_by_one:
+        for log in logs:
+            LabelSmoothedCrossEntropy.reduce_metrics([log])
+    with metrics.aggregate() as together:
+        LabelSmoothedCrossEntropy.reduce_metrics(logs)
+    assert one_by_one.get_smoothed_values() == pytest.approx(together.get_smoothed_values())
 
 
 def test_metrics_are_in_bits_per_token():
-    from fairseq.logging import metrics
-
     logs = [
-        {"loss": 8.0, "nll_loss": 4.0, "n_correct": 3, "ntokens": 4, "nsentences": 1, "sample_size": 4},
+        {"loss": 8.0, "nll_loss": 4.0, "n_correct": 4, "ntokens": 4, "nsentences": 1, "sample_size": 4},
         {"loss": 4.0, "nll_loss": 2.0, "n_correct": 0, "ntokens": 2, "nsentences": 1, "sample_size": 2},
     ]
     with metrics.aggregate() as seen:
         LabelSmoothedCrossEntropy.reduce_metrics(logs)
     values = seen.get_smoothed_values()
-    assert values["loss"] == pytest.approx(2 / math.log(2), abs=1e-3)
-    assert values["nll_loss"] == pytest.approx(1 / math.log(2), abs=1e-3)
-    assert values["ppl"] == pytest.approx(math.e, abs=0.01)
-    assert values["accuracy"] == pytest.approx(50)
+    assert values["loss"] == round(2 / math.log(2), 3)
+    assert values["nll_loss"] == round(1 / math.log(2), 3)
+    assert values["ppl"] == round(math.e, 2)
+    assert values["accuracy"] == 66.667
+
+
+def test_without_smoothing_the_loss_is_the_cross_entropy():
+    sample = {"net_input": {}, "target": TARGET, "ntokens": 5}
+    loss, _, log = make_criterion(0.0)(ConstantModel(torch.randn(B, T, V)), sample)
+    assert loss == log["nll_loss"]
 
 
 @pytest.mark.parametrize("eps", [-0.1, 1.0])

@@ -2,6 +2,7 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 from helpers import PIECES, encode, pad
+from tokenizers import normalizers
 from transformers import AutoTokenizer
 
 from bert_fused_plugin.data.collate import BERT_PAD
@@ -88,12 +89,14 @@ def test_odd_text_is_encoded(bridge, text):
     assert pieces(row)[-1] == "[SEP]"
 
 
-def test_long_sentences_are_cut_and_counted(dictionary, tokenizer):
+def test_long_sentences_are_cut_and_counted(dictionary, tokenizer, caplog):
     bridge = DictionaryBridge(dictionary, tokenizer, max_tokens=5)
     rows = bridge.encode(["the old man", "the old man sees", "dog " * 2000])
     assert [len(row) for row in rows] == [5, 5, 5]
     assert pieces(rows[1]) == ["[CLS]", "the", "old", "man", "[SEP]"]
     assert bridge.num_truncated == 2
+    [message] = caplog.messages  # of the first one
+    assert "sentence of 4 word pieces is cut to 3 for BERT (--bert-max-tokens 5)" in message
 
 
 def test_batches_are_padded_on_the_right_whatever_the_source_is(bridge, dictionary):
@@ -142,12 +145,18 @@ def test_moses_tokenisation_is_undone(tokenizer):
     assert not moses.reads_moses_tokens
 
 
+@pytest.mark.parametrize("mark", ["&apos;", "&quot;", "@-@", "&apos;s"])
+def test_each_of_moses_marks_tells_its_tokenisation(tokenizer, mark):
+    assert DictionaryBridge(dictionary_of("dog", mark), tokenizer, max_tokens=32).reads_moses_tokens
+    assert not DictionaryBridge(dictionary_of("dog", f"x{mark}x"), tokenizer, max_tokens=32).reads_moses_tokens
+
+
 def test_a_slow_tokenizer_is_refused(dictionary):
     class Slow:
         is_fast = False
         name_or_path = "some-model"
 
-    with pytest.raises(BertFusedError, match=r"some-model.* is not a fast tokenizer"):
+    with pytest.raises(BertFusedError, match=r"--bert-model: Slow of 'some-model' is not a fast tokenizer"):
         DictionaryBridge(dictionary, Slow(), max_tokens=32)
 
 
@@ -161,3 +170,18 @@ def test_a_tokenizer_without_special_tokens_gives_every_sentence_a_piece(diction
         dictionary, PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>"), max_tokens=8
     )
     assert bridge.encode(["dog dog", ""]) == [[0, 0], [1]]
+
+
+def test_the_fingerprint_of_a_tokenizer_covers_added_tokens_and_the_text_it_makes(dictionary, bert_dir):
+    def fingerprint(change=lambda tokenizer: None):
+        tokenizer = AutoTokenizer.from_pretrained(bert_dir)
+        change(tokenizer)
+        return DictionaryBridge(dictionary, tokenizer, max_tokens=32).tokenizer_fingerprint()
+
+    assert fingerprint() == fingerprint()
+    assert fingerprint(lambda tokenizer: tokenizer.add_tokens(["unseen"])) != fingerprint()
+
+    def keep_case(tokenizer):
+        tokenizer.backend_tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
+
+    assert fingerprint(keep_case) != fingerprint()

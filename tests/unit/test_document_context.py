@@ -86,8 +86,9 @@ def test_token_types_are_those_of_the_models_own_tokenizer(make_bridge, bert_dir
     assert make_bridge(0).segments(bert_tokens) is None
 
 
-def test_bert_takes_the_token_types(make_bridge, bert_dir):
-    bridge, bert = make_bridge(1), FrozenBert.from_pretrained(bert_dir)
+@pytest.mark.parametrize("training", [True, False])  # without and with a memory of what was read
+def test_bert_takes_the_token_types(make_bridge, bert_dir, training):
+    bridge, bert = make_bridge(1), FrozenBert.from_pretrained(bert_dir).train(training)
     bert_tokens = collate_bert_tokens([torch.tensor(row) for row in frame(bridge, LINES)])
     states, padding = bert(bert_tokens, bridge.segments(bert_tokens))
     tokenizer, reference = AutoTokenizer.from_pretrained(bert_dir), AutoModel.from_pretrained(bert_dir).eval()
@@ -96,7 +97,8 @@ def test_bert_takes_the_token_types(make_bridge, bert_dir):
         with torch.no_grad():
             expected = reference(**inputs).last_hidden_state[0]
         torch.testing.assert_close(states[i][~padding[i]], expected, atol=1e-5, rtol=1e-5)
-    assert not torch.allclose(states[1], bert(bert_tokens)[0][1], atol=1e-3)
+    untyped = FrozenBert.from_pretrained(bert_dir)(bert_tokens)[0]
+    assert not torch.allclose(states[1], untyped[1], atol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -254,3 +254,35 @@ def test_without_bert_the_layers_are_those_of_fairseq(monkeypatch, normalize_bef
     expected, _, _ = stock.train()(s, h, PAD, self_attn_mask=causal_mask())
     actual, _, _ = layer(s, h, PAD, bert, BERT_PAD, self_attn_mask=causal_mask())
     assert_close(actual, expected)
+
+
+def test_what_was_projected_before_takes_the_place_of_the_states():
+    layer = decoder_layer().eval()
+    s, encoder, bert = states(T, B, C), states(S, B, C), states(L, B, D)
+    expected, _, _ = layer(s, encoder, PAD, bert, BERT_PAD, self_attn_mask=causal_mask())
+    memories = layer.project(encoder, PAD, bert, BERT_PAD)
+    actual, _, _ = layer(
+        s, states(S, B, C), ~PAD, states(L, B, D), ~BERT_PAD, self_attn_mask=causal_mask(), memories=memories
+    )
+    assert_close(actual, expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("make", [encoder_layer, decoder_layer])
+def test_every_dropout_has_its_own_rate_and_the_layers_name(make):
+    """fairseq's --retain-dropout-modules asks for the name."""
+    layer = make(dropout=0.1, attention_dropout=0.2, activation_dropout=0.3)
+    attentions = [layer.self_attn, layer.bert_attn, *([layer.encoder_attn] if make is decoder_layer else [])]
+    assert [attention.dropout_module.p for attention in attentions] == [0.2] * len(attentions)
+    assert (layer.dropout_module.p, layer.activation_dropout_module.p) == (0.1, 0.3)
+    for dropout in (layer.dropout_module, layer.activation_dropout_module):
+        dropout.make_generation_fast_("", retain_dropout=True, retain_dropout_modules=["another"])
+        assert not dropout.apply_during_inference
+        dropout.make_generation_fast_("", retain_dropout=True, retain_dropout_modules=[type(layer).__name__])
+        assert dropout.apply_during_inference
+
+
+def test_the_encoder_may_have_another_width():
+    layer = BertFusedDecoderLayer(encoder_dim=6, **options()).double().eval()
+    encoder, s, bert = states(S, B, 6), states(T, B, C), states(L, B, D)
+    actual, _, _ = layer(s, encoder, PAD, bert, BERT_PAD, self_attn_mask=causal_mask())
+    assert_close(actual, literal_decoder_layer(layer, s, encoder, bert, weighted(0.5, 0.5)), atol=1e-10)

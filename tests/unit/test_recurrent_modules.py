@@ -75,6 +75,10 @@ def test_the_recurrent_unit_is_the_equation():
         assert_close(actual[b], (1 - z) * s[b] + z * new, atol=1e-12)
 
 
+def normed(x, norm):
+    return (x - x.mean()) / torch.sqrt(x.var(unbiased=False) + 1e-5) * norm.weight + norm.bias
+
+
 @pytest.mark.parametrize("layer_norm", [False, True])
 def test_the_deep_output_is_the_equation(layer_norm):
     output = made(DeepOutput(N, M, C, 5, layer_norm))
@@ -83,7 +87,7 @@ def test_the_deep_output_is_the_equation(layer_norm):
     for b in range(B):
         s, e, c = (x[b] for x in inputs)
         if layer_norm:
-            s, e = output.state_norm(s), output.embed_norm(e)
+            s, e = normed(s, output.state_norm), normed(e, output.embed_norm)
         hidden = (
             output.state_proj.weight @ s
             + output.state_proj.bias
@@ -127,6 +131,8 @@ def test_dropout_of_units_and_of_words():
         assert set(out.unique().tolist()) == {0.0, torch.tensor(1 / 0.75).item()}
         assert abs(out.mean().item() - 1) < 0.15
         assert torch.equal(dropout.eval()(x), x)
+    for dropout in (SequenceDropout(0.0).train(), SequenceDropout(0.0, True).train(), WordDropout(0.0).train()):
+        assert dropout(x) is x  # no work, and no random numbers
     assert (locked.train()(x).std(dim=1) == 0).all()  # the same units at all positions
     assert (plain.train()(x).std(dim=1) > 0).any()
     assert (words.train()(x).std(dim=2) == 0).all()  # whole words
@@ -155,3 +161,19 @@ def test_sentences_are_kept_once_for_their_beams(new_order, sentences, beam_size
     rows = torch.arange(sentences).repeat_interleave(beam_size)[new_order]
     kept = torch.arange(sentences) if actual is None else torch.arange(sentences)[actual]
     assert torch.equal(kept.repeat_interleave(actual_size), rows)
+
+
+def test_dropout_is_retained_in_translation_by_name():
+    x = torch.ones(4, 5, 6)
+    for dropout in (SequenceDropout(0.5).eval(), WordDropout(0.5).eval()):
+        dropout.make_generation_fast_("", retain_dropout=True, retain_dropout_modules=["another"])
+        assert torch.equal(dropout(x), x)
+        dropout.make_generation_fast_("", retain_dropout=True, retain_dropout_modules=[type(dropout).__name__])
+        assert not torch.equal(dropout(x), x)
+
+
+def test_the_vectors_of_additive_attention_begin_small():
+    attention = AdditiveAttention(N, C, 1000, coverage=True)
+    for vector in (attention.v, attention.coverage_weight):
+        assert vector.min().item() == pytest.approx(-0.1, abs=0.01)
+        assert vector.max().item() == pytest.approx(0.1, abs=0.01)

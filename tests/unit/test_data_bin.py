@@ -1,0 +1,48 @@
+import pytest
+
+from bert_fused_plugin.data.data_bin import data_errors
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A data-bin as far as its names go: English and German."""
+    for name in ("dict.en.txt", "dict.de.txt", "dict.txt.old", "preprocess.log.txt", "train.en-de.en.idx"):
+        (tmp_path / name).touch()
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize("pair", [("en", "de"), ("de", "en"), (None, None), ("en", None), (None, "de")])
+def test_a_data_bin_with_both_dictionaries_has_no_errors(data, pair):
+    assert data_errors(data, *pair) == []
+
+
+def test_only_the_first_of_several_directories_is_looked_into_and_all_must_exist(data, tmp_path):
+    (tmp_path / "more").mkdir()
+    assert data_errors(f"{data}:{data}/more", "en", "de") == []
+    assert [error.split(";")[0] for error in data_errors(f"{data}/a:{data}:{data}/b", "en", "de")] == [
+        f"data directory '{data}/a' does not exist",
+        f"data directory '{data}/b' does not exist",
+    ]
+
+
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_no_directory_is_one_that_does_not_exist(nothing):
+    assert data_errors(nothing, "en", "de") == [
+        "data directory '' does not exist; give the --destdir of fairseq-preprocess"
+    ]
+
+
+def test_each_language_without_a_dictionary_is_named(data):
+    [error] = data_errors(data, "fr", "de")
+    assert error.startswith(f"--source-lang fr: {data} has no dict.fr.txt, only dict.de.txt, dict.en.txt; give")
+    [error] = data_errors(data, "en", "it")
+    assert error.startswith(f"--target-lang it: {data} has no dict.it.txt, only dict.de.txt, dict.en.txt; give")
+    assert len(data_errors(data, "fr", "it")) == 2
+
+
+def test_an_empty_directory_has_no_languages_and_no_dictionaries(tmp_path):
+    [error] = data_errors(str(tmp_path), None, "de")
+    assert "has no file whose name tells the languages" in error
+    assert error.endswith("give --source-lang and --target-lang")
+    errors = data_errors(str(tmp_path), "en", "de")
+    assert [f"no dict.{lang}.txt, only no dictionary; give" in e for lang, e in zip(("en", "de"), errors)] == [True] * 2

@@ -1,0 +1,29 @@
+import pytest
+
+from bert_fused_plugin.data.raw_text import read_raw_text
+from bert_fused_plugin.errors import BertFusedError
+
+
+def test_each_line_is_a_sentence_and_only_a_line_feed_ends_it(tmp_path):
+    (tmp_path / "train.en").write_bytes("un café \r\n\r\na\u2028b\x0bc\rd\n the dog".encode())
+    assert read_raw_text(str(tmp_path), "train", "en", 4) == ["un café ", "", "a\u2028b\x0bc\rd", " the dog"]
+
+
+def test_without_a_directory_there_is_no_raw_text():
+    assert read_raw_text(None, "train", "en", 3) is None
+
+
+@pytest.mark.parametrize("content", [None, b"a dog\n\xff\n"], ids=["missing", "Latin-1"])
+def test_what_cannot_be_read_is_named(tmp_path, content):
+    if content is not None:
+        (tmp_path / "valid.de").write_bytes(content)
+    message = r"--bert-text .*valid\.de cannot be read as UTF-8 text \(.*the raw source text of 'valid'"
+    with pytest.raises(BertFusedError, match=message):
+        read_raw_text(str(tmp_path), "valid", "de", 2)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_another_number_of_lines_is_refused(tmp_path, size):
+    (tmp_path / "test.en").write_text("a dog\nred\n")
+    with pytest.raises(BertFusedError, match=rf"test\.en has 2 lines, the binarised 'test' has {size} sentences"):
+        read_raw_text(str(tmp_path), "test", "en", size)
