@@ -175,10 +175,9 @@ class BertFusedTranslationTask(TranslationTask):
                 )
             if any(isinstance(m, GruModel) and m.decoder.attention is None for m in models):
                 raise BertFusedError("--print-alignment needs attention, --attention none has none; leave it out")
-        if any(map(_reads_bert, models)):
-            for model in models:
-                if not _reads_bert(model):
-                    _ignore_bert_input(model)
+        for model in models:
+            if any(map(_reads_bert, models)) and not _reads_bert(model) and not hasattr(model, "ignores_bert_input"):
+                _ignore_bert_input(model)
         return super().build_generator(models, args, **options)
 
     def inference_step(
@@ -256,6 +255,7 @@ def _ignore_bert_input(model: Any) -> None:
     forward, encode = model.forward, model.encoder.forward_torchscript
     model.forward = lambda *inputs, **named: forward(*inputs, **_without_bert(named))
     model.encoder.forward_torchscript = lambda net_input: encode(_without_bert(net_input))
+    model.ignores_bert_input = True  # once, whatever the number of generators
 
 
 def _without_bert(net_input: Dict[str, Any]) -> Dict[str, Any]:

@@ -9,6 +9,7 @@ from fairseq import checkpoint_utils
 from in_process import Printed, command
 
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.models.bert_fused import BertFusedModel
 
 pytestmark = pytest.mark.system
 
@@ -89,6 +90,14 @@ def test_the_text_and_the_cache_of_bert_serve_a_member_beside_plain_ones(workspa
     other = translate(workspace.data, paths, OWN, "--bert-text", tmp_path)
     assert other.scores() != pytest.approx(derived.scores(), abs=1e-3)
     assert "not used" not in capfd.readouterr().err
+
+
+def test_an_ensemble_in_the_hub_interface_translates_again_and_again(workspace, members):
+    hub = BertFusedModel.from_pretrained(workspace.save_dir, f"checkpoint_last.pt:{members['plain']}", workspace.data)
+    first, plain = hub.translate(["the dog", "a man"], beam=2), hub.models[1]
+    forward, encode = plain.forward, plain.encoder.forward_torchscript
+    assert hub.translate(["the dog", "a man"], beam=2) == first
+    assert (plain.forward, plain.encoder.forward_torchscript) == (forward, encode)  # not wrapped once more
 
 
 def test_a_member_with_another_dictionary_is_refused(workspace, members, tmp_path):
