@@ -5,7 +5,8 @@
 #   prepare        text to $OUT/data-bin
 #   transformer    fairseq's own, UPDATES updates
 #   continued      the transformer trained on for MORE updates, its learning rate begun anew: what bert_fused has to beat
-#   bert_fused     the same way on, with BERT: it begins with the transformer's parameters
+#   bert_fused     the same way on, with BERT: it begins with the transformer's parameters (where BERT's word pieces are
+#                  more than fairseq's symbols its batches are smaller: they count in --max-tokens too)
 #   [random_bert]  the same with a BERT of random weights: does the gain come from pre-training?
 #   [scratch]      bert_fused without the transformer's parameters, UPDATES + MORE updates
 #   gru_bahdanau   RNNsearch, UPDATES + MORE updates; [gru_dot], [gru_seq2seq] and [bert_decoder] as well
