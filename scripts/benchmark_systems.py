@@ -27,6 +27,7 @@ from bert_fused_plugin.data.collate import collate_bert_tokens
 from bert_fused_plugin.data.feature_cache import FeatureCache
 from bert_fused_plugin.models.bert_fused_encoder import BertFusedEncoder
 from bert_fused_plugin.modules.frozen_bert import FrozenBert
+from bert_fused_plugin.tasks.bert_fused_translation import reads_bert
 
 SIZES = {  # layers, width, inner width, heads; of both sides
     "tiny": (4, 128, 256, 4),
@@ -160,9 +161,8 @@ class Decoding:
     def translate(self, generator: Any, batch: Batch) -> int:
         """Translate *batch* and return the number of tokens of the best hypotheses."""
         batch = utils.move_to_cuda(batch) if self.cuda else batch
-        memory = getattr(getattr(self.model.encoder, "bert", None), "memory", None)
-        if memory is not None:
-            memory.clear()  # the sentences come again in each round; a user's do not
+        if reads_bert(self.model):
+            self.model.encoder.bert.memory.clear()  # the sentences come again in each round; a user's do not
         hypotheses = self.task.inference_step(generator, [self.model], batch)
         return sum(len(best[0]["tokens"]) for best in hypotheses)
 

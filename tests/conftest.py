@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -68,6 +69,24 @@ def build(bert_dir, dictionary):
         return make_model(dictionary, **{"bert_model": bert_dir, **options})
 
     return make
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Make a file system of a size (as of mount) and return its folder, which may be made read-only."""
+    folder = tmp_path / "disk"
+
+    def mount(size):
+        folder.mkdir()
+        if subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True
+        ).returncode:
+            pytest.skip("needs the right to mount a tmpfs")
+        return folder
+
+    yield mount
+    if os.path.ismount(folder):
+        subprocess.run(["umount", "-l", folder], check=True)
 
 
 class Soak:

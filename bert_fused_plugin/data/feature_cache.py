@@ -91,14 +91,15 @@ class FeatureCache:
             BertFusedError: the disk is too small, or cannot be written.
         """
         try:
-            if not self._missing(sentences):
+            unique = {sentence_key(row): row for row in sentences}
+            if not self._missing(unique):
                 return
             with self._lock():
                 self._open_new_segments()
-                missing = self._within_limit(self._missing(sentences))
+                missing = self._within_limit(self._missing(unique))
                 if missing:
                     self._check_space(missing)
-            self._build(self._parts(sentences, missing), load_bert)
+            self._build(self._parts(unique, missing), load_bert)
         except OSError as error:
             raise self._unusable(error) from error
 
@@ -132,9 +133,8 @@ class FeatureCache:
         finally:
             lock.release()
 
-    def _missing(self, sentences: Sequence[Tensor]) -> List[Tensor]:
-        """Return the unique sentences that are in no segment, the longest first."""
-        unique = {sentence_key(row): row for row in sentences}
+    def _missing(self, unique: Dict[bytes, Tensor]) -> List[Tensor]:
+        """Return those of the *unique* sentences, by their keys, that are in no segment, the longest first."""
         return sorted((row for key, row in unique.items() if key not in self._places), key=len, reverse=True)
 
     def _within_limit(self, missing: List[Tensor]) -> List[Tensor]:
@@ -159,23 +159,22 @@ class FeatureCache:
                 "free; give a directory on a larger disk, choose --bert-cache-dtype fp16, or leave the flag out"
             )
 
-    def _parts(self, sentences: Sequence[Tensor], missing: Sequence[Tensor]) -> Dict[str, List[Tensor]]:
-        """Return *missing* in parts of about `_PART_BYTES`, the same ones in all processes that want *sentences*."""
-        pieces = sum(len(row) for row in {sentence_key(row): row for row in sentences}.values())
-        number = 1 + pieces * self.dim * self.dtype.itemsize // _PART_BYTES
-        parts: Dict[str, List[Tensor]] = {}
+    def _parts(self, unique: Dict[bytes, Tensor], missing: Sequence[Tensor]) -> Dict[str, Dict[bytes, Tensor]]:
+        """Return *missing* in parts of about `_PART_BYTES`, the same ones in all processes that want *unique*."""
+        number = 1 + sum(map(len, unique.values())) * self.dim * self.dtype.itemsize // _PART_BYTES
+        parts: Dict[str, Dict[bytes, Tensor]] = {}
         for row in missing:
-            name = f"{int.from_bytes(sentence_key(row)[:8], 'little') % number}-of-{number}"
-            parts.setdefault(name, []).append(row)
+            key = sentence_key(row)
+            parts.setdefault(f"{int.from_bytes(key[:8], 'little') % number}-of-{number}", {})[key] = row
         return parts
 
-    def _build(self, parts: Dict[str, List[Tensor]], load_bert: Callable[[], Bert]) -> None:
+    def _build(self, parts: Dict[str, Dict[bytes, Tensor]], load_bert: Callable[[], Bert]) -> None:
         bert: Optional[Bert] = None
-        with _progress(sum(len(row) for rows in parts.values() for row in rows)) as advance:
+        with _progress(sum(len(row) for rows in parts.values() for row in rows.values())) as advance:
             for part in take_turns(self.path, list(parts)):
                 self._open_new_segments(repair=False)
                 missing = self._missing(parts[part])
-                advance(sum(len(row) for row in parts[part]) - sum(len(row) for row in missing))
+                advance(sum(map(len, parts[part].values())) - sum(map(len, missing)))
                 if missing:
                     bert = bert or load_bert()
                     tensors = self._compute(missing, bert, advance)

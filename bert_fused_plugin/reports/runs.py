@@ -11,11 +11,9 @@ from fairseq import checkpoint_utils, tasks, utils
 from omegaconf import OmegaConf
 
 from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.models.bert_fused import BertFusedModel
-from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.modules.finetuned_bert import FinetunedBert
-from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
+from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask, reads_bert
 
 _TASKS = ("translation", "bert_fused_translation")
 
@@ -53,7 +51,7 @@ class Run:
     @property
     def reads_bert(self) -> bool:
         """Say whether the model attends to BERT."""
-        return _reads_bert(self.model)
+        return reads_bert(self.model)
 
     @property
     def drops_bert(self) -> bool:
@@ -194,7 +192,7 @@ def count_parameters(model: Any) -> Dict[str, int]:
     tokens[0, -1] = model.decoder.dictionary.eos()
     frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)
     inputs = {}
-    if _reads_bert(model):
+    if reads_bert(model):
         inputs["bert_tokens"] = torch.tensor([model.encoder.bridge.frame([])], device=device)
         if not isinstance(model.encoder.bert, FinetunedBert):
             frozen += model.encoder.bert.num_parameters  # not registered
@@ -203,10 +201,6 @@ def count_parameters(model: Any) -> Dict[str, int]:
     gradients = torch.autograd.grad(logits.sum(), wanted, allow_unused=True)
     trained = sum(g.numel() for g in gradients if g is not None)
     return {"trained": trained, "frozen": frozen, "unused": sum(p.numel() for p in wanted) - trained}
-
-
-def _reads_bert(model: Any) -> bool:
-    return isinstance(model, (BertFusedModel, GruModel)) and model.encoder.bridge is not None
 
 
 def _split(flag: str, given: str, errors: List[str]) -> Tuple[str, Optional[Path]]:

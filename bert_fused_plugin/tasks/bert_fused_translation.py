@@ -64,7 +64,7 @@ class BertFusedTranslationTask(TranslationTask):
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         """Build the model, and take its bridge, and BERT's cache, for the data sets."""
         model = super().build_model(cfg, from_checkpoint)
-        if _reads_bert(model):
+        if reads_bert(model):
             given = {"--bert-text": self.cfg.bert_text, "--bert-documents": self.cfg.bert_documents}
             model.encoder.bert_record.note_given([flag for flag, value in given.items() if value is not None])
             self._share_bert(model.encoder)
@@ -161,13 +161,13 @@ class BertFusedTranslationTask(TranslationTask):
             BertFusedError: an alignment is asked of a model that does not attend to source tokens, or models of
                 different BERT input read context.
         """
-        contexts = [model.encoder.bridge.context for model in models if _reads_bert(model)]
+        contexts = [model.encoder.bridge.context for model in models if reads_bert(model)]
         if any(contexts) and not _read_alike(models):
             raise BertFusedError(
                 f"--bert-context {max(contexts)}: the models of this ensemble differ in BERT or its input; "
                 "translate with models that share them"
             )
-        if getattr(args, "print_alignment", None):
+        if getattr(args, "print_alignment", None):  # --eval-bleu-args and the hub interface need not name it
             if any(isinstance(m, BertFusedModel) and m.encoder.replaces_embeddings for m in models):
                 raise BertFusedError(
                     "--print-alignment needs attention to source tokens; with --bert-fusion embedding there is "
@@ -176,7 +176,7 @@ class BertFusedTranslationTask(TranslationTask):
             if any(isinstance(m, GruModel) and m.decoder.attention is None for m in models):
                 raise BertFusedError("--print-alignment needs attention, --attention none has none; leave it out")
         for model in models:
-            if any(map(_reads_bert, models)) and not _reads_bert(model) and not hasattr(model, "ignores_bert_input"):
+            if any(map(reads_bert, models)) and not reads_bert(model) and not hasattr(model, "ignores_bert_input"):
                 _ignore_bert_input(model)
         return super().build_generator(models, args, **options)
 
@@ -240,12 +240,13 @@ class BertFusedTranslationTask(TranslationTask):
 
 def _read_alike(models: List[Any]) -> bool:
     """Say whether all *models* that read BERT have the same BERT input and states."""
-    encoders = [model.encoder for model in models if _reads_bert(model)]
+    encoders = [model.encoder for model in models if reads_bert(model)]
     inputs = ((b.max_tokens, b.detok, b.subword, b.context) for b in (e.bridge for e in encoders))
     return len(set(zip((id(e.bert) for e in encoders), inputs))) <= 1
 
 
-def _reads_bert(model: Any) -> bool:
+def reads_bert(model: Any) -> bool:
+    """Say whether *model*, of any kind, attends to BERT."""
     encoder = model.encoder  # not the model's class: in validation under DDP a model is wrapped
     return isinstance(encoder, (BertFusedEncoder, GruEncoder)) and encoder.bridge is not None
 

@@ -11,12 +11,8 @@ pytestmark = pytest.mark.system
 
 
 @pytest.fixture
-def disk(tmp_path):
-    """A file system of 2 MB."""
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", tmp_path], capture_output=True).returncode:
-        pytest.skip("needs the right to mount a tmpfs")
-    yield tmp_path
-    subprocess.run(["umount", "-l", tmp_path], check=True)
+def disk(small_disk):
+    return small_disk("2m")
 
 
 def updates(checkpoint) -> int:

@@ -45,12 +45,8 @@ def check(cache):
 
 
 @pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 40 kB, which may be made read-only."""
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40k", "tmpfs", tmp_path], capture_output=True).returncode:
-        pytest.skip("needs the right to mount a tmpfs")
-    yield tmp_path
-    subprocess.run(["umount", "-l", tmp_path], check=True)
+def disk(small_disk):
+    return small_disk("40k")
 
 
 def _build_slowly(path):
@@ -133,36 +129,36 @@ def test_what_another_process_is_writing_is_not_removed(tmp_path):
     assert not writing.exists()
 
 
-def test_a_disk_that_fills_up_in_the_middle_keeps_what_was_whole(small_disk, monkeypatch):
+def test_a_disk_that_fills_up_in_the_middle_keeps_what_was_whole(disk, monkeypatch):
     monkeypatch.setattr(feature_cache, "_PART_BYTES", 4000)
     monkeypatch.setattr(feature_cache, "_BATCH_PIECES", 50)
-    (small_disk / "other").write_bytes(b"0" * 12_000)
+    (disk / "other").write_bytes(b"0" * 12_000)
     monkeypatch.setattr(feature_cache.FeatureCache, "_check_space", lambda *_: None)  # space that others take later
     with pytest.raises(BertFusedError, match=r"--bert-cache .* cannot be used \(.*No space left on device"):
-        open_cache(small_disk).add(SENTENCES, Reader().load)
-    whole = len(open_cache(small_disk))
+        open_cache(disk).add(SENTENCES, Reader().load)
+    whole = len(open_cache(disk))
     assert 0 < whole < len(SENTENCES)
-    (small_disk / "other").unlink()
+    (disk / "other").unlink()
     reader = Reader()
-    open_cache(small_disk).add(SENTENCES, reader.load)
+    open_cache(disk).add(SENTENCES, reader.load)
     assert reader.count == len(SENTENCES) - whole
-    check(open_cache(small_disk))
+    check(open_cache(disk))
 
 
-def test_a_full_disk_is_refused_before_the_work(small_disk):
-    (small_disk / "other").write_bytes(b"0" * 30_000)
+def test_a_full_disk_is_refused_before_the_work(disk):
+    (disk / "other").write_bytes(b"0" * 30_000)
     reader = Reader()
     with pytest.raises(BertFusedError, match="give a directory on a larger disk"):
-        open_cache(small_disk).add(SENTENCES, reader.load)
+        open_cache(disk).add(SENTENCES, reader.load)
     assert reader.count == 0
 
 
-def test_a_complete_cache_is_read_where_nothing_can_be_written(small_disk):
-    open_cache(small_disk).add(SENTENCES[:20], Reader().load)
-    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
-    assert not os.access(small_disk, os.W_OK)
+def test_a_complete_cache_is_read_where_nothing_can_be_written(disk):
+    open_cache(disk).add(SENTENCES[:20], Reader().load)
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    assert not os.access(disk, os.W_OK)
     reader = Reader()
-    cache = open_cache(small_disk)
+    cache = open_cache(disk)
     cache.add(SENTENCES[:20], reader.load)
     assert reader.count == 0
     assert (cache.locate(SENTENCES[:20]) >= 0).all()
