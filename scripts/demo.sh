@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The whole way in one command: sets up, makes a small English-German corpus from a grammar, splits words by BPE,
 # binarises, trains bert_fused_tiny with a real pre-trained BERT, translates the test set, scores it with sacreBLEU,
-# shows five translations and draws what one of them attends to.  No network but for the package index.
+# shows five translations, draws what one of them attends to, and reports whether the model uses what BERT says.  No network
+# but for the package index.
 #
 #   DEMO_DIR=dir   where everything goes (default: demo-out); training goes on where it was interrupted
 set -euo pipefail
@@ -36,10 +37,10 @@ bert=$(python -c "$find_bert" 2>/dev/null) || {
 }
 
 started=$SECONDS
-say "1/5 the corpus"
+say "1/6 the corpus"
 python "$root/examples/demo/make_corpus.py" "$out/text"
 
-say "2/5 subwords and binary data (subword-nmt, fairseq-preprocess)"
+say "2/6 subwords and binary data (subword-nmt, fairseq-preprocess)"
 cat "$out"/text/train.{en,de} | subword-nmt learn-bpe -s 4000 >"$out/codes" 2>"$out/bpe.log"
 for file in {train,valid,test}.{en,de}; do
     subword-nmt apply-bpe -c "$out/codes" <"$out/text/$file" >"$out/$file"
@@ -48,7 +49,7 @@ rm -rf "$out/data-bin"
 fairseq-preprocess -s en -t de --joined-dictionary --destdir "$out/data-bin" \
     --trainpref "$out/train" --validpref "$out/valid" --testpref "$out/test" 2>&1 | show 'tokens,|Wrote'
 
-say "3/5 training bert_fused_tiny with 3+3 layers, BERT: all-MiniLM-L6-v2 (log: $out/train.log)"
+say "3/6 training bert_fused_tiny with 3+3 layers, BERT: all-MiniLM-L6-v2 (log: $out/train.log)"
 fairseq-train "$out/data-bin" --user-dir bert_fused_plugin --task bert_fused_translation \
     --arch bert_fused_tiny --encoder-layers 3 --decoder-layers 3 --dropout 0.1 --bert-model "$bert" --bert-drop-net 0 \
     --criterion bert_fused_label_smoothed_cross_entropy --label-smoothing 0.1 \
@@ -58,7 +59,7 @@ fairseq-train "$out/data-bin" --user-dir bert_fused_plugin --task bert_fused_tra
     --log-format simple --log-interval 20 2>&1 | tee "$out/train.log" |
     show 'BERT: |BERT cache|word pieces|train_inner|\| valid \||rror'
 
-say "4/5 translating the test set (fairseq-generate, beam 4)"
+say "4/6 translating the test set (fairseq-generate, beam 4)"
 fairseq-generate "$out/data-bin" --user-dir bert_fused_plugin --task bert_fused_translation \
     --path "$out/checkpoints/checkpoint_last.pt" --beam 4 --batch-size 50 --remove-bpe \
     --log-format simple --log-interval 2 2>&1 >"$out/test.out" | show 'Translated|rror'
@@ -72,9 +73,13 @@ for line in 1 2 3 4 5; do
     echo
 done
 
-say "5/5 attention"
+say "5/6 attention"
 python "$root/scripts/plot_attention.py" "$out/data-bin" --path "$out/checkpoints/checkpoint_last.pt" \
     --index 0 --output "$out/attention.png"
+
+say "6/6 a report: does the model use what BERT says? (bert-fused-compare)"
+bert-fused-compare "$out/data-bin" --baseline "bert_fused=$out/checkpoints/checkpoint_last.pt" --log "bert_fused=$out/train.log" \
+    --beam 4 --output "$out/report.html" --json "$out/report.json"
 
 say "everything is in $out; it took $((SECONDS - started)) s"
 sacrebleu "$out/test.T" -i "$out/test.H" -m bleu -w 2 -f text --tokenize none --force 2>/dev/null

@@ -1,4 +1,4 @@
-"""Compares runs on a test set: does BERT help, and how would one see it?
+"""Compares runs on a test set: does BERT help, and how would one see it?  Also one run alone: does it use BERT?
 
 bert-fused-compare DATA_BIN --baseline plain=checkpoints/plain --run fused=checkpoints/fused --output report.html
 """
@@ -37,7 +37,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     if options.json is not None:
         texts[Path(options.json)] = to_json(report)
     write_together(texts)
-    for line in report["verdicts"]:
+    for line in (*report["verdicts"], *filter(None, (test["verdict"] for test in report["bert_tests"]))):
         print(line)
     for path in outputs:
         print(f"written: {path}")
@@ -121,8 +121,13 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
     add = parser.add_argument
     how = Decoding()
     add("data", metavar="DATA_BIN", help="directory of fairseq-preprocess, with the dictionaries of all runs")
-    add("--baseline", required=True, metavar="NAME=PATH", help="--save-dir, or checkpoint, to compare with")
-    add("--run", action="append", required=True, metavar="NAME=PATH", help="the same of another run; repeatable")
+    add(
+        "--baseline",
+        required=True,
+        metavar="NAME=PATH",
+        help="--save-dir, or checkpoint, to compare with; or the only run",
+    )
+    add("--run", action="append", default=[], metavar="NAME=PATH", help="the same of another run; repeatable")
     add("--output", required=True, help="HTML file to write, one page without links to others")
     add("--json", help="JSON file to write, with all figures")
     add("--log", action="append", default=[], metavar="NAME=FILE", help="what fairseq-train printed; default: "

@@ -1,7 +1,7 @@
 """All figures of the report, as one dictionary: what the JSON holds and the page shows."""
 
 from dataclasses import asdict
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from tqdm import tqdm
 
@@ -19,7 +19,7 @@ from bert_fused_plugin.reports.buckets import (
 from bert_fused_plugin.reports.charts import line_chart
 from bert_fused_plugin.reports.decoding import Decoding, Texts, Translations, batches, translate
 from bert_fused_plugin.reports.runs import Run
-from bert_fused_plugin.reports.scoring import Scorer, Scores
+from bert_fused_plugin.reports.scoring import Score, Scorer, Scores
 from bert_fused_plugin.reports.training_log import read_curves
 
 _CHARTS = {
@@ -32,7 +32,9 @@ _CHARTS = {
 
 
 class Comparison:
-    """Translates a test set with several runs, the first of which is the baseline, and compares them.
+    """Translates a test set with runs, and compares those after the first, the baseline, with it.
+
+    Of one run alone it says how good it is, and whether it uses BERT.
 
     Args:
         runs: of one language pair.
@@ -138,7 +140,8 @@ class Comparison:
                 {"name": name, "meaning": MEANING[name], "scores": {k: s.as_dict() for k, s in scores[name].items()}}
                 for name, _ in systems
             ]
-            results.append({"run": run.name, "states": states, "drops_bert": run.drops_bert})
+            said = bert_verdict(run.name, scores)
+            results.append({"run": run.name, "verdict": said, "states": states, "drops_bert": run.drops_bert})
         return results
 
     def _buckets(self, data: str) -> Dict[str, Any]:
@@ -177,11 +180,16 @@ class Comparison:
         return {"points": by_run, "charts": [asdict(chart) for chart in charts if chart is not None]}
 
     def _choose(self, sentences: Dict[str, List[Dict[str, float]]], count: int) -> Dict[str, Dict[str, List[int]]]:
-        """Return, by run, the numbers of the sentences that gain, and lose, most chrF against the baseline."""
-        base, *others = sentences
+        """Return, by run, the numbers of the sentences that gain, and lose, most chrF against the baseline.
+
+        Of one run alone: against its own mean.
+        """
+        chrf = {name: [score["chrF"] for score in scores] for name, scores in sentences.items()}
+        base, *others = chrf
+        against = chrf[base] if others else [sum(chrf[base]) / self.size] * self.size
         chosen = {}
-        for name in others:
-            gains = [own["chrF"] - other["chrF"] for own, other in zip(sentences[name], sentences[base])]
+        for name in others or [base]:
+            gains = [own - other for own, other in zip(chrf[name], against)]
             order = sorted(range(self.size), key=lambda i: gains[i])
             chosen[name] = {
                 "best": [i for i in reversed(order) if gains[i] > 0][:count],
@@ -219,10 +227,24 @@ class Comparison:
 
 def verdict(name: str, baseline: str, scores: Dict[str, Scores]) -> str:
     """Return one sentence: is run *name* better?"""
-    own, other = scores[name]["BLEU"], scores[baseline]["BLEU"]
-    difference = round(own.score, 2) - round(other.score, 2)
-    figures = f"{difference:+.2f} BLEU ({other.score:.2f} to {own.score:.2f}, p = {own.p:.3f})"
+    own, figures = scores[name]["BLEU"], _difference(scores[name]["BLEU"], scores[baseline]["BLEU"])
     if own.better:
         word = "better" if own.better > 0 else "worse"
         return f"{name} is {word} than {baseline} on this test set: {figures}."
     return f"{name} and {baseline} do not differ significantly on this test set: {figures}."
+
+
+def bert_verdict(name: str, scores: Dict[str, Scores]) -> Optional[str]:
+    """Return one sentence: does run *name* use what BERT says?  None: the test set has no other sentence to read."""
+    if "shuffled" not in scores:
+        return None
+    own = scores["shuffled"]["BLEU"]
+    figures = _difference(own, scores["on"]["BLEU"])
+    if own.better < 0:
+        return f"{name} uses what BERT says: {figures} where BERT reads another sentence."
+    return f"{name} is not seen to use what BERT says: {figures} where BERT reads another sentence."
+
+
+def _difference(own: Score, other: Score) -> str:
+    difference = round(own.score, 2) - round(other.score, 2)
+    return f"{difference:+.2f} BLEU ({other.score:.2f} to {own.score:.2f}, p = {own.p:.3f})"

@@ -28,6 +28,7 @@ def render(report: Mapping[str, Any]) -> str:
         report,
         names=[run["name"] for run in runs],
         depth=max((len(layers) for run in runs for layers in run["entropy"].values()), default=0),
+        several=len(runs) > 1,
         few=FEW,
         width=WIDTH,
         height=HEIGHT,

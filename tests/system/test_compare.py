@@ -17,7 +17,9 @@ from conftest import ROOT, hypotheses
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.reports.compare import compare, main, parse_args
+from bert_fused_plugin.reports.comparison import bert_verdict
 from bert_fused_plugin.reports.page import render
+from bert_fused_plugin.reports.scoring import Score
 
 pytestmark = pytest.mark.system
 HOW = ["--beam", "3", "--max-len-b", "10", "--cpu"]
@@ -316,6 +318,50 @@ return {before, cells, titles, shown, changed, number: button.dataset.number, er
         hidden: getComputedStyle(place).display === 'none', expanded: button.getAttribute('aria-expanded'),
         loaded: performance.getEntriesByType('resource').length};
 """
+
+
+def test_one_run_alone(browse, workspace, capsys, tmp_path):
+    page, figures = tmp_path / "report.html", tmp_path / "report.json"
+    given = [workspace.data, "--baseline", f"fused={workspace.save_dir}", "--output", page, "--json", figures, *HOW]
+    main([str(word) for word in (*given, "--samples", "10", "--examples", "3")])
+    report = json.loads(figures.read_text(encoding="utf-8"))
+    [test] = report["bert_tests"]
+    on, shuffled = (test["states"][i]["scores"]["BLEU"]["score"] for i in (0, 2))
+    assert f"{shuffled - on:+.2f} BLEU ({on:.2f} to {shuffled:.2f}, p = " in test["verdict"]
+    assert capsys.readouterr().out.splitlines() == [test["verdict"], f"written: {page}", f"written: {figures}"]
+    scores = [
+        report["sentence_texts"][str(i)]["translations"]["fused"]["chrF"] for i in report["examples"]["fused"]["best"]
+    ]
+    assert len(scores) == 3
+    assert scores == sorted(scores, reverse=True)
+    assert scores[-1] > max(
+        report["sentence_texts"][str(i)]["translations"]["fused"]["chrF"] for i in report["examples"]["fused"]["worst"]
+    )
+    script = """
+    document.querySelector('.example button').click();
+    return {titles: [...document.querySelectorAll('.example:first-of-type .maps h5')].map((e) => e.textContent),
+            heading: document.querySelector('h2').textContent, gain: document.querySelector('.gain').textContent,
+            said: document.querySelector('.verdicts').textContent, errors};
+    """
+    assert browse(page.read_text(encoding="utf-8"), script) == {
+        "titles": ["fused: attention to the source, in %", "fused: attention to BERT, in %"],
+        "heading": "How good is it?",
+        "gain": f"{scores[0]:.1f} chrF",
+        "said": test["verdict"],
+        "errors": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("better", "said"), [(-1, "fused uses what BERT says: -2.00"), (0, "fused is not seen to use"), (1, "fused is not")]
+)
+def test_what_is_said_of_bert(better, said):
+    on, shuffled = Score(30.0, 30.0, 1.0), Score(28.0, 28.0, 1.0, 0.5, better)
+    verdict = bert_verdict("fused", {"on": {"BLEU": on}, "shuffled": {"BLEU": shuffled}})
+    assert verdict is not None
+    assert verdict.startswith(said)
+    assert verdict.endswith(": -2.00 BLEU (30.00 to 28.00, p = 0.500) where BERT reads another sentence.")
+    assert bert_verdict("fused", {"on": {"BLEU": on}}) is None
 
 
 def test_a_click_on_a_sentence_shows_its_attention(browse, report):
