@@ -28,7 +28,7 @@ class BertPairDataset(BaseWrapperDataset):
         dataset: fairseq's dataset.
         bridge: derives the word pieces.
         texts: raw source texts, one for each sentence; default: derived from fairseq's ids.
-        keep_long_targets: let no reference be too long, where it is not for training.
+        keep_long_targets: let no reference be too long, and no sentence for ``--max-tokens``; not for training.
         document_starts: indices of the sentences that begin a document, for a bridge with context.
     """
 
@@ -100,21 +100,26 @@ class BertPairDataset(BaseWrapperDataset):
         max_sentences: Optional[int] = None,
         required_batch_size_multiple: int = 1,
     ) -> Any:
-        """Form batches by this dataset's sizes; a sentence that only BERT finds too long is a batch by itself."""
+        """Form batches by this dataset's sizes.
+
+        A sentence that only BERT finds too long is a batch by itself, and so is any where no reference is too long.
+        """
         limits = {
             "max_tokens": max_tokens,
             "max_sentences": max_sentences,
             "required_batch_size_multiple": required_batch_size_multiple,
         }
-        if self.get_batch_shapes() is not None:  # --num-batch-buckets: the shapes are fairseq's
-            return self.dataset.batch_by_size(indices, **limits)
-        bert_sizes = self.bert_sizes[indices]
-        if max_tokens is not None:
-            bert_sizes = np.minimum(bert_sizes, max_tokens)
-        sizes = np.maximum(self.dataset.num_tokens_vec(indices), bert_sizes).astype(np.int64)
+        most = np.inf if max_tokens is None else max_tokens
+        sizes = np.minimum(self.dataset.num_tokens_vec(indices), most if self.keep_long_targets else np.inf)
+        sizes = np.maximum(sizes, np.minimum(self.bert_sizes[indices], most)).astype(np.int64)
         batches: List[Any] = []
         for group in self._groups(indices):
-            batches += data_utils.batch_by_size(indices[group], self.num_tokens, num_tokens_vec=sizes[group], **limits)
+            if self.get_batch_shapes() is not None:  # --num-batch-buckets: the shapes are fairseq's
+                batches += list(self.dataset.batch_by_size(indices[group], **limits))
+            else:
+                batches += data_utils.batch_by_size(
+                    indices[group], self.num_tokens, num_tokens_vec=sizes[group], **limits
+                )
         return batches
 
     def _groups(self, indices: NDArray[np.int64]) -> List[NDArray[np.bool_]]:

@@ -7,7 +7,7 @@ import os
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 import torch
@@ -52,7 +52,7 @@ class FeatureCache:
         fingerprint: of BERT's weights and configuration; another one is another folder.
         dim: D.
         dtype: ``fp16`` or ``fp32``.
-        limit: bytes that the states may take; sentences beyond it are not kept.
+        limit: bytes that the states which this object is asked for may take; sentences beyond it are not kept.
 
     Raises:
         BertFusedError: the directory cannot be used.
@@ -65,7 +65,8 @@ class FeatureCache:
         self.limit = limit
         self._directory = directory
         self._names: List[str] = []
-        self._pieces = 0
+        self._wanted: Set[bytes] = set()
+        self._wanted_bytes = 0
         self._places: Dict[bytes, Tuple[int, int]] = {}
         self._states: Dict[int, NDArray[Any]] = {}
         try:
@@ -91,21 +92,27 @@ class FeatureCache:
             BertFusedError: the disk is too small, or cannot be written.
         """
         try:
-            unique = {sentence_key(row): row for row in sentences}
-            if not self._missing(unique):
+            wanted = self._within_limit({sentence_key(row): row for row in sentences})
+            if not self._missing(wanted):
                 return
             with self._lock():
                 self._open_new_segments()
-                missing = self._within_limit(self._missing(unique))
+                missing = self._missing(wanted)
                 if missing:
                     self._check_space(missing)
-            self._build(self._parts(unique, missing), load_bert)
+            self._build(self._parts(wanted, missing), load_bert)
         except OSError as error:
             raise self._unusable(error) from error
 
     def locate(self, sentences: Sequence[Tensor]) -> NDArray[np.int64]:
-        """Return where the states of each of *sentences* are, for `states`: (number of sentences, 2); -1: nowhere."""
-        places = [self._places.get(sentence_key(row), (-1, -1)) for row in sentences]
+        """Return where the states of each of *sentences* are, for `states`: (number of sentences, 2); -1: nowhere.
+
+        Which have none is decided by the limit and by what `add` was given, in this order, never by what others have
+        left in the directory: batches depend on it, and so does going on in mid-epoch.
+        """
+        keys = map(sentence_key, sentences)
+        everything = self.limit is None
+        places = [self._places.get(key, (-1, -1)) if everything or key in self._wanted else (-1, -1) for key in keys]
         return np.array(places, dtype=np.int64).reshape(-1, 2)
 
     def states(self, place: NDArray[np.int64], size: int) -> Tensor:
@@ -118,7 +125,7 @@ class FeatureCache:
 
     def __getstate__(self) -> Dict[str, object]:
         # another process maps the files by itself
-        return {**self.__dict__, "_states": {}, "_places": {}}
+        return {**self.__dict__, "_states": {}, "_places": {}, "_wanted": set()}
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
@@ -137,13 +144,20 @@ class FeatureCache:
         """Return those of the *unique* sentences, by their keys, that are in no segment, the longest first."""
         return sorted((row for key, row in unique.items() if key not in self._places), key=len, reverse=True)
 
-    def _within_limit(self, missing: List[Tensor]) -> List[Tensor]:
-        """Return how many of *missing* there is room for; the longest are first, which save BERT the most."""
+    def _within_limit(self, unique: Dict[bytes, Tensor]) -> Dict[bytes, Tensor]:
+        """Return those of *unique* that there is room for; the longest come first, which save BERT the most."""
         if self.limit is None:
-            return missing
-        room = self.limit - self._pieces * self.dim * self.dtype.itemsize
-        sizes = np.cumsum([len(row) for row in missing]) * self.dim * self.dtype.itemsize
-        return missing[: int(np.searchsorted(sizes, room, side="right"))]
+            return unique
+        chosen: Dict[bytes, Tensor] = {}
+        for key, row in sorted(unique.items(), key=lambda item: len(item[1]), reverse=True):
+            if key not in self._wanted:
+                size = len(row) * self.dim * self.dtype.itemsize
+                if self._wanted_bytes + size > self.limit:
+                    break
+                self._wanted.add(key)
+                self._wanted_bytes += size
+            chosen[key] = row
+        return chosen
 
     def _check_space(self, missing: Sequence[Tensor]) -> None:
         pieces = sum(len(row) for row in missing)
@@ -185,7 +199,13 @@ class FeatureCache:
     ) -> Dict[str, NDArray[Any]]:
         states: List[NDArray[Any]] = []
         for batch in _batches(missing):
-            batch_states = bert(collate_bert_tokens(batch)).numpy().astype(self.dtype)
+            with np.errstate(over="ignore"):
+                batch_states = bert(collate_bert_tokens(batch)).numpy().astype(self.dtype)
+            if not np.isfinite(batch_states).all():
+                raise BertFusedError(
+                    f"--bert-cache {self._directory}: some of BERT's states are no finite numbers in {self.dtype}, and "
+                    "float16 ends at 65,504; give --bert-cache-dtype fp32, or leave the cache out"
+                )
             states += [state[: len(row)] for row, state in zip(batch, batch_states)]
             advance(sum(len(row) for row in batch))
         keys = b"".join(sentence_key(row) for row in missing)
@@ -216,7 +236,6 @@ class FeatureCache:
     def _add_segment(self, name: str, tensors: Dict[str, NDArray[Any]]) -> None:
         number = len(self._names)
         self._names.append(name)
-        self._pieces += len(tensors["states"])
         starts = np.cumsum(tensors["sizes"], dtype=np.int64) - tensors["sizes"]
         keys = tensors["keys"].tobytes()
         for i, start in enumerate(starts.tolist()):

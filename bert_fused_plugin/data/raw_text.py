@@ -1,31 +1,52 @@
 """``--bert-text``: the raw source text, in place of the one rebuilt from fairseq's ids."""
 
-import os
+from itertools import count, takewhile
+from pathlib import Path
 from typing import List, Optional
 
 from bert_fused_plugin.errors import BertFusedError
 
 
-def read_raw_text(directory: Optional[str], split: str, lang: str, size: int) -> Optional[List[str]]:
+def read_raw_text(
+    directory: Optional[str], split: str, lang: str, size: int, *, combine: bool = False, upsample: int = 1
+) -> Optional[List[str]]:
     """Return the *size* lines of ``directory/{split}.{lang}``; None without a *directory*.
+
+    Args:
+        directory: of ``--bert-text``.
+        split: such as ``train``.
+        lang: of the source.
+        size: sentences of the binarised *split*.
+        combine: as fairseq does for training, add the lines of ``{split}1``, ``{split}2``, ... where they are there.
+        upsample: ``--upsample-primary``: how often those of ``{split}`` come before such others.
 
     Raises:
         BertFusedError: it is not the text of *size* sentences.
     """
     if directory is None:
         return None
-    path = os.path.join(directory, f"{split}.{lang}")
+    folder = Path(directory)
+    files = [folder / f"{split}.{lang}"]
+    if combine:
+        files += takewhile(Path.exists, (folder / f"{split}{k}.{lang}" for k in count(1)))
+    primary, *others = [_lines(file, directory, split) for file in files]
+    texts = primary * (upsample if others else 1) + [line for lines in others for line in lines]
+    if len(texts) != size:
+        has = f"{' and '.join(map(str, files))} {'have' if others else 'has'} {len(texts)} lines"
+        has += f" (--upsample-primary {upsample})" * (upsample > 1 and bool(others))
+        raise BertFusedError(
+            f"--bert-text {directory}: {has}, the binarised {split!r} has {size} sentences; it must be the raw text of "
+            "exactly these sentences, line by line, with a file for each binarised one"
+        )
+    return texts
+
+
+def _lines(path: Path, directory: str, split: str) -> List[str]:
     try:
-        with open(path, encoding="utf-8", newline="\n") as lines:
-            texts = [line.rstrip("\r\n") for line in lines]
+        with path.open(encoding="utf-8", newline="\n") as lines:
+            return [line.rstrip("\r\n") for line in lines]
     except (OSError, UnicodeDecodeError) as error:
         raise BertFusedError(
             f"--bert-text {directory}: {path} cannot be read as UTF-8 text ({error}); "
             f"it must hold the raw source text of {split!r}, one sentence a line"
         ) from error
-    if len(texts) != size:
-        raise BertFusedError(
-            f"--bert-text {directory}: {path} has {len(texts)} lines, the binarised {split!r} has "
-            f"{size} sentences; it must be the raw text of exactly these sentences, line by line"
-        )
-    return texts

@@ -29,8 +29,8 @@ class FrozenBert(nn.Module):
     """H_B = BERT(x), the states of one or several of its layers (Zhu et al. 2020, section 4.1, step 1).
 
     The Hugging Face model is no registered submodule: ``parameters()``, ``state_dict()``, ``train()``,
-    optimizers, EMA and DDP never see it, so it stays frozen, in evaluation mode and out of
-    checkpoints whatever happens around it.  Only moves to a device or a dtype reach it.
+    optimizers and DDP never see it, so it stays frozen, in evaluation mode and out of checkpoints
+    whatever happens around it.  Only copies, such as EMA's, and moves to a device or a dtype reach it.
 
     Args:
         model: any encoder, or causal language model, of ``transformers.AutoModel``.

@@ -6,8 +6,10 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 from weakref import WeakValueDictionary
 
 import torch
+from fairseq.models.transformer import TransformerModelBase
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationTask
+from fairseq.utils import split_paths
 from torch import Tensor
 
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, InteractiveDataset
@@ -41,13 +43,13 @@ class BertFusedTranslationTask(TranslationTask):
     bert_layers: str
     bert_fingerprint: str
     cache: Optional[FeatureCache] = None
-    max_source: int
-    keep_long_targets: bool
+    keep_long_targets = True
     _warned = False
     _warned_of_buffer = False
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        self.max_source: int = self.cfg.max_source_positions
         self._berts: WeakValueDictionary[Tuple[str, Tuple[int, ...]], FrozenBert] = WeakValueDictionary()
 
     @classmethod
@@ -64,14 +66,13 @@ class BertFusedTranslationTask(TranslationTask):
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         """Build the model, and take its bridge, and BERT's cache, for the data sets."""
         model = super().build_model(cfg, from_checkpoint)
+        self.max_source = min(self.max_source, model.max_positions()[0])  # of all members of an ensemble
+        self.keep_long_targets = self.keep_long_targets and _takes_any_target(model)
         if reads_bert(model):
             given = {"--bert-text": self.cfg.bert_text, "--bert-documents": self.cfg.bert_documents}
             model.encoder.bert_record.note_given([flag for flag, value in given.items() if value is not None])
             self._share_bert(model.encoder)
             self.bridge = model.encoder.bridge
-            self.max_source = min(self.cfg.max_source_positions, model.max_positions()[0])
-            # sinusoidal positions have no end; learned ones have
-            self.keep_long_targets = isinstance(model, GruModel) or not model.cfg.decoder.learned_pos
             raise_all(unusable_flags(self.cfg, model))
             if self.bridge.reads_moses_tokens and self.cfg.bert_text is None and not from_checkpoint:
                 logger.warning(
@@ -97,19 +98,25 @@ class BertFusedTranslationTask(TranslationTask):
         training, is cut, not refused: no sentence of a test set is lost.
         """
         super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
-        if self.bridge is None:
-            return
         evaluation = split != self.cfg.train_subset
         too_long = int((self.datasets[split].src_sizes > self.max_source).sum())
         if evaluation and too_long:
             logger.warning(f"{split}: {too_long} sources are cut to {self.max_source} tokens (--max-source-positions)")
             with self._cutting_sources():
                 super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
+        if self.bridge is None:
+            return
         dataset = self.datasets[split]
-        texts = read_raw_text(self.cfg.bert_text, split, self.cfg.source_lang, len(dataset))
+        text, documents = (
+            self._shard(flag, given, split, epoch)
+            for flag, given in (("--bert-text", self.cfg.bert_text), ("--bert-documents", self.cfg.bert_documents))
+        )
+        texts = read_raw_text(
+            text, split, self.cfg.source_lang, len(dataset), combine=combine, upsample=self.cfg.upsample_primary
+        )
         truncated, context_cut = self.bridge.num_truncated, self.bridge.num_context_cut
         keep_long_targets = evaluation and self.keep_long_targets
-        starts = read_document_starts(self.cfg.bert_documents, split, len(dataset))
+        starts = read_document_starts(documents, split, len(dataset))
         self.datasets[split] = BertPairDataset(dataset, self.bridge, texts, keep_long_targets, starts)
         sizes = self.datasets[split].bert_sizes
         logger.info(
@@ -125,22 +132,21 @@ class BertFusedTranslationTask(TranslationTask):
                     f"--bert-cache-limit {self.cfg.bert_cache_limit} leaves no room"
                 )
 
-    def get_interactive_tokens_and_lengths(self, lines: List[str], encode_fn: Any) -> Tuple[List[Tensor], List[int]]:
-        """Return the ids of *lines*; a line over ``--max-source-positions`` is cut, not refused."""
-        tokens, _ = super().get_interactive_tokens_and_lengths(lines, encode_fn)
-        limit = self.cfg.max_source_positions if self.bridge is None else self.max_source
-        for i, line in enumerate(tokens):
+    def build_dataset_for_inference(
+        self, src_tokens: List[Tensor], src_lengths: List[int], constraints: Optional[Tensor] = None
+    ) -> Any:
+        """Return the data set of the lines of one buffer; with ``--bert-context`` they follow each other.
+
+        A line over ``--max-source-positions`` is cut, not refused.
+        """
+        src_tokens, limit = list(src_tokens), self.max_source
+        for i, line in enumerate(src_tokens):
             if len(line) > limit:
                 logger.warning(
                     f"a source line of {len(line)} tokens is cut to {limit} (--max-source-positions {limit})"
                 )
-                tokens[i] = torch.cat([line[: limit - 1], line[-1:]])
-        return tokens, [len(line) for line in tokens]
-
-    def build_dataset_for_inference(
-        self, src_tokens: List[Tensor], src_lengths: List[int], constraints: Optional[Tensor] = None
-    ) -> Any:
-        """Return the data set of the lines of one buffer; with ``--bert-context`` they follow each other."""
+                src_tokens[i] = torch.cat([line[: limit - 1], line[-1:]])
+        src_lengths = [len(line) for line in src_tokens]
         dataset = super().build_dataset_for_inference(src_tokens, src_lengths, constraints=constraints)
         if self.bridge is None or not self.bridge.context:
             return dataset
@@ -206,6 +212,21 @@ class BertFusedTranslationTask(TranslationTask):
         finally:
             self.cfg.truncate_source, self.cfg.max_source_positions = given
 
+    def _shard(self, flag: str, given: Optional[str], split: str, epoch: int) -> Optional[str]:
+        """Return which of the directories *given* with *flag* belongs to the one that fairseq takes *split* from.
+
+        Of several data directories, joined by colons, each epoch takes the next for training.
+        """
+        if given is None or split != self.cfg.train_subset:
+            return given and split_paths(given)[0]
+        ours, data = split_paths(given), split_paths(self.cfg.data)
+        if len(ours) != len(data):
+            raise BertFusedError(
+                f"{flag} {given} has {len(ours)} directories, and {self.cfg.data} has {len(data)}, of which each epoch "
+                "takes the next; give as many, in the same order, joined by colons"
+            )
+        return ours[(epoch - 1) % len(ours)]
+
     def _share_bert(self, encoder: Any) -> None:
         """Let the members of an ensemble hold one BERT, whose memory gives each batch's states to all of them."""
         weights = encoder.bert_record.record["weights"]
@@ -249,6 +270,13 @@ def reads_bert(model: Any) -> bool:
     """Say whether *model*, of any kind, attends to BERT."""
     encoder = model.encoder  # not the model's class: in validation under DDP a model is wrapped
     return isinstance(encoder, (BertFusedEncoder, GruEncoder)) and encoder.bridge is not None
+
+
+def _takes_any_target(model: Any) -> bool:
+    """Say whether no reference is too long for *model*: sinusoidal positions have no end, learned ones have."""
+    return isinstance(model, GruModel) or (
+        isinstance(model, TransformerModelBase) and not model.cfg.decoder.learned_pos
+    )
 
 
 def _ignore_bert_input(model: Any) -> None:

@@ -17,7 +17,8 @@ class BertFusedTranslationConfig(TranslationConfig):
     bert_text: Optional[str] = field(
         default=None,
         metadata={
-            "help": "directory with the raw source text for BERT, DIR/{split}.{lang}, one sentence a line; "
+            "help": "directory with the raw source text for BERT, DIR/{split}.{lang}, one sentence a line; as many, "
+            "joined by colons, as there are data directories; "
             "default: derived from the binarised data"
         },
     )
@@ -40,7 +41,9 @@ class BertFusedTranslationConfig(TranslationConfig):
     )
     bert_cache_limit: Optional[float] = field(
         default=None,
-        metadata={"help": "GB that the cached states may take; for the sentences beyond it BERT runs in every step"},
+        metadata={
+            "help": "GB that the states which a run keeps may take; for the other sentences BERT runs in every step"
+        },
     )
 
 

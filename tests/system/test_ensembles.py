@@ -92,6 +92,26 @@ def test_the_text_and_the_cache_of_bert_serve_a_member_beside_plain_ones(workspa
     assert "not used" not in capfd.readouterr().err
 
 
+def test_the_shortest_member_says_where_sources_are_cut(workspace, members, tmp_path):
+    """Not skipped, not refused: no line of a test set is lost, whatever the order and the kind of the members."""
+    for name in ("fused", "plain"):
+        state = torch.load(members[name], weights_only=False)
+        state["cfg"]["model"].max_source_positions = 5
+        torch.save(state, tmp_path / f"{name}.pt")
+    fused, plain = (str(tmp_path / f"{name}.pt") for name in ("fused", "plain"))
+    for short, long in ((fused, members["fused"]), (plain, members["fused"]), (plain, members["plain"])):
+        one, other = (translate(workspace.data, paths, OWN) for paths in ((short, long), (long, short)))
+        assert len(one.tokens()) == 30
+        assert max(map(len, one.tokens("S").values())) == 4  # and eos
+        assert one.tokens() == other.tokens()
+    line = "the dog sees a man . " * 2
+    options = ["--path", f"{fused}:{members['fused']}", "--max-len-b", "10", "--cpu"]
+    out = Printed(command("interactive", workspace.data, "--task", OWN, *options, text=f"{line}\nthe dog\n"))
+    assert [len(words) for words in out.tokens("S").values()] == [4, 2]
+    hub = BertFusedModel.from_pretrained(str(tmp_path), "fused.pt", workspace.data)
+    assert hub.translate([line]) == hub.translate(["the dog sees a"])
+
+
 def test_an_ensemble_in_the_hub_interface_translates_again_and_again(workspace, members):
     hub = BertFusedModel.from_pretrained(workspace.save_dir, f"checkpoint_last.pt:{members['plain']}", workspace.data)
     first, plain = hub.translate(["the dog", "a man"], beam=2), hub.models[1]

@@ -108,13 +108,18 @@ def test_long_references_are_kept_where_they_are_not_for_training(dictionary, br
         dataset = BertPairDataset(pairs(dictionary), bridge, keep_long_targets=keep)
         assert dataset.filter_indices_by_size(np.arange(5), (100, 5))[0].tolist() == kept
         assert dataset.filter_indices_by_size(np.arange(5), (4, 100))[0].tolist() == [0, 2, 3]
+    batches = dataset.batch_by_size(dataset.ordered_indices(), max_tokens=5)
+    assert sorted(int(i) for batch in batches for i in batch) == [0, 1, 2, 3, 4]
+    with pytest.raises(AssertionError, match="exceed max_tokens"):
+        BertPairDataset(pairs(dictionary), bridge).batch_by_size(dataset.ordered_indices(), max_tokens=5)
 
 
-def test_what_is_cached_and_what_is_not_do_not_share_a_batch(dictionary, bridge, tmp_path):
+@pytest.mark.parametrize("num_buckets", [0, 1])
+def test_what_is_cached_and_what_is_not_do_not_share_a_batch(dictionary, bridge, tmp_path, num_buckets):
     def states(bert_tokens):
         return bert_tokens.unsqueeze(-1).float()
 
-    dataset = BertPairDataset(pairs(dictionary), bridge)
+    dataset = BertPairDataset(pairs(dictionary, num_buckets=num_buckets), bridge)
     cache = FeatureCache(str(tmp_path), fingerprint="f" * 32, dim=1, dtype="fp32", limit=4 * (9 + 7))
     assert dataset.use_cache(cache, lambda: states) == 3
     batches = dataset.batch_by_size(dataset.ordered_indices(), max_tokens=100)

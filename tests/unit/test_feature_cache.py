@@ -109,6 +109,30 @@ def test_a_limit_keeps_the_longest_sentences_and_counts_what_is_there(tmp_path):
     assert len(full) == 3
 
 
+def test_what_others_left_in_the_directory_changes_no_batch(tmp_path):
+    """Within a limit the same sentences have states, so that a resumed run forms the batches that it had."""
+    limit = (7 + 5 + 2) * 4 * D
+    places = []
+    for _ in range(2):
+        cache = open_cache(tmp_path, limit=limit)
+        cache.add(SENTENCES[2:3], CountingBert().load)  # such as the validation set, which is loaded first
+        cache.add(SENTENCES, CountingBert().load)
+        places.append((cache.locate(SENTENCES)[:, 0] >= 0).tolist())
+        open_cache(tmp_path).add(SENTENCES, CountingBert().load)  # another run, without a limit
+    assert places == [[False, False, True, False, True]] * 2
+
+
+def test_states_that_half_precision_cannot_hold_are_refused(tmp_path):
+    def load():
+        return lambda bert_tokens: torch.full((*bert_tokens.shape, D), 70_000.0)
+
+    with pytest.raises(BertFusedError, match=r"float16, and float16 ends at 65,504; give --bert-cache-dtype fp32"):
+        open_cache(tmp_path, dtype="fp16").add(SENTENCES, load)
+    assert not segments(tmp_path)
+    open_cache(tmp_path, dtype="fp32").add(SENTENCES, load)
+    assert len(segments(tmp_path)) == 1
+
+
 def test_another_fingerprint_or_dtype_is_a_miss(filled):
     assert len(open_cache(filled, fingerprint="e" * 64)) == 0
     assert len(open_cache(filled, dtype="fp16")) == 0

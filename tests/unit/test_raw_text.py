@@ -27,3 +27,17 @@ def test_another_number_of_lines_is_refused(tmp_path, size):
     (tmp_path / "test.en").write_text("a dog\nred\n")
     with pytest.raises(BertFusedError, match=rf"test\.en has 2 lines, the binarised 'test' has {size} sentences"):
         read_raw_text(str(tmp_path), "test", "en", size)
+
+
+def test_what_fairseq_combines_for_training_is_combined_here(tmp_path):
+    for name, text in (("train", "a\nb\n"), ("train1", "c\n"), ("train2", "d\n"), ("train4", "x\n")):
+        (tmp_path / f"{name}.en").write_text(text)
+    combined = read_raw_text(str(tmp_path), "train", "en", 6, combine=True, upsample=2)
+    assert combined == ["a", "b", "a", "b", "c", "d"]
+    assert read_raw_text(str(tmp_path), "train", "en", 2, combine=False, upsample=2) == ["a", "b"]
+    with pytest.raises(
+        BertFusedError, match=r"train2\.en have 6 lines \(--upsample-primary 2\), the binarised 'train' has 2"
+    ):
+        read_raw_text(str(tmp_path), "train", "en", 2, combine=True, upsample=2)
+    (tmp_path / "train1.en").unlink()
+    assert read_raw_text(str(tmp_path), "train", "en", 2, combine=True, upsample=2) == ["a", "b"]  # as fairseq
