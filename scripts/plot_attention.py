@@ -4,13 +4,14 @@
 scripts/plot_attention.py data-bin --path checkpoint_best.pt --subset test --index 3 --output attention.png
 
 Prints the alignment too (source-target, by attention), the entropy of the attention in each decoder layer, in bits and
-in % of the largest possible, and, for --bert-fusion gated, the mean of each layer's gate (1: BERT's branch alone).
+in % of the largest possible (-: a layer without it), and, for --bert-fusion gated, the mean of each layer's gate (1:
+BERT's branch alone).
 """
 
 import argparse
 import logging
 from pathlib import Path
-from typing import Any, List
+from typing import Any, List, Tuple
 
 import matplotlib
 
@@ -46,38 +47,42 @@ def main(args: argparse.Namespace) -> None:
     depth = len(maps[0].layers)
     if args.layer is not None and not -depth <= args.layer < depth:
         raise BertFusedError(f"--layer must be in [{-depth}, {depth - 1}], got {args.layer}")
-    layer = depth - 1 if args.layer is None else args.layer % depth
-    draw(maps, layer, args.output)
+    chosen = [(found, found.last() if args.layer is None else args.layer % depth) for found in maps]
+    chosen = [(found, layer) for found, layer in chosen if found.layers[layer] is not None]
+    draw(chosen, args.output)
     print(f"source:      {texts.source(sample['net_input']['src_tokens'][0])}")
     print(f"translation: {texts.hypothesis(tokens)}")
-    print_figures(run, sample, tokens, maps, layer)
+    print_figures(run, sample, tokens, chosen)
     print(f"written:     {args.output}")
 
 
-def print_figures(run: Run, sample: Any, tokens: Any, maps: List[AttentionMap], layer: int) -> None:
+def print_figures(run: Run, sample: Any, tokens: Any, maps: List[Tuple[AttentionMap, int]]) -> None:
     statistics = AttentionStatistics()
     statistics.add(run.model, sample["net_input"], [tokens])
-    for found in maps:
+    for found, layer in maps:
         if found.kind == SOURCE:
             print(f"alignment:   {found.pharaoh(layer)}")
     for kind, layers in statistics.entropies().items():
-        print(f"entropy:     {kind}: " + ", ".join(f"{each.bits:.2f} ({each.share:.0%})" for each in layers))
+        print(
+            f"entropy:     {kind}: "
+            + ", ".join(f"{each.bits:.2f} ({each.share:.0%})" if each else "-" for each in layers)
+        )
     for name, gate in statistics.gates().items():
         print(f"gate:        {name}: {gate['mean']:.2f} ± {gate['deviation']:.2f}")
 
 
-def draw(maps: List[AttentionMap], layer: int, path: str) -> None:
-    """Draw one heat map beside the other: one row a target word, one column a source word."""
-    widths = [len(found.columns) for found in maps]
+def draw(maps: List[Tuple[AttentionMap, int]], path: str) -> None:
+    """Draw a layer of each map, one beside the other: one row a target word, one column a source word."""
+    widths = [len(found.columns) for found, _ in maps]
     figure, axes = plt.subplots(
         1,
         len(maps),
         squeeze=False,
-        figsize=(3 + 0.45 * sum(widths), 2.2 + 0.36 * len(maps[0].rows)),
+        figsize=(3 + 0.45 * sum(widths), 2.2 + 0.36 * len(maps[0][0].rows)),
         width_ratios=widths,
         layout="constrained",
     )
-    for axis, found in zip(axes[0], maps):
+    for axis, (found, layer) in zip(axes[0], maps):
         draw_map(axis, found, layer)
     axes[0][0].set_ylabel("translation")
     try:
@@ -101,7 +106,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--path", required=True, help="checkpoint of this package, or of fairseq's transformer")
     parser.add_argument("--subset", default="test", help="default: %(default)s")
     parser.add_argument("--index", type=int, default=0, help="number of the sentence, from 0")
-    parser.add_argument("--layer", type=int, help="decoder layer, from 0; default: the last")
+    parser.add_argument("--layer", type=int, help="decoder layer, from 0; default: the last that attends")
     parser.add_argument("--subwords", action="store_true", help="do not merge subwords to words")
     parser.add_argument("--beam", type=int, default=5, help="default: %(default)s")
     parser.add_argument("--output", required=True, help="PNG, SVG or PDF file to write")

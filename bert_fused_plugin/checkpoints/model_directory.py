@@ -18,6 +18,7 @@ from bert_fused_plugin.checkpoints.files import (
     without_training_state,
     written_whole,
 )
+from bert_fused_plugin.checkpoints.training_settings import training_defaults
 from bert_fused_plugin.errors import raise_all
 
 # of fairseq's --bpe: the setting that names its file, the name that fairseq's hub looks for, our flag
@@ -25,8 +26,7 @@ _SUBWORDS = {
     "subword_nmt": ("bpe_codes", "bpecodes", "--codes"),
     "sentencepiece": ("sentencepiece_model", "sentencepiece.bpe.model", "--sentencepiece-model"),
 }
-# files that only the beginning of a training reads
-_TRAINING_FILES = ("encoder_embed_path", "decoder_embed_path", "bert_text", "bert_documents", "bert_cache")
+_VECTORS = ("encoder_embed_path", "decoder_embed_path")  # files that only the beginning of a training reads
 _README = """\
 # {pair}: a translation model of fairseq with bert_fused_plugin
 
@@ -80,7 +80,9 @@ def export_model(
         BertFusedError: the parts are missing or do not fit, or the directory cannot be written.
     """
     bert_place = {} if bert_model is None else {"bert_model": bert_model}
-    trained = read_checkpoint(checkpoint, data=data, **dict.fromkeys(_TRAINING_FILES), **bert_place)
+    trained = read_checkpoint(
+        checkpoint, **{**training_defaults(), **dict.fromkeys(_VECTORS), "data": data, **bert_place}
+    )
     state = without_training_state(trained)
     errors = _output_errors(output)
     if with_bert and model_settings(state).get("bert_model") is None:

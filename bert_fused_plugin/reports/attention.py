@@ -2,14 +2,13 @@
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from fairseq.data.data_utils import collate_tokens
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor
 
-from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.models.gru_decoder import GruDecoder
 from bert_fused_plugin.modules.fusion import Gate
 from bert_fused_plugin.reports.words import Words, merge, merge_attention, piece_marks
@@ -19,21 +18,29 @@ SOURCE, BERT = "source", "BERT"  # what a decoder attends to
 
 @dataclass
 class AttentionMap:
-    """The attention of one translation to the source or to BERT; *layers* are (T, S) each, the lowest first."""
+    """The attention of one translation to the source or to BERT.
+
+    *layers* are (T, S) each, the lowest first; None is a layer without such attention.
+    """
 
     kind: str
     rows: List[str]
     columns: List[str]
-    layers: List[Tensor]
+    layers: List[Optional[Tensor]]
+
+    def last(self) -> int:
+        """Return the number, from 0, of the last layer with such attention."""
+        return max(number for number, layer in enumerate(self.layers) if layer is not None)
 
     def pharaoh(self, layer: int) -> str:
         """Return the alignment ``source-target ...``: of each target word the source word of most attention.
 
         The end of sentence, last on both sides, is not aligned.
         """
-        weights = self.layers[layer][:-1, :-1]
-        if weights.numel() == 0:
+        weights = self.layers[layer]
+        if weights is None or weights[:-1, :-1].numel() == 0:
             return ""
+        weights = weights[:-1, :-1]
         return " ".join(f"{source}-{target}" for target, source in enumerate(weights.argmax(dim=1).tolist()))
 
 
@@ -68,16 +75,22 @@ def attention_maps(
             columns = merge(pieces, "none" if from_source == "none" else piece_marks(pieces), special)
         else:
             columns = _words(task.source_dictionary, net_input["src_tokens"][0], from_source)
-        merged = [merge_attention(layer[0].float().cpu(), rows, columns) for layer in layers]
+        merged = [None if layer is None else merge_attention(layer[0].float().cpu(), rows, columns) for layer in layers]
         maps.append(AttentionMap(kind, rows.texts, columns.texts, merged))
     return maps
 
 
-@torch.no_grad()
-def read_attention(model: Any, net_input: Dict[str, Any], translations: Sequence[Tensor]) -> Dict[str, List[Tensor]]:
+class _Attention(NamedTuple):
+    layers: List[Optional[Tensor]]
+    sizes: Tensor  # the number of positions that may be attended to, (B)
+
+
+def read_attention(
+    model: Any, net_input: Dict[str, Any], translations: Sequence[Tensor]
+) -> Dict[str, List[Optional[Tensor]]]:
     """Return the attention of each decoder layer, mean over heads, while it reads *translations*.
 
-    Layers without such attention are left out; so are all of a decoder that does not tell, such as fairseq's LSTM.
+    What no layer attends to is left out; so is all of a decoder that does not tell, such as fairseq's LSTM.
 
     Args:
         model: in evaluation mode.
@@ -85,8 +98,13 @@ def read_attention(model: Any, net_input: Dict[str, Any], translations: Sequence
         translations: the ids of each sentence's translation, ending in eos.
 
     Returns:
-        By `SOURCE` and `BERT`: (B, T, S) or (B, T, L) of each layer.
+        By `SOURCE` and `BERT`: (B, T, S) or (B, T, L) of each layer; None: the layer has no such attention.
     """
+    return {kind: found.layers for kind, found in _read(model, net_input, translations).items()}
+
+
+@torch.no_grad()
+def _read(model: Any, net_input: Dict[str, Any], translations: Sequence[Tensor]) -> Dict[str, _Attention]:
     decoder = model.decoder
     if isinstance(decoder, TransformerDecoderBase):
         options = [{"alignment_layer": layer} for layer in range(decoder.num_layers)]
@@ -96,13 +114,17 @@ def read_attention(model: Any, net_input: Dict[str, Any], translations: Sequence
         return {}
     encoder_out = model.encoder.forward_torchscript(net_input)
     prev_output_tokens = previous_tokens(translations, decoder.dictionary.pad()).to(net_input["src_tokens"].device)
-    found: Dict[str, List[Tensor]] = {}
+    layers: Dict[str, List[Optional[Tensor]]] = {SOURCE: [], BERT: []}
     for option in options:
         _, extra = decoder(prev_output_tokens, encoder_out=encoder_out, **option)
-        for kind, key in ((SOURCE, "attn"), (BERT, "bert_attn")):
-            if key in extra and extra[key][0] is not None:
-                found.setdefault(kind, []).append(extra[key][0])
-    return found
+        layers[SOURCE].append(extra["attn"][0])
+        layers[BERT].append(extra.get("bert_attn", [None])[0])
+    masks = {SOURCE: "encoder_padding_mask", BERT: "bert_padding_mask"}
+    return {
+        kind: _Attention(layers[kind], (~encoder_out[mask][0]).sum(dim=1))
+        for kind, mask in masks.items()
+        if any(layer is not None for layer in layers[kind])
+    }
 
 
 def previous_tokens(translations: Sequence[Tensor], pad: int) -> Tensor:
@@ -115,33 +137,34 @@ class AttentionStatistics:
     """Entropy of attention and use of gates, mean over all target (or source) positions of any number of batches."""
 
     def __init__(self) -> None:
-        self._entropy: Dict[str, List[Tensor]] = {}
+        self._entropy: Dict[str, List[Optional[Tensor]]] = {}
         self._gates: Dict[str, Tensor] = {}
 
     def add(self, model: Any, net_input: Dict[str, Any], translations: Sequence[Tensor]) -> None:
         """Let *model* read a batch and its *translations*."""
         with recorded_gates(model) as gates:
-            layers_of = read_attention(model, net_input, translations)
+            read = _read(model, net_input, translations)
         pad = model.decoder.dictionary.pad()
         written = previous_tokens(translations, pad).ne(pad)
         src_tokens = net_input["src_tokens"]
-        for kind, layers in layers_of.items():
-            columns = net_input["bert_tokens"].ne(BERT_PAD) if kind == BERT else src_tokens.ne(pad)
-            sizes = columns.sum(dim=1).clamp(min=2).log2().unsqueeze(1)
-            sums = self._entropy.setdefault(kind, [torch.zeros(3) for _ in layers])
-            for total, layer in zip(sums, layers):
+        for kind, found in read.items():
+            most = found.sizes.clamp(min=2).log2().unsqueeze(1)
+            sums = self._entropy.setdefault(kind, [None if x is None else torch.zeros(3) for x in found.layers])
+            for total, layer in zip(sums, found.layers):
+                if total is None or layer is None:
+                    continue
                 bits = entropy(layer)
-                total += torch.stack([_masked_sum(x, written) for x in (bits, bits / sizes, torch.ones_like(bits))])
+                total += torch.stack([_masked_sum(x, written) for x in (bits, bits / most, torch.ones_like(bits))])
         for name, gate in gates.items():
             mask = (src_tokens.ne(pad) if name.startswith("encoder") else written).t()
             self._gates[name] = self._gates.get(name, torch.zeros(3)) + torch.stack(
                 [_masked_sum(x, mask) for x in (gate[0], gate[1], torch.ones_like(gate[0]))]
             )
 
-    def entropies(self) -> Dict[str, List[Entropy]]:
-        """Return the entropy of each layer, by what it attends to."""
+    def entropies(self) -> Dict[str, List[Optional[Entropy]]]:
+        """Return the entropy of each layer, by what it attends to; None for a layer that does not."""
         return {
-            kind: [Entropy(*(total[:2] / total[2]).tolist()) for total in layers]
+            kind: [None if total is None else Entropy(*(total[:2] / total[2]).tolist()) for total in layers]
             for kind, layers in self._entropy.items()
         }
 

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from fairseq.data import data_utils
+from fairseq.utils import split_paths
 from tqdm import tqdm
 
+from bert_fused_plugin.reports.runs import read_whole
 from bert_fused_plugin.reports.words import merge
 
 RARE = 5  # a word seen at most so often in training
@@ -56,16 +58,22 @@ def count_training_words(
     The dictionary's own counts are of subwords, of which a word never seen may have frequent ones only.
     """
     source, target = task.cfg.source_lang, task.cfg.target_lang
-    for pair in (f"{source}-{target}", f"{target}-{source}"):
-        dataset = data_utils.load_indexed_dataset(os.path.join(data, f"train.{pair}.{source}"), task.source_dictionary)
-        if dataset is not None:
-            break
-    else:
+    datasets = []
+    for path in split_paths(data):
+        for pair in (f"{source}-{target}", f"{target}-{source}"):
+            file = os.path.join(path, f"train.{pair}.{source}")
+            dataset = data_utils.load_indexed_dataset(file, task.source_dictionary)
+            if dataset is not None:
+                datasets.append(read_whole(dataset))
+                break
+    if not datasets:
         return None
     known = {word for words in wanted for word in words}
     seen: Counter[Word] = Counter()
-    for i in tqdm(range(len(dataset)), desc="words of the training data", unit=" sentences", disable=None):
-        seen.update(word for word in words_of(task.source_dictionary, dataset[i].tolist(), subwords) if word in known)
+    sentences = (dataset[i].tolist() for dataset in datasets for i in range(len(dataset)))
+    total = sum(map(len, datasets))
+    for sentence in tqdm(sentences, "words of the training data", total, unit=" sentences", disable=None):
+        seen.update(word for word in words_of(task.source_dictionary, sentence, subwords) if word in known)
     return seen
 
 

@@ -26,6 +26,7 @@ class Chart:
     Args:
         title: for people.
         lines: by run: the points of a polyline, as SVG writes them.
+        dots: by run: the only point of a curve that has no more.
         x_ticks: along the updates.
         y_ticks: along the values.
         last: by run: the last value.
@@ -33,6 +34,7 @@ class Chart:
 
     title: str
     lines: Dict[str, str]
+    dots: Dict[str, Tuple[float, float]]
     x_ticks: List[Tick]
     y_ticks: List[Tick]
     last: Dict[str, float]
@@ -47,7 +49,7 @@ def line_chart(title: str, curves: Dict[str, Points]) -> Optional[Chart]:
     curves = {name: points for name, points in curves.items() if points}
     if not curves:
         return None
-    x_ticks = _ticks([x for points in curves.values() for x, _ in points], 4)
+    x_ticks = _ticks([x for points in curves.values() for x, _ in points], 4, integer=True)
     y_ticks = _ticks([y for points in curves.values() for _, y in points], 5)
 
     def place(x: float, y: float) -> Tuple[float, float]:
@@ -59,15 +61,17 @@ def line_chart(title: str, curves: Dict[str, Points]) -> Optional[Chart]:
     return Chart(
         title,
         {name: " ".join("{},{}".format(*place(x, y)) for x, y in points) for name, points in curves.items()},
+        {name: place(*points[0]) for name, points in curves.items() if len(points) == 1},
         [Tick(place(x, y_ticks[0])[0], f"{x:,.0f}") for x in x_ticks],
         [Tick(place(x_ticks[0], y)[1], f"{y:g}") for y in y_ticks],
         {name: points[-1][1] for name, points in curves.items()},
     )
 
 
-def _ticks(values: List[float], count: int) -> List[float]:
+def _ticks(values: List[float], count: int, integer: bool = False) -> List[float]:
     low, high = min(values), max(values)
     if low == high:
-        low, high = low - 0.5, high + 0.5
-    ticks = MaxNLocator(count, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+        margin = max(0.5, abs(low) / 20)
+        low, high = low - margin, high + margin
+    ticks = MaxNLocator(count, steps=[1, 2, 2.5, 5, 10], integer=integer, min_n_ticks=1).tick_values(low, high)
     return [round(float(tick), 10) for tick in ticks]

@@ -131,7 +131,7 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
     add("--output", required=True, help="HTML file to write, one page without links to others")
     add("--json", help="JSON file to write, with all figures")
     add("--log", action="append", default=[], metavar="NAME=FILE", help="what fairseq-train printed; default: "
-        "*.log in the save-dir, or SAVE_DIR.log")  # fmt: skip
+        "CHECKPOINT.log, else *.log in the save-dir, or SAVE_DIR.log")  # fmt: skip
     add("--subset", default="test", help="default: %(default)s")
     add("--reference", help="detokenised references, one a line; default: the data's own, tokenised")
     add("--remove-bpe", nargs="?", default="auto", const="auto", choices=["auto", *POST_PROCESS],

@@ -60,9 +60,8 @@ class Comparison:
     ) -> None:
         self.runs, self.subset, self.how, self.texts, self.seed = runs, subset, how, texts, seed
         self.scorer = Scorer(references, tokenised, samples)
-        dataset = runs[0].task.dataset(subset)
-        self.size = len(dataset)
-        sources = [dataset.src[i] for i in range(self.size)]
+        self.size = len(runs[0].sources)
+        sources = [runs[0].sources[i] for i in range(self.size)]
         self.sources = [texts.source(source) for source in sources]
         dictionary = runs[0].task.source_dictionary
         self.words = [words_of(dictionary, source.tolist(), texts.source_subwords) for source in sources]
@@ -119,7 +118,10 @@ class Comparison:
             "parameters": run.parameters,
             "speed": self.found[run.name].speed(),
             "scores": {metric: score.as_dict() for metric, score in scores.items()},
-            "entropy": {kind: [layer._asdict() for layer in layers] for kind, layers in statistics.entropies().items()},
+            "entropy": {
+                kind: [None if layer is None else layer._asdict() for layer in layers]
+                for kind, layers in statistics.entropies().items()
+            },
             "gates": statistics.gates(),
         }
 
@@ -218,8 +220,10 @@ class Comparison:
                         "kind": found.kind,
                         "rows": found.rows,
                         "columns": found.columns,
-                        "percent": [(100 * layer).round().int().tolist() for layer in found.layers],
-                        "alignment": found.pharaoh(-1) if found.kind == "source" else None,
+                        "percent": [
+                            None if layer is None else (100 * layer).round().int().tolist() for layer in found.layers
+                        ],
+                        "alignment": found.pharaoh(found.last()) if found.kind == "source" else None,
                     }
                 )
         return result

@@ -59,10 +59,11 @@ class Translations:
 
 def batches(run: Run, subset: str, max_tokens: int) -> Iterator[Dict[str, Any]]:
     """Yield the batches of *subset* on the device of *run*."""
+    longest_source, _ = utils.resolve_max_positions(run.task.max_positions(), run.model.max_positions())
     iterator = run.task.get_batch_iterator(
         dataset=run.task.dataset(subset),
         max_tokens=max_tokens,
-        max_positions=utils.resolve_max_positions(run.task.max_positions(), run.model.max_positions()),
+        max_positions=(longest_source, sys.maxsize),  # no model reads the references
         disable_iterator_cache=True,
     ).next_epoch_itr(shuffle=False)
     for sample in iterator:

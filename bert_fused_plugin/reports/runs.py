@@ -8,14 +8,17 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from fairseq import checkpoint_utils, tasks, utils
+from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf
 
+from bert_fused_plugin.checkpoints.training_settings import training_defaults
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.modules.finetuned_bert import FinetunedBert
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask, reads_bert
 
 _TASKS = ("translation", "bert_fused_translation")
+_WHOLE_GRAPH = {"checkpoint_activations": False, "offload_activations": False}  # for `count_parameters`
 
 
 @dataclass
@@ -33,11 +36,15 @@ class RunFiles:
 
 @dataclass
 class Run:
-    """A run with its model, in evaluation mode on its device, and its task with the test set loaded."""
+    """A run with its model, in evaluation mode on its device, and its task with the test set loaded.
+
+    *sources* are those of the test set; in the task's own data set those too long for the model are cut.
+    """
 
     files: RunFiles
     model: Any
     task: Any
+    sources: Any
     architecture: str
     updates: int
     parameters: Dict[str, int]
@@ -133,22 +140,20 @@ def load_run(files: RunFiles, place: Place) -> Run:
     task = _set_up_task(files, saved, place)
     reads_other_text = saved.get("bert_text") is not None and place.bert_text is None
     if not files.logs:
-        files.logs = _find_logs(files.checkpoint)
+        files.logs = find_logs(files.checkpoint)
     try:
         [model], cfg, _ = checkpoint_utils.load_model_ensemble_and_task([str(files.checkpoint)], task=task, state=state)
     except RuntimeError as error:  # torch's, of parameters that do not fit
         reason = " ".join(str(error).split())[:300]
         raise BertFusedError(f"{files} does not fit {place.data}; was it trained on it?  [{reason}]") from error
-    try:
-        task.load_dataset(place.subset, task_cfg=cfg.task)
-    except FileNotFoundError as error:
-        raise BertFusedError(
-            f"{place.data} has no --subset {place.subset!r} for {task.cfg.source_lang}-{task.cfg.target_lang}; "
-            "give one that fairseq-preprocess has made"
-        ) from error
-    except ValueError as error:  # fairseq maps no empty file
-        raise BertFusedError(f"{place.data}: {place.subset!r} cannot be read ({error}); is it empty?") from error
-    run = Run(files, model.eval(), task, _architecture(cfg.model), updates, count_parameters(model))
+    sources = _load_test_set(task, place)
+    run = Run(files, model.eval(), task, sources, _architecture(cfg.model), updates, count_parameters(model))
+    cut = int((sources.sizes > task.max_source).sum())
+    if cut:
+        run.remarks.append(
+            f"{run.name} reads {cut} of the {len(sources)} sources only in part: it takes {task.max_source} tokens "
+            "(--max-source-positions)."
+        )
     if reads_other_text and run.reads_bert:
         run.remarks.append(
             f"{run.name} was trained with --bert-text; here its BERT reads text derived from the data, "
@@ -182,6 +187,13 @@ def on_device(batch: Dict[str, Any], model: Any) -> Dict[str, Any]:
     return moved
 
 
+def read_whole(dataset: Any) -> Any:
+    """Return *dataset*, each sentence of which may be asked for from now on."""
+    if getattr(dataset, "supports_prefetch", False):  # --dataset-impl cached reads nothing by itself
+        dataset.prefetch(range(len(dataset)))
+    return dataset
+
+
 def count_parameters(model: Any) -> Dict[str, int]:
     """Return how many parameters of *model* get a gradient, how many are frozen, and how many are never used.
 
@@ -213,7 +225,7 @@ def _split(flag: str, given: str, errors: List[str]) -> Tuple[str, Optional[Path
 
 def _read_checkpoint(files: RunFiles) -> Dict[str, Any]:
     try:
-        state: Dict[str, Any] = checkpoint_utils.load_checkpoint_to_cpu(str(files.checkpoint))
+        state: Dict[str, Any] = checkpoint_utils.load_checkpoint_to_cpu(str(files.checkpoint), _WHOLE_GRAPH)
     except BertFusedError:
         raise
     except Exception as error:  # a damaged file can raise anything
@@ -223,18 +235,18 @@ def _read_checkpoint(files: RunFiles) -> Dict[str, Any]:
 
 
 def _set_up_task(files: RunFiles, saved: Dict[str, Any], place: Place) -> BertFusedTranslationTask:
-    trained_on = utils.split_paths(saved["data"])[0]
+    trained_on, tested_on = (utils.split_paths(data)[0] for data in (saved["data"], place.data))
     own = {
+        **training_defaults(),
         "_name": "bert_fused_translation",
         "data": place.data,
-        "eval_bleu": False,
+        "train_subset": "",  # each is a test set here
         "bert_text": place.bert_text,
         "bert_documents": place.bert_documents,
-        "bert_cache": None,
     }
     task: BertFusedTranslationTask = tasks.setup_task(OmegaConf.create({**saved, **own}))
     for lang in (task.cfg.source_lang, task.cfg.target_lang):
-        old, new = Path(trained_on, f"dict.{lang}.txt"), Path(place.data, f"dict.{lang}.txt")
+        old, new = Path(trained_on, f"dict.{lang}.txt"), Path(tested_on, f"dict.{lang}.txt")
         if old.is_file() and not filecmp.cmp(old, new, shallow=False):
             raise BertFusedError(
                 f"{files} was trained with the dictionary {old}, which differs from {new}; binarise the test set with "
@@ -243,12 +255,34 @@ def _set_up_task(files: RunFiles, saved: Dict[str, Any], place: Place) -> BertFu
     return task
 
 
-def _find_logs(checkpoint: Path) -> List[Path]:
-    """Return the logs of a training: ``*.log`` of the save-dir, or SAVE_DIR.log beside it.
+def _load_test_set(task: BertFusedTranslationTask, place: Place) -> Any:
+    """Let *task* load the test set; return its sources as they are before any is cut."""
+    try:
+        TranslationTask.load_dataset(task, place.subset)
+        sources = read_whole(task.dataset(place.subset).src)
+        task.load_dataset(place.subset)
+        read_whole(task.dataset(place.subset))
+    except FileNotFoundError as error:
+        raise BertFusedError(
+            f"{place.data} has no --subset {place.subset!r} for {task.cfg.source_lang}-{task.cfg.target_lang}; "
+            "give one that fairseq-preprocess has made"
+        ) from error
+    except ValueError as error:  # fairseq maps no empty file
+        raise BertFusedError(f"{place.data}: {place.subset!r} cannot be read ({error}); is it empty?") from error
+    return sources
 
+
+def find_logs(checkpoint: Path) -> List[Path]:
+    """Return the logs of a training: that of the checkpoint's own name, ``*.log`` of the save-dir, or SAVE_DIR.log.
+
+    A folder without checkpoints of fairseq's names is no save-dir: its logs may be those of other runs.
     (What fairseq writes to ``--log-file`` holds no curves.)
     """
-    save_dir = checkpoint.resolve().parent
+    own, save_dir = checkpoint.with_suffix(".log"), checkpoint.resolve().parent
+    if own.is_file():
+        return [own]
+    if not any(save_dir.glob("checkpoint*.pt")):
+        return []
     return sorted(save_dir.glob("*.log")) or [p for p in [save_dir.with_name(f"{save_dir.name}.log")] if p.is_file()]
 
 

@@ -1,6 +1,7 @@
 """Curves of training from what fairseq-train printed, with --log-format simple, tqdm or json."""
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Dict, Iterator, List, Sequence, Tuple
@@ -49,7 +50,9 @@ def _lines(text: str) -> Iterator[Tuple[str, Dict[str, float]]]:
         numbers = {}
         for key, value in pairs:
             try:
-                numbers[key] = float(value)
+                number = float(value)
             except ValueError:
                 continue
+            if math.isfinite(number):  # a loss may be nan, or inf
+                numbers[key] = number
         yield tag, numbers

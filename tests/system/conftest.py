@@ -10,6 +10,8 @@ import pytest
 from fork_server import ENVIRONMENT, FORK_SERVER
 from helpers import WORDS
 
+from bert_fused_plugin.reports.compare import compare, parse_args
+
 ROOT = Path(__file__).resolve().parents[2]
 TINY = (
     "--encoder-embed-dim 16 --encoder-ffn-embed-dim 24 --encoder-layers 2 --decoder-layers 2 "
@@ -116,3 +118,31 @@ def workspace(tmp_path_factory, bert_dir):
         fresh=True,
     )
     return result
+
+
+# --- reports
+
+REPORT_HOW = ["--beam", "3", "--max-len-b", "10", "--cpu"]
+REPORT_QUICK = [*REPORT_HOW, "--no-bert-tests", "--samples", "10", "--examples", "2"]
+TRANSFORMER = (
+    "--task translation --arch transformer --encoder-embed-dim 16 --encoder-ffn-embed-dim 24 --encoder-layers 2 "
+    "--decoder-layers 2 --encoder-attention-heads 2 --decoder-attention-heads 2 --share-all-embeddings "
+    "--criterion label_smoothed_cross_entropy --optimizer adam "
+    "--lr 0.01 --max-tokens 120 --max-epoch 2 --cpu --log-format json --log-interval 5"
+).split()
+
+
+@pytest.fixture(scope="session")
+def plain(workspace, tmp_path_factory):
+    """The --save-dir of fairseq's own transformer, with its log."""
+    save_dir = tmp_path_factory.mktemp("plain")
+    done = workspace.run("fairseq-train", workspace.data, *TRANSFORMER, "--save-dir", save_dir)
+    (save_dir / "train.log").write_text(done.stdout, encoding="utf-8")
+    return save_dir
+
+
+@pytest.fixture(scope="session")
+def report(workspace, plain):
+    """The figures of a report with fewer of them, made in this process."""
+    runs = ["--baseline", f"plain={plain}", "--run", f"fused={workspace.save_dir}"]
+    return compare(parse_args([workspace.data, *runs, "--output", "unused", *REPORT_QUICK]))

@@ -242,6 +242,16 @@ def test_what_the_training_named_is_taken_where_nothing_is_given(workspace, code
         export_model(checkpoint, workspace.data, tmp_path / "newer", Subwords())
 
 
+def test_what_only_the_training_needed_is_left_out(workspace, tmp_path):
+    flags = {"bert_cache": "cache", "bert_cache_limit": 1.0, "bert_text": "text", "num_batch_buckets": 2}
+    checkpoint = save_model(workspace, tmp_path / "old.pt", "bert_fused", bert_model=workspace.bert_dir, **flags)
+    export_model(checkpoint, workspace.data, tmp_path / "new", Subwords())
+    hub = BertFusedModel.from_pretrained(str(tmp_path / "new"))
+    assert len(hub.translate(["the dog"], max_len_b=4)) == 1
+    task = torch.load(tmp_path / "new" / "model.pt", weights_only=False)["cfg"]["task"]
+    assert {name: task[name] for name in flags} == {**dict.fromkeys(flags), "num_batch_buckets": 0}
+
+
 def test_all_that_is_wrong_is_said_at_once_and_nothing_is_written(workspace, tmp_path):
     checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot")
     (tmp_path / "used").mkdir()

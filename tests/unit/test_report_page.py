@@ -1,6 +1,7 @@
 """Curves from logs, charts, and how files are written."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,40 @@ def test_epochs_stand_in_where_no_interval_was_logged(tmp_path):
     lines = [line for line in SIMPLE.splitlines() if "train_inner" not in line]
     (tmp_path / "train.log").write_text("\n".join(lines), encoding="utf-8")
     assert read_curves([tmp_path / "train.log"])["train loss"] == [(31, 11.2)]
+
+
+@pytest.mark.parametrize("text", [SIMPLE, JSON])
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_values_that_are_no_numbers_are_left_out(tmp_path, text, value):
+    for good in ("12.5", "9.1"):
+        text = re.sub(rf"(nll_loss\W+){good}", rf"\g<1>{value}", text)
+    text = re.sub(r"(num_updates\W+)62", rf"\g<1>{value}", text)
+    (tmp_path / "train.log").write_text(text, encoding="utf-8")
+    curves = read_curves([tmp_path / "train.log"])
+    assert curves["train nll_loss"] == CURVES["train nll_loss"][1:]
+    assert curves["train loss"] == CURVES["train loss"]
+    assert curves["valid loss"] == CURVES["valid loss"][:1]
+    assert "valid nll_loss" not in curves
+
+
+@pytest.mark.parametrize(
+    "points",
+    [[(1240, 3.0)], [(1, 2.0), (2, 2.5)], [(5, 0.0)], [(0, 1e20)], [(1, 3.0), (4, -2.0)], [(7, 1.0), (8, 1.0)]],
+)
+def test_each_mark_of_an_axis_has_a_text_of_its_own(points):
+    chart = line_chart("title", {"a": points})
+    for ticks in (chart.x_ticks, chart.y_ticks):
+        texts = [tick.text for tick in ticks]
+        assert len(set(texts)) == len(texts) > 1
+    places = [float(tick.text.replace(",", "")) for tick in chart.x_ticks]
+    assert places[0] <= points[0][0] <= points[-1][0]
+    assert all(place == int(place) for place in places)
+
+
+def test_a_curve_of_one_point_is_a_dot():
+    chart = line_chart("title", {"a": [(10, 3.0), (500, -2.0)], "b": [(10, 3.0)]})
+    assert list(chart.dots) == ["b"]
+    assert "{},{}".format(*chart.dots["b"]) == chart.lines["a"].split()[0]
 
 
 def test_a_chart_is_inside_its_drawing():

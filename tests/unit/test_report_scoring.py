@@ -9,8 +9,8 @@ import torch
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.reports.bert_tests import derangement
 from bert_fused_plugin.reports.buckets import by_length, by_rare_words, rare_word_counts, words_of
-from bert_fused_plugin.reports.comparison import verdict
-from bert_fused_plugin.reports.scoring import Scorer
+from bert_fused_plugin.reports.comparison import bert_verdict, verdict
+from bert_fused_plugin.reports.scoring import Score, Scorer
 
 REFERENCES = [f"the {a} {b} sees the {c} ." for a in ("big", "old") for b in "man dog".split() for c in "abcde"]
 GOOD = list(REFERENCES)
@@ -97,3 +97,15 @@ def test_a_derangement_leaves_nothing_in_its_place(size):
         assert not order.eq(torch.arange(size)).any()
     assert size == 2 or any(not torch.equal(derangement(size, 0), derangement(size, seed)) for seed in range(1, 9))
     assert torch.equal(derangement(size, 3), derangement(size, 3))
+
+
+@pytest.mark.parametrize(
+    ("better", "said"), [(-1, "fused uses what BERT says: -2.00"), (0, "fused is not seen to use"), (1, "fused is not")]
+)
+def test_what_is_said_of_bert(better, said):
+    on, shuffled = Score(30.0, 30.0, 1.0), Score(28.0, 28.0, 1.0, 0.5, better)
+    verdict = bert_verdict("fused", {"on": {"BLEU": on}, "shuffled": {"BLEU": shuffled}})
+    assert verdict is not None
+    assert verdict.startswith(said)
+    assert verdict.endswith(": -2.00 BLEU (30.00 to 28.00, p = 0.500) where BERT reads another sentence.")
+    assert bert_verdict("fused", {"on": {"BLEU": on}}) is None

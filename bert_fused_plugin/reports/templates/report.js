@@ -35,15 +35,16 @@ function mapView(map) {
   const title = titleOf(map);
   element("h5", title, view);
   const place = element("div", "", null, { class: "scroll", role: "region", tabindex: "0", "aria-label": title });
-  let layer = map.percent.length - 1;
-  if (layer > 0) {
+  const layers = [...map.percent.keys()].filter((number) => map.percent[number]);
+  const last = layers[layers.length - 1];
+  if (layers.length > 1) {
     const label = element("label", "decoder layer ", view);
     const select = element("select", "", label);
-    map.percent.forEach((_, i) => element("option", i + 1, select, { value: i }));
-    select.value = layer;
+    layers.forEach((number) => element("option", number + 1, select, { value: number }));
+    select.value = last;
     select.addEventListener("change", () => place.replaceChildren(heatTable(map, Number(select.value))));
   }
-  place.append(heatTable(map, layer));
+  place.append(heatTable(map, last));
   view.append(place);
   if (map.alignment) element("p", "alignment (source-target, last layer): ", view).append(element("code", map.alignment));
   return view;

@@ -1,0 +1,143 @@
+"""bert-fused-compare and its kin on runs and data of many kinds: whatever the training was given, no text suffers."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import REPORT_QUICK, ROOT
+from test_compare import edited
+from test_export_model import save_model
+
+from bert_fused_plugin.reports.buckets import count_training_words, words_of
+from bert_fused_plugin.reports.compare import compare, parse_args, read_references
+from bert_fused_plugin.reports.decoding import Texts
+from bert_fused_plugin.reports.runs import Place, RunFiles, load_run
+
+pytestmark = pytest.mark.system
+
+
+def loaded(workspace, checkpoint, data=None):
+    """Return the run of *checkpoint*."""
+    return load_run(RunFiles("--baseline", "a", Path(checkpoint)), Place(data or workspace.data, "test"))
+
+
+def reported(data, *checkpoints, more=()):
+    """Return the figures of the report on *checkpoints*, named a, b, ..."""
+    names = [f"{name}={path}" for name, path in zip("abc", checkpoints)]
+    runs = ["--baseline", names[0], *(word for name in names[1:] for word in ("--run", name))]
+    return compare(parse_args([data, *runs, "--output", "unused", *REPORT_QUICK, *more]))
+
+
+def words(workspace, lang):
+    text = (workspace.path / f"test.{lang}").read_text(encoding="utf-8")
+    return text.replace("@@ ", "").splitlines()
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"num_batch_buckets": 2},
+        {"required_seq_len_multiple": 5},
+        {"bert_cache": "cache", "bert_cache_limit": 1.0},
+        {"train_subset": "test", "upsample_primary": 3, "load_alignments": True},
+        {"truncate_source": True, "max_source_positions": 4, "eval_bleu": True, "eval_bleu_args": "broken"},
+    ],
+)
+def test_flags_of_the_training_change_no_text(workspace, tmp_path, flags):
+    run = loaded(workspace, edited(workspace.checkpoint, tmp_path / "x.pt", **flags))
+    texts = Texts(run.task, "auto", "none")
+    assert [texts.source(run.sources[i]) for i in range(30)] == words(workspace, "en")
+    options = parse_args([workspace.data, "--baseline", "unused", "--output", "unused"])
+    assert read_references(options, run, texts) == words(workspace, "de")
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("name", ["checkpoint_activations", "offload_activations"])
+def test_a_run_trained_with_activation_checkpoints(workspace, tmp_path, name):
+    flags = {"bert_model": workspace.bert_dir}
+    plain, wrapped = (
+        loaded(workspace, save_model(workspace, tmp_path / "x.pt", "bert_fused", **flags, **given))
+        for given in ({}, {name: True})
+    )
+    assert wrapped.parameters == plain.parameters
+    assert wrapped.parameters["unused"] == 0 < wrapped.parameters["trained"]
+
+
+def test_no_sentence_is_too_long(workspace, tmp_path):
+    """Sources are cut to what a model takes, and told of; references are what they are."""
+    limits = {"max_source_positions": 6, "max_target_positions": 4}
+    plain = save_model(workspace, tmp_path / "plain.pt", "transformer", task="translation", **limits)
+    fused = save_model(workspace, tmp_path / "fused.pt", "bert_fused", bert_model=workspace.bert_dir)
+    report = reported(workspace.data, plain, fused, more=["--max-len-b", "3", "--examples", "30"])
+    sources, references = words(workspace, "en"), words(workspace, "de")
+    too_long = sum(
+        len(line.split()) > 5 for line in (workspace.path / "test.en").read_text(encoding="utf-8").splitlines()
+    )
+    assert 0 < too_long < 30
+    [remark] = [remark for remark in report["remarks"] if "in part" in remark]
+    assert remark == f"a reads {too_long} of the 30 sources only in part: it takes 6 tokens (--max-source-positions)."
+    assert report["sentences"] == 30 == sum(row["sentences"] for row in report["buckets"]["length"])
+    assert report["sentence_texts"]
+    for number, sentence in report["sentence_texts"].items():
+        assert (sentence["source"], sentence["reference"]) == (sources[number], references[number])
+    mean = sum(len(line.split()) for line in sources) / 30
+    assert report["buckets"]["length"][0]["mean_length"] == pytest.approx(mean)
+
+
+def test_data_of_the_cached_kind(workspace, tmp_path):
+    data = tmp_path / "data"
+    workspace.run(
+        "fairseq-preprocess", "-s", "en", "-t", "de", "--joined-dictionary", "--dataset-impl", "cached",
+        "--srcdict", f"{workspace.data}/dict.en.txt", "--trainpref", "train", "--testpref", "test", "--destdir", data,
+    )  # fmt: skip
+    plain = save_model(workspace, tmp_path / "plain.pt", "transformer", task="translation")
+    cached, mapped = (reported(place, plain, workspace.checkpoint) for place in (str(data), workspace.data))
+    assert [run["scores"] for run in cached["runs"]] == [run["scores"] for run in mapped["runs"]]
+    assert cached["buckets"] == mapped["buckets"]
+    assert cached["sentence_texts"] == mapped["sentence_texts"]
+
+
+def test_several_data_directories(workspace, tmp_path):
+    """The test set is that of the first, words are counted in all."""
+    second = shutil.copytree(workspace.data, tmp_path / "second")
+    for file in second.glob("test.*"):
+        file.unlink()
+    both = f"{workspace.data}:{second}"
+    report = reported(both, workspace.checkpoint)
+    assert report["runs"][0]["scores"] == reported(workspace.data, workspace.checkpoint)["runs"][0]["scores"]
+    task = loaded(workspace, workspace.checkpoint).task
+    wanted = [words_of(task.source_dictionary, task.dataset("test").src[i].tolist(), "subword_nmt") for i in range(30)]
+    once, twice = (count_training_words(task, data, "subword_nmt", wanted) for data in (workspace.data, both))
+    assert sum(once.values()) > 0
+    assert twice == {word: 2 * count for word, count in once.items()}
+
+
+def test_layers_that_do_not_attend_to_bert(workspace, tmp_path):
+    checkpoint = save_model(
+        workspace, tmp_path / "x.pt", "bert_fused", bert_model=workspace.bert_dir, bert_gates="0,1,0", decoder_layers=3,
+        encoder_layers=3,
+    )  # fmt: skip
+    entropy = reported(workspace.data, checkpoint)["runs"][0]["entropy"]
+    assert {kind: [layer is not None for layer in layers] for kind, layers in entropy.items()} == {
+        "source": [True, True, True],
+        "BERT": [False, True, False],
+    }
+    command = ["python", ROOT / "scripts/plot_attention.py", workspace.data, "--path", checkpoint, "--beam", "1"]
+    for layer in ([], ["--layer", "0"], ["--layer", "1"], ["--layer", "-1"]):
+        out = workspace.run(*command, "--output", tmp_path / "x.svg", *layer).stdout
+        assert re.findall(r"^entropy: +(\w+): (.*)$", out, re.MULTILINE)[1][1].split(", ")[::2] == ["-", "-"]
+        drawn = (tmp_path / "x.svg").read_text(encoding="utf-8")
+        titles = re.findall(r"attention to ([\w ]+), layer (\d)", drawn)
+        expected = {(): "32", ("0",): "1", ("1",): "22", ("-1",): "3"}[tuple(layer[1:])]
+        assert titles == list(zip(["the source", "BERT"], expected))
+
+
+def test_checkpoints_in_one_folder_have_their_own_curves(workspace, tmp_path):
+    for name, loss in (("plain", 9), ("fused", 8)):
+        torch.save(torch.load(workspace.checkpoint, weights_only=False), tmp_path / f"{name}.pt")
+        line = f"| valid | epoch 001 | valid on 'valid' subset | loss {loss} | num_updates 31\n"
+        (tmp_path / f"{name}.log").write_text(line, encoding="utf-8")
+    report = reported(workspace.data, tmp_path / "plain.pt", tmp_path / "fused.pt")
+    assert [points["valid loss"] for points in report["curves"]["points"].values()] == [[(31, 9.0)], [(31, 8.0)]]

@@ -1,0 +1,251 @@
+"""The page of bert-fused-compare in headless Chromium, and what it says."""
+
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from conftest import REPORT_HOW, ROOT
+
+from bert_fused_plugin.reports.charts import line_chart
+from bert_fused_plugin.reports.compare import main
+from bert_fused_plugin.reports.page import render
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """Chromium's command; installed where this process may, or the test is skipped."""
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    if not any(map(shutil.which, names)) and shutil.which("apt-get") and os.geteuid() == 0:
+        print("installing chromium for the browser tests (apt-get)", file=sys.stderr)
+        for command in (["update"], ["install", "-y", "--no-install-recommends", "chromium"]):
+            subprocess.run(["apt-get", "-qq", *command], capture_output=True, timeout=200)
+    found = next(filter(None, map(shutil.which, names)), None)
+    if found is None:
+        pytest.skip("no Chromium here, and apt-get cannot install one: the page is not tried in a browser")
+    return found
+
+
+@pytest.fixture
+def browse(chromium, tmp_path):
+    """Open *page* with *script* at its end, in a window of 1100 or a frame of *width*; return what it yields."""
+
+    def browse(page, script, width=None):
+        probe = "<script>window.errors = []; window.onerror = (m) => errors.push(m);</script>"
+        run = f"<script>document.title = 'probe:' + JSON.stringify((() => {{ {script} }})());</script></body>"
+        page = page.replace("<head>", "<head>" + probe, 1).replace("</body>", run)
+        if width is not None:
+            frame = (
+                f'<iframe id="f" style="width:{width}px;height:800px;border:0" srcdoc="{html.escape(page)}"></iframe>'
+            )
+            copy = "f.onload = () => document.title = f.contentDocument.title"
+            page = f"<!DOCTYPE html><title></title>{frame}<script>{copy}</script>"
+        file = tmp_path / "page.html"
+        file.write_text(page, encoding="utf-8")
+        flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+        flags += " --disable-component-update --disable-sync --window-size=1100,900 --dump-dom"
+        done = subprocess.run(
+            [chromium, *flags.split(), "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={tmp_path / 'user'}",
+             file.as_uri()], capture_output=True, text=True, encoding="utf-8", timeout=100,
+        )  # fmt: skip
+        [title] = re.findall(r"<title>probe:(.*?)</title>", done.stdout) or pytest.fail(done.stderr[-2000:])
+        return json.loads(html.unescape(title))
+
+    return browse
+
+
+CLICK = """
+const button = document.querySelector('.example button');
+const before = document.querySelectorAll('table.heat').length;
+button.click();
+const place = button.closest('.example').querySelector('.maps');
+const cells = [...place.querySelectorAll('table.heat')].map((table) => table.querySelectorAll('tbody td').length);
+const select = place.querySelector('select');
+const seen = place.querySelector('table.heat').textContent;
+select.value = 0;
+select.dispatchEvent(new Event('change'));
+const changed = place.querySelector('table.heat').textContent !== seen;
+const titles = [...place.querySelectorAll('h5')].map((title) => title.textContent);
+const shown = getComputedStyle(place).display !== 'none';
+button.click();
+return {before, cells, titles, shown, changed, number: button.dataset.number, errors,
+        hidden: getComputedStyle(place).display === 'none', expanded: button.getAttribute('aria-expanded'),
+        loaded: performance.getEntriesByType('resource').length};
+"""
+
+
+def test_one_run_alone(browse, workspace, capsys, tmp_path):
+    page, figures = tmp_path / "report.html", tmp_path / "report.json"
+    given = [workspace.data, "--baseline", f"fused={workspace.save_dir}", "--output", page, "--json", figures]
+    main([str(word) for word in (*given, *REPORT_HOW, "--samples", "10", "--examples", "3")])
+    report = json.loads(figures.read_text(encoding="utf-8"))
+    [test] = report["bert_tests"]
+    on, shuffled = (test["states"][i]["scores"]["BLEU"]["score"] for i in (0, 2))
+    assert f"{shuffled - on:+.2f} BLEU ({on:.2f} to {shuffled:.2f}, p = " in test["verdict"]
+    assert capsys.readouterr().out.splitlines() == [test["verdict"], f"written: {page}", f"written: {figures}"]
+    scores = [
+        report["sentence_texts"][str(i)]["translations"]["fused"]["chrF"] for i in report["examples"]["fused"]["best"]
+    ]
+    assert len(scores) == 3
+    assert scores == sorted(scores, reverse=True)
+    assert scores[-1] > max(
+        report["sentence_texts"][str(i)]["translations"]["fused"]["chrF"] for i in report["examples"]["fused"]["worst"]
+    )
+    script = """
+    document.querySelector('.example button').click();
+    return {titles: [...document.querySelectorAll('.example:first-of-type .maps h5')].map((e) => e.textContent),
+            heading: document.querySelector('h2').textContent, gain: document.querySelector('.gain').textContent,
+            said: document.querySelector('.verdicts').textContent, errors};
+    """
+    assert browse(page.read_text(encoding="utf-8"), script) == {
+        "titles": ["fused: attention to the source, in %", "fused: attention to BERT, in %"],
+        "heading": "How good is it?",
+        "gain": f"{scores[0]:.1f} chrF",
+        "said": test["verdict"],
+        "errors": [],
+    }
+
+
+def test_a_click_on_a_sentence_shows_its_attention(browse, report):
+    seen = browse(render(report), CLICK)
+    maps = report["attention"][int(seen.pop("number"))]
+    assert seen == {
+        "before": 0,
+        "cells": [len(found["rows"]) * len(found["columns"]) for found in maps],
+        "titles": [f"{m['run']}: attention to {'BERT' if m['kind'] == 'BERT' else 'the source'}, in %" for m in maps],
+        "shown": True,
+        "changed": True,
+        "errors": [],
+        "hidden": True,
+        "expanded": "false",
+        "loaded": 0,
+    }
+
+
+def reloaded(text):
+    """Return the figures of *text*, whose keys JSON has made text, for the page."""
+    figures = json.loads(text)
+    for lists in figures["examples"].values():
+        lists.update({kind: list(map(str, numbers)) for kind, numbers in lists.items()})
+    return figures
+
+
+def test_layers_keep_their_numbers(browse, report):
+    """The first layer has no attention to BERT."""
+    gated = reloaded(json.dumps(report))
+    for maps in gated["attention"].values():
+        for found in maps:
+            found["percent"] = [found["percent"][0] if found["kind"] == "source" else None, *found["percent"]]
+    for run in gated["runs"]:
+        for kind, layers in run["entropy"].items():
+            run["entropy"][kind] = [layers[0] if kind == "source" else None, *layers]
+    script = """
+    document.querySelector('.example button').click();
+    const all = (place, selector) => [...place.querySelectorAll(selector)];
+    const maps = all(document, '.example:first-of-type .map').slice(-2);
+    return {errors, rows: all(document, '[aria-labelledby=entropy] tbody tr').map((row) =>
+                all(row, 'td').map((cell) => cell.textContent !== '').slice(1)),
+            heads: all(document, '[aria-labelledby=entropy] thead th').slice(2).map((cell) => cell.textContent),
+            layers: maps.map((map) => all(map, 'option').map((option) => option.textContent)),
+            first: maps.map((map) => map.querySelector('select').value)};
+    """
+    assert browse(render(gated), script) == {
+        "errors": [],
+        "rows": [[True, True, True], [True, True, True], [False, True, True]],
+        "heads": ["layer 1", "layer 2", "layer 3"],
+        "layers": [["1", "2", "3"], ["2", "3"]],
+        "first": ["2", "2"],
+    }
+
+
+def test_names_that_differ_in_case_only(report):
+    page = render(reloaded(json.dumps(report).replace('"plain"', '"FUSED"')))
+    examples = re.findall(r"<article.*?</article>", page, re.DOTALL)
+    assert examples
+    for example in examples:
+        assert re.findall(r"</span>(\w+) <small>BLEU", example) == ["FUSED", "fused"]
+
+
+@pytest.mark.parametrize("bert", [True, False])
+def test_what_the_page_of_one_run_says(report, bert):
+    alone = {**report, "runs": report["runs"][1:] if bert else report["runs"][:1], "verdicts": []}
+    alone["baseline"] = name = alone["runs"][0]["name"]
+    alone["examples"] = {name: report["examples"]["fused"]}
+    alone["curves"] = {"points": {}, "charts": []}
+    page = render(alone)
+    scores = page[page.index('id="scores"') : page.index("</table>")]
+    assert re.findall(r'<th scope="col">(\w+)</th>', scores) == ["run", "BLEU", "chrF", "TER"]
+    assert scores.count("<td") == 3
+    said = "without it, and give that as --baseline." if bert else "with it, and give that as --run."
+    assert f"One run alone. To see whether BERT helps, train the same model {said}</p>" in page
+
+
+def test_a_single_validation_is_a_dot(report):
+    chart = line_chart("title", {"plain": [(10, 3.0), (500, -2.0)], "fused": [(10, 3.0)]})
+    page = render({**report, "curves": {"points": {}, "charts": [asdict(chart)]}})
+    x, y = chart.dots["fused"]
+    assert re.findall(r"<circle[^>]*>", page) == [f'<circle class="s1" cx="{x}" cy="{y}" r="3"/>']
+
+
+@pytest.mark.parametrize("width", [390, 320])
+def test_nothing_but_tables_is_wider_than_a_phone(browse, report, width):
+    script = """
+    document.querySelectorAll('.example button').forEach((button) => button.click());
+    const wide = [...document.querySelectorAll('body *')].filter((e) => !e.closest('.scroll') && !e.closest('svg') &&
+        e.getBoundingClientRect().right > innerWidth).map((e) => e.outerHTML.slice(0, 80));
+    return {wide, inner: innerWidth, page: document.documentElement.scrollWidth, errors};
+    """
+    seen = browse(render(report), script, width=width)
+    assert seen.pop("page") <= width  # less a scroll bar
+    assert seen == {"wide": [], "inner": width, "errors": []}
+
+
+def test_all_text_is_shown_as_text(browse, report):
+    evil = "</script><script>window.broken = 1</script><img src=x onerror='window.broken = 1'>\"'&amp;"
+    hostile = json.loads(json.dumps(report).replace("plain", "PLAIN"))
+    name = hostile["baseline"] = hostile["runs"][0]["name"] = evil
+    hostile = reloaded(json.dumps(hostile).replace('"PLAIN"', json.dumps(name)))
+    hostile["remarks"], hostile["command"], hostile["verdicts"] = [evil], evil, [evil]
+    for sentence in hostile["sentence_texts"].values():
+        sentence["source"] = sentence["reference"] = sentence["translations"][evil]["text"] = evil
+    for maps in hostile["attention"].values():
+        for found in maps:
+            found["rows"][0] = found["columns"][0] = evil
+    script = """
+    document.querySelector('.example button').click();
+    return {broken: window.broken || 0, images: document.images.length, errors,
+            source: document.querySelector('.what').textContent, dd: document.querySelector('.example dd').textContent,
+            head: document.querySelector('table.heat thead th').textContent,
+            command: document.querySelector('.facts code').textContent};
+    """
+    seen = browse(render(hostile), script)
+    assert seen == {"broken": 0, "images": 0, "errors": []} | dict.fromkeys(("source", "dd", "head", "command"), evil)
+
+
+def test_dark_and_light_text_can_be_read():
+    """Contrast of text and page is 4.5 or more (WCAG 2.2, 1.4.3), for each colour of text."""
+    css = (Path(ROOT) / "bert_fused_plugin/reports/templates/report.css").read_text(encoding="utf-8")
+    light, dark = (dict(re.findall(r"--(\w+): (#\w+)", part)) for part in css.split("@media", 2)[:2])
+    for colours in (light, dark):
+        for page in ("page", "panel"):
+            for text in ("ink", "soft", "up", "down"):
+                assert contrast(colours[text], colours[page]) >= 4.5, (text, page)
+
+
+def contrast(one, other):
+    def luminance(colour):
+        digits = colour[1:] if len(colour) == 7 else "".join(2 * c for c in colour[1:])
+        parts = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear))
+
+    bright, dim = sorted((luminance(one), luminance(other)), reverse=True)
+    return (bright + 0.05) / (dim + 0.05)

@@ -1,0 +1,36 @@
+"""Which logs belong to a checkpoint."""
+
+import pytest
+
+from bert_fused_plugin.reports.runs import find_logs
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Make files in a folder; return it."""
+
+    def make(*names):
+        for name in names:
+            path = tmp_path / "runs" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        return tmp_path / "runs"
+
+    return make
+
+
+def test_the_logs_of_a_save_dir_are_in_it_or_beside_it(folder):
+    runs = folder("fused/checkpoint_best.pt", "fused/average.pt", "fused.log", "other.log")
+    for name in ("checkpoint_best.pt", "average.pt"):
+        assert find_logs(runs / "fused" / name) == [runs / "fused.log"]
+    folder("fused/train1.log", "fused/train2.log")
+    for name in ("checkpoint_best.pt", "average.pt"):
+        assert find_logs(runs / "fused" / name) == [runs / "fused" / "train1.log", runs / "fused" / "train2.log"]
+
+
+def test_checkpoints_in_one_folder_do_not_share_their_logs(folder):
+    runs = folder("plain.pt", "plain.log", "fused.pt", "fused.log", "gru.pt")
+    folder("../runs.log")
+    assert find_logs(runs / "plain.pt") == [runs / "plain.log"]
+    assert find_logs(runs / "fused.pt") == [runs / "fused.log"]
+    assert find_logs(runs / "gru.pt") == []
