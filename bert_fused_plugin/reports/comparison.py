@@ -118,6 +118,7 @@ class Comparison:
             "parameters": run.parameters,
             "speed": self.found[run.name].speed(),
             "scores": {metric: score.as_dict() for metric, score in scores.items()},
+            "length": self.scorer.length(self.hypotheses[run.name]),
             "entropy": {
                 kind: [None if layer is None else layer._asdict() for layer in layers]
                 for kind, layers in statistics.entropies().items()

@@ -94,6 +94,11 @@ class Scorer:
         chosen = [texts[i] for i in numbers]
         return float(BLEU(**self._bleu).corpus_score(chosen, [[self.references[i] for i in numbers]]).score)
 
+    def length(self, texts: Sequence[str]) -> float:
+        """Return the number of tokens of *texts* by that of the references, as BLEU's brevity penalty takes it."""
+        score = BLEU(**self._bleu).corpus_score(list(texts), [self.references])
+        return score.sys_len / max(1, score.ref_len)
+
     def sentences(self, texts: Sequence[str]) -> List[Dict[str, float]]:
         """Return BLEU (of the n-grams that a sentence has) and chrF of each sentence."""
         bleu, chrf = BLEU(effective_order=True, **self._bleu), CHRF()

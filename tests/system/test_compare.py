@@ -56,8 +56,9 @@ def test_the_scores_are_those_of_generate_and_sacrebleu(workspace, plain, writte
         references = dict(re.findall(r"^T-(\d+)\t(.*)$", out, re.MULTILINE))
         texts = [found[i][1] for i in range(30)]
         sides = texts, [[references[str(i)] for i in range(30)]]
-        bleu = sacrebleu.corpus_bleu(*sides, tokenize="none", force=True).score
-        assert runs[name]["scores"]["BLEU"]["score"] == pytest.approx(bleu, abs=1e-6)
+        bleu = sacrebleu.corpus_bleu(*sides, tokenize="none", force=True)
+        assert runs[name]["scores"]["BLEU"]["score"] == pytest.approx(bleu.score, abs=1e-6)
+        assert runs[name]["length"] == pytest.approx(bleu.sys_len / bleu.ref_len, abs=1e-9)
         assert runs[name]["scores"]["chrF"]["score"] == pytest.approx(sacrebleu.corpus_chrf(*sides).score, abs=1e-6)
         assert runs[name]["scores"]["TER"]["score"] == pytest.approx(sacrebleu.corpus_ter(*sides).score, abs=1e-6)
         for number, sentence in figures["sentence_texts"].items():

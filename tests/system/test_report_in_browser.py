@@ -182,8 +182,8 @@ def test_what_the_page_of_one_run_says(report, bert):
     alone["curves"] = {"points": {}, "charts": []}
     page = render(alone)
     scores = page[page.index('id="scores"') : page.index("</table>")]
-    assert re.findall(r'<th scope="col">(\w+)</th>', scores) == ["run", "BLEU", "chrF", "TER"]
-    assert scores.count("<td") == 3
+    assert re.findall(r'<th scope="col">(\w+)</th>', scores) == ["run", "BLEU", "chrF", "TER", "length"]
+    assert scores.count("<td") == 4
     said = "without it, and give that as --baseline." if bert else "with it, and give that as --run."
     assert f"One run alone. To see whether BERT helps, train the same model {said}</p>" in page
 
