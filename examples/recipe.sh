@@ -109,11 +109,11 @@ random_bert() {
 }
 fused() { # fused NAME BERT
     need "$out/transformer/checkpoint_best.pt" transformer
-    train_with_bert "$1" "$more" "$more_lr" "$more_warmup" --arch "$fused_arch" --bert-model "$2" "${warm_start[@]}" \
+    train_with_bert "$1" "$more" "$more_lr" "$more_warmup" --arch "$fused_arch" --bert-model "$2" "${fusion[@]}" "${warm_start[@]}" \
         --bert-warm-start "$out/transformer/checkpoint_best.pt"
 }
 scratch() {
-    train_with_bert scratch $((updates + more)) "$lr" "$warmup" --arch "$fused_arch" --bert-model "$(bert_model)"
+    train_with_bert scratch $((updates + more)) "$lr" "$warmup" --arch "$fused_arch" --bert-model "$(bert_model)" "${fusion[@]}"
 }
 bert_decoder() {
     train_with_bert bert_decoder $((updates + more)) "$lr" "$warmup" --arch "$fused_arch" --bert-model "$(bert_model)" \

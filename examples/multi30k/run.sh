@@ -17,7 +17,8 @@ transformer=(--arch transformer
     --decoder-layers 4 --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 --decoder-attention-heads 4)
 fused_arch=bert_fused_tiny gru_arch=gru_bahdanau_tiny
 default_bert='' # MiniLM, whose fourth layer tells words apart better than its last one, trained for sentences
-bert=(--bert-detok moses --bert-layer 4 --bert-drop-net 0)
+bert=(--bert-detok moses --bert-layer 4)
+fusion=(--bert-drop-net 0)
 warm_start=(--bert-identity-start)
 scoring=() # of tokenised text, as it is usual for this test set
 

@@ -17,7 +17,8 @@ transformer=(--arch transformer
     --decoder-layers 4 --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 --decoder-attention-heads 4)
 fused_arch=bert_fused_tiny gru_arch=gru_bahdanau_tiny
 default_bert='' # MiniLM
-bert=(--bert-layer 4 --bert-drop-net 0)
+bert=(--bert-layer 4)
+fusion=(--bert-drop-net 0)
 warm_start=(--bert-identity-start)
 scoring=(--reference "$out/text/reference.de" --max-len-a 1.5 --max-len-b 10)
 

@@ -12,7 +12,11 @@ import pytest
 import yaml
 from conftest import ROOT
 from fairseq import options
+from fairseq.data import Dictionary
 from transformers import BertConfig, BertModel
+
+from bert_fused_plugin.models.bert_fused_config import BertFusedConfig
+from bert_fused_plugin.models.config_checks import check_config
 
 pytestmark = pytest.mark.system
 
@@ -75,7 +79,7 @@ def test_every_system_has_a_command_line_that_fairseq_accepts(dry, recipe, tmp_p
     calls = dry.calls("fairseq-train")
     assert [Path(call[call.index("--save-dir") + 1]).name for call in calls] == SYSTEMS
     setting = yaml.safe_load((ROOT / f"examples/hydra/recipe/{recipe}.yaml").read_text())
-    parsed = {}
+    parsed, dictionary = {}, Dictionary()
     for system, call in zip(SYSTEMS, calls):
         call[call.index("bert_fused_plugin")] = str(ROOT / "bert_fused_plugin")
         parsed[system] = args = options.parse_args_and_arch(options.get_training_parser(), call)
@@ -84,6 +88,8 @@ def test_every_system_has_a_command_line_that_fairseq_accepts(dry, recipe, tmp_p
         assert args.update_freq == setting["optimization"].get("update_freq", [1])
         assert args.weight_decay == setting.get("optimizer", {}).get("weight_decay", 0.0)
         assert args.fp16 == setting.get("common", {}).get("fp16", False)
+        if hasattr(args, "bert_fusion"):
+            assert check_config(BertFusedConfig.from_namespace(args), dictionary, dictionary) == []
     plain, more = parsed["transformer"], parsed["continued"]
     assert (plain.lr, plain.max_update) == (setting["optimization"]["lr"], setting["optimization"]["max_update"])
     assert more.finetune_from_model == parsed["bert_fused"].bert_warm_start == parsed["random_bert"].bert_warm_start
