@@ -9,7 +9,8 @@
 #                  more than fairseq's symbols its batches are smaller: they count in --max-tokens too)
 #   [random_bert]  the same with a BERT of random weights: does the gain come from pre-training?
 #   [scratch]      bert_fused without the transformer's parameters, UPDATES + MORE updates
-#   gru_bahdanau   RNNsearch, UPDATES + MORE updates; [gru_dot], [gru_seq2seq] and [bert_decoder] as well
+#   gru_bahdanau   RNNsearch, UPDATES + MORE updates; [gru_dot], [gru_seq2seq], [gru_bert] (RNNsearch
+#                  with BERT) and [bert_decoder] (BERT in place of the encoder) as well
 #   compare        averages of the five best checkpoints, scored on the test set: $OUT/report.html, $OUT/report.json
 #
 # Settings of the environment, all optional:
@@ -25,7 +26,7 @@ examples=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$examples/.." && pwd)
 name=$(basename "$here")
 out=${OUT:-$name-out} seed=${SEED:-1}
-all_steps=(prepare transformer continued bert_fused random_bert scratch gru_bahdanau gru_dot gru_seq2seq bert_decoder compare)
+all_steps=(prepare transformer continued bert_fused random_bert scratch gru_bahdanau gru_dot gru_seq2seq gru_bert bert_decoder compare)
 
 recipe() {
     [ $# -gt 0 ] || set -- prepare transformer continued bert_fused gru_bahdanau compare
@@ -123,6 +124,10 @@ gru() { train "$1" $((updates + more)) "$gru_lr" "$warmup" --arch "$gru_arch" --
 gru_bahdanau() { gru gru_bahdanau; }
 gru_dot() { gru gru_dot --attention dot; }
 gru_seq2seq() { gru gru_seq2seq --attention none; }
+gru_bert() {
+    train_with_bert gru_bert $((updates + more)) "$gru_lr" "$warmup" --arch "$gru_arch" --clip-norm 1.0 \
+        --bert-model "$(bert_model)" "${fusion[@]}"
+}
 
 compare() {
     local system runs=() systems=() best baseline=$out/continued

@@ -22,7 +22,8 @@ pytestmark = pytest.mark.system
 
 RECIPES = sorted(path.parent.name for path in (ROOT / "examples").glob("*/run.sh") if "recipe.sh" in path.read_text())
 LANGUAGES = {name: name.split("_")[-2:] for name in RECIPES}
-SYSTEMS = "transformer continued bert_fused random_bert scratch gru_bahdanau gru_dot gru_seq2seq bert_decoder".split()
+SYSTEMS = ["transformer", "continued", "bert_fused", "random_bert", "scratch"]
+SYSTEMS += ["gru_bahdanau", "gru_dot", "gru_seq2seq", "gru_bert", "bert_decoder"]
 STUB = """#!{python}
 import json, sys
 from pathlib import Path
