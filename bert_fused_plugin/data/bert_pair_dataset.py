@@ -5,12 +5,13 @@ from typing import Any, Callable, Container, Dict, List, Optional, Sequence
 
 import numpy as np
 import torch
-from fairseq.data import BaseWrapperDataset, FairseqDataset, LanguagePairDataset, data_utils
+from fairseq.data import BaseWrapperDataset, LanguagePairDataset, data_utils
 from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
 from bert_fused_plugin.data.collate import add_bert_tokens
+from bert_fused_plugin.data.data_bin import read_whole
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.document_context import DocumentContext
 from bert_fused_plugin.data.feature_cache import Bert, FeatureCache
@@ -159,8 +160,8 @@ def _tokenize(
     chunks: List[NDArray[np.int32]] = []
     sizes: List[int] = [0]
     context = DocumentContext(bridge, document_starts)
-    if isinstance(dataset.src, FairseqDataset) and dataset.src.supports_prefetch:
-        dataset.src.prefetch(range(len(dataset)))  # --dataset-impl cached reads nothing by itself
+    if not isinstance(dataset.src, list):  # as it is in fairseq-interactive
+        read_whole(dataset.src)
     with tqdm(
         total=len(dataset),
         desc="word pieces for BERT",

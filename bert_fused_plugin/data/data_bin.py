@@ -1,7 +1,7 @@
-"""A look at the directory of fairseq-preprocess before fairseq opens it."""
+"""What is read from the directory of fairseq-preprocess beside what fairseq reads itself."""
 
 import os
-from typing import List, Optional
+from typing import Any, List, Optional
 
 from fairseq.data.data_utils import infer_language_pair
 from fairseq.utils import split_paths
@@ -28,3 +28,10 @@ def data_errors(data: Optional[str], source_lang: Optional[str], target_lang: Op
         for flag, lang in (("--source-lang", source_lang), ("--target-lang", target_lang))
         if f"dict.{lang}.txt" not in found
     ]
+
+
+def read_whole(dataset: Any) -> Any:
+    """Return a *dataset* of fairseq, each sentence of which may be asked for from now on."""
+    if dataset.supports_prefetch:  # --dataset-impl cached reads nothing by itself
+        dataset.prefetch(range(len(dataset)))
+    return dataset

@@ -9,7 +9,7 @@ from fairseq.data import data_utils
 from fairseq.utils import split_paths
 from tqdm import tqdm
 
-from bert_fused_plugin.reports.runs import read_whole
+from bert_fused_plugin.data.data_bin import read_whole
 from bert_fused_plugin.reports.words import merge
 
 RARE = 5  # a word seen at most so often in training

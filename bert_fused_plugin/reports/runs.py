@@ -12,6 +12,7 @@ from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf
 
 from bert_fused_plugin.checkpoints.training_settings import training_defaults
+from bert_fused_plugin.data.data_bin import read_whole
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.modules.finetuned_bert import FinetunedBert
@@ -185,13 +186,6 @@ def on_device(batch: Dict[str, Any], model: Any) -> Dict[str, Any]:
     device = next(model.parameters()).device
     moved: Dict[str, Any] = utils.apply_to_sample(lambda tensor: tensor.to(device), batch)
     return moved
-
-
-def read_whole(dataset: Any) -> Any:
-    """Return *dataset*, each sentence of which may be asked for from now on."""
-    if getattr(dataset, "supports_prefetch", False):  # --dataset-impl cached reads nothing by itself
-        dataset.prefetch(range(len(dataset)))
-    return dataset
 
 
 def count_parameters(model: Any) -> Dict[str, int]:
