@@ -4,6 +4,7 @@
 #   PYTHON=python3.12     the interpreter to build on (3.9 to 3.13; default: the first that fits)
 #   VENV=/some/folder     where the environment goes (default: .venv in the repository)
 #   TORCH=torch==2.13.0   what to ask pip for as torch
+# scripts/setup.sh --print-torch says what it would ask pip for, and installs nothing.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -89,6 +90,14 @@ install() {
     say "done in $((SECONDS - started)) s"
 }
 
+python=$(find_python)
+torch=${TORCH:-$(chosen TORCH)}
+if [ -z "$torch" ]; then # the tested version; an open range would take the newest
+    torch=torch==2.13.0
+    case $("$python" -V) in *" 3.9."*) torch=torch==2.8.0 ;; esac # the last one for Python 3.9
+fi
+[ "${1:-}" != --print-torch ] || { echo "$torch" && exit; }
+
 mkdir -p "$(dirname "$venv")"
 # One set-up at a time: a second one waits, then finds the work done.
 if command -v flock >/dev/null; then
@@ -98,12 +107,6 @@ fi
 # Every start of Python reads the hook; compiled, also where Python itself may not write .pyc files.
 compile_hook() { "$venv/bin/python" -m compileall -q "$root"/fairseq_compat*.py || true; }
 
-python=$(find_python)
-torch=${TORCH:-$(chosen TORCH)}
-if [ -z "$torch" ]; then # the tested version; an open range would take the newest
-    torch=torch==2.13.0
-    case $("$python" -V) in *" 3.9."*) torch=torch==2.8.0 ;; esac # the last one for Python 3.9
-fi
 wanted=$(wanted_stamp)
 if [ -x "$venv/bin/fairseq-train" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
     compile_hook

@@ -1,25 +1,22 @@
 #!/usr/bin/env bash
-# Installs and tests the package on each Python from 3.9 to 3.13 that is here, each in a fresh environment, and prints
-# a table at the end.  Where no torch is to be had, what needs none is still done: byte-compiling all sources,
-# building and installing the wheel, starting Python with its hook.  Fails where something that ran failed.
+# Runs scripts/test.sh on each supported Python, one version after the other, each in a fresh clone of the last commit and
+# in a fresh environment, and prints a table at the end.  The demo is run on the oldest and on the newest version too.
+# A clone and its environment are removed after their run; the logs stay.  It takes about a quarter of an hour for each
+# version.  The script fails where a version failed, and where nothing was tested.
 #
-#   scripts/test_matrix.sh [3.9|3.10|3.11|3.12|3.13]...      (default: all five)
+#   scripts/test_matrix.sh [3.9|3.10|3.11|3.12|3.13|floor]...      (default: all six)
+#
+# "floor" is the oldest of these versions with the lower bounds of setup.py (scripts/lower_bounds.py).
 #
 # Settings, all optional:
-#   CUDA=1                install builds of torch that bring CUDA, some gigabytes each; default: skip those
-#   TORCH=torch==2.13.0   what to ask pip for as torch (default: the tested version); pip's own settings, such as
-#                         PIP_FIND_LINKS and PIP_EXTRA_INDEX_URL, tell it of builds without CUDA
-#   TESTS='tests/unit'    what pytest runs (default: the unit tests, and training, resuming, translating, hub)
-#   MATRIX=dir            where environments and logs go (default: a temporary folder, removed after success)
+#   CUDA=1       install builds of torch that bring CUDA, some gigabytes each; without it such a version is left out
+#   MATRIX=dir   where logs and results go (default: matrix-out); a version that passed at this commit is not run again
 set -uo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-commands=tests/system/test_commands.py
-tests=${TESTS:-tests/unit
-    $commands::test_training_that_was_interrupted_ends_as_one_that_was_not
-    $commands::test_interactive_translates_as_generate_does
-    $commands::test_the_hub_interface_needs_nothing_that_only_training_had}
+all=(3.9 3.10 3.11 3.12 3.13)
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONUTF8=1
+unset VENV PYTHON TORCH DEMO_DIR
 
 say() { printf 'matrix: %s\n' "$*"; }
 
@@ -33,110 +30,102 @@ find_python() {
     return 1
 }
 
-# Runs a step; its output goes to the log of the version.
-step() {
-    local name=$1
-    shift
-    say "$version: $name"
-    "$@" >>"$log" 2>&1 && return
-    say "$version: $name FAILED; the end of $log:"
-    tail -n 15 "$log"
-    return 1
-}
-
-compile() {
-    PYTHONPYCACHEPREFIX=$work/pyc "$python" -W error -m compileall -q -f \
-        "$source"/{bert_fused_plugin,scripts,tests,examples} \
-        "$source"/{setup,fairseq_compat{,_checkpoint,_patches}}.py
-}
-
-# Without torch: the wheel builds, installs, and its hook is there at each start of Python.
-wheel() {
-    "$python" -m venv --clear "$work/bare-$version" &&
-        "$work/bare-$version/bin/python" -m pip install --no-deps "$source" &&
-        (cd "$work" && "bare-$version/bin/python" -W error -c \
-            'import fairseq_compat, sys; assert fairseq_compat._Finder in map(type, sys.meta_path)')
-}
-
-# Says why torch cannot, or should not, be installed; nothing where it can.
+# Says why torch should not be installed; nothing where it may be.
 objection() {
-    local report=$work/torch-$version.json
-    "$work/bare-$version/bin/python" -m pip install --dry-run --ignore-installed --quiet --report "$report" "$torch" \
-        >>"$log" 2>&1 || {
-        echo "pip finds no $torch"
-        return
-    }
-    [ -n "${CUDA:-}" ] || "$python" - "$report" <<'PYTHON'
+    local report=$work/torch.json torch
+    [ -z "${CUDA:-}" ] || return
+    torch=$(PYTHON=$python VENV=$work/none "$root/scripts/setup.sh" --print-torch)
+    "$python" -m venv --clear "$work/bare" && "$work/bare/bin/python" -m pip install -q --dry-run --ignore-installed \
+        --report "$report" "$torch" >>"$log" 2>&1 && "$python" - "$report" <<'PYTHON'
 import json, sys
 names = [item["metadata"]["name"] for item in json.load(open(sys.argv[1], encoding="utf-8"))["install"]]
 cuda = sum(name.startswith("nvidia-") for name in names)
 if cuda:
-    print(f"torch would bring {cuda} packages of CUDA; CUDA=1 installs them")
+    print(f"left out: torch would bring {cuda} packages of CUDA; CUDA=1 installs them")
 PYTHON
+    rm -rf "$work/bare" "$report"
 }
 
-install() {
-    VENV=$work/venv-$version PYTHON=$python TORCH=$torch "$source/scripts/setup.sh"
-}
-
-run_tests() { # in the words of $tests
-    (cd "$source" && "$work/venv-$version/bin/python" -m pytest -q -p no:cacheprovider $tests)
-}
-
-# Does all that can be done on one version, and adds its row to the table.
-check() {
-    local python log=$work/$version.log torch=${TORCH:-torch==2.13.0} reason tested summary
-    : >"$log"
-    [ "$version" != 3.9 ] || torch=${TORCH:-torch==2.8.0} # the last one for Python 3.9
-    python=$(find_python "$version") || {
-        row "$version" - - - "no python$version here"
-        return
-    }
-    step "byte-compiling all sources" compile && step "wheel and hook, without torch" wheel || {
-        row "$("$python" -V)" - FAILED - "see $log"
+# Runs a command; its output goes to the log, and the end of it to the terminal where the command fails.
+step() {
+    local name=$1 began=$SECONDS
+    shift
+    say "$version: $name (log: $log)"
+    if "$@" >>"$log" 2>&1; then
+        say "$version: $name took $((SECONDS - began)) s"
+    else
+        say "$version: $name FAILED; the end of $log:"
+        tail -n 30 "$log"
         return 1
+    fi
+}
+
+installed() {
+    "$1/.venv/bin/python" -c 'import importlib.metadata as m
+print(*(m.version(name).split("+")[0] for name in ("torch", "transformers", "numpy")))' 2>/dev/null || echo "? ? ?"
+}
+
+# Tests one version and writes its row.
+check() {
+    local python log=$work/$version.log clone=$work/clone-$version reason tested demo="-" summary bleu began=$SECONDS
+    local number=${version/floor/${all[0]}}
+    : >"$log"
+    python=$(find_python "$number") || {
+        row "$version" - - - "-" "left out: there is no python$number here"
+        return
     }
     reason=$(objection)
     if [ -n "$reason" ]; then
-        row "$("$python" -V)" - "wheel, hook" "-" "$reason"
+        row "$("$python" -V)" - - - "-" "$reason"
         return
     fi
-    step "installing everything" install || {
-        row "$("$python" -V)" "$torch" FAILED - "see $log"
-        return 1
-    }
-    torch=$("$work/venv-$version/bin/python" -c 'import torch; print(torch.__version__)')
-    step "tests" run_tests
+    rm -rf "$clone"
+    git clone -q "$root" "$clone" || return
+    if [ "$version" = floor ]; then
+        "$python" "$clone/scripts/lower_bounds.py" >"$work/floor.txt" || return
+        export PIP_CONSTRAINT=$work/floor.txt TORCH
+        TORCH=$(grep '^torch==' "$work/floor.txt")
+    fi
+    export PYTHON=$python
+    step "scripts/test.sh" "$clone/scripts/test.sh"
     tested=$?
-    summary=$(grep -E '^[0-9]+ (passed|failed).* in ' "$log" | tail -n 1)
-    row "$("$python" -V)" "$torch" ok "$([ $tested = 0 ] && echo ok || echo FAILED)" "${summary%% in *}"
+    summary=$(grep -E '^=* ?[0-9]+ (passed|failed).* in |^[0-9]+ (passed|failed).* in ' "$log" | tail -n 1 | tr -d '=')
+    if [ $tested = 0 ] && [[ $version = "${all[0]}" || $version = "${all[-1]}" ]]; then
+        step "scripts/demo.sh" env DEMO_DIR="$clone/demo-out" "$clone/scripts/demo.sh" || tested=1
+        bleu=$(grep -oE 'BLEU = [0-9.]+' "$log" | tail -n 1)
+        demo=${bleu:-FAILED}
+    fi
+    read -r torch transformers numpy < <(installed "$clone")
+    row "$("$python" -V)$([ "$version" != floor ] || echo " floor")" "$torch" "$transformers" "$numpy" "$demo" \
+        "$([ $tested = 0 ] || echo 'FAILED: ')${summary% in *}, $(((SECONDS - began) / 60)) min"
+    unset PYTHON TORCH PIP_CONSTRAINT
+    rm -rf "$clone"
     return $tested
 }
 
-row() { rows+=("$(printf '%-15s %-16s %-12s %-7s %s' "$@")"); }
+row() { printf '%-19s %-8s %-13s %-8s %-14s %s\n' "$@" >"$work/$version.row"; }
 
 for version in "$@"; do
-    case $version in 3.9 | 3.1[0-3]) ;; *)
-        echo "test_matrix.sh: error: Python must be one of 3.9 to 3.13, got '$version'" >&2
+    [[ " ${all[*]} floor " = *" $version "* ]] || {
+        echo "test_matrix.sh: error: a version is one of ${all[*]} floor, got '$version'" >&2
         exit 2
-        ;;
-    esac
+    }
 done
-[ $# -gt 0 ] || set -- 3.9 3.10 3.11 3.12 3.13
-work=${MATRIX:-$(mktemp -d)}
+[ $# -gt 0 ] || set -- "${all[@]}" floor
+commit=$(git -C "$root" rev-parse HEAD) || exit
+[ -z "$(git -C "$root" status --porcelain)" ] || say "changes that are not committed are not tested"
+work=${MATRIX:-$root/matrix-out}
 mkdir -p "$work"
 work=$(cd "$work" && pwd)
-source=$work/source # a copy: what is built and installed leaves nothing in the repository
-rm -rf "$source" && mkdir "$source"
-(cd "$root" && tar --exclude=__pycache__ -cf - \
-    bert_fused_plugin docs examples scripts tests ./*.{py,pth,toml,md} LICENSE MANIFEST.in Makefile) |
-    tar -C "$source" -xf -
 
-rows=() failed=0
+failed=0
 for version in "$@"; do
-    check || failed=1
+    [ "$(cat "$work/$version.passed" 2>/dev/null)" = "$commit" ] && say "$version: passed before" && continue
+    rm -f "$work/$version".{row,passed}
+    if check; then echo "$commit" >"$work/$version.passed"; else failed=1; fi
 done
-printf '\n%-15s %-16s %-12s %-7s %s\n' Python torch install tests 'result, or why not'
-printf '%s\n' "${rows[@]}"
-if [ -z "${MATRIX:-}" ] && [ $failed = 0 ]; then rm -rf "$work"; fi
+printf '\n%s, commit %s, %s\n' "$(date -u +%F)" "${commit:0:9}" "$(uname -sm)"
+printf '%-19s %-8s %-13s %-8s %-14s %s\n' Python torch transformers numpy demo "scripts/test.sh"
+for version in "$@"; do cat "$work/$version.row"; done
+grep -q passed "$work"/*.row || failed=1
 exit $failed
