@@ -48,10 +48,9 @@ setup(
     # An explicit package_dir makes an editable install one path line; without it setuptools
     # would run an import hook of its own at every interpreter start.
     package_dir={"": "."},
-    packages=find_packages(include=["bert_fused_plugin", "bert_fused_plugin.*"]),
+    packages=find_packages(include=["bert_fused_plugin", "bert_fused_plugin.*", "fairseq_compat"]),
     package_data={"bert_fused_plugin": ["py.typed"], "bert_fused_plugin.reports": ["templates/*"]},
     entry_points={"console_scripts": ["bert-fused-compare = bert_fused_plugin.reports.compare:main"]},
-    py_modules=["fairseq_compat", "fairseq_compat_checkpoint", "fairseq_compat_patches"],
     headers=[STARTUP_FILE],
     cmdclass={"install_headers": InstallStartupFile},
     zip_safe=False,

@@ -30,10 +30,10 @@ from transformers import BertConfig, BertModel, PreTrainedModel
 from transformers.utils import logging as hf_logging
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
-import fairseq_compat_checkpoint
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.models.import_bert_nmt import Imported, bert_weights, import_bert_nmt
 from bert_fused_plugin.modules.frozen_bert import FrozenBert
+from fairseq_compat import checkpoint as safe_checkpoint
 
 CONFIGS = ("bert_config.json", "config.json")
 CONFIG_FIELDS = {
@@ -128,8 +128,8 @@ def read_checkpoint(path: Path) -> Dict[str, Any]:
 def read_pickle(path: Path, remedy: str) -> Any:
     try:
         with open(path, "rb") as file:
-            return fairseq_compat_checkpoint.load(file, map_location="cpu")
-    except (OSError, fairseq_compat_checkpoint.CheckpointError) as error:
+            return safe_checkpoint.load(file, map_location="cpu")
+    except (OSError, safe_checkpoint.CheckpointError) as error:
         raise BertFusedError(f"{path} cannot be read ({error}); {remedy}") from error
 
 

@@ -105,7 +105,7 @@ if command -v flock >/dev/null; then
     flock -n 9 || { say "waiting for another set-up of $venv" && flock 9; }
 fi
 # Every start of Python reads the hook; compiled, also where Python itself may not write .pyc files.
-compile_hook() { "$venv/bin/python" -m compileall -q "$root"/fairseq_compat*.py || true; }
+compile_hook() { "$venv/bin/python" -m compileall -q "$root"/fairseq_compat || true; }
 
 wanted=$(wanted_stamp)
 if [ -x "$venv/bin/fairseq-train" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then

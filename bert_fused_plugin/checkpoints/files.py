@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from safetensors import SafetensorError
 
 from bert_fused_plugin.errors import BertFusedError
-from fairseq_compat_checkpoint import CheckpointError
+from fairseq_compat.checkpoint import CheckpointError
 
 _REMEDY = "give a checkpoint that fairseq-train wrote, such as its checkpoint_best.pt"
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused_config import BertFusedConfig, replaces_embeddings
-from fairseq_compat_checkpoint import load
+from fairseq_compat.checkpoint import load
 
 logger = logging.getLogger(__name__)
 

@@ -66,7 +66,7 @@ def site_packages(python):
 def test_the_wheel_carries_every_module_the_hook_and_the_type_marker(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "bert_fused_plugin").rglob("*.py")}
-    modules |= {path.name for path in ROOT.glob("fairseq_compat*.py")}
+    modules |= {str(path.relative_to(ROOT)) for path in ROOT.glob("fairseq_compat/*.py")}
     modules |= {str(path.relative_to(ROOT)) for path in ROOT.glob("bert_fused_plugin/reports/templates/*")}
     assert modules <= set(names)
     assert "bert_fused_plugin/py.typed" in names

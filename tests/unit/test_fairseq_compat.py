@@ -34,9 +34,8 @@ from fairseq.modules import transformer_layer
 from omegaconf import DictConfig, OmegaConf
 
 import fairseq_compat
-import fairseq_compat_checkpoint
-import fairseq_compat_patches
-from fairseq_compat_checkpoint import CheckpointError
+from fairseq_compat import checkpoint, patches
+from fairseq_compat.checkpoint import CheckpointError
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT.parent / "shared" / "golden"
@@ -132,7 +131,7 @@ def test_a_config_object_loads_with_its_flags_and_namespace():
 def round_trip(state):
     buffer = io.BytesIO()
     torch.save(state, buffer)
-    return fairseq_compat_checkpoint.load(io.BytesIO(buffer.getvalue()))
+    return checkpoint.load(io.BytesIO(buffer.getvalue()))
 
 
 def restricted_round_trip(state):
@@ -141,13 +140,13 @@ def restricted_round_trip(state):
         buffer = io.BytesIO()
         torch.save(state, buffer, _use_new_zipfile_serialization=zipped)
         buffer.seek(0)
-        allowed = fairseq_compat_checkpoint.allowed_globals()
-        loaded = fairseq_compat_checkpoint.load_with_restricted_pickle(buffer, "cpu", allowed)
-    return fairseq_compat_checkpoint._unwrap(loaded)
+        allowed = checkpoint.allowed_globals()
+        loaded = checkpoint.load_with_restricted_pickle(buffer, "cpu", allowed)
+    return checkpoint._unwrap(loaded)
 
 
 def old_torch(monkeypatch):
-    monkeypatch.setattr(fairseq_compat_checkpoint, "_torch_version", lambda: (2, 5))
+    monkeypatch.setattr(checkpoint, "_torch_version", lambda: (2, 5))
 
 
 @pytest.mark.parametrize("load", [round_trip, restricted_round_trip])
@@ -189,7 +188,7 @@ def test_numpy_values_of_another_numpy_version_load(core, tmp_path):
     Path(path).write_bytes(Path(path).read_bytes().replace(b"c" + ours + b"\n", b"c" + theirs + b"\n"))
 
     with open(path, "rb") as file:
-        state = fairseq_compat_checkpoint.load(file)
+        state = checkpoint.load(file)
 
     assert state["x"] == 3
     assert state["y"].tolist() == [0, 1]
@@ -215,7 +214,7 @@ def test_a_checkpoint_of_fairseq_0_8_with_meter_objects_loads(name):
     if not path.exists():
         pytest.skip("the golden checkpoints are not next to the repository")
     with open(path, "rb") as file:
-        state = fairseq_compat_checkpoint.load(file, "cpu")
+        state = checkpoint.load(file, "cpu")
     assert type(state["args"]) is argparse.Namespace
     assert type(state["extra_state"]["train_meters"]["train_loss"]) is meters.AverageMeter
     assert all(torch.isfinite(tensor).all() for tensor in state["model"].values())
@@ -267,7 +266,7 @@ def test_with_the_opt_out_it_does_run(tmp_path, monkeypatch, place):
     path = save(hide(Call(os.system, f"touch '{mark}'"), place), tmp_path / "evil.pt")
 
     with open(path, "rb") as file:
-        fairseq_compat_checkpoint.load(file)
+        checkpoint.load(file)
 
     assert mark.exists()
 
@@ -504,7 +503,7 @@ def test_only_warnings_nobody_can_help_are_hidden():
     with warnings.catch_warnings(record=True) as seen:
         warnings.resetwarnings()
         warnings.simplefilter("always")
-        fairseq_compat_patches.before_fairseq()
+        patches.before_fairseq()
         warn(FutureWarning, autocast, "fairseq.tasks.fairseq_task")
         warn(UserWarning, mismatch, "torch.nn.functional")
         assert seen == []
@@ -514,7 +513,7 @@ def test_only_warnings_nobody_can_help_are_hidden():
 
 
 def test_only_messages_nobody_can_help_are_hidden(caplog):
-    fairseq_compat_patches.before_fairseq()
+    patches.before_fairseq()
     logger = logging.getLogger("fairseq.tasks.text_to_speech")
     with caplog.at_level(logging.INFO):
         logger.info("Please install tensorboardX: pip install tensorboardX")
@@ -543,7 +542,7 @@ def toy(tmp_path, monkeypatch):
     (tmp_path / "compat_toy.py").write_text("VALUE = 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setitem(fairseq_compat._PATCHES, "compat_toy", "toy_patch")
-    monkeypatch.setattr(fairseq_compat_patches, "toy_patch", lambda module: setattr(module, "VALUE", 2), raising=False)
+    monkeypatch.setattr(patches, "toy_patch", lambda module: setattr(module, "VALUE", 2), raising=False)
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     fairseq_compat._install()  # in front of pytest's own finder
     yield "compat_toy"
@@ -610,7 +609,7 @@ def test_a_failing_patch_says_which_module_and_which_versions(toy, monkeypatch):
     def broken(module):
         return module.NO_SUCH_NAME
 
-    monkeypatch.setattr(fairseq_compat_patches, "toy_patch", broken)
+    monkeypatch.setattr(patches, "toy_patch", broken)
     with pytest.raises(ImportError, match=r"cannot adapt compat_toy \(fairseq .*, torch .*NO_SUCH_NAME.*0\.12\.2"):
         importlib.import_module(toy)
     assert toy not in sys.modules

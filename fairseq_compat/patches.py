@@ -88,9 +88,9 @@ def safe_checkpoints(module: Any) -> None:
     """Checkpoints are read with an allow-list of types instead of running what a pickle says."""
     # torch 2.6 made weights_only=True the default, which refuses the Namespace in a checkpoint;
     # before, torch.load ran any code that the file asked for.
-    import fairseq_compat_checkpoint
+    from fairseq_compat import checkpoint
 
-    module.torch = _overlay(module.torch, load=fairseq_compat_checkpoint.load)
+    module.torch = _overlay(module.torch, load=checkpoint.load)
 
 
 def whole_copies(module: Any) -> None:
