@@ -17,12 +17,12 @@ padding.  ``bert_tokens`` is (B, L), always right-padded.  Layers work time firs
 | text for BERT from fairseq's ids | ``data/dictionary_bridge.py`` |
 | BERT input in datasets and batches | ``data/bert_pair_dataset.py``, ``data/collate.py`` |
 | BERT's states on disk | ``data/feature_cache.py`` |
-| the frozen encoder | ``modules/frozen_bert.py`` |
+| the frozen encoder | ``bert/frozen_bert.py`` |
 | the sentences before the current one | ``data/document_context.py`` |
-| BERT that trains, mixes of its layers | ``modules/finetuned_bert.py``, ``modules/layer_mix.py`` |
+| BERT that trains, mixes of its layers | ``bert/finetuned_bert.py``, ``bert/layer_mix.py`` |
 | a batch's own random numbers, on any rank | ``modules/batch_draws.py`` |
 | drop-net, fusions, fused layers | ``modules/{drop_net,fusion}.py``, ``modules/bert_fused_*_layer.py`` |
-| how an encoder comes by BERT's states | ``models/bert_loading.py``, ``models/bert_reading.py`` |
+| how an encoder comes by BERT's states | ``bert/loading.py``, ``bert/reading.py`` |
 | the BERT-fused transformer | ``models/bert_fused*.py``, ``models/config_checks.py`` |
 | presets, for flags and for YAML files | ``models/hydra_config.py`` |
 | beginning from a plain transformer | ``models/warm_start.py``, ``models/saved_transformer.py`` |

@@ -22,11 +22,11 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
+from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
 from bert_fused_plugin.data.collate import collate_bert_tokens
 from bert_fused_plugin.data.feature_cache import FeatureCache
 from bert_fused_plugin.models.bert_fused_encoder import BertFusedEncoder
-from bert_fused_plugin.modules.frozen_bert import FrozenBert
 from bert_fused_plugin.tasks.bert_fused_translation import reads_bert
 
 SIZES = {  # layers, width, inner width, heads; of both sides

@@ -7,9 +7,9 @@ from typing import Any, Dict, List, Optional, Sequence
 import torch
 from torch import Tensor
 
+from bert_fused_plugin.bert.record import read_record
 from bert_fused_plugin.checkpoints.files import read_checkpoint, without_training_state
 from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.modules.bert_record import read_record
 
 _BERT_RECORD = "encoder.bert_record.text"
 _LR_FACTOR = "encoder.bert.lr_factor"  # the scale of a fine-tuned BERT's weights

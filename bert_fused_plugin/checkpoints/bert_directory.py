@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from transformers import AutoModel, AutoTokenizer
 from transformers.utils import cached_file
 
+from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
+from bert_fused_plugin.bert.frozen_bert import FrozenBert
+from bert_fused_plugin.bert.record import BertRecord, read_record
 from bert_fused_plugin.checkpoints.files import model_settings
-from bert_fused_plugin.modules.bert_record import BertRecord, read_record
-from bert_fused_plugin.modules.finetuned_bert import FinetunedBert
-from bert_fused_plugin.modules.frozen_bert import FrozenBert
 
-BERT = "./bert"  # see `bert_fused_plugin.models.bert_loading.locate_bert`
+BERT = "./bert"  # see `bert_fused_plugin.bert.loading.locate_bert`
 _TEXT_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 _PREFIX = "encoder.bert."  # of a fine-tuned BERT in a checkpoint
 

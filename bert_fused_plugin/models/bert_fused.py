@@ -14,14 +14,14 @@ from fairseq.models.transformer.transformer_legacy import (
 )
 from torch import Tensor, nn
 
+from bert_fused_plugin.bert.checkpoint_checks import misfits
+from bert_fused_plugin.bert.loading import describe_bert, load_bert
 from bert_fused_plugin.errors import raise_all
 from bert_fused_plugin.models.bert_fused_config import BertFusedConfig, drop_net_rate, replaces_embeddings
 from bert_fused_plugin.models.bert_fused_decoder import BertFusedDecoder
 from bert_fused_plugin.models.bert_fused_encoder import BertFusedEncoder
-from bert_fused_plugin.models.bert_loading import describe_bert, load_bert
 from bert_fused_plugin.models.config_checks import check_config
 from bert_fused_plugin.models.hydra_config import as_namespace, register_preset
-from bert_fused_plugin.models.misfits import misfits
 from bert_fused_plugin.models.warm_start import read_warm_start
 from bert_fused_plugin.modules.batch_draws import draws_of_batch
 

@@ -7,7 +7,7 @@ from typing import List, Optional, Tuple
 from fairseq.dataclass import ChoiceEnum
 from fairseq.models.transformer import TransformerConfig
 
-from bert_fused_plugin.models.bert_config import BertConfig, parse_weights
+from bert_fused_plugin.bert.flags import BertConfig, parse_weights
 from bert_fused_plugin.modules.fusion import FusionOptions
 
 

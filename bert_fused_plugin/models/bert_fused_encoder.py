@@ -6,14 +6,14 @@ import torch
 from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 
+from bert_fused_plugin.bert.frozen_bert import FrozenBert
+from bert_fused_plugin.bert.reading import build_layer_mix, read_bert
+from bert_fused_plugin.bert.record import BertRecord
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.models.bert_fused_config import BertFusedConfig, bert_gates, replaces_embeddings
-from bert_fused_plugin.models.bert_reading import build_layer_mix, read_bert
 from bert_fused_plugin.models.layer_building import common_layer_options, wrap_layer
 from bert_fused_plugin.modules.beams import regroup
 from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
-from bert_fused_plugin.modules.bert_record import BertRecord
-from bert_fused_plugin.modules.frozen_bert import FrozenBert
 from bert_fused_plugin.modules.fusion import with_zero_gradients
 
 EncoderOut = Dict[str, List[Any]]

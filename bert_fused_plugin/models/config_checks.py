@@ -4,7 +4,7 @@ from typing import Any, List
 
 from fairseq.data import Dictionary
 
-from bert_fused_plugin.models.bert_config import check_bert_config
+from bert_fused_plugin.bert.flags import check_bert_config
 from bert_fused_plugin.models.bert_fused_config import (
     BertFusedConfig,
     bert_gates,

@@ -9,13 +9,13 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import FairseqEncoderDecoderModel, register_model
 from torch import Tensor, nn
 
+from bert_fused_plugin.bert.checkpoint_checks import misfits
+from bert_fused_plugin.bert.loading import describe_bert, load_bert
 from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.models.bert_loading import describe_bert, load_bert
 from bert_fused_plugin.models.gru_config import GruConfig, check_gru_config, gru_drop_net_rate
 from bert_fused_plugin.models.gru_decoder import Extra, GruDecoder
 from bert_fused_plugin.models.gru_encoder import GruEncoder
 from bert_fused_plugin.models.hydra_config import as_namespace, register_preset
-from bert_fused_plugin.models.misfits import misfits
 from bert_fused_plugin.modules.additive_attention import AdditiveAttention
 from bert_fused_plugin.modules.batch_draws import draws_of_batch
 

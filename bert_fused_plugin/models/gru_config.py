@@ -8,7 +8,7 @@ from fairseq.data import Dictionary
 from fairseq.dataclass import ChoiceEnum
 from omegaconf import II
 
-from bert_fused_plugin.models.bert_config import BertConfig, check_bert_config, parse_weights
+from bert_fused_plugin.bert.flags import BertConfig, check_bert_config, parse_weights
 
 
 @dataclass

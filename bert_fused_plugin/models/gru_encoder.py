@@ -7,12 +7,12 @@ from fairseq.models import FairseqEncoder
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from bert_fused_plugin.bert.frozen_bert import FrozenBert
+from bert_fused_plugin.bert.reading import build_layer_mix, read_bert
+from bert_fused_plugin.bert.record import BertRecord
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.models.bert_reading import build_layer_mix, read_bert
 from bert_fused_plugin.models.gru_config import GruConfig
 from bert_fused_plugin.modules.beams import regroup
-from bert_fused_plugin.modules.bert_record import BertRecord
-from bert_fused_plugin.modules.frozen_bert import FrozenBert
 from bert_fused_plugin.modules.sequence_dropout import SequenceDropout, WordDropout
 
 EncoderOut = Dict[str, List[Any]]

@@ -8,11 +8,11 @@ import torch
 from fairseq.data import BaseWrapperDataset
 from torch import Tensor, nn
 
+from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer
 from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
-from bert_fused_plugin.modules.frozen_bert import FrozenBert
 from bert_fused_plugin.modules.fusion import Fusion
 from bert_fused_plugin.reports.runs import Run
 

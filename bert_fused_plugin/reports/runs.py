@@ -11,11 +11,11 @@ from fairseq import checkpoint_utils, tasks, utils
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf
 
+from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
 from bert_fused_plugin.checkpoints.training_settings import training_defaults
 from bert_fused_plugin.data.data_bin import read_whole
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.modules.drop_net import DropNet
-from bert_fused_plugin.modules.finetuned_bert import FinetunedBert
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask, reads_bert
 
 _TASKS = ("translation", "bert_fused_translation")

@@ -12,6 +12,7 @@ from fairseq.tasks.translation import TranslationTask
 from fairseq.utils import split_paths
 from torch import Tensor
 
+from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, InteractiveDataset
 from bert_fused_plugin.data.data_bin import data_errors
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
@@ -23,7 +24,6 @@ from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.bert_fused_encoder import BertFusedEncoder
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.models.gru_encoder import GruEncoder
-from bert_fused_plugin.modules.frozen_bert import FrozenBert
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig, unusable_flags
 
 logger = logging.getLogger(__name__)

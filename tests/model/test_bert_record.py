@@ -8,9 +8,9 @@ import torch
 from helpers import make_gru
 from transformers import AutoTokenizer, BertModel
 
+from bert_fused_plugin.bert.frozen_bert import FrozenBert
+from bert_fused_plugin.bert.record import BertRecord, read_record, weights_fingerprint
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.modules.bert_record import BertRecord, read_record, weights_fingerprint
-from bert_fused_plugin.modules.frozen_bert import FrozenBert
 
 KEY = "encoder.bert_record.text"
 

@@ -7,9 +7,9 @@ import torch
 from helpers import assert_close, encode, pad
 from transformers import AlbertConfig, AlbertModel, AutoModel, GPT2Config, GPT2Model
 
+from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
+from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.modules.finetuned_bert import FinetunedBert
-from bert_fused_plugin.modules.frozen_bert import FrozenBert
 
 TOKENS = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 3, -1, -1]])
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from helpers import assert_close, encode, make_model, pad, randomise
 
+from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.modules.frozen_bert import FrozenBert
 
 LINES = ["the old man sees a dog", "red apple", ""]
 

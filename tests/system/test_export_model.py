@@ -20,13 +20,13 @@ from safetensors.torch import load_file
 from subword_nmt.learn_bpe import learn_bpe
 from transformers import BertConfig, BertModel
 
+from bert_fused_plugin.bert.record import read_record
 from bert_fused_plugin.checkpoints import model_directory
 from bert_fused_plugin.checkpoints.files import read_checkpoint
 from bert_fused_plugin.checkpoints.model_directory import Subwords, export_model
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
-from bert_fused_plugin.modules.bert_record import read_record
 
 pytestmark = pytest.mark.system
 LINES = ["The old man sees a dog.", "a small playhouse", "", "red apple, xyz"]

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from in_process import Printed
 
+from bert_fused_plugin.bert.frozen_bert import load_tokenizer
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.modules.frozen_bert import load_tokenizer
 
 pytestmark = pytest.mark.system
 

@@ -8,7 +8,7 @@ from conftest import TINY
 from fairseq import checkpoint_utils
 from transformers import AutoTokenizer, BertConfig, BertModel
 
-from bert_fused_plugin.modules.frozen_bert import FrozenBert
+from bert_fused_plugin.bert.frozen_bert import FrozenBert
 
 pytestmark = pytest.mark.system
 
@@ -52,7 +52,7 @@ def test_bert_runs_once_for_each_sentence_of_an_ensemble(workspace, members, mon
     dataset = task.dataset("test")
     assert sum(read) == len({tuple(dataset.bert_tokens(i).tolist()) for i in range(len(dataset))})
 
-    monkeypatch.setattr("bert_fused_plugin.modules.frozen_bert._MEMORY_BYTES", 0)
+    monkeypatch.setattr("bert_fused_plugin.bert.frozen_bert._MEMORY_BYTES", 0)
     read.clear()
     assert translate(members, workspace.data)[2] == pytest.approx(scores, abs=1e-5)
     assert sum(read) == 3 * len(dataset)

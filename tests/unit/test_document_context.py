@@ -3,11 +3,11 @@ import torch
 from helpers import PIECES
 from transformers import AutoModel, AutoTokenizer
 
+from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.data.collate import collate_bert_tokens
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.document_context import DocumentContext, read_document_starts
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.modules.frozen_bert import FrozenBert
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ import pytest
 import torch
 from helpers import assert_close
 
+from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.data import feature_cache, feature_segments
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.data.feature_cache import FeatureCache, model_fingerprint
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.modules.frozen_bert import FrozenBert
 
 D = 6
 SENTENCES = [torch.tensor(row) for row in ([2, 5, 3], [2, 3], [2, 7, 7, 9, 3], [2, 5, 3], [2, 9, 7, 5, 4, 6, 3])]

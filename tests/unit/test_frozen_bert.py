@@ -10,9 +10,9 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import AutoModel
 
+from bert_fused_plugin.bert.frozen_bert import FrozenBert, load_tokenizer
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.modules.frozen_bert import FrozenBert, load_tokenizer
 
 TOKENS = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 3, BERT_PAD, BERT_PAD]])
 

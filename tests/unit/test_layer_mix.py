@@ -2,8 +2,8 @@ import pytest
 import torch
 from helpers import assert_close
 
-from bert_fused_plugin.modules.frozen_bert import layer_indices
-from bert_fused_plugin.modules.layer_mix import RandomLayer, ScalarMix
+from bert_fused_plugin.bert.frozen_bert import layer_indices
+from bert_fused_plugin.bert.layer_mix import RandomLayer, ScalarMix
 
 B, L, N, D = 2, 5, 3, 4
 

@@ -3,8 +3,8 @@
 import torch
 from helpers import assert_close
 
+from bert_fused_plugin.bert.state_cache import StateMemory
 from bert_fused_plugin.data.collate import collate_bert_tokens
-from bert_fused_plugin.modules.state_memory import StateMemory
 
 D = 3
 ROWS = [[2, 5, 3], [2, 6, 7, 8, 3], [2, 3], [2, 9, 4, 3]]

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from transformers import PreTrainedModel
 
+from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.modules.frozen_bert import FrozenBert
 
 
 class FinetunedBert(FrozenBert):

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as hf_logging
 
+from bert_fused_plugin.bert.state_cache import StateMemory
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.data.feature_cache import model_fingerprint
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.modules.state_memory import StateMemory
 
 logger = logging.getLogger(__name__)
 

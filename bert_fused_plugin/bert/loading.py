@@ -6,11 +6,11 @@ from typing import Any, List, Tuple
 from fairseq.utils import split_paths
 from transformers import PreTrainedTokenizerBase
 
+from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
+from bert_fused_plugin.bert.flags import BertConfig
+from bert_fused_plugin.bert.frozen_bert import FrozenBert, load_tokenizer
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.models.bert_config import BertConfig
-from bert_fused_plugin.modules.finetuned_bert import FinetunedBert
-from bert_fused_plugin.modules.frozen_bert import FrozenBert, load_tokenizer
 
 
 def load_bert(cfg: BertConfig, task: Any, errors: List[str]) -> Tuple[FrozenBert, DictionaryBridge]:

@@ -5,11 +5,11 @@ from typing import Optional, Protocol, Tuple
 import torch
 from torch import Tensor, nn
 
+from bert_fused_plugin.bert.frozen_bert import FrozenBert
+from bert_fused_plugin.bert.layer_mix import RandomLayer, ScalarMix
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.modules.frozen_bert import FrozenBert
-from bert_fused_plugin.modules.layer_mix import RandomLayer, ScalarMix
 
 
 class ReadsBert(Protocol):

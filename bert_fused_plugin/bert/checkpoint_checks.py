@@ -5,7 +5,7 @@ from typing import Any, Dict, List
 
 from torch import Tensor
 
-from bert_fused_plugin.modules.bert_record import read_record
+from bert_fused_plugin.bert.record import read_record
 
 logger = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from typing import Any, Dict, Mapping, Optional, Sequence
 import torch
 from torch import Tensor, nn
 
+from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
+from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.modules.finetuned_bert import FinetunedBert
-from bert_fused_plugin.modules.frozen_bert import FrozenBert
 
 _VOLATILE = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache")
 
