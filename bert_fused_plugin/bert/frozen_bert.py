@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as hf_logging
 
-from bert_fused_plugin.bert.state_cache import StateMemory
+from bert_fused_plugin.bert.state_cache import LruStateCache
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.data.feature_cache import model_fingerprint
 from bert_fused_plugin.errors import BertFusedError
@@ -49,7 +49,7 @@ class FrozenBert(nn.Module):
             self.layers = layer_indices(layers, self.depth)
         except ValueError as error:
             raise BertFusedError(f"--bert-layer {error}, for --bert-model {model.name_or_path}") from error
-        self.memory: Optional[StateMemory] = StateMemory(_MEMORY_BYTES)
+        self.memory: Optional[LruStateCache] = LruStateCache(_MEMORY_BYTES)
         self._only_last = self.layers == (self.depth,)
         model.eval().requires_grad_(False)
         model.config.use_cache = False  # of keys and values, which causal models would return

@@ -12,7 +12,7 @@ from bert_fused_plugin.data.collate import BERT_PAD
 Read = Callable[[Tensor, Optional[Tensor]], Tensor]
 
 
-class StateMemory:
+class LruStateCache:
     """Least recently used states leave first (LRU).
 
     A frozen BERT in evaluation mode is a function of the sentence alone, so the members of an ensemble, the lines of

@@ -25,7 +25,7 @@ from bert_fused_plugin.data.feature_segments import (
     remove_unfinished,
     write_segment,
 )
-from bert_fused_plugin.data.turns import take_turns
+from bert_fused_plugin.data.work_locks import take_turns
 from bert_fused_plugin.errors import BertFusedError
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
-from bert_fused_plugin.data.turns import if_free
+from bert_fused_plugin.data.work_locks import if_free
 
 KEY_BYTES = 16
 SUFFIX = ".safetensors"

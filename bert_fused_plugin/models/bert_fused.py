@@ -23,7 +23,7 @@ from bert_fused_plugin.models.bert_fused_encoder import BertFusedEncoder
 from bert_fused_plugin.models.config_checks import check_config
 from bert_fused_plugin.models.hydra_config import as_namespace, register_preset
 from bert_fused_plugin.models.warm_start import read_warm_start
-from bert_fused_plugin.modules.batch_draws import draws_of_batch
+from bert_fused_plugin.modules.batch_rng import batch_rng
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class BertFusedModel(TransformerModelBase):
             alignment_layer: see `BertFusedDecoder.extract_features`.
             alignment_heads: see there.
         """
-        with draws_of_batch(self.training):
+        with batch_rng(self.training):
             encoder_out = self.encoder(
                 src_tokens,
                 src_lengths=src_lengths,

@@ -16,8 +16,8 @@ from bert_fused_plugin.models.gru_config import GruConfig, check_gru_config, gru
 from bert_fused_plugin.models.gru_decoder import Extra, GruDecoder
 from bert_fused_plugin.models.gru_encoder import GruEncoder
 from bert_fused_plugin.models.hydra_config import as_namespace, register_preset
-from bert_fused_plugin.modules.additive_attention import AdditiveAttention
-from bert_fused_plugin.modules.batch_draws import draws_of_batch
+from bert_fused_plugin.modules.batch_rng import batch_rng
+from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class GruModel(FairseqEncoderDecoderModel):
             bert_tokens: BERT's input, (B, L); default: derived from *src_tokens*.
             bert_out: BERT's states for it, (B, L, N x D), from the cache; default: computed.
         """
-        with draws_of_batch(self.training):
+        with batch_rng(self.training):
             encoder_out = self.encoder(src_tokens, bert_tokens=bert_tokens, bert_out=bert_out)
             out: Tuple[Tensor, Extra] = self.decoder(prev_output_tokens, encoder_out=encoder_out)
         return out

@@ -8,13 +8,13 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from bert_fused_plugin.models.gru_config import GruConfig, gru_branch_weights, gru_drop_net_rate
-from bert_fused_plugin.modules.additive_attention import AdditiveAttention, DotAttention
-from bert_fused_plugin.modules.attention_gru import AttentionGru
-from bert_fused_plugin.modules.beams import regroup
+from bert_fused_plugin.modules.attention_memory import Memory, Read, attend, weighted
+from bert_fused_plugin.modules.beam_order import regroup
+from bert_fused_plugin.modules.conditional_gru import ConditionalGru
 from bert_fused_plugin.modules.deep_output import DeepOutput
 from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.modules.fusion import with_zero_gradients
-from bert_fused_plugin.modules.memory import Memory, Read, attend, weighted
+from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention, DotAttention
 from bert_fused_plugin.modules.sequence_dropout import SequenceDropout, WordDropout
 
 IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
@@ -70,7 +70,7 @@ class GruDecoder(FairseqIncrementalDecoder):
         self.initial_proj = nn.Linear(self.bridge_dim, hidden * cfg.decoder_layers)
         # the context of a step that asks with its own state is not known yet at its gates
         no_context = self.query_is_new and not self.input_feeding
-        self.cell = AttentionGru(cfg.decoder_embed_dim, 0 if no_context else context_dim, hidden)
+        self.cell = ConditionalGru(cfg.decoder_embed_dim, 0 if no_context else context_dim, hidden)
         self.upper_layers = nn.ModuleList(nn.GRU(hidden, hidden) for _ in range(cfg.decoder_layers - 1))
         self.deep_output = DeepOutput(
             hidden, cfg.decoder_embed_dim, context_dim, cfg.decoder_out_embed_dim, cfg.layer_norm

@@ -1,1 +1,1 @@
-"""The parts of the figure: BERT, drop-net, fusion, layers."""
+"""The parts of the figures in the papers.  They import nothing from the other folders of the package."""

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional, Sequence
 from tqdm import tqdm
 
 from bert_fused_plugin.reports.attention import AttentionStatistics, attention_maps
-from bert_fused_plugin.reports.bert_tests import MEANING, bert_tests
+from bert_fused_plugin.reports.bert_ablations import MEANING, bert_tests
 from bert_fused_plugin.reports.buckets import (
     RARE,
     Bucket,

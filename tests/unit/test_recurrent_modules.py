@@ -7,10 +7,10 @@ import torch
 from helpers import assert_close, randomise
 from torch.autograd import gradcheck
 
-from bert_fused_plugin.modules.additive_attention import AdditiveAttention, DotAttention
-from bert_fused_plugin.modules.attention_gru import AttentionGru
-from bert_fused_plugin.modules.beams import regroup
+from bert_fused_plugin.modules.beam_order import regroup
+from bert_fused_plugin.modules.conditional_gru import ConditionalGru
 from bert_fused_plugin.modules.deep_output import DeepOutput
+from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention, DotAttention
 from bert_fused_plugin.modules.sequence_dropout import SequenceDropout, WordDropout
 
 B, K, S, A, N, M, C = 2, 3, 5, 4, 6, 7, 8
@@ -62,7 +62,7 @@ def test_dot_attention_is_the_equation(scaled):
 
 
 def test_the_recurrent_unit_is_the_equation():
-    cell = made(AttentionGru(M, C, N))
+    cell = made(ConditionalGru(M, C, N))
     e, c, s = states(B, M), states(B, C), states(B, N)
     actual = cell(cell.input_proj(e) + cell.context_proj(c), cell.gate_proj(s), s)
     w, bias, ctx = cell.input_proj.weight, cell.input_proj.bias, cell.context_proj.weight
@@ -118,7 +118,7 @@ def test_gradients():
     v = additive.v.detach().clone()
     numeric = torch.stack([(by_v(v + step) - by_v(v - step)) / 2e-6 for step in steps])
     assert_close(additive.v.grad, numeric.detach(), atol=1e-7)
-    cell, output = made(AttentionGru(M, C, N)), made(DeepOutput(N, M, C, 5))
+    cell, output = made(ConditionalGru(M, C, N)), made(DeepOutput(N, M, C, 5))
     assert gradcheck(cell, (leaf(B, 3 * N), leaf(B, 2 * N), leaf(B, N)))
     assert gradcheck(output, (leaf(B, N), leaf(B, M), leaf(B, 10)))
 

@@ -7,7 +7,7 @@ import sacrebleu
 import torch
 
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.reports.bert_tests import derangement
+from bert_fused_plugin.reports.bert_ablations import derangement
 from bert_fused_plugin.reports.buckets import by_length, by_rare_words, rare_word_counts, words_of
 from bert_fused_plugin.reports.comparison import bert_verdict, verdict
 from bert_fused_plugin.reports.scoring import Score, Scorer

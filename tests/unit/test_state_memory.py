@@ -3,7 +3,7 @@
 import torch
 from helpers import assert_close
 
-from bert_fused_plugin.bert.state_cache import StateMemory
+from bert_fused_plugin.bert.state_cache import LruStateCache
 from bert_fused_plugin.data.collate import collate_bert_tokens
 
 D = 3
@@ -31,7 +31,7 @@ def expected(tokens, segments=None):
 
 
 def test_each_sentence_is_read_once_and_every_batch_gets_its_states():
-    memory, read = StateMemory(10_000), Reader()
+    memory, read = LruStateCache(10_000), Reader()
     for numbers in ((0, 1), (1, 2, 0), (3, 3, 1), (2, 3)):
         tokens = batch(*numbers)
         assert_close(memory.read(tokens, None, read), expected(tokens))
@@ -40,7 +40,7 @@ def test_each_sentence_is_read_once_and_every_batch_gets_its_states():
 
 
 def test_wider_padding_is_kept_and_segments_follow_their_rows():
-    memory, read = StateMemory(10_000), Reader()
+    memory, read = LruStateCache(10_000), Reader()
     memory.read(batch(0), None, read)
     wide = torch.nn.functional.pad(batch(0, 3), (0, 3), value=-1)
     segments = torch.tensor([[0] * 7, [0, 1, 1, 1, 0, 0, 0]])
@@ -48,7 +48,7 @@ def test_wider_padding_is_kept_and_segments_follow_their_rows():
 
 
 def test_the_least_recently_used_leaves_first():
-    memory, read = StateMemory(4 * D * (3 + 5)), Reader()
+    memory, read = LruStateCache(4 * D * (3 + 5)), Reader()
     memory.read(batch(0), None, read)
     memory.read(batch(1), None, read)
     memory.read(batch(0), None, read)
@@ -60,7 +60,7 @@ def test_the_least_recently_used_leaves_first():
 
 
 def test_what_is_larger_than_the_memory_is_read_all_the_same():
-    memory, read = StateMemory(1), Reader()
+    memory, read = LruStateCache(1), Reader()
     tokens = batch(0, 1, 2)
     for _ in range(2):
         assert_close(memory.read(tokens, None, read), expected(tokens))
@@ -68,7 +68,7 @@ def test_what_is_larger_than_the_memory_is_read_all_the_same():
 
 
 def test_after_clear_all_is_read_anew():
-    memory, read = StateMemory(10_000), Reader()
+    memory, read = LruStateCache(10_000), Reader()
     memory.read(batch(0), None, read)
     memory.clear()
     memory.read(batch(0), None, read)

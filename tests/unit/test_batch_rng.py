@@ -1,8 +1,6 @@
 import pytest
 import torch
 
-from bert_fused_plugin.modules import batch_draws
-
 
 @pytest.fixture
 def update(monkeypatch):
@@ -14,7 +12,7 @@ def update(monkeypatch):
         torch.manual_seed(11)  # fairseq does, before each update
         drawn = []
         for n in range(batches):
-            with batch_draws.draws_of_batch(training=True):
+            with batch_draws.batch_rng(training=True):
                 drawn.append(torch.rand(3 + (rank + n) % 2)[:3].tolist())
         return drawn
 
@@ -32,7 +30,7 @@ def test_what_a_batch_draws_does_not_move_the_generator():
     after = []
     for size in (1, 7):
         torch.manual_seed(11)
-        with batch_draws.draws_of_batch(training=True):
+        with batch_draws.batch_rng(training=True):
             torch.rand(size)
         after.append(torch.rand(()))
     assert after[0] == after[1]
@@ -40,7 +38,7 @@ def test_what_a_batch_draws_does_not_move_the_generator():
 
 def test_nothing_is_drawn_in_evaluation():
     torch.manual_seed(11)
-    with batch_draws.draws_of_batch(training=False):
+    with batch_draws.batch_rng(training=False):
         inside = torch.rand(())
     torch.manual_seed(11)
     assert inside == torch.rand(())

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 
-class AttentionGru(nn.Module):
+class ConditionalGru(nn.Module):
     """One step: s_i = (1 - z_i) * s_{i-1} + z_i * s~_i, from the word before, the context and the state before.
 
     z_i = sigmoid(W_z e + U_z s_{i-1} + C_z c_i), r_i = sigmoid(W_r e + U_r s_{i-1} + C_r c_i),

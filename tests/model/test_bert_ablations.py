@@ -8,7 +8,7 @@ from fairseq.data import BaseWrapperDataset
 from helpers import assert_close, encode, make_gru, pad, randomise
 
 from bert_fused_plugin.data.collate import BERT_PAD
-from bert_fused_plugin.modules.batch_draws import draws_of_batch
+from bert_fused_plugin.modules.batch_rng import batch_rng
 from bert_fused_plugin.reports.attention import (
     AttentionMap,
     AttentionStatistics,
@@ -18,7 +18,7 @@ from bert_fused_plugin.reports.attention import (
     read_attention,
     recorded_gates,
 )
-from bert_fused_plugin.reports.bert_tests import ShuffledBert, bert_off, bert_tests, random_bert, shuffled_bert
+from bert_fused_plugin.reports.bert_ablations import ShuffledBert, bert_off, bert_tests, random_bert, shuffled_bert
 from bert_fused_plugin.reports.runs import count_parameters
 
 LINES = ["the old man sees a play@@ hou@@ se .", "a dog ?"]
@@ -79,7 +79,7 @@ def test_off_is_what_drop_net_trains(make, net_input):
     model.train()
     for seed in range(10_000):  # one in 2 ** 4
         torch.manual_seed(seed)
-        with draws_of_batch(training=True):
+        with batch_rng(training=True):
             u = torch.rand(4)
         if (u < 0.5).all():
             torch.manual_seed(seed)

@@ -8,7 +8,7 @@ from fairseq.distributed.utils import get_global_rank, get_global_world_size
 
 
 @contextmanager
-def draws_of_batch(training: bool) -> Iterator[None]:
+def batch_rng(training: bool) -> Iterator[None]:
     """Inside, let torch's CPU generator draw numbers of this batch's own, such as drop-net's U; in training only.
 
     fairseq seeds all ranks alike before each update, so they would all draw the same.  Batch n of rank r, of W ranks,
