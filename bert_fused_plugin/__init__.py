@@ -23,10 +23,10 @@ padding.  ``bert_tokens`` is (B, L), always right-padded.  Layers work time firs
 | a batch's own random numbers, on any rank | ``modules/batch_rng.py`` |
 | drop-net, fusions, fused layers | ``modules/{drop_net,fusion}.py``, ``modules/bert_fused_*_layer.py`` |
 | how an encoder comes by BERT's states | ``bert/loading.py``, ``bert/reading.py`` |
-| the BERT-fused transformer | ``models/bert_fused*.py``, ``models/config_checks.py`` |
-| presets, for flags and for YAML files | ``models/hydra_config.py`` |
-| beginning from a plain transformer | ``models/warm_start.py``, ``models/saved_transformer.py`` |
-| checkpoints of the authors' code | ``models/import_bert_nmt.py`` |
+| the BERT-fused transformer | ``models/bert_fused*.py``, ``models/bert_fused/config_checks.py`` |
+| presets, for flags and for YAML files | ``models/presets.py`` |
+| beginning from a plain transformer | ``models/bert_fused/warm_start.py``, ``models/bert_fused/stock_checkpoint.py`` |
+| checkpoints of the authors' code | ``models/bert_fused/bert_nmt.py`` |
 | RNNsearch and its kin | ``models/gru_*.py``, ``modules/{attention_gru,additive_attention,deep_output,memory}.py`` |
 | finished models as files: averages, directories to move | ``checkpoints/`` |
 | task, criterion | ``tasks/``, ``criterions/`` |

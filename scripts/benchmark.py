@@ -40,7 +40,7 @@ from benchmark_systems import (
 )
 from tqdm import tqdm
 
-from bert_fused_plugin.models.bert_fused_encoder import BertFusedEncoder
+from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 
 
 @dataclass

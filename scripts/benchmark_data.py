@@ -13,7 +13,7 @@ from torch import Tensor
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models.bert_fused_encoder import BertFusedEncoder
+from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 
 Batch = Dict[str, Any]
 Pairs = List[Tuple[str, str]]

@@ -26,7 +26,7 @@ from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
 from bert_fused_plugin.data.collate import collate_bert_tokens
 from bert_fused_plugin.data.feature_cache import FeatureCache
-from bert_fused_plugin.models.bert_fused_encoder import BertFusedEncoder
+from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.tasks.bert_fused_translation import reads_bert
 
 SIZES = {  # layers, width, inner width, heads; of both sides

@@ -32,7 +32,7 @@ from transformers.utils import logging as hf_logging
 import bert_fused_plugin  # noqa: F401  registers the architectures
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.models.import_bert_nmt import Imported, bert_weights, import_bert_nmt
+from bert_fused_plugin.models.bert_fused.bert_nmt import Imported, bert_weights, import_bert_nmt
 from fairseq_compat import checkpoint as safe_checkpoint
 
 CONFIGS = ("bert_config.json", "config.json")

@@ -11,7 +11,7 @@ from bert_fused_plugin.data.dictionary_bridge import DETOK_CHOICES, SUBWORD_CHOI
 
 
 @dataclass
-class BertConfig(FairseqDataclass):
+class BertFlags(FairseqDataclass):
     """Which pre-trained encoder, what it reads, and how its branch counts beside the NMT branch."""
 
     bert_model: Optional[str] = field(
@@ -78,7 +78,7 @@ class BertConfig(FairseqDataclass):
     )
 
 
-def check_bert_config(cfg: BertConfig) -> List[str]:
+def check_bert_flags(cfg: BertFlags) -> List[str]:
     """Return a sentence for each setting of BERT's input that breaks a rule: flag, rule, value, remedy."""
     errors = []
     if cfg.bert_max_tokens is not None and cfg.bert_max_tokens < 3:

@@ -7,13 +7,13 @@ from fairseq.utils import split_paths
 from transformers import PreTrainedTokenizerBase
 
 from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
-from bert_fused_plugin.bert.flags import BertConfig
+from bert_fused_plugin.bert.flags import BertFlags
 from bert_fused_plugin.bert.frozen_bert import FrozenBert, load_tokenizer
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.errors import BertFusedError, raise_all
 
 
-def load_bert(cfg: BertConfig, task: Any, errors: List[str]) -> Tuple[FrozenBert, DictionaryBridge]:
+def load_bert(cfg: BertFlags, task: Any, errors: List[str]) -> Tuple[FrozenBert, DictionaryBridge]:
     """Load the encoder and the tokenizer that *cfg* names.
 
     Args:
@@ -100,7 +100,7 @@ def describe_bert(model: Any, name: Any) -> str:
     )
 
 
-def _check_vocabulary(cfg: BertConfig, tokenizer: PreTrainedTokenizerBase, bert: FrozenBert) -> List[str]:
+def _check_vocabulary(cfg: BertFlags, tokenizer: PreTrainedTokenizerBase, bert: FrozenBert) -> List[str]:
     largest, rows = max(tokenizer.get_vocab().values()), bert.model.get_input_embeddings().num_embeddings
     if largest < rows:
         return []

@@ -9,7 +9,7 @@ from fairseq.data.data_utils import collate_tokens
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor
 
-from bert_fused_plugin.models.gru_decoder import GruDecoder
+from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
 from bert_fused_plugin.modules.fusion import Gate
 from bert_fused_plugin.reports.words import Words, merge, merge_attention, piece_marks
 

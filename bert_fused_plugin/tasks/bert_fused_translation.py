@@ -21,9 +21,9 @@ from bert_fused_plugin.data.feature_cache import Bert, FeatureCache
 from bert_fused_plugin.data.raw_text import read_raw_text
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.models.bert_fused import BertFusedModel
-from bert_fused_plugin.models.bert_fused_encoder import BertFusedEncoder
+from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.models.gru_bahdanau import GruModel
-from bert_fused_plugin.models.gru_encoder import GruEncoder
+from bert_fused_plugin.models.gru_bahdanau.encoder import GruEncoder
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig, unusable_flags
 
 logger = logging.getLogger(__name__)

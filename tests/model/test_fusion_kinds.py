@@ -8,7 +8,7 @@ from helpers import SIZES, assert_close, encode, pad, randomise
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import bert_decoder, bert_fused_wmt_en_de_big
-from bert_fused_plugin.models.bert_fused_config import BertFusedConfig, drop_net_rate, fusion_options
+from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, drop_net_rate, fusion_options
 
 LINES = ["the old man sees a dog", "red apple", ""]
 

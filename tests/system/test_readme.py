@@ -11,8 +11,8 @@ import pytest
 from conftest import ROOT, write_corpus
 
 from bert_fused_plugin.bert.flags import BertConfig
-from bert_fused_plugin.models.bert_fused_config import BertFusedConfig
-from bert_fused_plugin.models.gru_config import GruConfig
+from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
+from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -15,8 +15,8 @@ from fairseq import options
 from fairseq.data import Dictionary
 from transformers import BertConfig, BertModel
 
-from bert_fused_plugin.models.bert_fused_config import BertFusedConfig
-from bert_fused_plugin.models.config_checks import check_config
+from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
+from bert_fused_plugin.models.bert_fused.config_checks import check_config
 
 pytestmark = pytest.mark.system
 

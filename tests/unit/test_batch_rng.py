@@ -7,12 +7,12 @@ def update(monkeypatch):
     """What a rank draws for its *batches* of one update: some numbers, other ones in each batch."""
 
     def draw(rank, world_size, batches):
-        monkeypatch.setattr(batch_draws, "get_global_rank", lambda: rank)
-        monkeypatch.setattr(batch_draws, "get_global_world_size", lambda: world_size)
+        monkeypatch.setattr(module, "get_global_rank", lambda: rank)
+        monkeypatch.setattr(module, "get_global_world_size", lambda: world_size)
         torch.manual_seed(11)  # fairseq does, before each update
         drawn = []
         for n in range(batches):
-            with batch_draws.batch_rng(training=True):
+            with module.batch_rng(training=True):
                 drawn.append(torch.rand(3 + (rank + n) % 2)[:3].tolist())
         return drawn
 
@@ -30,7 +30,7 @@ def test_what_a_batch_draws_does_not_move_the_generator():
     after = []
     for size in (1, 7):
         torch.manual_seed(11)
-        with batch_draws.batch_rng(training=True):
+        with module.batch_rng(training=True):
             torch.rand(size)
         after.append(torch.rand(()))
     assert after[0] == after[1]
@@ -38,7 +38,7 @@ def test_what_a_batch_draws_does_not_move_the_generator():
 
 def test_nothing_is_drawn_in_evaluation():
     torch.manual_seed(11)
-    with batch_draws.batch_rng(training=False):
+    with module.batch_rng(training=False):
         inside = torch.rand(())
     torch.manual_seed(11)
     assert inside == torch.rand(())

@@ -7,12 +7,12 @@ from typing import List, Optional, Tuple
 from fairseq.dataclass import ChoiceEnum
 from fairseq.models.transformer import TransformerConfig
 
-from bert_fused_plugin.bert.flags import BertConfig, parse_weights
+from bert_fused_plugin.bert.flags import BertFlags, parse_weights
 from bert_fused_plugin.modules.fusion import FusionOptions
 
 
 @dataclass
-class BertFusedConfig(TransformerConfig, BertConfig):
+class BertFusedConfig(TransformerConfig, BertFlags):
     """All flags of fairseq's transformer, and those of the fusion with BERT."""
 
     bert_fusion: ChoiceEnum(("parallel", "stacked", "gated", "embedding")) = field(  # type: ignore[valid-type]

@@ -8,11 +8,11 @@ from fairseq.data import Dictionary
 from fairseq.dataclass import ChoiceEnum
 from omegaconf import II
 
-from bert_fused_plugin.bert.flags import BertConfig, check_bert_config, parse_weights
+from bert_fused_plugin.bert.flags import BertFlags, check_bert_flags, parse_weights
 
 
 @dataclass
-class GruConfig(BertConfig):
+class GruConfig(BertFlags):
     """Sizes, named as in fairseq's lstm, and what the recurrent models differ in; the defaults are the paper's."""
 
     encoder_embed_dim: int = field(default=620, metadata={"help": "width of the source embeddings, the paper's m"})
@@ -125,10 +125,10 @@ def _bert_errors(cfg: GruConfig) -> List[str]:
         return [
             f"{_flag(item.name)} is for models with --bert-model, got {getattr(cfg, item.name)} without it; add "
             "--bert-model, or leave it out"
-            for item in fields(BertConfig)
+            for item in fields(BertFlags)
             if item.name.startswith("bert_") and getattr(cfg, item.name) != item.default
         ]
-    return check_bert_config(cfg)
+    return check_bert_flags(cfg)
 
 
 def _embedding_errors(cfg: GruConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models.bert_fused_config import BertFusedConfig, replaces_embeddings
-from bert_fused_plugin.models.hydra_config import flags_beside
-from bert_fused_plugin.models.saved_transformer import SavedTransformer, Vocabulary
+from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, replaces_embeddings
+from bert_fused_plugin.models.bert_fused.stock_checkpoint import SavedTransformer, Vocabulary
+from bert_fused_plugin.models.presets import flags_beside
 
 logger = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ from typing import Any, List
 
 from fairseq.data import Dictionary
 
-from bert_fused_plugin.bert.flags import check_bert_config
-from bert_fused_plugin.models.bert_fused_config import (
+from bert_fused_plugin.bert.flags import check_bert_flags
+from bert_fused_plugin.models.bert_fused.config import (
     BertFusedConfig,
     bert_gates,
     branch_weights,
@@ -31,7 +31,7 @@ def check_config(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionar
             )
     return [
         *errors,
-        *check_bert_config(cfg),
+        *check_bert_flags(cfg),
         *_gate_errors(cfg),
         *_without_effect(cfg),
         *_identity_start_errors(cfg),

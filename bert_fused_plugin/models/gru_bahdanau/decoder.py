@@ -7,7 +7,7 @@ from fairseq.models import FairseqIncrementalDecoder
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from bert_fused_plugin.models.gru_config import GruConfig, gru_branch_weights, gru_drop_net_rate
+from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_branch_weights, gru_drop_net_rate
 from bert_fused_plugin.modules.attention_memory import Memory, Read, attend, weighted
 from bert_fused_plugin.modules.beam_order import regroup
 from bert_fused_plugin.modules.conditional_gru import ConditionalGru

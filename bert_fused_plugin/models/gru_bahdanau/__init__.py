@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from bert_fused_plugin.bert.checkpoint_checks import misfits
 from bert_fused_plugin.bert.loading import describe_bert, load_bert
 from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.models.gru_config import GruConfig, check_gru_config, gru_drop_net_rate
-from bert_fused_plugin.models.gru_decoder import Extra, GruDecoder
-from bert_fused_plugin.models.gru_encoder import GruEncoder
-from bert_fused_plugin.models.hydra_config import as_namespace, register_preset
+from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, check_gru_config, gru_drop_net_rate
+from bert_fused_plugin.models.gru_bahdanau.decoder import Extra, GruDecoder
+from bert_fused_plugin.models.gru_bahdanau.encoder import GruEncoder
+from bert_fused_plugin.models.presets import as_namespace, register_preset
 from bert_fused_plugin.modules.batch_rng import batch_rng
 from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention
 

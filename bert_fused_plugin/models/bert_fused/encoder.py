@@ -10,8 +10,8 @@ from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.reading import build_layer_mix, read_bert
 from bert_fused_plugin.bert.record import BertRecord
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.models.bert_fused_config import BertFusedConfig, bert_gates, replaces_embeddings
-from bert_fused_plugin.models.layer_building import common_layer_options, wrap_layer
+from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, bert_gates, replaces_embeddings
+from bert_fused_plugin.models.bert_fused.layer_building import common_layer_options, wrap_layer
 from bert_fused_plugin.modules.beam_order import regroup
 from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
 from bert_fused_plugin.modules.fusion import with_zero_gradients

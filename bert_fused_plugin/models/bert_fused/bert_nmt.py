@@ -20,7 +20,7 @@ from fairseq.models.transformer.transformer_legacy import base_architecture
 from torch import Tensor
 
 from bert_fused_plugin.errors import raise_all
-from bert_fused_plugin.models.bert_fused_config import BertFusedConfig
+from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
 
 Flags = Dict[str, Any]
 Weights = Mapping[str, Tensor]

@@ -5,8 +5,8 @@ from typing import Any, Dict, List, Optional, Tuple
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
-from bert_fused_plugin.models.bert_fused_config import BertFusedConfig, bert_gates, replaces_embeddings
-from bert_fused_plugin.models.layer_building import common_layer_options, wrap_layer
+from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, bert_gates, replaces_embeddings
+from bert_fused_plugin.models.bert_fused.layer_building import common_layer_options, wrap_layer
 from bert_fused_plugin.modules.beam_order import regroup
 from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer, Memories
 from bert_fused_plugin.modules.fusion import with_zero_gradients

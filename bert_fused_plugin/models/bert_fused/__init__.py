@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from bert_fused_plugin.bert.checkpoint_checks import misfits
 from bert_fused_plugin.bert.loading import describe_bert, load_bert
 from bert_fused_plugin.errors import raise_all
-from bert_fused_plugin.models.bert_fused_config import BertFusedConfig, drop_net_rate, replaces_embeddings
-from bert_fused_plugin.models.bert_fused_decoder import BertFusedDecoder
-from bert_fused_plugin.models.bert_fused_encoder import BertFusedEncoder
-from bert_fused_plugin.models.config_checks import check_config
-from bert_fused_plugin.models.hydra_config import as_namespace, register_preset
-from bert_fused_plugin.models.warm_start import read_warm_start
+from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, drop_net_rate, replaces_embeddings
+from bert_fused_plugin.models.bert_fused.config_checks import check_config
+from bert_fused_plugin.models.bert_fused.decoder import BertFusedDecoder
+from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
+from bert_fused_plugin.models.bert_fused.warm_start import read_warm_start
+from bert_fused_plugin.models.presets import as_namespace, register_preset
 from bert_fused_plugin.modules.batch_rng import batch_rng
 
 logger = logging.getLogger(__name__)

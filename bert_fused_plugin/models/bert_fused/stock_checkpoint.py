@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models.bert_fused_config import BertFusedConfig, replaces_embeddings
+from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, replaces_embeddings
 from fairseq_compat.checkpoint import load
 
 logger = logging.getLogger(__name__)

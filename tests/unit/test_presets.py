@@ -12,7 +12,7 @@ from omegaconf import OmegaConf, open_dict
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models.hydra_config import as_namespace, flags_beside
+from bert_fused_plugin.models.presets import as_namespace, flags_beside
 
 MODELS = Path(__file__).resolve().parents[2] / "examples" / "hydra" / "model"
 ARCHITECTURES = [arch for arch, model in ARCH_MODEL_REGISTRY.items() if "bert_fused_plugin" in model.__module__]

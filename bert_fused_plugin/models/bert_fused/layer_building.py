@@ -7,7 +7,7 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.utils import get_activation_fn
 from torch import nn
 
-from bert_fused_plugin.models.bert_fused_config import BertFusedConfig, fusion_options
+from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, fusion_options
 
 
 def common_layer_options(cfg: BertFusedConfig) -> Dict[str, Any]:
