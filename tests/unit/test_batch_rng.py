@@ -1,6 +1,8 @@
 import pytest
 import torch
 
+from bert_fused_plugin.modules import batch_rng as module
+
 
 @pytest.fixture
 def update(monkeypatch):
