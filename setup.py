@@ -50,7 +50,15 @@ setup(
     package_dir={"": "."},
     packages=find_packages(include=["bert_fused_plugin", "bert_fused_plugin.*", "fairseq_compat"]),
     package_data={"bert_fused_plugin": ["py.typed"], "bert_fused_plugin.reports": ["templates/*"]},
-    entry_points={"console_scripts": ["bert-fused-compare = bert_fused_plugin.reports.compare:main"]},
+    entry_points={
+        "console_scripts": [
+            "bert-fused-attention = bert_fused_plugin.commands.plot_attention:main",
+            "bert-fused-average = bert_fused_plugin.commands.average_checkpoints:main",
+            "bert-fused-compare = bert_fused_plugin.commands.compare:main",
+            "bert-fused-export = bert_fused_plugin.commands.export_model:main",
+            "bert-fused-import = bert_fused_plugin.commands.import_bert_nmt:main",
+        ]
+    },
     headers=[STARTUP_FILE],
     cmdclass={"install_headers": InstallStartupFile},
     zip_safe=False,

@@ -1,71 +1,7 @@
 #!/usr/bin/env python
-"""Averages checkpoints; its flags are those of the script of this name in fairseq's repository.
+"""Averages checkpoints; this is the command bert-fused-average."""
 
-    scripts/average_checkpoints.py --inputs checkpoints --num-epoch-checkpoints 5 --output checkpoints/average.pt
-
-Sums are in double precision.  Settings, integers and the record of BERT come from the first input, the newest
-with --num-*-checkpoints.  Optimizer state and EMA are left out.
-"""
-
-import argparse
-import logging
-from argparse import Namespace
-from pathlib import Path
-from typing import Optional, Sequence
-
-from bert_fused_plugin.checkpoints.averaging import average_checkpoints, last_checkpoints
-from bert_fused_plugin.checkpoints.files import save_checkpoint, written_whole
-from bert_fused_plugin.errors import raise_all
-
-
-def main(args: Namespace) -> None:
-    """Average, and say of what."""
-    raise_all(errors(args))
-    by_updates = args.num_update_checkpoints is not None
-    count = args.num_update_checkpoints if by_updates else args.num_epoch_checkpoints
-    inputs = args.inputs
-    if count is not None:
-        bound = args.checkpoint_upper_bound
-        inputs = last_checkpoints(inputs[0], count, by_updates=by_updates, upper_bound=bound)
-    state = average_checkpoints(inputs)
-    with written_whole(args.output) as new:
-        save_checkpoint(state, new)
-    print(f"wrote {args.output}, the average of {len(inputs)}: {' '.join(map(str, inputs))}")
-
-
-def errors(args: Namespace) -> "list[str]":
-    """Say what is wrong with the flags."""
-    counted = args.num_epoch_checkpoints is not None or args.num_update_checkpoints is not None
-    found = []
-    if counted and len(args.inputs) != 1:
-        found.append(
-            "--num-epoch-checkpoints and --num-update-checkpoints take one directory as --inputs, "
-            f"got {len(args.inputs)}; give the --save-dir of training"
-        )
-    if args.checkpoint_upper_bound is not None and not counted:
-        found.append(
-            "--checkpoint-upper-bound is for --num-epoch-checkpoints and --num-update-checkpoints; add one of them"
-        )
-    if args.output.is_dir() or not args.output.parent.is_dir():
-        found.append(f"--output {args.output} must be a file in an existing directory, such as checkpoints/average.pt")
-    return found
-
-
-def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--inputs", type=Path, nargs="+", required=True, help="checkpoints, or one directory of them")
-    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="checkpoint to write")
-    number = parser.add_mutually_exclusive_group()
-    number.add_argument("--num-epoch-checkpoints", type=int, metavar="N", help="average the last N checkpointEPOCH.pt")
-    number.add_argument(
-        "--num-update-checkpoints", type=int, metavar="N", help="average the last N checkpoint_EPOCH_UPDATE.pt"
-    )
-    parser.add_argument(
-        "--checkpoint-upper-bound", type=int, metavar="N", help="with one of them: the last epoch or update that counts"
-    )
-    return parser.parse_args(argv)
-
+from bert_fused_plugin.commands.average_checkpoints import main
 
 if __name__ == "__main__":
-    logging.getLogger().setLevel(logging.WARNING)  # fairseq sets INFO when it is imported
-    main(parse_args())
+    main()

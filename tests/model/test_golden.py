@@ -4,7 +4,6 @@ Its output (checkpoints, states, logits, gradients and translations of three sma
 in the folder that the environment variable GOLDEN names; default: shared/golden beside the repository.
 """
 
-import importlib.util
 import json
 import math
 import os
@@ -18,6 +17,7 @@ import torch.nn.functional as F
 from fairseq import checkpoint_utils
 from fork_server import FORK_SERVER
 
+from bert_fused_plugin.commands import import_bert_nmt
 from bert_fused_plugin.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropy
 from bert_fused_plugin.data.collate import BERT_PAD
 
@@ -33,10 +33,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def run_import(*args):
-    spec = importlib.util.spec_from_file_location("script", ROOT / "scripts" / "import_bert_nmt.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    script.main(script.parse_args([str(arg) for arg in args]))
+    import_bert_nmt.main([str(arg) for arg in args])
 
 
 class Golden:

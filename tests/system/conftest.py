@@ -10,7 +10,7 @@ import pytest
 from fork_server import ENVIRONMENT, FORK_SERVER
 from helpers import WORDS
 
-from bert_fused_plugin.reports.compare import compare, parse_args
+from bert_fused_plugin.commands.compare import compare, parse_args
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = (

@@ -12,8 +12,8 @@ import sacrebleu
 import torch
 from conftest import REPORT_HOW, REPORT_QUICK, ROOT, hypotheses
 
+from bert_fused_plugin.commands.compare import compare, main, parse_args
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.reports.compare import compare, main, parse_args
 
 pytestmark = pytest.mark.system
 

@@ -10,8 +10,8 @@ from conftest import REPORT_QUICK, ROOT
 from test_compare import edited
 from test_export_model import save_model
 
+from bert_fused_plugin.commands.compare import compare, parse_args, read_references
 from bert_fused_plugin.reports.buckets import count_training_words, words_of
-from bert_fused_plugin.reports.compare import compare, parse_args, read_references
 from bert_fused_plugin.reports.decoding import Texts
 from bert_fused_plugin.reports.runs import Place, RunFiles, load_run
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from conftest import REPORT_HOW, ROOT
 
+from bert_fused_plugin.commands.compare import main
 from bert_fused_plugin.reports.charts import line_chart
-from bert_fused_plugin.reports.compare import main
 from bert_fused_plugin.reports.page import render
 
 pytestmark = pytest.mark.system

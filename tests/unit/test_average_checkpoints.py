@@ -1,7 +1,6 @@
 """Averages of checkpoints, by hand-made ones."""
 
 import errno
-import importlib.util
 import json
 import os
 from argparse import Namespace
@@ -12,12 +11,8 @@ import torch
 
 from bert_fused_plugin.checkpoints.averaging import average_checkpoints, last_checkpoints
 from bert_fused_plugin.checkpoints.files import read_checkpoint
+from bert_fused_plugin.commands.average_checkpoints import main
 from bert_fused_plugin.errors import BertFusedError
-
-ROOT = Path(__file__).resolve().parents[2]
-_spec = importlib.util.spec_from_file_location("average_script", ROOT / "scripts" / "average_checkpoints.py")
-script = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(script)
 
 
 def record(name="some/bert", weights="w", tokenizer="t"):
@@ -184,7 +179,7 @@ def test_too_few_checkpoints(save_dir, count, options, message):
 
 
 def run(*args):
-    script.main(script.parse_args([str(arg) for arg in args]))
+    main([str(arg) for arg in args])
 
 
 def test_the_script_averages_the_last_ones(tmp_path, capsys):
@@ -216,7 +211,7 @@ def test_a_full_disk_leaves_what_there_was(tmp_path, monkeypatch):
         Path(file).write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(script, "save_checkpoint", full)
+    monkeypatch.setattr("bert_fused_plugin.commands.average_checkpoints.save_checkpoint", full)
     with pytest.raises(BertFusedError) as caught:
         run("--inputs", path, "--output", output)
     assert (

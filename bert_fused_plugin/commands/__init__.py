@@ -1,0 +1,1 @@
+"""The installed commands, one in each file; `setup.py` names them."""

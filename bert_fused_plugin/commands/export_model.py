@@ -1,0 +1,57 @@
+"""Writes a model as one directory that can be moved: model.pt, dictionaries, subword codes and, on request, BERT.
+
+    bert-fused-export checkpoints/checkpoint_best.pt data-bin --output my-model --codes codes --with-bert
+
+model.pt is the checkpoint without optimizer state and without this machine's paths.  The directory serves as data
+directory of fairseq-interactive and as the model of fairseq's hub interface; the README in it says how.  A BERT that
+was fine-tuned is taken out of the checkpoint and put, with its trained weights, into the directory bert.  The model
+is loaded from the new directory before that gets its name.
+"""
+
+import argparse
+import logging
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Dict, Optional, Sequence
+
+from transformers.utils import logging as hf_logging
+
+from bert_fused_plugin.checkpoints.model_directory import Subwords, export_model
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> None:
+    """Write the directory, and say what is in it."""
+    logging.getLogger().setLevel(logging.WARNING)  # fairseq sets INFO when it is imported
+    hf_logging.disable_progress_bar()
+    args = parse_args(arguments)
+    tokenizer: Optional[Dict[str, Any]] = None
+    if args.tokenizer is not None:
+        tokenizer = {"_name": args.tokenizer}
+        if args.tokenizer == "moses":
+            tokenizer.update(moses_no_dash_splits=args.moses_no_dash_splits, moses_no_escape=args.moses_no_escape)
+    subwords = Subwords(args.codes, args.sentencepiece_model, tokenizer)
+    bert = export_model(
+        args.checkpoint, args.data, args.output, subwords, with_bert=args.with_bert, bert_model=args.bert_model
+    )
+    print(f"wrote {args.output}:")
+    for path in sorted(path for path in args.output.rglob("*") if path.is_file()):
+        print(f"{path.stat().st_size:>14,}  {path.relative_to(args.output)}")
+    if bert is not None and not args.with_bert:
+        print(f"note: BERT is not in it, but read from {bert}; --with-bert adds it")
+
+
+def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
+    """Return the settings of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkpoint", type=Path, help="checkpoint of fairseq-train")
+    parser.add_argument("data", help="data directory that the model was trained on, for its dictionaries")
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="directory to write; new, or empty")
+    subwords = parser.add_mutually_exclusive_group()
+    subwords.add_argument("--codes", type=Path, metavar="FILE", help="codes of subword-nmt, for raw text")
+    subwords.add_argument("--sentencepiece-model", type=Path, metavar="FILE", help="sentencepiece model, for raw text")
+    parser.add_argument("--tokenizer", choices=("moses", "nltk", "space"), help="what the training data was split with")
+    parser.add_argument("--moses-no-dash-splits", action="store_true", help="it was without -a")
+    parser.add_argument("--moses-no-escape", action="store_true", help="it was with -no-escape")
+    parser.add_argument("--with-bert", action="store_true", help="put BERT into the directory")
+    parser.add_argument("--bert-model", metavar="NAME_OR_DIR", help="where BERT is; default: where it was at training")
+    return parser.parse_args(argv)

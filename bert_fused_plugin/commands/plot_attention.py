@@ -1,0 +1,118 @@
+"""Draws what one sentence's translation attends to: the words of the source and those that BERT read.
+
+bert-fused-attention data-bin --path checkpoint_best.pt --subset test --index 3 --output attention.png
+
+Prints the alignment too (source-target, by attention), the entropy of the attention in each decoder layer, in bits and
+in % of the largest possible (-: a layer without it), and, for --bert-fusion gated, the mean of each layer's gate (1:
+BERT's branch alone).
+"""
+
+import argparse
+import logging
+from pathlib import Path
+from typing import Any, List, Optional, Sequence, Tuple
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+
+from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.reports.attention import SOURCE, AttentionMap, AttentionStatistics, attention_maps
+from bert_fused_plugin.reports.decoding import Decoding, Texts, translate_one
+from bert_fused_plugin.reports.runs import Place, Run, RunFiles, load_run
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> None:
+    """Run the command."""
+    logging.getLogger().setLevel(logging.WARNING)  # fairseq sets INFO when it is imported
+    args = parse_args(arguments)
+    if not Path(args.path).is_file():
+        raise BertFusedError(f"--path {args.path}: no such checkpoint")
+    if args.beam < 1:
+        raise BertFusedError(f"--beam must be at least 1, got {args.beam}")
+    if not Path(args.output).suffix:
+        raise BertFusedError(f"--output {args.output} must end in .png, .svg or .pdf")
+    run = load_run(RunFiles("--path", "", Path(args.path)), Place(args.data, args.subset))
+    size = len(run.task.dataset(args.subset))
+    if not 0 <= args.index < size:
+        raise BertFusedError(f"--index must be in [0, {size - 1}] for {args.subset!r}, got {args.index}")
+    sample = run.sample(args.subset, args.index)
+    tokens = translate_one(run, sample, Decoding(beam=args.beam))
+    texts = Texts(run.task, "auto", "none")
+    subwords = ("none", "none") if args.subwords else (texts.source_subwords, texts.target_subwords)
+    maps = attention_maps(run.model, run.task, sample, tokens, subwords)
+    if not maps:
+        raise BertFusedError(f"--path {args.path}: this model has no attention to draw")
+    depth = len(maps[0].layers)
+    if args.layer is not None and not -depth <= args.layer < depth:
+        raise BertFusedError(f"--layer must be in [{-depth}, {depth - 1}], got {args.layer}")
+    chosen = [(found, found.last() if args.layer is None else args.layer % depth) for found in maps]
+    chosen = [(found, layer) for found, layer in chosen if found.layers[layer] is not None]
+    draw(chosen, args.output)
+    print(f"source:      {texts.source(sample['net_input']['src_tokens'][0])}")
+    print(f"translation: {texts.hypothesis(tokens)}")
+    _print_figures(run, sample, tokens, chosen)
+    print(f"written:     {args.output}")
+
+
+def _print_figures(run: Run, sample: Any, tokens: Any, maps: List[Tuple[AttentionMap, int]]) -> None:
+    statistics = AttentionStatistics()
+    statistics.add(run.model, sample["net_input"], [tokens])
+    for found, layer in maps:
+        if found.kind == SOURCE:
+            print(f"alignment:   {found.pharaoh(layer)}")
+    for kind, layers in statistics.entropies().items():
+        print(
+            f"entropy:     {kind}: "
+            + ", ".join(f"{each.bits:.2f} ({each.share:.0%})" if each else "-" for each in layers)
+        )
+    for name, gate in statistics.gates().items():
+        print(f"gate:        {name}: {gate['mean']:.2f} ± {gate['deviation']:.2f}")
+
+
+def draw(maps: List[Tuple[AttentionMap, int]], path: str) -> None:
+    """Draw a layer of each map, one beside the other: one row a target word, one column a source word."""
+    widths = [len(found.columns) for found, _ in maps]
+    figure, axes = plt.subplots(
+        1,
+        len(maps),
+        squeeze=False,
+        figsize=(3 + 0.45 * sum(widths), 2.2 + 0.36 * len(maps[0][0].rows)),
+        width_ratios=widths,
+        layout="constrained",
+    )
+    for axis, (found, layer) in zip(axes[0], maps):
+        _draw_map(axis, found, layer)
+    axes[0][0].set_ylabel("translation")
+    try:
+        figure.savefig(path, dpi=120)
+    except (OSError, ValueError) as error:
+        raise BertFusedError(f"--output {path} cannot be written ({error}); give a PNG, SVG or PDF file") from error
+
+
+def _draw_map(axis: Axes, found: AttentionMap, layer: int) -> None:
+    weights = found.layers[layer]
+    assert weights is not None  # main chooses among the layers that have some
+    axis.imshow(weights.numpy(), cmap="Blues", vmin=0, aspect="auto")
+    axis.set_title(f"attention to {'the source' if found.kind == SOURCE else 'BERT'}, layer {layer + 1}")
+    axis.set_xticks(
+        range(len(found.columns)), found.columns, rotation=60, ha="right", rotation_mode="anchor", parse_math=False
+    )
+    axis.set_yticks(range(len(found.rows)), found.rows, parse_math=False)
+
+
+def parse_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
+    """Return the settings of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", help="directory of fairseq-preprocess")
+    parser.add_argument("--path", required=True, help="checkpoint of this package, or of fairseq's transformer")
+    parser.add_argument("--subset", default="test", help="default: %(default)s")
+    parser.add_argument("--index", type=int, default=0, help="number of the sentence, from 0")
+    parser.add_argument("--layer", type=int, help="decoder layer, from 0; default: the last that attends")
+    parser.add_argument("--subwords", action="store_true", help="do not merge subwords to words")
+    parser.add_argument("--beam", type=int, default=5, help="default: %(default)s")
+    parser.add_argument("--output", required=True, help="PNG, SVG or PDF file to write")
+    return parser.parse_args(argv)
