@@ -162,7 +162,7 @@ def test_all_bad_settings_are_reported_together(tmp_path):
 @pytest.fixture
 def main(monkeypatch):
     """The script's main function, in this process: what is refused is refused before anything is measured."""
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     monkeypatch.delenv("DATA", raising=False)
     yield importlib.import_module("benchmark").main
     logging.disable(logging.NOTSET)

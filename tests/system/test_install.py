@@ -29,7 +29,9 @@ def run(*command, cwd):
 def source(tmp_path_factory):
     """A copy of what is packaged, so that building leaves nothing in the repository."""
     copy = tmp_path_factory.mktemp("source") / "repo"
-    skip = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__", "tests", "examples", "docs")
+    skip = shutil.ignore_patterns(
+        ".*", "build", "dist", "*.egg-info", "__pycache__", "tests", "examples", "docs", "benchmarks"
+    )
     return shutil.copytree(ROOT, copy, ignore=skip)
 
 
@@ -73,7 +75,7 @@ def test_the_wheel_carries_every_module_the_hook_and_the_type_marker(wheel):
     assert [name for name in names if name.endswith(".pth")] == [
         f"bert_fused_plugin-0.1.0.data/purelib/{STARTUP_FILE}"  # pip puts it into site-packages
     ]
-    assert not [name for name in names if name.startswith(("tests", "examples", "scripts"))]
+    assert not [name for name in names if name.startswith(("tests", "examples", "scripts", "benchmarks"))]
 
 
 def test_an_installed_wheel_hooks_in_and_leaves_nothing_behind(wheel, python, tmp_path):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "bleu_by_length.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "bleu_by_length.py"
 WORDS = "a b c d e f g h i j k l".split()
 
 

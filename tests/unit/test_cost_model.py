@@ -7,7 +7,7 @@ import pytest
 
 from bert_fused_plugin.data import feature_cache
 
-spec = importlib.util.spec_from_file_location("cost_model", Path(__file__).parents[2] / "scripts" / "cost_model.py")
+spec = importlib.util.spec_from_file_location("cost_model", Path(__file__).parents[2] / "benchmarks" / "cost_model.py")
 cost_model = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(cost_model)
 Corpus, Machine, cost = cost_model.Corpus, cost_model.Machine, cost_model.cost

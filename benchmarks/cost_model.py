@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Says what BERT's states cost in training, from a corpus' size and a few measured rates.
 
-scripts/cost_model.py --bert-rate 3000 --train-rate 4000 --read-rate 0.5e9 --pairs 29e3 --epochs 30 --gpus 1
+benchmarks/cost_model.py --bert-rate 3000 --train-rate 4000 --read-rate 0.5e9 --pairs 29e3 --epochs 30 --gpus 1
 
 Without the cache BERT reads every sentence in every epoch.  With it BERT reads each once, in parts that the devices
 share, and its states, width x 2 bytes for a word piece, come from the disk, or from memory where a machine's share

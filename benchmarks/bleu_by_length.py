@@ -3,7 +3,7 @@
 
 The figure 2 of Bahdanau et al. (ICLR 2015): a model without attention loses on long sentences.
 
-    scripts/bleu_by_length.py gru_bahdanau=bahdanau.out gru_seq2seq=seq2seq.out --output length.png
+    benchmarks/bleu_by_length.py gru_bahdanau=bahdanau.out gru_seq2seq=seq2seq.out --output length.png
 """
 
 import argparse
