@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
-from dice import Dice
 from grammar import Grammar
+from grammar.dice import Dice
 
 Pair = Tuple[str, str]
 MAX_WORDS = 22

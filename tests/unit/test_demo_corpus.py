@@ -7,16 +7,16 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "demo"))
 
-from adverbials import MODAL_VERBS
-from clause import Adjunct, Clause
-from clause_sampler import ClauseSampler
-from dice import Dice
-from german import SEIN, WERDEN, GermanVerb, decline_noun, prepositional_phrase
 from grammar import finish
-from lexicon import ADJECTIVES_OF, DETERMINER_OF, NOUNS, VERBS
+from grammar.adverbials import MODAL_VERBS
+from grammar.clause import Adjunct, Clause
+from grammar.clause_sampler import ClauseSampler
+from grammar.dice import Dice
+from grammar.german import SEIN, WERDEN, GermanVerb, decline_noun, prepositional_phrase
+from grammar.lexicon import ADJECTIVES_OF, DETERMINER_OF, NOUNS, VERBS
+from grammar.noun_phrase import NounPhrase
+from grammar.phrase_sampler import NAME_PHRASES, PRONOUN_PHRASES
 from make_corpus import main, make_pairs
-from noun_phrase import NounPhrase
-from phrase_sampler import NAME_PHRASES, PRONOUN_PHRASES
 
 PAIRS = make_pairs(6000, seed=3)
 PERSONS = ("1sg", "2sg", "3sg", "1pl")

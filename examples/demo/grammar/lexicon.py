@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Dict, List, Tuple
 
-import english
-from english import EnglishVerb
-from german import GermanVerb, adjective_stem, decline_noun, superlative_stem
-from lexicon_adjectives import ADJECTIVES
-from lexicon_adverbials import DETERMINERS, MANNERS
-from lexicon_nouns import NOUN_TABLES, PLACE_PREPOSITIONS
-from lexicon_verbs import VERB_TABLES
+from grammar import english
+from grammar.english import EnglishVerb
+from grammar.german import GermanVerb, adjective_stem, decline_noun, superlative_stem
+from grammar.lexicon_adjectives import ADJECTIVES
+from grammar.lexicon_adverbials import DETERMINERS, MANNERS
+from grammar.lexicon_nouns import NOUN_TABLES, PLACE_PREPOSITIONS
+from grammar.lexicon_verbs import VERB_TABLES
 
 # Groups of noun classes; `name` and `pronoun` stand for proper names and pronouns.
 GROUPS: Dict[str, Tuple[str, ...]] = {

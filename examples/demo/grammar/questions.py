@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Dict, Optional, Tuple
 
-from clause import Clause
-from clause_sampler import ClauseSampler, is_alive, is_person
-from noun_phrase import NounPhrase, Phrase
+from grammar.clause import Clause
+from grammar.clause_sampler import ClauseSampler, is_alive, is_person
+from grammar.noun_phrase import NounPhrase, Phrase
 
 Pair = Optional[Tuple[str, str]]
 WHO = Phrase(("who", "whom", "wer", "wen", "wem"))

@@ -3,12 +3,12 @@
 from dataclasses import replace
 from typing import Optional, Tuple
 
-from adverbials import SENTENCE_ADVERBIALS
-from clause import Adjunct
-from clause_sampler import ClauseSampler
-from lexicon import ADJECTIVES_OF, NOUNS, rows
-from lexicon_adverbials import NUMBERS, WEATHER
-from noun_phrase import NounPhrase, determiner_of
+from grammar.adverbials import SENTENCE_ADVERBIALS
+from grammar.clause import Adjunct
+from grammar.clause_sampler import ClauseSampler
+from grammar.lexicon import ADJECTIVES_OF, NOUNS, rows
+from grammar.lexicon_adverbials import NUMBERS, WEATHER
+from grammar.noun_phrase import NounPhrase, determiner_of
 
 Pair = Optional[Tuple[str, str]]
 # English, German (finite verb first), tense.

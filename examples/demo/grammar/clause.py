@@ -7,10 +7,10 @@ rest of the verb closes the clause. Between them stand pronouns, indirect object
 from dataclasses import dataclass, replace
 from typing import List, Optional, Tuple
 
-from english import BE, EnglishVerb
-from german import SEIN, WERDEN, GermanVerb, prepositional_phrase
-from lexicon import Verb
-from noun_phrase import NounPhrase, Phrase
+from grammar.english import BE, EnglishVerb
+from grammar.german import SEIN, WERDEN, GermanVerb, prepositional_phrase
+from grammar.lexicon import Verb
+from grammar.noun_phrase import NounPhrase, Phrase
 
 AGREEMENTS = ("1sg", "2sg", "3sg", "1pl")
 HABEN = GermanVerb.parse("haben hat hatte gehabt")

@@ -2,12 +2,12 @@
 
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from clause import Adjunct
-from dice import Dice
-from german import prepositional_phrase
-from lexicon import ADJECTIVES_OF, DETERMINER_OF, NOUNS, PLACES, Adjective, Determiner, Noun, rows
-from lexicon_adverbials import NAMES, NUMBERS, PRONOUNS, TOWNS, TWO_WAY
-from noun_phrase import NounPhrase, Phrase, join
+from grammar.clause import Adjunct
+from grammar.dice import Dice
+from grammar.german import prepositional_phrase
+from grammar.lexicon import ADJECTIVES_OF, DETERMINER_OF, NOUNS, PLACES, Adjective, Determiner, Noun, rows
+from grammar.lexicon_adverbials import NAMES, NUMBERS, PRONOUNS, TOWNS, TWO_WAY
+from grammar.noun_phrase import NounPhrase, Phrase, join
 
 POSSESSIVES = ("my", "your", "his", "her", "our", "their")
 PEOPLE = ("adult", "kid", "elder", "relative")

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import Optional, Tuple
 
-from english import article
-from german import adjective_ending, adjective_stem, determiner
-from lexicon import DETERMINER_OF, Adjective, Noun
+from grammar.english import article
+from grammar.german import adjective_ending, adjective_stem, determiner
+from grammar.lexicon import DETERMINER_OF, Adjective, Noun
 
 THIRD_PERSON = {"m": "he", "f": "she"}
 POSSESSIVE = {"m": "his", "f": "her", "": "their"}

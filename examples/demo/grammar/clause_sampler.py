@@ -3,13 +3,13 @@
 from dataclasses import replace
 from typing import Dict, Optional, Sequence
 
-from adverbials import MIDDLE_ADVERBS, MODAL_VERBS, NUMBERED_TIMES, TIME_ADVERBIALS, Adverbial
-from clause import COPULA, Adjunct, Clause
-from dice import Dice
-from german import prepositional_phrase
-from lexicon import MANNER_OF, NOUNS, VERBS, Adjective, Verb
-from noun_phrase import NounPhrase, Phrase
-from phrase_sampler import PEOPLE, PRONOUN_PHRASES, PhraseSampler
+from grammar.adverbials import MIDDLE_ADVERBS, MODAL_VERBS, NUMBERED_TIMES, TIME_ADVERBIALS, Adverbial
+from grammar.clause import COPULA, Adjunct, Clause
+from grammar.dice import Dice
+from grammar.german import prepositional_phrase
+from grammar.lexicon import MANNER_OF, NOUNS, VERBS, Adjective, Verb
+from grammar.noun_phrase import NounPhrase, Phrase
+from grammar.phrase_sampler import PEOPLE, PRONOUN_PHRASES, PhraseSampler
 
 TENSES: Dict[str, float] = {"present": 4.4, "past": 2.5, "perfect": 1.4, "future": 0.7, "modal": 1.0}
 PATTERNS: Dict[str, float] = {

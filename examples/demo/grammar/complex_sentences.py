@@ -3,12 +3,12 @@
 from dataclasses import replace
 from typing import Optional, Tuple
 
-from clause import Clause
-from clause_sampler import ACTIONS, PERSONS, ClauseSampler, is_person
-from german import RELATIVE_PRONOUN, column
-from lexicon import NOUNS, VERBS, Verb
-from noun_phrase import NounPhrase, Phrase
-from simple_sentences import WEATHER_ROWS
+from grammar.clause import Clause
+from grammar.clause_sampler import ACTIONS, PERSONS, ClauseSampler, is_person
+from grammar.german import RELATIVE_PRONOUN, column
+from grammar.lexicon import NOUNS, VERBS, Verb
+from grammar.noun_phrase import NounPhrase, Phrase
+from grammar.simple_sentences import WEATHER_ROWS
 
 Pair = Optional[Tuple[str, str]]
 STATES = ("tired", "hungry", "thirsty", "sick", "sad", "happy", "angry")

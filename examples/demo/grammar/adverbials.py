@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import List, Sequence, Tuple
 
-from clause import Adjunct, Modal
-from lexicon import DETERMINER_OF, rows
-from lexicon_adverbials import MID_ADVERBS, MODALS, MONTHS, NUMBERS, SENTENCE_ADVERBS, TIMES, UNITS, WEEKDAYS
+from grammar.clause import Adjunct, Modal
+from grammar.lexicon import DETERMINER_OF, rows
+from grammar.lexicon_adverbials import MID_ADVERBS, MODALS, MONTHS, NUMBERS, SENTENCE_ADVERBS, TIMES, UNITS, WEEKDAYS
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,11 @@
 
 from typing import Callable, Dict, Optional, Tuple
 
-from clause_sampler import ClauseSampler, NoFittingWordError
-from complex_sentences import ComplexSentences
-from dice import Dice
-from questions import Questions
-from simple_sentences import SimpleSentences
+from grammar.clause_sampler import ClauseSampler, NoFittingWordError
+from grammar.complex_sentences import ComplexSentences
+from grammar.dice import Dice
+from grammar.questions import Questions
+from grammar.simple_sentences import SimpleSentences
 
 
 class Grammar:
