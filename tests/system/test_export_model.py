@@ -119,7 +119,9 @@ def test_the_directory_translates_elsewhere_after_all_else_is_gone(workspace, ex
 def test_what_is_in_the_directory(workspace, exported, codes):
     path, printed = exported
     files = sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.is_file())
-    bert = [f"bert/{name}" for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")]
+    of_transformers_4 = [name for name in ("special_tokens_map.json",) if (Path(workspace.bert_dir) / name).exists()]
+    names = ["config.json", "model.safetensors", *of_transformers_4, "tokenizer.json", "tokenizer_config.json"]
+    bert = [f"bert/{name}" for name in names]
     assert files == ["README.en-de.md", *bert, "bpecodes", "dict.de.txt", "dict.en.txt", "model.pt"]
     assert [line.split()[-1] for line in printed.splitlines()[1:]] == files
     assert (path / "bpecodes").read_bytes() == codes.read_bytes()

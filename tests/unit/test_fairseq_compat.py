@@ -307,6 +307,7 @@ def test_whatever_else_is_refused_by_name(tmp_path, monkeypatch, name, torch_is)
     assert TRUST in str(refused.value)
 
 
+@pytest.mark.skipif(torch.__version__ < (2, 6), reason="torch lists the types of a checkpoint since 2.6")
 def test_all_refused_types_are_named_at_once(tmp_path):
     path = save({"x": GADGETS["functools.partial"], "y": types.SimpleNamespace()}, tmp_path / "c.pt")
     with pytest.raises(CheckpointError, match=r"functools\.partial, types\.SimpleNamespace"):
@@ -361,11 +362,12 @@ def test_a_text_file_is_no_checkpoint(tmp_path):
 
 def test_torch_load_itself_is_left_alone(tmp_path):
     path = save({"args": argparse.Namespace()}, tmp_path / "c.pt")
-    allowed = set(torch.serialization.get_safe_globals())  # torch and others have put theirs there
+    listed = getattr(torch.serialization, "get_safe_globals", list)  # since torch 2.4
+    allowed = set(listed())  # torch and others have put theirs there
     checkpoint_utils.load_checkpoint_to_cpu(save(stock_state(), tmp_path / "stock.pt"))
 
     assert torch.load.__module__ == "torch.serialization"
-    assert set(torch.serialization.get_safe_globals()) == allowed
+    assert set(listed()) == allowed
     with pytest.raises(pickle.UnpicklingError, match=r"argparse\.Namespace"):
         torch.load(path, weights_only=True)
 
