@@ -1,7 +1,10 @@
 #!/usr/bin/env python
 """Prints the oldest versions that setup.py allows, as constraints for pip.
 
-pip install -c <(scripts/lower_bounds.py) torch -e '.[dev]'    # on Python 3.9 or 3.10, whose wheels they have
+All of these versions have wheels for Python 3.9, and for no other:
+
+    pip install -c <(scripts/lower_bounds.py) -e '.[dev]'
+    pip install --no-deps fairseq==0.12.2
 """
 
 import ast
