@@ -97,6 +97,7 @@ def test_modules_import_nothing_from_other_folders_of_the_package():
         (lambda text: imported_from("p", text), "def f():\n  from p import b\n  from pp import c", ["p.b"]),
         (lambda text: imported_from("p", text), "from . import a\nfrom ..b import c\nimport p", [".a", "..b.c", "p"]),
     ],
+    ids=["long", "decorators do not count", "method", "default", "imports", "inside a function", "relative"],
 )
 def test_the_rules_find_what_breaks_them(rule, text, expected):
     assert rule(text) == expected
