@@ -8,6 +8,7 @@ from helpers import randomise
 
 from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer
 from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
+from bert_fused_plugin.modules.fused_layer import LayerOptions
 from bert_fused_plugin.modules.fusion import FusionOptions
 
 B, S, L, T, C, D, H, F = 2, 5, 7, 3, 8, 12, 2, 10
@@ -16,7 +17,7 @@ BERT_PAD = torch.tensor([[False] * (L - 3) + [True] * 3, [False] * L])
 
 
 def options(fusion=None, **changed):
-    return {
+    defaults = {
         "embed_dim": C,
         "ffn_dim": F,
         "num_heads": H,
@@ -26,19 +27,18 @@ def options(fusion=None, **changed):
         "activation_dropout": 0.0,
         "activation_fn": torch.relu,
         "normalize_before": False,
-        "fusion": FusionOptions(**fusion or {}),
-        **changed,
     }
+    return LayerOptions(fusion=FusionOptions(**fusion or {}), **{**defaults, **changed})
 
 
 def encoder_layer(**changed):
-    layer = BertFusedEncoderLayer(**options(**changed)).double()
+    layer = BertFusedEncoderLayer(options(**changed)).double()
     randomise(layer)
     return layer
 
 
 def decoder_layer(**changed):
-    layer = BertFusedDecoderLayer(encoder_dim=C, **options(**changed)).double()
+    layer = BertFusedDecoderLayer(options(**changed), encoder_dim=C).double()
     randomise(layer)
     return layer
 
@@ -68,14 +68,14 @@ def feed_forward(layer, x):
     return layer.fc2(torch.relu(layer.fc1(x)))
 
 
-def weighted(w_other, w_bert):
-    return lambda layer, other, bert: w_other * other + w_bert * bert
+def weighted(w_nmt, w_bert):
+    return lambda layer, nmt, bert: w_nmt * nmt + w_bert * bert
 
 
-def gated(layer, other, bert):
+def gated(layer, nmt, bert):
     w, u = layer.fusion.mix.w, layer.fusion.mix.u
-    gate = 1 / (1 + torch.exp(-(w.weight @ bert + w.bias + u.weight @ other)))
-    return gate * bert + (1 - gate) * other
+    gate = 1 / (1 + torch.exp(-(w.weight @ bert + w.bias + u.weight @ nmt)))
+    return gate * bert + (1 - gate) * nmt
 
 
 def literal_encoder_layer(layer, h, bert, join):
@@ -87,8 +87,8 @@ def literal_encoder_layer(layer, h, bert, join):
         for i in range(S):
 
             def fused(query, keys=keys, b=b):
-                own = attend(layer.self_attn, query, keys, PAD[b])
-                return join(layer, own, attend(layer.bert_attn, query, bert[:, b], BERT_PAD[b]))
+                nmt = attend(layer.self_attn, query, keys, PAD[b])
+                return join(layer, nmt, attend(layer.bert_attn, query, bert[:, b], BERT_PAD[b]))
 
             x = around(fused, h[i, b], layer.self_attn_layer_norm, pre)
             out[i, b] = around(lambda x: feed_forward(layer, x), x, layer.final_layer_norm, pre)
@@ -102,14 +102,14 @@ def literal_decoder_layer(layer, s, encoder, bert, join):
         keys = layer.self_attn_layer_norm(s[:, b]) if pre else s[:, b]
         for t in range(T):
 
-            def own(query, keys=keys, t=t):
+            def to_target(query, keys=keys, t=t):
                 return attend(layer.self_attn, query, keys[: t + 1], [False] * (t + 1))
 
             def fused(query, b=b):
                 to_bert = attend(layer.bert_attn, query, bert[:, b], BERT_PAD[b])
                 return join(layer, attend(layer.encoder_attn, query, encoder[:, b], PAD[b]), to_bert)
 
-            x = around(own, s[t, b], layer.self_attn_layer_norm, pre)
+            x = around(to_target, s[t, b], layer.self_attn_layer_norm, pre)
             x = around(fused, x, layer.encoder_attn_layer_norm, pre)
             out[t, b] = around(lambda x: feed_forward(layer, x), x, layer.final_layer_norm, pre)
     return out
@@ -119,9 +119,9 @@ def literal_sublayer(attention, norm, x, keys, masked, pre, causal=False):
     """One attention with residual connection and layer norm; *keys* None: self-attention."""
     out = torch.empty_like(x)
     for b in range(x.size(1)):
-        own = norm(x[:, b]) if pre else x[:, b]
+        states = norm(x[:, b]) if pre else x[:, b]
         for i in range(x.size(0)):
-            k = own if keys is None else keys[:, b]
+            k = states if keys is None else keys[:, b]
             hidden = [causal and j > i for j in range(len(k))] if masked is None else masked[b]
             out[i, b] = around(lambda q, k=k, hidden=hidden: attend(attention, q, k, hidden), x[i, b], norm, pre)
     return out

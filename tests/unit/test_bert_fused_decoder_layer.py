@@ -65,10 +65,10 @@ def test_stacked_fusion_is_one_sublayer_after_the_other(bert_first, normalize_be
     decoder = decoder_layer(**changed).eval()
     h, s, bert = states(S, B, C), states(T, B, C), states(L, B, D)
 
-    own = (decoder.self_attn, decoder.self_attn_layer_norm, None, None)
+    to_target = (decoder.self_attn, decoder.self_attn_layer_norm, None, None)
     to_bert = (decoder.bert_attn, decoder.bert_attn_layer_norm, bert, BERT_PAD)
     to_encoder = (decoder.encoder_attn, decoder.encoder_attn_layer_norm, h, PAD)
-    steps = [own, to_bert, to_encoder] if bert_first else [own, to_encoder, to_bert]
+    steps = [to_target, to_bert, to_encoder] if bert_first else [to_target, to_encoder, to_bert]
     actual, _, _ = decoder(s, h, PAD, bert, BERT_PAD, self_attn_mask=causal_mask())
     assert_close(actual, literal_stacked_layer(decoder, s, steps), atol=1e-10)
 
@@ -127,7 +127,7 @@ def test_every_dropout_has_its_own_rate_and_the_layers_name():
 
 
 def test_the_encoder_may_have_another_width():
-    layer = BertFusedDecoderLayer(encoder_dim=6, **options()).double().eval()
+    layer = BertFusedDecoderLayer(options(), encoder_dim=6).double().eval()
     encoder, s, bert = states(S, B, 6), states(T, B, C), states(L, B, D)
     actual, _, _ = layer(s, encoder, PAD, bert, BERT_PAD, self_attn_mask=causal_mask())
     assert_close(actual, literal_decoder_layer(layer, s, encoder, bert, weighted(0.5, 0.5)), atol=1e-10)

@@ -54,8 +54,8 @@ def test_stacked_fusion_is_one_sublayer_after_the_other(bert_first, normalize_be
     h, bert = states(S, B, C), states(L, B, D)
 
     to_bert = (encoder.bert_attn, encoder.bert_attn_layer_norm, bert, BERT_PAD)
-    own = (encoder.self_attn, encoder.self_attn_layer_norm, None, PAD)
-    steps = [to_bert, own] if bert_first else [own, to_bert]
+    to_source = (encoder.self_attn, encoder.self_attn_layer_norm, None, PAD)
+    steps = [to_bert, to_source] if bert_first else [to_source, to_bert]
     expected = literal_stacked_layer(encoder, h, steps)
     keep = ~PAD.t()
     assert_close(encoder(h, PAD, bert, BERT_PAD)[keep], expected[keep], atol=1e-10)

@@ -7,7 +7,7 @@ import torch
 from helpers import assert_close, randomise
 from torch.autograd import gradcheck
 
-from bert_fused_plugin.modules.beam_order import regroup
+from bert_fused_plugin.modules.beam_order import sentences_to_keep
 from bert_fused_plugin.modules.conditional_gru import ConditionalGru
 from bert_fused_plugin.modules.deep_output import DeepOutput
 from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention, DotAttention
@@ -154,7 +154,7 @@ def test_dropout_of_units_and_of_words():
     ],
 )
 def test_sentences_are_kept_once_for_their_beams(new_order, sentences, beam_size, keep, size):
-    actual, actual_size = regroup(torch.tensor(new_order, dtype=torch.long), sentences, beam_size)
+    actual, actual_size = sentences_to_keep(torch.tensor(new_order, dtype=torch.long), sentences, beam_size)
     assert actual_size == size
     assert (None if actual is None else actual.tolist()) == keep
     # what a tensor of each sentence, seen by its rows, becomes

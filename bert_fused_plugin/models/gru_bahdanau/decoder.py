@@ -9,13 +9,13 @@ from torch.nn.functional import linear
 
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_branch_weights, gru_drop_net_rate
 from bert_fused_plugin.modules.attention_memory import Memory, Read, attend, weighted
-from bert_fused_plugin.modules.beam_order import regroup
+from bert_fused_plugin.modules.beam_order import sentences_to_keep
 from bert_fused_plugin.modules.conditional_gru import ConditionalGru
 from bert_fused_plugin.modules.deep_output import DeepOutput
 from bert_fused_plugin.modules.drop_net import DropNet
-from bert_fused_plugin.modules.fusion import with_zero_gradients
 from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention, DotAttention
 from bert_fused_plugin.modules.sequence_dropout import SequenceDropout, WordDropout
+from bert_fused_plugin.modules.zero_gradients import with_zero_gradients
 
 IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
 Extra = Dict[str, List[Optional[Tensor]]]
@@ -150,7 +150,7 @@ class GruDecoder(FairseqIncrementalDecoder):
             return
         memories, step = _from_cache(cached)
         rows, sentences = step.states.size(1), len(memories[0].keys)
-        keep, _ = regroup(new_order, sentences, rows // sentences)
+        keep, _ = sentences_to_keep(new_order, sentences, rows // sentences)
         if keep is not None:
             memories = [Memory(*(tensor.index_select(0, keep) for tensor in memory)) for memory in memories]
         step = Step(

@@ -12,7 +12,7 @@ from bert_fused_plugin.bert.reading import build_layer_mix, read_bert
 from bert_fused_plugin.bert.record import BertRecord
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
-from bert_fused_plugin.modules.beam_order import regroup
+from bert_fused_plugin.modules.beam_order import sentences_to_keep
 from bert_fused_plugin.modules.sequence_dropout import SequenceDropout, WordDropout
 
 EncoderOut = Dict[str, List[Any]]
@@ -119,7 +119,7 @@ class GruEncoder(FairseqEncoder):
     def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
         """Return *encoder_out* with its rows in *new_order*; a sentence is kept once for all of its beams."""
         [beam_size] = encoder_out["beam_size"]
-        keep, beam_size = regroup(new_order, len(encoder_out["final_states"][0]), beam_size)
+        keep, beam_size = sentences_to_keep(new_order, len(encoder_out["final_states"][0]), beam_size)
         reordered: EncoderOut = {**encoder_out, "beam_size": [beam_size]}
         if keep is not None:
             for key, values in encoder_out.items():
