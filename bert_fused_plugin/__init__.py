@@ -21,8 +21,7 @@ padding.  ``bert_tokens`` is (B, L), always right-padded.  Layers work time firs
 | the sentences before the current one | ``data/document_context.py`` |
 | BERT that trains, mixes of its layers | ``bert/finetuned_bert.py``, ``bert/layer_mix.py`` |
 | a batch's own random numbers, on any rank | ``modules/batch_rng.py`` |
-| drop-net, the table of fusions | ``modules/{drop_net,fusion}.py`` |
-| fused layers | ``modules/fused_layer.py``, ``modules/bert_fused_*_layer.py`` |
+| drop-net, fusions, fused layers | ``modules/{drop_net,fusion}.py``, ``modules/bert_fused_*_layer.py`` |
 | how an encoder comes by BERT's states | ``bert/loading.py``, ``bert/reading.py`` |
 | the BERT-fused transformer | ``models/bert_fused*.py``, ``models/bert_fused/config_checks.py`` |
 | presets, for flags and for YAML files | ``models/presets.py`` |

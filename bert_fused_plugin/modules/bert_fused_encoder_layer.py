@@ -19,6 +19,9 @@ class BertFusedEncoderLayer(nn.Module):
     """Self-attention beside the attention to BERT, and then the feed-forward network.
 
     An attribute that a stock transformer layer has too bears the same name here, so that its checkpoints fit.
+
+    Args:
+        options: what the layers of encoder and decoder have in common.
     """
 
     bert_attn: Optional[nn.Module]

@@ -135,7 +135,8 @@ def _shared_embeddings(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dic
     if cfg.encoder.embed_dim != cfg.decoder.embed_dim:
         errors.append(
             "--share-all-embeddings needs --encoder-embed-dim equal to --decoder-embed-dim, "
-            f"got {cfg.encoder.embed_dim} and {cfg.decoder.embed_dim}"
+            f"got {cfg.encoder.embed_dim} and {cfg.decoder.embed_dim}; make them equal, or leave "
+            "--share-all-embeddings out"
         )
     return errors
 
