@@ -1,7 +1,7 @@
 """The kinds of attention that a recurrent decoder can have: additive (Bahdanau et al. 2015), dot products, or none.
 
-`RECURRENT_ATTENTIONS`, at the end of the classes, is the only list of the kinds.  The choices of ``--attention``, the
-checks of the flags and the decoder are derived from it.
+The table `RECURRENT_ATTENTIONS` is the only list of the kinds.  The choices of ``--attention``, the checks of its flags
+and the builder of the decoder's attention are derived from it.
 """
 
 from typing import (
