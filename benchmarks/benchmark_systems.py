@@ -162,7 +162,7 @@ class Decoding:
         """Translate *batch* and return the number of tokens of the best hypotheses."""
         batch = utils.move_to_cuda(batch) if self.cuda else batch
         if reads_bert(self.model):
-            self.model.encoder.bert.memory.clear()  # the sentences come again in each round; a user's do not
+            self.model.encoder.bert.state_cache.clear()  # the sentences come again in each round; a user's do not
         hypotheses = self.task.inference_step(generator, [self.model], batch)
         return sum(len(best[0]["tokens"]) for best in hypotheses)
 

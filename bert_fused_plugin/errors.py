@@ -1,4 +1,4 @@
-"""Errors for people: what was wrong, the rule, the remedy; all of them together, without a stack trace."""
+"""The error for mistakes of users, which is shown as a message without a stack trace."""
 
 import sys
 from types import TracebackType
@@ -6,10 +6,10 @@ from typing import Optional, Sequence, Type
 
 
 class BertFusedError(ValueError):
-    """A setting or a file that cannot be used; the message names it, the rule and the remedy.
+    """A setting or a file cannot be used; the message names it, the rule and the remedy.
 
     Args:
-        errors: one complete sentence for each problem.
+        errors: complete sentences, one for each problem.
     """
 
     def __init__(self, *errors: str) -> None:
@@ -18,13 +18,13 @@ class BertFusedError(ValueError):
 
 
 def raise_all(errors: Sequence[str]) -> None:
-    """Raise one `BertFusedError` that lists *errors*; do nothing where there are none."""
+    """Raise one `BertFusedError` that lists all *errors*; do nothing if there are none."""
     if errors:
         raise BertFusedError(*errors)
 
 
 def install_excepthook() -> None:
-    """Let the fairseq commands end with the message of a `BertFusedError` instead of a stack trace."""
+    """End the fairseq commands with the message of a `BertFusedError` instead of a stack trace."""
     shown_by_host = sys.excepthook
 
     def show(kind: Type[BaseException], error: BaseException, trace: Optional[TracebackType]) -> None:
@@ -40,7 +40,7 @@ def install_excepthook() -> None:
 
 
 def _find(error: Optional[BaseException]) -> Optional[BertFusedError]:
-    """Return the `BertFusedError` behind *error*, which fairseq may have replaced by a vaguer one."""
+    """Return the `BertFusedError` that caused *error*, because fairseq may have replaced it by a less precise one."""
     while error is not None and not isinstance(error, BertFusedError):
         error = error.__cause__ or error.__context__
     return error

@@ -7,28 +7,29 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from transformers import PreTrainedModel
 
-from bert_fused_plugin.bert.frozen_bert import FrozenBert
+from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.errors import BertFusedError, raise_all
 
 
-class FinetunedBert(FrozenBert):
+class FinetunedBert(PretrainedBert):
     """BERT as a registered submodule: its parameters train, follow ``train()`` and are saved in checkpoints.
 
-    fairseq's optimizers know one learning rate.  So a trained weight W is kept as theta = W / f, f being
-    *lr_factor*, and the gradient of W is handed to theta as it is: a step of any optimizer moves W by f times
-    what it would have.  (Weight decay is relative, so it acts at the full rate.)  A checkpoint holds theta,
-    and f beside it.
+    fairseq's optimizers know only one learning rate.  A trained weight W is therefore stored as theta = W / f, where
+    f is *lr_factor*, and theta receives the gradient of W unchanged: a step of any optimizer moves W by f times
+    the usual distance.  (Weight decay is relative, so it acts at the full rate.)  A checkpoint holds theta and f.
 
     Args:
         model: the encoder.
-        layers: whose states, as of `FrozenBert`.
-        last_layers: train the last K layers that are used; default: these and the embeddings.
-        lr_factor: f, in [0.0001, 10000].
+        layers: name of the layers whose states are returned, see `PretrainedBert`.
+        last_layers: number K of the layers to train, the last K of those that are used; default: all of them and
+            the embeddings.
+        lr_factor: the factor f, in [0.0001, 10000].
 
     Raises:
-        BertFusedError: there are no such layers, or f is out of range.
+        BertFusedError: There are no such layers, or f is out of range.
     """
 
+    saves_weights = True
     lr_factor: Tensor
 
     def __init__(
@@ -39,7 +40,7 @@ class FinetunedBert(FrozenBert):
         lr_factor: float = 1.0,
     ) -> None:
         super().__init__(model, layers)
-        self.memory = None  # its states change
+        self.model = model
         top = max(self.layers)
         errors = []
         if top == 0:
@@ -63,11 +64,19 @@ class FinetunedBert(FrozenBert):
 
     @property
     def num_trained(self) -> int:
-        """How many of the parameters train."""
+        """Number of the parameters that train."""
         return sum(p.numel() for p in self.model.parameters() if p.requires_grad)
 
-    def _hold(self, model: PreTrainedModel) -> None:
-        self.model = model
+    def weights(self) -> Dict[str, Tensor]:
+        """Return the weights W, by the model's own names."""
+        factor = float(self.lr_factor)
+        trained = {name: theta * factor for name, theta in self.model.named_parameters() if theta.requires_grad}
+        return {**self.model.state_dict(), **trained}
+
+    def describe_parameters(self) -> str:
+        """Return the numbers of frozen and trained parameters in words, for the log."""
+        frozen = self.num_parameters - self.num_trained
+        return f"{frozen:,} frozen and {self.num_trained:,} trained parameters"
 
     def _run(self, inputs: Dict[str, Any]) -> Any:
         weights = {
@@ -78,7 +87,7 @@ class FinetunedBert(FrozenBert):
         return functional_call(self.model, weights, (), inputs)
 
     def _load_from_state_dict(self, state_dict: Dict[str, Tensor], prefix: str, *args: Any, **kwargs: Any) -> None:
-        """Take theta of another lr_factor as the same weights."""
+        """Convert a checkpoint that was saved with another lr_factor, so that the weights W stay the same."""
         ratio = float(state_dict.get(f"{prefix}lr_factor", self.lr_factor)) / self._factor
         if abs(ratio - 1) < 2e-3:  # half precision rounds f
             ratio = 1.0
@@ -91,6 +100,8 @@ class FinetunedBert(FrozenBert):
 
 
 class _Scaled(torch.autograd.Function):
+    """W = f theta, whose backward pass hands the gradient of W to theta unchanged."""
+
     @staticmethod
     def forward(ctx: Any, theta: Tensor, factor: float) -> Tensor:
         return theta * factor
@@ -101,21 +112,29 @@ class _Scaled(torch.autograd.Function):
 
 
 def _used_parameters(model: PreTrainedModel, depth: int, top: int, last_layers: Optional[int]) -> List[nn.Parameter]:
-    """Return the parameters that shape the states of layer *top*, or those of the *last_layers* below it."""
+    """Return the parameters that the states of layer *top* depend on.
+
+    Args:
+        model: the encoder.
+        depth: number of its layers.
+        top: number of the highest layer that is used.
+        last_layers: number of layers below *top*, and including it, that the parameters are taken from; default: all
+            layers and the embeddings.
+    """
     stack = next((m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) == depth), None)
     if stack is None and last_layers is None and top == depth:
         return list(model.parameters())
     if stack is None:
         raise BertFusedError(
-            f"--bert-finetune: the layers of {type(model).__name__} cannot be told apart (some models share one); "
-            "leave out --bert-finetune-layers and --bert-layer"
+            f"--bert-finetune: the layers of {type(model).__name__} cannot be told apart, as in models whose layers "
+            "share their parameters; leave out --bert-finetune-layers and --bert-layer"
         )
     bottom = 0 if last_layers is None else top - last_layers
     inside = list(stack[bottom:top].parameters())
     if last_layers is not None:
         return inside
     in_stack = {id(parameter) for parameter in stack.parameters()}
-    # beside the layers there are embeddings, and norms after the last layer
+    # Outside the layers there are the embeddings, and norms after the last layer.
     outside = [
         parameter
         for name, parameter in model.named_parameters()

@@ -1,4 +1,4 @@
-"""One state for each word piece from the states of several of BERT's layers."""
+"""Combines the states of several of BERT's layers into one state for each word piece."""
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +8,7 @@ class ScalarMix(nn.Module):
     """gamma * sum_j softmax(w)_j h_j over the layers, all learned (Peters et al., NAACL 2018, equation 1).
 
     Args:
-        num_layers: N.
+        num_layers: number N of layers.
     """
 
     def __init__(self, num_layers: int) -> None:
@@ -23,9 +23,9 @@ class ScalarMix(nn.Module):
 
 
 class RandomLayer(nn.Module):
-    """In training one layer, drawn for each batch; in evaluation their mean.
+    """One layer, which is drawn for each batch, in training; the mean of all layers in evaluation.
 
-    The stochastic layer selection of BiBERT (Xu et al., EMNLP 2021), of which the mean is the expectation.
+    This is the stochastic layer selection of BiBERT (Xu et al., EMNLP 2021); the mean is its expectation.
     """
 
     def forward(self, states: Tensor) -> Tensor:

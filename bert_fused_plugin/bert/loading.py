@@ -1,4 +1,4 @@
-"""Finds and loads BERT and the bridge to it for any model, and says what was loaded."""
+"""Finds and loads BERT and its dictionary bridge for any model, and describes them for the log."""
 
 import os
 from typing import Any, List, Tuple
@@ -8,21 +8,23 @@ from transformers import PreTrainedTokenizerBase
 
 from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
 from bert_fused_plugin.bert.flags import BertFlags
-from bert_fused_plugin.bert.frozen_bert import FrozenBert, load_tokenizer
+from bert_fused_plugin.bert.frozen_bert import FrozenBert
+from bert_fused_plugin.bert.hugging_face import load_tokenizer
+from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.errors import BertFusedError, raise_all
 
 
-def load_bert(cfg: BertFlags, task: Any, errors: List[str]) -> Tuple[FrozenBert, DictionaryBridge]:
+def load_bert(cfg: BertFlags, task: Any, errors: List[str]) -> Tuple[PretrainedBert, DictionaryBridge]:
     """Load the encoder and the tokenizer that *cfg* names.
 
     Args:
         cfg: the model's flags.
-        task: fairseq's task, for the source dictionary and language.
-        errors: what is wrong with other flags, to be reported together.
+        task: fairseq's task, which has the source dictionary and language.
+        errors: sentences about errors in other flags, which are reported together with those found here.
 
     Raises:
-        BertFusedError: *errors*, and what is wrong with BERT.
+        BertFusedError: There are *errors*, or BERT cannot be used as the flags say.
     """
     if cfg.bert_model is None:
         raise BertFusedError(*errors)
@@ -30,7 +32,7 @@ def load_bert(cfg: BertFlags, task: Any, errors: List[str]) -> Tuple[FrozenBert,
         name = locate_bert(cfg.bert_model, task)
         tokenizer = load_tokenizer(name)
         if cfg.bert_finetune:
-            bert: FrozenBert = FinetunedBert.from_pretrained(
+            bert: PretrainedBert = FinetunedBert.from_pretrained(
                 name,
                 str(cfg.bert_layer),
                 last_layers=cfg.bert_finetune_layers,
@@ -61,13 +63,14 @@ def load_bert(cfg: BertFlags, task: Any, errors: List[str]) -> Tuple[FrozenBert,
 
 
 def locate_bert(name: str, task: Any) -> str:
-    """Return where the BERT *name* is; one that begins with ``./`` is looked for in the task's data directory first.
+    """Return the place of the BERT *name*.
 
-    An exported model names its BERT so: its directory is the data directory too, wherever it is moved, and no name
-    on the hub begins with a dot.
+    A name that begins with ``./`` is looked up in the task's data directory first, then in the working directory.
+    An exported model names its BERT in this way: its directory is the data directory too, wherever it is moved.
+    No name on the hub begins with a dot.
 
     Raises:
-        BertFusedError: it begins with ``./`` and is neither in the data directory nor in the working directory.
+        BertFusedError: The name begins with ``./``, and neither directory has it.
     """
     if not name.startswith("./"):
         return name
@@ -76,35 +79,36 @@ def locate_bert(name: str, task: Any) -> str:
     if not found:
         raise BertFusedError(
             f"--bert-model {name}: neither the data directory {data[0]} nor the working directory has this "
-            "directory; the directory of an exported model must be copied whole, and given as the data directory "
+            "directory; copy the whole directory of an exported model, and give it as the data directory "
             f"(with other data: --model-overrides \"{{'bert_model': 'MODEL_DIR/{name[2:]}'}}\")"
         )
     return found[0]
 
 
 def describe_bert(model: Any, name: Any) -> str:
-    """Return a line for the log: BERT's *name*, parameters, layers and what it reads, of a *model* with an encoder."""
+    """Return a line for the log about BERT: its name, parameters and layers, and how its input is made.
+
+    Args:
+        model: model with an encoder that reads BERT.
+        name: name under which BERT was given.
+    """
     encoder: Any = model.encoder
     bert, bridge = encoder.bert, encoder.bridge
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    if isinstance(bert, FinetunedBert):
-        parameters = f"{bert.num_parameters - bert.num_trained:,} frozen and {bert.num_trained:,} trained parameters"
-    else:
-        parameters = f"{bert.num_parameters:,} frozen parameters (not in checkpoints)"
     layers = f"layer {bert.layers[0]} of {bert.depth}"
     if len(bert.layers) > 1:
         layers = f"layers {', '.join(map(str, bert.layers))} of {bert.depth} ({model.cfg.bert_layer})"
     return (
-        f"BERT: {name}, {parameters}, {trained:,} trained ones in all; {layers}; "
+        f"BERT: {name}, {bert.describe_parameters()}, {trained:,} trained ones in all; {layers}; "
         f"subwords: {bridge.subword}, detokenisation: {bridge.detok}, at most {bridge.max_tokens} word pieces"
     )
 
 
-def _check_vocabulary(cfg: BertFlags, tokenizer: PreTrainedTokenizerBase, bert: FrozenBert) -> List[str]:
+def _check_vocabulary(cfg: BertFlags, tokenizer: PreTrainedTokenizerBase, bert: PretrainedBert) -> List[str]:
     largest, rows = max(tokenizer.get_vocab().values()), bert.model.get_input_embeddings().num_embeddings
     if largest < rows:
         return []
     return [
-        f"--bert-model {cfg.bert_model}: the tokenizer has ids up to {largest}, the model embeddings for {rows} only; "
-        "take tokenizer and model from the same place"
+        f"--bert-model {cfg.bert_model}: the tokenizer has ids up to {largest}, but the model has only {rows} "
+        "embeddings; take tokenizer and model from the same place"
     ]

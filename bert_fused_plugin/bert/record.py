@@ -1,4 +1,4 @@
-"""What a checkpoint knows of the BERT that it was trained with, so that another one is noticed."""
+"""The record of BERT in a checkpoint, by which another BERT than that of the training is noticed."""
 
 import hashlib
 import json
@@ -7,8 +7,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence
 import torch
 from torch import Tensor, nn
 
-from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
-from bert_fused_plugin.bert.frozen_bert import FrozenBert
+from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 
 _VOLATILE = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache")
@@ -25,28 +24,27 @@ _KINDS: Dict[str, Any] = {
 
 
 class BertRecord(nn.Module):
-    """Name, revision, configuration and fingerprints of BERT and its tokenizer, saved with the model.
+    """Name, revision, configuration and fingerprints of BERT and its tokenizer, which are saved with the model.
 
-    The buffer holds a JSON text, one float for each byte: averaging, EMA and half precision leave these as they are.
-    It is never loaded: `read_record` gets it from a checkpoint, for comparison with the one at hand.
+    The buffer holds a JSON text, one float for each byte, because averaging, EMA and half precision do not change
+    these numbers.  It is never loaded: `read_record` reads it from a checkpoint, to compare it with the present one.
 
     Args:
         bert: the encoder.
-        bridge: derives its input.
-        mask_special_tokens: whether the model attends to BERT's special tokens.
+        bridge: dictionary bridge, which derives BERT's input.
+        mask_special_tokens: whether BERT's special tokens are masked out, so that the model does not attend to them.
     """
 
     text: Tensor
 
-    def __init__(self, bert: FrozenBert, bridge: DictionaryBridge, mask_special_tokens: bool) -> None:
+    def __init__(self, bert: PretrainedBert, bridge: DictionaryBridge, mask_special_tokens: bool) -> None:
         super().__init__()
         config = bert.model.config.to_diff_dict()
         self.record: Dict[str, Any] = {
             "name": bert.name,
             "revision": bert.revision,
             "config": {key: value for key, value in config.items() if key not in _VOLATILE},
-            # weights that train are in the checkpoint themselves
-            "weights": None if isinstance(bert, FinetunedBert) else weights_fingerprint(bert.model),
+            "weights": None if bert.saves_weights else weights_fingerprint(bert.model),
             "tokenizer": bridge.tokenizer_fingerprint(),
             "settings": {
                 "bert_layer": ",".join(map(str, bert.layers)),
@@ -60,7 +58,7 @@ class BertRecord(nn.Module):
         self.register_buffer("text", self._encoded())
 
     def note_given(self, flags: Sequence[str]) -> None:
-        """Record the *flags* of the task that change what BERT reads."""
+        """Record the *flags* that were given to the task and change what BERT reads."""
         self.record["given"] = list(flags)
         self.text = self._encoded().to(self.text)
 
@@ -69,14 +67,14 @@ class BertRecord(nn.Module):
         return torch.tensor(list(text), dtype=torch.float32)
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        """Keep the record of the BERT at hand."""
+        """Keep the record of the present BERT."""
 
 
 def read_record(state_dict: Mapping[str, Tensor]) -> Optional[Dict[str, Any]]:
-    """Return the record in a model's *state_dict*; None if it has none, as models without BERT.
+    """Return the record in a model's *state_dict*; None if there is no record, as in models without BERT.
 
     Raises:
-        ValueError: it is damaged.
+        ValueError: The record is damaged.
     """
     text = state_dict.get("encoder.bert_record.text")
     if text is None:
@@ -88,7 +86,10 @@ def read_record(state_dict: Mapping[str, Tensor]) -> Optional[Dict[str, Any]]:
 
 
 def weights_fingerprint(model: nn.Module) -> str:
-    """Return a hash of the values of all parameters, whatever a version of transformers calls them."""
+    """Return a hash of the values of all parameters.
+
+    It does not depend on their names, which differ between versions of transformers.
+    """
     digests = sorted(
         hashlib.sha256(str(tuple(p.shape)).encode() + p.detach().cpu().float().contiguous().numpy().tobytes()).digest()
         for p in model.parameters()

@@ -1,4 +1,4 @@
-"""BERT's states of the sentences that were read last."""
+"""Keeps BERT's states of the sentences that were read last."""
 
 from collections import OrderedDict
 from typing import Callable, Dict, List, Optional
@@ -7,19 +7,21 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from bert_fused_plugin.data.collate import BERT_PAD
-
-Read = Callable[[Tensor, Optional[Tensor]], Tensor]
+Read = Callable[[Tensor, Tensor, Optional[Tensor]], Tensor]
 
 
 class LruStateCache:
-    """Least recently used states leave first (LRU).
+    """A cache of states that drops the least recently used (LRU) ones first.
 
     A frozen BERT in evaluation mode is a function of the sentence alone, so the members of an ensemble, the lines of
-    an interactive session and the validation of each epoch need its states once.
+    an interactive session and the validation of each epoch need its states only once.
+
+    ``functools.lru_cache`` cannot do this: it limits the number of entries, not their bytes, and it computes each
+    entry by itself, while the missing sentences of a batch are one forward pass of BERT.  ``cachetools`` limits
+    bytes, but it would be one more dependency in place of the few lines of `_recall` and `_keep`.
 
     Args:
-        max_bytes: of the states that are kept, on their own device.
+        max_bytes: largest number of bytes that the states may take, on the device where they are.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -31,29 +33,33 @@ class LruStateCache:
         return len(self._states)
 
     def clear(self) -> None:
-        """Forget everything: the states are those of a BERT that has changed."""
+        """Forget all states; BERT has changed since they were computed."""
         self._states.clear()
         self._bytes = 0
 
-    def read(self, bert_tokens: Tensor, segments: Optional[Tensor], read: Read) -> Tensor:
-        """Return the states of *bert_tokens*, (B, L, D); zeros where there is padding.
+    def read(self, bert_tokens: Tensor, bert_padding_mask: Tensor, segments: Optional[Tensor], read: Read) -> Tensor:
+        """Return the states of *bert_tokens*, (B, L, D), with zeros at padded positions.
 
         Args:
             bert_tokens: word-piece ids, (B, L), padded on the right.
-            segments: token types, (B, L), a function of *bert_tokens*, or None.
-            read: computes the states of the rows that are not here, given their tokens and segments.
+            bert_padding_mask: positions of the padding, (B, L).
+            segments: token types, (B, L), which must be a function of *bert_tokens*, or None.
+            read: function that computes the states of the rows that are not in the cache, from their tokens,
+                padding mask and segments.
         """
-        sizes = bert_tokens.ne(BERT_PAD).sum(dim=1).tolist()
+        sizes = (~bert_padding_mask).sum(dim=1).tolist()
         keys = [row[:size].tobytes() for row, size in zip(bert_tokens.cpu().numpy(), sizes)]
         rows = list({key: i for i, key in enumerate(keys) if key not in self._states}.values())
         if len(rows) == len(keys):
-            states = read(bert_tokens, segments).masked_fill(bert_tokens.eq(BERT_PAD).unsqueeze(-1), 0)
+            states = read(bert_tokens, bert_padding_mask, segments)
+            states = states.masked_fill(bert_padding_mask.unsqueeze(-1), 0)
             found = {key: states[i, : sizes[i]] for i, key in enumerate(keys)}
         else:
             found = self._recall(keys)
             if rows:
                 width = max(sizes[i] for i in rows)
-                states = read(bert_tokens[rows, :width], None if segments is None else segments[rows, :width])
+                missing_segments = None if segments is None else segments[rows, :width]
+                states = read(bert_tokens[rows, :width], bert_padding_mask[rows, :width], missing_segments)
                 found.update((keys[i], states[n, : sizes[i]]) for n, i in enumerate(rows))
             states = pad_sequence([found[key] for key in keys], batch_first=True)
             states = torch.nn.functional.pad(states, (0, 0, 0, bert_tokens.size(1) - states.size(1)))
@@ -68,7 +74,7 @@ class LruStateCache:
 
     def _keep(self, states: Dict[bytes, Tensor]) -> None:
         for key, state in states.items():
-            self._states[key] = state.clone()  # a view would keep the batch
+            self._states[key] = state.clone()  # a view would keep the whole batch in memory
             self._bytes += _size(state)
         while self._bytes > self.max_bytes:
             _, state = self._states.popitem(last=False)

@@ -98,7 +98,7 @@ def export_model(
             shutil.copyfile(path, new / name)
         if with_bert:
             save_bert(model.encoder.bert, new / BERT)
-            name_bert(state, model, new / BERT)
+            name_bert(state, model)
         save_checkpoint(state, new / "model.pt")
         _write_readme(new, model, state["cfg"])
         load_model_ensemble_and_task([str(new / "model.pt")], arg_overrides={"data": str(new)})

@@ -11,7 +11,6 @@ from fairseq import checkpoint_utils, tasks, utils
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf
 
-from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
 from bert_fused_plugin.checkpoints.training_settings import training_defaults
 from bert_fused_plugin.data.data_bin import read_whole
 from bert_fused_plugin.errors import BertFusedError, raise_all
@@ -200,8 +199,8 @@ def count_parameters(model: Any) -> Dict[str, int]:
     inputs = {}
     if reads_bert(model):
         inputs["bert_tokens"] = torch.tensor([model.encoder.bridge.frame([])], device=device)
-        if not isinstance(model.encoder.bert, FinetunedBert):
-            frozen += model.encoder.bert.num_parameters  # not registered
+        if not model.encoder.bert.saves_weights:
+            frozen += model.encoder.bert.num_parameters  # which are not among the parameters of the model
     wanted = [p for p in model.parameters() if p.requires_grad]
     logits, _ = model(tokens, torch.tensor([3], device=device), tokens, **inputs)
     gradients = torch.autograd.grad(logits.sum(), wanted, allow_unused=True)

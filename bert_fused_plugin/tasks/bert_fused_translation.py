@@ -13,6 +13,7 @@ from fairseq.utils import split_paths
 from torch import Tensor
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
+from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, InteractiveDataset
 from bert_fused_plugin.data.data_bin import data_errors
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
@@ -39,7 +40,7 @@ class BertFusedTranslationTask(TranslationTask):
 
     cfg: BertFusedTranslationConfig
     bridge: Optional[DictionaryBridge] = None
-    bert: FrozenBert
+    bert: PretrainedBert
     bert_layers: str
     bert_fingerprint: str
     cache: Optional[FeatureCache] = None
@@ -50,7 +51,7 @@ class BertFusedTranslationTask(TranslationTask):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.max_source: int = self.cfg.max_source_positions
-        self._berts: WeakValueDictionary[Tuple[str, Tuple[int, ...]], FrozenBert] = WeakValueDictionary()
+        self._berts: WeakValueDictionary[Tuple[str, Tuple[int, ...]], PretrainedBert] = WeakValueDictionary()
 
     @classmethod
     def setup_task(cls, cfg: BertFusedTranslationConfig, **kwargs: Any) -> "BertFusedTranslationTask":
@@ -228,7 +229,7 @@ class BertFusedTranslationTask(TranslationTask):
         return ours[(epoch - 1) % len(ours)]
 
     def _share_bert(self, encoder: Any) -> None:
-        """Let the members of an ensemble hold one BERT, whose memory gives each batch's states to all of them."""
+        """Let the members of an ensemble hold one BERT, whose state cache gives each batch's states to all of them."""
         weights = encoder.bert_record.record["weights"]
         if weights is not None:
             encoder.bert = self._berts.setdefault((weights, encoder.bert.layers), encoder.bert)

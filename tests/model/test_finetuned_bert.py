@@ -108,6 +108,14 @@ def test_what_cannot_be_trained_is_refused_all_together(bert_dir, options, messa
     assert all(re.search(message, error) for message, error in zip(messages, caught.value.errors))
 
 
+@pytest.mark.parametrize("factor", [1.0, 0.25])
+def test_the_weights_that_an_export_takes_do_not_depend_on_the_factor(bert_dir, factor):
+    weights = FinetunedBert.from_pretrained(bert_dir, lr_factor=factor, last_layers=1).weights()
+    expected = FrozenBert.from_pretrained(bert_dir).weights()
+    assert weights.keys() == expected.keys()
+    assert all(torch.equal(weights[name], weight) for name, weight in expected.items())
+
+
 @pytest.mark.parametrize("factor", [1e-4, 1e4])
 def test_the_largest_and_the_smallest_factor_are_taken(bert_dir, factor):
     assert float(FinetunedBert.from_pretrained(bert_dir, lr_factor=factor).lr_factor) == pytest.approx(factor)

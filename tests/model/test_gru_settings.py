@@ -82,9 +82,9 @@ def test_flags_of_bert_without_bert_are_refused(dictionary):
 def test_a_checkpoint_of_another_bert_is_named(dictionary, bert_dir, tmp_path):
     save_language_model("DistilBERT", tmp_path)
     tuned, frozen = (make_gru(dictionary, bert_model=bert_dir, bert_finetune=flag) for flag in (True, False))
-    with pytest.raises(BertFusedError, match=r"trained with --bert-finetune, this model is built without it; add"):
+    with pytest.raises(BertFusedError, match=r"trained with --bert-finetune, and this model is built without it; add"):
         frozen.load_state_dict(tuned.state_dict())
-    with pytest.raises(BertFusedError, match=r"trained without --bert-finetune, this model is built with it; leave"):
+    with pytest.raises(BertFusedError, match=r"trained without --bert-finetune, and this model is built with it"):
         tuned.load_state_dict(frozen.state_dict())
     other = make_gru(dictionary, bert_model=str(tmp_path), bert_finetune=True)
     with pytest.raises(BertFusedError, match=r"holds another BERT than --bert-model"):

@@ -72,7 +72,7 @@ def test_dictionary_that_does_not_fit_the_checkpoint(workspace, tmp_path):
     done = workspace.generate(data=tmp_path / "data", ok=False)
     messages = errors(done)
     assert any(
-        "the checkpoint knows" in m and "use the dict.*.txt that the model was trained with" in m for m in messages
+        "the checkpoint has" in m and "use the dict.*.txt that the model was trained with" in m for m in messages
     )
 
 

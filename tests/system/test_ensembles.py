@@ -129,7 +129,7 @@ def test_a_member_with_another_dictionary_is_refused(workspace, members, tmp_pat
         "--destdir", data,
     )  # fmt: skip
     other = train(data, tmp_path / "save", "--arch", "gru_bahdanau", *GRU_SIZES)
-    sizes = "the checkpoint knows {} source symbols, the source dictionary of the data has {}"
+    sizes = "the checkpoint has {} source symbols, and the source dictionary of the data has {}"
     with pytest.raises(BertFusedError, match=sizes.format(8, 24)):
         translate(workspace.data, [members["fused"], other], OWN)
     with pytest.raises(BertFusedError, match=sizes.format(24, 8)):

@@ -52,7 +52,7 @@ def test_bert_runs_once_for_each_sentence_of_an_ensemble(workspace, members, mon
     dataset = task.dataset("test")
     assert sum(read) == len({tuple(dataset.bert_tokens(i).tolist()) for i in range(len(dataset))})
 
-    monkeypatch.setattr("bert_fused_plugin.bert.frozen_bert._MEMORY_BYTES", 0)
+    monkeypatch.setattr("bert_fused_plugin.bert.frozen_bert._STATE_CACHE_BYTES", 0)
     read.clear()
     assert translate(members, workspace.data)[2] == pytest.approx(scores, abs=1e-5)
     assert sum(read) == 3 * len(dataset)
@@ -63,7 +63,9 @@ def test_another_bert_of_the_same_width_is_noticed_at_resume_and_generation(work
     BertModel(BertConfig.from_pretrained(workspace.bert_dir)).save_pretrained(tmp_path)
     AutoTokenizer.from_pretrained(workspace.bert_dir).save_pretrained(tmp_path)
     resumed = workspace.train("--bert-model", tmp_path, "--max-epoch", "3", ok=False)
-    expected = f"error: the checkpoint was trained with BERT {workspace.bert_dir!r}, --bert-model {tmp_path} has other"
+    expected = (
+        f"error: the checkpoint was trained with BERT {workspace.bert_dir!r}, and --bert-model {tmp_path} has other"
+    )
     assert resumed.returncode != 0
     assert expected in resumed.stderr
     assert "Traceback" not in resumed.stderr

@@ -10,7 +10,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import AutoModel
 
-from bert_fused_plugin.bert.frozen_bert import FrozenBert, load_tokenizer
+from bert_fused_plugin.bert.frozen_bert import FrozenBert
+from bert_fused_plugin.bert.hugging_face import load_tokenizer
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.errors import BertFusedError
 
@@ -52,6 +53,12 @@ def test_moves_and_copies_reach_it(bert):
     assert parent.half()[0].model.dtype == torch.half
     twin = copy.deepcopy(parent)
     assert twin[0].model is not parent[0].model
+
+
+def test_after_a_move_no_state_of_the_previous_dtype_is_returned(bert):
+    bert.eval()
+    assert bert(TOKENS)[0].dtype == torch.float
+    assert bert.double()(TOKENS)[0].dtype == torch.double
 
 
 def test_it_knows_its_sizes(bert):

@@ -15,7 +15,7 @@ from fairseq.models.transformer.transformer_legacy import (
 )
 from torch import Tensor, nn
 
-from bert_fused_plugin.bert.checkpoint_checks import misfits
+from bert_fused_plugin.bert.checkpoint_checks import incompatibilities
 from bert_fused_plugin.bert.loading import describe_bert, load_bert
 from bert_fused_plugin.errors import raise_all
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, drop_net_rate, replaces_embeddings
@@ -137,7 +137,7 @@ class BertFusedModel(TransformerModelBase):
         Raises:
             BertFusedError: a checkpoint of other dictionaries or of another BERT.
         """
-        raise_all(misfits(self, state_dict))
+        raise_all(incompatibilities(self, state_dict))
         if not strict:
             # fairseq's EMA leaves the versions out, and fairseq takes a model without them for an old one, whose last
             # layer norms it removes

@@ -6,7 +6,7 @@ import torch
 from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 
-from bert_fused_plugin.bert.frozen_bert import FrozenBert
+from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.bert.reading import build_layer_mix, read_bert
 from bert_fused_plugin.bert.record import BertRecord
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
@@ -40,7 +40,7 @@ class BertFusedEncoder(TransformerEncoderBase):
         dictionary: Any,
         embed_tokens: nn.Embedding,
         *,
-        bert: FrozenBert,
+        bert: PretrainedBert,
         bridge: DictionaryBridge,
     ) -> None:
         # the base class builds one layer after the other, and each of them takes its own width from here

@@ -8,7 +8,7 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import FairseqEncoderDecoderModel, register_model
 from torch import Tensor
 
-from bert_fused_plugin.bert.checkpoint_checks import misfits
+from bert_fused_plugin.bert.checkpoint_checks import incompatibilities
 from bert_fused_plugin.bert.loading import describe_bert, load_bert
 from bert_fused_plugin.errors import raise_all
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, check_gru_config, gru_drop_net_rate
@@ -78,7 +78,7 @@ class GruModel(FairseqEncoderDecoderModel):
         Raises:
             BertFusedError: the checkpoint belongs to other dictionaries or to another BERT.
         """
-        raise_all(misfits(self, state_dict))
+        raise_all(incompatibilities(self, state_dict))
         return super().load_state_dict(state_dict, *args, **kwargs)
 
     def forward(

@@ -7,7 +7,7 @@ from fairseq.models import FairseqEncoder
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from bert_fused_plugin.bert.frozen_bert import FrozenBert
+from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.bert.reading import build_layer_mix, read_bert
 from bert_fused_plugin.bert.record import BertRecord
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
@@ -38,7 +38,7 @@ class GruEncoder(FairseqEncoder):
         dictionary: Any,
         embed_tokens: nn.Embedding,
         *,
-        bert: Optional[FrozenBert] = None,
+        bert: Optional[PretrainedBert] = None,
         bridge: Optional[DictionaryBridge] = None,
     ) -> None:
         super().__init__(dictionary)

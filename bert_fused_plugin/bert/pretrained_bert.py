@@ -1,0 +1,121 @@
+"""A pre-trained Hugging Face encoder as the source of BERT's states: what frozen and fine-tuned ones have in common."""
+
+from abc import ABC, abstractmethod
+from typing import Any, Dict, Optional, Tuple, Type, TypeVar
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from bert_fused_plugin.bert.hugging_face import hub_revision, load_encoder
+from bert_fused_plugin.bert.layer_choice import layer_indices
+from bert_fused_plugin.bert.positions import count_positions
+from bert_fused_plugin.data.collate import BERT_PAD
+from bert_fused_plugin.data.feature_cache import model_fingerprint
+from bert_fused_plugin.errors import BertFusedError
+
+AnyBert = TypeVar("AnyBert", bound="PretrainedBert")
+
+
+class PretrainedBert(nn.Module, ABC):
+    """H_B = BERT(x), the states of one or several of its layers (Zhu et al. 2020, section 4.1, step 1).
+
+    A subclass says how the Hugging Face model is held, as its attribute ``model``, and how it is run.
+
+    Args:
+        model: any encoder, or causal language model, of ``transformers.AutoModel``; it is put into evaluation mode,
+            and its parameters no longer require gradients.
+        layers: name of the layers whose states are returned, see `layer_indices`.
+
+    Raises:
+        BertFusedError: There is no such layer.
+    """
+
+    model: PreTrainedModel
+    saves_weights: bool
+    """Whether the checkpoints of a fused model hold the weights of BERT."""
+
+    def __init__(self, model: PreTrainedModel, layers: str = "-1") -> None:
+        super().__init__()
+        self.depth = int(model.config.num_hidden_layers)
+        try:
+            self.layers = layer_indices(layers, self.depth)
+        except ValueError as error:
+            raise BertFusedError(f"--bert-layer {error}, for --bert-model {model.name_or_path}") from error
+        self._only_last = self.layers == (self.depth,)
+        model.eval().requires_grad_(False)
+        model.config.use_cache = False  # causal models would return a cache of keys and values
+        self.name = str(model.name_or_path)
+        self.revision: Optional[str] = None
+        self.dim = int(model.config.hidden_size)
+        self.max_positions = count_positions(model)
+        self.num_parameters = sum(parameter.numel() for parameter in model.parameters())
+        self.reads_segments = (model.config.to_dict().get("type_vocab_size") or 0) > 1
+        # Padded positions are masked out, so any id will do, but RoBERTa counts positions by its own padding id.
+        self._filler = model.config.pad_token_id or 0
+
+    @classmethod
+    def from_pretrained(cls: Type[AnyBert], name: str, layers: str = "-1", **options: Any) -> AnyBert:
+        """Load the encoder *name*, a local directory or a name on the Hugging Face hub.
+
+        Raises:
+            BertFusedError: The encoder cannot be loaded, or it has no such *layers*.
+        """
+        bert = cls(load_encoder(name), layers, **options)
+        bert.name, bert.revision = name, hub_revision(name)
+        return bert
+
+    @property
+    def state_dim(self) -> int:
+        """The width of `forward`'s states: N x D."""
+        return len(self.layers) * self.dim
+
+    def forward(self, bert_tokens: Tensor, segments: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
+        """Return BERT's states and their padding mask.
+
+        Args:
+            bert_tokens: word-piece ids, (B, L), padded on the right with `BERT_PAD`.
+            segments: token types, (B, L); default: zeros.
+
+        Returns:
+            The states of the N layers side by side, (B, L, N x D), and bert_padding_mask, (B, L).
+        """
+        bert_padding_mask = bert_tokens.eq(BERT_PAD)
+        return self._read(bert_tokens, bert_padding_mask, segments), bert_padding_mask
+
+    def _read(self, bert_tokens: Tensor, bert_padding_mask: Tensor, segments: Optional[Tensor]) -> Tensor:
+        """Return the states of *bert_tokens*, (B, L, N x D)."""
+        inputs: Dict[str, Any] = {
+            "input_ids": bert_tokens.masked_fill(bert_padding_mask, self._filler),
+            "attention_mask": (~bert_padding_mask).long(),
+            "output_hidden_states": not self._only_last,
+        }
+        if self.reads_segments and segments is not None:
+            inputs["token_type_ids"] = segments
+        output = self._run(inputs)
+        if self._only_last:
+            states: Tensor = output.last_hidden_state
+            return states
+        return torch.cat([output.hidden_states[layer] for layer in self.layers], dim=-1)
+
+    @abstractmethod
+    def _run(self, inputs: Dict[str, Any]) -> Any:
+        """Return the output of the Hugging Face model for *inputs*."""
+
+    @abstractmethod
+    def weights(self) -> Dict[str, Tensor]:
+        """Return the present weights of the Hugging Face model, by the model's own names."""
+
+    @abstractmethod
+    def describe_parameters(self) -> str:
+        """Return the numbers of frozen and trained parameters in words, for the log."""
+
+    def fingerprint(self) -> str:
+        """Return a hash of everything that the states depend on, except the sentence."""
+        return model_fingerprint(
+            self.model, {**self.model.config.to_dict(), "states of layers": list(self.layers), "token types": True}
+        )
+
+    def extra_repr(self) -> str:
+        """Name the model where a module is printed."""
+        return f"{self.name!r}, layers={self.layers}, dim={self.dim}, parameters={self.num_parameters:,}"
