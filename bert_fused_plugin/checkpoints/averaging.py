@@ -1,4 +1,4 @@
-"""The mean of checkpoints, which often translates better than each of them (Vaswani et al. 2017, section 6.1)."""
+"""Averages checkpoints; the mean often translates better than each of them (Vaswani et al. 2017, section 6.1)."""
 
 import re
 from pathlib import Path
@@ -18,11 +18,12 @@ _LR_FACTOR = "encoder.bert.lr_factor"  # the scale of a fine-tuned BERT's weight
 def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
     """Return a checkpoint whose floating-point tensors are the means of those in *paths*.
 
-    Sums are in double precision; means of half precision are single, as fairseq's. Settings, integers and the record
-    of BERT are those of the first checkpoint. What only training needs is left out.
+    Sums are computed in double precision; means of half-precision tensors are in single precision, as in fairseq's
+    own script. Settings, integers and the record of BERT come from the first checkpoint. The state that only training
+    needs is left out.
 
     Raises:
-        BertFusedError: there are no checkpoints, one cannot be read, or they are not of the same model.
+        BertFusedError: There are no checkpoints, or one cannot be read, or they are not of the same model.
     """
     if not paths:
         raise BertFusedError("--inputs has no checkpoints to average; give at least one")
@@ -45,12 +46,12 @@ def last_checkpoints(
 
     Args:
         directory: the ``--save-dir`` of a training.
-        count: how many.
-        by_updates: those of ``--save-interval-updates``, not those of epochs.
-        upper_bound: the last epoch or update that counts.
+        count: number of checkpoints.
+        by_updates: whether to take the checkpoints of ``--save-interval-updates`` and not those of epochs.
+        upper_bound: number of the last epoch or update that may be taken.
 
     Raises:
-        BertFusedError: there are not so many.
+        BertFusedError: There are fewer checkpoints.
     """
     flag, name = (
         ("--num-update-checkpoints", r"checkpoint_\d+_(\d+)\.pt")
@@ -58,7 +59,7 @@ def last_checkpoints(
         else ("--num-epoch-checkpoints", r"checkpoint(\d+)\.pt")
     )
     if count < 1:
-        raise BertFusedError(f"{flag} must be at least 1, got {count}")
+        raise BertFusedError(f"{flag} must be at least 1, got {count}; give the number of checkpoints to average")
     if not directory.is_dir():
         raise BertFusedError(f"--inputs {directory} must be one directory with {flag}; give the --save-dir of training")
     numbered = [(int(match[1]), path) for path in directory.iterdir() if (match := re.fullmatch(name, path.name))]
@@ -77,7 +78,7 @@ def _is_averaged(key: str, value: Tensor) -> bool:
 
 
 def _with_means(first: Dict[str, Tensor], sums: Dict[str, Tensor], count: int) -> Dict[str, Tensor]:
-    """Return *first* with the means of *sums*; parameters that shared their memory share it again."""
+    """Return *first* with the means of *sums*; parameters that shared memory in *first* share it again."""
     result: Dict[str, Tensor] = {}
     shared: Dict[Any, Tensor] = {}
     for key, value in first.items():
@@ -98,25 +99,27 @@ def _differences(path: Path, state: Dict[str, Tensor], other_path: Path, other: 
     if missing or extra:
         where, keys = (path, missing) if missing else (other_path, extra)
         return [
-            f"{start} are of different models: {len(missing) + len(extra)} parameters are in one only, such as "
+            f"{start} are of different models: {len(missing) + len(extra)} parameters are in only one of them, such as "
             f"{keys[0]} in {where}; {remedy}"
         ]
     sizes = [key for key in state if state[key].shape != other[key].shape and key != _BERT_RECORD]
     if sizes:
         shapes = f"{tuple(other[sizes[0]].shape)} and {tuple(state[sizes[0]].shape)}"
-        return [f"{start} are of different models: {len(sizes)} sizes differ, {sizes[0]}: {shapes}; {remedy}"]
+        return [
+            f"{start} are of different models: {len(sizes)} sizes differ, such as {sizes[0]} with {shapes}; {remedy}"
+        ]
     if _LR_FACTOR in state and not torch.equal(state[_LR_FACTOR].float(), other[_LR_FACTOR].float()):
         factors = f"{float(other[_LR_FACTOR]):g} and {float(state[_LR_FACTOR]):g}"
-        return [f"{start} differ in --bert-lr-factor, {factors}, the scale of the weights of BERT; {remedy}"]
+        return [f"{start} differ in --bert-lr-factor ({factors}), which scales the weights of BERT; {remedy}"]
     if _bert_seen(other) != _bert_seen(state):
         return [f"{start} were trained with different BERT models; {remedy}"]
     return []
 
 
 def _bert_seen(state: Dict[str, Tensor]) -> List[Any]:
-    """Return what identifies the BERT of a training, wherever that lay."""
+    """Return what identifies the BERT of a training, independently of its path."""
     try:
         record = read_record(state) or {}
-    except ValueError:  # it is damaged: loading the model says so
+    except ValueError:  # The record is damaged; an error says so when the model is loaded.
         record = {}
     return [record.get(part) for part in ("weights", "tokenizer")]

@@ -1,4 +1,4 @@
-"""Reads checkpoints, takes out what only training needs, and writes files and directories whole or not at all."""
+"""Reads checkpoints of fairseq, removes what only training needs, and writes files completely or not at all."""
 
 import os
 import tempfile
@@ -12,67 +12,60 @@ from fairseq.checkpoint_utils import load_checkpoint_to_cpu
 from omegaconf import OmegaConf
 from safetensors import SafetensorError
 
+from bert_fused_plugin.checkpoints.opening import open_checkpoint
 from bert_fused_plugin.errors import BertFusedError
-from fairseq_compat.checkpoint import CheckpointError
 
 _REMEDY = "give a checkpoint that fairseq-train wrote, such as its checkpoint_best.pt"
 
 
 def read_checkpoint(path: Path, **overrides: Any) -> Dict[str, Any]:
-    """Return the checkpoint in *path*, whatever fairseq wrote it, with its settings as ``cfg``.
+    """Return the checkpoint in the file *path* with its settings as ``cfg``, whichever version of fairseq wrote it.
 
     Args:
         path: the file.
-        overrides: settings to be replaced, as by ``--model-overrides``.
+        overrides: settings that replace those of the checkpoint, as with ``--model-overrides``.
 
     Raises:
-        BertFusedError: it cannot be read, is damaged, not safe to read, or no checkpoint of fairseq.
+        BertFusedError: The file cannot be read, or it is damaged, not safe to read, or no checkpoint of fairseq.
     """
-    try:
-        state = load_checkpoint_to_cpu(str(path), arg_overrides=overrides)
-    except OSError as error:
-        raise BertFusedError(f"{path} cannot be read ({error.strerror}); {_REMEDY}") from error
-    except CheckpointError as error:  # which names file and remedy
-        raise BertFusedError(str(error)) from error
-    except Exception as error:  # another kind of file can raise anything
-        raise BertFusedError(
-            f"{path} holds no model of fairseq ({type(error).__name__}: {error}); {_REMEDY}"
-        ) from error
-    if not isinstance(state.get("model"), dict) or state.get("cfg") is None:
+    state = open_checkpoint(path, _REMEDY, read=lambda name: load_checkpoint_to_cpu(name, arg_overrides=overrides))
+    if state.get("cfg") is None:
         raise BertFusedError(f"{path} holds no model of fairseq; {_REMEDY}")
     return {**state, "args": None}
 
 
 def without_training_state(state: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the checkpoint *state* without optimizer, meters, data position and EMA: what translating needs."""
+    """Return the checkpoint *state* without what only training needs: optimizer, meters, data position and EMA."""
     epoch = state["extra_state"]["train_iterator"]["epoch"]
     return {
         **state,
         "cfg": OmegaConf.to_container(state["cfg"], resolve=True, enum_to_str=True),
-        "optimizer_history": state["optimizer_history"][-1:],  # the number of updates
+        "optimizer_history": state["optimizer_history"][-1:],  # has the number of updates
         "extra_state": {"train_iterator": {"epoch": epoch}},
         "last_optimizer_state": None,
     }
 
 
 def model_settings(state: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the flags of the model in what `without_training_state` returned, to be read and changed."""
+    """Return the flags of the model in a *state* of `without_training_state`; the caller may change them."""
     settings = state["cfg"]["model"]
     return vars(settings) if isinstance(settings, Namespace) else settings
 
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Give the place of a new file or directory, which takes that of *path* once it is complete.
+    """Yield a path for a new file or directory, which replaces *path* once it is complete.
 
-    A symbolic link stays one: what it leads to is replaced.
+    If *path* is a symbolic link, the link stays and its target is replaced.
 
     Raises:
-        BertFusedError: it cannot be written; what there was is then as before.
+        BertFusedError: The new file cannot be written; an earlier file at *path* is then unchanged.
     """
     place = path.resolve()
     if place.exists() and not (place.is_file() or place.is_dir()):
-        raise BertFusedError(f"--output {path} is a device or a pipe, nothing to be replaced; give a file's name")
+        raise BertFusedError(
+            f"--output {path} is a device or a pipe, which cannot be replaced; give the name of a file"
+        )
     try:
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}-") as folder:
             new = Path(folder) / place.name
@@ -80,11 +73,11 @@ def written_whole(path: Path) -> Iterator[Path]:
             os.replace(new, place)
     except BertFusedError:
         raise
-    except (OSError, RuntimeError, SafetensorError) as error:  # torch's and safetensors' for a full disk
+    except (OSError, RuntimeError, SafetensorError) as error:  # torch and safetensors raise these if the disk is full
         reason = " ".join(str(error).split())
         raise BertFusedError(
-            f"--output {path} cannot be written, and nothing was ({reason}); "
-            "give a place in an existing directory that you may write to, on a disk with room"
+            f"--output {path} cannot be written, and nothing was changed ({reason}); "
+            "give a path in an existing directory that you may write to, on a disk with free space"
         ) from error
 
 

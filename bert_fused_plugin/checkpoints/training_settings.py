@@ -1,4 +1,4 @@
-"""The settings of a task that matter to its training alone, at their defaults: what a finished model goes without."""
+"""The default values of the settings that only the training of a model needs."""
 
 from typing import Any, Dict
 
@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 
-# what the model is, and how its data is read
+# settings that say what the model is, and how its data is read
 _KEPT = (
     "_name",
     "data",
@@ -22,9 +22,9 @@ _KEPT = (
 
 
 def training_defaults() -> Dict[str, Any]:
-    """Return the default of each setting of the translation task that a model in use does not need.
+    """Return the default of each setting of the translation task that a trained model does not need.
 
-    Such as buckets, whose padding would be read as words, files for BERT, and limits that fit these files only.
+    Examples are buckets, whose padding would be read as words, files for BERT, and limits that fit only these files.
     """
     defaults: Any = OmegaConf.create({"task": BertFusedTranslationConfig(), "dataset": DatasetConfig()})
     task: Any = OmegaConf.to_container(defaults, resolve=True, enum_to_str=True)["task"]

@@ -65,15 +65,15 @@ def test_files_that_cannot_be_used_are_refused(start, stock, save, tmp_path, mon
             {"encoder_embed_dim": 6, "decoder_embed_dim": 6},
             {},
             [
-                "its encoder has width 6, this model's 8; set --encoder-embed-dim 6",
-                "its decoder has width 6, this model's 8; set --decoder-embed-dim 6",
+                "its encoder has width 6, and this model's encoder has width 8; set --encoder-embed-dim 6",
+                "its decoder has width 6, and this model's decoder has width 8; set --decoder-embed-dim 6",
             ],
         ),
         (
             {"encoder_attention_heads": 4},
             {},
             [
-                "was trained with --encoder-attention-heads 4, this model has 2: its parameters would compute "
+                "was trained with --encoder-attention-heads 4, and this model has 2: its parameters would compute "
                 "something else; set --encoder-attention-heads 4"
             ],
         ),
@@ -87,7 +87,7 @@ def test_files_that_cannot_be_used_are_refused(start, stock, save, tmp_path, mon
             {"decoder_normalize_before": True},
             ["without --decoder-normalize-before, which this model has: its parameters would compute something else; "],
         ),
-        ({"activation_fn": "gelu"}, {}, ["was trained with --activation-fn gelu, this model has relu: "]),
+        ({"activation_fn": "gelu"}, {}, ["was trained with --activation-fn gelu, and this model has relu: "]),
         ({"no_scale_embedding": True}, {}, ["with --no-scale-embedding, which this model lacks: "]),
         ({"decoder_learned_pos": True}, {}, ["with --decoder-learned-pos, which this model lacks: "]),
         (

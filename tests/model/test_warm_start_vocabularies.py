@@ -94,7 +94,7 @@ def test_without_its_dictionary_a_checkpoint_of_another_size_is_refused(stock, s
     old, new = len(dictionary), len(LARGER)
     for error, lang, what in zip(caught.value.errors, ("en", "de"), ("source", "target")):
         assert f"the {what} dictionary of its training, {old} symbols, was not found: " in error
-        assert f"the data's has {new} symbols, so that dict.{lang}.txt must be put beside the checkpoint" in error
+        assert f"the dictionary of the data has {new} symbols, so put dict.{lang}.txt beside the checkpoint" in error
 
 
 def test_a_dictionary_of_another_size_is_passed_over(stock, save, start, dictionary, tmp_path, caplog):

@@ -95,15 +95,15 @@ def test_a_parameter_that_was_shared_in_the_first_only_keeps_its_own_mean(tmp_pa
 @pytest.mark.parametrize(
     ("first", "second", "message"),
     [
-        ({"a": torch.ones(2), "b": torch.ones(2)}, {"a": torch.ones(2)}, "in one only, such as b in {0}"),
-        ({"a": torch.ones(2)}, {"a": torch.ones(2), "c": torch.ones(2)}, "in one only, such as c in {1}"),
-        ({"a": torch.ones(2)}, {"a": torch.ones(3)}, "1 sizes differ, a: (3,) and (2,); average checkpoints of one"),
+        ({"a": torch.ones(2), "b": torch.ones(2)}, {"a": torch.ones(2)}, "in only one of them, such as b in {0}"),
+        ({"a": torch.ones(2)}, {"a": torch.ones(2), "c": torch.ones(2)}, "in only one of them, such as c in {1}"),
+        ({"a": torch.ones(2)}, {"a": torch.ones(3)}, "1 sizes differ, such as a with (3,) and (2,); average"),
         (record(weights="w"), record(weights="v"), "were trained with different BERT models; average checkpoints"),
         (record(tokenizer="t"), record(tokenizer="u"), "were trained with different BERT models"),
         (
             {"encoder__bert__lr_factor": torch.tensor(0.1)},
             {"encoder__bert__lr_factor": torch.tensor(0.2)},
-            "differ in --bert-lr-factor, 0.2 and 0.1",
+            "differ in --bert-lr-factor (0.2 and 0.1)",
         ),
     ],
 )  # fmt: skip
@@ -128,7 +128,7 @@ def test_a_damaged_record_is_left_to_loading(tmp_path):
 def test_files_that_are_no_checkpoints(tmp_path):
     good = save(tmp_path / "good.pt", w=torch.ones(1))
     assert "--inputs has no checkpoints to average; give at least one" in refusal([])
-    assert f"{tmp_path / 'nowhere.pt'} cannot be read (No such file or directory); give" in refusal(
+    assert f"{tmp_path / 'nowhere.pt'} cannot be read: No such file or directory; give" in refusal(
         [tmp_path / "nowhere.pt"]
     )
     (tmp_path / "half.pt").write_bytes(good.read_bytes()[:1000])
@@ -215,7 +215,7 @@ def test_a_full_disk_leaves_what_there_was(tmp_path, monkeypatch):
     with pytest.raises(BertFusedError) as caught:
         run("--inputs", path, "--output", output)
     assert (
-        f"--output {output} cannot be written, and nothing was ([Errno 28] No space left on device); give a place"
+        f"--output {output} cannot be written, and nothing was changed ([Errno 28] No space left on device); give a"
         in str(caught.value)
     )
     assert output.read_text() == "an earlier average"

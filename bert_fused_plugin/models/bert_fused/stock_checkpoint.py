@@ -1,4 +1,4 @@
-"""A transformer in a fairseq checkpoint: its parameters, flags and dictionaries."""
+"""Reads a transformer from a checkpoint of fairseq: its parameters, its flags and its dictionaries."""
 
 import logging
 import os
@@ -12,27 +12,27 @@ from fairseq.utils import split_paths
 from omegaconf import OmegaConf
 from torch import Tensor
 
+from bert_fused_plugin.checkpoints.opening import open_checkpoint
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, replaces_embeddings
-from fairseq_compat.checkpoint import load
 
 logger = logging.getLogger(__name__)
 
 _LANGUAGES = {"encoder": "source", "decoder": "target"}
 _REMEDY = "give the checkpoint of a fairseq transformer, such as its checkpoint_best.pt"
-# flags that give no parameter another shape, but change what is computed with it
+# flags that do not change the shape of any parameter, but change what is computed with it
 _OF_SIDES = ("attention_heads", "normalize_before", "learned_pos")
 _OF_BOTH = ("activation_fn", "no_scale_embedding", "no_token_positional_embeddings", "no_decoder_final_norm")
 
 
 @dataclass
 class Vocabulary:
-    """Where the symbols of the data are in a checkpoint's embeddings.
+    """The places of the data's symbols in a checkpoint's embeddings.
 
     Attributes:
-        size: rows of the embeddings.
-        rows: for each symbol of the data its row, or -1; (V,).
-        source: what is known of the checkpoint's dictionary, for people.
+        size: number of rows of the embeddings.
+        rows: row of each symbol of the data, or -1 if there is none; (V,).
+        source: sentence for the log about the checkpoint's dictionary.
     """
 
     size: int
@@ -41,13 +41,19 @@ class Vocabulary:
 
     @property
     def same(self) -> bool:
-        """Say whether each symbol has its place."""
+        """Whether the symbols are the same, in the same order."""
         return torch.equal(self.rows, torch.arange(self.size))
 
 
 @dataclass
 class SavedTransformer:
-    """A checkpoint that has been read, with today's names for the embeddings; its flags are those in it."""
+    """A checkpoint of a transformer that has been read.
+
+    Attributes:
+        path: the file.
+        state: parameters, with the names that fairseq gives them today.
+        flags: flags of the training, as the checkpoint has them.
+    """
 
     path: str
     state: Dict[str, Tensor]
@@ -58,17 +64,9 @@ class SavedTransformer:
         """Read the checkpoint *path* of ``--bert-warm-start``.
 
         Raises:
-            BertFusedError: there is none, it is damaged or not safe to read, or it is of no transformer.
+            BertFusedError: The file cannot be read, or it is damaged, not safe to read, or not of a transformer.
         """
-        try:
-            with open(path, "rb") as file:
-                checkpoint = load(file, map_location="cpu")
-        except OSError as error:
-            raise BertFusedError(f"--bert-warm-start {path} cannot be read: {error.strerror}; {_REMEDY}") from error
-        except Exception as error:  # CheckpointError, which names the remedy; anything where the check is turned off
-            raise BertFusedError(f"--bert-warm-start {path}: {error}") from error
-        if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
-            raise BertFusedError(f"--bert-warm-start {path} holds no model of fairseq; {_REMEDY}")
+        checkpoint = open_checkpoint(path, _REMEDY, flag="--bert-warm-start")
         state = {key: value for key, value in checkpoint["model"].items() if isinstance(value, Tensor)}
         flags = _flags(checkpoint)
         needed = ("decoder.layers.0.self_attn.", "decoder.layers.0.encoder_attn.", "decoder.layers.0.fc1.weight")
@@ -80,8 +78,8 @@ class SavedTransformer:
         _bring_up_to_date(state)
         return cls(path, state, flags)
 
-    def misfits(self, cfg: BertFusedConfig) -> List[str]:
-        """Return a sentence for each flag of *cfg* with which the parameters do not fit, or mean something else."""
+    def incompatibilities(self, cfg: BertFusedConfig) -> List[str]:
+        """Return a sentence for each flag of *cfg* that gives the parameters another shape or another meaning."""
         errors = []
         wanted: Dict[str, Any] = {name: vars(cfg)[name] for name in _OF_BOTH}
         for side, part in (("encoder", cfg.encoder), ("decoder", cfg.decoder)):
@@ -91,11 +89,11 @@ class SavedTransformer:
             wanted.update({f"{side}_{name}": vars(part)[name] for name in _OF_SIDES})
             if layer.size(-1) != part.embed_dim:
                 errors.append(
-                    f"--bert-warm-start {self.path}: its {side} has width {layer.size(-1)}, this model's "
-                    f"{part.embed_dim}; set --{side}-embed-dim {layer.size(-1)}"
+                    f"--bert-warm-start {self.path}: its {side} has width {layer.size(-1)}, and this model's "
+                    f"{side} has width {part.embed_dim}; set --{side}-embed-dim {layer.size(-1)}"
                 )
         if replaces_embeddings(cfg):
-            wanted.pop("encoder_learned_pos", None)  # of word pieces, here
+            wanted.pop("encoder_learned_pos", None)  # here these are positions of word pieces
         for name, value in wanted.items():
             old = self.flags.get(name, value)
             if (old or value) and str(old) != str(value):
@@ -103,17 +101,18 @@ class SavedTransformer:
         return errors
 
     def match_vocabulary(self, side: str, dictionary: Dictionary, lang: str) -> Optional[Vocabulary]:
-        """Find the symbols of *dictionary* in the embeddings of *side*, encoder or decoder, if it has any.
+        """Find the symbols of *dictionary* in the embeddings of one *side*; return None if it has no embeddings.
 
-        The dictionary of the checkpoint's training is looked for beside it, then in its data directory.
+        The dictionary that the checkpoint was trained with is looked up beside the checkpoint, then in the data
+        directory of its training.
 
         Args:
             side: ``encoder`` or ``decoder``.
-            dictionary: of the data.
-            lang: its language, for a checkpoint that does not say its own.
+            dictionary: dictionary of the data.
+            lang: language of *dictionary*, which is used if the checkpoint does not name its language.
 
         Raises:
-            BertFusedError: there is no such dictionary, and that of the data is of another size.
+            BertFusedError: The dictionary of the training is not found, and that of the data has another size.
         """
         embeddings = self.state.get(f"{side}.embed_tokens.weight")
         if embeddings is None:
@@ -133,43 +132,46 @@ class SavedTransformer:
         missing = f"the {what} dictionary of its training, {size:,} symbols, was not found: {', '.join(seen)}"
         if size != len(dictionary):
             raise BertFusedError(
-                f"--bert-warm-start {self.path}: {missing}; the data's has {len(dictionary):,} symbols, so that {name} "
-                "must be put beside the checkpoint"
+                f"--bert-warm-start {self.path}: {missing}; the dictionary of the data has "
+                f"{len(dictionary):,} symbols, so put {name} beside the checkpoint"
             )
         logger.warning(
-            f"--bert-warm-start {self.path}: {missing}; embeddings are copied row by row, which is right only if it is "
-            f"that of the data, of the same size; if it is not, put {name} beside the checkpoint"
+            f"--bert-warm-start {self.path}: {missing}; embeddings are copied row by row, which is right only if "
+            f"the dictionary of the data, which has the same size, is that dictionary; if it is another one, put "
+            f"{name} beside the checkpoint"
         )
-        return Vocabulary(size, torch.arange(size), f"{what} dictionary: not found, copied row by row")
+        return Vocabulary(
+            size, torch.arange(size), f"{what} dictionary: it was not found, and its embeddings are copied row by row"
+        )
 
 
 def _difference(name: str, old: Any, value: Any) -> str:
-    flag, so = f"--{name.replace('_', '-')}", "its parameters would compute something else"
+    flag, effect = f"--{name.replace('_', '-')}", "its parameters would compute something else"
     if not isinstance(value, bool):
-        return f"with {flag} {old}, this model has {value}: {so}; set {flag} {old}"
+        return f"with {flag} {old}, and this model has {value}: {effect}; set {flag} {old}"
     if old:
-        return f"with {flag}, which this model lacks: {so}; add {flag}"
-    return f"without {flag}, which this model has: {so}; leave {flag} out"
+        return f"with {flag}, which this model lacks: {effect}; add {flag}"
+    return f"without {flag}, which this model has: {effect}; leave {flag} out"
 
 
 def _flags(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the flags of model and task, whichever fairseq has saved them."""
+    """Return the flags of model and task, whichever version of fairseq has saved them."""
     if isinstance(checkpoint.get("args"), Namespace):
         return vars(checkpoint["args"])
     cfg = checkpoint.get("cfg")
     if OmegaConf.is_config(cfg):
         cfg = OmegaConf.to_container(cfg)
     flags: Dict[str, Any] = {}
-    # the task's last: it has the languages, which fairseq may have found out by itself
+    # The task comes last because it has the languages, which fairseq may have found by itself.
     for section in (cfg.get("model"), cfg.get("task")) if isinstance(cfg, dict) else ():
         flags.update(vars(section) if isinstance(section, Namespace) else section if isinstance(section, dict) else {})
     return flags
 
 
 def _bring_up_to_date(state: Dict[str, Tensor]) -> None:
-    """Give the embeddings the names and copies of today, in place."""
+    """Change *state* in place: name and copy the embeddings as fairseq does today."""
     for side in _LANGUAGES:
-        # fairseq takes decoders of version 2 for those of version 1, which had no final layer norm
+        # fairseq mistakes decoders of version 2 for those of version 1, which had no final layer norm.
         if f"{side}.layer_norm.weight" in state:
             state[f"{side}.version"] = torch.tensor([3.0])
     output, embeddings = "decoder.output_projection.weight", state.get("decoder.embed_tokens.weight")
@@ -182,5 +184,5 @@ def _bring_up_to_date(state: Dict[str, Tensor]) -> None:
 def _load_dictionary(path: str) -> Optional[Dictionary]:
     try:
         return Dictionary.load(path)
-    except Exception:  # what fairseq raises for a file that is no dictionary
+    except Exception:  # fairseq raises various exceptions for a file that is no dictionary
         return None

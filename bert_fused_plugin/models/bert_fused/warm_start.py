@@ -1,4 +1,4 @@
-"""``--bert-warm-start``: a model begins with the parameters of a checkpoint, by name, embeddings by symbol."""
+"""``--bert-warm-start``: a new model takes the parameters of a checkpoint by name, and its embeddings by symbol."""
 
 import logging
 import os
@@ -19,11 +19,11 @@ logger = logging.getLogger(__name__)
 
 State = Dict[str, Tensor]
 
-# In a model these may be one parameter.  It gets the checkpoint's first, which a tied embedding is most like
-# (Press & Wolf, EACL 2017), and for symbols that this one lacks the next.
+# In a model these may be one parameter.  It takes the first of these from the checkpoint, which a tied embedding
+# resembles most (Press & Wolf, EACL 2017); symbols that the first does not have are taken from the next.
 _EMBEDDINGS = ("decoder.output_projection.weight", "decoder.embed_tokens.weight", "encoder.embed_tokens.weight")
 _OF_BERT = re.compile(r"encoder\.(bert|bert_proj|layer_mix)\.|.+\.(bert_attn|bert_attn_layer_norm|fusion)\.")
-# versions, sinusoids, what is said of BERT, and what fairseq 0.12's encoder layers save twice
+# version numbers, sinusoids, the record of BERT, and the weights that encoder layers of fairseq 0.12 save twice
 _NO_PARAMETER = re.compile(
     r"(en|de)coder\.(version|bert_record\.text|embed_positions\.(weights|_float_tensor)|"
     r"layers\.\d+\.(in_proj|out_proj|fc1|fc2)_\w+)$"
@@ -36,8 +36,8 @@ class WarmStart:
 
     Args:
         saved: the checkpoint.
-        vocabularies: of its ``encoder`` and ``decoder``, as far as their embeddings are of use.
-        identity_start: BERT's branch stays zero, whatever the checkpoint has.
+        vocabularies: vocabularies of its ``encoder`` and ``decoder``, if their embeddings can be used.
+        identity_start: whether BERT's branch stays zero, also if the checkpoint has values for it.
     """
 
     saved: SavedTransformer
@@ -45,20 +45,20 @@ class WarmStart:
     identity_start: bool
 
     def copy_to(self, model: Any) -> None:
-        """Copy what fits into *model*, a `BertFusedModel`, and log what was copied and what was not.
+        """Copy the parameters that fit into *model*, a `BertFusedModel`, and log which ones were copied.
 
         Raises:
-            BertFusedError: that is less than half of the parameters outside BERT's branch.
+            BertFusedError: Less than half of the parameters outside BERT's branch fit.
         """
-        # fairseq's own renaming; it also drops the final layer norms that the oldest models did not have
+        # This is fairseq's own renaming; it also drops the final layer norms that the oldest models did not have.
         model.upgrade_state_dict(self.saved.state)
-        own: State = model.state_dict(keep_vars=True)
+        expected: State = model.state_dict(keep_vars=True)
         tied: Dict[int, List[str]] = defaultdict(list)
-        for name, tensor in own.items():
+        for name, tensor in expected.items():
             tied[id(tensor)].append(name)
         table, values = _Table(), {}
         for names in tied.values():
-            value = self._value(names, own, table)
+            value = self._value(names, expected, table)
             if value is not None:
                 values.update(dict.fromkeys(names, value))
         table.add_unused(self.saved.state)
@@ -70,16 +70,16 @@ class WarmStart:
         if table.matched < total / 2:
             raise BertFusedError(
                 f"--bert-warm-start {path} fits only {share}, but must fit half of them; "
-                "give the checkpoint of a model like this one, or leave it out"
+                "give the checkpoint of a model like this one, or leave the flag out"
             )
         nn.Module.load_state_dict(model, {**model.state_dict(), **values})
 
-    def _value(self, names: List[str], own: State, table: "_Table") -> Optional[Tensor]:
-        """Return a value for the tensor that has *names* in the model, or None if it keeps its own."""
-        name, tensor = names[0], own[names[0]]
-        if name.endswith("._float_tensor"):  # fairseq's, of no meaning
+    def _value(self, names: List[str], expected: State, table: "_Table") -> Optional[Tensor]:
+        """Return a value for the tensor that has *names* in the model, or None if it keeps its initial value."""
+        name, tensor = names[0], expected[names[0]]
+        if name.endswith("._float_tensor"):  # a buffer of fairseq without a meaning
             return None
-        if name.startswith("encoder.bert.") and not self._has_bert(own):  # that of --bert-model then
+        if name.startswith("encoder.bert.") and not self._has_bert(expected):  # --bert-model gives it then
             return None
         found = [n for n in (_EMBEDDINGS if name in _EMBEDDINGS else names) if n in names and self._offers(n)]
         if not found:
@@ -98,19 +98,19 @@ class WarmStart:
         table.add("copied", name, tensor)
         return value
 
-    def _has_bert(self, own: State) -> bool:
-        """Say whether the checkpoint has all of BERT: the scale that its weights are kept in is one of them."""
-        state, names = self.saved.state, [name for name in own if name.startswith("encoder.bert.")]
-        return all(name in state and state[name].shape == own[name].shape for name in names)
+    def _has_bert(self, expected: State) -> bool:
+        """Say whether the checkpoint has all weights of BERT, and the factor by which they are scaled."""
+        state, names = self.saved.state, [name for name in expected if name.startswith("encoder.bert.")]
+        return all(name in state and state[name].shape == expected[name].shape for name in names)
 
     def _offers(self, name: str) -> bool:
-        """Say whether the checkpoint has a value for *name* that can be used."""
+        """Say whether the checkpoint has a usable value for *name*."""
         if name in _EMBEDDINGS and name.split(".")[0] not in self.vocabularies:
             return False
         return name in self.saved.state and not (self.identity_start and ".bert_attn.out_proj." in name)
 
     def _embedding(self, names: List[str], found: List[str], tensor: Tensor, table: "_Table") -> Tensor:
-        """Return *tensor*, (V, C), with the checkpoint's embeddings of the symbols that it knows."""
+        """Return a copy of *tensor*, (V, C), with the checkpoint's embeddings of the symbols that it has."""
         value, fresh = tensor.detach().clone(), torch.ones(len(tensor), dtype=torch.bool)
         found = [name for name in found if self.saved.state[name].shape[1:] == tensor.shape[1:]]
         for name in found:
@@ -121,7 +121,7 @@ class WarmStart:
         if any(not torch.equal(self.saved.state[found[0]], self.saved.state[name]) for name in found[1:]):
             logger.warning(
                 f"--bert-warm-start {self.saved.path}: {', '.join(found)} differ in the checkpoint and are one in the "
-                "model (--share-all-embeddings, --share-decoder-input-output-embed), which begins with the first"
+                "model (--share-all-embeddings, --share-decoder-input-output-embed), which takes the first of them"
             )
         section = "copied" if self._vocabulary(found[0]).same else "remapped"
         symbols = f"{int((~fresh).sum()):,} of {len(fresh):,} symbols"
@@ -133,15 +133,18 @@ class WarmStart:
 
 
 def read_warm_start(args: Any, cfg: BertFusedConfig, task: Any) -> Tuple[Optional[WarmStart], List[str]]:
-    """Read the checkpoint of ``--bert-warm-start``; return it, if any, and a sentence for each reason against it.
+    """Read the checkpoint of ``--bert-warm-start``.
 
-    The flag is then taken out of *args*, which fairseq saves, so that what is trained needs the file no more.
-    Training that resumes does not need it either.
+    The flag is removed from *args*, which fairseq saves, so that the trained model does not need the file again.
+    A training that resumes does not need the file either.
 
     Args:
-        args: the flags as fairseq keeps them.
-        cfg: the flags as the model does.
-        task: has the dictionaries and languages of the data.
+        args: the flags in the form that fairseq saves.
+        cfg: the flags in the form that the model reads.
+        task: fairseq's task, which has the dictionaries and languages of the data.
+
+    Returns:
+        The checkpoint, or None if there is none to be read, and a sentence for each reason why it cannot be used.
     """
     path = cfg.bert_warm_start
     if path is None:
@@ -164,11 +167,11 @@ def read_warm_start(args: Any, cfg: BertFusedConfig, task: Any) -> Tuple[Optiona
     if adaptive and "decoder" in vocabularies and not vocabularies["decoder"].same:
         errors.append(
             f"--bert-warm-start {path}: --adaptive-softmax-cutoff goes by the order of the target dictionary, and the "
-            "data's is not the checkpoint's; take that (fairseq-preprocess --tgtdict), or leave out "
-            "--adaptive-softmax-cutoff"
+            "dictionary of the data is not that of the checkpoint; use that of the checkpoint (fairseq-preprocess "
+            "--tgtdict), or leave out --adaptive-softmax-cutoff"
         )
     warm_start = WarmStart(saved, vocabularies, identity_start=cfg.bert_identity_start)
-    return warm_start, [*errors, *saved.misfits(cfg), *missing]
+    return warm_start, [*errors, *saved.incompatibilities(cfg), *missing]
 
 
 def _match_vocabularies(
@@ -204,11 +207,11 @@ def _resumed_from(flags: Dict[str, Any]) -> Optional[str]:
 
 
 class _Table:
-    """What became of each tensor, for people: names with ``*`` for the numbers of layers."""
+    """A table for the log that says how each tensor was used; in names ``*`` stands for the number of a layer."""
 
     def __init__(self) -> None:
         self.used: Set[str] = set()
-        self.matched = 0  # parameters outside BERT's branch and have values of the checkpoint
+        self.matched = 0  # number of parameters outside BERT's branch that were copied
         self._rows: Dict[str, List[Tuple[str, int, str]]] = {
             section: [] for section in ("copied", "remapped", "new", "unused", "shape mismatch")
         }
@@ -222,14 +225,14 @@ class _Table:
         self._rows[section].append((name, tensor.numel(), note))
 
     def add_unused(self, state: State) -> None:
-        """Add what was not used of *state*, but second names of what was."""
+        """Add the tensors of *state* that were not used, except second names of used ones."""
         seen = {state[name].data_ptr() for name in self.used}
         for name, tensor in state.items():
             if name not in self.used and tensor.data_ptr() not in seen:
                 self.add("unused", name, tensor)
 
     def lines(self) -> List[str]:
-        """Return the table: a line for each section, and below it for the same part of all layers."""
+        """Return the lines of the table: one for each section, followed by one for each part of the model."""
         cells: List[Tuple[str, List[int], str]] = []
         for section, rows in self._rows.items():
             cells.append((section, [size for _, size, _ in rows], ""))
@@ -259,7 +262,7 @@ def _layers(names: List[str]) -> str:
 
 
 def _compress(name: str, whole: bool) -> str:
-    """Return *name* with ``*`` for numbers; unless *whole*, that of the part of a layer which it belongs to."""
+    """Return *name* with ``*`` for numbers; unless *whole*, only the part of a layer that it belongs to is named."""
     if name.startswith("encoder.bert."):
         return "encoder.bert"
     name = re.sub(r"\.\d+(?=\.|$)", ".*", name)
