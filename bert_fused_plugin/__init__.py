@@ -17,16 +17,16 @@ padding.  ``bert_tokens`` is (B, L), always right-padded.  Layers work time firs
 | text for BERT from fairseq's ids | ``data/dictionary_bridge.py`` |
 | BERT input in datasets and batches | ``data/bert_pair_dataset.py``, ``data/collate.py`` |
 | BERT's states on disk | ``data/feature_cache.py`` |
-| the frozen encoder | ``bert/frozen_bert.py`` |
+| the pre-trained encoder, frozen or fine-tuned | ``bert/{pretrained,frozen,finetuned}_bert.py`` |
 | the sentences before the current one | ``data/document_context.py`` |
-| BERT that trains, mixes of its layers | ``bert/finetuned_bert.py``, ``bert/layer_mix.py`` |
+| mixes of its layers | ``bert/layer_mix.py`` |
 | a batch's own random numbers, on any rank | ``modules/batch_rng.py`` |
 | drop-net, fusions, fused layers | ``modules/{drop_net,fusion}.py``, ``modules/bert_fused_*_layer.py`` |
-| how an encoder comes by BERT's states | ``bert/loading.py``, ``bert/reading.py`` |
+| loading BERT, and its states for an encoder | ``bert/loading.py``, ``bert/reading.py`` |
 | the BERT-fused transformer | ``models/bert_fused*.py``, ``models/bert_fused/config_checks.py`` |
 | presets, for flags and for YAML files | ``models/presets.py`` |
 | beginning from a plain transformer | ``models/bert_fused/warm_start.py``, ``models/bert_fused/stock_checkpoint.py`` |
-| checkpoints of the authors' code | ``models/bert_fused/bert_nmt.py`` |
+| checkpoints of the authors' code | ``models/bert_fused/bert_nmt/``, ``checkpoints/bert_nmt.py`` |
 | RNNsearch and its variants | ``models/gru_bahdanau/``, ``modules/{recurrent_attention,conditional_gru}.py`` |
 | finished models as files: averages, directories to move | ``checkpoints/`` |
 | task, criterion | ``tasks/``, ``criterions/`` |

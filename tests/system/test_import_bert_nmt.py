@@ -196,7 +196,7 @@ class Code:
         (lambda c: vars(c).update(bert=c.data / "none", output=c.data / "no" / "x"), ["no such directory", "--output"]),
         (lambda c: (c.bert / "vocab.txt").unlink(), ["has no vocab.txt"]),
         (lambda c: (c.data / "new-bert").mkdir(), ["--bert-output .* exists"]),
-        (lambda c: vars(c).update(path=c.bert / "pytorch_model.bin"), ["is no fairseq checkpoint"]),
+        (lambda c: vars(c).update(path=c.bert / "pytorch_model.bin"), ["holds no model of fairseq"]),
         (lambda c: vars(c).update(path=c.data / "no.pt"), ["no.pt cannot be read"]),
         (lambda c: vars(c).update(args=None), ["is no checkpoint of bert-nmt: it has no 'args'"]),
         (stock, ["is no checkpoint of bert-nmt: no weight is named"]),
