@@ -1,4 +1,4 @@
-"""A finished model as one directory that can be moved: parameters, settings, dictionaries, subword codes, BERT."""
+"""Writes a trained model as one directory that can be moved, with dictionaries, subword codes and BERT."""
 
 import os
 import shutil
@@ -21,12 +21,12 @@ from bert_fused_plugin.checkpoints.files import (
 from bert_fused_plugin.checkpoints.training_settings import training_defaults
 from bert_fused_plugin.errors import raise_all
 
-# of fairseq's --bpe: the setting that names its file, the name that fairseq's hub looks for, our flag
+# kinds of --bpe of fairseq: the setting that names the file, the file name that fairseq's hub expects, and our flag
 _SUBWORDS = {
     "subword_nmt": ("bpe_codes", "bpecodes", "--codes"),
     "sentencepiece": ("sentencepiece_model", "sentencepiece.bpe.model", "--sentencepiece-model"),
 }
-_VECTORS = ("encoder_embed_path", "decoder_embed_path")  # files that only the beginning of a training reads
+_VECTORS = ("encoder_embed_path", "decoder_embed_path")  # these files are read only when a training begins
 _README = """\
 # {pair}: a translation model of fairseq with bert_fused_plugin
 
@@ -44,12 +44,12 @@ On the command line:
 
 @dataclass(frozen=True)
 class Subwords:
-    """What turns raw text into the model's tokens.
+    """The tools that turn raw text into the model's tokens.
 
     Attributes:
-        codes: of subword-nmt.
-        sentencepiece_model: of sentencepiece.
-        tokenizer: settings of fairseq's ``--tokenizer``, its name as ``_name``; default: the checkpoint's.
+        codes: file of subword-nmt's codes.
+        sentencepiece_model: file of sentencepiece's model.
+        tokenizer: settings of fairseq's ``--tokenizer``, with its name as ``_name``; default: those of the checkpoint.
     """
 
     codes: Optional[Path] = None
@@ -66,18 +66,18 @@ def export_model(
     with_bert: bool = False,
     bert_model: Optional[str] = None,
 ) -> Optional[str]:
-    """Write the directory *output*; return where its model looks for BERT, None for a model without.
+    """Write a model as the directory *output*; return the place where it expects BERT, or None without BERT.
 
     Args:
-        checkpoint: of any model of fairseq.
-        data: the data directory that it was trained on.
-        output: a new or an empty directory.
-        subwords: what turns raw text into tokens.
-        with_bert: add BERT; one that was fine-tuned is then frozen.
-        bert_model: where BERT is, if it is not where it was at training.
+        checkpoint: checkpoint of any model of fairseq.
+        data: data directory that the model was trained on.
+        output: new or empty directory.
+        subwords: tools that turn raw text into tokens.
+        with_bert: whether BERT is added; a fine-tuned BERT is then frozen.
+        bert_model: place of BERT, if it is not the same as at training.
 
     Raises:
-        BertFusedError: the parts are missing or do not fit, or the directory cannot be written.
+        BertFusedError: Parts are missing or do not fit, or the directory cannot be written.
     """
     bert_place = {} if bert_model is None else {"bert_model": bert_model}
     trained = read_checkpoint(
@@ -116,14 +116,14 @@ def _output_errors(output: Path) -> List[str]:
     if not output.parent.is_dir():
         return [f"--output {output}: {output.parent} is no directory; make it first"]
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        return [f"--output {output} exists and is not empty; name a new directory, or remove that one first"]
+        return [f"--output {output} exists and is not empty; name a new directory, or remove this one first"]
     return []
 
 
 def _subwords(
     trained: Optional[Dict[str, Any]], given: Subwords, errors: List[str]
 ) -> Tuple[Optional[Dict[str, Any]], Optional[Path]]:
-    """Return the settings of ``--bpe`` and the file that they need; what is not given is as at training."""
+    """Return the settings of ``--bpe`` and the file that they need; the default is what the training used."""
     files = {"subword_nmt": given.codes, "sentencepiece": given.sentencepiece_model}
     named = {name: path for name, path in files.items() if path is not None}
     kind = next(iter(named), trained["_name"] if trained else None)
@@ -134,12 +134,12 @@ def _subwords(
     path = named[kind] if kind in named else Path(before[setting])
     if not path.is_file():
         errors.append(f"{flag} {path}: no such file; give the one that the training data was split with")
-    # fairseq's hub puts the file's place here, or else says that this file is not found
+    # fairseq's hub writes the path of the file here; otherwise it says that the file of this name is not found.
     return {**before, "_name": kind, setting: f"{name}, which belongs into the model's directory,"}, path
 
 
 def _set_languages(cfg: Dict[str, Any], source: str, target: str, tokenizer: Optional[Dict[str, Any]]) -> None:
-    """Write down what fairseq has read from the names of the data's files, which the directory does not have."""
+    """Write the languages into *cfg*; fairseq has read them from names of data files that the directory lacks."""
     languages = {"source_lang": source, "target_lang": target}
     cfg["task"].update(languages)
     if tokenizer is not None:
@@ -147,7 +147,7 @@ def _set_languages(cfg: Dict[str, Any], source: str, target: str, tokenizer: Opt
 
 
 def _make_movable(cfg: Dict[str, Any]) -> None:
-    """Leave only the last part of paths of this machine; BERT is found by its own, or in the directory."""
+    """Keep only the last part of each path of this machine, except the path of BERT."""
     for key, value in cfg.items():
         if isinstance(value, (dict, Namespace)):
             _make_movable(value if isinstance(value, dict) else vars(value))
@@ -168,5 +168,5 @@ def _write_readme(directory: Path, model: Any, cfg: Dict[str, Any]) -> None:
         flags += [f"--bpe {cfg['bpe']['_name']} --{setting.replace('_', '-')} DIR/{name}"]
     kind = type(model)
     text = _README.format(pair=pair, module=kind.__module__, model=kind.__name__, flags=" ".join(flags))
-    # fairseq takes the languages from the name of such a file where they are not given
+    # fairseq takes the languages from the name of such a file if they are not given.
     (directory / f"README.{pair}.md").write_text(text, encoding="utf-8")
