@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, Optional, TypeVar
 
 import torch
+import transformers
 from huggingface_hub import try_to_load_from_cache
-from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers.models.auto.tokenization_auto import get_tokenizer_config
 from transformers.utils import logging as hf_logging
 
 from bert_fused_plugin.errors import BertFusedError
@@ -16,6 +18,8 @@ from bert_fused_plugin.errors import BertFusedError
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_BACKEND = "TokenizersBackend"
 
 
 def load_encoder(name: str) -> PreTrainedModel:
@@ -48,13 +52,21 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     Raises:
         BertFusedError: The tokenizer cannot be loaded, or it has no vocabulary.
     """
-    tokenizer: PreTrainedTokenizerBase = _load(AutoTokenizer.from_pretrained, name)
+    tokenizer: PreTrainedTokenizerBase = _load(_tokenizer_from_pretrained, name)
     if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
         raise BertFusedError(
             f"--bert-model {name!r} has no vocabulary: the directory lacks the tokenizer's files "
             "(tokenizer.json, or vocab.txt and similar files); copy them from the place that the model comes from"
         )
     return tokenizer
+
+
+def _tokenizer_from_pretrained(name: str, **options: Any) -> Any:
+    """Load a tokenizer; transformers 4 does not know the class by which transformers 5 names most fast tokenizers."""
+    if not hasattr(transformers, _BACKEND) and get_tokenizer_config(name).get("tokenizer_class") == _BACKEND:
+        with _quiet():  # it warns that the class has another name
+            return PreTrainedTokenizerFast.from_pretrained(name, **options)
+    return AutoTokenizer.from_pretrained(name, **options)
 
 
 def hub_revision(name: str) -> Optional[str]:

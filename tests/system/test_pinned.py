@@ -5,16 +5,12 @@ import re
 import shutil
 
 import pytest
-import torch
-import transformers
 from pinning import MODELS, PINNED, interface, parameters, translations
+
+from bert_fused_plugin.checkpoints.files import read_checkpoint
 
 pytestmark = pytest.mark.system
 
-needs_tokenizer = pytest.mark.skipif(
-    int(transformers.__version__.split(".")[0]) < 5,
-    reason="the pinned tokenizer was written by transformers 5, which older ones cannot read",
-)
 RECORD = "encoder.bert_record.text"
 EXPECTED = json.loads((PINNED / "expected.json").read_text(encoding="utf-8"))
 
@@ -34,23 +30,19 @@ def test_new_checkpoints_have_the_parameters_of_old_ones(workspace, tmp_path):
         assert new == old
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[needs_tokenizer] * (PINNED / name / "bert").exists()) for name in MODELS]
-)
+@pytest.mark.parametrize("name", MODELS)
 def test_an_old_model_directory_translates_as_it_did(name):
     for (text, score), (old_text, old_score) in zip(translations(name, PINNED / name), EXPECTED["translations"][name]):
         assert text == old_text
         assert score == pytest.approx(old_score, abs=1e-4)
 
 
-@needs_tokenizer
 def test_an_old_checkpoint_goes_on_training_and_translates(workspace, tmp_path):
     shutil.copy(PINNED / "checkpoint_last.pt", tmp_path)
     bert = ["--bert-model", PINNED / "fused" / "bert"]
     done = workspace.train(*bert, "--bert-drop-net", "0.5", "--max-epoch", "3", save_dir=tmp_path)
     assert re.search(r"Loaded checkpoint \S+ \(epoch 3 @ [1-9]\d* updates\)", done.stdout)
-    state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=False)
-    before = torch.load(PINNED / "checkpoint_last.pt", weights_only=False)
+    state, before = (read_checkpoint(folder / "checkpoint_last.pt") for folder in (tmp_path, PINNED))
     updates = [old["optimizer_history"][-1]["num_updates"] for old in (before, state)]
     assert updates[1] * 2 == updates[0] * 3
     overrides = ["--model-overrides", repr({"bert_model": str(bert[1])})]
