@@ -63,7 +63,7 @@ def compare(options: argparse.Namespace) -> Dict[str, Any]:
         "references": options.reference or f"{options.data}, tokenised" * tokenised or f"{options.data}, detokenised",
         "decoding": asdict(how),
         "hardware": hardware(device),
-        **comparison.report(options.data, options.examples, bert_tests=not options.no_bert_tests),
+        **comparison.report(options.data, options.examples, with_ablations=not options.no_bert_tests),
     }
     report["remarks"] += _remarks(options, texts, tokenised)
     return report

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional, Sequence
 from tqdm import tqdm
 
 from bert_fused_plugin.reports.attention import AttentionStatistics, attention_maps
-from bert_fused_plugin.reports.bert_ablations import MEANING, bert_tests
+from bert_fused_plugin.reports.bert_ablations import MEANINGS, bert_ablations
 from bert_fused_plugin.reports.buckets import (
     RARE,
     Bucket,
@@ -75,13 +75,13 @@ class Comparison:
                 "Give --reference FILE, the text before fairseq-preprocess."
             )
 
-    def report(self, data: str, examples: int, bert_tests: bool) -> Dict[str, Any]:
+    def report(self, data: str, examples: int, with_ablations: bool) -> Dict[str, Any]:
         """Return the figures.
 
         Args:
             data: directory with the training data, for its word counts.
             examples: how many of the best and of the worst sentences.
-            bert_tests: whether to translate with BERT off, shuffled and random.
+            with_ablations: whether to translate with BERT off, shuffled and random too.
         """
         signatures, scores = self.scorer.compare(list(self.hypotheses.items()))
         sentences = {name: self.scorer.sentences(texts) for name, texts in self.hypotheses.items()}
@@ -92,7 +92,7 @@ class Comparison:
             "signatures": signatures,
             "verdicts": [verdict(run.name, self.runs[0].name, scores) for run in self.runs[1:]],
             "runs": [self._run(run, scores[run.name]) for run in self.runs],
-            "bert_tests": self._bert_tests() if bert_tests else [],
+            "bert_tests": self._bert_ablations() if with_ablations else [],
             "buckets": self._buckets(data),
             "curves": self._curves(),
             "examples": chosen,
@@ -126,21 +126,21 @@ class Comparison:
             "gates": statistics.gates(),
         }
 
-    def _bert_tests(self) -> List[Dict[str, Any]]:
+    def _bert_ablations(self) -> List[Dict[str, Any]]:
         """Return, for each run that reads BERT, its scores in each state of BERT, tested against the normal one."""
         results = []
         for run in self.runs:
             if not run.reads_bert:
                 continue
             systems = [("on", self.hypotheses[run.name])]
-            for name, state in bert_tests(run, self.subset, self.seed).items():
+            for name, state in bert_ablations(run, self.subset, self.seed).items():
                 if name != "on":
                     with state():
                         found = translate(run, self.subset, self.how, f"{run.name}, BERT {name}")
                     systems.append((name, self._texts_of(found)))
             _, scores = self.scorer.compare(systems)
             states = [
-                {"name": name, "meaning": MEANING[name], "scores": {k: s.as_dict() for k, s in scores[name].items()}}
+                {"name": name, "meaning": MEANINGS[name], "scores": {k: s.as_dict() for k, s in scores[name].items()}}
                 for name, _ in systems
             ]
             said = bert_verdict(run.name, scores)
