@@ -25,7 +25,7 @@ from bert_fused_plugin.data.feature_segments import (
     remove_unfinished,
     write_segment,
 )
-from bert_fused_plugin.data.work_locks import take_turns
+from bert_fused_plugin.data.work_locks import each_part_locked
 from bert_fused_plugin.errors import BertFusedError
 
 logger = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class FeatureCache:
         self._wanted: Set[bytes] = set()
         self._wanted_bytes = 0
         self._places: Dict[bytes, Tuple[int, int]] = {}
-        self._states: Dict[int, NDArray[Any]] = {}
+        self._states: Dict[int, Tensor] = {}
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             if os.access(self.path, os.W_OK):
@@ -120,8 +120,7 @@ class FeatureCache:
         segment, start = int(place[0]), int(place[1])
         if segment not in self._states:
             self._states[segment] = map_states(self.path / self._names[segment])
-        rows = self._states[segment][start : start + size]
-        return torch.from_numpy(rows)
+        return self._states[segment][start : start + size]
 
     def __getstate__(self) -> Dict[str, object]:
         # another process maps the files by itself
@@ -185,7 +184,7 @@ class FeatureCache:
     def _build(self, parts: Dict[str, Dict[bytes, Tensor]], load_bert: Callable[[], Bert]) -> None:
         bert: Optional[Bert] = None
         with _progress(sum(len(row) for rows in parts.values() for row in rows.values())) as advance:
-            for part in take_turns(self.path, list(parts)):
+            for part in each_part_locked(self.path, list(parts)):
                 self._open_new_segments(repair=False)
                 missing = self._missing(parts[part])
                 advance(sum(map(len, parts[part].values())) - sum(map(len, missing)))
