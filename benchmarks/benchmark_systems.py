@@ -27,7 +27,7 @@ from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
 from bert_fused_plugin.data.collate import collate_bert_tokens
 from bert_fused_plugin.data.feature_cache import FeatureCache
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
-from bert_fused_plugin.tasks.bert_fused_translation import reads_bert
+from bert_fused_plugin.tasks.ensembles import reads_bert
 
 SIZES = {  # layers, width, inner width, heads; of both sides
     "tiny": (4, 128, 256, 4),

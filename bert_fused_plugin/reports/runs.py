@@ -16,7 +16,8 @@ from bert_fused_plugin.checkpoints.training_settings import training_defaults
 from bert_fused_plugin.data.data_bin import read_whole
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.modules.drop_net import DropNet
-from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask, reads_bert
+from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
+from bert_fused_plugin.tasks.ensembles import reads_bert
 
 _TASKS = ("translation", "bert_fused_translation")
 _WHOLE_GRAPH = {"checkpoint_activations": False, "offload_activations": False}  # for `count_parameters`

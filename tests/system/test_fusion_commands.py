@@ -36,7 +36,10 @@ def test_each_kind_trains_and_translates(workspace, tmp_path, flags, said):
     assert all(words in log for words in said)
     if "bert_decoder" in flags:
         done = workspace.generate("--path", tmp_path / "save/checkpoint_last.pt", "--print-alignment", ok=False)
-        assert "error: --print-alignment needs attention to source tokens; with --bert-fusion embedding" in done.stderr
+        assert (
+            "error: --print-alignment needs attention to source tokens, but a model with --bert-fusion embedding"
+            in done.stderr
+        )
 
 
 def test_a_mix_of_layers_is_cached_layer_by_layer(workspace, tmp_path):
