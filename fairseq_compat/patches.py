@@ -1,7 +1,7 @@
 """What fairseq_compat changes in stock fairseq 0.12.2: one function for each module it adapts.
 
 Loaded with the first line of fairseq.  Each function gets a module that has just run; it changes
-names of that module, and nothing of any other.
+names of that module, and of another one only where it says so.
 """
 
 import argparse
@@ -9,12 +9,17 @@ import contextlib
 import dataclasses
 import functools
 import importlib.util
+import io
 import logging
 import os
 import sys
 import warnings
-from types import ModuleType
-from typing import Any, Callable
+from typing import Any
+
+from fairseq_compat.configuration import help_written_later, hydra_and_types
+from fairseq_compat.overlay import overlay
+
+__all__ = ["help_written_later", "hydra_and_types"]  # these functions stand beside those below
 
 USER_DIR_ERROR = (
     "--user-dir {0}: neither a folder (seen from {1}) nor a package that this Python can import; "
@@ -47,13 +52,6 @@ _HOPELESS_MESSAGES = (
 
 def _is_of_use(record: logging.LogRecord) -> bool:
     return (record.name, record.getMessage()) not in _HOPELESS_MESSAGES
-
-
-def _overlay(module: ModuleType, **names: Any) -> ModuleType:
-    """A view of *module* in which *names* differ, to stand in for one importer's global."""
-    view = type(sys)(module.__name__, module.__doc__)
-    vars(view).update(__getattr__=lambda name: getattr(module, name), **names)
-    return view
 
 
 def before_fairseq() -> None:
@@ -90,7 +88,7 @@ def safe_checkpoints(module: Any) -> None:
     # before, torch.load ran any code that the file asked for.
     from fairseq_compat import checkpoint
 
-    module.torch = _overlay(module.torch, load=checkpoint.load)
+    module.torch = overlay(module.torch, load=checkpoint.load)
 
 
 def whole_copies(module: Any) -> None:
@@ -116,6 +114,37 @@ def whole_copies(module: Any) -> None:
     manager.copy = staticmethod(copy)
 
 
+class FileOfItsOwn(io.FileIO):
+    """A file to read, of which each process has a position of its own."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "rb")
+        self._position = 0
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Read from byte *offset* next; *whence* is always the start of the file."""
+        self._position = offset
+        return offset
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill *buffer*, from where `seek` has been."""
+        return os.preadv(self.fileno(), [buffer], self._position)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return FileOfItsOwn, (self.name,)
+
+
+def files_of_workers(module: Any) -> None:
+    """--dataset-impl lazy with worker processes."""
+
+    # Not a matter of versions alone: forked workers shared one file, moved its position under each other, and
+    # read wrong sentences.  Since Python 3.14 workers are sent a pickle, which a file is not part of.
+    def read_data(self: Any, path: str) -> None:
+        self.data_file = FileOfItsOwn(module.data_file_path(path))
+
+    module.IndexedDataset.read_data = read_data
+
+
 def no_encoder_fast_path(module: Any) -> None:
     """Freshly loaded encoders take the same path as those in training."""
     # torch 1.13 added mask_type to the private op that the fast path calls with padding masks.
@@ -130,26 +159,6 @@ def no_encoder_fast_path(module: Any) -> None:
     layer.__init__ = __init__
 
 
-def current_hydra(module: Any) -> None:
-    """compose() and initialize() without the deprecation warnings of hydra.experimental."""
-    # Hydra 1.1 moved them; Hydra 1.2 wants version_base, of which "1.1" keeps what fairseq's
-    # "@package _group_" headers and strict=False need.  Can go when fairseq asks for Hydra >= 1.2.
-    import hydra
-
-    def quiet(function: Callable[..., Any], **fixed: Any) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return function(*args, **kwargs, **fixed)
-
-        return call
-
-    if hasattr(hydra, "compose"):  # Hydra >= 1.1
-        module.compose = quiet(hydra.compose)
-        module.initialize = quiet(hydra.initialize, caller_stack_depth=2, version_base="1.1")
-
-
 def numpy_aliases(module: Any) -> None:
     """What numpy removed: int and float (1.24), then compat.long and percentile(interpolation=)."""
     # Can go when fairseq says int, float and method=.
@@ -159,7 +168,7 @@ def numpy_aliases(module: Any) -> None:
         return numpy.percentile(*args, **options, **({"method": interpolation} if interpolation else {}))
 
     compat = argparse.Namespace(long=int)
-    module.np = _overlay(numpy, int=int, float=float, compat=compat, percentile=percentile)
+    module.np = overlay(numpy, int=int, float=float, compat=compat, percentile=percentile)
 
 
 def ngrams_so_far(module: Any) -> None:
@@ -236,7 +245,7 @@ def lines_of_any_bytes(module: Any) -> None:
     """fairseq-interactive reads what is no UTF-8 as U+FFFD, an unknown character, instead of ending at it."""
     # Not a matter of versions: one stray byte ended a translation of any length.
     files, stock = module.fileinput, module.buffered_read
-    module.fileinput = _overlay(files, hook_encoded=lambda encoding: files.hook_encoded(encoding, errors="replace"))
+    module.fileinput = overlay(files, hook_encoded=lambda encoding: files.hook_encoded(encoding, errors="replace"))
 
     @functools.wraps(stock)
     def buffered_read(input: str, buffer_size: int) -> Any:
@@ -262,11 +271,11 @@ def score_cli(module: Any) -> None:
         return bleu.Scorer(args[0] if len(args) == 1 else bleu.BleuConfig(*args))
 
     def cli_main() -> None:
-        sys.modules["sacrebleu"] = _overlay(sacrebleu, corpus_bleu=corpus_bleu)
+        sys.modules["sacrebleu"] = overlay(sacrebleu, corpus_bleu=corpus_bleu)
         try:
             stock_main()
         finally:
             sys.modules["sacrebleu"] = sacrebleu
 
-    module.bleu = _overlay(bleu, Scorer=scorer)
+    module.bleu = overlay(bleu, Scorer=scorer)
     module.cli_main = cli_main

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Dict, Optional
 
@@ -114,4 +115,5 @@ if __name__ == "__main__":
     for module in COSTLY:
         importlib.import_module(module)
     logging.root.handlers.clear()  # each command sets up its own
+    warnings.filterwarnings("error", module=r"(bert_fused_plugin|fairseq_compat)")  # as in pyproject.toml
     serve()

@@ -1,6 +1,7 @@
 """What several tests need."""
 
 import argparse
+import multiprocessing
 from types import SimpleNamespace
 
 import torch
@@ -82,3 +83,13 @@ def pad(rows, padding_idx: int, left: bool) -> torch.Tensor:
 
 def assert_close(actual, expected, atol: float = 1e-6) -> None:
     torch.testing.assert_close(actual, expected, atol=atol, rtol=1e-5)
+
+
+def processes():
+    """A context that forks processes from one which has imported what takes seconds, and has no threads.
+
+    The tests' own process has some, of the tokenizers, and a fork of it could deadlock.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["bert_fused_plugin", "pytest"])
+    return context

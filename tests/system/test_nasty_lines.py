@@ -92,7 +92,8 @@ def test_as_many_lines_come_out_as_went_in_whatever_the_neighbours(workspace, so
 def test_generate_keeps_every_line_of_a_file(workspace, tmp_path):
     lines = [line for line in NASTY if len(line) < 5000]
     for lang in ("en", "de"):
-        (tmp_path / f"nasty.{lang}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+        text = "".join(f"{line}\n" for line in lines)
+        (tmp_path / f"nasty.{lang}").write_bytes(text.encode("utf-8"))
     workspace.run(
         "fairseq-preprocess", "-s", "en", "-t", "de", "--srcdict", f"{workspace.data}/dict.en.txt",
         "--tgtdict", f"{workspace.data}/dict.de.txt", "--testpref", tmp_path / "nasty", "--destdir", tmp_path / "bin",

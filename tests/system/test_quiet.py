@@ -78,3 +78,12 @@ def test_a_script_with_the_hub_interface(workspace):
         "print(hub.translate(['the dog', 'a man'], beam=2, max_len_b=5))"
     )
     assert complaints(workspace.run("python", "-c", code)) == []
+
+
+def test_a_warning_of_ours_ends_a_command_that_the_tests_fork(workspace, tmp_path):
+    """Also one that Python shows to nobody, such as a DeprecationWarning."""
+    script = tmp_path / "warn.py"
+    script.write_text(
+        "import warnings\nwarnings.warn_explicit('look', DeprecationWarning, 'x', 1, 'bert_fused_plugin.data.collate')"
+    )
+    assert "DeprecationWarning: look" in workspace.run("python", script, ok=False).stderr

@@ -1,4 +1,3 @@
-import multiprocessing
 import pickle
 from contextlib import nullcontext
 from pathlib import Path
@@ -6,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from helpers import assert_close
+from helpers import assert_close, processes
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.data import feature_cache, feature_segments
@@ -215,7 +214,7 @@ def _build(path, ready, results):
 
 
 def test_of_two_builders_one_computes_and_the_other_waits(tmp_path):
-    context = multiprocessing.get_context("fork")
+    context = processes()
     ready, results = context.Barrier(2), context.Queue()
     builders = [context.Process(target=_build, args=(tmp_path, ready, results)) for _ in range(2)]
     for builder in builders:

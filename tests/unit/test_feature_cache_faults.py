@@ -1,12 +1,12 @@
 """What happens to the cache while it is written and read: kill -9, a full disk, a disk that cannot be written."""
 
-import multiprocessing
 import os
 import subprocess
 import time
 
 import pytest
 import torch
+from helpers import processes
 
 from bert_fused_plugin.data import feature_cache, work_locks
 from bert_fused_plugin.data.feature_cache import FeatureCache
@@ -57,7 +57,7 @@ def _build_slowly(path):
 
 @pytest.mark.parametrize("segments", [1, 5, 12])
 def test_a_killed_build_loses_at_most_its_last_segment(tmp_path, segments):
-    builder = multiprocessing.get_context("fork").Process(target=_build_slowly, args=(tmp_path,))
+    builder = processes().Process(target=_build_slowly, args=(tmp_path,))
     builder.start()
     while len(list(tmp_path.glob("*/*.safetensors"))) < segments:
         assert builder.is_alive()
@@ -83,11 +83,12 @@ def _share(path, ready, seconds, results):
 
 
 def start_two(path, *seconds):
-    context = multiprocessing.get_context("fork")
-    ready, results = context.Barrier(2), context.Queue()
+    context = processes()
+    ready, results = context.Barrier(3), context.Queue()
     builders = [context.Process(target=_share, args=(path, ready, pause, results)) for pause in seconds]
     for builder in builders:
         builder.start()
+    ready.wait()
     return builders, results
 
 

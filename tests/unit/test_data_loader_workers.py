@@ -1,0 +1,79 @@
+"""Worker processes that are sent a pickle, as all are since Python 3.14, give the batches that this process makes."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+from fairseq.data import LanguagePairDataset, ListDataset, indexed_dataset
+from helpers import encode, processes
+from test_feature_cache import CountingBert, D
+from torch.utils.data import DataLoader
+from transformers import AutoTokenizer
+
+from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
+from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.data.feature_cache import FeatureCache
+
+LINES = ["a dog", "the old man sees a small dog", "dog", "", "play@@ hou@@ se , a dog"]
+BATCHES = [[0, 1], [4], [3, 2]]
+
+
+@pytest.fixture
+def lazy(dictionary, tmp_path):
+    """The lines in a file that --dataset-impl lazy reads."""
+    prefix = str(tmp_path / "lazy")
+    builder = indexed_dataset.IndexedDatasetBuilder(f"{prefix}.bin", dtype=np.int32)
+    for line in LINES:
+        builder.add_item(encode(dictionary, line))
+    builder.finalize(f"{prefix}.idx")
+    return indexed_dataset.IndexedDataset(prefix, fix_lua_indexing=True)
+
+
+def in_memory(dictionary):
+    rows = [encode(dictionary, line) for line in LINES]
+    return ListDataset(rows, np.array([len(row) for row in rows]))
+
+
+@pytest.fixture
+def make(dictionary, bert_dir):
+    def make(source):
+        bridge = DictionaryBridge(dictionary, AutoTokenizer.from_pretrained(bert_dir), max_tokens=32)
+        return BertPairDataset(LanguagePairDataset(source, source.sizes, dictionary), bridge)
+
+    return make
+
+
+def assert_workers_agree(dataset, context):
+    here = [dataset.collater([dataset[i] for i in batch]) for batch in BATCHES]
+    loader = DataLoader(
+        dataset, batch_sampler=BATCHES, collate_fn=dataset.collater, num_workers=2, multiprocessing_context=context
+    )
+    for batch, expected in zip(list(loader), here):
+        assert batch["id"].tolist() == expected["id"].tolist()
+        assert set(batch["net_input"]) == set(expected["net_input"])
+        for name in set(batch["net_input"]) - {"prev_output_tokens"}:  # there are no targets
+            assert torch.equal(batch["net_input"][name], expected["net_input"][name])
+
+
+def cached(dataset, path):
+    cache = FeatureCache(str(path), fingerprint="f" * 64, dim=D, dtype="fp32")
+    assert dataset.use_cache(cache, CountingBert().load) == 0
+    assert "bert_out" in dataset[0]  # and its file is mapped
+    return dataset
+
+
+def test_workers_read_a_data_set_with_and_without_the_cache(dictionary, make, tmp_path):
+    assert_workers_agree(make(in_memory(dictionary)), processes())
+    assert_workers_agree(cached(make(in_memory(dictionary)), tmp_path), processes())
+
+
+def test_workers_read_a_lazy_data_set(make, lazy):
+    """fairseq has read the first batch before it starts the workers, so that the file is open."""
+    assert_workers_agree(make(lazy), processes())
+    assert lazy.data_file
+
+
+def test_the_file_of_a_lazy_data_set_has_no_position_that_workers_could_share(lazy):
+    assert lazy[4].tolist() != lazy[1].tolist()
+    assert os.lseek(lazy.data_file.fileno(), 0, os.SEEK_CUR) == 0
