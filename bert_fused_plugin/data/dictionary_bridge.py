@@ -82,7 +82,7 @@ class DictionaryBridge:
         self.special_tokens = sorted({token for part in (*self._single, *self._pair) for token in part})
         self._unk_piece = [] if tokenizer.unk_token_id is None else [tokenizer.unk_token_id]
         self._empty = [_first_known(tokenizer)]
-        self.reads_moses_tokens = detok == "none" and _looks_like_moses(dictionary)
+        self.reads_moses_tokens = detok == "none" and looks_like_moses(dictionary)
 
     def text(self, src_tokens: Tensor) -> str:
         """Return the text that BERT reads for one sentence *src_tokens*, (S,); padding is ignored."""
@@ -221,7 +221,8 @@ def _moses_detokenizer(lang: str) -> Callable[[str], str]:
     return detokenize
 
 
-def _looks_like_moses(dictionary: Dictionary) -> bool:
+def looks_like_moses(dictionary: Dictionary) -> bool:
+    """Return whether *dictionary* has symbols that only the tokenizer of Moses makes, such as ``&apos;``."""
     return any(dictionary.index(mark) != dictionary.unk() for mark in ("&apos;", "&quot;", "@-@", "&apos;s"))
 
 

@@ -67,6 +67,6 @@ def test_what_cannot_have_context_says_so(workspace, trained, tmp_path):
     done = workspace.generate("--path", trained, task="translation", ok=False)
     assert "--bert-context 1 needs the sentences before the current one" in done.stderr
     done = workspace.train("--bert-documents", tmp_path, save_dir=tmp_path / "save", ok=False)
-    assert f"--bert-documents {tmp_path} is for --bert-context, which is 0" in done.stderr
+    assert f"--bert-documents {tmp_path} needs --bert-context, which is 0" in done.stderr
     done = workspace.train("--bert-context", "1", "--bert-documents", tmp_path, save_dir=tmp_path / "save", ok=False)
     assert "valid.docs cannot be read" in done.stderr

@@ -80,7 +80,7 @@ def test_a_finetuned_bert_trains_with_a_moving_average(workspace, tmp_path):
 def test_a_trained_bert_cannot_be_cached(workspace, tmp_path):
     flags = ["--bert-finetune", "--bert-cache", tmp_path / "cache"]
     done = workspace.train(*flags, save_dir=tmp_path / "save", ok=False)
-    assert "keeps the states of a frozen BERT, which --bert-finetune trains; leave one of them out" in done.stderr
+    assert "keeps the states of a frozen BERT, but --bert-finetune trains BERT; leave one of them out" in done.stderr
     assert "Traceback" not in done.stderr
 
 

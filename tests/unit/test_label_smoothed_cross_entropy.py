@@ -1,0 +1,101 @@
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq.logging import metrics
+from helpers import assert_close
+from smoothed_loss_formula import PAD, TARGET, B, T, V, literal_loss
+
+from bert_fused_plugin.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropy
+from bert_fused_plugin.criterions.smoothed_loss import label_smoothed_loss
+from bert_fused_plugin.errors import BertFusedError
+
+
+class FakeDictionary:
+    def pad(self):
+        return PAD
+
+    def __len__(self):
+        return V
+
+
+class ConstantModel:
+    def __init__(self, logits):
+        self.logits = logits
+
+    def __call__(self):
+        return (self.logits,)
+
+    def get_targets(self, sample, net_output):
+        return sample["target"]
+
+
+def make_criterion(eps=0.1, sentence_avg=False):
+    task = SimpleNamespace(target_dictionary=FakeDictionary())
+    return LabelSmoothedCrossEntropy(task, eps, sentence_avg)
+
+
+@pytest.mark.parametrize(("sentence_avg", "divisor"), [(False, 5), (True, 2)])
+def test_forward_logs_sums_and_divides_by_tokens_or_sentences(sentence_avg, divisor):
+    logits = torch.randn(B, T, V)
+    sample = {"net_input": {}, "target": TARGET, "ntokens": 5}
+    loss, sample_size, log = make_criterion(0.1, sentence_avg)(ConstantModel(logits), sample)
+    assert sample_size == divisor
+    assert_close(log["loss"], loss)
+    assert loss.item() == pytest.approx(literal_loss(logits, TARGET, 0.1), rel=1e-5)
+    assert log["nll_loss"].item() == pytest.approx(literal_loss(logits, TARGET, 0.0), rel=1e-5)
+    assert log["n_correct"] == (logits.argmax(-1) == TARGET)[TARGET != PAD].sum()
+    assert (log["ntokens"], log["nsentences"], log["sample_size"]) == (5, 2, divisor)
+
+
+def test_forward_gives_the_loss_of_each_token_where_it_is_not_to_reduce():
+    logits = torch.randn(B, T, V)
+    sample = {"net_input": {}, "target": TARGET, "ntokens": 5}
+    loss, _, _ = make_criterion()(ConstantModel(logits), sample, reduce=False)
+    assert torch.equal(loss, label_smoothed_loss(logits, TARGET, 0.1, PAD)[0])
+
+
+def test_updates_weigh_by_their_size():
+    logs = [
+        {"loss": 8.0, "nll_loss": 4.0, "n_correct": 3, "ntokens": 4, "nsentences": 1, "sample_size": 5},
+        {"loss": 2.0, "nll_loss": 3.0, "n_correct": 0, "ntokens": 2, "nsentences": 1, "sample_size": 3},
+    ]
+    with metrics.aggregate() as one_by_one:
+        for log in logs:
+            LabelSmoothedCrossEntropy.reduce_metrics([log])
+    with metrics.aggregate() as together:
+        LabelSmoothedCrossEntropy.reduce_metrics(logs)
+    assert one_by_one.get_smoothed_values() == pytest.approx(together.get_smoothed_values())
+
+
+def test_metrics_are_in_bits_per_token():
+    logs = [
+        {"loss": 8.0, "nll_loss": 4.0, "n_correct": 4, "ntokens": 4, "nsentences": 1, "sample_size": 4},
+        {"loss": 4.0, "nll_loss": 2.0, "n_correct": 0, "ntokens": 2, "nsentences": 1, "sample_size": 2},
+    ]
+    with metrics.aggregate() as seen:
+        LabelSmoothedCrossEntropy.reduce_metrics(logs)
+    values = seen.get_smoothed_values()
+    assert values["loss"] == round(2 / math.log(2), 3)
+    assert values["nll_loss"] == round(1 / math.log(2), 3)
+    assert values["ppl"] == round(math.e, 2)
+    assert values["accuracy"] == 66.667
+
+
+def test_without_smoothing_the_loss_is_the_cross_entropy():
+    sample = {"net_input": {}, "target": TARGET, "ntokens": 5}
+    loss, _, log = make_criterion(0.0)(ConstantModel(torch.randn(B, T, V)), sample)
+    assert loss == log["nll_loss"]
+
+
+@pytest.mark.parametrize("eps", [-0.1, 1.0])
+def test_smoothing_out_of_range_is_refused(eps):
+    with pytest.raises(BertFusedError, match=r"--label-smoothing must be in \[0, 1\)"):
+        make_criterion(eps)
+
+
+def test_an_adaptive_softmax_is_refused():
+    sample = {"net_input": {}, "target": TARGET, "ntokens": 5}
+    with pytest.raises(BertFusedError, match="leave that out, or take --criterion adaptive_loss"):
+        make_criterion()(ConstantModel(torch.randn(B, T, V - 1)), sample)
