@@ -169,7 +169,7 @@ def test_a_damaged_checkpoint_is_named(refused, tmp_path):
 def test_references_that_do_not_fit(refused, workspace, tmp_path):
     run = ["--run", f"fused={workspace.save_dir}", "--reference"]
     (tmp_path / "short").write_text("a\nb\n", encoding="utf-8")
-    assert f"--reference {tmp_path / 'short'} has 2 lines, 'test' of " in refused(*run, tmp_path / "short")
+    assert f"--reference {tmp_path / 'short'} has 2 lines, but 'test' of " in refused(*run, tmp_path / "short")
     assert f"--reference {tmp_path / 'no'} cannot be read" in refused(*run, tmp_path / "no")
     data = shutil.copytree(workspace.data, tmp_path / "data")
     for file in data.glob("test.en-de.de.*"):
