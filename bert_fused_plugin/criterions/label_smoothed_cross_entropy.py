@@ -48,7 +48,7 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
         if net_output[0].size(-1) != self.vocabulary_size:
             raise BertFusedError(
                 "--criterion bert_fused_label_smoothed_cross_entropy needs a score for each target symbol, which "
-                "a model with --adaptive-softmax-cutoff does not give; leave that flag out, or take --criterion adaptive_loss"
+                "--adaptive-softmax-cutoff does not give; leave that flag out, or take --criterion adaptive_loss"
             )
         loss, nll_loss, correct = label_smoothed_loss(net_output[0], target, self.eps, self.padding_idx)
         sample_size = target.size(0) if self.sentence_avg else sample["ntokens"]
