@@ -202,7 +202,7 @@ NOTES = {
     "rnn": [_TRAINING, _LSTM, _SIZE, _MEMORY, _DECODING],
     "cache": [
         "forward runs BERT on batches of --max-tokens; build runs BERT on batches of its own and writes the states; "
-        "open verifies the checksums; read makes batches of states that are in the page cache, as they are after a build."
+        "open verifies the checksums; read makes batches of states in the page cache, as a build leaves them there."
     ],
     "memory": [_FUSED_TRAINING, _MEMORY],
 }
