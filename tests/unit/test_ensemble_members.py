@@ -66,12 +66,12 @@ def test_who_reads_bert(build, plain, dictionary, bert_dir):
 def test_models_with_one_bert_hold_one_object(build, dictionary, bert_dir):
     berts = ensembles.SharedBerts()
     models = [build(), build(), make_gru(dictionary, bert_model=bert_dir)]
-    other, trained = build(bert_layer="1"), build(bert_finetune=True)
+    other, *trained = build(bert_layer="1"), build(bert_finetune=True), build(bert_finetune=True)
     assert not ensembles.share_bert_input(models)
-    for model in (*models, other, trained):
+    for model in (*models, other, *trained):
         berts.share(model.encoder)
     assert len({id(model.encoder.bert) for model in models}) == 1
-    assert len({id(model.encoder.bert) for model in (models[0], other, trained)}) == 3
+    assert len({id(model.encoder.bert) for model in (models[0], other, *trained)}) == 4
     assert ensembles.share_bert_input(models)
     assert not ensembles.share_bert_input([*models, other])
     models[1].encoder.bridge.max_tokens -= 1
