@@ -27,7 +27,7 @@ padding.  ``bert_tokens`` is (B, L), always right-padded.  Layers work time firs
 | presets, for flags and for YAML files | ``models/presets.py`` |
 | beginning from a plain transformer | ``models/bert_fused/warm_start.py``, ``models/bert_fused/stock_checkpoint.py`` |
 | checkpoints of the authors' code | ``models/bert_fused/bert_nmt.py`` |
-| RNNsearch and its kin | ``models/gru_*.py``, ``modules/{attention_gru,additive_attention,deep_output,memory}.py`` |
+| RNNsearch and its variants | ``models/gru_bahdanau/``, ``modules/{recurrent_attention,conditional_gru}.py`` |
 | finished models as files: averages, directories to move | ``checkpoints/`` |
 | task, criterion | ``tasks/``, ``criterions/`` |
 | comparing runs, attention in pictures | ``reports/`` |

@@ -1,8 +1,10 @@
-"""Drops sentence pairs that are empty, longer than --max-words, or whose lengths differ more than --max-ratio times.
+"""Copy parallel text without the pairs that are empty, too long, or too different in length.
 
 python examples/clean_pairs.py INPUT OUTPUT SRC TGT [--max-words 175] [--max-ratio 1.5]
 
-From INPUT.SRC and INPUT.TGT to OUTPUT.SRC and OUTPUT.TGT, as Moses' clean-corpus-n.perl does.
+It reads INPUT.SRC and INPUT.TGT, and it writes OUTPUT.SRC and OUTPUT.TGT, as Moses' clean-corpus-n.perl does.  It drops
+a pair if a sentence is empty or has more than --max-words words, or if one sentence has more than --max-ratio times as
+many words as the other.
 """
 
 import argparse
@@ -14,7 +16,7 @@ import parallel_text
 
 
 def main(args: argparse.Namespace) -> None:
-    """Copy the pairs that are to stay, and say how many these are."""
+    """Copy the pairs that are kept, and print how many these are."""
     sources, outputs = ([Path(f"{p}.{lang}") for lang in args.languages] for p in (args.input, args.output))
     parallel_text.check(sources)
     kept = seen = 0
@@ -37,8 +39,8 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     parser.add_argument("input")
     parser.add_argument("output")
     parser.add_argument("languages", nargs=2, metavar=("SRC", "TGT"))
-    parser.add_argument("--max-words", type=int, default=175)
-    parser.add_argument("--max-ratio", type=float, default=1.5)
+    parser.add_argument("--max-words", type=int, default=175, help="greatest number of words of a sentence")
+    parser.add_argument("--max-ratio", type=float, default=1.5, help="greatest ratio of the two numbers of words")
     args = parser.parse_args(argv)
     if args.max_words < 1 or not args.max_ratio >= 1:
         parser.error(f"--max-words and --max-ratio must be at least 1, got {args.max_words} and {args.max_ratio}")

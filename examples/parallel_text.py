@@ -1,6 +1,8 @@
-"""Parallel text: files of one sentence a line, where the lines of one number are translations of each other.
+"""Parallel text: files in which each line is a sentence and lines with the same number are translations of each other.
 
-python examples/parallel_text.py FILE FILE...        says what is wrong with them
+python examples/parallel_text.py FILE FILE...
+
+The command checks the files and prints an error if they are not parallel.
 """
 
 import os
@@ -11,7 +13,7 @@ from typing import Iterator, List, Sequence, TextIO
 
 
 def check(paths: Sequence[Path]) -> None:
-    """Stop with an error unless all of *paths* are UTF-8 text of one number of lines, at least one."""
+    """Stop with an error unless all *paths* are UTF-8 text with the same number of lines, at least one."""
     counts = [_count(path) for path in paths]
     if len(set(counts)) > 1:
         found = ", ".join(f"{path} {count:,}" for path, count in zip(paths, counts))
@@ -21,16 +23,16 @@ def check(paths: Sequence[Path]) -> None:
 
 
 def read(path: Path) -> List[str]:
-    """Return a file's lines: only newlines part them, as for fairseq."""
+    """Return a file's lines; only newlines separate them, as in fairseq."""
     with path.open(encoding="utf-8", newline="\n") as file:
         return [line.rstrip("\r\n") for line in file]
 
 
 @contextmanager
 def written_together(paths: Sequence[Path], sources: Sequence[Path]) -> Iterator[List[TextIO]]:
-    """Give a file to write for each of *paths*; they get their names in the end, if nothing went wrong.
+    """Yield an open file for each of *paths*; the files get their names at the end, if no error has occurred.
 
-    It is an error if one of them is among *sources*.
+    It is an error if one of *paths* is among *sources*.
     """
     for path in paths:
         if path.exists() and any(path.samefile(source) for source in sources):

@@ -1,8 +1,8 @@
-"""A model of the same architecture and tokenizer as another, with random weights: the control of a pre-trained one.
+"""Write a model with random weights and the architecture and tokenizer of a pre-trained one, as a control.
 
 python examples/random_bert.py MODEL OUTPUT
 
-The weights are drawn as transformers draws them before pre-training, always the same ones (seed 1).
+The weights are drawn as transformers draws them before pre-training.  The seed is 1, so they are always the same.
 """
 
 import sys
@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 
 def main(model: str, output: Path) -> None:
-    """Write MODEL's random counterpart to OUTPUT, if it is not there."""
+    """Write a random model like *model* to *output*, unless that directory exists."""
     if output.is_dir():
         return
     if output.exists():

@@ -1,9 +1,10 @@
-"""A joint sentencepiece model, and text split by it.
+"""Train a joint sentencepiece model, and split text with it.
 
 python examples/sentencepieces.py DIR OUT SRC TGT --symbols 8000 --valid 2000
 
-From DIR/{train,valid}.{SRC,TGT}, raw text, to OUT/{train,valid,test}.{SRC,TGT}: valid is the end of DIR/train and
-chooses checkpoints, test is DIR/valid, OUT/reference.TGT is test's unsplit target side.
+It reads raw text, DIR/{train,valid}.{SRC,TGT}, and it writes OUT/{train,valid,test}.{SRC,TGT} and OUT/reference.TGT.
+The last pairs of DIR/train become valid, which chooses checkpoints, and DIR/valid becomes test.  The reference is the
+target side of test, which is not split.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import sentencepiece
 
 
 def main(args: argparse.Namespace) -> None:
-    """Read, train, split, write."""
+    """Read the text, train the model, and write the split text."""
     for split in ("train", "valid"):
         parallel_text.check([args.dir / f"{split}.{language}" for language in args.languages])
     text = {}
@@ -36,16 +37,16 @@ def main(args: argparse.Namespace) -> None:
 
 
 def train_model(args: argparse.Namespace, lines: "list[str]") -> sentencepiece.SentencePieceProcessor:
-    """Train a sentencepiece model of *lines* and write it to the output directory."""
+    """Train a sentencepiece model on *lines*, and write it to the output directory."""
     prefix = args.output / "sentencepiece"
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(lines),
             model_prefix=str(prefix),
             vocab_size=args.symbols,
-            hard_vocab_limit=False,  # a small text has fewer
+            hard_vocab_limit=False,  # a small text may have fewer symbols
             character_coverage=1.0,
-            normalization_rule_name="identity",  # the default would turn Persian half-spaces into spaces
+            normalization_rule_name="identity",  # the default turns Persian half-spaces into spaces
             minloglevel=1,
         )
     except RuntimeError as error:
@@ -59,7 +60,9 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     parser.add_argument("output", type=Path)
     parser.add_argument("languages", nargs=2, metavar=("SRC", "TGT"))
     parser.add_argument("--symbols", type=int, required=True, help="size of the joint vocabulary")
-    parser.add_argument("--valid", type=int, required=True, help="training pairs put aside")
+    parser.add_argument(
+        "--valid", type=int, required=True, help="number of training pairs that are put aside for validation"
+    )
     args = parser.parse_args(argv)
     if args.valid < 1 or args.symbols < 1:
         parser.error(f"--symbols and --valid must be at least 1, got {args.symbols} and {args.valid}")

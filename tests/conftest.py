@@ -3,15 +3,20 @@
 import json
 import os
 import subprocess
+from argparse import Namespace
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import pytest
 import torch
 from fairseq.data import Dictionary
-from helpers import PIECES, WORDS, make_model
+from fairseq.models.transformer import TransformerModel
+from helpers import PIECES, SIZES, WORDS, make_model, randomise
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+from warm_start_helpers import task_of
+
+from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
 
 torch.set_num_threads(1)
 
@@ -69,6 +74,57 @@ def build(bert_dir, dictionary):
         return make_model(dictionary, **{"bert_model": bert_dir, **options})
 
     return make
+
+
+# --- warm start
+
+
+@pytest.fixture
+def stock(dictionary):
+    """Build a stock transformer with random parameters: stock(encoder_layers=3, ...)."""
+
+    def make(target=None, **options):
+        args = Namespace(**{**SIZES, **options})
+        model = TransformerModel.build_model(args, task_of(dictionary, target))
+        randomise(model)
+        for parameter in model.parameters():
+            parameter.data /= 2  # logits of size 1, so that 1e-6 is more than rounding
+        model.flags = args
+        return model.eval()
+
+    return make
+
+
+@pytest.fixture
+def save(tmp_path, dictionary):
+    """Save *model* as fairseq does, its dictionaries beside it; return the path."""
+
+    def write(model, /, target=None, beside=True, data="nowhere", **state):
+        task = {"_name": "translation", "data": data, "source_lang": "en", "target_lang": "de"}
+        flags = Namespace(arch="transformer", source_lang=None, **vars(model.flags))
+        checkpoint = {"args": None, "cfg": {"model": flags, "task": task}, "model": model.state_dict(), **state}
+        torch.save(checkpoint, tmp_path / "stock.pt")
+        if beside:
+            dictionary.save(str(tmp_path / "dict.en.txt"))
+            (target or dictionary).save(str(tmp_path / "dict.de.txt"))
+        return str(tmp_path / "stock.pt")
+
+    return write
+
+
+@pytest.fixture
+def start(bert_dir, dictionary):
+    """Build a BERT-fused model from a checkpoint: start(path, bert_drop_net=0.0, ...)."""
+
+    def make(path, source=None, target=None, **options):
+        args = Namespace(**{**SIZES, "bert_model": bert_dir, "bert_warm_start": path, **options})
+        bert_fused(args)
+        return BertFusedModel.build_model(args, task_of(source or dictionary, target)).eval()
+
+    return make
+
+
+# --- all tests
 
 
 @pytest.fixture

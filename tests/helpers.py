@@ -4,11 +4,25 @@ import argparse
 import multiprocessing
 from types import SimpleNamespace
 
+import pytest
 import torch
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
 from bert_fused_plugin.models.gru_bahdanau import GruModel
+
+
+def _cpu_has_half():
+    layer = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.LayerNorm(2), torch.nn.Dropout(0.5)).half()
+    try:
+        layer(torch.ones(2, 2, dtype=torch.half)).sum().backward()
+    except RuntimeError:
+        return False
+    return True
+
+
+CPU_HAS_HALF = _cpu_has_half()  # old versions of torch compute in float16 on GPUs only
+needs_half = pytest.mark.skipif(not CPU_HAS_HALF, reason="this torch does not compute in float16 on a CPU")
 
 _SHARED = "the a small big old man woman dog house red apple eats sees gives runs . , ?".split()
 WORDS = [*_SHARED, "play@@", "hou@@", "se"]

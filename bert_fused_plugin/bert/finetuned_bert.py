@@ -75,7 +75,7 @@ class FinetunedBert(FrozenBert):
             for name, theta in self.model.named_parameters()
             if theta.requires_grad and self._factor != 1
         }
-        return functional_call(self.model, weights, kwargs=inputs)
+        return functional_call(self.model, weights, (), inputs)
 
     def _load_from_state_dict(self, state_dict: Dict[str, Tensor], prefix: str, *args: Any, **kwargs: Any) -> None:
         """Take theta of another lr_factor as the same weights."""

@@ -69,7 +69,11 @@ class LruStateCache:
     def _keep(self, states: Dict[bytes, Tensor]) -> None:
         for key, state in states.items():
             self._states[key] = state.clone()  # a view would keep the batch
-            self._bytes += state.nbytes
+            self._bytes += _size(state)
         while self._bytes > self.max_bytes:
             _, state = self._states.popitem(last=False)
-            self._bytes -= state.nbytes
+            self._bytes -= _size(state)
+
+
+def _size(state: Tensor) -> int:
+    return state.element_size() * state.nelement()  # Tensor.nbytes came with torch 2.1

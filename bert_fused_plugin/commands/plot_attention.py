@@ -81,7 +81,7 @@ def draw(maps: List[Tuple[AttentionMap, int]], path: str) -> None:
         len(maps),
         squeeze=False,
         figsize=(3 + 0.45 * sum(widths), 2.2 + 0.36 * len(maps[0][0].rows)),
-        width_ratios=widths,
+        gridspec_kw={"width_ratios": widths},  # width_ratios itself came with matplotlib 3.6
         layout="constrained",
     )
     for axis, (found, layer) in zip(axes[0], maps):

@@ -1,7 +1,7 @@
 """Presets that serve fairseq-train and fairseq-hydra-train alike.
 
-fairseq gives a preset the flags as a Namespace, or, of a YAML file, its ``model:`` section as a DictConfig.  The
-section is read here as the command line would have been, and completed with the preset and all defaults.
+fairseq gives a preset either the flags as a Namespace or the ``model:`` section of a YAML file as a DictConfig.  This
+file reads the section as fairseq reads the command line, and adds the settings of the preset and all defaults.
 """
 
 import difflib
@@ -17,14 +17,19 @@ from bert_fused_plugin.errors import raise_all
 
 Preset = Callable[[Namespace], None]
 
-# fairseq keeps these among the flags of the task
+# fairseq keeps these settings among the flags of the task
 _OF_TASK = {name: f"${{task.{name}}}" for name in ("max_source_positions", "max_target_positions")}
 
 
 def register_preset(model: str, arch: str) -> Callable[[Preset], Callable[[Any], None]]:
-    """Register the decorated preset, which sets what a Namespace lacks, as architecture *arch* of *model*.
+    """Register the decorated preset as an architecture.
 
-    *model* is registered, and has its flags in ``config_class``, a dataclass.
+    Args:
+        model: the name of a registered model, whose flags are the fields of its ``config_class``, a dataclass.
+        arch: the name of the architecture.
+
+    Returns:
+        The decorator of the preset, which is a function that sets what a Namespace lacks.
     """
 
     def register(preset: Preset) -> Callable[[Any], None]:
@@ -49,7 +54,7 @@ def as_namespace(flags: Any) -> Namespace:
 
 
 def flags_beside(flags: Any) -> Dict[str, Any]:
-    """Return the flags of fairseq's checkpoints, of which *flags*, those of the model, are a part."""
+    """Return the flags about checkpoints that were given together with *flags*, those of the model."""
     if not isinstance(flags, DictConfig):
         return vars(flags)
     root: Any = flags._get_root()
@@ -61,7 +66,7 @@ def _complete(section: DictConfig, preset: Preset, config_class: Any) -> None:
     gen_parser_from_dataclass(parser, config_class(), with_prefix="")
     actions = {action.dest: action for action in parser._actions if action.default is not SUPPRESS}
     no_flags = Namespace(_name=None, arch=None)
-    preset(no_flags)  # presets set more than the flags
+    preset(no_flags)  # a preset sets names that are no flags, too
     values = _values(section)
     kept = {name: value for name, value in values.items() if name not in actions and name in no_flags}
     of_task = {name: values.get(name, default) for name, default in _OF_TASK.items()}
@@ -82,7 +87,7 @@ def _read(values: Dict[str, Any], actions: Dict[str, Action]) -> Dict[str, Any]:
     """Return *values* in the types that the command line gives them.
 
     Raises:
-        BertFusedError: settings that the command line would refuse; all of them together.
+        BertFusedError: all settings that the command line would refuse.
     """
     read = {}
     errors: List[str] = []
@@ -106,7 +111,7 @@ def _read_value(value: Any, action: Action) -> Any:
         if not isinstance(value, bool):
             raise ValueError("true or false")
         return value
-    if value is None or (action.type is None and action.choices is None):  # fairseq gives a derived default no type
+    if value is None or (action.type is None and action.choices is None):  # fairseq gives no type to a derived default
         return value
     if action.choices is not None:
         if str(value) not in action.choices:

@@ -9,11 +9,11 @@ from fairseq.distributed.utils import get_global_rank, get_global_world_size
 
 @contextmanager
 def batch_rng(training: bool) -> Iterator[None]:
-    """Inside, let torch's CPU generator draw numbers of this batch's own, such as drop-net's U; in training only.
+    """Let torch's CPU generator draw numbers of this batch's own, such as drop-net's U; in training only.
 
-    fairseq seeds all ranks alike before each update, so they would all draw the same.  Batch n of rank r, of W ranks,
-    is batch n W + r of the update in one process with W times the ``--update-freq``.  So each rank draws a seed for
-    each of the W batches, and takes its own; both ways of training draw the same.
+    fairseq seeds all ranks alike before each update, so that all of them would draw the same numbers.  Batch n of rank
+    r of W ranks is the batch n W + r of an update in one process with W times the ``--update-freq``.  Each rank
+    therefore draws a seed for each of the W batches and uses its own.  Both ways of training draw the same numbers.
     """
     if not training:
         yield

@@ -1,4 +1,4 @@
-"""Keeps what belongs to a sentence once for all of its beams."""
+"""One copy of a sentence's tensors serves all of the beams of the sentence."""
 
 from typing import Optional, Tuple
 
@@ -6,20 +6,20 @@ import torch
 from torch import Tensor
 
 
-def regroup(new_order: Tensor, num_sentences: int, beam_size: int) -> Tuple[Optional[Tensor], int]:
-    """Return which sentences stay, and their number of beams, after fairseq's generator has reordered the beams.
+def sentences_to_keep(new_order: Tensor, num_sentences: int, beam_size: int) -> Tuple[Optional[Tensor], int]:
+    """Return which sentences to keep, and their number of beams, after fairseq's generator has reordered the beams.
 
     Row r belongs to sentence r // beam_size.  The generator repeats each sentence at the start, lets beams of one
-    sentence change places, and drops sentences that are done; then a sentence's own tensors, such as the encoder's
-    states, need no copy for each beam.  Any other order gives one sentence for each row.
+    sentence change places, and drops the sentences that are done.  After each of these, a tensor of a sentence, such
+    as the encoder's states, needs no copy for each beam.  After any other order, each row is a sentence of its own.
 
     Args:
-        new_order: which of the rows come next, (rows,).
-        num_sentences: before.
-        beam_size: rows of each sentence, before.
+        new_order: the rows that come next, (rows,).
+        num_sentences: the number of sentences before the order.
+        beam_size: the number of rows of each sentence before the order.
 
     Returns:
-        The sentences to select, or None where all stay as they are, and the new number of rows of each.
+        The sentences to keep, or None if all of them stay as they are, and the new number of rows of each.
     """
     sentence = torch.div(new_order, beam_size, rounding_mode="floor")
     rows = len(new_order)
@@ -32,7 +32,7 @@ def regroup(new_order: Tensor, num_sentences: int, beam_size: int) -> Tuple[Opti
     if len(first) != num_sentences:
         return (first, size) if together else (sentence, 1)
     unmoved = (first == torch.arange(num_sentences, device=first.device)).all()
-    together, unmoved = torch.stack([together, unmoved]).tolist()  # a GPU is waited for once
+    together, unmoved = torch.stack([together, unmoved]).tolist()  # the program waits for a GPU once, not twice
     if not together:
         return sentence, 1
     return (None if unmoved else first), size

@@ -1,74 +1,45 @@
 """One layer of the BERT-fused decoder (Zhu et al. 2020, figure 1, right)."""
 
-from typing import Any, Callable, Dict, Optional, Tuple
+from functools import partial
+from typing import Any, Dict, Optional, Tuple
 
-from fairseq.modules import FairseqDropout, LayerNorm, MultiheadAttention
+from fairseq.modules import LayerNorm
 from torch import Tensor, nn
 
-from bert_fused_plugin.modules.cross_attention import CrossAttention, KeysAndValues
-from bert_fused_plugin.modules.fusion import FusionOptions
+from bert_fused_plugin.modules.cross_attention import Attended, CrossAttention, KeysAndValues, States
+from bert_fused_plugin.modules.fused_layer import LayerOptions, attend_with_bert, cross_branch, feed_forward
+from bert_fused_plugin.modules.fusion import Fusion
 from bert_fused_plugin.modules.sublayer import apply_sublayer
 
 Memories = Tuple[KeysAndValues, Optional[KeysAndValues]]  # of the encoder, of BERT
 
 
 class BertFusedDecoderLayer(nn.Module):
-    """Causal self-attention, attention to the encoder beside attention to BERT, the feed-forward network.
+    """Causal self-attention, the attention to the encoder beside that to BERT, and the feed-forward network.
 
-    The attributes that a stock transformer layer has too bear its names, so that its checkpoints fit.
+    An attribute that a stock transformer layer has too bears the same name here, so that its checkpoints fit.
 
     Args:
-        embed_dim: C.
-        ffn_dim: inner width of the feed-forward network.
-        num_heads: attention heads.
-        encoder_dim: width of the encoder's states.
-        bert_dim: D; None for a layer that does not attend to BERT.
-        dropout: after each sub-layer.
-        attention_dropout: on attention weights.
-        activation_dropout: within the feed-forward network.
-        activation_fn: its non-linearity.
-        normalize_before: layer norm before each sub-layer (pre-norm) instead of after it.
-        fusion: how the attention to the encoder and that to BERT are joined.
+        options: what the layers of encoder and decoder have in common.
+        encoder_dim: the width of the encoder's states.
     """
 
-    def __init__(
-        self,
-        *,
-        embed_dim: int,
-        ffn_dim: int,
-        num_heads: int,
-        encoder_dim: int,
-        bert_dim: Optional[int],
-        dropout: float,
-        attention_dropout: float,
-        activation_dropout: float,
-        activation_fn: Callable[[Tensor], Tensor],
-        normalize_before: bool,
-        fusion: FusionOptions,
-    ) -> None:
+    bert_attn: Optional[nn.Module]
+    bert_attn_layer_norm: Optional[nn.Module]
+    fusion: Optional[Fusion]
+
+    def __init__(self, options: LayerOptions, *, encoder_dim: int) -> None:
         super().__init__()
-        name = type(self).__name__
-        self.self_attn = MultiheadAttention(embed_dim, num_heads, dropout=attention_dropout, self_attention=True)
-        self.self_attn_layer_norm = LayerNorm(embed_dim)
-        self.encoder_attn = CrossAttention(embed_dim, num_heads, encoder_dim, attention_dropout)
-        self.encoder_attn_layer_norm = LayerNorm(embed_dim)
-        self.bert_attn: Optional[nn.Module] = None
-        self.bert_attn_layer_norm: Optional[nn.Module] = None  # stacked
-        self.fusion: Optional[nn.Module] = None  # not stacked
-        self.bert_first = fusion.bert_first
-        if bert_dim is not None:
-            self.bert_attn = fusion.build_attention(embed_dim, num_heads, bert_dim, attention_dropout)
-            if fusion.stacked:
-                self.bert_attn_layer_norm = LayerNorm(embed_dim)
-            else:
-                self.fusion = fusion.build(embed_dim)
-        self.fc1 = nn.Linear(embed_dim, ffn_dim)
-        self.fc2 = nn.Linear(ffn_dim, embed_dim)
-        self.final_layer_norm = LayerNorm(embed_dim)
-        self.activation_fn = activation_fn
-        self.dropout_module = FairseqDropout(dropout, module_name=name)
-        self.activation_dropout_module = FairseqDropout(activation_dropout, module_name=name)
-        self.normalize_before = normalize_before
+        self.self_attn = options.build_self_attention()
+        self.self_attn_layer_norm = LayerNorm(options.embed_dim)
+        self.encoder_attn = CrossAttention(options.embed_dim, options.num_heads, encoder_dim, options.attention_dropout)
+        self.encoder_attn_layer_norm = LayerNorm(options.embed_dim)
+        self.bert_attn, self.bert_attn_layer_norm, self.fusion = options.build_bert_attention()
+        self.bert_first = options.fusion.bert_first
+        self.fc1, self.fc2, self.final_layer_norm = options.build_feed_forward()
+        self.activation_fn = options.activation_fn
+        self.dropout_module, self.activation_dropout_module = options.build_dropouts(self)
+        self.normalize_before = options.normalize_before
 
     def forward(
         self,
@@ -83,66 +54,35 @@ class BertFusedDecoderLayer(nn.Module):
         need_attn: bool = False,
         memories: Optional[Memories] = None,
     ) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
-        """Return this layer's states, (T, B, C), and, if asked for, its attention weights.
+        """Return this layer's states, (T, B, C), and, if *need_attn*, the weights of its attentions.
 
         Args:
             x: the states of the layer below, (T, B, C); T is 1 in incremental decoding.
             encoder_out: the encoder's states, (S, B, C).
-            encoder_padding_mask: (B, S).
+            encoder_padding_mask: the padding of the source, (B, S).
             bert_out: BERT's states, time first: (L, B, D).
-            bert_padding_mask: (B, L).
-            incremental_state: caches of self-attention, in incremental decoding.
-            self_attn_mask: causal mask, (T, T).
-            self_attn_padding_mask: (B, T).
-            need_attn: return the attention to the encoder, (H, B, T, S), and to BERT, (H, B, T, L).
-            memories: what `project` has made of the states; default: they are projected here.
+            bert_padding_mask: the padding of BERT's input, (B, L).
+            incremental_state: the caches of self-attention, in incremental decoding.
+            self_attn_mask: the causal mask, (T, T).
+            self_attn_padding_mask: the padding of the target, (B, T).
+            need_attn: whether to return the attention to the encoder, (H, B, T, S), and to BERT, (H, B, T, L).
+            memories: the result of `project`; without it the layer projects the states itself.
         """
-        bert_attn: Any = self.bert_attn
-        fusion: Any = self.fusion
-        weights: Dict[str, Optional[Tensor]] = {"encoder": None, "bert": None}
-
+        encoder_memory, bert_memory = memories or (
+            States(encoder_out, encoder_padding_mask),
+            States(bert_out, bert_padding_mask),
+        )
         # 1. s^ = attn_S(s, S_<=t, S_<=t)   (section 4.1, step 3)
-        def own(s: Tensor) -> Tensor:
-            return self.self_attn(
-                s,
-                s,
-                s,
-                key_padding_mask=self_attn_padding_mask,
-                incremental_state=incremental_state,
-                need_weights=False,
-                attn_mask=self_attn_mask,
-            )[0]
-
-        def encoder(s: Tensor) -> Tensor:
-            memory = memories[0] if memories else self.encoder_attn.project(encoder_out, encoder_padding_mask)
-            out, weights["encoder"] = self.encoder_attn(s, memory, need_weights=need_attn)
-            return out
-
-        def bert(s: Tensor) -> Tensor:
-            memory = memories[1] if memories else bert_attn.project(bert_out, bert_padding_mask)
-            out, weights["bert"] = bert_attn(s, memory, need_weights=need_attn)
-            return out
-
-        # 2. s~ = 1/2 (attn_B(s^, H_B, H_B) + attn_E(s^, H_E, H_E))   (step 3)
-        def fused(s: Tensor) -> Tensor:
-            return fusion(
-                lambda: encoder(s),
-                lambda: bert(s),
-                batch_size=s.size(1),
-                other_module=self.encoder_attn,
-                bert_module=bert_attn,
-            )
-
-        steps = [(own, self.self_attn_layer_norm), (encoder, self.encoder_attn_layer_norm)]
-        if fusion is not None:
-            steps[1] = (fused, self.encoder_attn_layer_norm)
-        elif bert_attn is not None:
-            steps.insert(1 if self.bert_first else 2, (bert, self.bert_attn_layer_norm))
-        for attention, norm in steps:
-            x = self._sublayer(attention, x, norm)
+        to_target = partial(
+            self._attend_to_target, mask=self_attn_mask, padding_mask=self_attn_padding_mask, cache=incremental_state
+        )
+        x, _ = apply_sublayer(self, to_target, x, self.self_attn_layer_norm)
+        # 2. s~ = 1/2 (attn_E(s^, H_E, H_E) + attn_B(s^, H_B, H_B))   (step 3)
+        nmt = cross_branch(self.encoder_attn, encoder_memory, need_attn)
+        bert = None if self.bert_attn is None else cross_branch(self.bert_attn, bert_memory, need_attn)
+        x, attn, bert_attn = attend_with_bert(self, x, nmt, self.encoder_attn_layer_norm, bert)
         # 3. FFN(s~)
-        x = self._sublayer(self._feed_forward, x, self.final_layer_norm)
-        return x, weights["encoder"], weights["bert"]
+        return feed_forward(self, x), attn, bert_attn
 
     def project(
         self, encoder_out: Tensor, encoder_padding_mask: Tensor, bert_out: Tensor, bert_padding_mask: Tensor
@@ -154,15 +94,10 @@ class BertFusedDecoderLayer(nn.Module):
             None if bert_attn is None else bert_attn.project(bert_out, bert_padding_mask),
         )
 
-    def _feed_forward(self, x: Tensor) -> Tensor:
-        x = self.activation_dropout_module(self.activation_fn(self.fc1(x)))
-        return self.fc2(x)
-
-    def _sublayer(self, sublayer: Callable[[Tensor], Tensor], x: Tensor, norm: nn.Module) -> Tensor:
-        return apply_sublayer(
-            sublayer,
-            x,
-            norm=norm,
-            dropout=self.dropout_module,
-            normalize_before=self.normalize_before,
+    def _attend_to_target(
+        self, s: Tensor, mask: Optional[Tensor], padding_mask: Optional[Tensor], cache: Optional[Dict[str, Any]]
+    ) -> Attended:
+        attended: Attended = self.self_attn(
+            s, s, s, key_padding_mask=padding_mask, incremental_state=cache, need_weights=False, attn_mask=mask
         )
+        return attended

@@ -1,4 +1,4 @@
-"""The gated recurrent unit of the decoder, with a context in every gate (Bahdanau et al. 2015, appendix A.2.2)."""
+"""The decoder's gated recurrent unit, whose gates all read the context (Bahdanau et al. 2015, appendix A.2.2)."""
 
 from typing import Optional
 
@@ -7,16 +7,16 @@ from torch import Tensor, nn
 
 
 class ConditionalGru(nn.Module):
-    """One step: s_i = (1 - z_i) * s_{i-1} + z_i * s~_i, from the word before, the context and the state before.
+    """One step: s_i = (1 - z_i) * s_{i-1} + z_i * s~_i, from the previous word, the context and the previous state.
 
     z_i = sigmoid(W_z e + U_z s_{i-1} + C_z c_i), r_i = sigmoid(W_r e + U_r s_{i-1} + C_r c_i),
-    s~_i = tanh(W e + U [r_i * s_{i-1}] + C c_i), e = E y_{i-1}; each with a bias.  What does not depend on the
-    state, W e and C c of all positions, is computed outside of the loop; see `RecurrentDecoder`.
+    s~_i = tanh(W e + U [r_i * s_{i-1}] + C c_i), where e = E y_{i-1}; each of the three has a bias.  The unit does not
+    apply W, C, U_z and U_r itself, because the decoder can compute these products for many positions at once.
 
     Args:
-        input_dim: m, width of e.
-        context_dim: width of c; 0 for a unit without context.
-        hidden_dim: n.
+        input_dim: the width m of e.
+        context_dim: the width of c; 0 for a unit without context.
+        hidden_dim: the width n of s.
     """
 
     def __init__(self, input_dim: int, context_dim: int, hidden_dim: int) -> None:
@@ -30,12 +30,12 @@ class ConditionalGru(nn.Module):
         self.candidate_proj = nn.Linear(hidden_dim, hidden_dim, bias=False)  # U
 
     def forward(self, inputs: Tensor, from_state: Tensor, state: Tensor) -> Tensor:
-        """Return s_i, (B, n).
+        """Return the new state s_i, (B, n).
 
         Args:
-            inputs: W e + C c_i of z, r and s~ side by side, (B, 3n).
-            from_state: U_z s_{i-1} and U_r s_{i-1} side by side, (B, 2n).
-            state: s_{i-1}, (B, n).
+            inputs: the sums W e + C c_i for z, r and s~, side by side, (B, 3n).
+            from_state: the products U_z s_{i-1} and U_r s_{i-1}, side by side, (B, 2n).
+            state: the previous state s_{i-1}, (B, n).
         """
         gates, candidate = inputs.split([2 * self.hidden_dim, self.hidden_dim], dim=-1)
         z, r = torch.sigmoid(gates + from_state).chunk(2, dim=-1)

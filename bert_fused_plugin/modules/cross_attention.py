@@ -1,62 +1,70 @@
 """Attention to the states of another encoder, which are projected once for a sentence and all of its beams."""
 
-from typing import NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional, Tuple, Union
 
 import torch
 import torch.nn.functional as F
 from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
+Attended = Tuple[Tensor, Optional[Tensor]]  # the output of an attention, (T, B, C), and its weights
+
+
+class States(NamedTuple):
+    """The states of an encoder for N sentences."""
+
+    states: Tensor  # (S, N, D)
+    padding_mask: Tensor  # (N, S)
+
 
 class KeysAndValues(NamedTuple):
-    """What is attended to, of N sentences."""
+    """The states of an encoder for N sentences, projected to keys and values."""
 
     keys: Tensor  # (N, H, S, C / H)
     values: Tensor  # (N, H, S, C / H)
     padding_mask: Tensor  # (N, S)
 
     def select(self, sentences: Tensor) -> "KeysAndValues":
-        """Return those of *sentences*, in their order."""
+        """Return the keys and values of *sentences*, in that order."""
         return KeysAndValues(*(tensor.index_select(0, sentences) for tensor in self))
 
 
 class CrossAttention(MultiheadAttention):
     """Multi-head attention to states of any width (Vaswani et al. 2017, section 3.2.2).
 
-    The parameters are those of fairseq's attention, of old checkpoints too; the computation is in two parts.
-    fairseq's own projects and attends for each beam by itself.
+    The parameters are those of fairseq's attention, so that checkpoints fit, but the computation is in two parts:
+    `project` and `forward`.  fairseq's attention projects the states again for each beam.
 
     Args:
         embed_dim: C.
         num_heads: H.
-        dim: width of the states.
-        dropout: on attention weights.
+        dim: the width of the states.
+        dropout: the dropout rate on attention weights.
     """
 
     def __init__(self, embed_dim: int, num_heads: int, dim: int, dropout: float) -> None:
         super().__init__(embed_dim, num_heads, kdim=dim, vdim=dim, dropout=dropout, encoder_decoder_attention=True)
 
     def project(self, states: Tensor, padding_mask: Tensor) -> KeysAndValues:
-        """Return the keys and values of *states*, (S, N, D), with padding where *padding_mask*, (N, S), says so."""
+        """Return the keys and values of *states*, (S, N, D), whose padding is *padding_mask*, (N, S)."""
         length, sentences, _ = states.shape
         shape = (length, sentences, self.num_heads, self.head_dim)
         keys, values = (proj(states).view(shape).permute(1, 2, 0, 3) for proj in (self.k_proj, self.v_proj))
         return KeysAndValues(keys, values, padding_mask)
 
-    def forward(
-        self, query: Tensor, memory: KeysAndValues, need_weights: bool = False
-    ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Return the attention's output, (T, B, C), and its weights, (H, B, T, S), where they are asked for.
+    def forward(self, query: Tensor, memory: Union[States, KeysAndValues], need_weights: bool = False) -> Attended:
+        """Return the attention's output, (T, B, C), and its weights, (H, B, T, S), or None if nobody needs them.
 
         Args:
-            query: (T, B, C), where B is a multiple of the N sentences of *memory*: the beams of each, side by side.
-            memory: what is attended to.
-            need_weights: return the weights.
+            query: the queries, (T, B, C), where B is a multiple of the N sentences of *memory*: the beams of a sentence
+                stand side by side.
+            memory: the states that are attended to, projected or not.
+            need_weights: whether to return the weights.
         """
         steps, rows, _ = query.shape
-        keys, values, padding_mask = memory
+        keys, values, padding_mask = self.project(*memory) if isinstance(memory, States) else memory
         sentences, heads, length, _ = keys.shape
-        # beams of a sentence are further queries: (T, B, C) -> (N, H, beams T, C / H)
+        # the beams of a sentence are further queries of it: (T, B, C) -> (N, H, beams T, C / H)
         by_beam = (steps, sentences, rows // sentences, heads, self.head_dim)
         queries = self.q_proj(query).view(by_beam).permute(1, 3, 2, 0, 4).flatten(2, 3)
         mask = padding_mask.view(sentences, 1, 1, length)
@@ -72,7 +80,7 @@ class CrossAttention(MultiheadAttention):
         return self.out_proj(out.reshape(steps, rows, self.embed_dim)), weights
 
     def reorder_incremental_state(self, incremental_state: object, new_order: Tensor) -> None:
-        """Keep nothing between steps; the decoder does."""
+        """Do nothing: the decoder, not this module, keeps what the next step needs."""
 
     def _dropout_rate(self) -> float:
         dropout = self.dropout_module

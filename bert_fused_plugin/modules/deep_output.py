@@ -4,16 +4,17 @@ from torch import Tensor, nn
 
 
 class DeepOutput(nn.Module):
-    """t_i = max of pairs of t~_i, with t~_i = U_o s_{i-1} + V_o E y_{i-1} + C_o c_i and a bias.
+    """The maxout layer t_i, the maxima of the pairs of units of t~_i = U_o s_{i-1} + V_o E y_{i-1} + C_o c_i + bias.
 
-    As the context is a weighted sum, C_o c_i is one of the products C_o h_j that are made once for a sentence.
+    The module does not apply C_o itself: the context is a weighted sum of annotations, so the decoder computes C_o h_j
+    once for a sentence, and C_o c_i as the weighted sum of these products.
 
     Args:
-        state_dim: width of s.
-        embed_dim: width of E y.
-        context_dim: width of c.
-        output_dim: l; t~ has 2l units.
-        layer_norm: normalise s and E y first.
+        state_dim: the width of s.
+        embed_dim: the width of E y.
+        context_dim: the width of c.
+        output_dim: the width l of t; t~ has 2l units.
+        layer_norm: whether s and E y are normalised first.
     """
 
     def __init__(
@@ -27,7 +28,13 @@ class DeepOutput(nn.Module):
         self.embed_norm = nn.LayerNorm(embed_dim) if layer_norm else nn.Identity()
 
     def forward(self, state: Tensor, embedded: Tensor, from_context: Tensor) -> Tensor:
-        """Return t, (..., l), of *state*, (..., n), *embedded*, (..., m), and *from_context*, C_o c, (..., 2l)."""
+        """Return the maxout layer t, (..., l).
+
+        Args:
+            state: the decoder's states, (..., n).
+            embedded: the embeddings of the previous words, (..., m).
+            from_context: the products C_o c, (..., 2l).
+        """
         hidden = self.state_proj(self.state_norm(state)) + self.embed_proj(self.embed_norm(embedded)) + from_context
         maximum: Tensor = hidden.unflatten(-1, (-1, 2)).amax(dim=-1)
         return maximum

@@ -1,4 +1,4 @@
-"""Drop-net: which of two branches a layer uses (Zhu et al. 2020, section 4.2)."""
+"""Drop-net: which of its two branches a layer uses (Zhu et al. 2020, section 4.2)."""
 
 from typing import Tuple
 
@@ -9,13 +9,13 @@ from torch import Tensor, nn
 class DropNet(nn.Module):
     """Draws whether a layer uses its NMT branch alone, BERT's branch alone, or both.
 
-    In training U ~ uniform[0, 1] is drawn: U < p_net / 2 takes the NMT branch alone, U > 1 - p_net / 2 BERT's
-    branch alone, anything else both; evaluation always takes both.  The paper draws once for a layer and a
-    batch; drawn for each sentence, neighbours in the batch are independent.
+    In training U ~ uniform[0, 1] is drawn.  U < p_net / 2 takes the NMT branch alone, U > 1 - p_net / 2 takes BERT's
+    branch alone, and any other U takes both.  Evaluation always takes both.  The paper draws once for each layer and
+    batch.  If U is drawn for each sentence, the sentences of a batch are independent of each other.
 
     Args:
         p_net: the paper's p_net, in [0, 1].  (The authors' code takes p_net / 2.)
-        per_sentence: draw for each sentence of the batch.
+        per_sentence: whether U is drawn for each sentence of the batch.
     """
 
     def __init__(self, p_net: float, per_sentence: bool = False) -> None:
@@ -24,11 +24,14 @@ class DropNet(nn.Module):
         self.per_sentence = per_sentence
 
     def forward(self, batch_size: int) -> Tuple[Tensor, Tensor]:
-        """Return who takes the NMT branch alone, and who BERT's: bool, on the CPU, (B,) or (1,) for the whole batch."""
+        """Return which sentences take the NMT branch alone, and which take BERT's branch alone.
+
+        Both tensors are bool and on the CPU: (B,) if each sentence has its own U, or else (1,) for the whole batch.
+        """
         if not self.training or self.p_net == 0:
-            nobody = torch.zeros(1, dtype=torch.bool)
-            return nobody, nobody
-        # torch's CPU generator: reproducible, resumable, and no wait for the GPU
+            none = torch.zeros(1, dtype=torch.bool)
+            return none, none
+        # torch's CPU generator gives the same numbers again after a resume, and nothing waits for the GPU
         u = torch.rand(batch_size if self.per_sentence else 1)
         return u < self.p_net / 2, u > 1 - self.p_net / 2
 

@@ -1,39 +1,136 @@
-"""How a layer joins its NMT branch and BERT's branch."""
+"""How BERT's states join the model: the table of the fusions, and the modules that join two branches of a layer."""
 
 from dataclasses import dataclass
-from typing import Any, Callable, Tuple
+from enum import Enum
+from typing import Callable, Dict, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 
-from bert_fused_plugin.modules.cross_attention import CrossAttention
+from bert_fused_plugin.modules.cross_attention import Attended, CrossAttention
 from bert_fused_plugin.modules.drop_net import DropNet
+from bert_fused_plugin.modules.zero_gradients import with_zero_gradients
+
+
+class Place(Enum):
+    """Where BERT's states enter the model."""
+
+    BRANCH = "a branch beside the NMT branch of a layer"
+    SUBLAYER = "a sub-layer of its own in a layer"
+    EMBEDDINGS = "the place of the source embeddings"
+
+
+class IdentityStart(Enum):
+    """What it takes that a new model computes what the model without BERT computes."""
+
+    IMPOSSIBLE = "BERT's states always count"
+    NMT_WEIGHT_ONE = "the NMT branch has weight 1"
+    PRE_NORM = "layer norm stands before each sub-layer"
+
+
+@dataclass(frozen=True)
+class FusionKind:
+    """The description of one fusion; the flags, their checks and the builders follow from it.
+
+    Args:
+        help: the sentence about the fusion in the help text of ``--bert-fusion``.
+        place: where BERT's states enter the model.
+        build_mix: the builder of the module that joins two branches, from the options of the fusion and C; the module
+            takes the outputs of the NMT branch and of BERT's branch, (T, B, C) each, and returns the joined output.
+        weighted: whether ``--bert-branch-weights`` has an effect.
+        identity_start: the condition of ``--bert-identity-start``.
+        default_p_net: the default of ``--bert-drop-net``, for a fusion of two branches.
+    """
+
+    help: str
+    place: Place
+    build_mix: Optional[Callable[["FusionOptions", int], nn.Module]] = None
+    weighted: bool = False
+    identity_start: IdentityStart = IdentityStart.IMPOSSIBLE
+    default_p_net: float = 0.0
+
+    @property
+    def has_branches(self) -> bool:
+        """Whether a layer joins two branches, under drop-net."""
+        return self.place is Place.BRANCH
+
+    @property
+    def is_sublayer(self) -> bool:
+        """Whether the attention to BERT is a sub-layer of its own."""
+        return self.place is Place.SUBLAYER
+
+    @property
+    def replaces_embeddings(self) -> bool:
+        """Whether BERT's states take the place of the source embeddings, so that no layer attends to BERT."""
+        return self.place is Place.EMBEDDINGS
+
+
+FUSION_KINDS: Dict[str, FusionKind] = {
+    "parallel": FusionKind(
+        help="each layer adds BERT's branch to its NMT branch, as in the paper",
+        place=Place.BRANCH,
+        build_mix=lambda options, embed_dim: WeightedSum(options.weights),
+        weighted=True,
+        identity_start=IdentityStart.NMT_WEIGHT_ONE,
+        default_p_net=1.0,
+    ),
+    "stacked": FusionKind(
+        help="the attention to BERT is a sub-layer of its own, as in the authors' code",
+        place=Place.SUBLAYER,
+        identity_start=IdentityStart.PRE_NORM,
+    ),
+    "gated": FusionKind(
+        help="each layer joins the two branches by a learned gate",
+        place=Place.BRANCH,
+        build_mix=lambda options, embed_dim: Gate(embed_dim),
+        default_p_net=1.0,
+    ),
+    "embedding": FusionKind(
+        help="BERT's states take the place of the source embeddings",
+        place=Place.EMBEDDINGS,
+    ),
+}
+
+
+def fusion_kind(name: str) -> FusionKind:
+    """Return the fusion of this name.
+
+    Raises:
+        ValueError: a name that is not in the table.
+    """
+    if name not in FUSION_KINDS:
+        raise ValueError(f"The fusion must be one of {', '.join(FUSION_KINDS)}, got {name!r}.")
+    return FUSION_KINDS[name]
 
 
 @dataclass(frozen=True)
 class FusionOptions:
     """What a layer must know of the fusion.
 
-    ``parallel`` and ``gated`` join two branches beside each other, under drop-net; ``stacked`` makes BERT's
-    attention a sub-layer of its own, with residual connection and layer norm, as in the authors' code.
+    Args:
+        kind: the name of the fusion in the table.
+        p_net: the rate of drop-net, for a fusion of two branches.
+        per_sentence: whether drop-net draws for each sentence.
+        weights: the weights of the NMT branch and of BERT's branch, for a weighted fusion.
+        bert_first: whether the sub-layer of BERT comes before that of the NMT branch, for a fusion with a sub-layer.
+        identity_start: whether the output of the attention to BERT begins as zero.
     """
 
     kind: str = "parallel"
     p_net: float = 0.0
-    per_sentence: bool = False  # drop-net
-    weights: Tuple[float, float] = (0.5, 0.5)  # of (NMT branch, BERT's), parallel
-    bert_first: bool = True  # stacked
-    identity_start: bool = False  # BERT's branch begins as zero
+    per_sentence: bool = False
+    weights: Tuple[float, float] = (0.5, 0.5)
+    bert_first: bool = True
+    identity_start: bool = False
 
-    @property
-    def stacked(self) -> bool:
-        """Say whether BERT's attention is a sub-layer of its own."""
-        return self.kind == "stacked"
+    def build(self, embed_dim: int) -> Optional["Fusion"]:
+        """Build the module that joins the branches, or return None for a fusion without two branches.
 
-    def build(self, embed_dim: int) -> "Fusion":
-        """Build the module that joins the branches, (T, B, C) each, of the kinds with two branches."""
-        mix = Gate(embed_dim) if self.kind == "gated" else WeightedSum(self.weights)
-        return Fusion(mix, DropNet(self.p_net, self.per_sentence))
+        Raises:
+            ValueError: an unknown kind.
+        """
+        build_mix = fusion_kind(self.kind).build_mix
+        return None if build_mix is None else Fusion(build_mix(self, embed_dim), DropNet(self.p_net, self.per_sentence))
 
     def build_attention(self, embed_dim: int, num_heads: int, bert_dim: int, dropout: float) -> CrossAttention:
         """Build the attention to BERT's states."""
@@ -45,16 +142,16 @@ class FusionOptions:
 
 
 class WeightedSum(nn.Module):
-    """w_other * other + w_bert * bert; the mean in Zhu et al. 2020, section 4.1, steps 2 and 3."""
+    """w_nmt * nmt + w_bert * bert; it is the mean in Zhu et al. 2020, section 4.1, steps 2 and 3."""
 
     def __init__(self, weights: Tuple[float, float]) -> None:
         super().__init__()
         self.weights = weights
 
-    def forward(self, other: Tensor, bert: Tensor) -> Tensor:
+    def forward(self, nmt: Tensor, bert: Tensor) -> Tensor:
         """Return the sum, (T, B, C)."""
-        w_other, w_bert = self.weights
-        return w_other * other + w_bert * bert
+        w_nmt, w_bert = self.weights
+        return w_nmt * nmt + w_bert * bert
 
     def extra_repr(self) -> str:
         """Show the weights where a module is printed."""
@@ -62,9 +159,9 @@ class WeightedSum(nn.Module):
 
 
 class Gate(nn.Module):
-    """g * bert + (1 - g) * other with g = sigmoid(W bert + U other + b), for each position and dimension.
+    """g * bert + (1 - g) * nmt with g = sigmoid(W bert + U nmt + b), for each position and dimension.
 
-    The dynamic switch of CTNMT (Yang et al., AAAI 2020), here between the branches of a layer.
+    This is the dynamic switch of CTNMT (Yang et al., AAAI 2020), here between the branches of a layer.
     """
 
     def __init__(self, embed_dim: int) -> None:
@@ -72,18 +169,30 @@ class Gate(nn.Module):
         self.w = nn.Linear(embed_dim, embed_dim)
         self.u = nn.Linear(embed_dim, embed_dim, bias=False)
 
-    def forward(self, other: Tensor, bert: Tensor) -> Tensor:
+    def forward(self, nmt: Tensor, bert: Tensor) -> Tensor:
         """Return the gated sum, (T, B, C)."""
-        g = self.bert_share(other, bert)
-        return g * bert + (1 - g) * other
+        g = self.bert_share(nmt, bert)
+        return g * bert + (1 - g) * nmt
 
-    def bert_share(self, other: Tensor, bert: Tensor) -> Tensor:
+    def bert_share(self, nmt: Tensor, bert: Tensor) -> Tensor:
         """Return g, (T, B, C)."""
-        return torch.sigmoid(self.w(bert) + self.u(other))
+        return torch.sigmoid(self.w(bert) + self.u(nmt))
+
+
+class Branch(NamedTuple):
+    """One of the two attentions of a layer that the fusion joins.
+
+    Args:
+        attend: the function from the layer's states, (T, B, C), to the output of the attention and its weights.
+        module: the attention; it gets zeros as gradient where drop-net leaves the branch out.
+    """
+
+    attend: Callable[[Tensor], Attended]
+    module: nn.Module
 
 
 class Fusion(nn.Module):
-    """Both branches, joined by *mix*; under drop-net, in training, one of them alone.
+    """Both branches of a layer, joined by *mix*; under drop-net, in training, one of them alone.
 
     A branch that drop-net leaves out for the whole batch is not computed.
     """
@@ -93,52 +202,25 @@ class Fusion(nn.Module):
         self.mix = mix
         self.drop_net = drop_net
 
-    def forward(
-        self,
-        other: Callable[[], Tensor],
-        bert: Callable[[], Tensor],
-        *,
-        batch_size: int,
-        other_module: nn.Module,
-        bert_module: nn.Module,
-    ) -> Tensor:
-        """Return the joined branches, (T, B, C).
+    def forward(self, x: Tensor, nmt: Branch, bert: Branch) -> Tuple[Tensor, Tuple[Optional[Tensor], Optional[Tensor]]]:
+        """Return the joined branches, (T, B, C), and the attention weights of the NMT branch and of BERT's.
 
         Args:
-            other: computes the NMT branch, (T, B, C).
-            bert: computes BERT's branch, (T, B, C).
-            batch_size: B.
-            other_module: what the NMT branch trains; gets zeros as gradient where the branch is left out.
-            bert_module: the same for BERT's branch.
+            x: the states that both branches read, (T, B, C).
+            nmt: the NMT branch.
+            bert: BERT's branch.
         """
-        other_alone, bert_alone = self.drop_net(batch_size)
-        if other_alone.all():
-            return with_zero_gradients(other(), *bert_module.parameters(), *self.mix.parameters())
+        nmt_alone, bert_alone = self.drop_net(x.size(1))
+        if nmt_alone.all():
+            nmt_out, nmt_weights = nmt.attend(x)
+            return with_zero_gradients(nmt_out, *bert.module.parameters(), *self.mix.parameters()), (nmt_weights, None)
         if bert_alone.all():
-            return with_zero_gradients(bert(), *other_module.parameters(), *self.mix.parameters())
-        from_other, from_bert = other(), bert()
-        joined: Tensor = self.mix(from_other, from_bert)
-        for alone, branch in ((other_alone, from_other), (bert_alone, from_bert)):
+            bert_out, bert_weights = bert.attend(x)
+            return with_zero_gradients(bert_out, *nmt.module.parameters(), *self.mix.parameters()), (None, bert_weights)
+        nmt_out, nmt_weights = nmt.attend(x)
+        bert_out, bert_weights = bert.attend(x)
+        joined: Tensor = self.mix(nmt_out, bert_out)
+        for alone, out in ((nmt_alone, nmt_out), (bert_alone, bert_out)):
             if alone.any():
-                joined = torch.where(alone.to(joined.device).view(1, -1, 1), branch, joined)
-        return joined
-
-
-def with_zero_gradients(x: Tensor, *unused: Tensor) -> Tensor:
-    """Return *x*; in the backward pass the tensors *unused* get zeros, as if they had been used times zero.
-
-    DDP needs a gradient for each parameter in each step, and Adam moves a parameter by its momentum even then.
-    """
-    result: Tensor = _ZeroGradients.apply(x, *unused)
-    return result
-
-
-class _ZeroGradients(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, *unused: Tensor) -> Tensor:
-        ctx.save_for_backward(*unused)
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tuple[Tensor, ...]:
-        return (*gradients, *map(torch.zeros_like, ctx.saved_tensors))
+                joined = torch.where(alone.to(joined.device).view(1, -1, 1), out, joined)
+        return joined, (nmt_weights, bert_weights)

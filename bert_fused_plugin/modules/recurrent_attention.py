@@ -1,24 +1,76 @@
-"""Attention of a recurrent decoder: additive (Bahdanau et al. 2015) and by dot products."""
+"""The kinds of attention that a recurrent decoder can have: additive (Bahdanau et al. 2015), dot products, or none.
 
-from typing import Any, List, Optional, Tuple
+The table `RECURRENT_ATTENTIONS` is the only list of the kinds.  The choices of ``--attention``, the checks of its flags
+and the builder of the decoder's attention are derived from it.
+"""
+
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Protocol,
+    Tuple,
+    runtime_checkable,
+)
 
 import torch
 from torch import Tensor, nn
 
-CACHED = 2**18  # numbers; one MiB in fp32, what the cache of a CPU core takes
+MAX_CACHED_NUMBERS = 2**18  # one MiB in fp32, which fits into the cache of a CPU core
+
+
+@runtime_checkable
+class RecurrentAttention(Protocol):
+    """What a recurrent decoder expects of its attention, which is an ``nn.Module``.
+
+    The decoder applies both projections itself: it projects the keys once for a sentence, and it joins the product
+    with the queries' matrix with other products of the state.  Therefore both projections are without bias, and both
+    are A wide.
+    """
+
+    query_proj: nn.Linear  # W_a, (A, n)
+    key_proj: nn.Linear  # U_a, (A, 2n)
+
+    def forward(self, query: Tensor, keys: Tensor, padding_mask: Tensor, coverage: Optional[Tensor] = None) -> Tensor:
+        """Return alpha, (B, K, S), the weights of the S positions for each of K queries.
+
+        Args:
+            query: the projected queries, (B, K, A).
+            keys: the projected keys, (B, S, A).
+            padding_mask: the positions that get no weight, (B, S).
+            coverage: the sum of alpha over the steps before, (B, K, S).
+        """
+        ...
+
+    def __call__(self, query: Tensor, keys: Tensor, padding_mask: Tensor, coverage: Optional[Tensor] = None) -> Tensor:
+        """Return the value of `forward`."""
+        ...
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Return the parameters, as ``nn.Module`` does."""
+        ...
+
+    def initialise_vectors(self) -> None:
+        """Draw the vectors that must not begin at zero, such as v_a; a general initialisation sets vectors to zero."""
+        ...
 
 
 class AdditiveAttention(nn.Module):
     """e_ij = v_a^T tanh(W_a s + U_a h_j), alpha_i = softmax over j (Bahdanau et al., ICLR 2015, A.1.2).
 
-    With *coverage* the attention that a position got so far, a_ij, counts too: e_ij = v_a^T tanh(W_a s + U_a h_j +
-    w_c a_ij) (See et al., ACL 2017, equation 11).
+    With *coverage* the energy also depends on a_ij, the sum of the attention to position j in the steps before:
+    e_ij = v_a^T tanh(W_a s + U_a h_j + w_c a_ij) (See et al., ACL 2017, equation 11).
 
     Args:
-        query_dim: width of s.
-        key_dim: width of h_j.
-        attention_dim: A, the paper's n'.
-        coverage: learn from the attention so far.
+        query_dim: the width of s.
+        key_dim: the width of h_j.
+        attention_dim: the width A of the alignment model, the paper's n'.
+        coverage: whether the energy depends on the attention in the steps before.
     """
 
     def __init__(self, query_dim: int, key_dim: int, attention_dim: int, coverage: bool = False) -> None:
@@ -31,13 +83,13 @@ class AdditiveAttention(nn.Module):
             self.coverage_weight = nn.Parameter(torch.empty(attention_dim).uniform_(-0.1, 0.1))
 
     def forward(self, query: Tensor, keys: Tensor, padding_mask: Tensor, coverage: Optional[Tensor] = None) -> Tensor:
-        """Return alpha, (B, K, S), of K queries for each sentence.
+        """Return alpha, (B, K, S), for K queries of each sentence.
 
         Args:
-            query: W_a s, (B, K, A).
-            keys: U_a h, (B, S, A), computed once for a sentence.
-            padding_mask: (B, S).
-            coverage: the sum of alpha so far, (B, K, S), for attention with coverage.
+            query: the projected queries W_a s, (B, K, A).
+            keys: the projected keys U_a h, (B, S, A).
+            padding_mask: the positions that get no weight, (B, S).
+            coverage: the sum of alpha over the steps before, (B, K, S); only attention with coverage reads it.
         """
         if self.coverage_weight is None:
             energies = _Energies.apply(query, keys, self.v)
@@ -47,15 +99,19 @@ class AdditiveAttention(nn.Module):
             energies = torch.tanh(hidden) @ self.v
         return _softmax(energies, padding_mask)
 
+    def initialise_vectors(self) -> None:
+        """Draw v_a from N(0, 1 / A)."""
+        nn.init.normal_(self.v, std=self.v.numel() ** -0.5)
+
 
 class DotAttention(nn.Module):
     """alpha_i = softmax(k_j . q_i) over j, with k_j = W_K h_j and q_i = W_Q s.
 
     Args:
-        query_dim: width of s.
-        key_dim: width of h_j.
-        attention_dim: A.
-        scaled: divide by the square root of A (Vaswani et al. 2017, equation 1).
+        query_dim: the width of s.
+        key_dim: the width of h_j.
+        attention_dim: the width A of queries and keys.
+        scaled: whether products are divided by the square root of A (Vaswani et al. 2017, equation 1).
     """
 
     def __init__(self, query_dim: int, key_dim: int, attention_dim: int, scaled: bool = False) -> None:
@@ -65,8 +121,85 @@ class DotAttention(nn.Module):
         self.scale = attention_dim**-0.5 if scaled else 1.0
 
     def forward(self, query: Tensor, keys: Tensor, padding_mask: Tensor, coverage: Optional[Tensor] = None) -> Tensor:
-        """Return alpha, (B, K, S), of *query*, W_Q s, (B, K, A), and *keys*, W_K h, (B, S, A)."""
+        """Return alpha, (B, K, S), for K queries of each sentence.
+
+        Args:
+            query: the projected queries W_Q s, (B, K, A).
+            keys: the projected keys W_K h, (B, S, A).
+            padding_mask: the positions that get no weight, (B, S).
+            coverage: the sum of alpha over the steps before, (B, K, S); it is not used.
+        """
         return _softmax(torch.bmm(self.scale * query, keys.transpose(1, 2)), padding_mask)
+
+    def initialise_vectors(self) -> None:
+        """Do nothing, because there are no vectors."""
+
+
+class AttentionKind(NamedTuple):
+    """An entry of the table of attentions.
+
+    Args:
+        build: a function that takes the widths of queries, keys and attention, and the flags, and returns the module;
+            None for a decoder without attention.
+        flags: the flags that the kind knows, each with the keyword by which *build* takes its value.
+        help: the description of the kind in the help of ``--attention``.
+    """
+
+    build: Optional[Callable[..., RecurrentAttention]]
+    flags: Mapping[str, str]
+    help: str
+
+
+RECURRENT_ATTENTIONS: Dict[str, AttentionKind] = {
+    "additive": AttentionKind(
+        AdditiveAttention, {"coverage": "coverage"}, "v_a^T tanh(W_a s + U_a h_j), as in the paper"
+    ),
+    "dot": AttentionKind(
+        DotAttention, {"attention_scaled": "scaled"}, "dot products of projected states and annotations"
+    ),
+    "none": AttentionKind(None, {}, "no attention; the encoder's summary is the context of each step"),
+}
+
+
+def attention_kind(kind: str) -> AttentionKind:
+    """Return the entry of *kind* in the table.
+
+    Raises:
+        ValueError: the table has no such kind.
+    """
+    if kind not in RECURRENT_ATTENTIONS:
+        raise ValueError(f"The attention must be one of {', '.join(RECURRENT_ATTENTIONS)}, got {kind!r}.")
+    return RECURRENT_ATTENTIONS[kind]
+
+
+def build_recurrent_attention(
+    kind: str, query_dim: int, key_dim: int, attention_dim: int, flags: Mapping[str, Any]
+) -> Optional[RecurrentAttention]:
+    """Return a new attention, or None for a decoder without attention.
+
+    Args:
+        kind: a key of the table.
+        query_dim: the width of the decoder's states.
+        key_dim: the width of the annotations.
+        attention_dim: the width A of projected queries and keys.
+        flags: the values of all flags that the kinds know.
+
+    Raises:
+        ValueError: the table has no such kind.
+    """
+    build, known_flags, _ = attention_kind(kind)
+    if build is None:
+        return None
+    return build(query_dim, key_dim, attention_dim, **{keyword: flags[flag] for flag, keyword in known_flags.items()})
+
+
+def attention_flags() -> Dict[str, List[str]]:
+    """Return, for each flag that belongs to some kinds of attention only, the names of these kinds."""
+    kinds_of: Dict[str, List[str]] = {}
+    for name, kind in RECURRENT_ATTENTIONS.items():
+        for flag in kind.flags:
+            kinds_of.setdefault(flag, []).append(name)
+    return kinds_of
 
 
 def _softmax(energies: Tensor, padding_mask: Tensor) -> Tensor:
@@ -75,10 +208,10 @@ def _softmax(energies: Tensor, padding_mask: Tensor) -> Tensor:
 
 
 class _Energies(torch.autograd.Function):
-    """v^T tanh(query + keys), (B, K, S), of (B, K, A), (B, S, A) and (A).
+    """The energies v^T tanh(query + keys), (B, K, S), from queries (B, K, A), keys (B, S, A) and v (A).
 
-    The tanh, (B, K, S, A) in each step, is computed again in the backward pass instead of kept, and on a CPU for some
-    sentences at a time, so that it stays in the cache through the passes over it.
+    The tanh has (B, K, S, A) numbers in each step.  Therefore it is not kept but computed again in the backward pass.
+    On a CPU it is computed for some sentences at a time, so that its numbers stay in the cache while they are used.
     """
 
     @staticmethod
@@ -101,14 +234,18 @@ class _Energies(torch.autograd.Function):
 
 
 def _tanh(query: Tensor, keys: Tensor) -> Tensor:
-    """Return tanh(query + keys), (B, K, S, A); on a CPU as 2 sigmoid(2x) - 1, five times as fast."""
+    """Return tanh(query + keys), (B, K, S, A).
+
+    On a CPU it is computed as 2 sigmoid(2x) - 1, because torch's sigmoid is about five times as fast as its tanh there.
+    """
     if query.device.type != "cpu":
         return (query.unsqueeze(2) + keys.unsqueeze(1)).tanh_()
     return ((2 * query).unsqueeze(2) + (2 * keys).unsqueeze(1)).sigmoid_().mul_(2).sub_(1)
 
 
 def _parts(query: Tensor, keys: Tensor) -> List[Tuple[Tensor, Tensor]]:
-    """Split the sentences so that the tanh of a part has at most CACHED numbers."""
-    of_a_sentence = query.size(1) * keys.size(1) * max(1, query.size(2))
-    size = max(1, CACHED // max(1, of_a_sentence)) if query.device.type == "cpu" else max(1, len(query))
+    """Return parts of the sentences; on a CPU the tanh of a part has at most MAX_CACHED_NUMBERS numbers."""
+    sentence_numbers = query.size(1) * keys.size(1) * max(1, query.size(2))
+    on_cpu = query.device.type == "cpu"
+    size = max(1, MAX_CACHED_NUMBERS // max(1, sentence_numbers)) if on_cpu else max(1, len(query))
     return list(zip(query.split(size), keys.split(size)))

@@ -1,4 +1,4 @@
-"""Dropout along a sequence: of units, of the same units everywhere, of whole words."""
+"""Dropout for sequences: of single units, of the same units at all positions, or of whole words."""
 
 import torch
 from fairseq.modules import FairseqDropout
@@ -6,13 +6,13 @@ from torch import Tensor, nn
 
 
 class SequenceDropout(FairseqDropout):
-    """Dropout of units; with *variational* the same units at all positions of a sentence (Gal & Ghahramani 2016).
+    """Dropout of units; variational dropout drops the same units at all positions (Gal & Ghahramani 2016).
 
-    In training, and in translation with ``--retain-dropout``.
+    It works in training, and in translation with ``--retain-dropout``.
 
     Args:
-        p: rate.
-        variational: draw once for a sentence.
+        p: the rate of units.
+        variational: whether the units are drawn once for a sentence instead of at each position.
     """
 
     def __init__(self, p: float, variational: bool = False) -> None:
@@ -20,7 +20,7 @@ class SequenceDropout(FairseqDropout):
         self.variational = variational
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return *x*, (B, T, C), with units set to zero and the others scaled by 1 / (1 - p)."""
+        """Return *x*, (B, T, C), with some units set to zero and the others scaled by 1 / (1 - p)."""
         if self.p == 0 or not (self.training or self.apply_during_inference):
             return x
         if not self.variational:
@@ -33,17 +33,19 @@ class SequenceDropout(FairseqDropout):
 
 
 class WordDropout(FairseqDropout):
-    """Sets the embeddings of some words to zero, in training, and in translation with ``--retain-dropout``.
+    """Dropout of whole words: the embeddings of some words become zero.
+
+    It works in training, and in translation with ``--retain-dropout``.
 
     Args:
-        p: rate of words.
+        p: the rate of words.
     """
 
     def __init__(self, p: float) -> None:
         super().__init__(p, module_name="WordDropout")
 
     def forward(self, embedded: Tensor) -> Tensor:
-        """Return *embedded*, (B, T, C), with some of the T positions zero and the others scaled by 1 / (1 - p)."""
+        """Return *embedded*, (B, T, C), with some positions set to zero and the others scaled by 1 / (1 - p)."""
         if self.p == 0 or not (self.training or self.apply_during_inference):
             return embedded
         return embedded * nn.functional.dropout(torch.ones_like(embedded[..., :1]), self.p)

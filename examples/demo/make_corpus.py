@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes a bilingual English-German corpus: OUT_DIR/{train,valid,test}.{en,de}, one sentence a line, words and
-punctuation separated by spaces.
+"""Write an English-German corpus to OUT_DIR/{train,valid,test}.{en,de}.
 
-The sentences come from the grammar and the lexicon in this folder, by chance but the same for the same seed. No
-sentence occurs twice on either side, so that no sentence of valid and test occurs in train.
+Each line has one sentence, whose words and punctuation marks are separated by spaces.  The sentences are drawn at
+random from the grammar and the lexicon in this folder; the same seed gives the same sentences.  No sentence occurs
+twice on either side, so that no sentence of valid and test occurs in train.
 """
 
 import argparse
@@ -19,7 +19,7 @@ MAX_WORDS = 22
 
 
 def make_pairs(count: int, seed: int) -> List[Pair]:
-    """That many pairs; every source is unique, and so is every target."""
+    """Return *count* pairs; every source is unique, and so is every target."""
     grammar = Grammar(Dice(seed))
     pairs: List[Pair] = []
     seen: Set[str] = set()
@@ -33,7 +33,7 @@ def make_pairs(count: int, seed: int) -> List[Pair]:
 
 
 def split_pairs(pairs: Sequence[Pair], sizes: Dict[str, int]) -> Dict[str, Sequence[Pair]]:
-    """Cuts the list into splits of these sizes."""
+    """Return the pairs as splits of the given sizes."""
     splits, start = {}, 0
     for name, size in sizes.items():
         splits[name] = pairs[start : start + size]
@@ -42,7 +42,7 @@ def split_pairs(pairs: Sequence[Pair], sizes: Dict[str, int]) -> Dict[str, Seque
 
 
 def write_splits(splits: Dict[str, Sequence[Pair]], folder: Path) -> None:
-    """One file a split and language."""
+    """Write one file for each split and language."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, pairs in splits.items():
         for side, language in enumerate(("en", "de")):
@@ -65,13 +65,13 @@ def _summary(splits: Dict[str, Sequence[Pair]]) -> List[str]:
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out_dir", type=Path)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--train", type=int, default=20000, help="training pairs (default: %(default)s)")
-    parser.add_argument("--valid", type=int, default=500, help="validation pairs (default: %(default)s)")
-    parser.add_argument("--test", type=int, default=500, help="test pairs (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random choices (default: %(default)s)")
+    parser.add_argument("--train", type=int, default=20000, help="number of training pairs (default: %(default)s)")
+    parser.add_argument("--valid", type=int, default=500, help="number of validation pairs (default: %(default)s)")
+    parser.add_argument("--test", type=int, default=500, help="number of test pairs (default: %(default)s)")
     options = parser.parse_args(arguments)
     started = time.monotonic()
     sizes = {"test": options.test, "valid": options.valid, "train": options.train}
@@ -80,7 +80,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     print("\n".join(_summary(splits)))
     for english, german in splits["test"][:5]:
         print(f"  en: {english}\n  de: {german}")
-    print(f"written to {options.out_dir} in {time.monotonic() - started:.1f} s")
+    print(f"The corpus was written to {options.out_dir} in {time.monotonic() - started:.1f} s")
 
 
 if __name__ == "__main__":

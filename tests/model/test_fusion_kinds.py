@@ -5,10 +5,12 @@ import argparse
 import pytest
 import torch
 from helpers import SIZES, assert_close, encode, pad, randomise
+from torch import nn
 
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models.bert_fused import bert_decoder, bert_fused_wmt_en_de_big
+from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_decoder, bert_fused_wmt_en_de_big
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, drop_net_rate, fusion_options
+from bert_fused_plugin.modules.fusion import FUSION_KINDS, FusionKind, FusionOptions, Place
 
 LINES = ["the old man sees a dog", "red apple", ""]
 
@@ -109,7 +111,7 @@ def test_the_default_of_drop_net_depends_on_the_fusion(options, rate):
 
 def test_flags_reach_the_layers(build):
     cfg = config(bert_fusion="stacked", bert_stack_order="encoder-first")
-    assert (fusion_options(cfg).stacked, fusion_options(cfg).bert_first) == (True, False)
+    assert fusion_options(cfg) == FusionOptions(kind="stacked", bert_first=False)
     assert fusion_options(config()).bert_first
     model = build(bert_drop_net_per="sentence", bert_drop_net=0.3)
     for layer in (*model.encoder.layers, *model.decoder.layers):
@@ -150,3 +152,76 @@ def test_all_bad_combinations_are_reported_together(build):
     with pytest.raises(BertFusedError) as caught:
         build(bert_fusion="stacked", bert_drop_net=0.5, bert_branch_weights="1,1", bert_context=-2, bert_layer="9")
     assert len(caught.value.errors) == 4
+
+
+def test_an_unknown_fusion_is_refused_by_name_beside_other_errors(build):
+    with pytest.raises(BertFusedError) as caught:
+        build(bert_fusion="sum", bert_context=-1)
+    assert len(caught.value.errors) == 2
+    assert caught.value.errors[1].startswith(
+        "--bert-fusion must be one of parallel, stacked, gated, embedding, got 'sum'"
+    )
+
+
+def test_the_flag_offers_the_kinds_of_the_table_and_explains_each():
+    parser = argparse.ArgumentParser()
+    BertFusedModel.add_args(parser)
+    [action] = [action for action in parser._actions if action.dest == "bert_fusion"]
+    assert list(action.choices) == list(FUSION_KINDS)
+    for name, kind in FUSION_KINDS.items():
+        assert f"{name}: {kind.help}" in action.help
+
+
+class Maximum(nn.Module):
+    """A toy: the larger of the two branches, after a map of BERT's."""
+
+    def __init__(self, embed_dim):
+        super().__init__()
+        self.bert_map = nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, nmt, bert):
+        return torch.maximum(nmt, self.bert_map(bert))
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    kind = FusionKind(
+        help="the larger of the two branches",
+        place=Place.BRANCH,
+        build_mix=lambda options, embed_dim: Maximum(embed_dim),
+        default_p_net=0.25,
+    )
+    monkeypatch.setitem(FUSION_KINDS, "maximum", kind)
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_new_fusion_of_two_branches_needs_an_entry_in_the_table_alone(build, dictionary, source):
+    model = build(bert_fusion="maximum").train()
+    fusions = [layer.fusion for layer in (*model.encoder.layers, *model.decoder.layers)]
+    assert all(isinstance(fusion.mix, Maximum) and fusion.drop_net.p_net == 0.25 for fusion in fusions)
+    for fusion in fusions:
+        fusion.drop_net.p_net = 0.0
+    target = pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=False)
+    before = {name: parameter.clone() for name, parameter in model.named_parameters()}
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    losses = []
+    for _ in range(2):
+        logits, _ = model(source, None, target)
+        losses.append(
+            nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=dictionary.pad())
+        )
+        optimizer.zero_grad()
+        losses[-1].backward()
+        optimizer.step()
+    assert losses[1] < losses[0]
+    moved = {name for name, parameter in model.named_parameters() if not torch.equal(parameter, before[name])}
+    assert sum(name.endswith("fusion.mix.bert_map.weight") for name in moved) == len(fusions)
+    # the checks know it too
+    with pytest.raises(
+        BertFusedError, match=r"--bert-stack-order is for --bert-fusion stacked, got encoder-first with"
+    ):
+        build(bert_fusion="maximum", bert_stack_order="encoder-first")
+    with pytest.raises(BertFusedError, match=r"--bert-drop-net is for --bert-fusion parallel, gated and maximum, got"):
+        build(bert_fusion="stacked", bert_drop_net=0.5)
+    with pytest.raises(BertFusedError, match=r"--bert-identity-start is for .* got maximum"):
+        build(bert_fusion="maximum", bert_identity_start=True)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import encode, make_gru, pad, randomise
+from helpers import encode, make_gru, needs_half, pad, randomise
 
 from bert_fused_plugin.criterions.smoothed_loss import label_smoothed_loss
 
@@ -22,6 +22,7 @@ KINDS = {
     "gru, new state asks": {"attention_query": "new", "input_feeding": True, "decoder_layers": 2, "encoder_layers": 2},
 }
 ROUNDING = {torch.bfloat16: 2**-8, torch.float16: 2**-11}
+DTYPES = [torch.bfloat16, pytest.param(torch.float16, marks=needs_half)]
 
 
 @pytest.fixture(params=KINDS)
@@ -55,7 +56,7 @@ def step(model, dictionary, bert_out=None):
     return logits, loss, {n: p.grad for n, p in model.named_parameters() if p.requires_grad}
 
 
-@pytest.mark.parametrize("dtype", ROUNDING)
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_a_training_step_is_near_that_in_single_precision(make, dictionary, dtype):
     gradient_errors = []
     for seed in range(3):
@@ -75,6 +76,9 @@ def test_a_training_step_is_near_that_in_single_precision(make, dictionary, dtyp
     assert min(gradient_errors) < 12 * ROUNDING[dtype]
 
 
+@pytest.mark.skipif(
+    torch.__version__ < (2, 2), reason="autocast on a CPU covers attention since torch 2.2, on a GPU since 2.0"
+)
 def test_a_training_step_under_autocast(make, dictionary):
     """What --amp does on a GPU: parameters in single precision, products in half."""
     expected_loss = step(make(), dictionary)[1]
@@ -86,7 +90,7 @@ def test_a_training_step_under_autocast(make, dictionary):
     assert all(grad.dtype == torch.float32 and torch.isfinite(grad).all() for grad in grads.values())
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, *ROUNDING])
+@pytest.mark.parametrize("dtype", [torch.float32, *DTYPES])
 @pytest.mark.parametrize("cached", [torch.float16, torch.float32])
 def test_cached_states_are_read_in_any_precision(build, dictionary, dtype, cached):
     model = build(bert_drop_net=0.0)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import REPORT_QUICK, ROOT
+from random_checkpoints import save_model
 from test_compare import edited
-from test_export_model import save_model
 
 from bert_fused_plugin.commands.compare import compare, parse_args, read_references
 from bert_fused_plugin.reports.buckets import count_training_words, words_of

@@ -4,18 +4,13 @@ import errno
 import json
 import os
 import shutil
-from argparse import Namespace
-from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 from conftest import ROOT, hypotheses
-from fairseq.data import Dictionary
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.models.transformer import TransformerModel
-from helpers import GRU_SIZES, SIZES, randomise
+from random_checkpoints import gone, save_model
 from safetensors.torch import load_file
 from subword_nmt.learn_bpe import learn_bpe
 from transformers import BertConfig, BertModel
@@ -40,38 +35,10 @@ print(json.dumps([hub.translate(lines, beam=2, max_len_b=8), hub.translate(lines
 """
 
 
-@contextmanager
-def gone(*paths):
-    """Move *paths* away for a while."""
-    for path in paths:
-        os.rename(path, f"{path}.gone")
-    try:
-        yield
-    finally:
-        for path in paths:
-            os.rename(f"{path}.gone", path)
-
-
 def translations(hub, lines=LINES):
     """Return what *hub* makes of *lines*, and the scores."""
     best = [h[0] for h in hub.generate([hub.encode(line) for line in lines], beam=2, max_len_b=8)]
     return [hub.decode(h["tokens"]) for h in best], [h["score"].item() for h in best]
-
-
-def save_model(workspace, path, arch, **flags):
-    """Write the checkpoint of a random model, as old versions of fairseq did."""
-    dictionary = Dictionary.load(f"{workspace.data}/dict.en.txt")
-    sizes = GRU_SIZES if arch.startswith("gru") else SIZES
-    given = {"data": workspace.data, "source_lang": "en", "target_lang": "de", "task": "bert_fused_translation"}
-    args = Namespace(**{**sizes, **given, "arch": arch, "criterion": "cross_entropy", "optimizer": "adam", **flags})
-    ARCH_CONFIG_REGISTRY[arch](args)
-    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, cfg=args)
-    model = ARCH_MODEL_REGISTRY[arch].build_model(args, task)
-    randomise(model)
-    history = {"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 3}
-    state = {"args": args, "model": model.state_dict(), "optimizer_history": [history], "last_optimizer_state": None}
-    torch.save({**state, "extra_state": {"train_iterator": {"epoch": 1}}}, path)
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +86,9 @@ def test_the_directory_translates_elsewhere_after_all_else_is_gone(workspace, ex
 def test_what_is_in_the_directory(workspace, exported, codes):
     path, printed = exported
     files = sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.is_file())
-    bert = [f"bert/{name}" for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")]
+    of_transformers_4 = [name for name in ("special_tokens_map.json",) if (Path(workspace.bert_dir) / name).exists()]
+    names = ["config.json", "model.safetensors", *of_transformers_4, "tokenizer.json", "tokenizer_config.json"]
+    bert = [f"bert/{name}" for name in names]
     assert files == ["README.en-de.md", *bert, "bpecodes", "dict.de.txt", "dict.en.txt", "model.pt"]
     assert [line.split()[-1] for line in printed.splitlines()[1:]] == files
     assert (path / "bpecodes").read_bytes() == codes.read_bytes()

@@ -1,9 +1,7 @@
 """Every option of fairseq-generate does with our models what it is for; fairseq-interactive's own are here too."""
 
-import json
 import math
 import re
-from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -12,37 +10,7 @@ import torch
 from conftest import GRU_SIZES, TINY
 from fairseq import checkpoint_utils
 from in_process import Printed, command
-
-
-class Model:
-    """A trained model, and the commands that translate with it."""
-
-    def __init__(self, data: str, checkpoint: Path) -> None:
-        self.data, self.checkpoint = data, str(checkpoint)
-        self.default = self.generate()
-
-    @cached_property
-    def greedy(self):
-        """The words of each sentence with a beam of one."""
-        return self.generate("--beam", "1").tokens()
-
-    def generate(self, *args: object, data=None, task="bert_fused_translation") -> Printed:
-        return self._run("generate", data or self.data, "--task", task, *args)
-
-    def interactive(self, text: str, *args: object) -> Printed:
-        return self._run("interactive", self.data, "--task", "bert_fused_translation", *args, text=text)
-
-    def _run(self, name: str, *args: object, text="") -> Printed:
-        options = ["--path", self.checkpoint, "--beam", "3", "--min-len", "2", "--max-len-b", "10", "--cpu"]
-        return Printed(command(name, args[0], *options, *args[1:], text=text))
-
-
-def train(data, save_dir, *args):
-    return command(
-        "train", data, "--task", "bert_fused_translation", "--criterion", "bert_fused_label_smoothed_cross_entropy",
-        "--optimizer", "adam", "--lr", "0.01", "--max-tokens", "120", "--save-dir", save_dir, "--cpu", "--seed", "3",
-        "--no-epoch-checkpoints", "--max-epoch", "4", *args,
-    )  # fmt: skip
+from translating import Model, train, train_language_model
 
 
 @pytest.fixture(scope="module")
@@ -306,17 +274,7 @@ def test_unknown_words_are_replaced(model, workspace, tmp_path):
 def test_a_language_model_joins_in(fused, workspace, tmp_path):
     """Shallow fusion: each step's log-probability is the model's plus the weighted language model's."""
     dictionary = Path(workspace.data) / "dict.de.txt"
-    command(
-        "preprocess", "--only-source", "--srcdict", dictionary, "--trainpref", workspace.path / "train.de",
-        "--validpref", workspace.path / "valid.de", "--destdir", tmp_path / "lm",
-    )  # fmt: skip
-    command(
-        "train", tmp_path / "lm", "--task", "language_modeling", "--arch", "transformer_lm", "--decoder-layers", "1",
-        "--decoder-embed-dim", "8", "--decoder-ffn-embed-dim", "8", "--decoder-attention-heads", "2",
-        "--share-decoder-input-output-embed", "--optimizer", "adam", "--lr", "0.01", "--max-tokens", "120",
-        "--tokens-per-sample", "20", "--sample-break-mode", "eos", "--max-update", "5", "--cpu",
-        "--no-epoch-checkpoints", "--save-dir", tmp_path / "lm", "--disable-validation",
-    )  # fmt: skip
+    train_language_model(workspace, dictionary, tmp_path / "lm")
     (Path(workspace.data) / "dict.txt").write_bytes(dictionary.read_bytes())  # where fairseq looks for the LM's
     path = str(tmp_path / "lm" / "checkpoint_last.pt")
     assert fused.generate("--lm-path", path, "--lm-weight", "0").all("H") == fused.default.all("H")
@@ -332,24 +290,3 @@ def test_a_language_model_joins_in(fused, workspace, tmp_path):
         addend = 3 * logits.log_softmax(-1)[torch.arange(len(target)), target] / math.log(2)
         expected = torch.tensor(reference.positional()[number]) + addend
         assert forced[number] == pytest.approx(expected.tolist(), abs=5e-4)
-
-
-@pytest.mark.parametrize("arch", ["bert_fused", "gru_bahdanau"])
-def test_the_checkpoint_with_the_best_bleu_is_kept(workspace, tmp_path, arch):
-    """BLEU in training is that of fairseq-generate on the same checkpoint."""
-    sizes = [*TINY, "--bert-model", workspace.bert_dir] if arch == "bert_fused" else GRU_SIZES
-    train(
-        workspace.data, tmp_path, "--arch", arch, *sizes, "--eval-bleu", "--eval-bleu-detok", "moses",
-        "--eval-bleu-args", json.dumps({"beam": 2, "max_len_b": 10, "lenpen": 2}), "--eval-bleu-remove-bpe",
-        "--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric", "--max-epoch", "3",
-        "--eval-bleu-print-samples",
-    )  # fmt: skip
-    best_path = tmp_path / "checkpoint_best.pt"
-    extra = torch.load(best_path, weights_only=False)["extra_state"]
-    out = Model(workspace.data, best_path).generate(
-        "--gen-subset", "valid", "--beam", "2", "--lenpen", "2", "--remove-bpe", "--tokenizer", "moses",
-        "--source-lang", "en", "--target-lang", "de", "--scoring", "sacrebleu",
-    )  # fmt: skip
-    hypotheses, references = (list(out.best(kind).values()) for kind in "DT")
-    bleu = sacrebleu.corpus_bleu(hypotheses, [references]).score
-    assert extra["val_loss"] == extra["best"] == pytest.approx(bleu, abs=0.006)

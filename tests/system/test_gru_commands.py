@@ -13,7 +13,7 @@ pytestmark = pytest.mark.system
 def checkpoint(workspace, tmp_path_factory):
     save_dir = tmp_path_factory.mktemp("gru")
     done = workspace.train_gru(save_dir, "--dropout", "0.1")
-    assert "GRU: additive attention," in done.stdout + done.stderr
+    assert "The recurrent model has additive attention and" in done.stdout + done.stderr
     return str(save_dir / "checkpoint_last.pt")
 
 
@@ -98,6 +98,6 @@ def test_bad_settings_are_reported_together(workspace, tmp_path):
     for message in (
         "--encoder-layers must be at least 1, got 0",
         "--dropout must be in [0, 1), got 1.5",
-        "--coverage is",
+        "--coverage works only with --attention additive, got --attention dot",
     ):
         assert f"bert_fused_plugin: error: {message}" in done.stderr

@@ -6,10 +6,15 @@ import shutil
 
 import pytest
 import torch
+import transformers
 from pinning import MODELS, PINNED, interface, parameters, translations
 
 pytestmark = pytest.mark.system
 
+needs_tokenizer = pytest.mark.skipif(
+    int(transformers.__version__.split(".")[0]) < 5,
+    reason="the pinned tokenizer was written by transformers 5, which older ones cannot read",
+)
 RECORD = "encoder.bert_record.text"
 EXPECTED = json.loads((PINNED / "expected.json").read_text(encoding="utf-8"))
 
@@ -29,13 +34,16 @@ def test_new_checkpoints_have_the_parameters_of_old_ones(workspace, tmp_path):
         assert new == old
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[needs_tokenizer] * (PINNED / name / "bert").exists()) for name in MODELS]
+)
 def test_an_old_model_directory_translates_as_it_did(name):
     for (text, score), (old_text, old_score) in zip(translations(name, PINNED / name), EXPECTED["translations"][name]):
         assert text == old_text
         assert score == pytest.approx(old_score, abs=1e-4)
 
 
+@needs_tokenizer
 def test_an_old_checkpoint_goes_on_training_and_translates(workspace, tmp_path):
     shutil.copy(PINNED / "checkpoint_last.pt", tmp_path)
     bert = ["--bert-model", PINNED / "fused" / "bert"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, write_corpus
 
-from bert_fused_plugin.bert.flags import BertConfig
+from bert_fused_plugin.bert.flags import BertFlags
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
@@ -48,7 +48,7 @@ def test_every_flag_of_the_recurrent_models_has_its_row_with_its_default():
     table = README.split("Of the architectures `gru_*`")[1].split("The criterion")[0]
     rows = re.findall(r"^\| (`--[^|]*`) \| `?([^|`]*)`? \|", table, re.MULTILINE)
     defaults = {flag: default.strip() for flags, default in rows for flag in re.findall(r"--[a-z-]+", flags)}
-    inherited = {field.name for field in fields(BertConfig)} | {"max_source_positions", "max_target_positions"}
+    inherited = {field.name for field in fields(BertFlags)} | {"max_source_positions", "max_target_positions"}
     for field in fields(GruConfig):
         if field.name not in inherited:
             flag = "--" + field.name.replace("_", "-")

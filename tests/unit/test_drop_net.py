@@ -3,7 +3,7 @@ import torch
 
 from bert_fused_plugin.modules.drop_net import DropNet
 
-OTHER, BERT, BOTH = (True, False), (False, True), (False, False)
+NMT, BERT, BOTH = (True, False), (False, True), (False, False)
 
 
 def draws(p_net, n=4000, per_sentence=False):
@@ -20,7 +20,7 @@ def test_rate_zero_always_takes_both():
 
 @pytest.mark.parametrize("per_sentence", [False, True])
 def test_rate_one_never_takes_both(per_sentence):
-    assert set(draws(1.0, per_sentence=per_sentence)) == {OTHER, BERT}
+    assert set(draws(1.0, per_sentence=per_sentence)) == {NMT, BERT}
 
 
 @pytest.mark.parametrize("per_sentence", [False, True])
@@ -29,7 +29,7 @@ def test_each_branch_is_alone_in_half_of_the_rate(p_net, per_sentence):
     n = 4000
     seen = draws(p_net, n, per_sentence)
     spread = 5 * (n * p_net / 2 * (1 - p_net / 2)) ** 0.5
-    for branch in (OTHER, BERT):
+    for branch in (NMT, BERT):
         assert abs(seen.count(branch) - n * p_net / 2) < spread
 
 

@@ -1,12 +1,22 @@
+from functools import partial
+
 import pytest
 import torch
 from helpers import assert_close, randomise
 from torch import nn
 
 from bert_fused_plugin.modules.drop_net import DropNet
-from bert_fused_plugin.modules.fusion import Fusion, FusionOptions, Gate, WeightedSum
+from bert_fused_plugin.modules.fusion import (
+    FUSION_KINDS,
+    Branch,
+    Fusion,
+    FusionOptions,
+    Gate,
+    WeightedSum,
+    fusion_kind,
+)
 
-U = {"other alone": 0.1, "both": 0.5, "bert alone": 0.9}
+U = {"nmt alone": 0.1, "both": 0.5, "bert alone": 0.9}
 B, C = 4, 3
 
 
@@ -15,25 +25,22 @@ class Branches:
 
     def __init__(self):
         torch.manual_seed(3)
-        self.other, self.bert = nn.Linear(5, C), nn.Linear(5, C)
+        self.nmt, self.bert = nn.Linear(5, C), nn.Linear(5, C)
         self.x = torch.randn(2, B, 5, requires_grad=True)
         self.calls = []
 
-    def run(self, name):
+    def run(self, name, x):
         self.calls.append(name)
-        return getattr(self, name)(self.x)
+        return getattr(self, name)(x), f"weights of {name}"
 
     def fuse(self, fusion):
-        return fusion(
-            lambda: self.run("other"),
-            lambda: self.run("bert"),
-            batch_size=B,
-            other_module=self.other,
-            bert_module=self.bert,
-        )
+        nmt, bert = (Branch(partial(self.run, name), getattr(self, name)) for name in ("nmt", "bert"))
+        out, weights = fusion(self.x, nmt, bert)
+        assert weights == tuple(f"weights of {name}" if name in self.calls else None for name in ("nmt", "bert"))
+        return out
 
     def gradients(self):
-        return [p.grad for p in (self.x, *self.other.parameters(), *self.bert.parameters())]
+        return [p.grad for p in (self.x, *self.nmt.parameters(), *self.bert.parameters())]
 
 
 def make(kind, p_net=0.4, per_sentence=False, weights=(0.5, 0.5)):
@@ -42,16 +49,16 @@ def make(kind, p_net=0.4, per_sentence=False, weights=(0.5, 0.5)):
     return fusion
 
 
-def literal(kind, fusion, other, bert, weights=(0.5, 0.5)):
+def literal(kind, fusion, nmt, bert, weights=(0.5, 0.5)):
     """Both branches joined, position by position."""
     if kind == "parallel":
-        return weights[0] * other + weights[1] * bert
+        return weights[0] * nmt + weights[1] * bert
     w, u = fusion.mix.w, fusion.mix.u
-    out = torch.empty_like(other)
+    out = torch.empty_like(nmt)
     for t in range(out.size(0)):
         for b in range(out.size(1)):
-            gate = 1 / (1 + torch.exp(-(w.weight @ bert[t, b] + w.bias + u.weight @ other[t, b])))
-            out[t, b] = gate * bert[t, b] + (1 - gate) * other[t, b]
+            gate = 1 / (1 + torch.exp(-(w.weight @ bert[t, b] + w.bias + u.weight @ nmt[t, b])))
+            out[t, b] = gate * bert[t, b] + (1 - gate) * nmt[t, b]
     return out
 
 
@@ -62,11 +69,11 @@ def test_a_branch_left_out_is_not_computed_and_all_equals_the_computation_of_bot
     lean, both = Branches(), Branches()
     fusion = make(kind).train()
     out = lean.fuse(fusion)
-    other, bert = both.run("other"), both.run("bert")
-    factors = {"other alone": (1, 0, 0), "both": (0, 0, 1), "bert alone": (0, 1, 0)}[case]
-    expected = factors[0] * other + factors[1] * bert + factors[2] * literal(kind, fusion, other, bert)
+    nmt, bert = both.nmt(both.x), both.bert(both.x)
+    factors = {"nmt alone": (1, 0, 0), "both": (0, 0, 1), "bert alone": (0, 1, 0)}[case]
+    expected = factors[0] * nmt + factors[1] * bert + factors[2] * literal(kind, fusion, nmt, bert)
     assert_close(out, expected)
-    assert lean.calls == {"other alone": ["other"], "both": ["other", "bert"], "bert alone": ["bert"]}[case]
+    assert lean.calls == {"nmt alone": ["nmt"], "both": ["nmt", "bert"], "bert alone": ["bert"]}[case]
     out.square().sum().backward()
     for parameter in fusion.parameters():
         assert parameter.grad is not None
@@ -82,9 +89,9 @@ def test_drop_net_for_each_sentence_gives_each_sentence_its_own_case(monkeypatch
     monkeypatch.setattr(torch, "rand", lambda size: torch.tensor([0.1, 0.5, 0.9, 0.15])[:size])
     branches, fusion = Branches(), make(kind, per_sentence=True).train()
     out = branches.fuse(fusion)
-    other, bert = branches.other(branches.x), branches.bert(branches.x)
-    joined = literal(kind, fusion, other, bert)
-    expected = torch.stack([other[:, 0], joined[:, 1], bert[:, 2], other[:, 3]], dim=1)
+    nmt, bert = branches.nmt(branches.x), branches.bert(branches.x)
+    joined = literal(kind, fusion, nmt, bert)
+    expected = torch.stack([nmt[:, 0], joined[:, 1], bert[:, 2], nmt[:, 3]], dim=1)
     assert_close(out, expected)
     out.sum().backward()
     assert all(gradient is not None for gradient in branches.gradients())
@@ -102,9 +109,9 @@ def test_frozen_parameters_get_no_gradient(monkeypatch):
 def test_evaluation_computes_both(kind):
     branches, fusion = Branches(), make(kind, 1.0, weights=(0.7, 0.2)).eval()
     out = branches.fuse(fusion)
-    assert branches.calls == ["other", "bert"]
-    other, bert = branches.other(branches.x), branches.bert(branches.x)
-    assert_close(out, literal(kind, fusion, other, bert, (0.7, 0.2)))
+    assert branches.calls == ["nmt", "bert"]
+    nmt, bert = branches.nmt(branches.x), branches.bert(branches.x)
+    assert_close(out, literal(kind, fusion, nmt, bert, (0.7, 0.2)))
 
 
 def test_the_kinds():
@@ -112,5 +119,21 @@ def test_the_kinds():
     assert isinstance(make("gated").mix, Gate)
     assert isinstance(make("gated"), Fusion)
     assert isinstance(make("gated").drop_net, DropNet)
-    assert FusionOptions(kind="stacked").stacked
-    assert not FusionOptions(kind="gated").stacked
+    assert fusion_kind("stacked").is_sublayer
+    assert not fusion_kind("gated").is_sublayer
+
+
+@pytest.mark.parametrize("name", FUSION_KINDS)
+def test_a_fusion_is_built_exactly_for_the_kinds_with_two_branches(name):
+    kind = FUSION_KINDS[name]
+    assert [kind.has_branches, kind.is_sublayer, kind.replaces_embeddings].count(True) == 1
+    assert (kind.build_mix is not None) == kind.has_branches
+    assert (FusionOptions(kind=name).build(C) is not None) == kind.has_branches
+    assert kind.has_branches or (kind.default_p_net, kind.weighted) == (0.0, False)
+
+
+def test_an_unknown_kind_is_refused():
+    message = r"^The fusion must be one of parallel, stacked, gated, embedding, got 'sum'\.$"
+    for refuses in (fusion_kind, lambda name: FusionOptions(kind=name).build(C)):
+        with pytest.raises(ValueError, match=message):
+            refuses("sum")

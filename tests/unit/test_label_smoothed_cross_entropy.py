@@ -1,3 +1,5 @@
+"""The criterion: what it sums, divides by and logs, and what it refuses."""
+
 import math
 from types import SimpleNamespace
 
@@ -5,7 +7,7 @@ import pytest
 import torch
 from fairseq.logging import metrics
 from helpers import assert_close
-from smoothed_loss_formula import PAD, TARGET, B, T, V, literal_loss
+from literal_loss import PAD, TARGET, B, T, V, literal_loss
 
 from bert_fused_plugin.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropy
 from bert_fused_plugin.criterions.smoothed_loss import label_smoothed_loss

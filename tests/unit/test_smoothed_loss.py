@@ -1,8 +1,10 @@
+"""The loss with label smoothing and its gradient, against the formula and torch's own."""
+
 import pytest
 import torch
 import torch.nn.functional as F
 from helpers import assert_close
-from smoothed_loss_formula import PAD, TARGET, B, T, V, literal_loss
+from literal_loss import PAD, TARGET, B, T, V, literal_loss
 
 from bert_fused_plugin.criterions.smoothed_loss import label_smoothed_loss
 

@@ -4,6 +4,7 @@ import logging
 from argparse import ArgumentParser, Namespace
 from typing import Any, Dict, List, Optional, Tuple
 
+from fairseq.data import Dictionary
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerModelBase
@@ -32,7 +33,7 @@ logger = logging.getLogger(__name__)
 class BertFusedModel(TransformerModelBase):
     """A transformer whose encoder and decoder layers attend to a frozen BERT.
 
-    Runs under ``--task bert_fused_translation`` and under fairseq's own ``--task translation``.
+    It runs under ``--task bert_fused_translation`` and under fairseq's own ``--task translation``.
     """
 
     encoder: BertFusedEncoder
@@ -42,7 +43,7 @@ class BertFusedModel(TransformerModelBase):
 
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:
-        """Declare the flags; their defaults stay in the config, so that presets can set others."""
+        """Declare the flags.  Their defaults stay in the config, so that presets can set other values."""
         gen_parser_from_dataclass(parser, cls.config_class(), delete_default=True, with_prefix="")
 
     @classmethod
@@ -50,12 +51,12 @@ class BertFusedModel(TransformerModelBase):
         """Build the model from the flags.
 
         Raises:
-            BertFusedError: settings that break a rule; all of them together.
+            BertFusedError: all settings that break a rule.
         """
         cfg = BertFusedConfig.from_namespace(as_namespace(args))
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
         for side in (cfg.encoder, cfg.decoder):
-            if side.layers_to_keep:  # "0,2" in --model-overrides, a list from the command line
+            if side.layers_to_keep:  # a text such as "0,2" from --model-overrides, or a list from the command line
                 keep = side.layers_to_keep
                 side.layers = len(keep.split(",") if isinstance(keep, str) else keep)
         warm_start, errors = read_warm_start(args, cfg, task)
@@ -63,17 +64,7 @@ class BertFusedModel(TransformerModelBase):
         cfg.share_decoder_input_output_embed |= cfg.share_all_embeddings
         if replaces_embeddings(cfg) and cfg.encoder.learned_pos:
             bridge.max_tokens = min(bridge.max_tokens, cfg.max_source_positions)  # the encoder's positions
-
-        if replaces_embeddings(cfg):
-            # of which the encoder takes width and padding index only
-            encoder_embed = nn.Embedding(src_dict.pad() + 1, cfg.encoder.embed_dim, src_dict.pad())
-        else:
-            encoder_embed = cls.build_embedding(cfg, src_dict, cfg.encoder.embed_dim, cfg.encoder.embed_path)
-        decoder_embed = (
-            encoder_embed
-            if cfg.share_all_embeddings and not replaces_embeddings(cfg)
-            else cls.build_embedding(cfg, tgt_dict, cfg.decoder.embed_dim, cfg.decoder.embed_path)
-        )
+        encoder_embed, decoder_embed = cls._build_embeddings(cfg, src_dict, tgt_dict)
         encoder = BertFusedEncoder(cfg, src_dict, encoder_embed, bert=bert, bridge=bridge)
         decoder = BertFusedDecoder(cfg, tgt_dict, decoder_embed, encoder_dim=encoder.output_dim, bert_dim=bert.dim)
         model = cls(cfg, encoder, decoder)
@@ -81,6 +72,20 @@ class BertFusedModel(TransformerModelBase):
             warm_start.copy_to(model)
         logger.info(f"{describe_bert(model, cfg.bert_model)}; {cfg.bert_fusion} fusion, drop-net {drop_net_rate(cfg)}")
         return model
+
+    @classmethod
+    def _build_embeddings(
+        cls, cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionary
+    ) -> Tuple[nn.Embedding, nn.Embedding]:
+        """Return the embeddings of the source and of the target."""
+        if replaces_embeddings(cfg):
+            # the encoder uses only the width and the padding index
+            encoder_embed = nn.Embedding(src_dict.pad() + 1, cfg.encoder.embed_dim, src_dict.pad())
+        else:
+            encoder_embed = cls.build_embedding(cfg, src_dict, cfg.encoder.embed_dim, cfg.encoder.embed_path)
+        if cfg.share_all_embeddings and not replaces_embeddings(cfg):
+            return encoder_embed, encoder_embed
+        return encoder_embed, cls.build_embedding(cfg, tgt_dict, cfg.decoder.embed_dim, cfg.decoder.embed_path)
 
     def forward(
         self,
@@ -97,15 +102,15 @@ class BertFusedModel(TransformerModelBase):
         """Return the logits, (B, T, V), and the decoder's ``extra``.
 
         Args:
-            src_tokens: (B, S).
-            src_lengths: (B,).
-            prev_output_tokens: (B, T).
-            bert_tokens: BERT's input, (B, L); default: derived from *src_tokens*.
-            bert_out: BERT's states for it, (B, L, N x D), from the cache; default: computed.
-            return_all_hiddens: fill ``encoder_states``.
-            features_only: return the states under the output layer, (B, T, C), instead.
-            alignment_layer: see `BertFusedDecoder.extract_features`.
-            alignment_heads: see there.
+            src_tokens: the source, (B, S).
+            src_lengths: the lengths of the source sentences, (B,).
+            prev_output_tokens: the target so far, (B, T).
+            bert_tokens: BERT's input, (B, L); without it the input is derived from *src_tokens*.
+            bert_out: BERT's states for *bert_tokens* from the cache, (B, L, N x D); without them BERT computes them.
+            return_all_hiddens: whether to fill ``encoder_states``.
+            features_only: whether to return the states under the output layer, (B, T, C), instead of the logits.
+            alignment_layer: the index of a layer, as in `BertFusedDecoder.extract_features`.
+            alignment_heads: a number of heads, as in `BertFusedDecoder.extract_features`.
         """
         with batch_rng(self.training):
             encoder_out = self.encoder(
@@ -127,14 +132,15 @@ class BertFusedModel(TransformerModelBase):
         return decoder_out
 
     def load_state_dict(self, state_dict: Dict[str, Tensor], strict: bool = True, *args: Any, **kwargs: Any) -> Any:
-        """Load a checkpoint, after a look at what users mix up: dictionaries and BERT models.
+        """Load a checkpoint after a check that its dictionaries and its BERT are those of the model.
 
         Raises:
-            BertFusedError: the checkpoint belongs to other dictionaries or another BERT.
+            BertFusedError: a checkpoint of other dictionaries or of another BERT.
         """
         raise_all(misfits(self, state_dict))
         if not strict:
-            # fairseq's EMA leaves the versions out, and a model without them loses its last layer norms as an old one
+            # fairseq's EMA leaves the versions out, and fairseq takes a model without them for an old one, whose last
+            # layer norms it removes
             versions = {key: value for key, value in self.state_dict().items() if key.endswith(".version")}
             state_dict = {**versions, **state_dict}
         return super().load_state_dict(state_dict, strict, *args, **kwargs)
@@ -168,7 +174,7 @@ def bert_decoder(args: Namespace) -> None:
 
 @register_preset("bert_fused", "bert_fused_tiny")
 def bert_fused_tiny(args: Namespace) -> None:
-    """For small data: 4+4 layers, 128/256, 4 heads, dropout 0.3, all embeddings shared."""
+    """A model for small data: 4+4 layers, 128/256, 4 heads, dropout 0.3, all embeddings shared."""
     preset: Dict[str, Any] = {
         "encoder_embed_dim": 128,
         "encoder_ffn_embed_dim": 256,

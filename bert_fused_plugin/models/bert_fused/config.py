@@ -8,65 +8,85 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.models.transformer import TransformerConfig
 
 from bert_fused_plugin.bert.flags import BertFlags, parse_weights
-from bert_fused_plugin.modules.fusion import FusionOptions
+from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.modules.fusion import FUSION_KINDS, FusionKind, FusionOptions, fusion_kind
 
 
 @dataclass
 class BertFusedConfig(TransformerConfig, BertFlags):
     """All flags of fairseq's transformer, and those of the fusion with BERT."""
 
-    bert_fusion: ChoiceEnum(("parallel", "stacked", "gated", "embedding")) = field(  # type: ignore[valid-type]
+    bert_fusion: ChoiceEnum(tuple(FUSION_KINDS)) = field(  # type: ignore[valid-type]
         default="parallel",
         metadata={
-            "help": "parallel: BERT's branch beside the NMT branch; stacked: a sub-layer of its own; gated: a learned "
-            "gate between the branches; embedding: BERT's states in place of the source embeddings"
+            "help": "how BERT's states join the model; "
+            + "; ".join(f"{name}: {kind.help}" for name, kind in FUSION_KINDS.items())
         },
     )
     bert_stack_order: ChoiceEnum(("bert-first", "encoder-first")) = field(  # type: ignore[valid-type]
-        default="bert-first", metadata={"help": "order of the sub-layers in stacked fusion"}
+        default="bert-first",
+        metadata={
+            "help": "which attention comes first in stacked fusion: that to BERT, or that of the NMT model, which is "
+            "self-attention in the encoder and the attention to the encoder in the decoder"
+        },
     )
     bert_attend: ChoiceEnum(("both", "encoder", "decoder")) = field(  # type: ignore[valid-type]
-        default="both", metadata={"help": "which side's layers attend to BERT"}
+        default="both", metadata={"help": "the side whose layers attend to BERT"}
     )
     bert_gates: Optional[str] = field(
         default=None,
         metadata={
-            "help": "1,0,...: for each layer, counted from the bottom of encoder and decoder alike, whether it "
-            "attends to BERT; default: all do"
+            "help": "1,0,...: whether a layer attends to BERT (1) or not (0), from the bottom layer to the top; each "
+            "number is for the encoder and the decoder alike; by default all layers attend to BERT"
         },
     )
     bert_drop_net_per: ChoiceEnum(("layer", "sentence")) = field(  # type: ignore[valid-type]
-        default="layer", metadata={"help": "drop-net draws for each layer, or for each layer and each sentence"}
+        default="layer",
+        metadata={"help": "drop-net draws once in each layer, or once in each layer for each sentence of the batch"},
     )
     bert_identity_start: bool = field(
         default=False,
         metadata={
-            "help": "BERT's branch begins as zero, so that the first step computes what the model without BERT does"
+            "help": "BERT's branch begins as zero, so that the first step computes what the model without BERT computes"
         },
     )
     bert_warm_start: Optional[str] = field(
         default=None,
-        metadata={"help": "checkpoint of a stock fairseq transformer whose parameters the model begins with"},
+        metadata={"help": "the checkpoint of a stock fairseq transformer whose parameters the model begins with"},
     )
 
 
+def fusion_of(cfg: BertFusedConfig) -> FusionKind:
+    """Return the description of the chosen fusion.
+
+    Raises:
+        BertFusedError: an unknown fusion, which a YAML file or ``--model-overrides`` can give.
+    """
+    try:
+        return fusion_kind(str(cfg.bert_fusion))
+    except ValueError as error:
+        raise BertFusedError(
+            f"--bert-fusion must be one of {', '.join(FUSION_KINDS)}, got {cfg.bert_fusion!r}; choose one of them"
+        ) from error
+
+
 def replaces_embeddings(cfg: BertFusedConfig) -> bool:
-    """Say whether BERT's states stand in place of the source embeddings."""
-    return str(cfg.bert_fusion) == "embedding"
+    """Return whether BERT's states take the place of the source embeddings."""
+    return fusion_of(cfg).replaces_embeddings
 
 
 def drop_net_rate(cfg: BertFusedConfig) -> float:
-    """Return p_net: what the flag says, or the default of the fusion."""
+    """Return p_net: the value of the flag, or the default of the fusion."""
     if cfg.bert_drop_net is not None:
         return cfg.bert_drop_net
-    return 1.0 if str(cfg.bert_fusion) in ("parallel", "gated") and not cfg.bert_identity_start else 0.0
+    return 0.0 if cfg.bert_identity_start else fusion_of(cfg).default_p_net
 
 
 def branch_weights(cfg: BertFusedConfig) -> Tuple[float, float]:
-    """Return the weights (other, BERT) of ``--bert-branch-weights``.
+    """Return the weights of the NMT branch and of BERT's branch.
 
     Raises:
-        ValueError: it is not two finite numbers.
+        ValueError: a value of ``--bert-branch-weights`` that is not two finite numbers.
     """
     if cfg.bert_branch_weights is None:
         return (1.0, 1.0) if cfg.bert_identity_start else (0.5, 0.5)
@@ -74,10 +94,10 @@ def branch_weights(cfg: BertFusedConfig) -> Tuple[float, float]:
 
 
 def bert_gates(cfg: BertFusedConfig) -> Tuple[List[bool], List[bool]]:
-    """Return for each layer of the encoder, and of the decoder, whether it attends to BERT.
+    """Return for each layer of the encoder, and for each layer of the decoder, whether it attends to BERT.
 
     Raises:
-        ValueError: ``--bert-gates`` is not one 0 or 1 for each layer.
+        ValueError: a value of ``--bert-gates`` that is not one 0 or 1 for each layer.
     """
     depth = max(cfg.encoder.layers, cfg.decoder.layers)
     gates = ["1"] * depth if cfg.bert_gates is None else [gate.strip() for gate in cfg.bert_gates.split(",")]

@@ -1,16 +1,19 @@
-"""The rules that the flags must obey: each broken one gives a sentence with flag, rule, value and remedy."""
+"""The rules for the flags; a broken rule gives one sentence with the flag, the rule, the value and the remedy."""
 
-from typing import Any, List
+from typing import Any, Callable, List, Sequence, Tuple
 
 from fairseq.data import Dictionary
 
 from bert_fused_plugin.bert.flags import check_bert_flags
+from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused.config import (
     BertFusedConfig,
     bert_gates,
     branch_weights,
+    fusion_of,
     replaces_embeddings,
 )
+from bert_fused_plugin.modules.fusion import FUSION_KINDS, FusionKind, IdentityStart
 
 
 def check_config(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
@@ -23,20 +26,25 @@ def check_config(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionar
         )
     for side, part in (("encoder", cfg.encoder), ("decoder", cfg.decoder)):
         if part.layers < 0:
-            errors.append(f"--{side}-layers must be at least 0, got {part.layers}")
+            errors.append(f"--{side}-layers must be at least 0, got {part.layers}; choose 0 or more layers")
         if part.attention_heads < 1 or part.embed_dim % part.attention_heads:
             errors.append(
                 f"--{side}-attention-heads must divide --{side}-embed-dim, "
-                f"got {part.attention_heads} and {part.embed_dim}"
+                f"got {part.attention_heads} and {part.embed_dim}; change one of them"
             )
+    return [*errors, *check_bert_flags(cfg), *_fusion_errors(cfg, src_dict, tgt_dict), *_unsupported(cfg)]
+
+
+def _fusion_errors(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
+    try:
+        fusion_of(cfg)
+    except BertFusedError as error:  # the other rules depend on the fusion
+        return [*error.errors]
     return [
-        *errors,
-        *check_bert_flags(cfg),
         *_gate_errors(cfg),
         *_without_effect(cfg),
         *_identity_start_errors(cfg),
         *_shared_embeddings(cfg, src_dict, tgt_dict),
-        *_unsupported(cfg),
     ]
 
 
@@ -47,64 +55,69 @@ def _gate_errors(cfg: BertFusedConfig) -> List[str]:
         given = "" if cfg.bert_gates is None else f"--bert-gates {cfg.bert_gates} with "
         return [
             f"{given}--bert-attend {cfg.bert_attend} lets none of the {cfg.encoder.layers} encoder and "
-            f"{cfg.decoder.layers} decoder layers attend to BERT; open a gate, or use --arch transformer"
+            f"{cfg.decoder.layers} decoder layers attend to BERT; change them, or use --arch transformer"
         ]
     except ValueError:
         return [
             f"--bert-gates must be a 0 or 1 for each of the {max(cfg.encoder.layers, cfg.decoder.layers)} layers, "
-            f"with commas between them, got {cfg.bert_gates!r}"
+            f"with commas between them, got {cfg.bert_gates!r}; leave it out to let every layer attend to BERT"
         ]
 
 
 def _without_effect(cfg: BertFusedConfig) -> List[str]:
-    """Name the flags that the chosen fusion does not know; ignoring them would be silent."""
-    two_branches = ("parallel", "gated")
-    in_layers = ("parallel", "gated", "stacked")
-    given = [
-        ("--bert-branch-weights", cfg.bert_branch_weights, ("parallel",)),
-        ("--bert-drop-net", cfg.bert_drop_net, two_branches),
-        ("--bert-drop-net-per", _if_other(cfg.bert_drop_net_per, "layer"), two_branches),
-        ("--bert-stack-order", _if_other(cfg.bert_stack_order, "bert-first"), ("stacked",)),
-        ("--bert-attend", _if_other(cfg.bert_attend, "both"), in_layers),
-        ("--bert-gates", cfg.bert_gates, in_layers),
-        ("--encoder-embed-path", cfg.encoder.embed_path, in_layers),
-    ]
+    """Name the given flags that have no effect with the chosen fusion; to ignore them silently would mislead."""
+    flags: Sequence[Tuple[str, Any, Callable[[FusionKind], bool]]] = (
+        ("--bert-branch-weights", cfg.bert_branch_weights, lambda kind: kind.weighted),
+        ("--bert-drop-net", cfg.bert_drop_net, lambda kind: kind.has_branches),
+        ("--bert-drop-net-per", _unless(cfg.bert_drop_net_per, "layer"), lambda kind: kind.has_branches),
+        ("--bert-stack-order", _unless(cfg.bert_stack_order, "bert-first"), lambda kind: kind.is_sublayer),
+        ("--bert-attend", _unless(cfg.bert_attend, "both"), lambda kind: not kind.replaces_embeddings),
+        ("--bert-gates", cfg.bert_gates, lambda kind: not kind.replaces_embeddings),
+        ("--encoder-embed-path", cfg.encoder.embed_path, lambda kind: not kind.replaces_embeddings),
+    )
+    chosen = fusion_of(cfg)
     return [
-        f"{flag} is for --bert-fusion {' and '.join(kinds)}, got {value} with --bert-fusion {cfg.bert_fusion}; "
+        f"{flag} is for --bert-fusion {_names(has_effect)}, got {value} with --bert-fusion {cfg.bert_fusion}; "
         "leave it out"
-        for flag, value, kinds in given
-        if value is not None and str(cfg.bert_fusion) not in kinds
+        for flag, value, has_effect in flags
+        if value is not None and not has_effect(chosen)
     ]
 
 
-def _if_other(value: Any, default: str) -> Any:
+def _unless(value: Any, default: str) -> Any:
     return None if str(value) == default else value
 
 
+def _names(has_property: Callable[[FusionKind], bool]) -> str:
+    """Return the names of the fusions that have a property: "a", "a and b", "a, b and c"."""
+    *others, last = [name for name, kind in FUSION_KINDS.items() if has_property(kind)]
+    return f"{', '.join(others)} and {last}" if others else last
+
+
 def _identity_start_errors(cfg: BertFusedConfig) -> List[str]:
+    condition = fusion_of(cfg).identity_start
     if not cfg.bert_identity_start:
         return []
-    kind = str(cfg.bert_fusion)
-    if kind not in ("parallel", "stacked"):
+    if condition is IdentityStart.IMPOSSIBLE:
+        possible = _names(lambda kind: kind.identity_start is not IdentityStart.IMPOSSIBLE)
         return [
-            f"--bert-identity-start is for --bert-fusion parallel and stacked, got {kind}, "
+            f"--bert-identity-start is for --bert-fusion {possible}, got {cfg.bert_fusion}, "
             "in which BERT's states always count; leave it out"
         ]
-    if kind == "parallel":
+    if condition is IdentityStart.NMT_WEIGHT_ONE:
         try:
             if branch_weights(cfg)[0] == 1:
                 return []
-        except ValueError:  # reported already
+        except ValueError:  # another check reports the weights
             return []
         return [
             "--bert-identity-start needs weight 1 for the NMT branch, got --bert-branch-weights "
-            f"{cfg.bert_branch_weights}; leave that out for 1,1"
+            f"{cfg.bert_branch_weights}; leave the weights out for 1,1"
         ]
-    sides = (("encoder", cfg.encoder), ("decoder", cfg.decoder))
     return [
-        f"--bert-identity-start with --bert-fusion stacked needs --{side}-normalize-before: "
-        "after the sub-layer, BERT's layer norm would change the states"
-        for side, part in sides
+        f"--bert-identity-start with --bert-fusion {cfg.bert_fusion} needs --{side}-normalize-before: "
+        "after the sub-layer, BERT's layer norm would change the states; add that flag, or leave this one out"
+        for side, part in (("encoder", cfg.encoder), ("decoder", cfg.decoder))
         if str(cfg.bert_attend) in ("both", side) and not part.normalize_before
     ]
 
@@ -122,13 +135,14 @@ def _shared_embeddings(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dic
     if cfg.encoder.embed_dim != cfg.decoder.embed_dim:
         errors.append(
             "--share-all-embeddings needs --encoder-embed-dim equal to --decoder-embed-dim, "
-            f"got {cfg.encoder.embed_dim} and {cfg.decoder.embed_dim}"
+            f"got {cfg.encoder.embed_dim} and {cfg.decoder.embed_dim}; make them equal, or leave "
+            "--share-all-embeddings out"
         )
     return errors
 
 
 def _unsupported(cfg: BertFusedConfig) -> List[str]:
-    """Name the stock flags that the fused layers do not know; ignoring them would be silent."""
+    """Name the given stock flags that the fused layers do not know; to ignore them silently would mislead."""
     given = {
         "--no-cross-attention": cfg.no_cross_attention,
         "--cross-self-attention": cfg.cross_self_attention,

@@ -6,10 +6,10 @@ from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, bert_gates, replaces_embeddings
-from bert_fused_plugin.models.bert_fused.layer_building import common_layer_options, wrap_layer
-from bert_fused_plugin.modules.beam_order import regroup
+from bert_fused_plugin.models.bert_fused.layer_building import layer_options, wrap_layer
+from bert_fused_plugin.modules.beam_order import sentences_to_keep
 from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer, Memories
-from bert_fused_plugin.modules.fusion import with_zero_gradients
+from bert_fused_plugin.modules.zero_gradients import with_zero_gradients
 
 Extra = Dict[str, List[Optional[Tensor]]]
 
@@ -21,14 +21,14 @@ class BertFusedDecoder(TransformerDecoderBase):
         cfg: the model's flags.
         dictionary: the target dictionary.
         embed_tokens: the target embeddings.
-        encoder_dim: width of the encoder's output.
+        encoder_dim: the width of the encoder's output.
         bert_dim: D.
     """
 
     def __init__(
         self, cfg: BertFusedConfig, dictionary: Any, embed_tokens: nn.Embedding, *, encoder_dim: int, bert_dim: int
     ) -> None:
-        # the base class builds the layers, one after the other, and each asks for its own
+        # the base class builds one layer after the other, and each of them takes its own width from here
         self._bert_dims = iter([bert_dim if gate else None for gate in bert_gates(cfg)[1]])
         self._encoder_dim = encoder_dim
         super().__init__(cfg, dictionary, embed_tokens)
@@ -37,18 +37,8 @@ class BertFusedDecoder(TransformerDecoderBase):
 
     def build_decoder_layer(self, cfg: BertFusedConfig, no_encoder_attn: bool = False) -> nn.Module:
         """Build one layer; fairseq's hook."""
-        return wrap_layer(
-            BertFusedDecoderLayer(
-                embed_dim=cfg.decoder.embed_dim,
-                ffn_dim=cfg.decoder.ffn_embed_dim,
-                num_heads=cfg.decoder.attention_heads,
-                normalize_before=cfg.decoder.normalize_before,
-                encoder_dim=self._encoder_dim,
-                bert_dim=next(self._bert_dims),
-                **common_layer_options(cfg),
-            ),
-            cfg,
-        )
+        options = layer_options(cfg, cfg.decoder, next(self._bert_dims))
+        return wrap_layer(BertFusedDecoderLayer(options, encoder_dim=self._encoder_dim), cfg)
 
     def extract_features(
         self,
@@ -61,78 +51,88 @@ class BertFusedDecoder(TransformerDecoderBase):
     ) -> Tuple[Tensor, Extra]:
         """Return the states under the output layer, (B, T, C), and what fairseq calls ``extra``.
 
-        ``extra["attn"]`` and ``extra["bert_attn"]`` hold the attention of *alignment_layer* (default: the
-        last) to source, (B, T, S), and to BERT, (B, T, L), mean over *alignment_heads* (default: all);
-        in training only where *alignment_layer* is given.  With embedding fusion the encoder's positions are
-        BERT's word pieces, so the attention to them is ``extra["bert_attn"]``.
+        ``extra["attn"]`` and ``extra["bert_attn"]`` hold the attention of one layer to the source, (B, T, S), and to
+        BERT, (B, T, L), as the mean over heads.  In training they are None unless *alignment_layer* is given.  With
+        embedding fusion the encoder's positions are BERT's word pieces, and the attention to them is
+        ``extra["bert_attn"]``.
 
         Args:
-            prev_output_tokens: (B, T).
+            prev_output_tokens: the target so far, (B, T).
             encoder_out: the encoder's output, with ``bert_out`` and ``bert_padding_mask``.
-            incremental_state: caches, in incremental decoding.
-            full_context_alignment: no causal mask.
-            alignment_layer: index of the layer.
-            alignment_heads: number of heads.
+            incremental_state: the caches, in incremental decoding.
+            full_context_alignment: whether to leave out the causal mask.
+            alignment_layer: the index of the layer whose attention is returned; by default the last.
+            alignment_heads: the number of heads that count; by default all.
         """
-        need_attn = alignment_layer is not None or not self.training
-        attn_layer = self.num_layers - 1 if alignment_layer is None else alignment_layer
-        x, self_attn_padding_mask = self._embed(prev_output_tokens, incremental_state)
+        x, padding_mask = self._embed(prev_output_tokens, incremental_state)
         if encoder_out["encoder_out"][0].requires_grad:  # drop-net may leave the encoder out of every layer
             x = with_zero_gradients(x, encoder_out["encoder_out"][0])
         causal = incremental_state is None and not full_context_alignment
-        self_attn_mask = self.buffered_future_mask(x) if causal else None
+        masks = {
+            "self_attn_mask": self.buffered_future_mask(x) if causal else None,
+            "self_attn_padding_mask": padding_mask,
+        }
+        attn_layer = alignment_layer
+        if attn_layer is None and not self.training:
+            attn_layer = self.num_layers - 1
+        inner_states, attn, bert_attn = self._apply_layers(x, encoder_out, incremental_state, masks, attn_layer)
+        if self.reads_bert_alone:
+            attn, bert_attn = None, attn
+        return self._output(inner_states[-1]), {
+            "attn": [_mean(attn, alignment_heads)],
+            "bert_attn": [_mean(bert_attn, alignment_heads)],
+            "inner_states": [*inner_states],
+        }
 
+    def reorder_incremental_state(self, incremental_state: Dict[str, Any], new_order: Tensor) -> None:
+        """Drop the keys and values of the sentences that are done, in all layers; fairseq's hook."""
+        cached = self.get_incremental_state(incremental_state, "memories")
+        if cached is None:
+            return
+        sentences = len(cached["layers"][0][0].keys)
+        keep, beam_size = sentences_to_keep(new_order, sentences, cached["beam_size"])
+        layers = cached["layers"]
+        if keep is not None:
+            layers = [tuple(None if kv is None else kv.select(keep) for kv in memories) for memories in layers]
+        self.set_incremental_state(incremental_state, "memories", {"layers": layers, "beam_size": beam_size})
+
+    def _apply_layers(
+        self,
+        x: Tensor,
+        encoder_out: Dict[str, List[Tensor]],
+        incremental_state: Optional[Dict[str, Any]],
+        masks: Dict[str, Optional[Tensor]],
+        attn_layer: Optional[int],
+    ) -> Tuple[List[Tensor], Optional[Tensor], Optional[Tensor]]:
+        """Return *x* and the states of each layer, (T, B, C) each, and the attention weights of layer *attn_layer*."""
         states = (
             encoder_out["encoder_out"][0],
             encoder_out["encoder_padding_mask"][0],
             encoder_out["bert_out"][0].transpose(0, 1),
             encoder_out["bert_padding_mask"][0],
         )
-        memories = self._memories(states, incremental_state, len(prev_output_tokens))
+        memories = self._memories(states, incremental_state, rows=x.size(1))
+        inner_states = [x]
         attn: Optional[Tensor] = None
         bert_attn: Optional[Tensor] = None
-        inner_states: List[Optional[Tensor]] = [x]
         for index, layer in enumerate(self.layers):
             x, layer_attn, layer_bert_attn = layer(
-                x,
+                inner_states[-1],
                 *states,
                 incremental_state,
-                self_attn_mask=self_attn_mask,
-                self_attn_padding_mask=self_attn_padding_mask,
-                need_attn=need_attn and index == attn_layer,
+                **masks,
+                need_attn=index == attn_layer,
                 memories=memories[index],
             )
             inner_states.append(x)
-            if layer_attn is not None:  # None also where drop-net left the branch out
-                attn = layer_attn[:alignment_heads].mean(dim=0)
-            if layer_bert_attn is not None:
-                bert_attn = layer_bert_attn[:alignment_heads].mean(dim=0)
-
-        if self.layer_norm is not None:
-            x = self.layer_norm(x)
-        x = x.transpose(0, 1)  # (T, B, C) -> (B, T, C)
-        if self.project_out_dim is not None:
-            x = self.project_out_dim(x)
-        if self.reads_bert_alone:
-            attn, bert_attn = None, attn
-        return x, {"attn": [attn], "bert_attn": [bert_attn], "inner_states": inner_states}
-
-    def reorder_incremental_state(self, incremental_state: Dict[str, Any], new_order: Tensor) -> None:
-        """Let the keys and values of sentences that are done go; fairseq's hook, for the layers too."""
-        cached = self.get_incremental_state(incremental_state, "memories")
-        if cached is None:
-            return
-        sentences = len(cached["layers"][0][0].keys)
-        keep, beam_size = regroup(new_order, sentences, cached["beam_size"])
-        layers = cached["layers"]
-        if keep is not None:
-            layers = [tuple(None if kv is None else kv.select(keep) for kv in memories) for memories in layers]
-        self.set_incremental_state(incremental_state, "memories", {"layers": layers, "beam_size": beam_size})
+            if index == attn_layer:
+                attn, bert_attn = layer_attn, layer_bert_attn
+        return inner_states, attn, bert_attn
 
     def _memories(
         self, states: Tuple[Tensor, ...], incremental_state: Optional[Dict[str, Any]], rows: int
     ) -> List[Optional[Memories]]:
-        """Return the keys and values of each layer; in training they are left to the layers, for drop-net."""
+        """Return the keys and values of each layer; in training a layer projects what drop-net leaves in."""
         if incremental_state is None:
             return [None] * self.num_layers
         cached = self.get_incremental_state(incremental_state, "memories")
@@ -160,7 +160,19 @@ class BertFusedDecoder(TransformerDecoderBase):
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
         x = self.dropout_module(x).transpose(0, 1)  # (B, T, C) -> (T, B, C)
-        if incremental_state is not None:  # beam search extends by real symbols, and need not wait for a GPU here
+        if incremental_state is not None:  # beam search adds no padding, so that nothing waits for a GPU here
             return x, None
         padding_mask = prev_output_tokens.eq(self.padding_idx)
         return x, padding_mask if padding_mask.any() else None
+
+    def _output(self, x: Tensor) -> Tensor:
+        """Return the states under the output layer, (B, T, C), of the last layer's states, (T, B, C)."""
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+        x = x.transpose(0, 1)  # (T, B, C) -> (B, T, C)
+        return x if self.project_out_dim is None else self.project_out_dim(x)
+
+
+def _mean(weights: Optional[Tensor], num_heads: Optional[int]) -> Optional[Tensor]:
+    """Return the mean over the first *num_heads* heads, (B, T, S), of *weights*, (H, B, T, S)."""
+    return None if weights is None else weights[:num_heads].mean(dim=0)

@@ -11,10 +11,10 @@ from bert_fused_plugin.bert.reading import build_layer_mix, read_bert
 from bert_fused_plugin.bert.record import BertRecord
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, bert_gates, replaces_embeddings
-from bert_fused_plugin.models.bert_fused.layer_building import common_layer_options, wrap_layer
-from bert_fused_plugin.modules.beam_order import regroup
+from bert_fused_plugin.models.bert_fused.layer_building import layer_options, wrap_layer
+from bert_fused_plugin.modules.beam_order import sentences_to_keep
 from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
-from bert_fused_plugin.modules.fusion import with_zero_gradients
+from bert_fused_plugin.modules.zero_gradients import with_zero_gradients
 
 EncoderOut = Dict[str, List[Any]]
 
@@ -22,16 +22,16 @@ EncoderOut = Dict[str, List[Any]]
 class BertFusedEncoder(TransformerEncoderBase):
     """Embeddings and BERT-fused layers (Zhu et al. 2020, section 4.1, steps 1 and 2).
 
-    With ``--bert-fusion embedding`` BERT's states, projected to the model's width, stand in place of the token
-    embeddings, its word pieces in place of the source tokens; no layer attends to BERT.  Without any layers
-    the encoder's output is then H_B itself.
+    With ``--bert-fusion embedding`` BERT's states, projected to the model's width, take the place of the token
+    embeddings.  Its word pieces take the place of the source tokens, and no layer attends to BERT.  If the encoder has
+    no layers either, its output is H_B itself.
 
     Args:
         cfg: the model's flags.
         dictionary: the source dictionary.
-        embed_tokens: the source embeddings; with embedding fusion only their width and padding index count.
+        embed_tokens: the source embeddings; embedding fusion uses only their width and padding index.
         bert: the pre-trained encoder.
-        bridge: derives BERT's input where a batch does not bring it.
+        bridge: the bridge that derives BERT's input if a batch does not bring it.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class BertFusedEncoder(TransformerEncoderBase):
         bert: FrozenBert,
         bridge: DictionaryBridge,
     ) -> None:
-        # the base class builds the layers, one after the other, and each asks for its own
+        # the base class builds one layer after the other, and each of them takes its own width from here
         self._bert_dims = iter([bert.dim if gate else None for gate in bert_gates(cfg)[0]])
         super().__init__(cfg, dictionary, embed_tokens)
         del self._bert_dims
@@ -64,17 +64,8 @@ class BertFusedEncoder(TransformerEncoderBase):
 
     def build_encoder_layer(self, cfg: BertFusedConfig) -> nn.Module:
         """Build one layer; fairseq's hook."""
-        return wrap_layer(
-            BertFusedEncoderLayer(
-                embed_dim=cfg.encoder.embed_dim,
-                ffn_dim=cfg.encoder.ffn_embed_dim,
-                num_heads=cfg.encoder.attention_heads,
-                normalize_before=cfg.encoder.normalize_before,
-                bert_dim=next(self._bert_dims),
-                **common_layer_options(cfg),
-            ),
-            cfg,
-        )
+        options = layer_options(cfg, cfg.encoder, next(self._bert_dims))
+        return wrap_layer(BertFusedEncoderLayer(options), cfg)
 
     def forward(
         self,
@@ -88,32 +79,25 @@ class BertFusedEncoder(TransformerEncoderBase):
         """Return fairseq's ``encoder_out`` with ``bert_out``, (B, L, D), and ``bert_padding_mask``, (B, L).
 
         Args:
-            src_tokens: (B, S), padded on either side.
-            src_lengths: not used.
-            return_all_hiddens: fill ``encoder_states``.
-            token_embeddings: (B, S, C) instead of the embeddings of *src_tokens*.
-            bert_tokens: BERT's input, (B, L); default: derived from *src_tokens*.
-            bert_out: BERT's states for *bert_tokens*, (B, L, N x D), from the cache; default: computed.
+            src_tokens: the source, (B, S), padded on either side.
+            src_lengths: the lengths of the source sentences, which are not used.
+            return_all_hiddens: whether to fill ``encoder_states``.
+            token_embeddings: the states, (B, S, C), that replace the embeddings of *src_tokens*.
+            bert_tokens: BERT's input, (B, L); without it the input is derived from *src_tokens*.
+            bert_out: BERT's states for *bert_tokens* from the cache, (B, L, N x D); without them BERT computes them.
         """
-        # 1. H_B = BERT(x)
+        # 1. H_B = BERT(x)   (section 4.1, step 1)
         bert_out, bert_padding_mask = read_bert(self, src_tokens, bert_tokens, bert_out, self.version.dtype)
 
-        # 2. the layers; the loop is ours, as the stock one changes the layout after a reload
+        # 2. H_E, layer by layer   (step 2); fairseq's own loop changes the layout of the states after a reload
         if self.replaces_embeddings:
             x, encoder_embedding = self._embed_bert(bert_out, bert_padding_mask)
             encoder_padding_mask = bert_padding_mask
         else:
             x, encoder_embedding = self.forward_embedding(src_tokens, token_embeddings)
             encoder_padding_mask = src_tokens.eq(self.padding_idx)
-        if bert_out.requires_grad:  # drop-net may leave BERT out of every layer
-            x = with_zero_gradients(x, bert_out)
-        x = x.transpose(0, 1)  # (B, S, C) -> (S, B, C)
-        encoder_states = [x]
-        for layer in self.layers:
-            x = layer(x, encoder_padding_mask, bert_out.transpose(0, 1), bert_padding_mask)
-            encoder_states.append(x)
-        if self.layer_norm is not None:
-            x = self.layer_norm(x)
+        encoder_states = self._apply_layers(x, encoder_padding_mask, bert_out, bert_padding_mask)
+        x = encoder_states[-1] if self.layer_norm is None else self.layer_norm(encoder_states[-1])
 
         return {
             "encoder_out": [x],
@@ -128,6 +112,18 @@ class BertFusedEncoder(TransformerEncoderBase):
             "beam_size": [1],  # rows of each sentence
         }
 
+    def _apply_layers(
+        self, x: Tensor, encoder_padding_mask: Tensor, bert_out: Tensor, bert_padding_mask: Tensor
+    ) -> List[Tensor]:
+        """Return the embeddings *x*, (B, S, C), and the states of each layer, (S, B, C) each."""
+        if bert_out.requires_grad:  # drop-net may leave BERT out of every layer
+            x = with_zero_gradients(x, bert_out)
+        encoder_states = [x.transpose(0, 1)]  # (B, S, C) -> (S, B, C)
+        for layer in self.layers:
+            x = layer(encoder_states[-1], encoder_padding_mask, bert_out.transpose(0, 1), bert_padding_mask)
+            encoder_states.append(x)
+        return encoder_states
+
     def _drop_embeddings(self, embed_dim: int) -> None:
         self.embed_tokens = None
         self.embed_scale = 1.0  # BERT's states are of the size that scaled embeddings have
@@ -137,19 +133,19 @@ class BertFusedEncoder(TransformerEncoderBase):
             self.bert_proj = nn.Linear(self.bert.dim, embed_dim)
 
     def _embed_bert(self, bert_out: Tensor, bert_padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
-        """Return what the first layer reads, (B, L, C): BERT's states, projected; with positions and without."""
+        """Return BERT's states, projected for the first layer, (B, L, C): with positions, and without."""
         if self.bert_proj is None:
             return bert_out, bert_out
-        # any other symbol than padding counts as a position
+        # fairseq gives a position to any symbol other than padding
         symbols = torch.full_like(bert_padding_mask, self.padding_idx + 1, dtype=torch.long)
         symbols = symbols.masked_fill(bert_padding_mask, self.padding_idx)
         embedded: Tuple[Tensor, Tensor] = self.forward_embedding(symbols, self.bert_proj(bert_out))
         return embedded
 
     def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
-        """Return *encoder_out* with its rows in *new_order*; a sentence is kept once for all of its beams."""
+        """Return *encoder_out* with its rows in *new_order*; it keeps one copy of a sentence for all beams."""
         [beam_size] = encoder_out["beam_size"]
-        keep, beam_size = regroup(new_order, len(encoder_out["encoder_padding_mask"][0]), beam_size)
+        keep, beam_size = sentences_to_keep(new_order, len(encoder_out["encoder_padding_mask"][0]), beam_size)
         reordered: EncoderOut = {**encoder_out, "beam_size": [beam_size]}
         if keep is not None:
             for key, states in encoder_out.items():

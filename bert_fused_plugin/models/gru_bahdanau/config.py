@@ -1,26 +1,32 @@
-"""The flags of the recurrent models, and the rules they must obey."""
+"""The flags of the recurrent models, and the rules that the flags must obey."""
 
 # fairseq reads the field types: no `from __future__ import annotations`, no `X | None` in this file.
 from dataclasses import dataclass, field, fields
-from typing import List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq.data import Dictionary
 from fairseq.dataclass import ChoiceEnum
 from omegaconf import II
 
 from bert_fused_plugin.bert.flags import BertFlags, check_bert_flags, parse_weights
+from bert_fused_plugin.modules.recurrent_attention import RECURRENT_ATTENTIONS, attention_flags, attention_kind
 
 
 @dataclass
 class GruConfig(BertFlags):
-    """Sizes, named as in fairseq's lstm, and what the recurrent models differ in; the defaults are the paper's."""
+    """The flags of the recurrent models.
+
+    The flags of sizes are named as in fairseq's lstm, and their defaults are the sizes of the paper.
+    """
 
     encoder_embed_dim: int = field(default=620, metadata={"help": "width of the source embeddings, the paper's m"})
     encoder_embed_path: Optional[str] = field(
         default=None, metadata={"help": "pre-trained source embeddings, a text file"}
     )
-    encoder_hidden_size: int = field(default=1000, metadata={"help": "width of each direction, the paper's n"})
-    encoder_layers: int = field(default=1, metadata={"help": "bidirectional layers of the encoder"})
+    encoder_hidden_size: int = field(
+        default=1000, metadata={"help": "width of the states of each direction, the paper's n"}
+    )
+    encoder_layers: int = field(default=1, metadata={"help": "number of bidirectional layers of the encoder"})
     decoder_embed_dim: int = field(default=620, metadata={"help": "width of the target embeddings, the paper's m"})
     decoder_embed_path: Optional[str] = field(
         default=None, metadata={"help": "pre-trained target embeddings, a text file"}
@@ -29,44 +35,52 @@ class GruConfig(BertFlags):
         default=1000, metadata={"help": "width of the decoder's states, n, and of the alignment model, n'"}
     )
     decoder_layers: int = field(
-        default=1, metadata={"help": "layers of the decoder; the attention belongs to the lowest"}
+        default=1, metadata={"help": "number of layers of the decoder; the attention belongs to the lowest layer"}
     )
     decoder_out_embed_dim: int = field(default=500, metadata={"help": "width of the maxout layer, the paper's l"})
     share_decoder_input_output_embed: bool = field(
-        default=False, metadata={"help": "use the target embeddings as output matrix"}
+        default=False, metadata={"help": "use the target embeddings as the output matrix"}
     )
     share_all_embeddings: bool = field(
-        default=False, metadata={"help": "use one matrix for source embeddings, target embeddings and output"}
+        default=False, metadata={"help": "use one matrix for source embeddings, target embeddings and output matrix"}
     )
-    attention: ChoiceEnum(("additive", "dot", "none")) = field(  # type: ignore[valid-type]
+    attention: ChoiceEnum(tuple(RECURRENT_ATTENTIONS)) = field(  # type: ignore[valid-type]
         default="additive",
-        metadata={"help": "alignment model; none: the encoder's summary feeds each step"},
+        metadata={"help": "; ".join(f"{name}: {kind.help}" for name, kind in RECURRENT_ATTENTIONS.items())},
     )
     attention_scaled: bool = field(
-        default=False, metadata={"help": "divide dot products by the square root of their width"}
+        default=False,
+        metadata={"help": "with --attention dot: divide the dot products by the square root of the width"},
     )
     attention_query: ChoiceEnum(("previous", "new")) = field(  # type: ignore[valid-type]
         default="previous",
-        metadata={"help": "the decoder state that asks: the one before the step (the paper), or the step's own"},
+        metadata={"help": "the decoder state that is the query: the one before the step (the paper), or the new one"},
     )
     input_feeding: bool = field(
         default=False,
-        metadata={"help": "with --attention-query new: the last context enters the gates of the next step"},
+        metadata={"help": "with --attention-query new: the context of a step enters the gates of the next step"},
     )
     coverage: bool = field(
-        default=False, metadata={"help": "the additive alignment model knows how much attention a position got so far"}
+        default=False,
+        metadata={"help": "with --attention additive: the energy depends on the attention in the steps before"},
     )
     layer_norm: bool = field(
-        default=False, metadata={"help": "normalise the annotations, and state and embedding in the deep output"}
+        default=False,
+        metadata={"help": "normalise the annotations, and the state and the embedding in the deep output"},
     )
-    dropout: float = field(default=0.0, metadata={"help": "on embeddings, annotations and the maxout layer"})
+    dropout: float = field(
+        default=0.0, metadata={"help": "rate of dropout on embeddings, annotations and the maxout layer"}
+    )
     word_dropout: float = field(default=0.0, metadata={"help": "rate of words whose embedding is set to zero"})
     variational_dropout: bool = field(
-        default=False, metadata={"help": "--dropout takes the same units at all positions of a sentence"}
+        default=False, metadata={"help": "--dropout drops the same units at all positions of a sentence"}
     )
     rnn_init: ChoiceEnum(("paper", "modern")) = field(  # type: ignore[valid-type]
         default="modern",
-        metadata={"help": "paper: orthogonal recurrent matrices, small normal others; modern: Xavier for the others"},
+        metadata={
+            "help": "recurrent matrices are orthogonal; the other matrices are drawn from a narrow normal distribution "
+            "(paper), or by Xavier's rule (modern)"
+        },
     )
     bert_attend: ChoiceEnum(("decoder",)) = field(  # type: ignore[valid-type]
         default="decoder", metadata={"help": "with --bert-model the decoder attends to BERT's states"}
@@ -76,23 +90,33 @@ class GruConfig(BertFlags):
 
 
 def gru_drop_net_rate(cfg: GruConfig) -> float:
-    """Return p_net; the paper's best, 1.0, by default."""
+    """Return p_net, which is 1.0, the paper's best, unless a flag sets it."""
     return 1.0 if cfg.bert_drop_net is None else cfg.bert_drop_net
 
 
+def has_attention(cfg: GruConfig) -> bool:
+    """Return whether the decoder attends to the annotations."""
+    return attention_kind(str(cfg.attention)).build is not None
+
+
+def gru_attention_flags(cfg: GruConfig) -> Dict[str, Any]:
+    """Return the values of the flags that belong to some kinds of attention only."""
+    return {flag: getattr(cfg, flag) for flag in attention_flags()}
+
+
 def gru_branch_weights(cfg: GruConfig) -> Tuple[float, float]:
-    """Return the weights of (the annotations' context, BERT's).
+    """Return the weight of the context of the annotations and the weight of BERT's context.
 
     Raises:
-        ValueError: they are not two finite numbers.
+        ValueError: the flag does not hold two finite numbers.
     """
     return (0.5, 0.5) if cfg.bert_branch_weights is None else parse_weights(cfg.bert_branch_weights)
 
 
 def check_gru_config(cfg: GruConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
-    """Return a sentence for each setting of *cfg* that breaks a rule: flag, rule, value, remedy."""
+    """Return an error message for each setting of *cfg* that breaks a rule."""
     errors = [
-        f"{_flag(name)} must be at least 1, got {getattr(cfg, name)}"
+        f"{_flag(name)} must be at least 1, got {getattr(cfg, name)}; give a positive number"
         for name in (
             "encoder_embed_dim", "encoder_hidden_size", "encoder_layers", "decoder_embed_dim", "decoder_hidden_size",
             "decoder_layers", "decoder_out_embed_dim",
@@ -104,26 +128,37 @@ def check_gru_config(cfg: GruConfig, src_dict: Dictionary, tgt_dict: Dictionary)
         for name in ("dropout", "word_dropout")
         if not 0 <= getattr(cfg, name) < 1
     ]
-    kind, query = str(cfg.attention), str(cfg.attention_query)
-    needs = [
-        ("--attention-scaled", cfg.attention_scaled, kind == "dot", "--attention dot"),
-        ("--coverage", cfg.coverage, kind == "additive", "--attention additive"),
-        ("--attention-query new", query == "new", kind != "none", "a model with attention"),
-        (
-            "--input-feeding",
-            cfg.input_feeding,
-            query == "new" and kind != "none",
-            "--attention-query new, with attention",
-        ),
-    ]
-    errors += [f"{flag} is for {rule}; leave it out" for flag, given, fits, rule in needs if given and not fits]
-    return errors + _embedding_errors(cfg, src_dict, tgt_dict) + _bert_errors(cfg)
+    return errors + _attention_errors(cfg) + _embedding_errors(cfg, src_dict, tgt_dict) + _bert_errors(cfg)
+
+
+def _attention_errors(cfg: GruConfig) -> List[str]:
+    name = str(cfg.attention)
+    if name not in RECURRENT_ATTENTIONS:
+        return [f"--attention must be one of {', '.join(RECURRENT_ATTENTIONS)}, got {name}; choose one of these"]
+    errors = []
+    defaults = {item.name: item.default for item in fields(GruConfig)}
+    for flag, kinds in attention_flags().items():
+        if name not in kinds and getattr(cfg, flag) != defaults[flag]:
+            rule = f"--attention {' or '.join(kinds)}"
+            errors.append(f"{_flag(flag)} works only with {rule}, got --attention {name}; leave it out, or add {rule}")
+    query = str(cfg.attention_query)
+    if query == "new" and not has_attention(cfg):
+        errors.append(
+            f"--attention-query new works only with an attention, got --attention {name}; leave it out, or choose "
+            "another --attention"
+        )
+    if cfg.input_feeding and not (query == "new" and has_attention(cfg)):
+        errors.append(
+            "--input-feeding works only with --attention-query new and an attention, got --attention-query "
+            f"{query} and --attention {name}; leave it out, or change these"
+        )
+    return errors
 
 
 def _bert_errors(cfg: GruConfig) -> List[str]:
     if cfg.bert_model is None:
         return [
-            f"{_flag(item.name)} is for models with --bert-model, got {getattr(cfg, item.name)} without it; add "
+            f"{_flag(item.name)} works only with --bert-model, got {getattr(cfg, item.name)} without it; add "
             "--bert-model, or leave it out"
             for item in fields(BertFlags)
             if item.name.startswith("bert_") and getattr(cfg, item.name) != item.default
@@ -137,7 +172,7 @@ def _embedding_errors(cfg: GruConfig, src_dict: Dictionary, tgt_dict: Dictionary
     if tied and cfg.decoder_out_embed_dim != cfg.decoder_embed_dim:
         errors.append(
             "--share-decoder-input-output-embed needs --decoder-out-embed-dim equal to --decoder-embed-dim, "
-            f"got {cfg.decoder_out_embed_dim} and {cfg.decoder_embed_dim}"
+            f"got {cfg.decoder_out_embed_dim} and {cfg.decoder_embed_dim}; give both the same value"
         )
     if cfg.share_all_embeddings and src_dict != tgt_dict:
         errors.append(
@@ -147,7 +182,7 @@ def _embedding_errors(cfg: GruConfig, src_dict: Dictionary, tgt_dict: Dictionary
     if cfg.share_all_embeddings and cfg.encoder_embed_dim != cfg.decoder_embed_dim:
         errors.append(
             "--share-all-embeddings needs --encoder-embed-dim equal to --decoder-embed-dim, "
-            f"got {cfg.encoder_embed_dim} and {cfg.decoder_embed_dim}"
+            f"got {cfg.encoder_embed_dim} and {cfg.decoder_embed_dim}; give both the same value"
         )
     return errors
 

@@ -7,34 +7,50 @@ from fairseq.models import FairseqIncrementalDecoder
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_branch_weights, gru_drop_net_rate
-from bert_fused_plugin.modules.attention_memory import Memory, Read, attend, weighted
-from bert_fused_plugin.modules.beam_order import regroup
+from bert_fused_plugin.models.gru_bahdanau.config import (
+    GruConfig,
+    gru_attention_flags,
+    gru_branch_weights,
+    gru_drop_net_rate,
+)
+from bert_fused_plugin.modules.attention_memory import (
+    ProjectedMemory,
+    WeightedMemory,
+    attention_weights,
+    projected_context,
+)
+from bert_fused_plugin.modules.beam_order import sentences_to_keep
 from bert_fused_plugin.modules.conditional_gru import ConditionalGru
 from bert_fused_plugin.modules.deep_output import DeepOutput
 from bert_fused_plugin.modules.drop_net import DropNet
-from bert_fused_plugin.modules.fusion import with_zero_gradients
-from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention, DotAttention
+from bert_fused_plugin.modules.recurrent_attention import (
+    AdditiveAttention,
+    RecurrentAttention,
+    build_recurrent_attention,
+)
 from bert_fused_plugin.modules.sequence_dropout import SequenceDropout, WordDropout
+from bert_fused_plugin.modules.zero_gradients import with_zero_gradients
 
 IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
 Extra = Dict[str, List[Optional[Tensor]]]
 
 
 class GruDecoder(FairseqIncrementalDecoder):
-    """Attention, gated recurrent unit and deep output, step by step.
+    """Attention, a gated recurrent unit and a deep output, step by step.
 
-    Only what depends on the state before is in the loop; products with the context come from `Memory`.
+    The loop over the steps computes only what depends on the previous state.  The products with the context come from
+    a `ProjectedMemory`.
 
-    With BERT a second, additive attention reads its states, and the context is the mean of both: c~_i = 1/2 (c_i +
-    sum_j beta_ij V_B H_B,j), under drop-net, as in the fused layers of Zhu et al. (2020, section 4).
+    With BERT a second attention, which is always additive, reads BERT's states.  The context is then the mean of both
+    contexts, c~_i = 1/2 (c_i + sum_j beta_ij V_B H_B,j), under drop-net, as in the fused layers of Zhu et al. (2020,
+    section 4).
 
     Args:
         cfg: the model's flags.
         dictionary: the target dictionary.
         embed_tokens: the target embeddings.
-        context_dim: width of the annotations, 2n.
-        bert_dim: D; None for a decoder without BERT.
+        context_dim: the width 2n of the annotations.
+        bert_dim: the width D of BERT's states; None for a decoder without BERT.
     """
 
     def __init__(
@@ -54,21 +70,19 @@ class GruDecoder(FairseqIncrementalDecoder):
         self.embed_tokens = embed_tokens
         self.word_dropout = WordDropout(cfg.word_dropout)
         self.dropout_module = SequenceDropout(cfg.dropout, cfg.variational_dropout)
-        self.attention: Any = None
-        if str(cfg.attention) == "additive":
-            self.attention = AdditiveAttention(hidden, context_dim, hidden, cfg.coverage)
-        elif str(cfg.attention) == "dot":
-            self.attention = DotAttention(hidden, context_dim, hidden, cfg.attention_scaled)
-        self.bert_attention: Any = None
+        self.attention: Optional[RecurrentAttention] = build_recurrent_attention(
+            str(cfg.attention), hidden, context_dim, hidden, gru_attention_flags(cfg)
+        )
+        self.bert_attention: Optional[RecurrentAttention] = None
         if bert_dim is not None:
             self.bert_attention = AdditiveAttention(hidden, bert_dim, hidden)
             self.bert_value_proj = nn.Linear(bert_dim, context_dim)
             self.drop_net = DropNet(gru_drop_net_rate(cfg))
             self.branch_weights = gru_branch_weights(cfg)
-        # s_0 = tanh(W_s backward h_1); without attention the whole summary
+        # s_0 = tanh(W_s backward h_1); without attention s_0 depends on the whole summary
         self.bridge_dim = context_dim if self.attention is None else context_dim // 2
         self.initial_proj = nn.Linear(self.bridge_dim, hidden * cfg.decoder_layers)
-        # the context of a step that asks with its own state is not known yet at its gates
+        # where the new state is the query, the context of a step is not known yet when its gates are computed
         no_context = self.query_is_new and not self.input_feeding
         self.cell = ConditionalGru(cfg.decoder_embed_dim, 0 if no_context else context_dim, hidden)
         self.upper_layers = nn.ModuleList(nn.GRU(hidden, hidden) for _ in range(cfg.decoder_layers - 1))
@@ -87,13 +101,18 @@ class GruDecoder(FairseqIncrementalDecoder):
         features_only: bool = False,
         **unused: Any,
     ) -> Tuple[Tensor, Extra]:
-        """Return the logits, (B, T, V), or t, (B, T, l), and ``extra["attn"]``: [alpha, (B, T, S)].
+        """Return the logits, (B, T, V), and ``extra``, which holds the attention.
+
+        ``extra["attn"]`` is a list of alpha, (B, T, S); ``extra["bert_attn"]`` is a list of beta, (B, T, L).  An entry
+        is None where there is no such attention or where drop-net has left it out.
 
         Args:
-            prev_output_tokens: (B, T).
-            encoder_out: the encoder's output; one sentence may serve several rows, its beams.
-            incremental_state: caches, in incremental decoding; the last of *prev_output_tokens* is read then.
-            features_only: leave the output matrix out.
+            prev_output_tokens: the target tokens so far, (B, T).
+            encoder_out: the encoder's output; a sentence in it may belong to several rows, which are its beams.
+            incremental_state: the caches of incremental decoding, which reads only the last of *prev_output_tokens*;
+                None outside of it.
+            features_only: whether to return t, (B, T, l), in place of the logits.
+            unused: further arguments of fairseq, which are ignored.
         """
         x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
         return (x if features_only else self.output_layer(x)), extra
@@ -105,7 +124,7 @@ class GruDecoder(FairseqIncrementalDecoder):
         incremental_state: Optional[IncrementalState] = None,
         **unused: Any,
     ) -> Tuple[Tensor, Extra]:
-        """Return t, (B, T, l), and ``extra``, as `forward`."""
+        """Return t, (B, T, l), and ``extra``; the arguments are those of `forward`."""
         cached = None if incremental_state is None else self.get_incremental_state(incremental_state, "gru")
         if incremental_state is not None:
             prev_output_tokens = prev_output_tokens[:, -1:]
@@ -115,13 +134,13 @@ class GruDecoder(FairseqIncrementalDecoder):
             begin = self._first_step(encoder_out["final_states"][0], memories[0], len(prev_output_tokens))
         else:
             memories, begin = _from_cache(cached)
-        reads, unused_tensors = self._reads(memories)
+        weighted_memories, unused_tensors = self._weigh(memories)
 
         inputs = self.cell.input_proj(embedded)
         if unused_tensors:
             inputs = with_zero_gradients(inputs, *unused_tensors)
-        states, attns, end = self._loop(inputs, reads, begin)
-        # the layers above the attention, at all positions at once: (B, T, n) -> (T, B, n)
+        states, attns, end = self._loop(inputs, weighted_memories, begin)
+        # the layers above the attention read all positions at once: (B, T, n) -> (T, B, n)
         top = states.transpose(0, 1)
         finals = [end.states[0]]
         for layer, initial in zip(self.upper_layers, begin.states[1:]):
@@ -129,7 +148,7 @@ class GruDecoder(FairseqIncrementalDecoder):
             finals.append(final[0])
         if not self.query_is_new and self.attention is not None:
             top = torch.cat([begin.states[-1].unsqueeze(0), top[:-1]])  # the paper's readout reads s_{i-1}
-        from_context = weighted(reads, attns, "to_output")
+        from_context = projected_context(weighted_memories, attns, "output_values")
         x = self.dropout_module(self.deep_output(top.transpose(0, 1), embedded, from_context))
         if incremental_state is not None:
             end = end._replace(states=torch.stack(finals))
@@ -144,31 +163,31 @@ class GruDecoder(FairseqIncrementalDecoder):
         return logits
 
     def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> None:
-        """Let the rows of the caches follow *new_order*; what is a sentence's own is kept once for its beams."""
+        """Put the rows of the caches into *new_order*; the memories are kept once for all beams of a sentence."""
         cached = self.get_incremental_state(incremental_state, "gru")
         if cached is None:
             return
         memories, step = _from_cache(cached)
         rows, sentences = step.states.size(1), len(memories[0].keys)
-        keep, _ = regroup(new_order, sentences, rows // sentences)
+        keep, _ = sentences_to_keep(new_order, sentences, rows // sentences)
         if keep is not None:
-            memories = [Memory(*(tensor.index_select(0, keep) for tensor in memory)) for memory in memories]
+            memories = [ProjectedMemory(*(tensor.index_select(0, keep) for tensor in memory)) for memory in memories]
         step = Step(
             step.states.index_select(1, new_order),
-            step.fed.index_select(0, new_order),
+            step.input_feed.index_select(0, new_order),
             step.coverage.index_select(0, new_order),
         )
         self.set_incremental_state(incremental_state, "gru", _to_cache(memories, step))
 
     def max_positions(self) -> int:
-        """Return the longest target that the model takes."""
+        """Return the length of the longest target that the model accepts."""
         return self.max_target_positions
 
-    def _memories(self, encoder_out: Dict[str, List[Any]]) -> List[Memory]:
-        """Return what the decoder attends to: the annotations, and BERT's states if there are any."""
+    def _memories(self, encoder_out: Dict[str, List[Any]]) -> List[ProjectedMemory]:
+        """Return the memory of the annotations and, with BERT, the memory of its states."""
         padding_mask = encoder_out["encoder_padding_mask"][0]
         if self.attention is None:
-            values = encoder_out["final_states"][0].unsqueeze(1)  # c, the only thing to attend to
+            values = encoder_out["final_states"][0].unsqueeze(1)  # one position, the summary c
             memories = [self._memory(values[..., :0], values, padding_mask[:, :1] & False)]
         else:
             values = encoder_out["encoder_out"][0].transpose(0, 1)  # (S, B, 2n) -> (B, S, 2n)
@@ -179,83 +198,88 @@ class GruDecoder(FairseqIncrementalDecoder):
             memories.append(self._memory(keys, values, encoder_out["bert_padding_mask"][0]))
         return memories
 
-    def _memory(self, keys: Tensor, values: Tensor, padding_mask: Tensor) -> Memory:
-        gates = values[..., :0] if self.cell.context_proj is None else self.cell.context_proj(values)
-        return Memory(keys, gates, self.deep_output.context_proj(values), padding_mask)
+    def _memory(self, keys: Tensor, values: Tensor, padding_mask: Tensor) -> ProjectedMemory:
+        gate_values = values[..., :0] if self.cell.context_proj is None else self.cell.context_proj(values)
+        return ProjectedMemory(keys, gate_values, self.deep_output.context_proj(values), padding_mask)
 
-    def _first_step(self, final_states: Tensor, memory: Memory, rows: int) -> "Step":
-        """Return what the first step begins with: s_0 = tanh(W_s backward h_1), for each of the *rows*."""
+    def _first_step(self, final_states: Tensor, memory: ProjectedMemory, rows: int) -> "Step":
+        """Return the start of the first step, s_0 = tanh(W_s backward h_1), for each of the *rows*."""
         initial = torch.tanh(self.initial_proj(final_states[:, -self.bridge_dim :]))
         initial = initial.repeat_interleave(rows // len(final_states), dim=0)
         states = torch.stack(initial.chunk(1 + len(self.upper_layers), dim=-1))
-        fed = initial.new_zeros(rows, memory.to_gates.size(-1) if self.input_feeding else 0)
-        return Step(states, fed, initial.new_zeros(rows, memory.keys.size(1)))
+        input_feed = initial.new_zeros(rows, memory.gate_values.size(-1) if self.input_feeding else 0)
+        return Step(states, input_feed, initial.new_zeros(rows, memory.keys.size(1)))
 
-    def _reads(self, memories: List[Memory]) -> Tuple[Dict[str, Read], List[Tensor]]:
-        """Return what is read in this pass, under drop-net, and what would otherwise miss a gradient."""
-        own = Read(self.attention, memories[0], 1.0)
+    def _weigh(self, memories: List[ProjectedMemory]) -> Tuple[Dict[str, WeightedMemory], List[Tensor]]:
+        """Return the memories that this pass reads, under drop-net, and the tensors that would not get a gradient."""
+        nmt = WeightedMemory(self.attention, memories[0], 1.0)
         if self.bert_attention is None:
-            return {"attn": own}, []
-        bert = Read(self.bert_attention, memories[1], 1.0)
-        own_alone, bert_alone = self.drop_net(1)
-        if own_alone:
-            return {"attn": own}, [*self.bert_attention.parameters(), *memories[1][:3]]
+            return {"attn": nmt}, []
+        bert = WeightedMemory(self.bert_attention, memories[1], 1.0)
+        nmt_alone, bert_alone = self.drop_net(1)
+        if nmt_alone:
+            return {"attn": nmt}, [*self.bert_attention.parameters(), *memories[1][:3]]
         if bert_alone:
             parameters = [] if self.attention is None else self.attention.parameters()
             return {"bert_attn": bert}, [*parameters, *memories[0][:3]]
-        w_own, w_bert = self.branch_weights
-        return {"attn": own._replace(weight=w_own), "bert_attn": bert._replace(weight=w_bert)}, []
+        w_nmt, w_bert = self.branch_weights
+        return {"attn": nmt._replace(weight=w_nmt), "bert_attn": bert._replace(weight=w_bert)}, []
 
-    def _loop(self, inputs: Tensor, reads: Dict[str, Read], begin: "Step") -> "Tuple[Tensor, Dict[str, Tensor], Step]":
-        """Return the states, (B, T, n), the attentions, (B, T, S) and (B, T, L), and what the next step begins with.
+    def _loop(
+        self, inputs: Tensor, memories: Dict[str, WeightedMemory], begin: "Step"
+    ) -> "Tuple[Tensor, Dict[str, Tensor], Step]":
+        """Return the states, (B, T, n), the attention to each memory, (B, T, S or L), and the start of the next step.
 
-        *inputs* are W e of the gates, (B, T, 3n).
+        Args:
+            inputs: the products W e for the gates, (B, T, 3n).
+            memories: the memories that this pass reads.
+            begin: the start of the first step.
         """
         hidden = self.cell.hidden_dim
-        ask = [read.attention.query_proj.weight for read in reads.values() if read.attention is not None]
-        # one product gives U_z s, U_r s and, unless the new state asks, the queries W_a s
-        from_state = torch.cat([self.cell.gate_proj.weight, *([] if self.query_is_new else ask)])
-        state, fed, coverage = begin.states[0], begin.fed, begin.coverage
+        query_weights = [m.attention.query_proj.weight for m in memories.values() if m.attention is not None]
+        # one product gives U_z s, U_r s and, unless the new state is the query, the queries W_a s
+        from_state = torch.cat([self.cell.gate_proj.weight, *([] if self.query_is_new else query_weights)])
+        state, input_feed, coverage = begin.states[0], begin.input_feed, begin.coverage
         states: List[Tensor] = []
-        alphas: Dict[str, List[Tensor]] = {name: [] for name in reads}
+        alphas: Dict[str, List[Tensor]] = {name: [] for name in memories}
         for step_inputs in inputs.unbind(1):
             projected = linear(state, from_state)
             if self.query_is_new:
-                gates = step_inputs + fed if self.input_feeding else step_inputs
+                gates = step_inputs + input_feed if self.input_feeding else step_inputs
                 state = self.cell(gates, projected, state)
-                step_alphas = attend(reads, linear(state, torch.cat(ask)), coverage)
+                step_alphas = attention_weights(memories, linear(state, torch.cat(query_weights)), coverage)
                 if self.input_feeding:
-                    fed = weighted(reads, step_alphas, "to_gates").squeeze(1)
+                    input_feed = projected_context(memories, step_alphas, "gate_values").squeeze(1)
             else:
-                step_alphas = attend(reads, projected[:, 2 * hidden :], coverage)
-                gates = step_inputs + weighted(reads, step_alphas, "to_gates").squeeze(1)
+                step_alphas = attention_weights(memories, projected[:, 2 * hidden :], coverage)
+                gates = step_inputs + projected_context(memories, step_alphas, "gate_values").squeeze(1)
                 state = self.cell(gates, projected[:, : 2 * hidden], state)
             states.append(state)
             for name, alpha in step_alphas.items():
                 alphas[name].append(alpha)
-            if "attn" in reads:
+            if "attn" in memories:
                 coverage = coverage + step_alphas["attn"].squeeze(1)
         attns = {name: torch.cat(steps, dim=1) for name, steps in alphas.items()}
-        return torch.stack(states, dim=1), attns, Step(state.unsqueeze(0), fed, coverage)
+        return torch.stack(states, dim=1), attns, Step(state.unsqueeze(0), input_feed, coverage)
 
 
 class Step(NamedTuple):
-    """What one step hands to the next, for each row."""
+    """The values that one step passes on to the next, for each row."""
 
     states: Tensor  # s of each layer, (layers, B, n)
-    fed: Tensor  # C c of the context before, (B, 3n), with input feeding; else (B, 0)
-    coverage: Tensor  # the sum of alpha so far, (B, S)
+    input_feed: Tensor  # C c of the previous step, (B, 3n), with input feeding; otherwise (B, 0)
+    coverage: Tensor  # the sum of alpha over the steps before, (B, S)
 
 
-def _to_cache(memories: List[Memory], step: Step) -> Dict[str, Optional[Tensor]]:
+def _to_cache(memories: List[ProjectedMemory], step: Step) -> Dict[str, Optional[Tensor]]:
     cached: Dict[str, Optional[Tensor]] = dict(step._asdict())
     for i, memory in enumerate(memories):
         cached.update({f"{name}.{i}": value for name, value in memory._asdict().items()})
     return cached
 
 
-def _from_cache(cached: Dict[str, Optional[Tensor]]) -> Tuple[List[Memory], Step]:
+def _from_cache(cached: Dict[str, Optional[Tensor]]) -> Tuple[List[ProjectedMemory], Step]:
     values: Any = cached
     count = sum(name.startswith("keys.") for name in cached)
-    memories = [Memory(*(values[f"{name}.{i}"] for name in Memory._fields)) for i in range(count)]
+    memories = [ProjectedMemory(*(values[f"{name}.{i}"] for name in ProjectedMemory._fields)) for i in range(count)]
     return memories, Step(*(values[name] for name in Step._fields))

@@ -1,4 +1,4 @@
-"""The recurrent encoder: a bidirectional GRU whose states are the annotations (Bahdanau et al. 2015, A.2.1)."""
+"""The recurrent encoder, a bidirectional GRU whose states are the annotations (Bahdanau et al. 2015, A.2.1)."""
 
 from typing import Any, Dict, List, Optional
 
@@ -11,25 +11,25 @@ from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.reading import build_layer_mix, read_bert
 from bert_fused_plugin.bert.record import BertRecord
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
-from bert_fused_plugin.modules.beam_order import regroup
+from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, has_attention
+from bert_fused_plugin.modules.beam_order import sentences_to_keep
 from bert_fused_plugin.modules.sequence_dropout import SequenceDropout, WordDropout
 
 EncoderOut = Dict[str, List[Any]]
 
 
 class GruEncoder(FairseqEncoder):
-    """h_j = [forward h_j ; backward h_j].
+    """The annotations h_j = [forward h_j ; backward h_j].
 
-    The cell is torch's fused one, which applies the reset gate after the product U h, where the paper has
+    The cell is torch's fused one.  It applies the reset gate after the product, r * (U h), where the paper has
     U (r * h).
 
     Args:
         cfg: the model's flags.
         dictionary: the source dictionary.
         embed_tokens: the source embeddings.
-        bert: a pre-trained encoder for the decoder to attend to; default: none.
-        bridge: derives BERT's input where a batch does not bring it.
+        bert: the pre-trained encoder whose states the decoder attends to; None for a model without BERT.
+        bridge: the bridge that derives BERT's input where a batch does not hold it; None for a model without BERT.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class GruEncoder(FairseqEncoder):
         self.layers = nn.ModuleList(
             nn.GRU(width, cfg.encoder_hidden_size, bidirectional=True, batch_first=True) for width in widths
         )
-        # without attention the annotations are not read
-        norm = cfg.layer_norm and str(cfg.attention) != "none"
+        # without attention nothing reads the annotations, and the norm's parameters would get no gradient
+        norm = cfg.layer_norm and has_attention(cfg)
         self.layer_norm = nn.LayerNorm(self.output_dim) if norm else None
         self.bert: Any = bert
         self.bridge: Any = bridge
@@ -72,27 +72,29 @@ class GruEncoder(FairseqEncoder):
         bert_tokens: Optional[Tensor] = None,
         bert_out: Optional[Tensor] = None,
     ) -> EncoderOut:
-        """Return fairseq's ``encoder_out``, (S, B, 2n), with ``final_states``, (B, 2n).
+        """Return the annotations in fairseq's form: a dictionary whose ``encoder_out`` is (S, B, 2n).
 
-        ``final_states`` are [forward h_S ; backward h_1], of the last layer.  With BERT there are ``bert_out``,
-        (B, L, D), and ``bert_padding_mask``, (B, L), too.
+        Its ``final_states``, (B, 2n), are the summary [forward h_S ; backward h_1] of the last layer.  With BERT the
+        dictionary also has ``bert_out``, (B, L, D), and ``bert_padding_mask``, (B, L).
 
         Args:
-            src_tokens: (B, S), padded on either side.
-            src_lengths: not used.
-            return_all_hiddens: fill ``encoder_states``.
-            bert_tokens: BERT's input, (B, L); default: derived from *src_tokens*.
-            bert_out: BERT's states for *bert_tokens*, (B, L, N x D), from the cache; default: computed.
+            src_tokens: the source tokens, (B, S), padded on the left or on the right.
+            src_lengths: the lengths of the sources; they are not used.
+            return_all_hiddens: whether ``encoder_states`` holds the states of all layers.
+            bert_tokens: BERT's input, (B, L); None: it is derived from *src_tokens*.
+            bert_out: BERT's states for *bert_tokens*, (B, L, N x D), from the cache; None: they are computed.
         """
         encoder_out: EncoderOut = {}
         if self.bert is not None:
             bert_states, mask = read_bert(self, src_tokens, bert_tokens, bert_out, self.embed_tokens.weight.dtype)
             encoder_out = {"bert_out": [bert_states], "bert_padding_mask": [mask]}
         padding_mask = src_tokens.eq(self.padding_idx)
-        padding_mask[:, 0] &= ~padding_mask.all(dim=1)  # a row of padding alone has one position to attend to
+        padding_mask[:, 0] &= ~padding_mask.all(
+            dim=1
+        )  # a row of padding keeps one position, because a softmax over none is NaN
         lengths = (~padding_mask).sum(dim=1)
         x = self.dropout_module(self.word_dropout(self.embed_tokens(src_tokens)))
-        # torch packs what is padded on the right
+        # torch can only pack sentences that are padded on the right
         order = _right_padded(padding_mask)
         x = _gather(x, order)
         states = [x]
@@ -117,9 +119,9 @@ class GruEncoder(FairseqEncoder):
         }
 
     def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
-        """Return *encoder_out* with its rows in *new_order*; a sentence is kept once for all of its beams."""
+        """Return *encoder_out* with its rows in *new_order*; a sentence is kept once for all its beams."""
         [beam_size] = encoder_out["beam_size"]
-        keep, beam_size = regroup(new_order, len(encoder_out["final_states"][0]), beam_size)
+        keep, beam_size = sentences_to_keep(new_order, len(encoder_out["final_states"][0]), beam_size)
         reordered: EncoderOut = {**encoder_out, "beam_size": [beam_size]}
         if keep is not None:
             for key, values in encoder_out.items():
@@ -129,12 +131,12 @@ class GruEncoder(FairseqEncoder):
         return reordered
 
     def max_positions(self) -> int:
-        """Return the longest source that the model takes."""
+        """Return the length of the longest source that the model accepts."""
         return self.max_source_positions
 
 
 def _right_padded(padding_mask: Tensor) -> Tensor:
-    """Return, for each sentence, its positions with those of padding last, (B, S)."""
+    """Return the positions of each sentence, (B, S), in an order that puts those of padding last."""
     return torch.sort(padding_mask.long(), dim=1, stable=True).indices
 
 

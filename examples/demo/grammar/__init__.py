@@ -1,4 +1,4 @@
-"""The grammar: the kinds of sentences with their weights."""
+"""The grammar, which lists the kinds of sentences and how often each of them is drawn."""
 
 from typing import Callable, Dict, Optional, Tuple
 
@@ -10,7 +10,7 @@ from grammar.simple_sentences import SimpleSentences
 
 
 class Grammar:
-    """Makes sentence pairs with one source of chance."""
+    """Draws sentence pairs; all choices come from one source of random numbers."""
 
     def __init__(self, dice: Dice) -> None:
         self.dice = dice
@@ -26,7 +26,10 @@ class Grammar:
         }  # fmt: skip
 
     def sentence(self) -> Tuple[str, str]:
-        """A random pair (English, German): capital letter, full stop or question mark, tokens separated by spaces."""
+        """Return a random pair of an English sentence and its German translation.
+
+        A sentence has a capital letter, an end mark, and spaces between its tokens.
+        """
         kind = self.dice.weighted(self.kinds)
         while True:
             try:
@@ -38,7 +41,7 @@ class Grammar:
 
 
 def finish(text: str) -> str:
-    """Capitalises, and drops the comma that closes a relative clause before other punctuation."""
+    """Return *text* with a capital letter, and without a comma that another punctuation mark follows."""
     for end in (".", "?", ","):
         text = text.replace(f" , {end}", f" {end}")
     return text[0].upper() + text[1:]

@@ -1,4 +1,4 @@
-"""Adverbials of the lexicon with the tenses that they go with."""
+"""The adverbials of the lexicon, and the tenses that they go with."""
 
 from dataclasses import dataclass
 from typing import List, Sequence, Tuple
@@ -10,7 +10,11 @@ from grammar.lexicon_adverbials import MID_ADVERBS, MODALS, MONTHS, NUMBERS, SEN
 
 @dataclass(frozen=True)
 class Adverbial:
-    """An adverbial; `aspect` tells how the English present stands with it (progressive, habit or empty: either)."""
+    """An adverbial of the lexicon.
+
+    `aspect` says which English present it needs: the progressive (progressive), the simple present (habit), or either
+    of them (empty).
+    """
 
     text: Adjunct
     tenses: Tuple[str, ...]
@@ -18,7 +22,7 @@ class Adverbial:
 
     @staticmethod
     def read(fields: Sequence[str]) -> "Adverbial":
-        """From a row of the lexicon."""
+        """Return the adverbial of a row of the lexicon."""
         return Adverbial(Adjunct(fields[0], fields[1]), tuple(fields[2].split()), fields[3] if len(fields) > 3 else "")
 
 
@@ -34,7 +38,10 @@ def _read_times() -> List[Adverbial]:
 
 
 def _read_numbered_times() -> List[Adverbial]:
-    """Kept apart, for there are so many of them: two days ago, in two days, at two o'clock, in May, every Monday."""
+    """Return the times with a number or a name: two days ago, in two days, at two o'clock, in May, every Monday.
+
+    They are drawn from a list of their own, because they outnumber all others.
+    """
     times = []
     for number in NUMBERS:
         german = DETERMINER_OF[number].stem

@@ -1,7 +1,8 @@
-"""A clause: what is said, and how both languages order it.
+"""A clause: its parts, and the word order of both languages.
 
-German: the finite verb stands second in a statement, first in a yes-no question and last in a subordinate clause; the
-rest of the verb closes the clause. Between them stand pronouns, indirect object, time, object, negation, manner, place.
+In German the finite verb stands second in a statement, first in a yes-no question and last in a subordinate clause.
+The rest of the verb closes the clause.  Pronouns, indirect object, time, object, negation, manner and place stand
+between them, in this order.
 """
 
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ COPULA = Verb(EnglishVerb("be", "was", "been", stative=True), GermanVerb("sein",
 
 @dataclass(frozen=True)
 class Adjunct:
-    """A fixed phrase in both languages."""
+    """A phrase whose form is fixed in both languages."""
 
     english: str
     german: str
@@ -28,7 +29,7 @@ class Adjunct:
 
 @dataclass(frozen=True)
 class Modal:
-    """A modal verb; `german` holds the forms for 1sg, 2sg, 3sg and the plural."""
+    """A modal verb, whose `german` holds the forms for 1sg, 2sg, 3sg and the plural."""
 
     english: str
     auxiliary: str
@@ -39,7 +40,7 @@ class Modal:
 
 @dataclass(frozen=True)
 class Clause:
-    """A clause; `tense` is present, past, perfect, future or modal."""
+    """A clause, whose `tense` is present, past, perfect, future or modal."""
 
     subject: Phrase
     verb: Verb
@@ -56,7 +57,7 @@ class Clause:
     progressive: bool = False
 
     def english(self, question: bool = False) -> str:
-        """The statement, or with `question` the order of a question (without its question word)."""
+        """Return the statement; with `question` the question, without its question word."""
         auxiliary, main = self._english_verb(question)
         negation = "not" if self.negated else ""
         adverb = self.adverb.english if self.adverb else ""
@@ -65,37 +66,37 @@ class Clause:
         return text.replace("can not ", "cannot ")
 
     def english_infinitive(self) -> str:
-        """to read the book."""
+        """Return the clause as an infinitive: to read the book."""
         return _join(["to", self.verb.english.infinitive, *self._english_rest()])
 
     def german_statement(self, front: str = "") -> str:
-        """Verb-second order; whatever stands in front takes the place of the subject."""
+        """Return the clause with the verb second; *front*, if given, takes the place of the subject."""
         subject = self.subject.german("nom")
         head = [front, self._finite(), subject] if front else [subject, self._finite()]
         return _join([*head, *self._middle(), self._verb_end()])
 
     def german_question(self) -> str:
-        """Verb-first order (a question word goes to the front of a statement instead)."""
+        """Return the clause with the verb first, as in a yes-no question or behind a question word."""
         return _join([self._finite(), self.subject.german("nom"), *self._middle(), self._verb_end()])
 
     def german_subordinate(self, introduction: str, with_subject: bool = True) -> str:
-        """Verb-final order behind a conjunction or a relative pronoun (which may be the subject)."""
+        """Return the clause with the verb last, behind a conjunction or a relative pronoun; that may be the subject."""
         subject = self.subject.german("nom") if with_subject else ""
         prefix_joined = self.tense in ("present", "past")
         verb = self.verb.german.prefix + self._finite() if prefix_joined else f"{self._verb_end()} {self._finite()}"
         return _join([introduction, subject, *self._middle(), verb])
 
     def german_infinitive(self) -> str:
-        """das Buch zu lesen."""
+        """Return the clause as an infinitive: das Buch zu lesen."""
         return _join([*self._middle(), self.verb.german.zu_infinitive])
 
     def without_object(self) -> "Clause":
-        """The clause with a gap where its object was."""
+        """Return the clause without its object."""
         return replace(self, object=None)
 
     @property
     def object_case(self) -> str:
-        """The German case of the direct object."""
+        """Return the German case of the direct object."""
         return self.verb.case or ("dat" if self.verb.pattern == "dative" else "acc")
 
     def _finite(self) -> str:
@@ -134,7 +135,7 @@ class Clause:
         ]
 
     def _german_objects(self) -> Tuple[List[str], str, str]:
-        """What stands before the time (pronouns, indirect object), the direct object, the prepositional object."""
+        """Return the objects that precede the time, the direct object and the prepositional object."""
         before = [self.indirect.german("dat")] if self.indirect else []
         if self.object is None:
             return before, "", ""
@@ -150,7 +151,7 @@ class Clause:
         return self.negated and self.object is not None and not self.object.is_definite
 
     def _english_verb(self, question: bool) -> Tuple[str, str]:
-        """The auxiliary (empty in a plain statement of a simple tense) and the main verb."""
+        """Return the auxiliary, which is empty in a plain statement of a simple tense, and the main verb."""
         verb, agreement = self.verb.english, self.subject.agreement
         third = agreement == "3sg"
         support = question or self.negated
@@ -178,7 +179,7 @@ class Clause:
         else:
             words += [indirect, direct]
         manner, places = self.manner.english if self.manner else "", [place.english for place in self.places]
-        # He sings loudly in the garden, but: he goes to the city alone.
+        # English says "he sings loudly in the garden", but "he goes to the city alone".
         words += [*places, manner] if self.verb.pattern in ("motion", "travel") else [manner, *places]
         return [*words, self.time.english if self.time else ""]
 

@@ -1,4 +1,4 @@
-"""Draws clauses: a verb, what it takes, a tense, and adverbials that fit both."""
+"""Random clauses: a verb, its complements, a tense, and adverbials that fit both."""
 
 from dataclasses import replace
 from typing import Dict, Optional, Sequence
@@ -8,7 +8,7 @@ from grammar.clause import COPULA, Adjunct, Clause
 from grammar.dice import Dice
 from grammar.german import prepositional_phrase
 from grammar.lexicon import MANNER_OF, NOUNS, VERBS, Adjective, Verb
-from grammar.noun_phrase import NounPhrase, Phrase
+from grammar.noun_phrase import NounPhrase, Phrase, determiner_of
 from grammar.phrase_sampler import PEOPLE, PRONOUN_PHRASES, PhraseSampler
 
 TENSES: Dict[str, float] = {"present": 4.4, "past": 2.5, "perfect": 1.4, "future": 0.7, "modal": 1.0}
@@ -19,25 +19,23 @@ PATTERNS: Dict[str, float] = {
 ACTIONS = {name: weight for name, weight in PATTERNS.items() if name not in ("position", "stay")}
 PERSONS = (*(name for name, noun in NOUNS.items() if noun.kind in PEOPLE), "name", "pronoun")
 OTHERS = tuple(name for name, noun in NOUNS.items() if noun.kind not in (*PEOPLE, "state"))
-# Patterns that go with `despite the rain`.
+# These patterns go with `despite the rain`.
 OUTDOORS = ("intransitive", "swim", "motion", "travel")
-# The verbs to draw from; one that takes many things stands there several times, for those are learned with it.
+# A verb that takes many things stands here several times, because its many objects must be learned too.
 DRAWN = {
     pattern: [verb for verb in verbs for _ in range(1 + len(set(verb.objects) - set(PERSONS)) // 8)]
     for pattern, verbs in VERBS.items()
 }
 HOMES = ("house", "city", "village", "castle", "island", "hotel")
-
-
 TRIES = 300
 
 
 class NoFittingWordError(Exception):
-    """The lexicon has (probably) no verb or adjective for what was asked."""
+    """Many draws have found no verb or adjective that fits; probably the lexicon has none."""
 
 
 class ClauseSampler:
-    """Draws clauses with one source of chance."""
+    """Draws clauses; all choices come from one source of random numbers."""
 
     def __init__(self, dice: Dice) -> None:
         self.dice = dice
@@ -45,7 +43,7 @@ class ClauseSampler:
 
     def clause(self, tense: str = "", subject: Optional[Phrase] = None, patterns: Optional[Dict[str, float]] = None,
                adverbials: float = 1.0) -> Clause:  # fmt: skip
-        """A clause, of the tense and about the subject where those are given; `adverbials` scales their number."""
+        """Return a clause, with the given tense and subject if there are any; `adverbials` scales their number."""
         for _ in range(TRIES):
             verb = self.dice.pick(DRAWN[self.dice.weighted(patterns or PATTERNS)])
             if subject is not None and not accepts(verb, subject):
@@ -57,13 +55,13 @@ class ClauseSampler:
         raise NoFittingWordError
 
     def with_verb(self, verb: Verb, adverbials: float) -> Clause:
-        """A clause with that verb."""
+        """Return a clause with the given verb."""
         who = self.phrases.subject(verb.subjects)
         tense = _fit_tense(verb, who, self.dice.weighted(TENSES))
         return self._decorate(self._complete(Clause(who, verb, tense)), adverbials)
 
     def copula(self, tense: str = "", subject: Optional[Phrase] = None, states: Sequence[str] = ()) -> Clause:
-        """Somebody or something is as an adjective says; `states` restricts the adjectives (English)."""
+        """Return a clause such as `the man is tired`; `states`, if given, lists the English adjectives to draw from."""
         for _ in range(TRIES):
             who = subject or self.phrases.subject(PERSONS if self.dice.chance(0.45) else OTHERS)
             noun = who.noun if isinstance(who, NounPhrase) else NOUNS["woman" if who.gender == "f" else "man"]
@@ -78,7 +76,7 @@ class ClauseSampler:
         raise NoFittingWordError
 
     def reference(self, phrase: Phrase) -> Optional[Phrase]:
-        """The pronoun that takes up a person; none for things, animals and German neuters."""
+        """Return the pronoun for a person; there is none for things, animals and German neuters."""
         noun = phrase.noun if isinstance(phrase, NounPhrase) else None
         if phrase.is_pronoun:
             return phrase
@@ -95,7 +93,7 @@ class ClauseSampler:
         return Adjunct(degree[0] + english, degree[1] + german)
 
     def _complete(self, clause: Clause) -> Clause:
-        """Adds what the verb takes."""
+        """Return the clause with the complements of its verb."""
         verb, who = clause.verb, clause.subject
         if verb.pattern in ("motion", "travel"):
             return replace(clause, places=(self._goal(verb),))
@@ -144,7 +142,7 @@ class ClauseSampler:
         return self.phrases.place(HOMES if verb.english.stative else (*HOMES, "garden", "kitchen", "room", "office"))
 
     def _decorate(self, clause: Clause, amount: float) -> Clause:
-        """Adds place, manner, negation, time and chooses the English aspect."""
+        """Return the clause with an English aspect and, at random, place, manner, negation and time."""
         dice, verb = self.dice, clause.verb
         clause = replace(clause, progressive=self._progressive(clause))
         if clause.tense == "modal":
@@ -166,7 +164,7 @@ class ClauseSampler:
         return self._with_adverbial(clause)
 
     def _with_adverbial(self, clause: Clause) -> Clause:
-        """Adds a time, or an adverb such as often, if one fits."""
+        """Return the clause with a time, or with an adverb such as `often`, if one fits."""
         middle = self.dice.chance(0.25)
         source = MIDDLE_ADVERBS if middle else NUMBERED_TIMES if self.dice.chance(0.25) else TIME_ADVERBIALS
         fitting = [adverbial for adverbial in source if _fits(adverbial, clause)]
@@ -199,28 +197,29 @@ class ClauseSampler:
             return False
         if clause.indirect is not None and not clause.indirect.is_definite:
             return False
-        return phrase is None or phrase.is_definite or getattr(phrase, "determiner", "") in ("", "a")
+        return phrase is None or phrase.is_definite or determiner_of(phrase) in ("", "a")
 
 
 def is_alive(phrase: Phrase) -> bool:
-    """True for persons and animals."""
+    """Return whether the phrase is a person or an animal."""
     noun = phrase.noun if isinstance(phrase, NounPhrase) else None
     return noun is None or noun.kind in (*PEOPLE, "animal", "beast")
 
 
 def is_person(phrase: Phrase) -> bool:
-    """True for persons."""
+    """Return whether the phrase is a person."""
     return not isinstance(phrase, NounPhrase) or (phrase.noun is not None and phrase.noun.kind in PEOPLE)
 
 
 def accepts(verb: Verb, subject: Phrase) -> bool:
+    """Return whether the verb can have the subject."""
     if isinstance(subject, NounPhrase) and subject.noun is not None:
         return subject.noun.english in verb.subjects
     return "pronoun" in verb.subjects
 
 
 def _fit_tense(verb: Verb, subject: Phrase, tense: str) -> str:
-    """The tense, or another one where this verb or subject has no clear form of it in both languages."""
+    """Return the tense, or another one where the verb or the subject has no clear form of it in both languages."""
     english = verb.english
     if tense == "past" and english.base == "lie":
         return "present"

@@ -1,4 +1,4 @@
-"""Sentences of two clauses. Each method draws one kind of sentence, or None if the draw did not fit the pattern."""
+"""Sentences of two clauses.  Each method draws one kind of sentence, or returns None if the draw does not fit."""
 
 from dataclasses import replace
 from typing import Optional, Tuple
@@ -12,12 +12,12 @@ from grammar.simple_sentences import WEATHER_ROWS
 
 Pair = Optional[Tuple[str, str]]
 STATES = ("tired", "hungry", "thirsty", "sick", "sad", "happy", "angry")
-# What one goes somewhere for (the first word of the English verb).
+# These are the first words of the English verbs that name the purpose of a motion.
 PURPOSES = (
     *("buy", "sell", "visit", "meet", "help", "look", "fetch", "pick", "see", "learn", "bring", "repair"),
     *("photograph", "drink", "eat", "wake", "find", "return", "lend", "give", "show"),
 )
-# A part of a sentence in English and in German.
+# A part of a sentence, in English and in German.
 Part = Tuple[str, str]
 EVENTS = [verb for verb in VERBS["intransitive"] if verb.german.prefix and verb.english.base not in ("watch", "run")]
 ACTIVITIES = [verb for verb in VERBS["intransitive"] if "place" in verb.extras]
@@ -32,16 +32,16 @@ class ComplexSentences:
         self.dice = clauses.dice
 
     def reason(self) -> Pair:
-        """The man is sleeping because he is tired; although it is raining, Anna is playing in the garden."""
+        """Draw a sentence such as `The man is sleeping because he is tired`."""
         conjunction = self.dice.pick((("because", "weil"), ("although", "obwohl")))
         return self._with_circumstance(conjunction, self.dice.pick(("present", "past")))
 
     def condition(self) -> Pair:
-        """If it is cold, the children stay at home."""
+        """Draw a sentence such as `If it is cold, the children stay at home`."""
         return self._with_circumstance(("if", "wenn"), self.dice.pick(("present", "future")))
 
     def event(self) -> Pair:
-        """When the train arrived, the child cried; the woman waited until her son came back."""
+        """Draw a sentence such as `When the train arrived, the child cried`."""
         event = self._drawn(EVENTS, "past", 0.0)
         english, german = self.dice.pick((("when", "als"), ("before", "bevor"), ("until", "bis")))
         if english == "until":
@@ -53,7 +53,7 @@ class ComplexSentences:
         return self._subordinate((english, german), main, event, first=english == "when" and self.dice.chance(0.5))
 
     def meanwhile(self) -> Pair:
-        """While the mother is cooking, the children are playing in the garden."""
+        """Draw a sentence such as `While the mother is cooking, the children are playing in the garden`."""
         pair = [replace(self._drawn(ACTIVITIES, "present", 0.6), time=None, progressive=True) for _ in range(2)]
         main, other = pair
         if main.verb is other.verb or any(clause.negated or clause.adverb for clause in pair):
@@ -61,7 +61,7 @@ class ComplexSentences:
         return self._subordinate(("while", "während"), main, other, first=self.dice.chance(0.5))
 
     def report(self) -> Pair:
-        """Anna knows that the boy has lost the key; Peter asks whether it is cold."""
+        """Draw a sentence such as `Anna knows that the boy has lost the key` or `Peter asks whether it is cold`."""
         asks = self.dice.chance(0.2)
         verb = self.dice.pick(VERBS["whether" if asks else "that"])
         who = self.clauses.phrases.subject(verb.subjects)
@@ -80,7 +80,7 @@ class ComplexSentences:
                 f"{main.german_statement()} , {inner.german_subordinate(german)} .")  # fmt: skip
 
     def relative_subject(self) -> Pair:
-        """The man who lives in the village is reading a book."""
+        """Draw a sentence such as `The man who lives in the village is reading a book`."""
         main = self.clauses.clause(adverbials=0.3) if self.dice.chance(0.6) else self.clauses.copula()
         head = main.subject
         if not isinstance(head, NounPhrase) or head.attribute[0] or head.determiner in ("every", ""):
@@ -95,7 +95,7 @@ class ComplexSentences:
         return f"{main.english()} .", f"{main.german_statement()} ."
 
     def relative_object(self) -> Pair:
-        """The book that the woman bought is interesting; the child sees the dog that the boy is feeding."""
+        """Draw a sentence such as `The book that the woman bought is interesting`."""
         inner = self.clauses.clause(patterns={"transitive": 4, "dative": 1}, adverbials=0.3)
         head = inner.object
         if not isinstance(head, NounPhrase) or head.noun is None or head.noun.is_mass or inner.negated:
@@ -112,7 +112,7 @@ class ComplexSentences:
         return self._extraposed(head, attribute, inner.verb)
 
     def coordination(self) -> Pair:
-        """The father is cooking, but the children are not hungry."""
+        """Draw a sentence such as `The father is cooking, but the children are not hungry`."""
         english, german = self.dice.weighted({("and", "und"): 2.0, (", but", ", aber"): 1.0})
         tense = self.dice.pick(("present", "past", "perfect", "future"))
         left, right = (self.clauses.clause(tense, patterns=ACTIONS, adverbials=0.35) for _ in range(2))
@@ -124,7 +124,7 @@ class ComplexSentences:
                 f"{left.german_statement()} {german} {right.german_statement()} .")  # fmt: skip
 
     def infinitive(self) -> Pair:
-        """The boy is trying to open the door."""
+        """Draw a sentence such as `The boy is trying to open the door`."""
         verb = self.dice.pick(VERBS["infinitive"])
         who = self.clauses.phrases.subject(verb.subjects)
         tense = "past" if self.dice.chance(0.4) and who.agreement != "2sg" else "present"
@@ -138,7 +138,7 @@ class ComplexSentences:
                 f"{main.german_statement()} {comma} {german} .".replace("  ", " "))  # fmt: skip
 
     def purpose(self) -> Pair:
-        """Maria is going to the market in order to buy apples."""
+        """Draw a sentence such as `Maria is going to the market in order to buy apples`."""
         main = self.clauses.clause(patterns={"motion": 3, "travel": 1}, adverbials=0.3)
         inner = self.clauses.clause("present", main.subject, {"transitive": 3, "dative": 1, "ditransitive": 1}, 0.0)
         if inner.verb.english.base not in PURPOSES or inner.negated or main.negated or main.time:
@@ -147,14 +147,14 @@ class ComplexSentences:
                 f"{main.german_statement()} , um {inner.german_infinitive()} .")  # fmt: skip
 
     def _with_circumstance(self, conjunction: Part, tense: str) -> Pair:
-        """A main clause with the weather or somebody's state as reason or condition."""
+        """Return a main clause with the weather or somebody's state as its reason or condition."""
         first = self.dice.chance(0.4)
         state_tense = "past" if tense == "past" else "present"
         who: Optional[Phrase] = self.clauses.phrases.subject(PERSONS)
         reference = self.clauses.reference(who) if who else None
         if who is None or reference is None or (tense == "past" and who.agreement == "2sg"):
             return None
-        # Whoever is named first is named in full, and by a pronoun the second time.
+        # The first mention of a person is the full phrase, and the second one is a pronoun.
         about_state, about_main = (who, reference) if first else (reference, who)
         main = self.clauses.clause(tense, about_main, ACTIONS, adverbials=0.5)
         if main.verb.english.stative or main.adverb or main.time or main.negated:
@@ -179,7 +179,7 @@ class ComplexSentences:
         return self._subordinate(conjunction, main, state, first)
 
     def _drawn(self, verbs: "list[Verb]", tense: str, adverbials: float) -> Clause:
-        """A clause with one of the verbs."""
+        """Return a clause with one of the verbs."""
         while True:
             clause = self.clauses.clause(tense, patterns={"intransitive": 1}, adverbials=adverbials)
             if clause.verb in verbs and clause.subject.is_definite:
@@ -190,13 +190,13 @@ class ComplexSentences:
         return self._arranged(words, main, first)
 
     def _arranged(self, subordinate: Part, main: Clause, first: bool) -> Pair:
-        """Main clause and subordinate clause; where that comes first, the main clause begins with its verb."""
+        """Return both clauses; where the subordinate one comes first, the German main clause begins with its verb."""
         if first:
             return (f"{subordinate[0]} , {main.english()} .", f"{subordinate[1]} , {main.german_question()} .")
         return (f"{main.english()} {subordinate[0]} .", f"{main.german_statement()} , {subordinate[1]} .")
 
     def _extraposed(self, head: NounPhrase, attribute: Part, used: Verb) -> Pair:
-        """The relative clause at the end of the sentence, behind its noun as object of another verb."""
+        """Return a sentence that ends in the relative clause, whose noun is the object of another verb."""
         assert head.noun is not None
         fitting = [verb for verb in VERBS["transitive"] if head.noun.english in verb.objects and verb is not used]
         if not fitting:
@@ -210,7 +210,7 @@ class ComplexSentences:
 
 
 def _relative_pronouns(head: NounPhrase, case: str) -> Part:
-    """English and German relative pronoun for a noun."""
+    """Return the English and the German relative pronoun for a noun."""
     assert head.noun is not None
     english = ("who" if case == "nom" else "whom") if is_person(head) else "that"
     return english, RELATIVE_PRONOUN[case][column(head.noun.gender, head.plural)]

@@ -1,4 +1,4 @@
-"""Random choices that are the same on every Python: only `Random.random` is used."""
+"""Random choices, which are the same in every version of Python because only `Random.random` is used."""
 
 import math
 import random
@@ -8,21 +8,21 @@ Item = TypeVar("Item")
 
 
 class Dice:
-    """A seeded source of choices."""
+    """A source of random choices with a seed."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
 
     def chance(self, probability: float) -> bool:
-        """True with that probability."""
+        """Return True with the given probability."""
         return self._random.random() < probability
 
     def pick(self, items: Sequence[Item]) -> Item:
-        """One of the items, all equally likely."""
+        """Return one of the items; all are equally likely."""
         return items[int(self._random.random() * len(items))]
 
     def weighted(self, weights: Dict[Item, float]) -> Item:
-        """One of the keys, as likely as its weight."""
+        """Return one of the keys; its probability is in proportion to its weight."""
         point = self._random.random() * math.fsum(weights.values())
         for item, weight in weights.items():
             point -= weight

@@ -1,4 +1,4 @@
-"""English inflection: plurals, articles, comparison, verb forms."""
+"""English inflection: plurals, articles, comparison and verb forms."""
 
 from dataclasses import dataclass
 from typing import Tuple
@@ -6,7 +6,7 @@ from typing import Tuple
 VOWELS = "aeiou"
 CONSONANT_SOUND = ("uni", "use", "eu")
 VOWEL_SOUND = ("honest", "hour")
-# Verbs that double their last letter before -ing and -ed.
+# These verbs double their last letter before -ing and -ed.
 DOUBLING = (
     *("run", "swim", "sit", "get", "put", "cut", "win", "forget", "travel"),
     *("stop", "hug", "plan", "begin"),
@@ -18,20 +18,20 @@ BE = {
 
 
 def article(word: str) -> str:
-    """`a` or `an` before a word."""
+    """Return the article before a word, `a` or `an`."""
     vowel = word.startswith(VOWEL_SOUND) or (word[0] in VOWELS and not word.startswith(CONSONANT_SOUND))
     return "an" if vowel else "a"
 
 
 def plural(noun: str) -> str:
-    """The regular plural."""
+    """Return the regular plural."""
     if noun.endswith("y") and noun[-2] not in VOWELS:
         return noun[:-1] + "ies"
     return noun + ("es" if noun.endswith(("s", "x", "ch", "sh", "z")) else "s")
 
 
 def compare(adjective: str, long: bool) -> Tuple[str, str]:
-    """The regular comparative and superlative."""
+    """Return the regular comparative and superlative."""
     if long:
         return f"more {adjective}", f"most {adjective}"
     if adjective.endswith("y"):
@@ -42,7 +42,7 @@ def compare(adjective: str, long: bool) -> Tuple[str, str]:
 
 @dataclass(frozen=True)
 class EnglishVerb:
-    """A verb, possibly with a particle or preposition behind it (`look for`)."""
+    """A verb, with the particle or preposition behind it if it has one (`look for`)."""
 
     base: str
     past_form: str
@@ -52,7 +52,7 @@ class EnglishVerb:
 
     @staticmethod
     def parse(text: str) -> "EnglishVerb":
-        """Reads `infinitive[*] [past participle]` of the lexicon."""
+        """Return the verb of the field `infinitive[*] [past participle]` of the lexicon."""
         words = text.split()
         stative = words[0].endswith("*")
         heads, tails = zip(*[word.rstrip("*").partition("_")[::2] for word in words])
@@ -60,22 +60,22 @@ class EnglishVerb:
         if len(heads) == 1:
             heads = (base, _regular_past(base), _regular_past(base))
         if len(heads) != 3:
-            raise ValueError(f"a verb needs no or two forms beside the infinitive: {text!r}")
+            raise ValueError(f"An English verb needs the infinitive alone or three forms, got {text!r}.")
         return EnglishVerb(heads[0], heads[1], heads[2], tail, stative)
 
     @property
     def ambiguous_past(self) -> bool:
-        """True for `put`, `read`: present and past are told apart in the third person singular only."""
+        """Return whether present and past differ in the third person singular only, as those of `put`."""
         return self.base == self.past_form
 
     @property
     def infinitive(self) -> str:
-        """look for."""
+        """Return the infinitive: look for."""
         return self._with_tail(self.base)
 
     @property
     def progressive(self) -> str:
-        """looking for."""
+        """Return the present participle: looking for."""
         stem = self.base
         if stem in DOUBLING:
             stem += stem[-1]
@@ -87,16 +87,16 @@ class EnglishVerb:
 
     @property
     def past(self) -> str:
-        """looked for."""
+        """Return the past: looked for."""
         return self._with_tail(self.past_form)
 
     @property
     def perfect(self) -> str:
-        """The participle: looked for."""
+        """Return the past participle: looked for."""
         return self._with_tail(self.participle)
 
     def present(self, agreement: str) -> str:
-        """look for, looks for."""
+        """Return the form of the present: look for, looks for."""
         if agreement != "3sg":
             return self.infinitive
         if self.base in ("have", "go"):

@@ -1,13 +1,13 @@
-"""German inflection: declension of nouns, adjectives and determiners, conjugation of verbs, prepositional phrases.
+"""German inflection: the forms of nouns, adjectives, determiners and verbs, and prepositional phrases.
 
-Cases are `nom`, `acc`, `dat`, `gen`; genders `m`, `f`, `n`; agreement `1sg`, `2sg`, `3sg`, `1pl`, `3pl`.
+Cases are `nom`, `acc`, `dat`, `gen`; genders are `m`, `f`, `n`; agreement is `1sg`, `2sg`, `3sg`, `1pl`, `3pl`.
 """
 
 from dataclasses import dataclass
 from typing import Dict, Tuple
 
 CASES = ("nom", "acc", "dat", "gen")
-# One row a case, one column for m, f, n and the plural.
+# A paradigm has a row for each case, and a column each for m, f, n and the plural.
 Paradigm = Dict[str, Tuple[str, str, str, str]]
 
 DEFINITE: Paradigm = {
@@ -59,12 +59,12 @@ INSEPARABLE = ("be", "emp", "ent", "er", "ge", "ver", "zer", "über")
 
 
 def column(gender: str, plural: bool) -> int:
-    """Index of a paradigm's column."""
+    """Return the index of a paradigm's column."""
     return 3 if plural else "mfn".index(gender)
 
 
 def determiner(stem: str, kind: str, case: str, gender: str, plural: bool) -> str:
-    """An article, possessive, demonstrative or number in its form; `kind` as in `DETERMINERS`."""
+    """Return an article, possessive, demonstrative or number with its ending; `kind` is that of `DETERMINERS`."""
     if kind == "fixed":
         return stem
     col = column(gender, plural)
@@ -78,13 +78,13 @@ def determiner(stem: str, kind: str, case: str, gender: str, plural: bool) -> st
 
 
 def adjective_ending(kind: str, case: str, gender: str, plural: bool) -> str:
-    """The ending of an adjective after a determiner of that kind (the empty kind: no determiner)."""
+    """Return the ending of an adjective after a determiner of the given kind; the empty kind is no determiner."""
     paradigm = {"the": WEAK, "dies": WEAK, "ein": MIXED}.get(kind, STRONG)
     return paradigm[case][column(gender, plural)]
 
 
 def adjective_stem(word: str) -> str:
-    """The form that takes endings: müde -> müd, teuer -> teur, dunkel -> dunkl, hoch -> hoh."""
+    """Return the form that takes endings: müde -> müd, teuer -> teur, dunkel -> dunkl, hoch -> hoh."""
     if word == "hoch":
         return "hoh"
     if word.endswith("e"):
@@ -95,14 +95,14 @@ def adjective_stem(word: str) -> str:
 
 
 def superlative_stem(word: str) -> str:
-    """The regular superlative without ending: klein -> kleinst, leicht -> leichtest."""
+    """Return the regular superlative without ending: klein -> kleinst, leicht -> leichtest."""
     stem = word.rstrip("e")
     needs_e = stem.endswith(("d", "t", "s", "ß", "z", "sch")) and not stem.endswith("end")
     return stem + ("est" if needs_e else "st")
 
 
 def decline_noun(nominative: str, genitive: str, plural_form: str, gender: str, case: str, plural: bool) -> str:
-    """A noun in its case; masculine nouns whose genitive has no -s are weak (der Junge, den Jungen)."""
+    """Return a noun in its case; masculine nouns whose genitive has no -s are weak (der Junge, den Jungen)."""
     if plural:
         return plural_form + ("n" if case == "dat" and not plural_form.endswith(("n", "s")) else "")
     if case == "gen" or (gender == "m" and case != "nom" and not genitive.endswith("s")):
@@ -111,7 +111,7 @@ def decline_noun(nominative: str, genitive: str, plural_form: str, gender: str, 
 
 
 def prepositional_phrase(preposition: str, phrase: str) -> str:
-    """Joins a preposition and a phrase in its case, contracted where German contracts (in dem -> im)."""
+    """Return a preposition and a phrase in its case, contracted as German does it (in dem -> im)."""
     first, _, rest = phrase.partition(" ")
     joined = CONTRACTIONS.get(f"{preposition} {first}") if rest else None
     return f"{joined} {rest}" if joined else f"{preposition} {phrase}"
@@ -119,7 +119,7 @@ def prepositional_phrase(preposition: str, phrase: str) -> str:
 
 @dataclass(frozen=True)
 class GermanVerb:
-    """A verb by its principal parts; `prefix` is separable; `third` and `preterite` stand without it."""
+    """A verb with its principal parts; `third` and `preterite` do not include the separable `prefix`."""
 
     base: str
     third: str
@@ -130,7 +130,7 @@ class GermanVerb:
 
     @staticmethod
     def parse(text: str) -> "GermanVerb":
-        """Reads `infinitive [third preterite] [ist] [participle]` of the lexicon."""
+        """Return the verb of the field `infinitive [third preterite] [ist] [participle]` of the lexicon."""
         words = text.split()
         prefix, _, base = words[0].rpartition("|")
         auxiliary = "sein" if "ist" in words else "haben"
@@ -141,21 +141,21 @@ class GermanVerb:
             ge = "" if stem.startswith(INSEPARABLE) or stem.endswith("ier") else "ge"
             parts = [linked + "t", linked + "te", prefix + ge + linked + "t"]
         if len(parts) != 3:
-            raise ValueError(f"a verb needs no or three forms beside the infinitive: {text!r}")
+            raise ValueError(f"A German verb needs the infinitive alone or four forms, got {text!r}.")
         return GermanVerb(base, parts[0], parts[1], parts[2], prefix, auxiliary)
 
     @property
     def infinitive(self) -> str:
-        """lesen, aufstehen."""
+        """Return the infinitive: lesen, aufstehen."""
         return self.prefix + self.base
 
     @property
     def zu_infinitive(self) -> str:
-        """zu lesen, aufzustehen."""
+        """Return the infinitive with zu: zu lesen, aufzustehen."""
         return f"{self.prefix}zu{self.base}" if self.prefix else f"zu {self.base}"
 
     def present(self, agreement: str) -> str:
-        """Present tense without the separable prefix."""
+        """Return the form of the present, without the separable prefix."""
         if agreement in ("1pl", "3pl"):
             return self.base
         if agreement == "3sg":
@@ -166,21 +166,21 @@ class GermanVerb:
         return self._second_person(self.third if irregular else self.third[:-1])
 
     def past(self, agreement: str) -> str:
-        """Preterite without the separable prefix (no second person: the demo uses the perfect there)."""
+        """Return the form of the preterite, without the separable prefix; there is none for the second person."""
         if agreement == "2sg":
-            raise ValueError(f"{self.infinitive}: the demo has no second person of the preterite")
+            raise ValueError(f"The demo has no second person of the preterite of {self.infinitive}; use the perfect.")
         if agreement in ("1sg", "3sg"):
             return self.preterite
         return self.preterite + ("n" if self.preterite.endswith("e") else "en")
 
     def _first_person(self) -> str:
-        """lese, sammle, bewundere."""
+        """Return the first person of a verb with a regular present: lese, sammle, bewundere."""
         if self.base.endswith("eln"):
             return self.base[:-3] + "le"
         return self.base[:-1] + ("e" if self.base.endswith("ern") else "")
 
     def _second_person(self, stem: str) -> str:
-        """liest, isst, arbeitest, hältst."""
+        """Return the second person: liest, isst, arbeitest, hältst."""
         if stem.endswith(("s", "ß", "z", "x")):
             return stem + "t"
         base_stem = self.base[:-2]

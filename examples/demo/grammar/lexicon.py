@@ -1,4 +1,4 @@
-"""Reads the tables of the lexicon into words with their forms, and checks that every cross-reference exists."""
+"""The words of the lexicon with their forms, read from its tables; every cross-reference is checked."""
 
 from dataclasses import dataclass
 from typing import Dict, List, Tuple
@@ -11,7 +11,7 @@ from grammar.lexicon_adverbials import DETERMINERS, MANNERS
 from grammar.lexicon_nouns import NOUN_TABLES, PLACE_PREPOSITIONS
 from grammar.lexicon_verbs import VERB_TABLES
 
-# Groups of noun classes; `name` and `pronoun` stand for proper names and pronouns.
+# These are groups of noun classes; `name` and `pronoun` stand for proper names and pronouns.
 GROUPS: Dict[str, Tuple[str, ...]] = {
     "person": ("adult", "kid", "elder", "relative", "name", "pronoun"),
     "female": ("woman", "girl", "mother", "aunt", "grandmother", "sister", "daughter", "princess", "singer", "dancer"),
@@ -21,7 +21,7 @@ GROUPS: Dict[str, Tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Noun:
-    """A noun in both languages; `kind` is its semantic class."""
+    """A noun in both languages, whose `kind` is its semantic class."""
 
     english: str
     english_plural: str
@@ -33,17 +33,17 @@ class Noun:
 
     @property
     def is_mass(self) -> bool:
-        """True where the noun takes no article (bread, rain)."""
+        """Return whether the noun takes no indefinite article, as bread and rain."""
         return self.kind in ("food", "drink", "state", "weather")
 
     def german(self, case: str, plural: bool) -> str:
-        """The German form of a case and number."""
+        """Return the German form of a case and number."""
         return decline_noun(self.german_singular, self.genitive, self.german_plural, self.gender, case, plural)
 
 
 @dataclass(frozen=True)
 class Adjective:
-    """An adjective with its comparative and superlative (all German ones without ending)."""
+    """An adjective with its comparative and superlative; the German forms have no endings."""
 
     english: Tuple[str, str, str]
     german: Tuple[str, str, str]
@@ -52,7 +52,7 @@ class Adjective:
 
 @dataclass(frozen=True)
 class Determiner:
-    """An English determiner and its German stem; `kind` chooses the German endings."""
+    """An English determiner and its German stem, whose endings depend on `kind`."""
 
     english: str
     stem: str
@@ -61,7 +61,7 @@ class Determiner:
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb of both languages with its pattern, and the words it goes with."""
+    """A verb in both languages, with the pattern of its complements and the words that it goes with."""
 
     english: EnglishVerb
     german: GermanVerb
@@ -74,7 +74,7 @@ class Verb:
 
 
 def rows(table: str) -> List[List[str]]:
-    """The fields of each line of a `;`-separated table."""
+    """Return the fields of each line of a table, which are separated by `;`."""
     lines = [line.strip() for line in table.strip().splitlines()]
     return [[field.strip() for field in line.split(";")] for line in lines]
 
@@ -86,18 +86,18 @@ def _read_nouns() -> Dict[str, Noun]:
             fields = row[0].split()
             name, singular, gender, plural, genitive = fields[:5]
             if name in nouns:
-                raise ValueError(f"the noun {name!r} stands twice in the lexicon")
+                raise ValueError(f"The noun {name!r} stands twice in the lexicon; remove one of its lines.")
             english_plural = fields[5] if len(fields) > 5 else english.plural(name)
             plural = "" if plural == "-" else plural
             genitive = singular if genitive == "-" else genitive
             if name in NOUN_TABLES:
-                raise ValueError(f"{name!r} is a noun and a class of nouns")
+                raise ValueError(f"The lexicon uses {name!r} as a noun and as a class of nouns; rename the class.")
             nouns[name] = Noun(name, english_plural, singular, plural, genitive, gender, kind)
     return nouns
 
 
 def _read_adjectives(nouns: Dict[str, Noun]) -> Dict[str, List[Adjective]]:
-    """The adjectives that go with each noun."""
+    """Return the adjectives that go with each noun."""
     table: Dict[str, List[Adjective]] = {name: [] for name in nouns}
     for english_field, german_field, domain in rows(ADJECTIVES):
         forms = english_field.rstrip("+!").split()
@@ -114,14 +114,14 @@ def _read_adjectives(nouns: Dict[str, Noun]) -> Dict[str, List[Adjective]]:
 
 
 def expand(words: List[str], nouns: Dict[str, Noun]) -> List[str]:
-    """The nouns named by classes and single words; `class-noun` takes a noun out of a class."""
+    """Return the nouns that classes and single words name; `class-noun` is the class without the noun."""
     found: Dict[str, None] = {}
     for word in words:
         head, *without = word.split("-")
         members = [head] if head in nouns else [name for name, noun in nouns.items() if noun.kind == head]
         unknown = [name for name in without if name not in nouns]
         if not members or unknown:
-            raise ValueError(f"the lexicon has no noun or class {word!r}")
+            raise ValueError(f"The lexicon has no noun or class {word!r}; add it, or correct the line that names it.")
         found.update((name, None) for name in members if name not in without)
     return list(found)
 
@@ -142,7 +142,7 @@ def _read_verbs(nouns: Dict[str, Noun]) -> Dict[str, List[Verb]]:
 
 
 def _members(field: str, nouns: Dict[str, Noun]) -> Tuple[str, ...]:
-    """Nouns of a verb's field; `name` and `pronoun` stay as they are."""
+    """Return the nouns of a verb's field; `name` and `pronoun` stay as they are."""
     words = [member for word in field.split() for member in GROUPS.get(word, (word,))]
     special = [word for word in words if word in ("name", "pronoun")]
     return tuple(expand([word for word in words if word not in special], nouns) + special)

@@ -1,8 +1,10 @@
-"""Hand-written adjectives.
+"""The adjectives, written by hand.
 
-Fields, separated by `;`: English; German; what they go with (noun classes, single nouns; `-noun` takes one out again).
-English: positive [comparative superlative]; default `-er`, or `more` where the word carries a final `+`; a final `!`
-marks an adjective that is not compared. German: positive [comparative superlative]; regular forms are left out.
+A line has three fields, which are separated by `;`: English, German, and the nouns that the adjective goes with.
+English is `positive [comparative superlative]`.  Regular forms are left out: they end in `-er`, or have `more` where
+the positive ends in `+`.  A final `!` marks an adjective that is not compared.
+German is `positive [comparative superlative]`, and regular forms are left out.
+The nouns are classes and single nouns; `class-noun` is the class without the noun.
 """
 
 ADJECTIVES = """

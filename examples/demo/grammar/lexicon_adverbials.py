@@ -1,8 +1,8 @@
-"""Hand-written names, function words and adverbials. Tables of lines; fields are separated by `;`."""
+"""The names, function words and adverbials, written by hand.  The fields of a line are separated by `;`."""
 
 NAMES = {"f": "Anna Maria Julia Laura Sarah Eva Lisa Nina", "m": "Peter David Martin Paul Daniel Jan Simon Robert"}
 
-# English subject form, object form; German nominative, accusative, dative; agreement; gender; possessive.
+# Fields: English subject and object form; German nominative, accusative, dative; agreement; gender; possessive.
 PRONOUNS = """
     I me; ich mich mir; 1sg; ; my
     you you; du dich dir; 2sg; ; your
@@ -12,7 +12,7 @@ PRONOUNS = """
     they them; sie sie ihnen; 3pl; ; their
 """
 
-# English; German stem; kind of German inflection (the | dies | ein | fixed | viel).
+# Fields: English; German stem; kind of German inflection (the, dies, ein, fixed or viel).
 DETERMINERS = """
     the; d; the
     this; dies; dies
@@ -41,7 +41,7 @@ DETERMINERS = """
 """
 NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
-# English; German; tenses; progressive (the English present is progressive) | habit (it is simple).
+# Fields: English; German; tenses; the English present that it needs (progressive, or habit for the simple one).
 TIMES = """
     now; jetzt; present; progressive
     at the moment; im Moment; present; progressive
@@ -85,10 +85,10 @@ WEEKDAYS = "Monday Montag | Tuesday Dienstag | Wednesday Mittwoch | Thursday Don
 Saturday Samstag | Sunday Sonntag"
 MONTHS = "January Januar | March März | April April | May Mai | June Juni | July Juli | August August | \
 September September | October Oktober | December Dezember"
-# With a number: `two days ago`, `in two days`. English plural; German dative plural.
+# Units that follow a number, as in `two days ago`; each entry is an English plural and a German dative plural.
 UNITS = "days Tagen | weeks Wochen | months Monaten | years Jahren"
 
-# Adverbs before the English verb. English; German; tenses; progressive | habit.
+# Adverbs that precede the English verb.  Fields: English; German; tenses; progressive or habit.
 MID_ADVERBS = """
     always; immer; present past; habit
     often; oft; present past perfect; habit
@@ -100,7 +100,7 @@ MID_ADVERBS = """
     probably; wahrscheinlich; future;
 """
 
-# Only at the head of the sentence. English; German; tenses.
+# Adverbs that only begin a sentence.  Fields: English; German; tenses.
 SENTENCE_ADVERBS = """
     perhaps; vielleicht; present past future
     unfortunately ,; leider; present past perfect future modal
@@ -121,8 +121,8 @@ MANNERS = """
     together; zusammen
 """
 
-# English; its auxiliary; what follows that; German forms for 1sg, 2sg, 3sg and the plural; `n`: may be negated.
-# With the auxiliaries do and did, a plain statement uses the English finite form instead.
+# Fields: English; its auxiliary; the words behind that; German 1sg, 2sg, 3sg, plural; `n` if it may be negated.
+# Where the auxiliary is do or did, a plain statement has the finite form of the first field instead.
 MODALS = """
     can; can; ; kann kannst kann können; n
     must; must; ; muss musst muss müssen;
@@ -138,7 +138,7 @@ MODALS = """
 TOWNS = "Berlin Berlin | Hamburg Hamburg | Munich München | Vienna Wien | Cologne Köln | Paris Paris | London London | \
 Rome Rom | Germany Deutschland | France Frankreich | Italy Italien | Spain Spanien | Austria Österreich | Poland Polen"
 
-# Two-way prepositions: English; German; what the thing may lie (or sit) by; what it may stand by.
+# Two-way prepositions.  Fields: English; German; nouns of places to lie or sit at; nouns of places to stand at.
 TWO_WAY = """
     on; auf; table chair bed sofa; table piano
     under; unter; table chair bed sofa tree; table bed tree
@@ -148,7 +148,7 @@ TWO_WAY = """
     in; in; drawer bag suitcase box basket; cupboard box
 """
 
-# After `it` and `es`: English; German (finite verb first); tense.
+# Predicates of `it` and `es`.  Fields: English; German with the finite verb first; tense.
 WEATHER = """
     is raining; regnet; present
     is snowing; schneit; present

@@ -1,7 +1,7 @@
-"""Hand-written nouns: one line a noun, one table a semantic class.
+"""The nouns, written by hand: a table for each semantic class, and a line for each noun.
 
-Columns: English, German, gender (m, f, n), German plural, German genitive singular, English plural where it is
-irregular. `-` as plural: used in the singular only. `-` as genitive: like the nominative.
+The columns are English, German, gender (m, f or n), German plural, German genitive singular, and the English plural
+where it is irregular.  The plural `-` marks a noun without plural, and the genitive `-` is the same as the nominative.
 """
 
 from typing import Dict
@@ -275,7 +275,7 @@ NOUN_TABLES: Dict[str, str] = {
         """,
 }
 
-# Where one is (English and German preposition) and where one goes to (German preposition; `-`: no such phrase).
+# Columns: the noun; English and German preposition of a place; German preposition of a goal, or `-` if it is none.
 PLACE_PREPOSITIONS = """
     house in in in | school at in in | church in in in | museum in in in | theatre in in in | cinema in in in
     hospital in in in | hotel in in in | restaurant in in in | library in in in | factory in in in | castle in in in

@@ -1,13 +1,14 @@
-"""Hand-written verbs: one line a verb, one table a pattern of complements.
+"""The verbs, written by hand: a table for each pattern of complements, and a line for each verb.
 
-Fields, separated by `;`: English; German; subjects; objects; extras.
-English: infinitive [past participle]; regular forms are left out, `_` stands for a space, a final `*` marks a state (no
-progressive form, no adverbials). German: infinitive [third-person preterite participle], weak forms are left out, `|`
-follows a separable prefix, `ist` stands before the participle where the perfect takes `sein`.
-Subjects and objects: noun classes or single nouns; `person` = adult, kid, elder, relative, names and pronouns.
-Extras: `place` (may take a place), `for` (may take such a phrase), `one` (no plural object), `noun` (no pronoun
-object), `to` (English indirect object after `to`), `indefinite` (indefinite object), `once` (not a habit), `simple`
-(no progressive), `lying`, `standing`, and manner adverbs.
+A line has five fields, which are separated by `;`: English, German, subjects, objects and extras.
+English is `infinitive [past participle]`, without the forms of regular verbs.  `_` stands for a space, and a final `*`
+marks a state, which has no progressive form and no adverbials.
+German is `infinitive [third-person preterite participle]`, without the forms of weak verbs.  `|` follows a separable
+prefix, and `ist` stands before the participle where the perfect takes `sein`.
+Subjects and objects are noun classes or single nouns; `person` is adult, kid, elder, relative, names and pronouns.
+Extras are `place` (it may take a place), `for` (it may take a phrase with for), `one` (its object is no plural), `noun`
+(its object is no pronoun), `to` (the English indirect object follows `to`), `indefinite` (its object is indefinite),
+`once` (it is no habit), `simple` (it has no progressive form), `lying`, `standing`, and adverbs of manner.
 """
 
 from typing import Dict

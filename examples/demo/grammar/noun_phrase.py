@@ -1,4 +1,4 @@
-"""Noun phrases that can be put into any case of both languages."""
+"""Noun phrases, which have a form for each case of both languages."""
 
 from dataclasses import dataclass, replace
 from typing import Optional, Tuple
@@ -13,7 +13,10 @@ POSSESSIVE = {"m": "his", "f": "her", "": "their"}
 
 @dataclass(frozen=True)
 class Phrase:
-    """Fixed forms: a pronoun or a name. `forms`: English nominative and oblique, German nom, acc, dat."""
+    """A pronoun or a name, whose forms are fixed.
+
+    `forms` are the English nominative and oblique case, and the German nominative, accusative and dative.
+    """
 
     forms: Tuple[str, str, str, str, str]
     agreement: str = "3sg"
@@ -23,17 +26,17 @@ class Phrase:
     is_definite: bool = True
 
     def english(self, case: str = "nom") -> str:
-        """The English form."""
+        """Return the English form."""
         return self.forms[0 if case == "nom" else 1]
 
     def german(self, case: str) -> str:
-        """The German form."""
+        """Return the German form."""
         return self.forms[2 + ("nom", "acc", "dat").index(case)]
 
 
 @dataclass(frozen=True)
 class NounPhrase(Phrase):
-    """Determiner, adjective, noun and an attribute behind it, with agreement between them."""
+    """A phrase of determiner, adjective, noun and a following attribute, which agree with each other."""
 
     forms: Tuple[str, str, str, str, str] = ("", "", "", "", "")
     noun: Optional[Noun] = None
@@ -47,7 +50,7 @@ class NounPhrase(Phrase):
     @staticmethod
     def build(noun: Noun, determiner_name: str, plural: bool = False, adjective: Optional[Adjective] = None,
               superlative: bool = False) -> "NounPhrase":  # fmt: skip
-        """A noun phrase with the agreement that follows from noun and number."""
+        """Return a noun phrase, with the agreement that follows from noun and number."""
         gender = "" if plural else noun.gender
         return NounPhrase(
             agreement="3pl" if plural else "3sg",
@@ -63,7 +66,7 @@ class NounPhrase(Phrase):
         )
 
     def english(self, case: str = "nom") -> str:
-        """The English form, the same in every case."""
+        """Return the English form, which is the same in every case."""
         assert self.noun is not None
         words = [self.adjective.english[2 if self.superlative else 0]] if self.adjective else []
         words.append((self.noun.english_plural if self.plural else self.noun.english).replace("_", " "))
@@ -71,7 +74,7 @@ class NounPhrase(Phrase):
         return " ".join(word for word in (first, *words, self.attribute[0]) if word)
 
     def german(self, case: str) -> str:
-        """The German form of a case."""
+        """Return the German form of a case."""
         assert self.noun is not None
         gender, words, kind = self.noun.gender, [], ""
         if self.negated:
@@ -88,21 +91,21 @@ class NounPhrase(Phrase):
         return " ".join(word for word in (*words, self.attribute[1]) if word)
 
     def with_attribute(self, english: str, german: str) -> "NounPhrase":
-        """The same phrase with an attribute behind the noun, such as `of the boy` or a relative clause."""
+        """Return the phrase with an attribute behind the noun, such as `of the boy` or a relative clause."""
         return replace(self, attribute=(english, german))
 
     def with_kein(self) -> "NounPhrase":
-        """The same phrase as German negates it: kein instead of no or the indefinite article."""
+        """Return the phrase as German negates it, with `kein` in place of the indefinite article or of none."""
         return replace(self, negated=True)
 
 
 def join(left: Phrase, right: Phrase) -> Phrase:
-    """`left and right`, plural."""
+    """Return the plural phrase `left and right`."""
     forms = [f"{left.english(case)} and {right.english(case)}" for case in ("nom", "acc")]
     forms += [f"{left.german(case)} und {right.german(case)}" for case in ("nom", "acc", "dat")]
     return Phrase((forms[0], forms[1], forms[2], forms[3], forms[4]), "3pl", "", "their")
 
 
 def determiner_of(phrase: Phrase) -> str:
-    """The English determiner of a noun phrase, empty for names and pronouns."""
+    """Return the English determiner of a phrase; names and pronouns have an empty one."""
     return phrase.determiner if isinstance(phrase, NounPhrase) else ""

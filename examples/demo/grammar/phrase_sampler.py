@@ -1,4 +1,4 @@
-"""Draws noun phrases and places that make sense from the lexicon."""
+"""Random noun phrases and places from the lexicon, which make sense."""
 
 from typing import Dict, List, Optional, Sequence, Tuple
 
@@ -13,7 +13,7 @@ POSSESSIVES = ("my", "your", "his", "her", "our", "their")
 PEOPLE = ("adult", "kid", "elder", "relative")
 KIN = ("elder", "relative")
 OWNED = ("thing", "container", "clothing", "vehicle", "animal", "text", "idea")
-# Drawn again once before a noun, for they are better said of somebody (the man is hungry).
+# These are drawn again once before a noun, because they are more usual as predicates (the man is hungry).
 FEELINGS = ("tired", "hungry", "thirsty", "angry", "sad", "happy")
 COMPANIONS = ("dog", "cat", "horse")
 
@@ -41,13 +41,13 @@ TOWN_PAIRS = [tuple(entry.split()) for entry in TOWNS.split("|")]
 
 
 class PhraseSampler:
-    """Draws phrases with one source of chance."""
+    """Draws phrases; all choices come from one source of random numbers."""
 
     def __init__(self, dice: Dice) -> None:
         self.dice = dice
 
     def subject(self, members: Sequence[str]) -> Phrase:
-        """A subject from the nouns (or `name`, `pronoun`) that a verb takes."""
+        """Return a subject from the nouns that a verb takes, which may include `name` and `pronoun`."""
         nouns = [NOUNS[member] for member in members if member in NOUNS]
         if "pronoun" in members:
             kind = self.dice.weighted({"pronoun": 0.17, "name": 0.13, "pair": 0.03, "noun": 0.67})
@@ -56,7 +56,7 @@ class PhraseSampler:
         return self.noun_phrase(self.dice.pick(nouns), subject=True)
 
     def indefinite(self, members: Sequence[str]) -> NounPhrase:
-        """What somebody has: a dog, two sisters, time."""
+        """Return an indefinite phrase: a dog, two sisters, time."""
         noun = NOUNS[self.dice.pick(members)]
         plural = bool(noun.german_plural) and self.dice.chance(0.35)
         determiner = "" if noun.is_mass else self.dice.pick((*NUMBERS, "many")) if plural else "a"
@@ -64,17 +64,18 @@ class PhraseSampler:
         return NounPhrase.build(noun, determiner, plural, adjective)
 
     def object(self, members: Sequence[str], subject: Phrase, single: bool, pronoun: bool) -> Phrase:
-        """An object; `single`: no plural; `pronoun`: it may be a pronoun."""
+        """Return an object; with `single` it is no plural, and with `pronoun` it may be a pronoun."""
         nouns = [NOUNS[member] for member in members if member in NOUNS]
         if "name" in members and self.dice.chance(0.3):
             kind = "pronoun" if pronoun and self.dice.chance(0.5) else "name"
             phrase = self._pronoun_or_name(kind)
             return phrase if phrase.possessive != subject.possessive else self.name(other_than=subject)
-        noun = self.dice.pick([noun for noun in nouns if noun is not getattr(subject, "noun", None)] or nouns)
+        own = subject.noun if isinstance(subject, NounPhrase) else None
+        noun = self.dice.pick([noun for noun in nouns if noun is not own] or nouns)
         return self.noun_phrase(noun, owner=subject, single=single)
 
     def name(self, other_than: Optional[Phrase] = None) -> Phrase:
-        """A proper name, of the other gender than the other phrase where that has one."""
+        """Return a proper name; its gender differs from that of *other_than*, if that has one."""
         gender = other_than.gender if other_than else ""
         return self.dice.pick([phrase for phrase in NAME_PHRASES if phrase.gender != gender])
 
@@ -97,36 +98,36 @@ class PhraseSampler:
         return phrase
 
     def plain(self, noun: Noun, determiner: str = "the") -> NounPhrase:
-        """Just a determiner and a singular noun, sometimes with an adjective."""
+        """Return a determiner and a singular noun, sometimes with an adjective."""
         adjective = self.adjective(noun) if self.dice.chance(0.25) else None
         return NounPhrase.build(noun, determiner, False, adjective)
 
     def adjective(self, noun: Noun, gradable: bool = False) -> Optional[Adjective]:
-        """An adjective that goes with the noun, if there is one."""
+        """Return an adjective that goes with the noun, if there is one."""
         fitting = [adjective for adjective in ADJECTIVES_OF[noun.english] if adjective.gradable or not gradable]
         return self.dice.pick(fitting) if fitting else None
 
     def place(self, members: Sequence[str] = ()) -> Adjunct:
-        """Where something happens: in the garden, im Garten."""
+        """Return the place of an event: in the garden, im Garten."""
         fitting = [entry for entry in PLACES if not members or entry[0] in members]
         name, english, german, _ = self.dice.pick(fitting)
         phrase = self.plain(NOUNS[name], self._place_determiner(name))
         return Adjunct(f"{english} {phrase.english()}", prepositional_phrase(german, phrase.german("dat")))
 
     def direction(self) -> Adjunct:
-        """Where somebody goes: to the city, in die Stadt."""
+        """Return the goal of a motion: to the city, in die Stadt."""
         name, _, _, german = self.dice.pick([entry for entry in PLACES if entry[3] != "-"])
         phrase = self.plain(NOUNS[name])
         case = "dat" if german == "zu" else "acc"
         return Adjunct(f"to {phrase.english()}", prepositional_phrase(german, phrase.german(case)))
 
     def town(self, english: str, german: str) -> Adjunct:
-        """A town or country after a preposition."""
+        """Return a town or country after a preposition."""
         names = self.dice.pick(TOWN_PAIRS)
         return Adjunct(f"{english} {names[0]}", f"{german} {names[1]}")
 
     def beside(self, noun: Noun, standing: bool, case: str) -> Adjunct:
-        """Where the noun stands or lies, by a two-way preposition: under the table, unter dem (den) Tisch."""
+        """Return the place where the noun stands or lies: under the table, unter dem Tisch or unter den Tisch."""
         still_life = noun.kind not in ("adult", "kid", "elder", "relative", "animal", "vehicle")
         table = [row for row in rows(TWO_WAY) if still_life or row[0] not in ("in", "under", "on")]
         if not standing and not still_life:
@@ -137,7 +138,7 @@ class PhraseSampler:
         return Adjunct(f"{english} {phrase.english()}", prepositional_phrase(german, phrase.german(case)))
 
     def companion(self, english: str, german: str, case: str, subject: Phrase) -> Adjunct:
-        """A person after a preposition: with my brother, for his wife."""
+        """Return a person after a preposition: with my brother, for his wife."""
         members = [name for name, noun in NOUNS.items() if noun.kind in KIN] + ["name", "child", "boy", "girl"]
         phrase = self.object(members, subject, single=True, pronoun=True)
         return Adjunct(f"{english} {phrase.english('acc')}", f"{german} {phrase.german(case)}")
@@ -183,7 +184,7 @@ class PhraseSampler:
         return "a" if self.dice.chance(0.06) else "the"
 
     def _with_attribute(self, phrase: NounPhrase) -> NounPhrase:
-        """Adds `of the teacher`, `of the house` or `with the red hat` where that makes sense."""
+        """Return the phrase with `of the teacher`, `of the house` or `with the red hat` where that makes sense."""
         noun = phrase.noun
         assert noun is not None
         if noun.kind in ("adult", "kid"):

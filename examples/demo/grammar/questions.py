@@ -1,4 +1,4 @@
-"""Questions. Each method draws one kind of question, or None if the draw did not fit the pattern."""
+"""Questions.  Each method draws one kind of question, or returns None if the draw does not fit."""
 
 from dataclasses import replace
 from typing import Dict, Optional, Tuple
@@ -21,14 +21,14 @@ class Questions:
         self.dice = clauses.dice
 
     def yes_no(self) -> Pair:
-        """Is the man reading the book?"""
+        """Draw a question such as `Is the man reading the book?`."""
         clause = self.clauses.clause(adverbials=0.7) if self.dice.chance(0.85) else self.clauses.copula()
         if not _can_be_asked(clause):
             return None
         return f"{clause.english(question=True)} ?", f"{clause.german_question()} ?"
 
     def subject(self) -> Pair:
-        """Who is reading the book?"""
+        """Draw a question such as `Who is reading the book?`."""
         clause = self.clauses.clause(subject=self.clauses.phrases.name(), adverbials=0.5)
         if not _can_be_asked(clause):
             return None
@@ -36,7 +36,7 @@ class Questions:
         return f"{clause.english()} ?", f"{clause.german_statement()} ?"
 
     def object(self) -> Pair:
-        """What is the man reading? Whom does the girl help?"""
+        """Draw a question such as `What is the man reading?` or `Whom does the girl help?`."""
         clause = self.clauses.clause(patterns={"transitive": 3, "dative": 1}, adverbials=0.4)
         if clause.object is None or not _can_be_asked(clause):
             return None
@@ -48,7 +48,7 @@ class Questions:
         return f"{word.english('acc')} {gap.english(question=True)} ?", german
 
     def which(self) -> Pair:
-        """Which book is the man reading?"""
+        """Draw a question such as `Which book is the man reading?`."""
         clause = self.clauses.clause(patterns={"transitive": 1}, adverbials=0.4)
         thing = clause.object
         if not isinstance(thing, NounPhrase) or thing.noun is None or not _can_be_asked(clause):
@@ -59,7 +59,7 @@ class Questions:
         return f"{asked.english()} {gap.english(question=True)} ?", f"{asked.german('acc')} {gap.german_question()} ?"
 
     def adverbial(self) -> Pair:
-        """Where, when, why."""
+        """Draw a question with where, when or why."""
         clause = self.clauses.clause(adverbials=0.5)
         if not _can_be_asked(clause):
             return None
@@ -79,7 +79,7 @@ class Questions:
         return f"{english} {asked.english(question=True)} ?", f"{german} {asked.german_question()} ?"
 
     def measure(self) -> Pair:
-        """How old is the church?"""
+        """Draw a question such as `How old is the church?`."""
         clause = self.clauses.copula()
         if not _can_be_asked(clause) or clause.predicate is None or clause.predicate.english not in MEASURES:
             return None

@@ -1,4 +1,4 @@
-"""Statements of one clause. Each method draws one kind of sentence, or None if the draw did not fit the pattern."""
+"""Statements of one clause.  Each method draws one kind of sentence, or returns None if the draw does not fit."""
 
 from dataclasses import replace
 from typing import Optional, Tuple
@@ -11,10 +11,10 @@ from grammar.lexicon_adverbials import NUMBERS, WEATHER
 from grammar.noun_phrase import NounPhrase, determiner_of
 
 Pair = Optional[Tuple[str, str]]
-# English, German (finite verb first), tense.
+# The columns are English, German with the finite verb first, and the tense.
 WEATHER_ROWS = rows(WEATHER)
 COUNTED = ("adult", "kid", "animal", "building", "vessel", "furniture")
-# Where there is what: places for houses, for the living, for things.
+# These places can hold buildings, living beings and things, in this order.
 TOWN_PLACES = ("city", "village")
 OPEN_PLACES = ("village", "park", "garden", "street", "island")
 INDOOR_PLACES = ("room", "hotel", "office", "house")
@@ -28,12 +28,12 @@ class SimpleSentences:
         self.dice = clauses.dice
 
     def statement(self) -> Pair:
-        """The old man is reading a book."""
+        """Draw a sentence such as `The old man is reading a book`."""
         clause = self.clauses.clause()
         return f"{clause.english()} .", f"{clause.german_statement()} ."
 
     def fronted(self) -> Pair:
-        """Yesterday the man read a book: in German the verb stays second."""
+        """Draw a sentence such as `Yesterday the man read a book`, where the German verb stays second."""
         clause = self.clauses.clause()
         fitting = [item.text for item in SENTENCE_ADVERBIALS if clause.tense in item.tenses]
         if clause.time is not None:
@@ -48,7 +48,7 @@ class SimpleSentences:
         return f"{front.english}{comma} {clause.english()} .", f"{clause.german_statement(front.german)} ."
 
     def description(self) -> Pair:
-        """The house is very old."""
+        """Draw a sentence such as `The house is very old`."""
         clause = self.clauses.copula()
         if determiner_of(clause.subject) == "a":
             return None
@@ -57,7 +57,7 @@ class SimpleSentences:
         return f"{clause.english()} .", f"{clause.german_statement()} ."
 
     def comparison(self) -> Pair:
-        """My brother is older than the teacher; the soup is as good as the cake."""
+        """Draw a sentence such as `My brother is older than the teacher` or `The soup is as good as the cake`."""
         noun = self.dice.pick([noun for noun in NOUNS.values() if not noun.is_mass])
         other = self.dice.pick([other for other in NOUNS.values() if other.kind == noun.kind])
         adjective = self.clauses.phrases.adjective(noun, gradable=True)
@@ -76,7 +76,7 @@ class SimpleSentences:
         return f"{clause.english()} .", f"{clause.german_statement()} ."
 
     def introduction(self) -> Pair:
-        """This is my youngest sister."""
+        """Draw a sentence such as `This is my youngest sister`."""
         noun = self.dice.pick([noun for noun in NOUNS.values() if not noun.is_mass])
         phrase = self.clauses.phrases.noun_phrase(noun, single=True)
         if phrase.determiner in ("this", "every"):
@@ -86,7 +86,7 @@ class SimpleSentences:
         return f"this is {negation[0]}{phrase.english()} .", f"das ist {negation[1]}{phrase.german('nom')} ."
 
     def existence(self) -> Pair:
-        """There is a church in the village."""
+        """Draw a sentence such as `There is a church in the village`."""
         noun = self.dice.pick([n for n in NOUNS.values() if n.kind in COUNTED and n.german_plural])
         plural = self.dice.chance(0.5)
         determiner = self.dice.pick((*NUMBERS, "many", "some")) if plural else "a"
@@ -99,7 +99,7 @@ class SimpleSentences:
         return f"there {verb} {phrase.english()} {place.english} .", f"{place.german} gibt es {phrase.german('acc')} ."
 
     def weather(self) -> Pair:
-        """It is raining in Berlin."""
+        """Draw a sentence such as `It is raining in Berlin`."""
         english, german, _ = self.dice.pick(WEATHER_ROWS)
         verb, _, state = german.partition(" ")
         where = self.clauses.phrases.town("in", "in")

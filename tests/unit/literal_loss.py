@@ -1,4 +1,4 @@
-"""The label-smoothed loss as a literal loop of its formula, and a batch to try it on."""
+"""Label smoothing by its formula, symbol by symbol, and a target to try it on."""
 
 import math
 

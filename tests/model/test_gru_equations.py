@@ -1,0 +1,94 @@
+"""The recurrent models compute the equations of their papers, step by step."""
+
+import pytest
+import torch
+from helpers import assert_close, encode, make_gru
+from recurrent_models import KINDS, LINES, WITH_BERT, make_batch, make_random_gru
+
+
+def literal_alpha(attention, kind, query, annotations, so_far):
+    """Return alpha over the annotations, (S,), for one query."""
+    q, keys = attention.query_proj(query), attention.key_proj(annotations)
+    if kind.get("attention") == "dot":
+        energies = keys @ q * (len(q) ** -0.5 if kind.get("attention_scaled") else 1)
+    else:
+        covered = torch.outer(so_far, attention.coverage_weight) if kind.get("coverage") else 0
+        energies = torch.tanh(q + keys + covered) @ attention.v
+    return torch.softmax(energies, 0)
+
+
+def with_bert(decoder, kind, nmt, query, encoder_out):
+    """Return the context: the mean of *nmt*, the context of the annotations, and the context of BERT's states."""
+    bert = decoder.bert_attention
+    if bert is None:
+        return nmt
+    states, hidden = encoder_out["bert_out"][0][0], encoder_out["bert_padding_mask"][0][0]
+    energies = torch.tanh(bert.query_proj(query) + bert.key_proj(states)) @ bert.v
+    beta = torch.softmax(energies.masked_fill(hidden, -torch.inf), 0)
+    w_nmt, w_bert = (float(w) for w in kind.get("bert_branch_weights", "0.5,0.5").split(","))
+    return w_nmt * nmt + w_bert * (beta @ decoder.bert_value_proj(states))
+
+
+def literal(model, kind, line, prefix):
+    """Return the logits, (T, V), and alpha, (T, S), of one sentence, step by step by the equations of A.2.2."""
+    decoder, cell, attention = model.decoder, model.decoder.cell, model.decoder.attention
+    encoder_out = model.encoder(line.unsqueeze(0))
+    annotations, summary = encoder_out["encoder_out"][0][:, 0], encoder_out["final_states"][0][0]
+    begin = summary if attention is None else summary[len(summary) // 2 :]
+    states = list(torch.tanh(decoder.initial_proj(begin)).chunk(1 + len(decoder.upper_layers)))
+    so_far, context, logits, alphas = torch.zeros(len(line)).double(), torch.zeros_like(summary), [], []
+    new_query = kind.get("attention_query") == "new"
+
+    def read(query):
+        nmt = summary
+        if attention is not None:
+            alphas.append(literal_alpha(attention, kind, query, annotations, so_far))
+            nmt = alphas[-1] @ annotations
+        return with_bert(decoder, kind, nmt, query, encoder_out)
+
+    for word in prefix:
+        embedded, before = decoder.embed_tokens(word), list(states)
+        if not new_query:
+            context = read(states[0])
+        inputs = cell.input_proj(embedded)
+        if not new_query or kind.get("input_feeding"):
+            inputs = inputs + cell.context_proj(context)
+        states[0] = cell(inputs, cell.gate_proj(states[0]), states[0])
+        for i, layer in enumerate(decoder.upper_layers):
+            states[i + 1] = layer(states[i].view(1, 1, -1), states[i + 1].view(1, 1, -1))[0].view(-1)
+        if new_query:
+            context = read(states[0])
+        so_far = sum(alphas, torch.zeros(len(line)).double())
+        top = states[-1] if attention is None or new_query else before[-1]
+        logits.append(
+            decoder.output_projection(decoder.deep_output(top, embedded, decoder.deep_output.context_proj(context)))
+        )
+    return torch.stack(logits), torch.stack(alphas) if alphas else None
+
+
+@pytest.mark.parametrize("name", [*KINDS, *WITH_BERT])
+def test_the_whole_decoder_is_the_equations_step_by_step(dictionary, bert_dir, name):
+    model, kind = make_random_gru(name, dictionary, bert_dir)
+    for row, line in enumerate(LINES):
+        source, target = encode(dictionary, line), make_batch(dictionary, slice(row, row + 1))[1][0]
+        logits, extra = model(source.unsqueeze(0), None, target.unsqueeze(0))
+        expected, alphas = literal(model, kind, source, target)
+        assert_close(logits[0], expected, atol=1e-10)
+        if alphas is None:
+            assert extra["attn"] == [None]
+        else:
+            assert_close(extra["attn"][0][0], alphas, atol=1e-10)
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_annotations_are_those_of_torchs_gru_and_the_summary_is_their_two_ends(dictionary, left):
+    encoder = make_gru(dictionary).eval().encoder
+    source, _ = make_batch(dictionary, left=left)
+    encoder_out = encoder(source)
+    for i, line in enumerate(LINES):
+        tokens = encode(dictionary, line)
+        expected, _ = encoder.layers[0](encoder.embed_tokens(tokens).unsqueeze(0))
+        actual = encoder_out["encoder_out"][0][source[i].ne(dictionary.pad()), i]
+        assert_close(actual, expected[0])
+        ends = torch.cat([expected[0, -1, :5], expected[0, 0, 5:]])
+        assert_close(encoder_out["final_states"][0][i], ends)

@@ -1,0 +1,43 @@
+"""The first values of the parameters of a recurrent model."""
+
+import pytest
+import torch
+from helpers import assert_close, make_gru
+
+from bert_fused_plugin.errors import BertFusedError
+
+
+def test_the_papers_initialisation(dictionary):
+    big = {"encoder_hidden_size": 60, "decoder_hidden_size": 70, "encoder_embed_dim": 80, "decoder_embed_dim": 90}
+    model = make_gru(dictionary, rnn_init="paper", **big)
+    attention, cell = model.decoder.attention, model.decoder.cell
+    for block in (*cell.gate_proj.weight.chunk(2), cell.candidate_proj.weight):
+        assert_close(block @ block.T, torch.eye(70), atol=1e-5)
+    for block in model.encoder.layers[0].weight_hh_l0_reverse.chunk(3):
+        assert_close(block @ block.T, torch.eye(60), atol=1e-5)
+    for matrix, std in ((attention.query_proj.weight, 0.001), (attention.key_proj.weight, 0.001)):
+        assert abs(matrix.std().item() / std - 1) < 0.1
+    for matrix in (cell.input_proj.weight, model.decoder.embed_tokens.weight, model.decoder.output_projection.weight):
+        assert abs(matrix.std().item() / 0.01 - 1) < 0.15
+    assert not attention.v.any()
+    assert not cell.input_proj.bias.any()
+    assert not model.encoder.layers[0].bias_ih_l0.any()
+    modern = make_gru(dictionary, **big)
+    assert modern.decoder.attention.v.any()
+    assert not modern.encoder.embed_tokens.weight[dictionary.pad()].any()
+
+
+def test_embeddings_from_a_file_and_tied_ones(dictionary, tmp_path):
+    (tmp_path / "vectors.txt").write_text("2 7\n" + "dog " + "0.5 " * 7 + "\nman " + "0.25 " * 7 + "\n")
+    model = make_gru(dictionary, decoder_embed_path=str(tmp_path / "vectors.txt"))
+    assert model.decoder.embed_tokens.weight[dictionary.index("dog")].tolist() == [0.5] * 7
+    tied = make_gru(dictionary, decoder_out_embed_dim=7, share_decoder_input_output_embed=True)
+    assert tied.decoder.output_projection.weight is tied.decoder.embed_tokens.weight
+    shared = make_gru(dictionary, decoder_out_embed_dim=7, encoder_embed_dim=7, share_all_embeddings=True)
+    assert shared.encoder.embed_tokens.weight is shared.decoder.output_projection.weight
+
+
+def test_embeddings_of_another_width_are_refused(dictionary, tmp_path):
+    (tmp_path / "dict.txt").write_text("dog 12\nman 3\n")
+    with pytest.raises(BertFusedError, match=r"--decoder-embed-path .*dict.txt must hold a vector of 7 numbers"):
+        make_gru(dictionary, decoder_embed_path=str(tmp_path / "dict.txt"))

@@ -1,0 +1,122 @@
+"""Files, checkpoints and flags that a warm start refuses, and what it says of them."""
+
+import os
+from argparse import Namespace
+
+import pytest
+import torch
+from warm_start_helpers import LARGER
+
+from bert_fused_plugin.errors import BertFusedError
+
+
+class Harmful:
+    def __reduce__(self):
+        return os.system, ("touch harmed",)
+
+
+def bad_checkpoints(tmp_path, stock, save):
+    """Yield (path, what is said of it)."""
+    good = save(stock())
+    state = torch.load(good, weights_only=False)
+
+    def write(name, content):
+        torch.save(content, tmp_path / name)
+        return str(tmp_path / name)
+
+    yield str(tmp_path / "gone.pt"), "gone.pt cannot be read: No such file or directory; give the checkpoint of a"
+    yield str(tmp_path), "cannot be read: Is a directory; give the checkpoint"
+    (tmp_path / "cut.pt").write_bytes(open(good, "rb").read()[:5000])  # noqa: SIM115
+    yield str(tmp_path / "cut.pt"), "cut.pt cannot be read: it is cut off, damaged or no checkpoint at all"
+    (tmp_path / "empty.pt").write_bytes(b"")
+    yield str(tmp_path / "empty.pt"), "empty.pt cannot be read: it is cut off"
+    yield write("bad.pt", {**state, "extra": Harmful()}), "bad.pt is refused: it holds posix.system, which no fairseq"
+    yield write("list.pt", [1, 2]), "list.pt holds no model of fairseq; give the checkpoint of a fairseq transformer"
+    yield write("bare.pt", state["model"]), "bare.pt holds no model of fairseq"
+    yield write("other.pt", {"model": "transformer"}), "other.pt holds no model of fairseq"
+    lstm = {"encoder.lstm.weight_ih_l0": torch.ones(3), "decoder.layers.0.weight_ih": torch.ones(3)}
+    cfg = {"model": Namespace(arch="lstm"), "task": None}
+    yield (
+        write("lstm.pt", {"model": lstm, "cfg": cfg}),
+        "lstm.pt is no transformer with encoder and decoder (--arch lstm); give",
+    )
+    no_encoder = {k: v for k, v in state["model"].items() if "encoder_attn" not in k}
+    yield write("lm.pt", {"model": no_encoder}), "lm.pt is no transformer with encoder and decoder (--arch unknown)"
+
+
+def test_files_that_cannot_be_used_are_refused(start, stock, save, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    seen = 0
+    for path, message in bad_checkpoints(tmp_path, stock, save):
+        with pytest.raises(BertFusedError) as caught:
+            start(path)
+        [error] = caught.value.errors
+        assert error.startswith("--bert-warm-start")
+        assert message in error
+        seen += 1
+    assert seen == 10
+    assert not (tmp_path / "harmed").exists()
+
+
+@pytest.mark.parametrize(
+    ("baseline", "options", "messages"),
+    [
+        (
+            {"encoder_embed_dim": 6, "decoder_embed_dim": 6},
+            {},
+            [
+                "its encoder has width 6, this model's 8; set --encoder-embed-dim 6",
+                "its decoder has width 6, this model's 8; set --decoder-embed-dim 6",
+            ],
+        ),
+        (
+            {"encoder_attention_heads": 4},
+            {},
+            [
+                "was trained with --encoder-attention-heads 4, this model has 2: its parameters would compute "
+                "something else; set --encoder-attention-heads 4"
+            ],
+        ),
+        (
+            {"decoder_normalize_before": True},
+            {},
+            ["was trained with --decoder-normalize-before, which this model lacks: "],
+        ),
+        (
+            {},
+            {"decoder_normalize_before": True},
+            ["without --decoder-normalize-before, which this model has: its parameters would compute something else; "],
+        ),
+        ({"activation_fn": "gelu"}, {}, ["was trained with --activation-fn gelu, this model has relu: "]),
+        ({"no_scale_embedding": True}, {}, ["with --no-scale-embedding, which this model lacks: "]),
+        ({"decoder_learned_pos": True}, {}, ["with --decoder-learned-pos, which this model lacks: "]),
+        (
+            {"encoder_ffn_embed_dim": 16, "decoder_ffn_embed_dim": 16, "decoder_layers": 1},
+            {"encoder_layers": 6, "decoder_layers": 6},
+            ["fits only 18.8% of the 10,032 parameters outside BERT's branch, but must fit half of them; give"],
+        ),
+    ],
+)
+def test_checkpoints_of_other_models_are_refused(start, stock, save, baseline, options, messages):
+    with pytest.raises(BertFusedError) as caught:
+        start(save(stock(**baseline)), **options)
+    assert len(caught.value.errors) == len(messages)
+    for error, message in zip(caught.value.errors, messages):
+        assert error.startswith("--bert-warm-start ")
+        assert message in error
+
+
+def test_the_flags_of_layers_that_the_model_does_not_have_do_not_matter(start, stock, save):
+    baseline = stock(encoder_normalize_before=True, encoder_attention_heads=4)
+    start(save(baseline), bert_fusion="embedding", encoder_layers=0)
+    start(save(stock(encoder_learned_pos=True)), bert_fusion="embedding")  # positions of what?
+
+
+def test_all_bad_settings_are_reported_together(start, stock, save):
+    with pytest.raises(BertFusedError) as caught:
+        start(save(stock(encoder_attention_heads=4), beside=False), LARGER, bert_drop_net=3.0, bert_layer="9")
+    flags = [error.split()[0] for error in caught.value.errors]
+    assert flags == ["--bert-drop-net", *["--bert-warm-start"] * 3, "--bert-layer"]
+    with pytest.raises(BertFusedError) as caught:
+        start("gone.pt", bert_drop_net=3.0)
+    assert [error.split()[0] for error in caught.value.errors] == ["--bert-drop-net", "--bert-warm-start"]

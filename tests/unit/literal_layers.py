@@ -1,0 +1,152 @@
+"""The layers' equations (Zhu et al. 2020, section 4.1) as literal loops over sentences, positions and heads."""
+
+import math
+
+import torch
+from fairseq.models.transformer import TransformerConfig
+from helpers import randomise
+
+from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer
+from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
+from bert_fused_plugin.modules.fused_layer import LayerOptions
+from bert_fused_plugin.modules.fusion import FusionOptions
+
+B, S, L, T, C, D, H, F = 2, 5, 7, 3, 8, 12, 2, 10
+PAD = torch.tensor([[False] * S, [True] * 2 + [False] * (S - 2)])
+BERT_PAD = torch.tensor([[False] * (L - 3) + [True] * 3, [False] * L])
+
+
+def options(fusion=None, **changed):
+    defaults = {
+        "embed_dim": C,
+        "ffn_dim": F,
+        "num_heads": H,
+        "bert_dim": D,
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+        "activation_dropout": 0.0,
+        "activation_fn": torch.relu,
+        "normalize_before": False,
+    }
+    return LayerOptions(fusion=FusionOptions(**fusion or {}), **{**defaults, **changed})
+
+
+def encoder_layer(**changed):
+    layer = BertFusedEncoderLayer(options(**changed)).double()
+    randomise(layer)
+    return layer
+
+
+def decoder_layer(**changed):
+    layer = BertFusedDecoderLayer(options(**changed), encoder_dim=C).double()
+    randomise(layer)
+    return layer
+
+
+def attend(attention, query, keys, masked):
+    """attn(q, K, V) for one query vector and a list of key vectors, head by head."""
+    q, width = attention.q_proj(query), C // H
+    k, v = attention.k_proj(keys), attention.v_proj(keys)
+    heads = []
+    for h in range(H):
+        part = slice(h * width, (h + 1) * width)
+        energies = [
+            math.exp(torch.dot(q[part], k[j, part]).item() / math.sqrt(width))
+            for j in range(len(keys))
+            if not masked[j]
+        ]
+        values = [v[j, part] for j in range(len(keys)) if not masked[j]]
+        heads.append(sum(e / sum(energies) * value for e, value in zip(energies, values)))
+    return attention.out_proj(torch.cat(heads))
+
+
+def around(sublayer, x, norm, normalize_before):
+    return x + sublayer(norm(x)) if normalize_before else norm(x + sublayer(x))
+
+
+def feed_forward(layer, x):
+    return layer.fc2(torch.relu(layer.fc1(x)))
+
+
+def weighted(w_nmt, w_bert):
+    return lambda layer, nmt, bert: w_nmt * nmt + w_bert * bert
+
+
+def gated(layer, nmt, bert):
+    w, u = layer.fusion.mix.w, layer.fusion.mix.u
+    gate = 1 / (1 + torch.exp(-(w.weight @ bert + w.bias + u.weight @ nmt)))
+    return gate * bert + (1 - gate) * nmt
+
+
+def literal_encoder_layer(layer, h, bert, join):
+    """Every position of every sentence by itself; h (S, B, C), bert (L, B, D)."""
+    pre = layer.normalize_before
+    out = torch.empty_like(h)
+    for b in range(B):
+        keys = layer.self_attn_layer_norm(h[:, b]) if pre else h[:, b]
+        for i in range(S):
+
+            def fused(query, keys=keys, b=b):
+                nmt = attend(layer.self_attn, query, keys, PAD[b])
+                return join(layer, nmt, attend(layer.bert_attn, query, bert[:, b], BERT_PAD[b]))
+
+            x = around(fused, h[i, b], layer.self_attn_layer_norm, pre)
+            out[i, b] = around(lambda x: feed_forward(layer, x), x, layer.final_layer_norm, pre)
+    return out
+
+
+def literal_decoder_layer(layer, s, encoder, bert, join):
+    pre = layer.normalize_before
+    out = torch.empty_like(s)
+    for b in range(B):
+        keys = layer.self_attn_layer_norm(s[:, b]) if pre else s[:, b]
+        for t in range(T):
+
+            def to_target(query, keys=keys, t=t):
+                return attend(layer.self_attn, query, keys[: t + 1], [False] * (t + 1))
+
+            def fused(query, b=b):
+                to_bert = attend(layer.bert_attn, query, bert[:, b], BERT_PAD[b])
+                return join(layer, attend(layer.encoder_attn, query, encoder[:, b], PAD[b]), to_bert)
+
+            x = around(to_target, s[t, b], layer.self_attn_layer_norm, pre)
+            x = around(fused, x, layer.encoder_attn_layer_norm, pre)
+            out[t, b] = around(lambda x: feed_forward(layer, x), x, layer.final_layer_norm, pre)
+    return out
+
+
+def literal_sublayer(attention, norm, x, keys, masked, pre, causal=False):
+    """One attention with residual connection and layer norm; *keys* None: self-attention."""
+    out = torch.empty_like(x)
+    for b in range(x.size(1)):
+        states = norm(x[:, b]) if pre else x[:, b]
+        for i in range(x.size(0)):
+            k = states if keys is None else keys[:, b]
+            hidden = [causal and j > i for j in range(len(k))] if masked is None else masked[b]
+            out[i, b] = around(lambda q, k=k, hidden=hidden: attend(attention, q, k, hidden), x[i, b], norm, pre)
+    return out
+
+
+def literal_stacked_layer(layer, x, steps):
+    """Sub-layer after sub-layer; each step is (attention, norm, keys, padding mask)."""
+    pre = layer.normalize_before
+    for attention, norm, keys, masked in steps:
+        x = literal_sublayer(attention, norm, x, keys, masked, pre, causal=True)
+    return around(lambda x: feed_forward(layer, x), x, layer.final_layer_norm, pre)
+
+
+def states(*sizes):
+    return torch.randn(*sizes, dtype=torch.double)
+
+
+def causal_mask():
+    return torch.full((T, T), -torch.inf, dtype=torch.double).triu(1)
+
+
+def stock_config(normalize_before):
+    """The config of fairseq's own layers of the same sizes."""
+    cfg = TransformerConfig()
+    for side in (cfg.encoder, cfg.decoder):
+        side.embed_dim, side.ffn_embed_dim, side.attention_heads, side.normalize_before = C, F, H, normalize_before
+    cfg.dropout = 0.0
+    return cfg

@@ -1,0 +1,133 @@
+"""The decoder's layer against a literal loop over the paper's equations (Zhu et al. 2020, section 4.1)."""
+
+import pytest
+import torch
+from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
+from helpers import assert_close
+from literal_layers import (
+    BERT_PAD,
+    PAD,
+    B,
+    C,
+    D,
+    H,
+    L,
+    S,
+    T,
+    causal_mask,
+    decoder_layer,
+    gated,
+    literal_decoder_layer,
+    literal_stacked_layer,
+    options,
+    states,
+    stock_config,
+    weighted,
+)
+
+from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer
+
+
+@pytest.mark.parametrize("need_attn", [False, True])
+@pytest.mark.parametrize("normalize_before", [False, True], ids=["post-norm", "pre-norm"])
+def test_decoder_layer_equals_the_equations(normalize_before, need_attn):
+    layer = decoder_layer(normalize_before=normalize_before).eval()
+    s, encoder, bert = states(T, B, C), states(S, B, C), states(L, B, D)
+    actual, attn, bert_attn = layer(s, encoder, PAD, bert, BERT_PAD, self_attn_mask=causal_mask(), need_attn=need_attn)
+    assert_close(actual, literal_decoder_layer(layer, s, encoder, bert, weighted(0.5, 0.5)), atol=1e-10)
+    if need_attn:
+        assert attn.shape == (H, B, T, S)
+        assert bert_attn.shape == (H, B, T, L)
+        assert_close(bert_attn.sum(-1), torch.ones(H, B, T).double())
+        assert bert_attn[:, 0, :, L - 3 :].eq(0).all()
+    else:
+        assert attn is None
+        assert bert_attn is None
+
+
+@pytest.mark.parametrize("normalize_before", [False, True], ids=["post-norm", "pre-norm"])
+@pytest.mark.parametrize(
+    ("fusion", "join"),
+    [({"weights": (0.7, 0.2)}, weighted(0.7, 0.2)), ({"kind": "gated"}, gated)],
+    ids=["branch weights", "gated"],
+)
+def test_fusions_of_two_branches_equal_their_formula(fusion, join, normalize_before):
+    decoder = decoder_layer(fusion=fusion, normalize_before=normalize_before).eval()
+    h, s, bert = states(S, B, C), states(T, B, C), states(L, B, D)
+    actual, _, _ = decoder(s, h, PAD, bert, BERT_PAD, self_attn_mask=causal_mask())
+    assert_close(actual, literal_decoder_layer(decoder, s, h, bert, join), atol=1e-10)
+
+
+@pytest.mark.parametrize("normalize_before", [False, True], ids=["post-norm", "pre-norm"])
+@pytest.mark.parametrize("bert_first", [True, False], ids=["bert-first", "encoder-first"])
+def test_stacked_fusion_is_one_sublayer_after_the_other(bert_first, normalize_before):
+    changed = {"fusion": {"kind": "stacked", "bert_first": bert_first}, "normalize_before": normalize_before}
+    decoder = decoder_layer(**changed).eval()
+    h, s, bert = states(S, B, C), states(T, B, C), states(L, B, D)
+
+    to_target = (decoder.self_attn, decoder.self_attn_layer_norm, None, None)
+    to_bert = (decoder.bert_attn, decoder.bert_attn_layer_norm, bert, BERT_PAD)
+    to_encoder = (decoder.encoder_attn, decoder.encoder_attn_layer_norm, h, PAD)
+    steps = [to_target, to_bert, to_encoder] if bert_first else [to_target, to_encoder, to_bert]
+    actual, _, _ = decoder(s, h, PAD, bert, BERT_PAD, self_attn_mask=causal_mask())
+    assert_close(actual, literal_stacked_layer(decoder, s, steps), atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("u", "weights"),
+    [(0.0, (1.0, 0.0)), (0.29, (1.0, 0.0)), (0.31, (0.5, 0.5)), (0.69, (0.5, 0.5)), (0.71, (0.0, 1.0))],
+)
+def test_drop_net_in_training_equals_the_three_cases_of_the_paper(monkeypatch, u, weights):
+    """p_net = 0.6: U < 0.3 the NMT branch alone, U > 0.7 BERT's alone, else the mean."""
+    decoder = decoder_layer(fusion={"p_net": 0.6}).train()
+    monkeypatch.setattr(torch, "rand", lambda size: torch.full((size,), u))
+    h, s, bert = states(S, B, C), states(T, B, C), states(L, B, D)
+    actual, _, _ = decoder(s, h, PAD, bert, BERT_PAD, self_attn_mask=causal_mask())
+    assert_close(actual, literal_decoder_layer(decoder, s, h, bert, weighted(*weights)), atol=1e-10)
+
+
+@pytest.mark.parametrize("normalize_before", [False, True], ids=["post-norm", "pre-norm"])
+def test_without_bert_the_layer_is_that_of_fairseq(monkeypatch, normalize_before):
+    cfg = stock_config(normalize_before)
+    changed = {"fusion": {"p_net": 1.0}, "normalize_before": normalize_before}
+    monkeypatch.setattr(torch, "rand", lambda size: torch.zeros(size))  # drop-net: the NMT branch alone
+
+    stock, layer = TransformerDecoderLayerBase(cfg).double(), decoder_layer(**changed).train()
+    missing, unexpected = layer.load_state_dict(stock.state_dict(), strict=False)
+    assert all(name.startswith("bert_attn.") for name in missing)
+    assert unexpected == []
+    h, s, bert = states(S, B, C), states(T, B, C), states(L, B, D)
+    expected, _, _ = stock.train()(s, h, PAD, self_attn_mask=causal_mask())
+    actual, _, _ = layer(s, h, PAD, bert, BERT_PAD, self_attn_mask=causal_mask())
+    assert_close(actual, expected)
+
+
+def test_what_was_projected_before_takes_the_place_of_the_states():
+    layer = decoder_layer().eval()
+    s, encoder, bert = states(T, B, C), states(S, B, C), states(L, B, D)
+    expected, _, _ = layer(s, encoder, PAD, bert, BERT_PAD, self_attn_mask=causal_mask())
+    memories = layer.project(encoder, PAD, bert, BERT_PAD)
+    actual, _, _ = layer(
+        s, states(S, B, C), ~PAD, states(L, B, D), ~BERT_PAD, self_attn_mask=causal_mask(), memories=memories
+    )
+    assert_close(actual, expected, atol=1e-10)
+
+
+def test_every_dropout_has_its_own_rate_and_the_layers_name():
+    """fairseq's --retain-dropout-modules asks for the name."""
+    layer = decoder_layer(dropout=0.1, attention_dropout=0.2, activation_dropout=0.3)
+    attentions = [layer.self_attn, layer.bert_attn, layer.encoder_attn]
+    assert [attention.dropout_module.p for attention in attentions] == [0.2] * len(attentions)
+    assert (layer.dropout_module.p, layer.activation_dropout_module.p) == (0.1, 0.3)
+    for dropout in (layer.dropout_module, layer.activation_dropout_module):
+        dropout.make_generation_fast_("", retain_dropout=True, retain_dropout_modules=["another"])
+        assert not dropout.apply_during_inference
+        dropout.make_generation_fast_("", retain_dropout=True, retain_dropout_modules=[type(layer).__name__])
+        assert dropout.apply_during_inference
+
+
+def test_the_encoder_may_have_another_width():
+    layer = BertFusedDecoderLayer(options(), encoder_dim=6).double().eval()
+    encoder, s, bert = states(S, B, 6), states(T, B, C), states(L, B, D)
+    actual, _, _ = layer(s, encoder, PAD, bert, BERT_PAD, self_attn_mask=causal_mask())
+    assert_close(actual, literal_decoder_layer(layer, s, encoder, bert, weighted(0.5, 0.5)), atol=1e-10)

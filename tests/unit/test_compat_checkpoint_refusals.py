@@ -1,0 +1,174 @@
+"""Checkpoints that hold anything else are refused by name, and nothing in them runs."""
+
+import argparse
+import builtins
+import functools
+import importlib
+import operator
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from compat_states import TRUST, Call, old_torch, restricted_round_trip, round_trip, save, stock_state
+from fairseq import checkpoint_utils
+from omegaconf import OmegaConf
+
+from fairseq_compat import checkpoint
+from fairseq_compat.checkpoint import CheckpointError
+
+
+@pytest.fixture(autouse=True)
+def _untrusting(monkeypatch):
+    monkeypatch.delenv(TRUST, raising=False)
+
+
+def hide(payload, place):
+    """A state with *payload* in that place."""
+    state = stock_state()
+    if place == "alone":
+        return payload
+    if place == "in extra_state":
+        state["extra_state"] = (payload,)
+    elif place == "in cfg":
+        state["cfg"]["task"] = {**state["cfg"]["task"], "source_lang": payload}
+    elif place == "in the model's Namespace":
+        state["cfg"]["model"] = argparse.Namespace(arch="transformer_tiny", extra=[{"x": payload}])
+    else:
+        assert place == "in an OmegaConf object"
+        state["cfg"] = OmegaConf.create({"a": argparse.Namespace(b=payload)}, flags={"allow_objects": True})
+    return state
+
+
+PLACES = ["alone", "in extra_state", "in cfg", "in the model's Namespace", "in an OmegaConf object"]
+
+
+@pytest.mark.parametrize("torch_is", ["new", "old"])
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("place", PLACES)
+def test_a_pickle_that_would_write_a_file_does_not_run(tmp_path, monkeypatch, place, zipped, torch_is):
+    if torch_is == "old":
+        old_torch(monkeypatch)
+    mark = tmp_path / "mark"
+    state = hide(Call(os.system, f"touch '{mark}'"), place)
+    path = save(state, tmp_path / "evil.pt", _use_new_zipfile_serialization=zipped)
+
+    with pytest.raises(CheckpointError, match=rf"evil\.pt is refused: it holds posix\.system.*{TRUST}=1"):
+        checkpoint_utils.load_checkpoint_to_cpu(path)
+
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_with_the_opt_out_it_does_run(tmp_path, monkeypatch, place):
+    monkeypatch.setenv(TRUST, "1")
+    mark = tmp_path / "mark"
+    path = save(hide(Call(os.system, f"touch '{mark}'"), place), tmp_path / "evil.pt")
+
+    with open(path, "rb") as file:
+        checkpoint.load(file)
+
+    assert mark.exists()
+
+
+def test_another_value_of_the_opt_out_does_not_open_the_door(tmp_path, monkeypatch):
+    monkeypatch.setenv(TRUST, "0")
+    path = save({"x": Call(os.system, "true")}, tmp_path / "evil.pt")
+    with pytest.raises(CheckpointError, match=r"posix\.system"):
+        checkpoint_utils.load_checkpoint_to_cpu(path)
+
+
+GADGETS = {
+    "builtins.eval": Call(builtins.eval, "1"),
+    "builtins.getattr": Call(getattr, argparse.Namespace(x=1), "x"),
+    "_operator.getitem": Call(operator.getitem, [1], 0),
+    "functools.partial": Call(functools.partial, str),
+    f"{open.__module__}.open": Call(open, os.devnull),  # io, in Python 3.12 _io
+    "torch.storage._load_from_bytes": Call(torch.storage._load_from_bytes, b""),
+    "subprocess.Popen": Call(subprocess.Popen, ["true"]),
+    "importlib.import_module": Call(importlib.import_module, "this"),
+    "types.SimpleNamespace": types.SimpleNamespace(x=1),
+    "numpy.dtype('O8')": np.array([None], dtype=object),
+    "numpy.dtype('V12')": np.zeros(2, dtype=[("a", "i4"), ("b", "f8")]),
+    "numpy.dtype('O')": Call(np.dtype, "O"),
+    "numpy.dtype({": Call(np.dtype, {"names": ["a"], "formats": ["O"]}),
+}
+
+
+@pytest.mark.parametrize("torch_is", ["new", "old"])
+@pytest.mark.parametrize("name", GADGETS)
+def test_whatever_else_is_refused_by_name(tmp_path, monkeypatch, name, torch_is):
+    if torch_is == "old":
+        old_torch(monkeypatch)
+    path = save({"model": {}, "x": GADGETS[name]}, tmp_path / "c.pt")
+    with pytest.raises(CheckpointError) as refused:
+        checkpoint_utils.load_checkpoint_to_cpu(path)
+    assert f"it holds {name}" in str(refused.value)
+    assert TRUST in str(refused.value)
+
+
+@pytest.mark.skipif(torch.__version__ < (2, 6), reason="torch lists the types of a checkpoint since 2.6")
+def test_all_refused_types_are_named_at_once(tmp_path):
+    path = save({"x": GADGETS["functools.partial"], "y": types.SimpleNamespace()}, tmp_path / "c.pt")
+    with pytest.raises(CheckpointError, match=r"functools\.partial, types\.SimpleNamespace"):
+        checkpoint_utils.load_checkpoint_to_cpu(path)
+
+
+def test_numpy_layouts_that_reach_beyond_their_memory_have_no_effect():
+    # numpy's own dtype.__setstate__ takes this and then reads a million bytes off: fields at an offset
+    layout = (3, "<", None, ("a",), {"a": (np.dtype("i8"), 10**6)}, -1, -1, 16)
+
+    class Forged:
+        def __reduce__(self):
+            return np.dtype, ("i8", False, True), layout
+
+    class Array:
+        def __reduce__(self):
+            return np.empty(0).__reduce__()[0], (np.ndarray, (0,), b"b"), (1, (1,), Forged(), False, b"A" * 8)
+
+    for load in (round_trip, restricted_round_trip):
+        loaded = load({"x": Array()})["x"]
+        assert loaded.dtype == np.dtype("<i8")
+        assert loaded.dtype.fields is None
+
+
+@pytest.mark.parametrize("shape", [(2,), (10**12,)])
+def test_an_array_whose_shape_does_not_fit_its_bytes_is_refused(shape):
+    class Array:
+        def __reduce__(self):
+            state = (1, shape, np.dtype("i8"), False, b"A" * 8)
+            return np.empty(0).__reduce__()[0], (np.ndarray, (0,), b"b"), state
+
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        round_trip({"x": Array()})
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("keep", [0.0, 0.001, 0.5, 0.99])
+def test_a_checkpoint_cut_short_is_named(tmp_path, zipped, keep):
+    path = Path(save(stock_state(), tmp_path / "half.pt", _use_new_zipfile_serialization=zipped))
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * keep)])
+    with pytest.raises(CheckpointError, match=r"checkpoint .*half\.pt cannot be read: it is cut off"):
+        checkpoint_utils.load_checkpoint_to_cpu(str(path))
+
+
+def test_a_text_file_is_no_checkpoint(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("hello\n" * 100)
+    with pytest.raises(CheckpointError, match=r"notes\.txt cannot be read: .*no checkpoint"):
+        checkpoint_utils.load_checkpoint_to_cpu(str(path))
+
+
+@pytest.mark.system
+def test_a_command_ends_with_the_message_and_no_stack_trace(tmp_path):
+    path = save({"x": Call(os.system, "true")}, tmp_path / "evil.pt")
+    code = f"from fairseq import checkpoint_utils; checkpoint_utils.load_checkpoint_to_cpu({path!r})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith(f"error: checkpoint {path} is refused")

@@ -1,0 +1,103 @@
+"""The finder of fairseq_compat: it adapts the modules that it names, leaves no trace and breaks nothing."""
+
+import importlib
+import importlib.machinery
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fairseq_compat
+from fairseq_compat import patches
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    """A module `compat_toy` with VALUE = 1, which the hook is told to set to 2."""
+    (tmp_path / "compat_toy.py").write_text("VALUE = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(fairseq_compat._PATCHES, "compat_toy", "toy_patch")
+    monkeypatch.setattr(patches, "toy_patch", lambda module: setattr(module, "VALUE", 2), raising=False)
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    fairseq_compat._install()  # in front of pytest's own finder
+    yield "compat_toy"
+    sys.modules.pop("compat_toy", None)
+
+
+def test_a_module_is_adapted_and_looks_as_without_the_hook(toy):
+    module = importlib.import_module(toy)
+    assert module.VALUE == 2
+    assert type(module.__spec__.loader) is importlib.machinery.SourceFileLoader
+    assert module.__loader__ is module.__spec__.loader
+
+
+def test_a_reloaded_module_is_adapted_again(toy):
+    module = importlib.import_module(toy)
+    assert importlib.reload(module).VALUE == 2
+
+
+def test_a_module_imported_before_the_hook_is_adapted_once(toy, monkeypatch):
+    monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if not hasattr(f, "is_fairseq_compat")])
+    module = importlib.import_module(toy)
+    assert module.VALUE == 1
+    fairseq_compat._install()
+    assert module.VALUE == 2
+    module.VALUE = 3
+    fairseq_compat._install()
+    assert module.VALUE == 3
+
+
+def test_installing_twice_leaves_one_finder_in_front(toy):
+    fairseq_compat._install()
+    again = importlib.util.spec_from_file_location("loaded_again", fairseq_compat.__file__)
+    again.loader.exec_module(importlib.util.module_from_spec(again))
+    assert [hasattr(finder, "is_fairseq_compat") for finder in sys.meta_path].count(True) == 1
+    assert hasattr(sys.meta_path[0], "is_fairseq_compat")
+
+
+def test_a_finder_without_find_spec_is_passed_over(toy):
+    class Old:  # of Python 3.3 and before
+        def find_module(self, name, path=None):
+            return None
+
+    sys.meta_path.insert(1, Old())
+    assert importlib.import_module(toy).VALUE == 2
+
+
+def test_a_loader_without_exec_module_is_named(toy):
+    class Finder:
+        def find_spec(self, name, path=None, target=None):
+            return importlib.machinery.ModuleSpec(name, object()) if name == toy else None
+
+    sys.meta_path.insert(1, Finder())
+    with pytest.raises(ImportError, match=r"fairseq_compat cannot adapt compat_toy: its loader, .* has no exec_module"):
+        importlib.import_module(toy)
+
+
+def test_a_missing_module_is_reported_by_python_itself(monkeypatch):
+    monkeypatch.setitem(fairseq_compat._PATCHES, "compat_nowhere", "toy_patch")
+    with pytest.raises(ModuleNotFoundError, match="No module named 'compat_nowhere'"):
+        importlib.import_module("compat_nowhere")
+
+
+def test_a_failing_patch_says_which_module_and_which_versions(toy, monkeypatch):
+    def broken(module):
+        return module.NO_SUCH_NAME
+
+    monkeypatch.setattr(patches, "toy_patch", broken)
+    with pytest.raises(ImportError, match=r"cannot adapt compat_toy \(fairseq .*, torch .*NO_SUCH_NAME.*0\.12\.2"):
+        importlib.import_module(toy)
+    assert toy not in sys.modules
+
+
+def test_the_hook_imports_nothing_else():
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); before = set(sys.modules)\n"
+        "import fairseq_compat; print(sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code, str(ROOT)], capture_output=True, text=True)
+    assert done.stdout.strip() == "['fairseq_compat']", done.stderr

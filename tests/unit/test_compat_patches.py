@@ -1,0 +1,173 @@
+"""What fairseq_compat.patches changes in fairseq: plug-ins by name, precision, warnings and old names of numpy."""
+
+import argparse
+import importlib.util
+import logging
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import fairseq_cli.score
+import numpy as np
+import pytest
+import sacrebleu
+import torch
+from fairseq import options, utils
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models.transformer import TransformerConfig, base_architecture
+from fairseq.modules import transformer_layer
+
+from fairseq_compat import patches
+
+# plug-ins by name
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    """An importable package `toy_plugin_<n>` in a folder that is not the working directory."""
+    name = f"toy_plugin_{abs(hash(tmp_path)) % 10**8}"
+    package = tmp_path / "site" / name
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("WHERE = 'installed'\n")
+    monkeypatch.syspath_prepend(str(package.parent))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    yield name
+    sys.modules.pop(name, None)
+
+
+def test_user_dir_takes_the_name_of_a_package(plugin):
+    args = argparse.Namespace(user_dir=plugin)
+    utils.import_user_module(args)
+    utils.import_user_module(args)  # fairseq does so in each of its processes
+    assert sys.modules[plugin].WHERE == "installed"
+    assert args.user_dir == plugin  # a checkpoint must not hold the path of this machine
+
+
+def test_an_existing_path_wins_over_a_package(plugin):
+    Path(plugin).mkdir()
+    (Path(plugin) / "__init__.py").write_text("WHERE = 'here'\n")
+    utils.import_user_module(argparse.Namespace(user_dir=plugin))
+    assert sys.modules[plugin].WHERE == "here"
+
+
+@pytest.mark.parametrize("user_dir", ["no_such_plugin", "no/such/folder", "../nothing", "argparse"])
+def test_an_unknown_user_dir_says_what_is_wanted(user_dir):
+    with pytest.raises(FileNotFoundError, match=rf"--user-dir {user_dir}: neither a folder .* nor a package"):
+        utils.import_user_module(argparse.Namespace(user_dir=user_dir))
+
+
+def test_no_user_dir_is_fine():
+    utils.import_user_module(argparse.Namespace(user_dir=None))
+    utils.import_user_module(argparse.Namespace())
+
+
+# precision
+
+
+def parsed_precision(*flags):
+    arguments = ["data", "--task", "translation", "--arch", "transformer", *flags]
+    args = options.parse_args_and_arch(options.get_training_parser(), arguments)
+    return args.bf16, args.tpu
+
+
+@pytest.mark.parametrize("flag", ["--bf16", "--memory-efficient-bf16"])
+def test_bf16_asks_for_no_tpu(flag, monkeypatch):
+    assert parsed_precision(flag) == (True, False)
+    assert parsed_precision(flag, "--tpu") == (True, True)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    assert parsed_precision(flag) == (True, True)  # where torch_xla is, all is as fairseq has it
+
+
+# the other patches
+
+
+def test_encoder_layers_never_take_the_fast_path():
+    args = argparse.Namespace(encoder_embed_dim=8, encoder_ffn_embed_dim=12, encoder_attention_heads=2, dropout=0.0)
+    base_architecture(args)
+    layer = transformer_layer.TransformerEncoderLayerBase(TransformerConfig.from_namespace(args)).eval()
+    padding = torch.tensor([[False, False, False], [False, False, True]])
+    with torch.no_grad():
+        alone = layer(torch.ones(2, 1, 8), padding[1:, :2])
+        padded = layer(torch.ones(3, 2, 8), padding)
+    assert not layer.can_use_fastpath
+    assert torch.allclose(alone[:, 0], padded[:2, 1], atol=1e-6)
+
+
+def test_configs_are_composed_without_warnings():
+    parser = options.get_training_parser("translation")
+    args = options.parse_args_and_arch(parser, ["data-bin", "--arch", "transformer_tiny"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert convert_namespace_to_omegaconf(args).model.arch == "transformer_tiny"
+
+
+def test_numpy_aliases_are_seen_by_fairseq_only():
+    from fairseq.data import data_utils
+
+    assert data_utils.np.int is int
+    assert data_utils.np.float is float
+    assert data_utils.np.arange is np.arange
+    mask = data_utils.compute_mask_indices((2, 20), None, mask_prob=0.5, mask_length=2)
+    assert mask.shape == (2, 20)
+    if np.lib.NumpyVersion(np.__version__) >= "1.24.0":
+        assert not hasattr(np, "int")
+
+
+@pytest.mark.parametrize(
+    ("flag", "expected"), [("--sacrebleu", "BLEU = 100.00"), ("--sentence-bleu", "BLEU4 = 100.00")]
+)
+def test_the_score_command_works_and_leaves_sacrebleu_alone(tmp_path, monkeypatch, capsys, flag, expected):
+    text = tmp_path / "text"
+    text.write_text("a small red house stands here\nthe dog runs to the old man\n")
+    monkeypatch.setattr(sys, "argv", ["fairseq-score", "--sys", str(text), "--ref", str(text), flag])
+    stock = sacrebleu.corpus_bleu
+
+    fairseq_cli.score.cli_main()
+
+    assert expected in capsys.readouterr().out
+    assert sacrebleu.corpus_bleu is stock
+    assert sys.modules["sacrebleu"] is sacrebleu
+
+
+def test_only_warnings_nobody_can_help_are_hidden():
+    def warn(category, text, module):
+        warnings.warn_explicit(text, category, "file.py", 1, module=module)
+
+    autocast = (
+        "`torch.cuda.amp.autocast(args...)` is deprecated. Please use `torch.amp.autocast('cuda', args...)` instead."
+    )
+    mismatch = "Support for mismatched key_padding_mask and attn_mask is deprecated. Use same type for both instead."
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.resetwarnings()
+        warnings.simplefilter("always")
+        patches.before_fairseq()
+        warn(FutureWarning, autocast, "fairseq.tasks.fairseq_task")
+        warn(UserWarning, mismatch, "torch.nn.functional")
+        assert seen == []
+        warn(FutureWarning, autocast, "my.module")
+        warn(UserWarning, "Something else.", "torch.nn.functional")
+    assert len(seen) == 2
+
+
+def test_only_messages_nobody_can_help_are_hidden(caplog):
+    patches.before_fairseq()
+    logger = logging.getLogger("fairseq.tasks.text_to_speech")
+    with caplog.at_level(logging.INFO):
+        logger.info("Please install tensorboardX: pip install tensorboardX")
+        logger.info("Please install %s", "something else")
+    assert caplog.messages == ["Please install something else"]
+
+
+@pytest.mark.system
+def test_the_hydra_command_goes_as_far_as_its_data_without_warnings(tmp_path):
+    command = Path(sys.executable).parent / "fairseq-hydra-train"
+    if not command.exists():
+        pytest.skip("fairseq-hydra-train is not next to this Python")
+    words = "task=language_modeling model=transformer_lm/transformer_lm_gpt criterion=cross_entropy optimizer=adam"
+    words += f" lr_scheduler=fixed optimization.lr=[0.1] common.cpu=true dataset.batch_size=1 task.data={tmp_path}/none"
+    done = subprocess.run([command, *words.split()], cwd=tmp_path, capture_output=True, text=True)
+    assert "none/dict.txt" in done.stderr
+    assert "Warning" not in done.stderr + done.stdout

@@ -1,0 +1,103 @@
+"""The rules of CONTRIBUTING.md that the source itself can be asked about: sizes, defaults and who imports whom."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = "bert_fused_plugin"
+FOLDERS = (PACKAGE, "fairseq_compat", "tests", "benchmarks", "examples")
+LONGEST_FILE, LONGEST_FUNCTION = 300, 80
+# a file that is longer today, and why
+LONG_FILES = {"tests/model/test_gru.py": "it is being split; take this line out with it"}
+# getattr with a default hides a misspelt name: an attribute that may be missing needs a reason
+DEFAULTS = {
+    ("tasks/bert_fused_translation.py", "getattr(args, 'print_alignment', None)"): "--eval-bleu-args need not name it"
+}
+
+
+def sources(*folders):
+    """Return {path from the root: text} of the Python files in *folders*."""
+    files = [file for folder in folders for file in sorted((ROOT / folder).rglob("*.py"))]
+    return {file.relative_to(ROOT).as_posix(): file.read_text(encoding="utf-8") for file in files}
+
+
+def functions_above(limit, text):
+    """Return "name, n lines" of each function that has more than *limit* lines, without its decorators."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            size = node.end_lineno - node.lineno + 1
+            found += [f"{node.name}, {size} lines"] if size > limit else []
+    return found
+
+
+def defaults_of_getattr(text):
+    """Return each call of getattr that has a default."""
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    return [ast.unparse(call) for call in calls if ast.unparse(call.func) == "getattr" and len(call.args) > 2]
+
+
+def imported_from(package, text):
+    """Return the names of all that *text* imports from *package*; those of relative imports begin with a dot."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found += [name.name for name in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            prefix = "." * node.level + (f"{node.module}." if node.module else "")
+            found += [f"{prefix}{name.name}" for name in node.names]
+    return [name for name in found if name.startswith((f"{package}.", ".")) or name == package]
+
+
+def test_the_files_are_found():
+    for folder in FOLDERS:
+        assert len(sources(folder)) > 2, folder
+    assert f"{PACKAGE}/modules/fusion.py" in sources(PACKAGE)
+
+
+def test_no_file_is_too_long():
+    sizes = {path: len(text.splitlines()) for path, text in sources(*FOLDERS).items()}
+    too_long = {path: size for path, size in sizes.items() if size > LONGEST_FILE and path not in LONG_FILES}
+    assert not too_long, f"split these files by concept: a file has at most {LONGEST_FILE} lines"
+
+
+def test_no_function_is_too_long():
+    found = {path: functions_above(LONGEST_FUNCTION, text) for path, text in sources(PACKAGE).items()}
+    too_long = {path: names for path, names in found.items() if names}
+    assert not too_long, f"split these functions: a function has at most {LONGEST_FUNCTION} lines, and should have 45"
+
+
+def test_no_attribute_has_a_default():
+    found = {
+        (path[len(PACKAGE) + 1 :], call)
+        for path, text in sources(PACKAGE).items()
+        for call in defaults_of_getattr(text)
+    }
+    assert not found - set(DEFAULTS), "a default is written in one place, with the flag; a missing name is an error"
+
+
+def test_modules_import_nothing_from_other_folders_of_the_package():
+    found = {path: imported_from(PACKAGE, text) for path, text in sources(f"{PACKAGE}/modules").items()}
+    others = {
+        path: [name for name in names if not name.startswith(f"{PACKAGE}.modules.")] for path, names in found.items()
+    }
+    assert not {path: names for path, names in others.items() if names}
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "expected"),
+    [
+        (lambda text: functions_above(2, text), "def f():\n  x = 1\n  return x\n", ["f, 3 lines"]),
+        (lambda text: functions_above(3, text), "@g\ndef f():\n  x = 1\n  return x\n", []),
+        (lambda text: functions_above(2, text), "class A:\n async def f():\n  x = 1\n  return x\n", ["f, 3 lines"]),
+        (defaults_of_getattr, "x = [getattr(args, 'a', 0), getattr(args, 'b')]", ["getattr(args, 'a', 0)"]),
+        (lambda text: imported_from("p", text), "import os, p.b.c\nfrom p.d import e", ["p.b.c", "p.d.e"]),
+        (lambda text: imported_from("p", text), "def f():\n  from p import b\n  from pp import c", ["p.b"]),
+        (lambda text: imported_from("p", text), "from . import a\nfrom ..b import c\nimport p", [".a", "..b.c", "p"]),
+    ],
+    ids=["long", "decorators do not count", "method", "default", "imports", "inside a function", "relative"],
+)
+def test_the_rules_find_what_breaks_them(rule, text, expected):
+    assert rule(text) == expected

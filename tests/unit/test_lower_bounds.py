@@ -1,0 +1,34 @@
+"""The constraints of pip that give the oldest versions that setup.py allows."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PATH = Path(__file__).resolve().parents[2] / "scripts" / "lower_bounds.py"
+_spec = importlib.util.spec_from_file_location("lower_bounds", PATH)
+script = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(script)
+
+
+def test_each_lower_bound_becomes_the_version():
+    required = ["a>=1.2", "b-c_d >= 3.0.12", "e>=1.3,<1.4", "f", "g==2", "h<3"]
+    assert script.constraints(required) == ["a==1.2", "b-c_d==3.0.12", "e==1.3"]
+
+
+def test_the_requirements_are_read_without_running_setup():
+    setup = (
+        'raise SystemExit\nsetup(name="x", install_requires=["a>=1",  # why\n"b"], extras_require={"dev": ["c>=2"]})'
+    )
+    assert script.requirements(setup) == ["a>=1", "b"]
+    with pytest.raises(ValueError, match="has no install_requires"):
+        script.requirements('setup(name="x")')
+
+
+def test_what_the_package_uses_itself_has_a_lower_bound():
+    done = subprocess.run([sys.executable, PATH], capture_output=True, text=True, check=True)
+    names = {line.partition("==")[0] for line in done.stdout.splitlines()}
+    assert {"torch", "transformers", "numpy", "sacrebleu", "safetensors", "filelock", "hydra-core"} <= names
+    assert "fairseq" not in names

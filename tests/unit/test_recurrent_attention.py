@@ -1,0 +1,88 @@
+"""The attentions of the recurrent decoder against literal loops over their equations."""
+
+import math
+
+import pytest
+import torch
+from helpers import assert_close, randomise
+from torch.autograd import gradcheck
+
+from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention, DotAttention
+
+B, K, S, A, N, C = 2, 3, 5, 4, 6, 8
+PAD = torch.tensor([[False] * S, [True] * 2 + [False] * (S - 2)])
+
+
+def in_double(module):
+    """Return *module* in double precision with random parameters."""
+    module = module.double()
+    randomise(module)
+    return module
+
+
+def states(*sizes):
+    return torch.randn(*sizes, dtype=torch.double)
+
+
+def softmax(energies, masked):
+    exps = [0.0 if hidden else math.exp(e) for e, hidden in zip(energies, masked)]
+    return torch.tensor([e / sum(exps) for e in exps], dtype=torch.double)
+
+
+@pytest.mark.parametrize("coverage", [False, True])
+def test_additive_attention_is_the_equation(coverage):
+    attention = in_double(AdditiveAttention(N, C, A, coverage))
+    s, h, so_far = states(B, K, N), states(B, S, C), states(B, K, S).abs()
+    actual = attention(attention.query_proj(s), attention.key_proj(h), PAD, so_far)
+    for b in range(B):
+        for k in range(K):
+            energies = []
+            for j in range(S):
+                inside = attention.query_proj.weight @ s[b, k] + attention.key_proj.weight @ h[b, j]
+                if coverage:
+                    inside = inside + attention.coverage_weight * so_far[b, k, j]
+                energies.append(torch.dot(attention.v, torch.tanh(inside)).item())
+            assert_close(actual[b, k], softmax(energies, PAD[b]), atol=1e-12)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_dot_attention_is_the_equation(scaled):
+    attention = in_double(DotAttention(N, C, A, scaled))
+    s, h = states(B, K, N), states(B, S, C)
+    actual = attention(attention.query_proj(s), attention.key_proj(h), PAD)
+    for b in range(B):
+        for k in range(K):
+            q = attention.query_proj.weight @ s[b, k]
+            energies = [torch.dot(attention.key_proj.weight @ h[b, j], q).item() for j in range(S)]
+            energies = [energy / math.sqrt(A) for energy in energies] if scaled else energies
+            assert_close(actual[b, k], softmax(energies, PAD[b]), atol=1e-12)
+
+
+def test_the_gradients_of_the_attentions_are_those_of_finite_differences():
+    def leaf(*sizes):
+        return states(*sizes).requires_grad_()
+
+    for attention in (AdditiveAttention(N, C, A), AdditiveAttention(N, C, A, True), DotAttention(N, C, A)):
+        attention = in_double(attention)
+        given = (leaf(B, K, A), leaf(B, S, A), leaf(B, K, S))
+        assert gradcheck(lambda q, k, cov, a=attention: a(q, k, PAD, cov) + 0 * cov, given)
+    additive = in_double(AdditiveAttention(N, C, A))
+    weights = torch.randn(B, K, S, dtype=torch.double)
+
+    def by_v(v):
+        additive.v.data = v.data
+        return (additive(q, k, PAD) * weights).sum()
+
+    q, k = states(B, K, A), states(B, S, A)
+    (additive(q, k, PAD) * weights).sum().backward()
+    steps = 1e-6 * torch.eye(A, dtype=torch.double)
+    v = additive.v.detach().clone()
+    numeric = torch.stack([(by_v(v + step) - by_v(v - step)) / 2e-6 for step in steps])
+    assert_close(additive.v.grad, numeric.detach(), atol=1e-7)
+
+
+def test_the_vectors_of_additive_attention_begin_small():
+    attention = AdditiveAttention(N, C, 1000, coverage=True)
+    for vector in (attention.v, attention.coverage_weight):
+        assert vector.min().item() == pytest.approx(-0.1, abs=0.01)
+        assert vector.max().item() == pytest.approx(0.1, abs=0.01)

@@ -1,0 +1,70 @@
+"""What the tests of warm start share: dictionaries, the logits of two models, and the logged table."""
+
+import re
+from types import SimpleNamespace
+
+import torch
+from fairseq.data import Dictionary
+from helpers import WORDS, encode, pad
+
+LINES = ["the old man sees a dog", "red apple", ""]
+PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
+
+
+def new_dictionary(words):
+    result = Dictionary()
+    for word in words:
+        result.add_symbol(word)
+    return result
+
+
+REORDERED = new_dictionary(WORDS[::-1])
+LARGER = new_dictionary([*WORDS[7:], "whale", *WORDS[:7], "ship", "sea"])
+SMALLER = new_dictionary(WORDS[3:15])
+
+
+def task_of(source, target=None):
+    cfg = SimpleNamespace(source_lang="en", target_lang="de")
+    return SimpleNamespace(source_dictionary=source, target_dictionary=target or source, cfg=cfg)
+
+
+def logits(model, source, target=None):
+    """Return the logits of `LINES`, translated by themselves, and where they are not padding."""
+    rows = [encode(source, line) for line in LINES]
+    targets = [encode(target or source, line) for line in LINES]
+    tokens, previous = pad(rows, source.pad(), left=True), pad(targets, source.pad(), left=False)
+    return model(tokens, tokens.ne(source.pad()).sum(1), previous)[0][previous.ne(source.pad())]
+
+
+def assert_same_logits(model, stock, old, source=None, target=None):
+    """The logits of *model* are those of *stock*, whose dictionary is *old*, for the symbols that both know.
+
+    In double precision, but fairseq computes a softmax in single precision here and there.
+    """
+    source, target = source or old, target or source or old
+    expected, actual = logits(stock.double(), old), logits(model.double(), source, target)
+    common = [symbol for symbol in target.symbols if symbol in old.indices]
+    expected = expected[:, [old.indices[symbol] for symbol in common]]
+    actual = actual[:, [target.indices[symbol] for symbol in common]]
+    torch.testing.assert_close(actual, expected, atol=1e-6, rtol=0)
+
+
+def table(caplog):
+    """Return the logged text, and its table as {section: {name: (tensors, parameters, note)}}."""
+    [text] = [r.message for r in caplog.records if r.message.startswith("warm start from")]
+    result, totals = {}, {}
+    for line in text.splitlines():
+        row = re.fullmatch(r"(  )?(\S.*?) +([\d,]+) tensors? +([\d,]+) parameters *(.*)", line)
+        if row is None:
+            continue
+        indent, name, *numbers, note = row.groups()
+        tensors, parameters = (int(number.replace(",", "")) for number in numbers)
+        if indent is None:
+            section, totals[name] = result.setdefault(name, {}), (tensors, parameters)
+        else:
+            section[name] = (tensors, parameters, note)
+    assert list(result) == ["copied", "remapped", "new", "unused", "shape mismatch"]
+    for name, section in result.items():
+        assert list(section) == sorted(section)
+        assert totals[name] == tuple(sum(row[i] for row in section.values()) for i in (0, 1))
+    return text, result
