@@ -7,9 +7,9 @@ scripts/benchmark.py rnn    --data DIR                            both, and memo
 scripts/benchmark.py cache  --data DIR --bert-model NAME_OR_DIR   BERT's states: computed, written, read
 scripts/benchmark.py memory --data DIR --bert-model NAME_OR_DIR   the peak of training, each in its own process
 
-DIR holds {train,test}.{en,de}: one sentence a line, tokenised and in subwords.  The systems take turns in one
-process, A B C A B C ..., on the same batches.  Reported are median, minimum and maximum over the rounds, also
-of the ratios to the first system in the same round.  To compare BERT models, run it once for each.
+DIR holds {train,test}.{en,de} with one sentence a line, tokenised and in subwords.  The systems take turns in one
+process, A B C A B C ..., on the same batches.  The report gives median, minimum and maximum over the rounds, also
+of the ratios to the first system in the same round.  To compare BERT models, run the benchmark once for each.
 """
 
 import argparse
@@ -45,7 +45,15 @@ from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 
 @dataclass
 class Bench:
-    """What the subcommands need: *directory* is for files, and the data-bin; *encoder* holds BERT, if one reads it."""
+    """What the subcommands need.
+
+    Args:
+        options: flags.
+        directory: directory for files, and data-bin.
+        systems: systems that are measured, by name.
+        corpus: sentence pairs.
+        encoder: encoder with BERT, if a system reads BERT.
+    """
 
     options: argparse.Namespace
     directory: str
@@ -111,7 +119,7 @@ def decode(bench: Bench) -> List[Result]:
 
 
 def decode_one_way(bench: Bench, models: Dict[str, Decoding], batch_size: int, length: int) -> Result:
-    """Measure with one batch size and one source length, 0: the sentences as they are."""
+    """Measure with one batch size and one source length; length 0 leaves the sentences as they are."""
     options = bench.options
     batches = bench.corpus.test_batches(bench.encoder, batch_size, length)
     references = [int(size) for batch in batches for size in batch["target"].ne(bench.corpus.dictionary.pad()).sum(1)]
@@ -170,31 +178,31 @@ def memory(bench: Bench) -> List[Result]:
 COMMANDS = {"train": train, "decode": decode, "rnn": rnn, "cache": cache, "memory": memory}
 
 _TRAINING = (
-    "A step is that of fairseq's Trainer: forward, loss, backward, clipping, Adam; loading of batches is not in it."
+    "A step is a step of fairseq's Trainer: forward, loss, backward, clipping, Adam; it does not load the batch."
 )
 _FUSED_TRAINING = (
-    "transformer has fairseq's criterion, bert_fused ours; p is the drop-net rate; with -cache BERT's states come in "
-    "fp16 from memory."
+    "transformer has fairseq's criterion, and bert_fused has ours; p is the drop-net rate; systems with -cache read "
+    "BERT's states in fp16 from memory."
 )
 _SIZE = (
-    "Trained parameters are those that get a gradient: fairseq's transformer has some that never do, which are in its "
+    "Trained parameters are those that get a gradient; fairseq's transformer has others too, which are in its "
     "checkpoint all the same.  The checkpoint is the model alone, without the state of the optimizer."
 )
-_LSTM = "All have fairseq's criterion, and the sizes of lstm_wiseman_iwslt_de_en."
+_LSTM = "All systems have fairseq's criterion and the sizes of lstm_wiseman_iwslt_de_en."
 _MEMORY = (
-    "before: model and batches, but no gradients and no optimizer; on the CPU with all that Python has loaded, but "
-    "without BERT's weights where they are mapped from their file: these come in when BERT runs."
+    "The memory before the steps is that of model and batches, without gradients and optimizer.  On the CPU it has all "
+    "that Python has loaded, but not BERT's weights if they are mapped from their file, since BERT has not run yet."
 )
 _DECODING = (
-    "The models are untrained: every hypothesis, of all systems, is made as long as the title says, and eos is counted."
+    "The models are untrained: all systems write hypotheses of the length that the title says, and eos is counted."
 )
 NOTES = {
     "train": [_TRAINING, _FUSED_TRAINING, _SIZE],
-    "decode": [_DECODING, "With -cache BERT's states come in fp16 from memory."],
+    "decode": [_DECODING, "Systems with -cache read BERT's states in fp16 from memory."],
     "rnn": [_TRAINING, _LSTM, _SIZE, _MEMORY, _DECODING],
     "cache": [
-        "forward: BERT on batches of --max-tokens; build: BERT on its own batches, and the writing; open: checksums; "
-        "read: from the page cache, as after a build, into batches."
+        "forward runs BERT on batches of --max-tokens; build runs BERT on batches of its own and writes the states; "
+        "open verifies the checksums; read makes batches of states in the page cache, as a build leaves them there."
     ],
     "memory": [_FUSED_TRAINING, _MEMORY],
 }

@@ -1,4 +1,4 @@
-"""The text that benchmark.py measures with: sentence pairs, their joined dictionary, and batches."""
+"""The text for the measurements of benchmark.py: sentence pairs, their joined dictionary, and batches."""
 
 import argparse
 import itertools
@@ -25,7 +25,7 @@ class Corpus:
     """The sentence pairs of some splits, tokenised and in subwords, and the joined dictionary of the training set.
 
     Raises:
-        BertFusedError: the two sides of a split do not fit, or there is nothing in it.
+        BertFusedError: the two sides of a split do not fit, or a split is empty.
     """
 
     def __init__(self, options: argparse.Namespace, splits: Sequence[str]) -> None:
@@ -38,12 +38,12 @@ class Corpus:
         self.dictionary.finalize(padding_factor=8)  # as fairseq-preprocess does
 
     def write_dictionaries(self, data_bin: str) -> None:
-        """Make *data_bin* a data directory as far as fairseq's tasks look into it at set-up."""
+        """Write to *data_bin* what fairseq's tasks read at set-up."""
         for lang in (self.options.source_lang, self.options.target_lang):
             self.dictionary.save(str(Path(data_bin) / f"dict.{lang}.txt"))
 
     def choose(self, split: str, count: int) -> Pairs:
-        """Return *count* pairs of *split* with different sources, drawn by the seed."""
+        """Return *count* random pairs of *split* with different sources; the seed decides which."""
         unique = list(dict(reversed(self.pairs[split])).items())
         if count > len(unique):
             raise BertFusedError(
@@ -62,7 +62,7 @@ class Corpus:
         return dataset if encoder is None else BertPairDataset(dataset, encoder.bridge)
 
     def training_batches(self, encoder: Optional[BertFusedEncoder]) -> List[Batch]:
-        """Return ``--batches`` batches of ``--max-tokens``, drawn by the seed from those of an epoch."""
+        """Return ``--batches`` random batches of an epoch, of ``--max-tokens``; the seed decides which."""
         options = self.options
         dataset = self.dataset(self.pairs["train"], encoder, shuffle=True)
         with numpy_seed(options.seed):
@@ -80,7 +80,7 @@ class Corpus:
         return result if encoder is None else add_states(result, encoder)
 
     def test_batches(self, encoder: Optional[BertFusedEncoder], batch_size: int, length: int) -> List[Batch]:
-        """Return ``--sentences`` test sentences in batches; *length*: each is made that long, 0: as they are."""
+        """Return ``--sentences`` test sentences in batches, each made *length* symbols long, unless that is 0."""
         pairs = self.choose("test", self.options.sentences)
         if length:
             words = [source.split() for source, _ in pairs]
@@ -101,7 +101,7 @@ class Corpus:
                 sides.append(path.read_text(encoding="utf-8").removesuffix("\n").split("\n"))
             except (OSError, UnicodeDecodeError) as error:
                 raise BertFusedError(
-                    f"--data {self.options.data}: {path} cannot be read as UTF-8 text ({error}); it must hold one "
+                    f"--data {self.options.data}: {path} cannot be read as UTF-8 text ({error}); give one "
                     "sentence a line, tokenised and in subwords"
                 ) from error
         if len(sides[0]) != len(sides[1]) or not any(sides[0]):
@@ -120,7 +120,7 @@ class Corpus:
 
 
 def add_states(batches: List[Batch], encoder: BertFusedEncoder) -> List[Batch]:
-    """Add to *batches* what ``--bert-cache`` would bring: BERT's states in half precision, zeros at padding."""
+    """Add BERT's states to *batches*, as ``--bert-cache`` does: in half precision, with zeros at padding."""
     device = next(encoder.bert.model.parameters()).device
     for batch in batches:
         bert_tokens = batch["net_input"]["bert_tokens"]

@@ -1,4 +1,4 @@
-"""The flags of benchmark.py, and the rules they must obey."""
+"""The flags of benchmark.py, and the rules for their values."""
 
 import argparse
 import os
@@ -16,7 +16,7 @@ def parse_args(arguments: Optional[Sequence[str]], commands: Sequence[str], desc
     """Return the flags.
 
     Raises:
-        BertFusedError: some cannot be used; all of them together.
+        BertFusedError: some flags cannot be used; the message names all of them.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="{" + ",".join(commands) + "}")
@@ -25,22 +25,39 @@ def parse_args(arguments: Optional[Sequence[str]], commands: Sequence[str], desc
         _add_common(command, rounds=2 if name == "memory" else 5)
         if name != "memory":
             command.add_argument(
-                "--warmup", type=int, default=1, metavar="N", help="rounds before; default: %(default)s"
+                "--warmup",
+                type=int,
+                default=1,
+                metavar="N",
+                help="rounds before the measured ones; default: %(default)s",
             )
         if name in ("train", "decode", "memory"):
-            command.add_argument("--sizes", default="iwslt", help=f"{', '.join(SIZES)}; default: %(default)s")
+            command.add_argument(
+                "--sizes", default="iwslt", help=f"model sizes, one of {', '.join(SIZES)}; default: %(default)s"
+            )
         if name in ("train", "rnn", "memory"):
-            command.add_argument("--batches", type=int, default=4, metavar="N", help="of a round; default: %(default)s")
+            command.add_argument(
+                "--batches", type=int, default=4, metavar="N", help="number of batches in a round; default: %(default)s"
+            )
         if name in ("decode", "rnn", "cache"):
             sentences = 2000 if name == "cache" else 64
-            command.add_argument("--sentences", type=int, default=sentences, metavar="N", help="default: %(default)s")
+            command.add_argument(
+                "--sentences",
+                type=int,
+                default=sentences,
+                metavar="N",
+                help="number of sentences; default: %(default)s",
+            )
         if name in ("decode", "rnn"):
             _add_decoding(command, batch_sizes=[1, 64] if name == "decode" else [64])
         if name != "cache":
             command.add_argument(
-                "--systems", nargs="+", metavar="NAME", help="the first is compared with; default: all"
+                "--systems",
+                nargs="+",
+                metavar="NAME",
+                help="systems to measure; the others are compared with the first; default: all",
             )
-    # what a subcommand lacks is nothing to it
+    # the values of flags that a subcommand does not have
     options = parser.parse_args(arguments, argparse.Namespace(systems=None, warmup=0))
     raise_all(_problems(options))
     return options
@@ -48,17 +65,28 @@ def parse_args(arguments: Optional[Sequence[str]], commands: Sequence[str], desc
 
 def _add_common(command: argparse.ArgumentParser, rounds: int) -> None:
     add = command.add_argument
-    add("--data", default=os.environ.get("DATA"), metavar="DIR", help="default: the environment variable DATA")
-    add("--source-lang", default="en", metavar="LANG", help="default: %(default)s")
-    add("--target-lang", default="de", metavar="LANG", help="default: %(default)s")
-    add("--bert-model", metavar="NAME_OR_DIR", help="required where a system reads BERT")
-    add("--rounds", type=int, default=rounds, metavar="N", help="default: %(default)s")
-    add("--max-tokens", type=int, default=4096, metavar="N", help="of a batch; default: %(default)s")
-    add("--device", choices=("cpu", "cuda"), default="cpu", help="default: %(default)s")
-    add("--fp16", action="store_true", help="on a GPU: half precision")
-    add("--threads", type=int, metavar="N", help="default: torch's")
-    add("--seed", type=int, default=1, metavar="N", help="default: %(default)s")
-    add("--json", metavar="FILE", help="write the figures of each round too")
+    add(
+        "--data",
+        default=os.environ.get("DATA"),
+        metavar="DIR",
+        help="directory of the text; default: the environment variable DATA",
+    )
+    add("--source-lang", default="en", metavar="LANG", help="source language; default: %(default)s")
+    add("--target-lang", default="de", metavar="LANG", help="target language; default: %(default)s")
+    add("--bert-model", metavar="NAME_OR_DIR", help="name or directory of BERT; required if a system reads BERT")
+    add("--rounds", type=int, default=rounds, metavar="N", help="number of measured rounds; default: %(default)s")
+    add(
+        "--max-tokens",
+        type=int,
+        default=4096,
+        metavar="N",
+        help="largest number of tokens in a batch; default: %(default)s",
+    )
+    add("--device", choices=("cpu", "cuda"), default="cpu", help="device of the models; default: %(default)s")
+    add("--fp16", action="store_true", help="use half precision, on a GPU")
+    add("--threads", type=int, metavar="N", help="number of threads of torch; default: torch's own")
+    add("--seed", type=int, default=1, metavar="N", help="random seed; default: %(default)s")
+    add("--json", metavar="FILE", help="file for the figures of each round")
 
 
 def _add_decoding(command: argparse.ArgumentParser, batch_sizes: List[int]) -> None:
@@ -68,13 +96,18 @@ def _add_decoding(command: argparse.ArgumentParser, batch_sizes: List[int]) -> N
         type=numbers,
         default=batch_sizes,
         metavar="N,N",
-        help="default: " + ",".join(map(str, batch_sizes)),
+        help="numbers of sentences in a batch; default: " + ",".join(map(str, batch_sizes)),
     )
     add(
         "--lengths", type=numbers, default=[0], metavar="N,N",
-        help="sources cut, or continued with other sentences, to so many symbols; 0, the default: as they are",
+        help="source lengths in symbols; sources are cut, or continued with other sentences; default: as they are",
     )  # fmt: skip
-    add("--max-len-b", type=int, metavar="N", help="symbols to write; default: --lengths, or the references' mean")
+    add(
+        "--max-len-b",
+        type=int,
+        metavar="N",
+        help="number of symbols to write; default: --lengths, or the references' mean",
+    )
 
 
 def numbers(text: str) -> List[int]:
@@ -112,9 +145,9 @@ def _problems(options: argparse.Namespace) -> List[str]:
     if options.fp16 and on_cpu:
         errors.append("--fp16 is for --device cuda; leave it out")
     if options.fp16 and options.command == "cache":
-        errors.append("--fp16 is not for cache: its states are computed in full precision; leave it out")
+        errors.append("--fp16 is not for cache, whose states are computed in full precision; leave it out")
     if options.command in ("memory", "rnn") and on_cpu and not Path("/proc/self/clear_refs").exists():
-        errors.append("memory on the CPU is read from Linux's /proc, which is not there; use --device cuda")
+        errors.append("the memory on the CPU is read from Linux's /proc, which does not exist here; use --device cuda")
     if options.json and not Path(options.json).absolute().parent.is_dir():
         errors.append(f"--json {options.json}: its directory does not exist; make it first")
     if options.json and Path(options.json).is_dir():
@@ -132,7 +165,9 @@ def _data_problems(options: argparse.Namespace) -> List[str]:
     missing = [name for name in names if not (Path(options.data) / name).is_file()]
     if not missing:
         return []
-    return [f"--data {options.data} has no {', '.join(missing)}; --source-lang and --target-lang are the endings"]
+    return [
+        f"--data {options.data} has no {', '.join(missing)}; --source-lang and --target-lang must be the file endings"
+    ]
 
 
 def _system_problems(options: argparse.Namespace) -> List[str]:

@@ -1,4 +1,4 @@
-"""How benchmark.py measures and reports: systems that take turns, medians, ratios in pairs, Markdown and JSON."""
+"""How benchmark.py measures systems, which take turns, and reports medians and paired ratios in Markdown and JSON."""
 
 import argparse
 import json
@@ -17,21 +17,21 @@ import torch
 import transformers
 from tqdm import tqdm
 
-Turn = Callable[[], Dict[str, float]]  # does a round's work of one system and returns how much it was
+Turn = Callable[[], Dict[str, float]]  # does the work of one system in a round and returns the amount of it
 Samples = Dict[str, List[float]]  # the values of all rounds, by metric
 
 
 @dataclass
 class Result:
-    """One table.
+    """One table.  The systems are compared with the first one.
 
     Args:
-        title: what was measured.
-        samples: of each system; the first one is the one that the others are compared with.
-        ratio_of: the metric whose ratios to the first system, round by round, are reported.
-        shown: the metrics in the table; the rest is in the JSON.
-        facts: of each system: what is not measured but counted.
-        work: of each system: what it did in a round.
+        title: title, which says what was measured.
+        samples: values of each system.
+        ratio_of: metric whose ratios to the first system, round by round, are reported.
+        shown: metrics in the table; the other metrics are in the JSON only.
+        facts: facts about each system that are counted and not measured.
+        work: amount of work of each system in a round.
     """
 
     title: str
@@ -42,7 +42,7 @@ class Result:
     work: Dict[str, Dict[str, float]] = field(default_factory=dict)
 
     def as_dict(self) -> Dict[str, Any]:
-        """Return what the JSON holds."""
+        """Return the result as the JSON holds it."""
         systems = {
             name: {
                 "metrics": {metric: {**summary(values), "rounds": values} for metric, values in samples.items()},
@@ -76,10 +76,10 @@ def take_turns(title: str, turns: Dict[str, Turn], options: argparse.Namespace, 
     """Let the systems take turns, A B C A B C ..., and time each turn; the warm-up is not reported.
 
     Args:
-        title: what is measured.
-        turns: of each system.
-        options: ``rounds``, ``warmup`` and ``device`` count.
-        shown: metrics for the table: ``ms/X`` and ``X/s`` for any X that the turns return.
+        title: title, which says what is measured.
+        turns: turn of each system.
+        options: flags, of which ``rounds``, ``warmup`` and ``device`` are read.
+        shown: metrics of the table, ``ms/X`` and ``X/s`` for any X that the turns return.
     """
     samples: Dict[str, Samples] = {name: {} for name in turns}
     work: Dict[str, Dict[str, float]] = {}
@@ -106,7 +106,7 @@ def summary(values: Sequence[float]) -> Dict[str, float]:
 
 
 def environment(options: argparse.Namespace) -> Dict[str, Any]:
-    """Return all that the figures depend on beside the code."""
+    """Return the facts on which the figures depend beside the code."""
     return {
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "seed": options.seed,
@@ -123,7 +123,7 @@ def environment(options: argparse.Namespace) -> Dict[str, Any]:
 
 
 def report(command: str, facts: Dict[str, Any], results: Sequence[Result], notes: Sequence[str]) -> str:
-    """Return all as Markdown."""
+    """Return the facts, the tables and the notes as Markdown."""
     lines = [f"## benchmark: {command}", ""]
     lines += [f"- {key}: {value}" for key, value in facts.items() if value is not None]
     for result in results:

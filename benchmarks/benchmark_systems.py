@@ -27,7 +27,7 @@ from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
 from bert_fused_plugin.data.collate import collate_bert_tokens
 from bert_fused_plugin.data.feature_cache import FeatureCache
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
-from bert_fused_plugin.tasks.bert_fused_translation import reads_bert
+from bert_fused_plugin.tasks.ensembles import reads_bert
 
 SIZES = {  # layers, width, inner width, heads; of both sides
     "tiny": (4, 128, 256, 4),
@@ -38,7 +38,7 @@ SIZES = {  # layers, width, inner width, heads; of both sides
 
 @dataclass(frozen=True)
 class System:
-    """One of the models that are compared: its flags of ``fairseq-train``, and what its batches bring."""
+    """One of the models that are compared: its flags of ``fairseq-train``, and what it reads of the batches."""
 
     flags: Tuple[str, ...]
     reads_bert: bool = False
@@ -89,7 +89,7 @@ def batches_of(system: System, batches: Sequence[Batch]) -> List[Batch]:
 
 
 def load_encoder(options: argparse.Namespace, data_bin: str) -> BertFusedEncoder:
-    """Return an encoder for its BERT, in full precision on the device, and its bridge."""
+    """Return an encoder with BERT, in full precision on the device, and with the bridge."""
     system = transformer_systems("tiny", options.bert_model, ["1.0"])["bert_fused"]
     cfg = fairseq_config(system, options, data_bin)
     encoder: BertFusedEncoder = tasks.setup_task(cfg.task).build_model(cfg.model).encoder
@@ -168,7 +168,7 @@ class Decoding:
 
 
 class StatesOnDisk:
-    """Four ways to deal with BERT's states for the sentences of *dataset*, each of which returns how many they were."""
+    """Four ways to get BERT's states for the sentences of *dataset*; each returns the amount of its work."""
 
     def __init__(self, dataset: BertPairDataset, bert: FrozenBert, options: argparse.Namespace, directory: str) -> None:
         self.bert, self.options, self.directory = bert, options, directory
@@ -193,7 +193,7 @@ class StatesOnDisk:
         return {"sentences": len(self.cache), "word pieces": sum(len(row) for row in rows)}
 
     def open(self) -> Dict[str, float]:
-        """Open the files, verify them and find the sentences; a run of fairseq-train does it once."""
+        """Open the files, verify them and find the sentences, which a run of fairseq-train does once."""
         self.cache = self._cache()
         self.places = [self.cache.locate(batch) for batch in self.batches]
         return {"sentences": sum(len(places) for places in self.places)}
@@ -222,7 +222,7 @@ def peak_memory(system: System, options: argparse.Namespace, data_bin: str, batc
     """Return the memory in MiB before the first of the training steps, and at its highest during them.
 
     On the CPU it is the resident memory of this process, which must have done nothing else.  getrusage's
-    ru_maxrss cannot tell: it begins with that of the process that started this one, and has no reset.
+    ru_maxrss is of no use: it starts at that of the process that started this one, and cannot be reset.
     """
     set_up(options)
     logging.disable(logging.WARNING)  # the parent has shown them

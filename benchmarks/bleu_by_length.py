@@ -1,7 +1,7 @@
 #!/usr/bin/env python
-"""Draws BLEU by source length of one or several systems, from what fairseq-generate printed.
+"""Draws the BLEU of one or several systems by source length, from the output of fairseq-generate.
 
-The figure 2 of Bahdanau et al. (ICLR 2015): a model without attention loses on long sentences.
+It is figure 2 of Bahdanau et al. (ICLR 2015): a model without attention loses on long sentences.
 
     benchmarks/bleu_by_length.py gru_bahdanau=bahdanau.out gru_seq2seq=seq2seq.out --output length.png
 """
@@ -27,8 +27,12 @@ class Sentence(NamedTuple):
 def main() -> None:
     """Read the outputs, print a table, draw the figure."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("systems", nargs="+", metavar="NAME=FILE", help="a name and an output of fairseq-generate")
-    parser.add_argument("--width", type=int, default=5, help="source words in one group (default: 5)")
+    parser.add_argument(
+        "systems", nargs="+", metavar="NAME=FILE", help="name of a system, and output of fairseq-generate"
+    )
+    parser.add_argument(
+        "--width", type=int, default=5, help="number of source lengths in one group; default: %(default)s"
+    )
     parser.add_argument("--output", help="draw the figure to this file, such as length.png")
     parser.add_argument("--json", help="write the numbers to this file")
     args = parser.parse_args()
@@ -45,7 +49,9 @@ def main() -> None:
             parser.error(f"{path}: {error}")
         first = found[next(iter(found))]
         if {n: s[:2] for n, s in found[name].items()} != {n: s[:2] for n, s in first.items()}:
-            parser.error(f"{path}: its sources or references are not those of {next(iter(found))}; give one test set")
+            parser.error(
+                f"{path}: its sources or references are not those of {next(iter(found))}; give outputs for one test set"
+            )
     scores = {name: by_length(list(sentences.values()), args.width) for name, sentences in found.items()}
     print_table(scores, args.width)
     try:
@@ -61,7 +67,7 @@ def read_output(path: Path) -> Dict[str, Sentence]:
     """Return the sentences of an output of fairseq-generate, by their numbers.
 
     Raises:
-        ValueError: it has no translations, or lacks their sources or references.
+        ValueError: the output has no translations, or lacks their sources or references.
     """
     rows: Dict[str, Dict[str, str]] = defaultdict(dict)
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -70,7 +76,7 @@ def read_output(path: Path) -> Dict[str, Sentence]:
             number, *fields = rest.split("\t")
             rows[number].setdefault(kind, fields[-1] if fields else "")  # the first hypothesis is the best
     if not any("H" in row for row in rows.values()):
-        raise ValueError("no translations (H lines) in it; give what fairseq-generate printed")
+        raise ValueError("it has no translations (H lines); give the output of fairseq-generate")
     incomplete = [number for number, row in rows.items() if not {"S", "T", "H"} <= set(row)]
     if incomplete:
         raise ValueError(f"sentence {incomplete[0]} lacks its source, reference or translation; do not give --quiet")

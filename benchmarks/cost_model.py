@@ -1,11 +1,12 @@
 #!/usr/bin/env python
-"""Says what BERT's states cost in training, from a corpus' size and a few measured rates.
+"""Estimates what BERT's states cost in training, from the size of a corpus and a few measured rates.
 
 benchmarks/cost_model.py --bert-rate 3000 --train-rate 4000 --read-rate 0.5e9 --pairs 29e3 --epochs 30 --gpus 1
 
-Without the cache BERT reads every sentence in every epoch.  With it BERT reads each once, in parts that the devices
-share, and its states, width x 2 bytes for a word piece, come from the disk, or from memory where a machine's share
-fits there; they are read while the model trains, so the slower counts.  `scripts/benchmark.py` measures the rates.
+Without the cache, BERT reads every sentence in every epoch.  With the cache, BERT reads each sentence once, in parts
+that the devices share.  Its states take width x 2 bytes for a word piece, and come from the disk, or from memory if
+they fit there.  They are read while the model trains, so that the slower of the two decides.
+`benchmarks/benchmark.py` measures the rates.
 """
 
 import argparse
@@ -18,7 +19,7 @@ PART_BYTES = 128 * 2**20  # of the cache, which one device computes at a time
 
 @dataclass
 class Machine:
-    """The rates, a device and a disk each."""
+    """The rates of one device and of one disk."""
 
     bert_rate: float  # word pieces/s of BERT on one device
     train_rate: float  # target words/s of the model on one device, BERT's states given
@@ -29,7 +30,7 @@ class Machine:
 
 @dataclass
 class Corpus:
-    """Sentence pairs and their sizes."""
+    """The number of sentence pairs, and their mean sizes."""
 
     pairs: float
     pieces: float  # word pieces of a source sentence, special tokens included
@@ -38,17 +39,17 @@ class Corpus:
 
     @property
     def cache_bytes(self) -> float:
-        """Of all states, in fp16."""
+        """The size of all states, in fp16."""
         return self.pairs * self.pieces * self.width * 2
 
 
 @dataclass
 class Cost:
-    """Hours of a training."""
+    """The hours of a training."""
 
-    build: float
-    cached: float  # with the build
-    uncached: float
+    build: float  # of the cache
+    cached: float  # with the cache, its build included
+    uncached: float  # without the cache
 
 
 def cost(corpus: Corpus, machine: Machine, epochs: float, gpus: int) -> Cost:
@@ -93,14 +94,20 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--bert-rate", help="word pieces/s of BERT on one device", **rate)
     parser.add_argument("--train-rate", help="target words/s of the model on one device, states given", **rate)
     parser.add_argument("--read-rate", help="bytes/s of a machine's disk", **rate)
-    parser.add_argument("--memory", type=float, default=64e9, help="bytes that stay in memory; default: 64e9")
-    parser.add_argument("--devices", type=int, default=8, help="in a machine; default: %(default)s")
-    parser.add_argument("--pairs", type=float, nargs="+", default=[30e3, 160e3, 4.5e6, 100e6])
-    parser.add_argument("--gpus", type=int, nargs="+", default=[1, 8, 64])
-    parser.add_argument("--pieces", type=float, default=30, help="of a source sentence; default: %(default)s")
-    parser.add_argument("--words", type=float, default=28, help="of a target sentence; default: %(default)s")
-    parser.add_argument("--width", type=int, default=768, help="of BERT; default: %(default)s")
-    parser.add_argument("--epochs", type=int, default=20, help="default: %(default)s")
+    parser.add_argument(
+        "--memory", type=float, default=64e9, help="bytes of states that stay in the memory of a machine; default: 64e9"
+    )
+    parser.add_argument("--devices", type=int, default=8, help="number of devices in a machine; default: %(default)s")
+    parser.add_argument(
+        "--pairs", type=float, nargs="+", default=[30e3, 160e3, 4.5e6, 100e6], help="numbers of sentence pairs"
+    )
+    parser.add_argument("--gpus", type=int, nargs="+", default=[1, 8, 64], help="numbers of devices")
+    parser.add_argument(
+        "--pieces", type=float, default=30, help="word pieces of a source sentence; default: %(default)s"
+    )
+    parser.add_argument("--words", type=float, default=28, help="words of a target sentence; default: %(default)s")
+    parser.add_argument("--width", type=int, default=768, help="width of BERT; default: %(default)s")
+    parser.add_argument("--epochs", type=int, default=20, help="number of epochs; default: %(default)s")
     args = parser.parse_args()
     wrong = [
         f"--{name.replace('_', '-')} {value}"
@@ -109,7 +116,7 @@ def parse_args() -> argparse.Namespace:
         if not (0 < value < 1e18 or (name == "memory" and value == 0))
     ]
     if wrong:
-        parser.error(f"{', '.join(wrong)}: must be over 0, and below 1e18")
+        parser.error(f"{', '.join(wrong)}: must be above 0 and below 1e18")
     return args
 
 

@@ -63,12 +63,12 @@ class PlainArray:
 
 
 def _plain_scalar(plain: PlainDtype, raw: bytes) -> Any:
-    """A numpy number or string, as numpy's own ``scalar`` makes it."""
+    """Return a numpy number or string, as numpy's own ``scalar`` makes it."""
     return np.frombuffer(raw, plain.dtype, count=1)[0]
 
 
 def _unwrap(value: Any) -> Any:
-    """*value* with arrays for the `PlainArray` in its dicts, lists, tuples and namespaces."""
+    """Return *value* with arrays in the place of `PlainArray` in its dicts, lists, tuples and namespaces."""
     kind = type(value)
     if kind is PlainArray:
         return value.array
@@ -85,7 +85,7 @@ def _unwrap(value: Any) -> Any:
 
 
 def allowed_globals() -> Dict[str, Any]:
-    """What a fairseq checkpoint may hold besides torch's own types, by its name in the pickle."""
+    """Return what a fairseq checkpoint may hold besides torch's own types, by its name in the pickle."""
     import omegaconf
     from fairseq.data.dictionary import Dictionary
     from fairseq.distributed.utils import _TensorPlaceholder
@@ -123,7 +123,7 @@ def allowed_globals() -> Dict[str, Any]:
 
 
 def load(file: Any, map_location: Any = None) -> Any:
-    """``torch.load`` for checkpoints: the allow-list, and errors that name the file."""
+    """Read a checkpoint as ``torch.load`` does, but with the allow-list, and with errors that name the file."""
     if os.environ.get(TRUST_VARIABLE) == "1":
         return torch.load(file, map_location=map_location, weights_only=False)
     allowed = allowed_globals()
@@ -142,7 +142,7 @@ def load(file: Any, map_location: Any = None) -> Any:
 
 
 def load_with_restricted_pickle(file: Any, map_location: Any, allowed: Dict[str, Any]) -> Any:
-    """The same for torch 2.0 to 2.5, whose weights_only cannot be told of other types by name.
+    """Read a checkpoint with torch 2.0 to 2.5, whose weights_only cannot be told of other types by name.
 
     Second best: Python's unpickler looks up nothing but the names below, but unlike torch's it
     lets a file set attributes on the classes of the list.  Can go with support for torch < 2.6.
@@ -172,7 +172,7 @@ def _torch_version() -> "tuple[int, ...]":
 
 
 def _explain(error: Exception, file: Any, allowed: Dict[str, Any]) -> CheckpointError:
-    """The error for people: either types that are not allowed, or a damaged file."""
+    """Return the error for the user: the file holds types that are not allowed, or it is damaged."""
     name = getattr(file, "name", None) or "the state sent by another process"
     unsafe = _refused_names(file, allowed) or re.findall(r"GLOBAL (\S+)", str(error))[:1]
     unsafe = [re.sub(r"^.*(?=\.)", _name_since_python_3, name) for name in unsafe]
@@ -191,7 +191,7 @@ def _explain(error: Exception, file: Any, allowed: Dict[str, Any]) -> Checkpoint
 
 
 def _refused_names(file: Any, allowed: Dict[str, Any]) -> Optional[List[str]]:
-    """All names that are not allowed, where torch can list them (torch >= 2.6, zip format)."""
+    """Return all names that are not allowed, or None if torch cannot list them (torch < 2.6, or not in zip format)."""
     try:
         file.seek(0)
         unsafe = torch.serialization.get_unsafe_globals_in_checkpoint(file)
@@ -201,7 +201,7 @@ def _refused_names(file: Any, allowed: Dict[str, Any]) -> Optional[List[str]]:
 
 
 def _name_since_python_3(module: "re.Match[str]") -> str:
-    """The module's present name: protocol 2 writes those of Python 2 (commands for subprocess)."""
+    """Return the present name of a module; protocol 2 writes that of Python 2 (commands for subprocess)."""
     return _compat_pickle.IMPORT_MAPPING.get(module[0], module[0])
 
 

@@ -1,4 +1,4 @@
-"""What fairseq_compat changes in how fairseq 0.12.2 reads its settings: the types of flags, and Hydra."""
+"""The changes of fairseq_compat to how fairseq 0.12.2 reads its settings: the types of flags, and Hydra."""
 
 import argparse
 import functools
@@ -9,13 +9,13 @@ from fairseq_compat.overlay import overlay
 
 
 def hydra_and_types(module: Any) -> None:
-    """Hydra's compose() and initialize(), and flags whose type is Optional."""
+    """Adapt Hydra's compose() and initialize(), and flags whose type is Optional."""
     current_hydra(module)
     optional_types(module)
 
 
 def optional_types(module: Any) -> None:
-    """A flag of type Optional[int] is read as an int."""
+    """Let fairseq read a flag of type Optional[int] as an int."""
     # fairseq knows such a type by its text, which is "int | None" since Python 3.14.  Can go when fairseq
     # asks typing.get_origin.
     stock = module.interpret_dc_type
@@ -28,7 +28,7 @@ def optional_types(module: Any) -> None:
 
 
 def current_hydra(module: Any) -> None:
-    """compose() and initialize() without the deprecation warnings of hydra.experimental."""
+    """Give fairseq compose() and initialize() without the deprecation warnings of hydra.experimental."""
     # Hydra 1.1 moved them; Hydra 1.2 wants version_base, of which "1.1" keeps what fairseq's
     # "@package _group_" headers and strict=False need.  Can go when fairseq asks for Hydra >= 1.2.
     import hydra
@@ -48,7 +48,7 @@ def current_hydra(module: Any) -> None:
 
 
 def help_written_later(_module: Any) -> None:
-    """fairseq-hydra-train, where one help text of Hydra's is an object that is written out when it is shown."""
+    """Let fairseq-hydra-train start, although one help text of Hydra is an object that becomes text later."""
     # Python 3.14 checks a help text when the flag is added, and takes strings alone.  This changes the parser
     # that hydra._internal.utils makes.  Can go when Hydra gives a string.
     import hydra._internal.utils

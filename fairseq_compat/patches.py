@@ -1,4 +1,4 @@
-"""What fairseq_compat changes in stock fairseq 0.12.2: one function for each module it adapts.
+"""The changes of fairseq_compat to stock fairseq 0.12.2: one function for each module that it adapts.
 
 Loaded with the first line of fairseq.  Each function gets a module that has just run; it changes
 names of that module, and of another one only where it says so.
@@ -55,7 +55,7 @@ def _is_of_use(record: logging.LogRecord) -> bool:
 
 
 def before_fairseq() -> None:
-    """What must be in place before the first line of fairseq runs; harmless if repeated."""
+    """Prepare Python before the first line of fairseq runs; repeating it does no harm."""
     for category, message, module in _HOPELESS_WARNINGS:
         warnings.filterwarnings("ignore", message, category, module)
     for logger, _ in _HOPELESS_MESSAGES:
@@ -83,7 +83,7 @@ def before_fairseq() -> None:
 
 
 def safe_checkpoints(module: Any) -> None:
-    """Checkpoints are read with an allow-list of types instead of running what a pickle says."""
+    """Let fairseq read checkpoints with an allow-list of types instead of running what a pickle says."""
     # torch 2.6 made weights_only=True the default, which refuses the Namespace in a checkpoint;
     # before, torch.load ran any code that the file asked for.
     from fairseq_compat import checkpoint
@@ -92,7 +92,7 @@ def safe_checkpoints(module: Any) -> None:
 
 
 def whole_copies(module: Any) -> None:
-    """checkpoint_best.pt and checkpoint_last.pt, which are copies, are replaced whole or not at all."""
+    """Let fairseq replace checkpoint_best.pt and checkpoint_last.pt, which are copies, whole or not at all."""
     # Not a matter of versions: fairseq writes a checkpoint beside its place and renames it, but copies into place, so
     # that training killed then, or a full disk, left a checkpoint_last.pt that nothing could go on from.
     manager = module.PathManager
@@ -135,7 +135,7 @@ class FileOfItsOwn(io.FileIO):
 
 
 def files_of_workers(module: Any) -> None:
-    """--dataset-impl lazy with worker processes."""
+    """Let --dataset-impl lazy work with worker processes."""
 
     # Not a matter of versions alone: forked workers shared one file, moved its position under each other, and
     # read wrong sentences.  Since Python 3.14 workers are sent a pickle, which a file is not part of.
@@ -146,7 +146,7 @@ def files_of_workers(module: Any) -> None:
 
 
 def no_encoder_fast_path(module: Any) -> None:
-    """Freshly loaded encoders take the same path as those in training."""
+    """Let freshly loaded encoders compute in the same way as those in training."""
     # torch 1.13 added mask_type to the private op that the fast path calls with padding masks.
     # Can go when fairseq no longer calls torch._transformer_encoder_layer_fwd.
     layer = module.TransformerEncoderLayerBase
@@ -160,7 +160,7 @@ def no_encoder_fast_path(module: Any) -> None:
 
 
 def numpy_aliases(module: Any) -> None:
-    """What numpy removed: int and float (1.24), then compat.long and percentile(interpolation=)."""
+    """Give fairseq what numpy has removed: int and float (1.24), then compat.long and percentile(interpolation=)."""
     # Can go when fairseq says int, float and method=.
     numpy = module.np
 
@@ -172,7 +172,7 @@ def numpy_aliases(module: Any) -> None:
 
 
 def ngrams_so_far(module: Any) -> None:
-    """--no-repeat-ngram-size without the CUDA extension, where fairseq compares with the padding of later steps."""
+    """Correct --no-repeat-ngram-size without the CUDA extension, where fairseq compares with padding."""
     stock = module.NGramRepeatBlock._no_repeat_ngram
 
     def _no_repeat_ngram(self: Any, tokens: Any, lprobs: Any, bsz: int, beam_size: int, step: int) -> Any:
@@ -182,13 +182,13 @@ def ngrams_so_far(module: Any) -> None:
 
 
 def names_and_alignments(module: Any) -> None:
-    """--user-dir with the name of a package, and --replace-unk."""
+    """Let --user-dir take the name of a package, and correct --replace-unk."""
     user_dir_by_name(module)
     aligned_unknown_words(module)
 
 
 def aligned_unknown_words(module: Any) -> None:
-    """--replace-unk with --print-alignment; without it fairseq keeps no alignment."""
+    """Correct --replace-unk, which needs --print-alignment, as fairseq keeps no alignment without it."""
     # Alignments are pairs (source, target); the stock function takes them for source positions.
     stock = module.replace_unk
 
@@ -203,7 +203,7 @@ def aligned_unknown_words(module: Any) -> None:
 
 
 def user_dir_by_name(module: Any) -> None:
-    """--user-dir also takes the name of an installed package; an existing path always wins."""
+    """Let --user-dir also take the name of an installed package; an existing path always wins."""
     # Not a matter of versions: fairseq looks for paths only, so that a plug-in could not be
     # installed with pip and named from any folder.
     stock = module.import_user_module
@@ -225,7 +225,7 @@ def user_dir_by_name(module: Any) -> None:
 
 
 def bf16_without_tpu(module: Any) -> None:
-    """--bf16 and --memory-efficient-bf16 on CPUs and GPUs, as fairseq-hydra-train has them."""
+    """Let --bf16 and --memory-efficient-bf16 work on CPUs and GPUs, as they do in fairseq-hydra-train."""
     # Not a matter of versions: fairseq-train takes --bf16 for --tpu too, and then needs torch_xla.
     stock = module.parse_args_and_arch
 
@@ -242,7 +242,7 @@ def bf16_without_tpu(module: Any) -> None:
 
 
 def lines_of_any_bytes(module: Any) -> None:
-    """fairseq-interactive reads what is no UTF-8 as U+FFFD, an unknown character, instead of ending at it."""
+    """Let fairseq-interactive read bytes that are no UTF-8 as U+FFFD, an unknown character, instead of ending."""
     # Not a matter of versions: one stray byte ended a translation of any length.
     files, stock = module.fileinput, module.buffered_read
     module.fileinput = overlay(files, hook_encoded=lambda encoding: files.hook_encoded(encoding, errors="replace"))
@@ -257,7 +257,7 @@ def lines_of_any_bytes(module: Any) -> None:
 
 
 def score_cli(module: Any) -> None:
-    """fairseq-score --sacrebleu and --sentence-bleu."""
+    """Let fairseq-score --sacrebleu and --sentence-bleu work with the sacreBLEU of today."""
     # sacrebleu 2 wants lists, not open files; fairseq's Scorer has taken a config since 0.10, which
     # --sentence-bleu missed.  sacrebleu is adapted only while the command runs.
     import sacrebleu

@@ -2,8 +2,8 @@
 
     bert-fused-average --inputs checkpoints --num-epoch-checkpoints 5 --output checkpoints/average.pt
 
-Sums are in double precision.  Settings, integers and the record of BERT come from the first input, the newest
-with --num-*-checkpoints.  Optimizer state and EMA are left out.
+The sums are in double precision.  Settings, integers and the record of BERT come from the first input, which is the
+newest checkpoint with --num-*-checkpoints.  The average has no optimizer state and no EMA.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from bert_fused_plugin.errors import raise_all
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """Average, and say of what."""
+    """Average the checkpoints, and print their names."""
     logging.getLogger().setLevel(logging.WARNING)  # fairseq sets INFO when it is imported
     args = parse_args(arguments)
     raise_all(errors(args))
@@ -31,21 +31,21 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     state = average_checkpoints(inputs)
     with written_whole(args.output) as new:
         save_checkpoint(state, new)
-    print(f"wrote {args.output}, the average of {len(inputs)}: {' '.join(map(str, inputs))}")
+    print(f"wrote {args.output}, the average of {len(inputs)} checkpoints: {' '.join(map(str, inputs))}")
 
 
 def errors(args: Namespace) -> "list[str]":
-    """Say what is wrong with the flags."""
+    """Return a sentence for each problem with the flags."""
     counted = args.num_epoch_checkpoints is not None or args.num_update_checkpoints is not None
     found = []
     if counted and len(args.inputs) != 1:
         found.append(
-            "--num-epoch-checkpoints and --num-update-checkpoints take one directory as --inputs, "
-            f"got {len(args.inputs)}; give the --save-dir of training"
+            "--inputs must be one directory with --num-epoch-checkpoints and --num-update-checkpoints, "
+            f"got {len(args.inputs)} inputs; give the --save-dir of training"
         )
     if args.checkpoint_upper_bound is not None and not counted:
         found.append(
-            "--checkpoint-upper-bound is for --num-epoch-checkpoints and --num-update-checkpoints; add one of them"
+            "--checkpoint-upper-bound needs --num-epoch-checkpoints or --num-update-checkpoints; add one of them"
         )
     if args.output.is_dir() or not args.output.parent.is_dir():
         found.append(f"--output {args.output} must be a file in an existing directory, such as checkpoints/average.pt")
@@ -55,7 +55,9 @@ def errors(args: Namespace) -> "list[str]":
 def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     """Return the settings of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--inputs", type=Path, nargs="+", required=True, help="checkpoints, or one directory of them")
+    parser.add_argument(
+        "--inputs", type=Path, nargs="+", required=True, help="checkpoints, or one directory with checkpoints"
+    )
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="checkpoint to write")
     number = parser.add_mutually_exclusive_group()
     number.add_argument("--num-epoch-checkpoints", type=int, metavar="N", help="average the last N checkpointEPOCH.pt")
@@ -63,6 +65,6 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
         "--num-update-checkpoints", type=int, metavar="N", help="average the last N checkpoint_EPOCH_UPDATE.pt"
     )
     parser.add_argument(
-        "--checkpoint-upper-bound", type=int, metavar="N", help="with one of them: the last epoch or update that counts"
+        "--checkpoint-upper-bound", type=int, metavar="N", help="last epoch or update whose checkpoint is averaged"
     )
     return parser.parse_args(argv)

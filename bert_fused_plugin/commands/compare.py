@@ -1,4 +1,4 @@
-"""Compares runs on a test set: does BERT help, and how would one see it?  Also one run alone: does it use BERT?
+"""Compares runs on a test set, to show whether BERT helps.  Of a single run it shows whether the run uses BERT.
 
 bert-fused-compare DATA_BIN --baseline plain=checkpoints/plain --run fused=checkpoints/fused --output report.html
 """
@@ -24,12 +24,12 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command.
 
     Raises:
-        BertFusedError: what the user gave cannot be used; nothing is written then.
+        BertFusedError: a flag or a file cannot be used; nothing is written then.
     """
     logging.getLogger().setLevel(logging.WARNING)  # fairseq sets INFO when it is imported
     options = parse_args(arguments)
     if options.examples < 0 or options.samples < 1 or options.beam < 1 or options.max_tokens < 1:
-        raise BertFusedError("--beam, --max-tokens and --samples must be at least 1, --examples at least 0")
+        raise BertFusedError("--beam, --max-tokens and --samples must be at least 1, and --examples at least 0")
     outputs = [Path(path) for path in (options.output, options.json) if path is not None]
     check_writable(outputs)
     report = compare(options)
@@ -44,7 +44,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 
 
 def compare(options: argparse.Namespace) -> Dict[str, Any]:
-    """Return all that the report shows."""
+    """Return all that the report shows, for the settings *options* of the command line."""
     device = "cuda" if torch.cuda.is_available() and not options.cpu else "cpu"
     place = Place(options.data, options.subset, options.bert_text, options.bert_documents, device)
     runs = [load_run(files, place) for files in find_runs(options.baseline, options.run, options.log)]
@@ -63,17 +63,17 @@ def compare(options: argparse.Namespace) -> Dict[str, Any]:
         "references": options.reference or f"{options.data}, tokenised" * tokenised or f"{options.data}, detokenised",
         "decoding": asdict(how),
         "hardware": hardware(device),
-        **comparison.report(options.data, options.examples, bert_tests=not options.no_bert_tests),
+        **comparison.report(options.data, options.examples, with_ablations=not options.no_bert_tests),
     }
     report["remarks"] += _remarks(options, texts, tokenised)
     return report
 
 
 def read_references(options: argparse.Namespace, run: Run, texts: Texts) -> List[str]:
-    """Return the reference of each sentence: of ``--reference``, or of the data.
+    """Return the reference of each sentence, from the file of ``--reference`` or from the data.
 
     Raises:
-        BertFusedError: there is none, or not one for each sentence.
+        BertFusedError: there are no references, or there is not one for each sentence.
     """
     dataset = run.task.dataset(options.subset)
     if len(dataset) == 0:
@@ -89,11 +89,14 @@ def read_references(options: argparse.Namespace, run: Run, texts: Texts) -> List
         with open(options.reference, encoding="utf-8", newline="\n") as lines:
             references = [line.rstrip("\r\n") for line in lines]
     except (OSError, UnicodeDecodeError) as error:
-        raise BertFusedError(f"--reference {options.reference} cannot be read as UTF-8 text ({error})") from error
+        raise BertFusedError(
+            f"--reference {options.reference} cannot be read as UTF-8 text ({error}); "
+            "give a text file with one reference a line"
+        ) from error
     if len(references) != len(dataset):
         raise BertFusedError(
-            f"--reference {options.reference} has {len(references)} lines, {options.subset!r} of {options.data} has "
-            f"{len(dataset)} sentences; it must hold the reference of exactly these, line by line"
+            f"--reference {options.reference} has {len(references)} lines, but {options.subset!r} of {options.data} "
+            f"has {len(dataset)} sentences; give a file with the reference of each of these sentences, line by line"
         )
     return references
 
@@ -101,13 +104,13 @@ def read_references(options: argparse.Namespace, run: Run, texts: Texts) -> List
 def _remarks(options: argparse.Namespace, texts: Texts, tokenised: bool) -> List[str]:
     if tokenised:
         return [
-            "The scores are of tokenised text, as it is in the data: good for comparing these runs, not with "
-            "published figures. Give --reference FILE, detokenised, for those."
+            "The scores are those of tokenised text, as it is in the data. They are good for comparing these runs with "
+            "each other, but not with published figures; for those, give detokenised references with --reference FILE."
         ]
     if options.reference is not None and options.detok == "none" and texts.target_subwords != "sentencepiece":
         return [
-            "The references are those of --reference, and the translations are as tokenised as the data. If that was "
-            "tokenised by Moses, give --detok moses."
+            "The references are those of --reference, and the translations are tokenised as the data is. If the data "
+            "was tokenised by Moses, give --detok moses."
         ]
     return []
 
@@ -120,33 +123,35 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
     )
     add = parser.add_argument
     how = Decoding()
-    add("data", metavar="DATA_BIN", help="directory of fairseq-preprocess, with the dictionaries of all runs")
-    add(
-        "--baseline",
-        required=True,
-        metavar="NAME=PATH",
-        help="--save-dir, or checkpoint, to compare with; or the only run",
-    )
-    add("--run", action="append", default=[], metavar="NAME=PATH", help="the same of another run; repeatable")
-    add("--output", required=True, help="HTML file to write, one page without links to others")
-    add("--json", help="JSON file to write, with all figures")
-    add("--log", action="append", default=[], metavar="NAME=FILE", help="what fairseq-train printed; default: "
-        "CHECKPOINT.log, else *.log in the save-dir, or SAVE_DIR.log")  # fmt: skip
-    add("--subset", default="test", help="default: %(default)s")
-    add("--reference", help="detokenised references, one a line; default: the data's own, tokenised")
+    run = "name, and --save-dir or checkpoint, of"
+    add("data", metavar="DATA_BIN", help="directory of fairseq-preprocess; all runs must have its dictionaries")
+    add("--baseline", required=True, metavar="NAME=PATH", help=f"{run} the run to compare with, or of the only run")
+    add("--run", action="append", default=[], metavar="NAME=PATH", help=f"{run} another run; may be repeated")
+    add("--output", required=True, help="HTML file to write; it needs no other file")
+    add("--json", help="JSON file to write, which holds all figures")
+    add("--log", action="append", default=[], metavar="NAME=FILE", help="output of fairseq-train, for the "
+        "curves; default: CHECKPOINT.log, or else *.log in the save-dir, or SAVE_DIR.log; may be repeated")  # fmt: skip
+    add("--subset", default="test", help="name of the test set; default: %(default)s")
+    add("--reference", help="file with detokenised references, one a line; default: the tokenised ones of the data")
     add("--remove-bpe", nargs="?", default="auto", const="auto", choices=["auto", *POST_PROCESS],
-        help="subword marks to undo; default: those of the dictionaries")  # fmt: skip
-    add("--detok", default="none", choices=["none", "moses"], help="detokenise translations; default: %(default)s")
-    add("--beam", type=int, default=how.beam, help="default: %(default)s")
-    add("--lenpen", type=float, default=how.lenpen, help="default: %(default)s")
-    add("--max-len-a", type=float, default=how.max_len_a, help="default: %(default)s")
-    add("--max-len-b", type=int, default=how.max_len_b, help="default: %(default)s")
-    add("--max-tokens", type=int, default=how.max_tokens, help="of a batch; default: %(default)s")
-    add("--bert-text", metavar="DIR", help="raw source text for BERT, as of the task")
-    add("--bert-documents", metavar="DIR", help="document boundaries for --bert-context, as of the task")
-    add("--no-bert-tests", action="store_true", help="do not translate with BERT off, shuffled and random")
-    add("--examples", type=int, default=10, help="best and worst sentences shown of each run; default: %(default)s")
-    add("--samples", type=int, default=1000, help="of the bootstrap; default: %(default)s")
-    add("--seed", type=int, default=1, help="of the shuffling and the random BERT; default: %(default)s")
+        help="subword marks to undo; default: those that the dictionaries have")  # fmt: skip
+    add("--detok", default="none", choices=["none", "moses"],
+        help="detokenisation of the translations; default: %(default)s")  # fmt: skip
+    add("--beam", type=int, default=how.beam, help="beam size; default: %(default)s")
+    add("--lenpen", type=float, default=how.lenpen, help="exponent of the length penalty; default: %(default)s")
+    add("--max-len-a", type=float, default=how.max_len_a,
+        help="a translation has at most a x source length + b tokens; default of a: %(default)s")  # fmt: skip
+    add("--max-len-b", type=int, default=how.max_len_b, help="default of b: %(default)s")
+    add("--max-tokens", type=int, default=how.max_tokens,
+        help="largest number of tokens in a batch; default: %(default)s")  # fmt: skip
+    add("--bert-text", metavar="DIR", help="directory with the raw source text for BERT, as for the task")
+    add(
+        "--bert-documents", metavar="DIR", help="directory with document boundaries for --bert-context, as for the task"
+    )
+    add("--no-bert-tests", action="store_true", help="leave out the translations with BERT off, shuffled and random")
+    add("--examples", type=int, default=10,
+        help="number of best and of worst sentences on the page for each run; default: %(default)s")  # fmt: skip
+    add("--samples", type=int, default=1000, help="number of bootstrap resamples; default: %(default)s")
+    add("--seed", type=int, default=1, help="seed of the shuffling and of the random BERT; default: %(default)s")
     add("--cpu", action="store_true", help="use no GPU")
     return parser.parse_args(arguments)

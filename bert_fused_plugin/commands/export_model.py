@@ -2,10 +2,10 @@
 
     bert-fused-export checkpoints/checkpoint_best.pt data-bin --output my-model --codes codes --with-bert
 
-model.pt is the checkpoint without optimizer state and without this machine's paths.  The directory serves as data
-directory of fairseq-interactive and as the model of fairseq's hub interface; the README in it says how.  A BERT that
-was fine-tuned is taken out of the checkpoint and put, with its trained weights, into the directory bert.  The model
-is loaded from the new directory before that gets its name.
+model.pt is the checkpoint without optimizer state and without paths of this machine.  fairseq-interactive takes the
+directory as its data directory, and fairseq's hub interface takes it as a model; the README in it says how.  A BERT
+that was fine-tuned is taken out of the checkpoint and put, with its trained weights, into the directory bert.  As a
+check, the model is loaded from the new directory before the directory gets its name.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from bert_fused_plugin.checkpoints.model_directory import Subwords, export_model
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """Write the directory, and say what is in it."""
+    """Write the directory, and print what is in it."""
     logging.getLogger().setLevel(logging.WARNING)  # fairseq sets INFO when it is imported
     hf_logging.disable_progress_bar()
     args = parse_args(arguments)
@@ -37,7 +37,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     for path in sorted(path for path in args.output.rglob("*") if path.is_file()):
         print(f"{path.stat().st_size:>14,}  {path.relative_to(args.output)}")
     if bert is not None and not args.with_bert:
-        print(f"note: BERT is not in it, but read from {bert}; --with-bert adds it")
+        print(f"note: the directory does not hold BERT, which is read from {bert}; --with-bert adds it")
 
 
 def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
@@ -45,13 +45,25 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkpoint", type=Path, help="checkpoint of fairseq-train")
     parser.add_argument("data", help="data directory that the model was trained on, for its dictionaries")
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="directory to write; new, or empty")
+    parser.add_argument(
+        "--output", type=Path, required=True, metavar="DIR", help="directory to write, which must be new or empty"
+    )
     subwords = parser.add_mutually_exclusive_group()
-    subwords.add_argument("--codes", type=Path, metavar="FILE", help="codes of subword-nmt, for raw text")
-    subwords.add_argument("--sentencepiece-model", type=Path, metavar="FILE", help="sentencepiece model, for raw text")
-    parser.add_argument("--tokenizer", choices=("moses", "nltk", "space"), help="what the training data was split with")
-    parser.add_argument("--moses-no-dash-splits", action="store_true", help="it was without -a")
-    parser.add_argument("--moses-no-escape", action="store_true", help="it was with -no-escape")
+    subwords.add_argument(
+        "--codes", type=Path, metavar="FILE", help="file with the codes of subword-nmt, to split raw text"
+    )
+    subwords.add_argument(
+        "--sentencepiece-model", type=Path, metavar="FILE", help="sentencepiece model, to split raw text"
+    )
+    parser.add_argument("--tokenizer", choices=("moses", "nltk", "space"), help="tokenizer of the training data")
+    parser.add_argument(
+        "--moses-no-dash-splits", action="store_true", help="the training data was tokenised without -a"
+    )
+    parser.add_argument(
+        "--moses-no-escape", action="store_true", help="the training data was tokenised with -no-escape"
+    )
     parser.add_argument("--with-bert", action="store_true", help="put BERT into the directory")
-    parser.add_argument("--bert-model", metavar="NAME_OR_DIR", help="where BERT is; default: where it was at training")
+    parser.add_argument(
+        "--bert-model", metavar="NAME_OR_DIR", help="name or directory of BERT; default: that of the training"
+    )
     return parser.parse_args(argv)

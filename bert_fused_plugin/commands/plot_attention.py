@@ -1,10 +1,10 @@
-"""Draws what one sentence's translation attends to: the words of the source and those that BERT read.
+"""Draws what the translation of one sentence attends to: the words of the source, and the words that BERT reads.
 
 bert-fused-attention data-bin --path checkpoint_best.pt --subset test --index 3 --output attention.png
 
-Prints the alignment too (source-target, by attention), the entropy of the attention in each decoder layer, in bits and
-in % of the largest possible (-: a layer without it), and, for --bert-fusion gated, the mean of each layer's gate (1:
-BERT's branch alone).
+The command also prints the alignment (source-target, by attention), the entropy of the attention in each decoder layer,
+in bits and in % of the largest possible entropy (a dash stands for a layer without such attention), and, for
+--bert-fusion gated, the mean of each layer's gate (1 means that the layer uses BERT's branch alone).
 """
 
 import argparse
@@ -30,11 +30,11 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     logging.getLogger().setLevel(logging.WARNING)  # fairseq sets INFO when it is imported
     args = parse_args(arguments)
     if not Path(args.path).is_file():
-        raise BertFusedError(f"--path {args.path}: no such checkpoint")
+        raise BertFusedError(f"--path {args.path} does not exist; give a checkpoint file")
     if args.beam < 1:
         raise BertFusedError(f"--beam must be at least 1, got {args.beam}")
     if not Path(args.output).suffix:
-        raise BertFusedError(f"--output {args.output} must end in .png, .svg or .pdf")
+        raise BertFusedError(f"--output must end in .png, .svg or .pdf, got {args.output}")
     run = load_run(RunFiles("--path", "", Path(args.path)), Place(args.data, args.subset))
     size = len(run.task.dataset(args.subset))
     if not 0 <= args.index < size:
@@ -45,7 +45,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     subwords = ("none", "none") if args.subwords else (texts.source_subwords, texts.target_subwords)
     maps = attention_maps(run.model, run.task, sample, tokens, subwords)
     if not maps:
-        raise BertFusedError(f"--path {args.path}: this model has no attention to draw")
+        raise BertFusedError(f"--path {args.path}: this model has no attention to draw; give a model with attention")
     depth = len(maps[0].layers)
     if args.layer is not None and not -depth <= args.layer < depth:
         raise BertFusedError(f"--layer must be in [{-depth}, {depth - 1}], got {args.layer}")
@@ -74,7 +74,7 @@ def _print_figures(run: Run, sample: Any, tokens: Any, maps: List[Tuple[Attentio
 
 
 def draw(maps: List[Tuple[AttentionMap, int]], path: str) -> None:
-    """Draw a layer of each map, one beside the other: one row a target word, one column a source word."""
+    """Draw a layer of each map side by side; a row is a target word, and a column is a source word."""
     widths = [len(found.columns) for found, _ in maps]
     figure, axes = plt.subplots(
         1,
@@ -108,11 +108,17 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     """Return the settings of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", help="directory of fairseq-preprocess")
-    parser.add_argument("--path", required=True, help="checkpoint of this package, or of fairseq's transformer")
-    parser.add_argument("--subset", default="test", help="default: %(default)s")
-    parser.add_argument("--index", type=int, default=0, help="number of the sentence, from 0")
-    parser.add_argument("--layer", type=int, help="decoder layer, from 0; default: the last that attends")
-    parser.add_argument("--subwords", action="store_true", help="do not merge subwords to words")
-    parser.add_argument("--beam", type=int, default=5, help="default: %(default)s")
+    parser.add_argument(
+        "--path", required=True, help="checkpoint of a model of this package, or of fairseq's transformer"
+    )
+    parser.add_argument("--subset", default="test", help="name of the data set; default: %(default)s")
+    parser.add_argument(
+        "--index", type=int, default=0, help="number of the sentence, counted from 0; default: %(default)s"
+    )
+    parser.add_argument(
+        "--layer", type=int, help="number of the decoder layer, counted from 0; default: the last layer with attention"
+    )
+    parser.add_argument("--subwords", action="store_true", help="show subwords instead of words")
+    parser.add_argument("--beam", type=int, default=5, help="beam size; default: %(default)s")
     parser.add_argument("--output", required=True, help="PNG, SVG or PDF file to write")
     return parser.parse_args(argv)

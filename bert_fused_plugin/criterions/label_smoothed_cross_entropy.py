@@ -17,10 +17,10 @@ from bert_fused_plugin.errors import BertFusedError
 
 @dataclass
 class LabelSmoothedCrossEntropyConfig(FairseqDataclass):
-    """The flags, named as those of fairseq's own criterion."""
+    """The flags, which have the names of those of fairseq's own criterion."""
 
     label_smoothing: float = field(
-        default=0.1, metadata={"help": "epsilon of label smoothing, in [0, 1); 0 means none"}
+        default=0.1, metadata={"help": "epsilon of label smoothing, in [0, 1); 0 means no smoothing"}
     )
     sentence_avg: bool = II("optimization.sentence_avg")
 
@@ -30,7 +30,7 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
     """L = sum over target tokens of (1 - eps) H(p, q) + eps H(U, q), U uniform over the vocabulary.
 
     (Szegedy et al., CVPR 2016, section 7.)  fairseq's own criterion takes the target out of U.  Padding
-    is excluded.  Logs loss, nll_loss (both in bits), ppl and accuracy (per cent).
+    is excluded.  The criterion logs loss and nll_loss (in bits), ppl, and accuracy (in per cent).
     """
 
     def __init__(self, task: Any, label_smoothing: float, sentence_avg: bool) -> None:
@@ -42,13 +42,13 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
         self.sentence_avg = sentence_avg
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, Any, Dict[str, Any]]:
-        """Return the loss summed over the batch, or per token if not *reduce*, its divisor, and what is logged."""
+        """Return the loss, summed over the batch or, if not *reduce*, per token; its divisor; and the values to log."""
         net_output = model(**sample["net_input"])
         target = model.get_targets(sample, net_output)
         if net_output[0].size(-1) != self.vocabulary_size:
             raise BertFusedError(
                 "--criterion bert_fused_label_smoothed_cross_entropy needs a score for each target symbol, which "
-                "--adaptive-softmax-cutoff does not give; leave that out, or take --criterion adaptive_loss"
+                "--adaptive-softmax-cutoff does not give; leave that flag out, or take --criterion adaptive_loss"
             )
         loss, nll_loss, correct = label_smoothed_loss(net_output[0], target, self.eps, self.padding_idx)
         sample_size = target.size(0) if self.sentence_avg else sample["ntokens"]
@@ -64,7 +64,7 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """Add up what all workers logged."""
+        """Log the sums of what all workers have logged."""
         total = {key: sum(log[key] for log in logging_outputs) for key in _SUMMED}
         metrics.log_scalar(
             "loss",

@@ -9,17 +9,18 @@ from torch.autograd.function import once_differentiable
 
 
 def label_smoothed_loss(logits: Tensor, target: Tensor, eps: float, padding_idx: int) -> Tuple[Tensor, Tensor, Tensor]:
-    """Return loss, negative log-likelihood and whether no symbol is likelier than the target, each (B, T).
+    """Return the loss, the negative log-likelihood, and whether no symbol is likelier than the target, each (B, T).
 
-    L = (1 - eps) H(p, q) + eps H(U, q), of a row: -(1 - eps) log q_target - eps mean(log q).  Computed in single
-    precision at least; padded positions are zero.  Only the loss has a gradient, and it may be asked for once: the
-    log-probabilities, the one tensor of the logits' size that is kept, become the gradient in place.
+    The loss L = (1 - eps) H(p, q) + eps H(U, q) of a position is -(1 - eps) log q_target - eps mean(log q).  It is
+    computed in single precision at least, and is zero at padded positions.  Only the loss has a gradient, and it can
+    be computed once: the log-probabilities, the one tensor of the logits' size that is kept, become the gradient in
+    place.
 
     Args:
-        logits: (B, T, V).
-        target: (B, T).
-        eps: label smoothing.
-        padding_idx: the target symbol to exclude.
+        logits: scores of all symbols, (B, T, V).
+        target: target symbols, (B, T).
+        eps: weight of the uniform distribution.
+        padding_idx: target symbol to exclude.
     """
     loss, nll_loss, correct = _SmoothedLoss.apply(logits, target, eps, padding_idx)
     return loss, nll_loss, correct

@@ -1,1 +1,1 @@
-"""From fairseq's token ids to BERT's input."""
+"""BERT's input and states for the sentences of fairseq's data sets."""

@@ -23,13 +23,14 @@ class BertPairDataset(BaseWrapperDataset):
     """Adds ``bert_tokens`` to the samples and batches of a `LanguagePairDataset`.
 
     All sentences are tokenised once, at the start, since ``--max-tokens`` counts BERT's word pieces
-    too.  They are kept as one flat int32 array, which worker processes share.
+    too.  The word pieces are kept in one flat int32 array, which worker processes share.
 
     Args:
         dataset: fairseq's dataset.
         bridge: derives the word pieces.
         texts: raw source texts, one for each sentence; default: derived from fairseq's ids.
-        keep_long_targets: let no reference be too long, and no sentence for ``--max-tokens``; not for training.
+        keep_long_targets: whether long references are kept, and sentences that are longer than ``--max-tokens``;
+            not for training.
         document_starts: indices of the sentences that begin a document, for a bridge with context.
     """
 
@@ -48,7 +49,11 @@ class BertPairDataset(BaseWrapperDataset):
         self._cache: Optional[FeatureCache] = None
 
     def use_cache(self, cache: FeatureCache, load_bert: Callable[[], Bert]) -> int:
-        """Take BERT's states from *cache* from now on; *load_bert* is called if some are not there yet.
+        """Take BERT's states from *cache* from now on.
+
+        Args:
+            cache: the cache.
+            load_bert: loads the BERT that computes the states which are not in the cache yet.
 
         Returns:
             The number of sentences that the cache has no room for, whose batches come without ``bert_out``.
@@ -61,12 +66,12 @@ class BertPairDataset(BaseWrapperDataset):
 
     @property
     def src(self) -> Any:
-        """The source side, as fairseq's commands ask for it."""
+        """The source sentences, which fairseq's commands ask for."""
         return self.dataset.src
 
     @property
     def tgt(self) -> Any:
-        """The target side, as fairseq's commands ask for it."""
+        """The target sentences, which fairseq's commands ask for."""
         return self.dataset.tgt
 
     def bert_tokens(self, index: int) -> Tensor:
@@ -101,9 +106,10 @@ class BertPairDataset(BaseWrapperDataset):
         max_sentences: Optional[int] = None,
         required_batch_size_multiple: int = 1,
     ) -> Any:
-        """Form batches by this dataset's sizes.
+        """Return batches of *indices*, formed by the sizes that include BERT's.
 
-        A sentence that only BERT finds too long is a batch by itself, and so is any where no reference is too long.
+        A sentence that is too long in BERT's word pieces alone is a batch by itself; if long references are kept, so
+        is every sentence that is too long.
         """
         limits = {
             "max_tokens": max_tokens,
@@ -124,7 +130,7 @@ class BertPairDataset(BaseWrapperDataset):
         return batches
 
     def _groups(self, indices: NDArray[np.int64]) -> List[NDArray[np.bool_]]:
-        """Return which of *indices* may share a batch, which brings the states of all of its sentences, or of none."""
+        """Return masks of the *indices* that may share a batch: those with cached states, and those without."""
         everything = np.ones(len(indices), dtype=bool)
         if self._cache is None:
             return [everything]
@@ -132,20 +138,21 @@ class BertPairDataset(BaseWrapperDataset):
         return [group for group in (cached, ~cached) if group.any()] or [everything]
 
     def filter_indices_by_size(self, indices: NDArray[np.int64], max_sizes: Any) -> Any:
-        """Leave out what is longer than *max_sizes*, a number or (source, target)."""
+        """Return *indices* without the sentences that are longer than *max_sizes*, a number or (source, target)."""
         if self.keep_long_targets and isinstance(max_sizes, (tuple, list)):
             max_sizes = (max_sizes[0], sys.maxsize)
         return self.dataset.filter_indices_by_size(indices, max_sizes)
 
 
 class InteractiveDataset(BertPairDataset):
-    """The lines of one buffer of ``fairseq-interactive``, each with the lines before it as context.
+    """The lines of one buffer of ``fairseq-interactive``, each with the preceding lines as context.
 
-    Of a batch that command hands on the tokens, the lengths and ``constraints``, so BERT's input travels there.
+    That command passes only the tokens, the lengths and ``constraints`` of a batch on, so BERT's input travels as
+    ``constraints``.
     """
 
     def collater(self, samples: List[Dict[str, Any]], **options: Any) -> Dict[str, Any]:
-        """Return fairseq's batch of *samples* with ``bert_tokens``, (B, L), as ``constraints`` too."""
+        """Return fairseq's batch of *samples* with ``bert_tokens``, (B, L), also as ``constraints``."""
         batch = super().collater(samples, **options)
         return {**batch, "constraints": batch["net_input"]["bert_tokens"]} if batch else batch
 

@@ -1,4 +1,4 @@
-"""BERT's rows of a batch: one tensor, always padded on the right."""
+"""BERT's input of a batch: one tensor, which is always padded on the right."""
 
 from typing import Any, Dict, List, Sequence
 
@@ -6,7 +6,7 @@ from fairseq.data import data_utils
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-# No tokenizer has this id, so BERT's input needs no padding token of the tokenizer's own.
+# No tokenizer has this id, so that BERT's input does not depend on the padding token of the tokenizer.
 BERT_PAD = -1
 
 
@@ -23,7 +23,7 @@ def collate_bert_tokens(rows: Sequence[Tensor]) -> Tensor:
 def add_bert_tokens(batch: Dict[str, Any], samples: List[Dict[str, Any]]) -> Dict[str, Any]:
     """Put ``bert_tokens`` of *samples*, and ``bert_out`` if all have it, into ``net_input`` of the collated *batch*.
 
-    fairseq's collater sorts the samples by length; ``batch["id"]`` tells the order.
+    fairseq's collater sorts the samples by length; ``batch["id"]`` gives their order.
     """
     by_id = {sample["id"]: sample for sample in samples}
     ordered = [by_id[i] for i in batch["id"].tolist()]

@@ -1,10 +1,12 @@
-"""What is read from the directory of fairseq-preprocess beside what fairseq reads itself."""
+"""What this package reads from the directories of fairseq-preprocess, beside what fairseq reads itself."""
 
 import os
 from typing import Any, List, Optional
 
 from fairseq.data.data_utils import infer_language_pair
 from fairseq.utils import split_paths
+
+from bert_fused_plugin.errors import BertFusedError
 
 
 def data_errors(data: Optional[str], source_lang: Optional[str], target_lang: Optional[str]) -> List[str]:
@@ -30,8 +32,31 @@ def data_errors(data: Optional[str], source_lang: Optional[str], target_lang: Op
     ]
 
 
+def directory_of_epoch(flag: str, given: Optional[str], data: str, epoch: Optional[int]) -> Optional[str]:
+    """Return the one of the directories *given* with *flag* that belongs to the data directory of *epoch*.
+
+    Args:
+        flag: name of the flag, for the message.
+        given: directories, joined by colons, or None.
+        data: data directories, joined by colons; fairseq takes the next one for training in each epoch.
+        epoch: number of the epoch, from 1; None for other splits, which are in the first directory.
+
+    Raises:
+        BertFusedError: there is not one directory for each data directory.
+    """
+    if given is None or epoch is None:
+        return given and split_paths(given)[0]
+    ours, theirs = split_paths(given), split_paths(data)
+    if len(ours) != len(theirs):
+        raise BertFusedError(
+            f"{flag} {given} has {len(ours)} directories, but {data} has {len(theirs)}, and each epoch takes the next "
+            "one; give as many, in the same order, joined by colons"
+        )
+    return ours[(epoch - 1) % len(ours)]
+
+
 def read_whole(dataset: Any) -> Any:
-    """Return a *dataset* of fairseq, each sentence of which may be asked for from now on."""
+    """Return *dataset*, a data set of fairseq, after it has read all of its sentences into memory if it needs to."""
     if dataset.supports_prefetch:  # --dataset-impl cached reads nothing by itself
         dataset.prefetch(range(len(dataset)))
     return dataset

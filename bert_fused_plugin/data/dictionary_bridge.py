@@ -35,12 +35,12 @@ class DictionaryBridge:
         dictionary: fairseq's source dictionary.
         tokenizer: a fast Hugging Face tokenizer.
         max_tokens: longest BERT input in word pieces, special tokens included; the rest of a longer
-            sentence is cut off and counted in `num_truncated`.
-        subword: how the dictionary's symbols are joined to words: ``subword_nmt`` (``@@``),
-            ``sentencepiece`` (``▁``), ``none``, or ``auto``: seen from the dictionary.
+            sentence is cut off, and the sentence is counted in `num_truncated`.
+        subword: subword marks by which the dictionary's symbols are joined to words: ``subword_nmt`` (``@@``),
+            ``sentencepiece`` (``▁``) or ``none``; ``auto`` finds out which of them the dictionary has.
         detok: ``moses`` undoes Moses tokenisation; ``none`` leaves the words as they are.
         lang: source language, for Moses.
-        context: how many sentences of the document before the current one BERT reads with it.
+        context: number of preceding sentences of the document that BERT reads with each sentence.
 
     Raises:
         BertFusedError: the tokenizer is not a fast one.
@@ -82,14 +82,14 @@ class DictionaryBridge:
         self.special_tokens = sorted({token for part in (*self._single, *self._pair) for token in part})
         self._unk_piece = [] if tokenizer.unk_token_id is None else [tokenizer.unk_token_id]
         self._empty = [_first_known(tokenizer)]
-        self.reads_moses_tokens = detok == "none" and _looks_like_moses(dictionary)
+        self.reads_moses_tokens = detok == "none" and looks_like_moses(dictionary)
 
     def text(self, src_tokens: Tensor) -> str:
         """Return the text that BERT reads for one sentence *src_tokens*, (S,); padding is ignored."""
         return "".join(" <unk>" if part is None else part for part in self._parts(src_tokens.tolist())).strip()
 
     def encode(self, texts: Sequence[str]) -> List[List[int]]:
-        """Return the word-piece ids, special tokens included, of each of the raw *texts*, by itself."""
+        """Return the word-piece ids, special tokens included, of each of the raw *texts*, without context."""
         return [self.frame(pieces) for pieces in self.word_pieces(texts)]
 
     def encode_tokens(self, sentences: Sequence[Sequence[int]]) -> List[List[int]]:
@@ -105,9 +105,9 @@ class DictionaryBridge:
         return self._encode_parts([list(self._parts(sentence)) for sentence in sentences])
 
     def frame(self, pieces: Sequence[int], context: Sequence[int] = ()) -> List[int]:
-        """Return *pieces* between special tokens, after those of the *context*: ``[CLS] context [SEP] pieces [SEP]``.
+        """Return *pieces* and their *context* between special tokens: ``[CLS] context [SEP] pieces [SEP]``.
 
-        What is too long for BERT is cut off: first the beginning of the context, then the end of the sentence.
+        If that is too long for BERT, the beginning of the context is cut off first, and then the end of the sentence.
         """
         pieces, context = list(pieces), list(context)
         before, between, after = self._pair if context else self._single
@@ -124,15 +124,16 @@ class DictionaryBridge:
             if self.num_truncated == 0:
                 logger.warning(
                     f"a source sentence of {len(pieces)} word pieces is cut to {room} for BERT "
-                    f"(--bert-max-tokens {self.max_tokens}); further ones are counted without a message"
+                    f"(--bert-max-tokens {self.max_tokens}); further sentences are cut without a message"
                 )
             self.num_truncated += 1
         return [*before, *pieces[:room], *after] or list(self._empty)
 
     def segments(self, bert_tokens: Tensor) -> Optional[Tensor]:
-        """Return the token types of *bert_tokens*, (B, L): 0 up to the end of the context, then 1; None: all 0.
+        """Return the token types of *bert_tokens*, (B, L), or None if all of them are 0.
 
-        A row without context has one [SEP], at its end, and is all 0.
+        They are 0 up to the end of the context, and then 1.  A row without context has one [SEP], at its end, and all
+        of its types are 0.
         """
         if not self.context or not self._pair[1]:
             return None
@@ -181,7 +182,7 @@ class DictionaryBridge:
 
 
 def detect_subword(dictionary: Dictionary) -> str:
-    """Name the subword marks of *dictionary*: at least 1 % of its symbols carry them."""
+    """Return the name of the subword marks that more than 1 % of the symbols of *dictionary* carry, or ``none``."""
     symbols = dictionary.symbols[dictionary.nspecial :]
     marks = {
         "subword_nmt": sum(symbol.endswith("@@") for symbol in symbols),
@@ -221,7 +222,8 @@ def _moses_detokenizer(lang: str) -> Callable[[str], str]:
     return detokenize
 
 
-def _looks_like_moses(dictionary: Dictionary) -> bool:
+def looks_like_moses(dictionary: Dictionary) -> bool:
+    """Return whether *dictionary* has symbols that only the tokenizer of Moses makes, such as ``&apos;``."""
     return any(dictionary.index(mark) != dictionary.unk() for mark in ("&apos;", "&quot;", "@-@", "&apos;s"))
 
 

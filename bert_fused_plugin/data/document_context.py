@@ -9,12 +9,12 @@ from bert_fused_plugin.errors import BertFusedError
 
 
 class DocumentContext:
-    """Frames the sentences of a text, one after the other, each with those of its document before it.
+    """Makes BERT's input of the sentences of a text, one after the other, each with preceding ones of its document.
 
-    A document ends where a blank line stands, and where *starts* says that another one begins.
+    A document ends at a blank line, and before each sentence in *starts*.
 
     Args:
-        bridge: knows how many sentences are read, and how they are framed.
+        bridge: bridge with the number of preceding sentences that BERT reads.
         starts: indices of the sentences that begin a document.
     """
 
@@ -36,15 +36,15 @@ class DocumentContext:
 
 
 def read_document_starts(directory: Optional[str], split: str, size: int) -> Set[int]:
-    """Return where the documents of *split* begin: the numbers, from 0, in ``directory/{split}.docs``.
+    """Return the indices of the sentences that begin a document, as ``directory/{split}.docs`` lists them.
 
     Raises:
-        BertFusedError: the file does not hold one rising line number for each document.
+        BertFusedError: the file does not hold one line number for each document, in rising order.
     """
     if directory is None:
         return set()
     path = os.path.join(directory, f"{split}.docs")
-    rule = f"it must hold the line number, from 0 to {size - 1}, of the first sentence of each document, one a line"
+    rule = f"it must list the line numbers, from 0 to {size - 1}, of the first sentence of each document, one a line"
     try:
         with open(path, encoding="utf-8") as lines:
             starts = [int(line) for line in lines if line.strip()]
@@ -52,7 +52,7 @@ def read_document_starts(directory: Optional[str], split: str, size: int) -> Set
         raise BertFusedError(f"--bert-documents {directory}: {path} cannot be read ({error}); {rule}") from error
     wrong = [start for start in starts if not 0 <= start < size]
     if wrong or not starts or starts != sorted(set(starts)):
-        what = "its numbers do not rise" if starts else "it is empty"
+        what = "its numbers are not in rising order" if starts else "it is empty"
         what = f"{wrong[0]} is out of range" if wrong else what
         raise BertFusedError(f"--bert-documents {directory}: {path}: {what}; {rule}")
     return set(starts)

@@ -1,4 +1,4 @@
-"""BERT's states on disk: a frozen BERT in evaluation mode is a function of the sentence alone."""
+"""BERT's states on disk.  They can be kept since a frozen BERT in evaluation mode depends on the sentence alone."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ from bert_fused_plugin.data.feature_segments import (
     remove_unfinished,
     write_segment,
 )
-from bert_fused_plugin.data.work_locks import take_turns
+from bert_fused_plugin.data.work_locks import each_part_locked
 from bert_fused_plugin.errors import BertFusedError
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 CACHE_DTYPES = ("fp16", "fp32")
 
 _DTYPES = {"fp16": np.float16, "fp32": np.float32}
-_PART_BYTES = 128 * 2**20  # of a segment; an interrupted process loses at most one
+_PART_BYTES = 128 * 2**20  # the size of a segment; an interrupted process loses at most one
 _BATCH_PIECES = 8192  # word pieces, padding included, of one forward pass of BERT
 
 Bert = Callable[[Tensor], Tensor]  # bert_tokens (B, L) -> bert_out (B, L, D), in fp32 on the CPU
@@ -42,17 +42,17 @@ Bert = Callable[[Tensor], Tensor]  # bert_tokens (B, L) -> bert_out (B, L, D), i
 class FeatureCache:
     """The states of sentences, in memory-mapped files that any number of processes read.
 
-    A folder of segments: safetensors files of ``states`` (N, D), and for each sentence its ``keys``
-    (16 bytes of a hash of its word-piece ids) and ``sizes``.  A segment is written whole and renamed into
-    place, so there is no torn one; its checksum is verified when it is opened, and a damaged one
-    is removed and its sentences are computed anew.  Segments are never changed.
+    The cache is a folder of segments.  A segment is a safetensors file of ``states`` (N, D) and, for each sentence,
+    of its ``keys`` (16 bytes of a hash of its word-piece ids) and its ``sizes``.  A segment is written whole and
+    renamed into place, so that none is torn, and is never changed.  Its checksum is verified when it is opened; a
+    damaged segment is removed, and its sentences are computed anew.
 
     Args:
-        directory: of all caches; one folder inside it holds what was computed with one BERT.
-        fingerprint: of BERT's weights and configuration; another one is another folder.
+        directory: directory of all caches, with one folder for each BERT.
+        fingerprint: hash of BERT's weights and configuration, which names the folder.
         dim: D.
-        dtype: ``fp16`` or ``fp32``.
-        limit: bytes that the states which this object is asked for may take; sentences beyond it are not kept.
+        dtype: number format of the states, ``fp16`` or ``fp32``.
+        limit: largest size in bytes of the states that are kept for this object; None for no limit.
 
     Raises:
         BertFusedError: the directory cannot be used.
@@ -68,13 +68,13 @@ class FeatureCache:
         self._wanted: Set[bytes] = set()
         self._wanted_bytes = 0
         self._places: Dict[bytes, Tuple[int, int]] = {}
-        self._states: Dict[int, NDArray[Any]] = {}
+        self._states: Dict[int, Tensor] = {}
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             if os.access(self.path, os.W_OK):
                 with self._lock():
                     self._open_new_segments()
-            else:  # built by someone else, complete or not
+            else:  # another user has built it, completely or not
                 self._open_new_segments(repair=False)
         except OSError as error:
             raise self._unusable(error) from error
@@ -83,13 +83,13 @@ class FeatureCache:
         return len(self._places)
 
     def add(self, sentences: Sequence[Tensor], load_bert: Callable[[], Bert]) -> None:
-        """Compute and write what is missing of *sentences*, rows of word-piece ids.
+        """Compute and write the missing states of *sentences*, rows of word-piece ids.
 
-        Processes that want the same sentences share the work, such as the ranks of a training: each computes the
-        parts that no other is at, and finds the rest done in the end.
+        Processes that want the same sentences, such as the ranks of a training, share the work: each process computes
+        parts that no other process works on, and finds the other parts done in the end.
 
         Raises:
-            BertFusedError: the disk is too small, or cannot be written.
+            BertFusedError: the disk has too little room, or cannot be written.
         """
         try:
             wanted = self._within_limit({sentence_key(row): row for row in sentences})
@@ -105,10 +105,11 @@ class FeatureCache:
             raise self._unusable(error) from error
 
     def locate(self, sentences: Sequence[Tensor]) -> NDArray[np.int64]:
-        """Return where the states of each of *sentences* are, for `states`: (number of sentences, 2); -1: nowhere.
+        """Return the places of the states of *sentences*, for `states`: (number of sentences, 2), -1 for no states.
 
-        Which have none is decided by the limit and by what `add` was given, in this order, never by what others have
-        left in the directory: batches depend on it, and so does going on in mid-epoch.
+        The limit and the order of the sentences that `add` was given decide which sentences have states, and never
+        what other runs have left in the directory: batches depend on it, and a training that is resumed in the middle
+        of an epoch must form the same batches.
         """
         keys = map(sentence_key, sentences)
         everything = self.limit is None
@@ -120,8 +121,7 @@ class FeatureCache:
         segment, start = int(place[0]), int(place[1])
         if segment not in self._states:
             self._states[segment] = map_states(self.path / self._names[segment])
-        rows = self._states[segment][start : start + size]
-        return torch.from_numpy(rows)
+        return self._states[segment][start : start + size]
 
     def __getstate__(self) -> Dict[str, object]:
         # another process maps the files by itself
@@ -145,7 +145,7 @@ class FeatureCache:
         return sorted((row for key, row in unique.items() if key not in self._places), key=len, reverse=True)
 
     def _within_limit(self, unique: Dict[bytes, Tensor]) -> Dict[bytes, Tensor]:
-        """Return those of *unique* that there is room for; the longest come first, which save BERT the most."""
+        """Return those of *unique* that there is room for, the longest first, since BERT takes longest for them."""
         if self.limit is None:
             return unique
         chosen: Dict[bytes, Tensor] = {}
@@ -169,12 +169,12 @@ class FeatureCache:
         )
         if needed > 0.98 * free:
             raise BertFusedError(
-                f"--bert-cache {self._directory}: {needed / 2**30:.2f} GiB are needed, {free / 2**30:.2f} GiB are "
+                f"--bert-cache {self._directory}: {needed / 2**30:.2f} GiB are needed, but {free / 2**30:.2f} GiB are "
                 "free; give a directory on a larger disk, choose --bert-cache-dtype fp16, or leave the flag out"
             )
 
     def _parts(self, unique: Dict[bytes, Tensor], missing: Sequence[Tensor]) -> Dict[str, Dict[bytes, Tensor]]:
-        """Return *missing* in parts of about `_PART_BYTES`, the same ones in all processes that want *unique*."""
+        """Return *missing* in parts of about `_PART_BYTES`, the same parts in all processes that want *unique*."""
         number = 1 + sum(map(len, unique.values())) * self.dim * self.dtype.itemsize // _PART_BYTES
         parts: Dict[str, Dict[bytes, Tensor]] = {}
         for row in missing:
@@ -185,7 +185,7 @@ class FeatureCache:
     def _build(self, parts: Dict[str, Dict[bytes, Tensor]], load_bert: Callable[[], Bert]) -> None:
         bert: Optional[Bert] = None
         with _progress(sum(len(row) for rows in parts.values() for row in rows.values())) as advance:
-            for part in take_turns(self.path, list(parts)):
+            for part in each_part_locked(self.path, list(parts)):
                 self._open_new_segments(repair=False)
                 missing = self._missing(parts[part])
                 advance(sum(map(len, parts[part].values())) - sum(map(len, missing)))
@@ -203,8 +203,8 @@ class FeatureCache:
                 batch_states = bert(collate_bert_tokens(batch)).numpy().astype(self.dtype)
             if not np.isfinite(batch_states).all():
                 raise BertFusedError(
-                    f"--bert-cache {self._directory}: some of BERT's states are no finite numbers in {self.dtype}, and "
-                    "float16 ends at 65,504; give --bert-cache-dtype fp32, or leave the cache out"
+                    f"--bert-cache {self._directory}: some of BERT's states are not finite in {self.dtype}; the "
+                    "largest float16 is 65,504; give --bert-cache-dtype fp32, or leave the cache out"
                 )
             states += [state[: len(row)] for row, state in zip(batch, batch_states)]
             advance(sum(len(row) for row in batch))
@@ -216,9 +216,10 @@ class FeatureCache:
         }
 
     def _open_new_segments(self, repair: bool = True) -> None:
-        """Open and verify the segments that this process does not know yet; remove the damaged ones.
+        """Open and verify the segments that this process does not know yet.
 
-        Who is to *repair* holds the lock.
+        Args:
+            repair: whether to remove damaged segments; the caller then holds the lock.
         """
         if repair:
             remove_unfinished(self.path)
@@ -230,7 +231,7 @@ class FeatureCache:
             if tensors is not None:
                 self._add_segment(file.name, tensors)
             elif repair:
-                logger.warning(f"BERT cache {file} is damaged: removed, its sentences are computed anew")
+                logger.warning(f"BERT cache {file} is damaged: it is removed, and its sentences are computed anew")
                 file.unlink()
 
     def _add_segment(self, name: str, tensors: Dict[str, NDArray[Any]]) -> None:
@@ -250,7 +251,7 @@ class FeatureCache:
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """Show how much of *total* is done: a bar on a terminal, elsewhere a line in the log for each tenth."""
+    """Show the progress towards *total*: a bar on a terminal, and a line in the log for each tenth elsewhere."""
     with tqdm(total=total, desc="BERT cache", unit=" pieces", disable=None) as bar:
         done = 0
 
@@ -265,12 +266,12 @@ def _progress(total: int) -> Iterator[Callable[[int], None]]:
 
 
 def sentence_key(row: Tensor) -> bytes:
-    """Return the hash of one sentence's word-piece ids: what its states depend on beside BERT."""
+    """Return the hash of one sentence's word-piece ids, on which its states depend beside BERT."""
     return hashlib.blake2b(row.numpy().astype("<i4").tobytes(), digest_size=KEY_BYTES).digest()
 
 
 def model_fingerprint(model: torch.nn.Module, config: Dict[str, object]) -> str:
-    """Return a hash of all that the states depend on beside the sentence: weights and configuration."""
+    """Return a hash of the weights and the configuration, on which the states depend beside the sentence."""
     digest = hashlib.sha256()
     relevant = {key: value for key, value in config.items() if key not in ("_name_or_path", "transformers_version")}
     digest.update(json.dumps(relevant, sort_keys=True, default=str).encode())

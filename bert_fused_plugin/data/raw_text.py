@@ -1,4 +1,4 @@
-"""``--bert-text``: the raw source text, in place of the one rebuilt from fairseq's ids."""
+"""The raw source text of ``--bert-text``, which BERT reads instead of text rebuilt from fairseq's ids."""
 
 from itertools import count, takewhile
 from pathlib import Path
@@ -13,15 +13,16 @@ def read_raw_text(
     """Return the *size* lines of ``directory/{split}.{lang}``; None without a *directory*.
 
     Args:
-        directory: of ``--bert-text``.
-        split: such as ``train``.
-        lang: of the source.
-        size: sentences of the binarised *split*.
-        combine: as fairseq does for training, add the lines of ``{split}1``, ``{split}2``, ... where they are there.
-        upsample: ``--upsample-primary``: how often those of ``{split}`` come before such others.
+        directory: directory of ``--bert-text``.
+        split: name of the split, such as ``train``.
+        lang: source language.
+        size: number of sentences in the binarised *split*.
+        combine: whether to add the lines of ``{split}1``, ``{split}2``, ... if they exist, as fairseq does for
+            training.
+        upsample: number of times that the lines of ``{split}`` come before such others (``--upsample-primary``).
 
     Raises:
-        BertFusedError: it is not the text of *size* sentences.
+        BertFusedError: the directory does not hold the text of *size* sentences.
     """
     if directory is None:
         return None
@@ -35,7 +36,7 @@ def read_raw_text(
         has = f"{' and '.join(map(str, files))} {'have' if others else 'has'} {len(texts)} lines"
         has += f" (--upsample-primary {upsample})" * (upsample > 1 and bool(others))
         raise BertFusedError(
-            f"--bert-text {directory}: {has}, the binarised {split!r} has {size} sentences; it must be the raw text of "
+            f"--bert-text {directory}: {has}, but the binarised {split!r} has {size} sentences; give the raw text of "
             "exactly these sentences, line by line, with a file for each binarised one"
         )
     return texts
@@ -48,5 +49,5 @@ def _lines(path: Path, directory: str, split: str) -> List[str]:
     except (OSError, UnicodeDecodeError) as error:
         raise BertFusedError(
             f"--bert-text {directory}: {path} cannot be read as UTF-8 text ({error}); "
-            f"it must hold the raw source text of {split!r}, one sentence a line"
+            f"give the raw source text of {split!r}, one sentence a line"
         ) from error

@@ -1,4 +1,4 @@
-"""Work that processes share: each of its parts is done by one of them at a time."""
+"""Locks on the parts of a work that several processes share, so that one process at a time does each part."""
 
 import logging
 from contextlib import contextmanager
@@ -10,15 +10,16 @@ from filelock import FileLock, Timeout
 logger = logging.getLogger(__name__)
 
 
-def take_turns(folder: Path, parts: Sequence[str]) -> Iterator[str]:
-    """Yield each of *parts* while no other process is at it: first those that are free, then, waiting, the others.
+def each_part_locked(folder: Path, parts: Sequence[str]) -> Iterator[str]:
+    """Yield each of *parts* while this process holds its lock: first the free ones, then those it has to wait for.
 
-    A process that comes later to a part, or after one that was killed, has to look what is left of it.
+    Another process may have done all or some of a part before this one gets its lock, or may have been killed at
+    it, so the caller must look at what is left to do.
     """
     busy = []
     for part in parts:
-        with if_free(folder, part) as free:
-            if free:
+        with try_lock(folder, part) as locked:
+            if locked:
                 yield part
             else:
                 busy.append(part)
@@ -30,8 +31,8 @@ def take_turns(folder: Path, parts: Sequence[str]) -> Iterator[str]:
 
 
 @contextmanager
-def if_free(folder: Path, part: str) -> Iterator[bool]:
-    """Take the turn of *part* if no process is at it; say whether."""
+def try_lock(folder: Path, part: str) -> Iterator[bool]:
+    """Lock *part* if no other process holds its lock; yield whether this process holds it now."""
     lock = _lock(folder, part)
     try:
         lock.acquire(timeout=0)

@@ -1,4 +1,4 @@
-"""What translations attend to: weights of each decoder layer, between words, their entropy, alignments, gates."""
+"""What translations attend to: the weights of each decoder layer between words, their entropy, alignments, gates."""
 
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +20,11 @@ SOURCE, BERT = "source", "BERT"  # what a decoder attends to
 class AttentionMap:
     """The attention of one translation to the source or to BERT.
 
-    *layers* are (T, S) each, the lowest first; None is a layer without such attention.
+    Args:
+        kind: `SOURCE` or `BERT`.
+        rows: target words.
+        columns: source words.
+        layers: weights of each decoder layer, (T, S), the lowest layer first; None for a layer without such attention.
     """
 
     kind: str
@@ -33,9 +37,9 @@ class AttentionMap:
         return max(number for number, layer in enumerate(self.layers) if layer is not None)
 
     def pharaoh(self, layer: int) -> str:
-        """Return the alignment ``source-target ...``: of each target word the source word of most attention.
+        """Return the alignment ``source-target ...``: each target word with the source word that it attends to most.
 
-        The end of sentence, last on both sides, is not aligned.
+        The end of sentence, which is last on both sides, is not aligned.
         """
         weights = self.layers[layer]
         if weights is None or weights[:-1, :-1].numel() == 0:
@@ -45,7 +49,7 @@ class AttentionMap:
 
 
 class Entropy(NamedTuple):
-    """Mean entropy of the attention at a target position, in bits, and as a share of the largest possible."""
+    """The mean entropy of the attention at a target position, in bits, and as a share of the largest possible one."""
 
     bits: float
     share: float
@@ -58,11 +62,11 @@ def attention_maps(
 
     Args:
         model: any transformer or recurrent model of this package, or fairseq's transformer.
-        task: its task.
+        task: the model's task.
         sample: the batch of the one sentence.
-        tokens: the ids of the translation, (T,), ending in eos.
-        subwords: marks of the source and the target dictionary, as of `merge`; where those of the source are
-            ``none``, BERT's word pieces stay apart too.
+        tokens: ids of the translation, (T,), ending in eos.
+        subwords: subword marks of the source and the target dictionary, as for `merge`; if those of the source are
+            ``none``, BERT's word pieces are not merged either.
     """
     net_input = sample["net_input"]
     from_source, from_target = subwords
@@ -90,15 +94,16 @@ def read_attention(
 ) -> Dict[str, List[Optional[Tensor]]]:
     """Return the attention of each decoder layer, mean over heads, while it reads *translations*.
 
-    What no layer attends to is left out; so is all of a decoder that does not tell, such as fairseq's LSTM.
+    A decoder that does not return its attention, such as fairseq's LSTM, gives an empty result.
 
     Args:
-        model: in evaluation mode.
+        model: a model in evaluation mode.
         net_input: the batch.
-        translations: the ids of each sentence's translation, ending in eos.
+        translations: ids of each sentence's translation, ending in eos.
 
     Returns:
-        By `SOURCE` and `BERT`: (B, T, S) or (B, T, L) of each layer; None: the layer has no such attention.
+        For `SOURCE` and `BERT`, if any layer attends to it: the attention of each layer, (B, T, S) or (B, T, L), or
+        None for a layer without such attention.
     """
     return {kind: found.layers for kind, found in _read(model, net_input, translations).items()}
 
@@ -134,14 +139,14 @@ def previous_tokens(translations: Sequence[Tensor], pad: int) -> Tensor:
 
 
 class AttentionStatistics:
-    """Entropy of attention and use of gates, mean over all target (or source) positions of any number of batches."""
+    """The entropy of attention and the values of gates, averaged over all positions of any number of batches."""
 
     def __init__(self) -> None:
         self._entropy: Dict[str, List[Optional[Tensor]]] = {}
         self._gates: Dict[str, Tensor] = {}
 
     def add(self, model: Any, net_input: Dict[str, Any], translations: Sequence[Tensor]) -> None:
-        """Let *model* read a batch and its *translations*."""
+        """Add a batch and its *translations*, which *model* reads."""
         with recorded_gates(model) as gates:
             read = _read(model, net_input, translations)
         pad = model.decoder.dictionary.pad()
@@ -162,7 +167,7 @@ class AttentionStatistics:
             )
 
     def entropies(self) -> Dict[str, List[Optional[Entropy]]]:
-        """Return the entropy of each layer, by what it attends to; None for a layer that does not."""
+        """Return the entropy of each layer for `SOURCE` and `BERT`; None for a layer without such attention."""
         return {
             kind: [None if total is None else Entropy(*(total[:2] / total[2]).tolist()) for total in layers]
             for kind, layers in self._entropy.items()

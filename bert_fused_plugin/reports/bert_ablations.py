@@ -1,8 +1,12 @@
-"""Does a model use what BERT says?  BERT's branch off, its input shuffled among sentences, BERT with random weights."""
+"""Does a model use what BERT says?  It translates without BERT, with other sentences for BERT, with a random BERT.
+
+A model and a task are brought into such a state by hooks, which PyTorch has for this, or by another part in the place
+of their own (a data set, a BERT); both are taken back at the end.
+"""
 
 import copy
-from contextlib import contextmanager, nullcontext
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Tuple
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any, Callable, ContextManager, Dict, Iterator, Tuple
 
 import torch
 from fairseq.data import BaseWrapperDataset
@@ -13,49 +17,48 @@ from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer
 from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
-from bert_fused_plugin.modules.fusion import Fusion
+from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.reports.runs import Run
 
-MEANING = {
-    "on": "as trained",
-    "off": "the NMT branch alone, with weight 1, as under drop-net; stacked layers: no attention to BERT",
-    "shuffled": "BERT reads another sentence of the test set",
-    "random": "BERT of the same size with random weights",
+MEANINGS = {
+    "on": "The model is as trained.",
+    "off": "Each layer uses its NMT branch alone, with weight 1, as drop-net lets it in training; stacked layers leave "
+    "their attention to BERT out.",
+    "shuffled": "BERT reads another sentence of the test set.",
+    "random": "BERT has the same size but random weights.",
 }
 
 
-def bert_tests(run: Run, subset: str, seed: int) -> Dict[str, Callable[[], ContextManager[None]]]:
-    """Return, by its name in `MEANING`, what brings *run* into each state that applies to it."""
-    tests: Dict[str, Callable[[], ContextManager[None]]] = {"on": nullcontext}
+def bert_ablations(run: Run, subset: str, seed: int) -> Dict[str, Callable[[], ContextManager[None]]]:
+    """Return, for each name in `MEANINGS` that applies to *run*, what brings the run into that state.
+
+    Args:
+        run: a run that reads BERT.
+        subset: name of the test set.
+        seed: seed of the shuffling and of the random weights.
+    """
+    states: Dict[str, Callable[[], ContextManager[None]]] = {"on": nullcontext}
     if isinstance(run.model, GruModel) or not run.model.encoder.replaces_embeddings:
-        tests["off"] = lambda: bert_off(run.model)
+        states["off"] = lambda: bert_off(run.model)
     if len(run.task.dataset(subset)) > 1:
-        tests["shuffled"] = lambda: shuffled_bert(run.task, subset, seed)
-    tests["random"] = lambda: random_bert(run.model, seed)
-    return tests
+        states["shuffled"] = lambda: shuffled_bert(run.task, subset, seed)
+    states["random"] = lambda: random_bert(run.model, seed)
+    return states
 
 
 @contextmanager
 def bert_off(model: nn.Module) -> Iterator[None]:
     """Let every layer use its NMT branch alone; stacked layers leave their attention to BERT out."""
-    changed: List[Tuple[Any, str, Any]] = []
-
-    def change(owner: Any, name: str, value: Any) -> None:
-        changed.append((owner, name, getattr(owner, name)))
-        setattr(owner, name, value)
-
-    for module in list(model.modules()):
-        if isinstance(module, Fusion):
-            change(module, "mix", _OtherBranch())
-        elif isinstance(module, (BertFusedEncoderLayer, BertFusedDecoderLayer)) and module.fusion is None:
-            change(module, "bert_attn", None)
-    if isinstance(model, GruModel):
-        change(model.decoder, "branch_weights", (1.0, 0.0))
-    try:
+    with ExitStack() as hooks:
+        for module in model.modules():
+            if isinstance(module, DropNet):
+                hooks.callback(module.register_forward_hook(_nmt_branch_alone).remove)
+            elif isinstance(module, (BertFusedEncoderLayer, BertFusedDecoderLayer)) and module.bert_attn_layer_norm:
+                # stacked: x + 0, and no layer norm after it, so that the sub-layer returns what it gets
+                attention: Any = module.bert_attn
+                hooks.callback(attention.register_forward_hook(_zeros).remove)
+                hooks.callback(module.bert_attn_layer_norm.register_forward_hook(_input).remove)
         yield
-    finally:
-        for owner, name, value in changed:
-            setattr(owner, name, value)
 
 
 @contextmanager
@@ -105,6 +108,14 @@ def derangement(size: int, seed: int) -> Tensor:
     return order
 
 
-class _OtherBranch(nn.Module):
-    def forward(self, other: Tensor, bert: Tensor) -> Tensor:
-        return other
+def _nmt_branch_alone(drop_net: nn.Module, inputs: Any, drawn: Tuple[Tensor, Tensor]) -> Tuple[Tensor, Tensor]:
+    nmt_alone, bert_alone = drawn
+    return torch.ones_like(nmt_alone), torch.zeros_like(bert_alone)
+
+
+def _zeros(attention: nn.Module, inputs: Any, output: Tuple[Tensor, Any]) -> Tuple[Tensor, Any]:
+    return torch.zeros_like(output[0]), output[1]
+
+
+def _input(layer_norm: nn.Module, inputs: Tuple[Tensor], output: Tensor) -> Tensor:
+    return inputs[0]

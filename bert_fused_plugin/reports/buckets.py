@@ -1,4 +1,4 @@
-"""Groups of test sentences: by length, and by how many words of the source are rare in the training data."""
+"""Groups of test sentences: by source length, and by the number of source words that are rare in training."""
 
 import os
 from collections import Counter
@@ -12,14 +12,14 @@ from tqdm import tqdm
 from bert_fused_plugin.data.data_bin import read_whole
 from bert_fused_plugin.reports.words import merge
 
-RARE = 5  # a word seen at most so often in training
+RARE = 5  # a word is rare if it is seen at most this often in training
 _LENGTHS = (10, 15, 20, 25, 30)
 Word = Tuple[int, ...]  # the ids of its subwords
 
 
 @dataclass
 class Bucket:
-    """A group of sentences: its name, their numbers, and their mean source length in words."""
+    """A group of sentences: its name, the numbers of its sentences, and their mean source length in words."""
 
     name: str
     numbers: List[int]
@@ -27,19 +27,19 @@ class Bucket:
 
 
 def by_length(lengths: Sequence[int]) -> List[Bucket]:
-    """Return the sentences in groups of source *lengths*, in words."""
+    """Return groups of sentences by their source *lengths* in words."""
     ends = [*_LENGTHS, max([*lengths, _LENGTHS[-1] + 1])]
     names = [f"{start + 1}-{end}" for start, end in zip((0, *_LENGTHS), _LENGTHS)] + [f"over {_LENGTHS[-1]}"]
     return _group([next(i for i, end in enumerate(ends) if length <= end) for length in lengths], names, lengths)
 
 
 def by_rare_words(counts: Sequence[int], lengths: Sequence[int]) -> List[Bucket]:
-    """Return the sentences in groups of their *counts* of rare words; *lengths* are in words."""
+    """Return groups of sentences by their *counts* of rare words; *lengths* are source lengths in words."""
     return _group([min(count, 3) for count in counts], ["none", "1", "2", "3 or more"], lengths)
 
 
 def rare_word_counts(sentences: Sequence[Sequence[Word]], seen: "Counter[Word]") -> List[int]:
-    """Return how many words of each sentence were *seen* at most `RARE` times, or never."""
+    """Return how many words of each sentence were *seen* at most `RARE` times in training."""
     return [sum(seen[word] <= RARE for word in sentence) for sentence in sentences]
 
 
@@ -55,7 +55,7 @@ def count_training_words(
 ) -> "Optional[Counter[Word]]":
     """Return how often each of the *wanted* words is in the training source; None if *data* has no training set.
 
-    The dictionary's own counts are of subwords, of which a word never seen may have frequent ones only.
+    The dictionary counts subwords, and a word that was never seen may consist of frequent subwords.
     """
     source, target = task.cfg.source_lang, task.cfg.target_lang
     datasets = []

@@ -1,4 +1,8 @@
-"""Where the lines of a chart go; the page's template draws them."""
+"""The places of the lines, ticks and dots of a chart; the page's template draws them as SVG.
+
+matplotlib chooses the ticks but does not draw: its SVG has fixed colours, fonts and sizes, while the drawings of the
+page follow the reader's light or dark scheme, stretch with the window, and are read out by screen readers.
+"""
 
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Tuple
@@ -13,7 +17,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 42, 10, 10, 30
 
 @dataclass
 class Tick:
-    """A mark of an axis: its place in the drawing, and its text."""
+    """A tick of an axis: its place in the drawing, and its text."""
 
     place: float
     text: str
@@ -24,12 +28,12 @@ class Chart:
     """A chart of lines in a drawing of `WIDTH` x `HEIGHT`.
 
     Args:
-        title: for people.
-        lines: by run: the points of a polyline, as SVG writes them.
-        dots: by run: the only point of a curve that has no more.
-        x_ticks: along the updates.
-        y_ticks: along the values.
-        last: by run: the last value.
+        title: text above the chart.
+        lines: for each run, the points of a polyline, as SVG writes them.
+        dots: for each run whose curve has one point only, the place of that point.
+        x_ticks: ticks of the updates.
+        y_ticks: ticks of the values.
+        last: for each run, the last value.
     """
 
     title: str
@@ -45,7 +49,7 @@ class Chart:
 
 
 def line_chart(title: str, curves: Dict[str, Points]) -> Optional[Chart]:
-    """Return the chart of *curves*, by run; None if there are none."""
+    """Return the chart of the *curves*, which are given by run; None if all of them are empty."""
     curves = {name: points for name, points in curves.items() if points}
     if not curves:
         return None

@@ -1,12 +1,13 @@
-"""All figures of the report, as one dictionary: what the JSON holds and the page shows."""
+"""All figures of the report in one dictionary, which the JSON holds and the page shows."""
 
 from dataclasses import asdict
 from typing import Any, Dict, List, Optional, Sequence
 
 from tqdm import tqdm
 
+from bert_fused_plugin.data.dictionary_bridge import looks_like_moses
 from bert_fused_plugin.reports.attention import AttentionStatistics, attention_maps
-from bert_fused_plugin.reports.bert_ablations import MEANING, bert_tests
+from bert_fused_plugin.reports.bert_ablations import MEANINGS, bert_ablations
 from bert_fused_plugin.reports.buckets import (
     RARE,
     Bucket,
@@ -32,19 +33,19 @@ _CHARTS = {
 
 
 class Comparison:
-    """Translates a test set with runs, and compares those after the first, the baseline, with it.
+    """Translates a test set with all runs, and compares the translations with those of the first run, the baseline.
 
-    Of one run alone it says how good it is, and whether it uses BERT.
+    For a single run it reports how good the run is, and whether it uses BERT.
 
     Args:
-        runs: of one language pair.
+        runs: runs of one language pair.
         subset: name of the test set.
-        how: to translate.
-        texts: ids to text.
-        references: of each sentence.
-        tokenised: whether the texts are.
-        samples: of the bootstrap.
-        seed: of what is random in the tests of BERT.
+        how: settings of the search.
+        texts: makes texts of ids.
+        references: reference of each sentence.
+        tokenised: whether translations and references are tokenised texts.
+        samples: number of bootstrap resamples.
+        seed: seed of the shuffling and of the random BERT.
     """
 
     def __init__(
@@ -72,16 +73,16 @@ class Comparison:
         if unknown:
             self.remarks.append(
                 f"{unknown} references have words that the dictionary does not know, which no translation can match. "
-                "Give --reference FILE, the text before fairseq-preprocess."
+                "Give the text before fairseq-preprocess with --reference FILE."
             )
 
-    def report(self, data: str, examples: int, bert_tests: bool) -> Dict[str, Any]:
+    def report(self, data: str, examples: int, with_ablations: bool) -> Dict[str, Any]:
         """Return the figures.
 
         Args:
-            data: directory with the training data, for its word counts.
-            examples: how many of the best and of the worst sentences.
-            bert_tests: whether to translate with BERT off, shuffled and random.
+            data: directory with the training data, whose words are counted.
+            examples: number of best and of worst sentences that the page shows for each run.
+            with_ablations: whether to translate with BERT off, shuffled and random too.
         """
         signatures, scores = self.scorer.compare(list(self.hypotheses.items()))
         sentences = {name: self.scorer.sentences(texts) for name, texts in self.hypotheses.items()}
@@ -92,13 +93,14 @@ class Comparison:
             "signatures": signatures,
             "verdicts": [verdict(run.name, self.runs[0].name, scores) for run in self.runs[1:]],
             "runs": [self._run(run, scores[run.name]) for run in self.runs],
-            "bert_tests": self._bert_tests() if bert_tests else [],
+            "bert_tests": self._bert_ablations() if with_ablations else [],
             "buckets": self._buckets(data),
             "curves": self._curves(),
             "examples": chosen,
             "sentence_texts": {i: self._sentence(i, sentences) for i in shown},
             "attention": {i: self._attention(i) for i in tqdm(shown, desc="attention", disable=None)},
             "remarks": self.remarks,
+            "moses_escapes": any(map(looks_like_moses, self.texts.dictionaries)),
         }
 
     def _texts_of(self, found: Translations) -> List[str]:
@@ -126,21 +128,21 @@ class Comparison:
             "gates": statistics.gates(),
         }
 
-    def _bert_tests(self) -> List[Dict[str, Any]]:
+    def _bert_ablations(self) -> List[Dict[str, Any]]:
         """Return, for each run that reads BERT, its scores in each state of BERT, tested against the normal one."""
         results = []
         for run in self.runs:
             if not run.reads_bert:
                 continue
             systems = [("on", self.hypotheses[run.name])]
-            for name, state in bert_tests(run, self.subset, self.seed).items():
+            for name, state in bert_ablations(run, self.subset, self.seed).items():
                 if name != "on":
                     with state():
                         found = translate(run, self.subset, self.how, f"{run.name}, BERT {name}")
                     systems.append((name, self._texts_of(found)))
             _, scores = self.scorer.compare(systems)
             states = [
-                {"name": name, "meaning": MEANING[name], "scores": {k: s.as_dict() for k, s in scores[name].items()}}
+                {"name": name, "meaning": MEANINGS[name], "scores": {k: s.as_dict() for k, s in scores[name].items()}}
                 for name, _ in systems
             ]
             said = bert_verdict(run.name, scores)
@@ -153,7 +155,7 @@ class Comparison:
         task = self.runs[0].task
         seen = count_training_words(task, data, self.texts.source_subwords, self.words)
         if seen is None:
-            self.remarks.append(f"{data} holds no training data, so no word is known to be rare.")
+            self.remarks.append(f"{data} holds no training data, so the report does not know which words are rare.")
         else:
             tables["rare"] = by_rare_words(rare_word_counts(self.words, seen), lengths)
         return {"rare_at_most": RARE, **{kind: self._bucket_rows(buckets) for kind, buckets in tables.items()}}
@@ -174,8 +176,12 @@ class Comparison:
         for run in self.runs:
             if not by_run[run.name]:
                 logs = ", ".join(map(str, run.files.logs))
-                why = f"{logs} is no log of fairseq-train" if logs else f"no log beside {run.files.checkpoint}"
-                self.remarks.append(f"{run.name} has no curves: {why}; give --log {run.name}=FILE.")
+                why = (
+                    f"{logs} is not a log of fairseq-train"
+                    if logs
+                    else f"there is no log beside {run.files.checkpoint}"
+                )
+                self.remarks.append(f"{run.name} has no curves, since {why}; give --log {run.name}=FILE.")
         charts = [
             line_chart(title, {name: curves.get(key, []) for name, curves in by_run.items()})
             for key, title in _CHARTS.items()
@@ -183,9 +189,9 @@ class Comparison:
         return {"points": by_run, "charts": [asdict(chart) for chart in charts if chart is not None]}
 
     def _choose(self, sentences: Dict[str, List[Dict[str, float]]], count: int) -> Dict[str, Dict[str, List[int]]]:
-        """Return, by run, the numbers of the sentences that gain, and lose, most chrF against the baseline.
+        """Return, for each run, the numbers of the sentences that gain, and lose, most chrF against the baseline.
 
-        Of one run alone: against its own mean.
+        A single run is compared with its own mean.
         """
         chrf = {name: [score["chrF"] for score in scores] for name, scores in sentences.items()}
         base, *others = chrf
@@ -231,7 +237,7 @@ class Comparison:
 
 
 def verdict(name: str, baseline: str, scores: Dict[str, Scores]) -> str:
-    """Return one sentence: is run *name* better?"""
+    """Return a sentence that says whether run *name* is better than *baseline*."""
     own, figures = scores[name]["BLEU"], _difference(scores[name]["BLEU"], scores[baseline]["BLEU"])
     if own.better:
         word = "better" if own.better > 0 else "worse"
@@ -240,16 +246,19 @@ def verdict(name: str, baseline: str, scores: Dict[str, Scores]) -> str:
 
 
 def bert_verdict(name: str, scores: Dict[str, Scores]) -> Optional[str]:
-    """Return one sentence: does run *name* use what BERT says?  None: the test set has no other sentence to read."""
+    """Return a sentence that says whether run *name* uses BERT; None for a test set of a single sentence."""
     if "shuffled" not in scores:
         return None
     own = scores["shuffled"]["BLEU"]
     figures = _difference(own, scores["on"]["BLEU"])
     if own.better < 0:
-        return f"{name} uses what BERT says: {figures} where BERT reads another sentence."
-    return f"{name} is not seen to use what BERT says: {figures} where BERT reads another sentence."
+        return f"{name} uses what BERT says: it changes by {figures} when BERT reads another sentence."
+    return (
+        f"This test set does not show that {name} uses what BERT says: it changes by {figures} when BERT reads another "
+        "sentence."
+    )
 
 
 def _difference(own: Score, other: Score) -> str:
     difference = round(own.score, 2) - round(other.score, 2)
-    return f"{difference:+.2f} BLEU ({other.score:.2f} to {own.score:.2f}, p = {own.p:.3f})"
+    return f"{difference:+.2f} BLEU (from {other.score:.2f} to {own.score:.2f}, p = {own.p:.3f})"

@@ -1,4 +1,4 @@
-"""Translates a test set as fairseq-generate does, and takes the time."""
+"""Translates a test set as fairseq-generate does, and measures the time."""
 
 import os
 import platform
@@ -23,14 +23,14 @@ POST_PROCESS = {"subword_nmt": "@@ ", "sentencepiece": "sentencepiece", "none": 
 
 @dataclass(frozen=True)
 class Decoding:
-    """How to translate.
+    """The settings of the search.  A translation has at most a x source length + b tokens.
 
     Args:
-        beam: its size.
+        beam: beam size.
         lenpen: exponent of the length penalty.
-        max_len_a: a translation has at most a x source length + b tokens.
+        max_len_a: a.
         max_len_b: b.
-        max_tokens: of a batch.
+        max_tokens: largest number of tokens in a batch.
     """
 
     beam: int = 5
@@ -48,7 +48,7 @@ class Translations:
     seconds: float = 0.0
 
     def speed(self) -> Dict[str, float]:
-        """Return sentences and tokens (with end of sentence) a second."""
+        """Return sentences and tokens (with end of sentence) per second."""
         sentences, tokens = len(self.tokens), sum(len(row) for row in self.tokens.values())
         return {
             "seconds": self.seconds,
@@ -71,7 +71,7 @@ def batches(run: Run, subset: str, max_tokens: int) -> Iterator[Dict[str, Any]]:
 
 
 def translate(run: Run, subset: str, how: Decoding, title: str) -> Translations:
-    """Return the translations of *subset*; *title* is what the progress bar says."""
+    """Return the translations of *subset*; *title* is the text of the progress bar."""
     generator = _generator(run, how)
     result = Translations()
     with tqdm(total=len(run.task.dataset(subset)), desc=title, unit=" sentences", disable=None) as bar:
@@ -97,16 +97,18 @@ def translate_one(run: Run, sample: Dict[str, Any], how: Decoding) -> Tensor:
 
 
 class Texts:
-    """Ids to text, as fairseq-generate writes it: subwords joined and, on request, detokenised.
+    """Makes texts of ids as fairseq-generate does: subwords are joined and, on request, words are detokenised.
 
     Args:
-        task: for the dictionaries.
-        subwords: marks to undo: ``subword_nmt``, ``sentencepiece``, ``none``; ``auto``: those that the dictionary has.
-        detok: ``moses`` or ``none``, of the target.
+        task: fairseq's task, which has the dictionaries.
+        subwords: subword marks to undo, ``subword_nmt``, ``sentencepiece`` or ``none``; ``auto`` undoes those that
+            the dictionary has.
+        detok: detokenisation of the target, ``moses`` or ``none``.
     """
 
     def __init__(self, task: Any, subwords: str, detok: str) -> None:
         self.source_dictionary, self.target_dictionary = task.source_dictionary, task.target_dictionary
+        self.dictionaries = (self.source_dictionary, self.target_dictionary)
         self.source_subwords = detect_subword(self.source_dictionary) if subwords == "auto" else subwords
         self.target_subwords = detect_subword(self.target_dictionary) if subwords == "auto" else subwords
         self._moses = MosesDetokenizer(lang=task.cfg.target_lang) if detok == "moses" else None
@@ -129,7 +131,7 @@ class Texts:
 
 
 def hardware(device: str) -> Dict[str, Any]:
-    """Return what a speed depends on."""
+    """Return the facts about this machine and its software that the speed depends on."""
     return {
         "device": torch.cuda.get_device_name() if device == "cuda" else _processor(),
         "threads": torch.get_num_threads(),

@@ -1,4 +1,4 @@
-"""The page and the JSON: written whole, or not at all."""
+"""The report as an HTML page and as JSON, and how these files are written: whole, or not at all."""
 
 import json
 import os
@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from sacremoses import MosesDetokenizer
 
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.reports.charts import HEIGHT, WIDTH
 
-FEW = 30  # sentences, of which BLEU says little
+FEW = 30  # BLEU says little about a group of fewer sentences
 
 
 def render(report: Mapping[str, Any]) -> str:
@@ -24,6 +25,8 @@ def render(report: Mapping[str, Any]) -> str:
         lstrip_blocks=True,
     )
     runs = report["runs"]
+    if report["moses_escapes"]:
+        report = _without_moses_escapes(report)
     return environment.get_template("report.html").render(
         report,
         names=[run["name"] for run in runs],
@@ -38,6 +41,7 @@ def render(report: Mapping[str, Any]) -> str:
 def to_json(report: Mapping[str, Any]) -> str:
     """Return all figures of the report as JSON; drawings and the weights of the heat maps are left to the page."""
     figures: Dict[str, Any] = {**report, "curves": report["curves"]["points"]}
+    del figures["moses_escapes"]  # which the page alone undoes
     figures["attention"] = {
         number: [{key: value for key, value in found.items() if key != "percent"} for found in maps]
         for number, maps in report["attention"].items()
@@ -49,11 +53,11 @@ def check_writable(paths: Sequence[Path]) -> None:
     """Check that *paths* can be written, before hours of work.
 
     Raises:
-        BertFusedError: they cannot, or are the same.
+        BertFusedError: one of them cannot be written, or two are the same.
     """
     errors: List[str] = []
     if len({path.resolve() for path in paths}) < len(paths):
-        errors.append(f"--output and --json are the same file, {paths[0]}; give two")
+        errors.append(f"--output and --json are the same file, {paths[0]}; give two different files")
     for path in paths:
         if path.is_dir():
             errors.append(f"{path} cannot be written: it is a directory; give the name of a file")
@@ -67,10 +71,10 @@ def check_writable(paths: Sequence[Path]) -> None:
 
 
 def write_together(texts: Mapping[Path, str]) -> None:
-    """Write each text to its file; an earlier file stays as it is until all are on the disk.
+    """Write each text to its file; an earlier file stays as it is until all texts are on the disk.
 
     Raises:
-        BertFusedError: they cannot be written.
+        BertFusedError: one of the files cannot be written.
     """
     unfinished: Dict[Path, Path] = {}
     try:
@@ -83,7 +87,34 @@ def write_together(texts: Mapping[Path, str]) -> None:
         for path, file_name in unfinished.items():
             os.replace(file_name, path)
     except OSError as error:
-        raise BertFusedError(f"{', '.join(map(str, texts))} cannot be written ({error})") from error
+        raise BertFusedError(
+            f"{', '.join(map(str, texts))} cannot be written ({error}); give files in a folder "
+            "that can be written, on a disk with room"
+        ) from error
     finally:
         for leftover in unfinished.values():
             leftover.unlink(missing_ok=True)
+
+
+def _without_moses_escapes(report: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return *report* with the characters that Moses has escaped, such as ``&apos;``, as people write them."""
+    plain = MosesDetokenizer().unescape_xml
+    sentences = {
+        number: {
+            "source": plain(sentence["source"]),
+            "reference": plain(sentence["reference"]),
+            "translations": {
+                name: {**translation, "text": plain(translation["text"])}
+                for name, translation in sentence["translations"].items()
+            },
+        }
+        for number, sentence in report["sentence_texts"].items()
+    }
+    attention = {
+        number: [
+            {**found, "rows": list(map(plain, found["rows"])), "columns": list(map(plain, found["columns"]))}
+            for found in maps
+        ]
+        for number, maps in report["attention"].items()
+    }
+    return {**report, "sentence_texts": sentences, "attention": attention}

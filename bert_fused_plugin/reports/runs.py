@@ -1,4 +1,4 @@
-"""The runs that are compared: where their checkpoints are, and each with its model and task."""
+"""The runs that are compared: their checkpoints on the disk, and their loaded models with tasks."""
 
 import filecmp
 from argparse import Namespace
@@ -15,7 +15,8 @@ from bert_fused_plugin.checkpoints.training_settings import training_defaults
 from bert_fused_plugin.data.data_bin import read_whole
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.modules.drop_net import DropNet
-from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask, reads_bert
+from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
+from bert_fused_plugin.tasks.ensembles import reads_bert
 
 _TASKS = ("translation", "bert_fused_translation")
 _WHOLE_GRAPH = {"checkpoint_activations": False, "offload_activations": False}  # for `count_parameters`
@@ -23,7 +24,7 @@ _WHOLE_GRAPH = {"checkpoint_activations": False, "offload_activations": False}  
 
 @dataclass
 class RunFiles:
-    """A run of the command line: ``NAME=PATH``, or without a name; *flag* is for messages."""
+    """A run as the command line gives it, as ``NAME=PATH`` or without a name; messages name the *flag*."""
 
     flag: str
     name: str
@@ -38,7 +39,7 @@ class RunFiles:
 class Run:
     """A run with its model, in evaluation mode on its device, and its task with the test set loaded.
 
-    *sources* are those of the test set; in the task's own data set those too long for the model are cut.
+    *sources* are the whole sources of the test set; in the task's own data set, those too long for the model are cut.
     """
 
     files: RunFiles
@@ -57,12 +58,12 @@ class Run:
 
     @property
     def reads_bert(self) -> bool:
-        """Say whether the model attends to BERT."""
+        """Whether the model attends to BERT."""
         return reads_bert(self.model)
 
     @property
     def drops_bert(self) -> bool:
-        """Say whether drop-net has trained the model to do without BERT."""
+        """Whether drop-net has trained the model to do without BERT."""
         return any(isinstance(module, DropNet) and module.p_net > 0 for module in self.model.modules())
 
     def sample(self, subset: str, number: int) -> Dict[str, Any]:
@@ -79,9 +80,9 @@ class Place:
     Args:
         data: directory of ``fairseq-preprocess``.
         subset: name of the test set.
-        bert_text: directory of raw text for BERT; None: derived from the data.
-        bert_documents: directory of document boundaries, for BERT's context.
-        device: of torch.
+        bert_text: directory with the raw text for BERT; None derives it from the data.
+        bert_documents: directory with the document boundaries, for BERT's context.
+        device: name of torch's device.
     """
 
     data: str
@@ -104,7 +105,7 @@ def find_runs(baseline: str, others: Sequence[str], logs: Sequence[str]) -> List
         if path is None:
             continue
         if name in runs:
-            errors.append(f"{flag} {given}: there is another run of the name {name!r}; give each its own")
+            errors.append(f"{flag} {given}: there is another run of the name {name!r}; give each run its own name")
             continue
         checkpoint = path / "checkpoint_best.pt" if path.is_dir() else path
         runs[name] = RunFiles(flag, name, checkpoint)
@@ -116,7 +117,7 @@ def find_runs(baseline: str, others: Sequence[str], logs: Sequence[str]) -> List
         if path is None:
             continue
         if name not in runs:
-            errors.append(f"--log {given}: no run has the name {name!r}; there are {', '.join(runs)}")
+            errors.append(f"--log {given}: no run has the name {name!r}; the runs are {', '.join(runs)}")
         elif not path.is_file():
             errors.append(f"--log {given}: there is no file {path}; leave it out for a report without its curves")
         else:
@@ -136,7 +137,7 @@ def load_run(files: RunFiles, place: Place) -> Run:
     updates = int(state["optimizer_history"][-1].get("num_updates", 0))
     saved = OmegaConf.to_container(cfg.task)
     if saved["_name"] not in _TASKS:
-        raise BertFusedError(f"{files} was trained with --task {saved['_name']}; runs of {' and '.join(_TASKS)} fit")
+        raise BertFusedError(f"{files} was trained with --task {saved['_name']}; give runs of {' or '.join(_TASKS)}")
     task = _set_up_task(files, saved, place)
     reads_other_text = saved.get("bert_text") is not None and place.bert_text is None
     if not files.logs:
@@ -145,19 +146,19 @@ def load_run(files: RunFiles, place: Place) -> Run:
         [model], cfg, _ = checkpoint_utils.load_model_ensemble_and_task([str(files.checkpoint)], task=task, state=state)
     except RuntimeError as error:  # torch's, of parameters that do not fit
         reason = " ".join(str(error).split())[:300]
-        raise BertFusedError(f"{files} does not fit {place.data}; was it trained on it?  [{reason}]") from error
+        raise BertFusedError(f"{files} does not fit {place.data}; was it trained on this data?  [{reason}]") from error
     sources = _load_test_set(task, place)
     run = Run(files, model.eval(), task, sources, _architecture(cfg.model), updates, count_parameters(model))
     cut = int((sources.sizes > task.max_source).sum())
     if cut:
         run.remarks.append(
-            f"{run.name} reads {cut} of the {len(sources)} sources only in part: it takes {task.max_source} tokens "
-            "(--max-source-positions)."
+            f"{run.name} reads only the beginning of {cut} of the {len(sources)} sources, since it takes at most "
+            f"{task.max_source} tokens (--max-source-positions)."
         )
     if reads_other_text and run.reads_bert:
         run.remarks.append(
-            f"{run.name} was trained with --bert-text; here its BERT reads text derived from the data, "
-            "since the report was made without --bert-text"
+            f"{run.name} was trained with --bert-text, but its BERT reads text derived from the data here, "
+            "since the report was made without --bert-text."
         )
     model.prepare_for_inference_(cfg)
     model.to(place.device)
@@ -190,7 +191,7 @@ def on_device(batch: Dict[str, Any], model: Any) -> Dict[str, Any]:
 def count_parameters(model: Any) -> Dict[str, int]:
     """Return how many parameters of *model* get a gradient, how many are frozen, and how many are never used.
 
-    fairseq's transformer layers hold some that are in every checkpoint and never train.
+    fairseq's transformer layers hold parameters that are in every checkpoint and never train.
     """
     pad, device = model.decoder.dictionary.pad(), next(model.parameters()).device
     tokens = torch.full((1, 3), pad + 2, device=device)
@@ -223,7 +224,9 @@ def _read_checkpoint(files: RunFiles) -> Dict[str, Any]:
         raise
     except Exception as error:  # a damaged file can raise anything
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        raise BertFusedError(f"{files} cannot be read as a checkpoint of fairseq [{reason}]") from error
+        raise BertFusedError(
+            f"{files} cannot be read as a checkpoint of fairseq; give one that fairseq-train wrote [{reason}]"
+        ) from error
     return state
 
 
@@ -233,7 +236,7 @@ def _set_up_task(files: RunFiles, saved: Dict[str, Any], place: Place) -> BertFu
         **training_defaults(),
         "_name": "bert_fused_translation",
         "data": place.data,
-        "train_subset": "",  # each is a test set here
+        "train_subset": "",  # every subset is a test set here
         "bert_text": place.bert_text,
         "bert_documents": place.bert_documents,
     }
@@ -249,7 +252,7 @@ def _set_up_task(files: RunFiles, saved: Dict[str, Any], place: Place) -> BertFu
 
 
 def _load_test_set(task: BertFusedTranslationTask, place: Place) -> Any:
-    """Let *task* load the test set; return its sources as they are before any is cut."""
+    """Let *task* load the test set; return the sources before any of them is cut."""
     try:
         TranslationTask.load_dataset(task, place.subset)
         sources = read_whole(task.dataset(place.subset).src)
@@ -258,7 +261,7 @@ def _load_test_set(task: BertFusedTranslationTask, place: Place) -> Any:
     except FileNotFoundError as error:
         raise BertFusedError(
             f"{place.data} has no --subset {place.subset!r} for {task.cfg.source_lang}-{task.cfg.target_lang}; "
-            "give one that fairseq-preprocess has made"
+            "give a subset that fairseq-preprocess has made"
         ) from error
     except ValueError as error:  # fairseq maps no empty file
         raise BertFusedError(f"{place.data}: {place.subset!r} cannot be read ({error}); is it empty?") from error
@@ -266,9 +269,9 @@ def _load_test_set(task: BertFusedTranslationTask, place: Place) -> Any:
 
 
 def find_logs(checkpoint: Path) -> List[Path]:
-    """Return the logs of a training: that of the checkpoint's own name, ``*.log`` of the save-dir, or SAVE_DIR.log.
+    """Return the logs of a training: CHECKPOINT.log, or else ``*.log`` in the save-dir, or else SAVE_DIR.log.
 
-    A folder without checkpoints of fairseq's names is no save-dir: its logs may be those of other runs.
+    A folder without checkpoints of fairseq's names is no save-dir: its logs may belong to other runs.
     (What fairseq writes to ``--log-file`` holds no curves.)
     """
     own, save_dir = checkpoint.with_suffix(".log"), checkpoint.resolve().parent

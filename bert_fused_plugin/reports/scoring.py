@@ -1,4 +1,4 @@
-"""sacreBLEU's scores, and whether a difference may be chance."""
+"""sacreBLEU's scores, and tests of whether a difference between two systems may be chance."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -19,11 +19,11 @@ class Score:
     """A score of one system on the whole test set.
 
     Args:
-        score: by sacreBLEU.
-        mean: over the bootstrap samples.
+        score: score that sacreBLEU computes.
+        mean: mean score of the bootstrap resamples.
         interval: half of the width of the 95 % confidence interval around *mean*.
-        p: of the paired bootstrap test of the difference to the baseline; None for the baseline itself.
-        better: the sign of a significant difference: 1 better, -1 worse, 0 none.
+        p: p value of the paired bootstrap test of the difference to the baseline; None for the baseline itself.
+        better: sign of a significant difference: 1 for better, -1 for worse, 0 for no significant difference.
     """
 
     score: float
@@ -33,7 +33,7 @@ class Score:
     better: int = 0
 
     def as_dict(self) -> Dict[str, Any]:
-        """Return what the JSON holds."""
+        """Return the score as the JSON holds it."""
         return asdict(self)
 
 
@@ -45,8 +45,8 @@ class Scorer:
 
     Args:
         references: one text for each sentence.
-        tokenised: the texts are tokenised already, so BLEU only splits them at spaces.
-        samples: of the bootstrap.
+        tokenised: whether the texts are tokenised already, so that BLEU only splits them at spaces.
+        samples: number of bootstrap resamples.
     """
 
     def __init__(self, references: Sequence[str], tokenised: bool, samples: int = 1000) -> None:
@@ -57,16 +57,16 @@ class Scorer:
     def compare(self, systems: Sequence[Tuple[str, Sequence[str]]]) -> Tuple[Dict[str, str], Dict[str, Scores]]:
         """Return the signature of each metric, and the scores of each of *systems*; the first is the baseline.
 
-        Where two systems have the same score, p is 1: sacreBLEU's test, made for systems that differ, reports the
-        smallest p there.
+        If two systems have the same score, p is 1: sacreBLEU's test is made for systems that differ, and reports the
+        smallest possible p here.
 
         Raises:
-            BertFusedError: a system has not one translation for each reference.
+            BertFusedError: a system does not have one translation for each reference.
         """
         for name, texts in systems:
             if len(texts) != len(self.references):
                 raise BertFusedError(
-                    f"{name} has {len(texts)} translations, there are {len(self.references)} references; "
+                    f"{name} has {len(texts)} translations, but there are {len(self.references)} references; "
                     "give references of the same sentences"
                 )
         metrics = {"BLEU": BLEU(**self._bleu), "chrF": CHRF(), "TER": TER()}
@@ -95,12 +95,12 @@ class Scorer:
         return float(BLEU(**self._bleu).corpus_score(chosen, [[self.references[i] for i in numbers]]).score)
 
     def length(self, texts: Sequence[str]) -> float:
-        """Return the number of tokens of *texts* by that of the references, as BLEU's brevity penalty takes it."""
+        """Return the number of tokens in *texts* divided by that in the references, as for BLEU's brevity penalty."""
         score = BLEU(**self._bleu).corpus_score(list(texts), [self.references])
         return score.sys_len / max(1, score.ref_len)
 
     def sentences(self, texts: Sequence[str]) -> List[Dict[str, float]]:
-        """Return BLEU (of the n-grams that a sentence has) and chrF of each sentence."""
+        """Return BLEU (of those orders of n-grams that the sentence is long enough for) and chrF of each sentence."""
         bleu, chrf = BLEU(effective_order=True, **self._bleu), CHRF()
         return [
             {

@@ -1,4 +1,4 @@
-"""Curves of training from what fairseq-train printed, with --log-format simple, tqdm or json."""
+"""The curves of a training, read from what fairseq-train printed with --log-format simple, tqdm or json."""
 
 import json
 import math
@@ -15,9 +15,9 @@ _PAIR = re.compile(r"\b([a-z_]+)[= ](-?[\d.]+(?:e[+-]?\d+)?)(?=[,\s|]|$)")
 
 
 def read_curves(logs: Sequence[Path]) -> Curves:
-    """Return the curves in *logs*, in the order of their updates; where a run was repeated, the last value counts.
+    """Return the curves in *logs*, in the order of their updates; if an update comes twice, the last value counts.
 
-    The training's are those of ``--log-interval`` or, without such lines, of whole epochs.
+    The curves of the training set are those of ``--log-interval`` or, without such lines, those of whole epochs.
     """
     values: Dict[str, Dict[str, Dict[int, float]]] = {}
     for path in logs:
@@ -42,7 +42,7 @@ def _lines(text: str) -> Iterator[Tuple[str, Dict[str, float]]]:
         if rest.startswith("{"):
             try:
                 stats = json.loads(rest)
-            except ValueError:  # cut off where the training was killed
+            except ValueError:  # the line was cut off when the training was killed
                 continue
             pairs = [(key[len(tag) + 1 :] if key.startswith(f"{tag}_") else key, str(stats[key])) for key in stats]
         else:

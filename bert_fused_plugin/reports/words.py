@@ -18,8 +18,8 @@ def merge(symbols: Sequence[str], marks: str, special: Container[str] = ()) -> W
     """Return the words that *symbols* make up.
 
     Args:
-        symbols: of one sentence.
-        marks: ``subword_nmt``, ``sentencepiece``, ``word_piece``, ``byte_level`` or ``none``.
+        symbols: symbols of one sentence.
+        marks: subword marks, ``subword_nmt``, ``sentencepiece``, ``word_piece``, ``byte_level`` or ``none``.
         special: symbols that are words by themselves, such as ``</s>``.
     """
     positions: List[List[int]] = []
@@ -33,17 +33,17 @@ def merge(symbols: Sequence[str], marks: str, special: Container[str] = ()) -> W
 
 
 def piece_marks(pieces: Sequence[str]) -> str:
-    """Name the subword marks that a tokenizer's *pieces* of a sentence carry."""
+    """Return the name of the subword marks that a tokenizer's *pieces* of a sentence carry."""
     prefixes = {"word_piece": "##", "sentencepiece": "\u2581", "byte_level": "\u0120"}
     found = (name for name, mark in prefixes.items() if any(piece.startswith(mark) for piece in pieces))
     return next(found, "none")
 
 
 def merge_attention(weights: Tensor, rows: Words, columns: Words) -> Tensor:
-    """Return the attention between words: the sum over a source word, the mean over a target word.
+    """Return the attention between words: the sum over the symbols of a source word, the mean over a target word's.
 
     Args:
-        weights: between symbols, (T, S).
+        weights: attention between symbols, (T, S).
         rows: the target words.
         columns: the source words.
     """

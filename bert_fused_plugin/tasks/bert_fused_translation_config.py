@@ -1,4 +1,4 @@
-"""Flags of the task ``bert_fused_translation``."""
+"""The flags of the task ``bert_fused_translation``."""
 
 from dataclasses import dataclass, field
 from math import inf
@@ -12,28 +12,28 @@ from bert_fused_plugin.data.feature_cache import CACHE_DTYPES
 
 @dataclass
 class BertFusedTranslationConfig(TranslationConfig):
-    """All flags of fairseq's translation task, and where BERT's text is."""
+    """All flags of fairseq's translation task, and those for BERT's text, documents and cache."""
 
     bert_text: Optional[str] = field(
         default=None,
         metadata={
-            "help": "directory with the raw source text for BERT, DIR/{split}.{lang}, one sentence a line; as many, "
-            "joined by colons, as there are data directories; "
-            "default: derived from the binarised data"
+            "help": "directory with the raw source text for BERT in DIR/{split}.{lang}, one sentence a line; give one "
+            "directory for each data directory, joined by colons; "
+            "default: the text is derived from the binarised data"
         },
     )
     bert_documents: Optional[str] = field(
         default=None,
         metadata={
-            "help": "directory with DIR/{split}.docs for --bert-context: the line number, from 0, of the first "
-            "sentence of each document; default: documents end at blank lines"
+            "help": "directory with DIR/{split}.docs for --bert-context, which holds the line number, counted from 0, "
+            "of the first sentence of each document; default: documents end at blank lines"
         },
     )
     bert_cache: Optional[str] = field(
         default=None,
         metadata={
-            "help": "directory that keeps BERT's states: computed once for each sentence, then read by all runs "
-            "with the same BERT; default: BERT runs in every step"
+            "help": "directory that keeps BERT's states, which are computed once for each sentence and then read by "
+            "all runs with the same BERT; default: BERT runs in every step"
         },
     )
     bert_cache_dtype: ChoiceEnum(CACHE_DTYPES) = field(  # type: ignore[valid-type]
@@ -42,28 +42,33 @@ class BertFusedTranslationConfig(TranslationConfig):
     bert_cache_limit: Optional[float] = field(
         default=None,
         metadata={
-            "help": "GB that the states which a run keeps may take; for the other sentences BERT runs in every step"
+            "help": "largest size in GB of the states that a run keeps; for all other sentences BERT runs in every "
+            "step; default: no limit"
         },
     )
 
 
 def unusable_flags(cfg: BertFusedTranslationConfig, model: Any) -> List[str]:
-    """Return what is wrong with *cfg* for a *model* that reads BERT, a line for each problem."""
+    """Return a sentence for each problem of *cfg* with a *model* that reads BERT."""
     errors = []
     if cfg.bert_cache == "":
-        errors.append("--bert-cache is empty, as where a variable is not set; give a directory, or leave it out")
+        errors.append(
+            "--bert-cache must not be empty, as it is if a shell variable is not set; give a directory, or leave the "
+            "flag out"
+        )
     if cfg.bert_cache is not None and model.cfg.bert_finetune:
         errors.append(
-            f"--bert-cache {cfg.bert_cache} keeps the states of a frozen BERT, which --bert-finetune trains; "
+            f"--bert-cache {cfg.bert_cache} keeps the states of a frozen BERT, but --bert-finetune trains BERT; "
             "leave one of them out"
         )
     if cfg.bert_cache_limit is not None and (cfg.bert_cache is None or not 0 < cfg.bert_cache_limit < inf):
         errors.append(
-            f"--bert-cache-limit must be a number of GB over 0, for --bert-cache, got {cfg.bert_cache_limit}"
+            f"--bert-cache-limit must be a number of GB above 0, with --bert-cache, got {cfg.bert_cache_limit}"
             f"{' without --bert-cache' if cfg.bert_cache is None else ''}; leave it out for no limit"
         )
     if cfg.bert_documents is not None and not model.cfg.bert_context:
         errors.append(
-            f"--bert-documents {cfg.bert_documents} is for --bert-context, which is 0; set that, or leave it out"
+            f"--bert-documents {cfg.bert_documents} needs --bert-context, which is 0; set --bert-context, or leave "
+            "--bert-documents out"
         )
     return errors

@@ -18,7 +18,14 @@ from bert_fused_plugin.reports.attention import (
     read_attention,
     recorded_gates,
 )
-from bert_fused_plugin.reports.bert_ablations import ShuffledBert, bert_off, bert_tests, random_bert, shuffled_bert
+from bert_fused_plugin.reports.bert_ablations import (
+    ShuffledBert,
+    bert_ablations,
+    bert_off,
+    derangement,
+    random_bert,
+    shuffled_bert,
+)
 from bert_fused_plugin.reports.runs import count_parameters
 
 LINES = ["the old man sees a play@@ hou@@ se .", "a dog ?"]
@@ -69,6 +76,16 @@ def test_off_is_blind_to_bert_and_ends(make, net_input, kind):
         assert_close(off, logits(model, net_input, tokens.flip(0)))
         assert not torch.allclose(on, off)
     assert_close(logits(model, net_input, tokens), on)
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_off_is_a_stacked_model_whose_layers_have_no_attention_to_bert(make, net_input, before):
+    model = make("stacked", encoder_normalize_before=before, decoder_normalize_before=before)
+    with bert_off(model):
+        off = logits(model, net_input)
+    for layer in (*model.encoder.layers, *model.decoder.layers):
+        layer.bert_attn = None
+    assert_close(logits(model, net_input), off)
 
 
 def test_off_is_what_drop_net_trains(make, net_input):
@@ -123,12 +140,24 @@ def test_shuffled_sentences_have_the_bert_input_of_others():
     assert all(i != other for i, other in enumerate(read))
 
 
+@pytest.mark.parametrize("size", [2, 3, 10, 101])
+def test_a_derangement_leaves_nothing_in_its_place(size):
+    for seed in range(20):
+        order = derangement(size, seed)
+        assert sorted(order.tolist()) == list(range(size))
+        assert not order.eq(torch.arange(size)).any()
+    assert size == 2 or any(not torch.equal(derangement(size, 0), derangement(size, seed)) for seed in range(1, 9))
+    assert torch.equal(derangement(size, 3), derangement(size, 3))
+
+
 def test_embedding_fusion_cannot_be_without_bert(make):
     task = SimpleNamespace(dataset=lambda _: [1, 2])
-    names = {k: list(bert_tests(SimpleNamespace(model=make(k), task=task), "test", 1)) for k in ("gru", "embedding")}
+    names = {
+        k: list(bert_ablations(SimpleNamespace(model=make(k), task=task), "test", 1)) for k in ("gru", "embedding")
+    }
     assert names == {"gru": ["on", "off", "shuffled", "random"], "embedding": ["on", "shuffled", "random"]}
     alone = SimpleNamespace(dataset=lambda _: [1])
-    assert "shuffled" not in bert_tests(SimpleNamespace(model=make("gru"), task=alone), "test", 1)
+    assert "shuffled" not in bert_ablations(SimpleNamespace(model=make("gru"), task=alone), "test", 1)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "embedding"])

@@ -48,7 +48,7 @@ def test_one_bad_setting(workspace, tmp_path, options, message):
 def test_raw_text_of_another_length(workspace, tmp_path):
     (tmp_path / "valid.en").write_text("a dog\n" * 19, encoding="utf-8")
     done = workspace.train("--bert-text", tmp_path, save_dir=tmp_path / "save", ok=False)
-    assert "valid.en has 19 lines, the binarised 'valid' has 20 sentences" in "\n".join(errors(done))
+    assert "valid.en has 19 lines, but the binarised 'valid' has 20 sentences" in "\n".join(errors(done))
 
 
 def test_separate_dictionaries_for_shared_embeddings(workspace, tmp_path):

@@ -47,10 +47,10 @@ def test_beyond_its_limit_bert_runs_in_every_step(workspace, tmp_path):
     assert re.search(r"valid: BERT runs in every step for \d+ of 20 sentences|train: BERT runs in every", done.stdout)
     assert sum(file.stat().st_size for file in (tmp_path / "cache").rglob("*.safetensors")) < 20_000
     refused = workspace.train("--bert-cache-limit", "0", save_dir=tmp_path / "save", ok=False)
-    assert "--bert-cache-limit must be a number of GB over 0, for --bert-cache, got 0.0 without" in refused.stderr
+    assert "--bert-cache-limit must be a number of GB above 0, with --bert-cache, got 0.0 without" in refused.stderr
     unset = workspace.train("--bert-cache", "", "--bert-cache-limit", "inf", save_dir=tmp_path / "save", ok=False)
-    assert "--bert-cache is empty" in unset.stderr
-    assert "for --bert-cache, got inf; leave it out" in unset.stderr
+    assert "--bert-cache must not be empty" in unset.stderr
+    assert "with --bert-cache, got inf; leave it out" in unset.stderr
 
 
 def test_translations_from_the_cache_are_the_same(workspace, tmp_path):

@@ -83,7 +83,7 @@ def test_average_checkpoints(workspace, tmp_path):
     script, output = ROOT / "scripts" / "average_checkpoints.py", tmp_path / "average.pt"
     given = ["--num-epoch-checkpoints", "2", "--output", output]
     done = workspace.run("python", script, "--inputs", workspace.save_dir, *given)
-    assert done.stdout.startswith(f"wrote {output}, the average of 2: ")
+    assert done.stdout.startswith(f"wrote {output}, the average of 2 checkpoints: ")
     last, first, mean = (load(path)["model"] for path in (
         f"{workspace.save_dir}/checkpoint2.pt", f"{workspace.save_dir}/checkpoint1.pt", output
     ))  # fmt: skip

@@ -138,7 +138,7 @@ def test_a_run_without_a_log_has_no_curves_and_says_so(report):
     assert "valid loss" in report["curves"]["points"]["plain"]
     assert report["curves"]["points"]["fused"] == {}
     [remark] = [remark for remark in report["remarks"] if "no curves" in remark]
-    assert remark.startswith("fused has no curves: no log beside ")
+    assert remark.startswith("fused has no curves, since there is no log beside ")
     assert remark.endswith("; give --log fused=FILE.")
 
 
@@ -149,13 +149,13 @@ def test_what_is_wrong_with_the_runs_is_told_together(refused, workspace, plain,
         "--run", f"b={tmp_path / 'empty'}", "--run", "nothing", "--log", f"c={plain}", "--log", f"a={tmp_path / 'x'}",
     )  # fmt: skip
     expected = [
-        f"--run plain={workspace.save_dir}: there is another run of the name 'plain'; give each its own",
+        f"--run plain={workspace.save_dir}: there is another run of the name 'plain'; give each run its own name",
         f"--run a={tmp_path / 'missing.pt'}: there is no file {tmp_path / 'missing.pt'}; "
         "give a checkpoint, or a --save-dir",
         f"--run b={tmp_path / 'empty'}: there is no file {tmp_path / 'empty' / 'checkpoint_best.pt'}; "
         "name one of its checkpoint files",
         "--run takes NAME=PATH, got 'nothing'",
-        f"--log c={plain}: no run has the name 'c'; there are plain, a, b",
+        f"--log c={plain}: no run has the name 'c'; the runs are plain, a, b",
         f"--log a={tmp_path / 'x'}: there is no file {tmp_path / 'x'}; leave it out for a report without its curves",
     ]
     assert message.splitlines() == expected
@@ -169,7 +169,7 @@ def test_a_damaged_checkpoint_is_named(refused, tmp_path):
 def test_references_that_do_not_fit(refused, workspace, tmp_path):
     run = ["--run", f"fused={workspace.save_dir}", "--reference"]
     (tmp_path / "short").write_text("a\nb\n", encoding="utf-8")
-    assert f"--reference {tmp_path / 'short'} has 2 lines, 'test' of " in refused(*run, tmp_path / "short")
+    assert f"--reference {tmp_path / 'short'} has 2 lines, but 'test' of " in refused(*run, tmp_path / "short")
     assert f"--reference {tmp_path / 'no'} cannot be read" in refused(*run, tmp_path / "no")
     data = shutil.copytree(workspace.data, tmp_path / "data")
     for file in data.glob("test.en-de.de.*"):
@@ -195,11 +195,11 @@ def test_runs_from_elsewhere(refused, workspace, plain, tmp_path):
         with open(data / f"dict.{lang}.txt", "a", encoding="utf-8") as file:
             file.write("new 1\n")
     message = refused("--run", f"a={workspace.save_dir}", data=data, baseline=f"b={moved}")
-    assert f"--baseline b={moved} does not fit {data}; was it trained on it?" in message
+    assert f"--baseline b={moved} does not fit {data}; was it trained on this data?" in message
     other = edited(plain / "checkpoint_best.pt", tmp_path / "other.pt", _name="translation_lev")
     message = refused("--run", f"c={other}")
-    assert message == f"--run c={other} was trained with --task translation_lev; runs of translation and " + (
-        "bert_fused_translation fit"
+    assert message == f"--run c={other} was trained with --task translation_lev; give runs of translation or " + (
+        "bert_fused_translation"
     )
     raw = edited(Path(workspace.checkpoint), tmp_path / "raw.pt", bert_text="some/where")
     runs = ["--baseline", f"plain={plain}", "--run", f"raw={raw}", "--output", "unused", *REPORT_QUICK]

@@ -59,7 +59,7 @@ def test_berts_text_follows_the_data_from_epoch_to_epoch(workspace, places, task
 
 def test_one_directory_for_several_of_data_is_refused(workspace, places, task):
     several = task(data=f"{workspace.data}:{places / 'data-reverse'}", bert_text=str(places / "text-usual"))
-    message = r"--bert-text \S+ has 1 directories, and \S+ has 2, .* give as many, in the same order"
+    message = r"--bert-text \S+ has 1 directories, but \S+ has 2, .* give as many, in the same order"
     with pytest.raises(BertFusedError, match=message):
         several.load_dataset("train", epoch=1)
 

@@ -36,7 +36,10 @@ def test_each_kind_trains_and_translates(workspace, tmp_path, flags, said):
     assert all(words in log for words in said)
     if "bert_decoder" in flags:
         done = workspace.generate("--path", tmp_path / "save/checkpoint_last.pt", "--print-alignment", ok=False)
-        assert "error: --print-alignment needs attention to source tokens; with --bert-fusion embedding" in done.stderr
+        assert (
+            "error: --print-alignment needs attention to source tokens, but a model with --bert-fusion embedding"
+            in done.stderr
+        )
 
 
 def test_a_mix_of_layers_is_cached_layer_by_layer(workspace, tmp_path):
@@ -77,7 +80,7 @@ def test_a_finetuned_bert_trains_with_a_moving_average(workspace, tmp_path):
 def test_a_trained_bert_cannot_be_cached(workspace, tmp_path):
     flags = ["--bert-finetune", "--bert-cache", tmp_path / "cache"]
     done = workspace.train(*flags, save_dir=tmp_path / "save", ok=False)
-    assert "keeps the states of a frozen BERT, which --bert-finetune trains; leave one of them out" in done.stderr
+    assert "keeps the states of a frozen BERT, but --bert-finetune trains BERT; leave one of them out" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -84,10 +84,10 @@ def test_what_has_no_use_is_said(workspace, tmp_path):
     done = workspace.train_gru(
         tmp_path / "save", "--attention", "none", "--bert-cache", tmp_path / "cache", "--max-epoch", "1"
     )
-    assert "--bert-cache not used by GruModel, which does not read BERT" in done.stdout + done.stderr
+    assert "GruModel does not read BERT and so does not use --bert-cache" in done.stdout + done.stderr
     path = tmp_path / "save" / "checkpoint_last.pt"
     done = workspace.generate("--path", path, "--print-alignment", ok=False)
-    assert "error: --print-alignment needs attention, --attention none has none" in done.stderr
+    assert "error: --print-alignment needs attention, but a model with --attention none has none" in done.stderr
 
 
 def test_bad_settings_are_reported_together(workspace, tmp_path):

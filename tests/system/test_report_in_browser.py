@@ -89,7 +89,7 @@ def test_one_run_alone(browse, workspace, capsys, tmp_path):
     report = json.loads(figures.read_text(encoding="utf-8"))
     [test] = report["bert_tests"]
     on, shuffled = (test["states"][i]["scores"]["BLEU"]["score"] for i in (0, 2))
-    assert f"{shuffled - on:+.2f} BLEU ({on:.2f} to {shuffled:.2f}, p = " in test["verdict"]
+    assert f"{shuffled - on:+.2f} BLEU (from {on:.2f} to {shuffled:.2f}, p = " in test["verdict"]
     assert capsys.readouterr().out.splitlines() == [test["verdict"], f"written: {page}", f"written: {figures}"]
     scores = [
         report["sentence_texts"][str(i)]["translations"]["fused"]["chrF"] for i in report["examples"]["fused"]["best"]
@@ -184,8 +184,8 @@ def test_what_the_page_of_one_run_says(report, bert):
     scores = page[page.index('id="scores"') : page.index("</table>")]
     assert re.findall(r'<th scope="col">(\w+)</th>', scores) == ["run", "BLEU", "chrF", "TER", "length"]
     assert scores.count("<td") == 4
-    said = "without it, and give that as --baseline." if bert else "with it, and give that as --run."
-    assert f"One run alone. To see whether BERT helps, train the same model {said}</p>" in page
+    said = "without BERT, and give that run as --baseline." if bert else "with BERT, and give that run as --run."
+    assert f"This report has one run only. To see whether BERT helps, train the same model {said}</p>" in page
 
 
 def test_a_single_validation_is_a_dot(report):

@@ -39,7 +39,7 @@ def test_bleu_of_each_length(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("nothing here\n", "no translations (H lines) in it"),
+        ("nothing here\n", "it has no translations (H lines)"),
         ("H-0\t-0.5\ta b\n", "sentence 0 lacks its source, reference or translation"),
         (None, "No such file"),
     ],

@@ -1,6 +1,7 @@
 import pytest
 
-from bert_fused_plugin.data.data_bin import data_errors
+from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch
+from bert_fused_plugin.errors import BertFusedError
 
 
 @pytest.fixture
@@ -46,3 +47,12 @@ def test_an_empty_directory_has_no_languages_and_no_dictionaries(tmp_path):
     assert error.endswith("give --source-lang and --target-lang")
     errors = data_errors(str(tmp_path), "en", "de")
     assert [f"no dict.{lang}.txt, only no dictionary; give" in e for lang, e in zip(("en", "de"), errors)] == [True] * 2
+
+
+def test_each_epoch_reads_the_directory_that_belongs_to_its_data():
+    found = [directory_of_epoch("--bert-text", "a:b", "x:y", epoch) for epoch in (1, 2, 3, None)]
+    assert found == ["a", "b", "a", "a"]
+    assert directory_of_epoch("--bert-text", None, "x:y", 2) is None
+    assert directory_of_epoch("--bert-text", "a", "x:y", None) == "a"  # other splits are in the first directory
+    with pytest.raises(BertFusedError, match=r"--bert-text a has 1 directories, but x:y has 2, .*give as many"):
+        directory_of_epoch("--bert-text", "a", "x:y", 1)

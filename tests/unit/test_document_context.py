@@ -107,7 +107,7 @@ def test_bert_takes_the_token_types(make_bridge, bert_dir, training):
         ("0\nx\n", "cannot be read"),
         ("0\n5\n", "5 is out of range"),
         ("-1\n", "-1 is out of range"),
-        ("3\n2\n", "its numbers do not rise"),
+        ("3\n2\n", "its numbers are not in rising order"),
         ("\n", "it is empty"),
         (None, "cannot be read"),
     ],

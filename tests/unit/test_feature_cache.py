@@ -3,7 +3,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from helpers import assert_close, processes
@@ -125,7 +124,7 @@ def test_states_that_half_precision_cannot_hold_are_refused(tmp_path):
     def load():
         return lambda bert_tokens: torch.full((*bert_tokens.shape, D), 70_000.0)
 
-    with pytest.raises(BertFusedError, match=r"float16, and float16 ends at 65,504; give --bert-cache-dtype fp32"):
+    with pytest.raises(BertFusedError, match=r"float16; the largest float16 is 65,504; give --bert-cache-dtype fp32"):
         open_cache(tmp_path, dtype="fp16").add(SENTENCES, load)
     assert not segments(tmp_path)
     open_cache(tmp_path, dtype="fp32").add(SENTENCES, load)
@@ -165,7 +164,7 @@ def test_a_damaged_segment_is_removed_and_computed_anew(filled, damage, caplog):
     file.write_bytes(damage(file.read_bytes()))
     cache = open_cache(filled)
     assert len(cache) == 0
-    assert "is damaged: removed" in caplog.text
+    assert "is damaged: it is removed" in caplog.text
     cache.add(SENTENCES, CountingBert().load)
     check(open_cache(filled))
 
@@ -231,7 +230,9 @@ def test_reading_needs_no_copy_and_survives_pickling(filled):
     cache = open_cache(filled)
     place = cache.locate(SENTENCES)[2]
     states = cache.states(place, 5)
-    assert isinstance(cache._states[int(place[0])], np.memmap)
+    [file] = segments(filled)
+    assert str(file) in Path("/proc/self/maps").read_text()
+    assert states.untyped_storage().data_ptr() == cache._states[int(place[0])].untyped_storage().data_ptr()
     twin = pickle.loads(pickle.dumps(cache))
     assert pickle.dumps(cache) == pickle.dumps(open_cache(filled))  # without the states that were read
     assert len(twin) == 0
@@ -241,7 +242,9 @@ def test_reading_needs_no_copy_and_survives_pickling(filled):
 def test_a_disk_that_is_too_small_is_refused_before_the_work(tmp_path, monkeypatch):
     monkeypatch.setattr(feature_cache.shutil, "disk_usage", lambda path: FakeUsage)
     bert = CountingBert()
-    with pytest.raises(BertFusedError, match=r"GiB are needed, 0.00 GiB are free; give a directory on a larger disk"):
+    with pytest.raises(
+        BertFusedError, match=r"GiB are needed, but 0.00 GiB are free; give a directory on a larger disk"
+    ):
         open_cache(tmp_path).add(SENTENCES, bert.load)
     assert bert.batches == []
 

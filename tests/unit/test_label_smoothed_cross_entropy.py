@@ -99,5 +99,5 @@ def test_smoothing_out_of_range_is_refused(eps):
 
 def test_an_adaptive_softmax_is_refused():
     sample = {"net_input": {}, "target": TARGET, "ntokens": 5}
-    with pytest.raises(BertFusedError, match="leave that out, or take --criterion adaptive_loss"):
+    with pytest.raises(BertFusedError, match="leave that flag out, or take --criterion adaptive_loss"):
         make_criterion()(ConstantModel(torch.randn(B, T, V - 1)), sample)

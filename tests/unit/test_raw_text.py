@@ -25,7 +25,7 @@ def test_what_cannot_be_read_is_named(tmp_path, content):
 @pytest.mark.parametrize("size", [1, 3])
 def test_another_number_of_lines_is_refused(tmp_path, size):
     (tmp_path / "test.en").write_text("a dog\nred\n")
-    with pytest.raises(BertFusedError, match=rf"test\.en has 2 lines, the binarised 'test' has {size} sentences"):
+    with pytest.raises(BertFusedError, match=rf"test\.en has 2 lines, but the binarised 'test' has {size} sentences"):
         read_raw_text(str(tmp_path), "test", "en", size)
 
 
@@ -36,7 +36,7 @@ def test_what_fairseq_combines_for_training_is_combined_here(tmp_path):
     assert combined == ["a", "b", "a", "b", "c", "d"]
     assert read_raw_text(str(tmp_path), "train", "en", 2, combine=False, upsample=2) == ["a", "b"]
     with pytest.raises(
-        BertFusedError, match=r"train2\.en have 6 lines \(--upsample-primary 2\), the binarised 'train' has 2"
+        BertFusedError, match=r"train2\.en have 6 lines \(--upsample-primary 2\), but the binarised 'train' has 2"
     ):
         read_raw_text(str(tmp_path), "train", "en", 2, combine=True, upsample=2)
     (tmp_path / "train1.en").unlink()

@@ -190,16 +190,18 @@ def test_the_script_averages_the_last_ones(tmp_path, capsys):
     state = read_checkpoint(output)
     assert state["model"]["w"].tolist() == [2.5]
     assert [entry["num_updates"] for entry in state["optimizer_history"]] == [3]
-    wrote = f"wrote {output}, the average of 2: {tmp_path / 'checkpoint3.pt'} {tmp_path / 'checkpoint2.pt'}\n"
+    wrote = (
+        f"wrote {output}, the average of 2 checkpoints: {tmp_path / 'checkpoint3.pt'} {tmp_path / 'checkpoint2.pt'}\n"
+    )
     assert capsys.readouterr().out == wrote
 
 
 def test_flags_that_exclude_each_other(tmp_path):
     with pytest.raises(BertFusedError) as caught:
         run("--inputs", "a", "b", "--num-epoch-checkpoints", 2, "--output", tmp_path)
-    assert "take one directory as --inputs, got 2; give the --save-dir" in caught.value.errors[0]
+    assert "got 2 inputs; give the --save-dir" in caught.value.errors[0]
     assert f"--output {tmp_path} must be a file in an existing directory" in caught.value.errors[1]
-    with pytest.raises(BertFusedError, match="--checkpoint-upper-bound is for --num-epoch-checkpoints"):
+    with pytest.raises(BertFusedError, match="--checkpoint-upper-bound needs --num-epoch-checkpoints"):
         run("--inputs", "a", "--checkpoint-upper-bound", 2, "--output", tmp_path / "x.pt")
 
 

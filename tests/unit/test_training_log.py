@@ -1,14 +1,9 @@
-"""Curves from logs, charts, and how files are written."""
+"""Curves from what fairseq-train printed."""
 
-import os
 import re
-from pathlib import Path
 
 import pytest
 
-from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.reports.charts import HEIGHT, WIDTH, line_chart
-from bert_fused_plugin.reports.page import check_writable, write_together
 from bert_fused_plugin.reports.training_log import read_curves
 
 SIMPLE = """\
@@ -66,57 +61,3 @@ def test_values_that_are_no_numbers_are_left_out(tmp_path, text, value):
     assert curves["train loss"] == CURVES["train loss"]
     assert curves["valid loss"] == CURVES["valid loss"][:1]
     assert "valid nll_loss" not in curves
-
-
-@pytest.mark.parametrize(
-    "points",
-    [[(1240, 3.0)], [(1, 2.0), (2, 2.5)], [(5, 0.0)], [(0, 1e20)], [(1, 3.0), (4, -2.0)], [(7, 1.0), (8, 1.0)]],
-)
-def test_each_mark_of_an_axis_has_a_text_of_its_own(points):
-    chart = line_chart("title", {"a": points})
-    for ticks in (chart.x_ticks, chart.y_ticks):
-        texts = [tick.text for tick in ticks]
-        assert len(set(texts)) == len(texts) > 1
-    places = [float(tick.text.replace(",", "")) for tick in chart.x_ticks]
-    assert places[0] <= points[0][0] <= points[-1][0]
-    assert all(place == int(place) for place in places)
-
-
-def test_a_curve_of_one_point_is_a_dot():
-    chart = line_chart("title", {"a": [(10, 3.0), (500, -2.0)], "b": [(10, 3.0)]})
-    assert list(chart.dots) == ["b"]
-    assert "{},{}".format(*chart.dots["b"]) == chart.lines["a"].split()[0]
-
-
-def test_a_chart_is_inside_its_drawing():
-    chart = line_chart("title", {"a": [(10, 3.0), (500, -2.0)], "b": [(20, 3.0)], "none": []})
-    assert list(chart.lines) == ["a", "b"]
-    points = [tuple(map(float, point.split(","))) for line in chart.lines.values() for point in line.split()]
-    assert all(chart.left <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in points)
-    assert points[0][0] < points[1][0]
-    assert points[0][1] < points[1][1]  # y grows downwards
-    assert chart.last == {"a": -2.0, "b": 3.0}
-    assert line_chart("title", {"none": []}) is None
-    assert line_chart("flat", {"a": [(5, 1.0)]}) is not None
-
-
-def test_files_are_written_together_or_not_at_all(tmp_path):
-    first, second = tmp_path / "a.html", tmp_path / "a.json"
-    first.write_text("old", encoding="utf-8")
-    write_together({first: "new", second: "{}"})
-    assert (first.read_text(), second.read_text()) == ("new", "{}")
-    with pytest.raises(BertFusedError, match=r"a\.html, .*missing.*cannot be written"):
-        write_together({first: "newer", tmp_path / "missing" / "b": "{}"})
-    assert first.read_text() == "new"
-    assert sorted(os.listdir(tmp_path)) == ["a.html", "a.json"]
-
-
-def test_what_cannot_be_written_is_told_at_the_start(tmp_path):
-    check_writable([tmp_path / "a", tmp_path / "b"])
-    with pytest.raises(BertFusedError) as refused:
-        check_writable([tmp_path, tmp_path / "missing" / "b"])
-    assert len(refused.value.errors) == 2
-    assert "is a directory" in refused.value.errors[0]
-    assert str(Path("missing", "b")) in refused.value.errors[1]
-    with pytest.raises(BertFusedError, match="the same file"):
-        check_writable([tmp_path / "a", tmp_path / "." / "a"])

@@ -1,0 +1,64 @@
+"""BERT's states for the data sets of a task, from the directory of ``--bert-cache``."""
+
+import logging
+from typing import Any, Optional
+
+import torch
+from torch import Tensor
+
+from bert_fused_plugin.bert.frozen_bert import FrozenBert
+from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
+from bert_fused_plugin.data.feature_cache import Bert, FeatureCache
+from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
+
+logger = logging.getLogger(__name__)
+
+
+class CachedStates:
+    """The cache of a model's BERT, which is opened when the first data set asks for it.
+
+    Args:
+        cfg: the task's flags.
+        model: a model that reads BERT, before fairseq turns it to half precision.
+    """
+
+    def __init__(self, cfg: BertFusedTranslationConfig, model: Any) -> None:
+        self._cfg = cfg
+        self._bert: FrozenBert = model.encoder.bert
+        self._bridge = model.encoder.bridge
+        self._layers = str(model.cfg.bert_layer)
+        self._fingerprint = self._bert.fingerprint()
+        self._cache: Optional[FeatureCache] = None
+
+    def use_for(self, dataset: BertPairDataset, split: str) -> None:
+        """Let *dataset* take its states from the cache; what the cache does not have yet is computed and written."""
+        left_out = dataset.use_cache(self._open(), self._load_bert)
+        if left_out:
+            logger.info(
+                f"{split}: BERT runs in every step for {left_out:,} of {len(dataset):,} sentences, for which "
+                f"--bert-cache-limit {self._cfg.bert_cache_limit} leaves no room"
+            )
+
+    def _open(self) -> FeatureCache:
+        if self._cache is None:
+            limit = self._cfg.bert_cache_limit
+            self._cache = FeatureCache(
+                str(self._cfg.bert_cache),
+                fingerprint=self._fingerprint,
+                dim=self._bert.state_dim,
+                dtype=str(self._cfg.bert_cache_dtype),
+                limit=None if limit is None else int(limit * 1e9),
+            )
+            logger.info(f"the BERT cache {self._cache.path} holds {len(self._cache):,} sentences")
+        return self._cache
+
+    def _load_bert(self) -> Bert:
+        """Load BERT once more: in full precision, and on a GPU if there is one, whatever the model runs in."""
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        bert = FrozenBert.from_pretrained(self._bert.name, self._layers).to(device)
+
+        def states(bert_tokens: Tensor) -> Tensor:
+            bert_tokens = bert_tokens.to(device)
+            return bert(bert_tokens, self._bridge.segments(bert_tokens))[0].cpu()
+
+        return states

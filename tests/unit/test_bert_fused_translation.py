@@ -1,0 +1,58 @@
+"""How the task cuts sources that are too long for the model."""
+
+import pytest
+from helpers import encode
+
+from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
+from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
+
+LINES = ["the old man sees a small red dog", "a dog", "the big house eats ."]
+
+
+@pytest.fixture
+def task(tmp_path, dictionary):
+    """A task on text files, of at most 5 source tokens with the end of sentence."""
+    for split in ("train", "test"):
+        for lang in ("en", "de"):
+            (tmp_path / f"{split}.en-de.{lang}").write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    cfg = BertFusedTranslationConfig(
+        data=str(tmp_path),
+        source_lang="en",
+        target_lang="de",
+        dataset_impl="raw",
+        train_subset="train",
+        required_seq_len_multiple=1,
+        max_source_positions=5,
+    )
+    return BertFusedTranslationTask(cfg, dictionary, dictionary)
+
+
+def test_long_sources_of_a_test_set_are_cut_and_the_settings_stay(task, dictionary, caplog):
+    task.load_dataset("test")
+    dataset = task.datasets["test"]
+    assert [dictionary.string(dataset[i]["source"]) for i in range(3)] == [
+        "the old man sees",
+        "a dog",
+        "the big house eats",
+    ]
+    assert all(dataset[i]["source"][-1] == dictionary.eos() for i in range(3))
+    assert dictionary.string(dataset[0]["target"]) == LINES[0]
+    assert (task.cfg.truncate_source, task.cfg.max_source_positions) == (False, 5)
+    assert "test: 2 sources are cut to 5 tokens (--max-source-positions)" in caplog.messages
+
+
+def test_the_training_set_is_not_cut(task, dictionary):
+    task.load_dataset("train")
+    assert dictionary.string(task.datasets["train"][0]["source"]) == LINES[0]
+
+
+def test_long_lines_of_a_buffer_are_cut(task, dictionary, caplog):
+    lines = [encode(dictionary, line) for line in LINES]
+    dataset = task.build_dataset_for_inference(lines, list(map(len, lines)))
+    assert [dictionary.string(dataset[i]["source"]) for i in range(3)] == [
+        "the old man sees",
+        "a dog",
+        "the big house eats",
+    ]
+    assert len(lines[0]) == 9
+    assert "a source line of 9 tokens is cut to 5 (--max-source-positions 5)" in caplog.messages

@@ -1,0 +1,30 @@
+"""Groups of sentences by length and by rare words."""
+
+from collections import Counter
+
+import pytest
+
+from bert_fused_plugin.reports.buckets import by_length, by_rare_words, rare_word_counts, words_of
+
+
+def test_groups_of_lengths():
+    buckets = by_length([1, 10, 11, 30, 31, 400, 2])
+    assert [(b.name, b.numbers) for b in buckets] == [
+        ("1-10", [0, 1, 6]),
+        ("11-15", [2]),
+        ("26-30", [3]),
+        ("over 30", [4, 5]),
+    ]
+    assert buckets[0].mean_length == pytest.approx(13 / 3)
+
+
+def test_rare_words_are_words_and_not_subwords(dictionary):
+    """Both subwords of house are frequent, the word is not."""
+    line = dictionary.encode_line("the hou@@ se sees play@@ se", add_if_not_exist=False).tolist()
+    words = words_of(dictionary, line, "subword_nmt")
+    assert [len(word) for word in words] == [1, 2, 1, 2]
+    the, house, sees, _ = words
+    seen = Counter({the: 100, house: 6, sees: 5})
+    assert rare_word_counts([words, [the, house], []], seen) == [2, 0, 0]
+    buckets = by_rare_words([2, 0, 0, 7, 3], [4, 2, 0, 9, 9])
+    assert [(b.name, b.numbers) for b in buckets] == [("none", [1, 2]), ("2", [0]), ("3 or more", [3, 4])]

@@ -1,0 +1,39 @@
+"""Texts as fairseq-generate writes them, and speeds."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from helpers import encode
+
+from bert_fused_plugin.reports.decoding import Texts, Translations
+
+LINE = "the old man sees a play@@ hou@@ se ."
+
+
+@pytest.fixture
+def texts(dictionary):
+    cfg = SimpleNamespace(target_lang="de")
+    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, cfg=cfg)
+    return lambda *how: Texts(task, *how)
+
+
+def test_subwords_are_joined_and_words_detokenised_on_request(dictionary, texts):
+    tokens = encode(dictionary, LINE)
+    assert texts("none", "none").source(tokens) == LINE
+    assert texts("auto", "none").source(tokens) == "the old man sees a playhouse ."
+    assert texts("auto", "none").hypothesis(tokens) == "the old man sees a playhouse ."
+    assert texts("auto", "moses").hypothesis(tokens) == "the old man sees a playhouse."
+    assert texts("auto", "moses").source(tokens) == "the old man sees a playhouse ."  # BLEU does not read it
+
+
+def test_unknown_words_of_a_reference_match_none_of_a_translation(dictionary, texts):
+    tokens = encode(dictionary, "the zebra sees")
+    hypothesis, reference = texts("auto", "none").hypothesis(tokens), texts("auto", "none").reference(tokens)
+    assert hypothesis == "the <unk> sees"
+    assert reference == "the <<unk>> sees"
+
+
+def test_speeds_count_the_end_of_sentence():
+    found = Translations({0: torch.tensor([5, 6, 2]), 1: torch.tensor([2])}, seconds=2.0)
+    assert found.speed() == {"seconds": 2.0, "sentences_per_second": 1.0, "tokens_per_second": 2.0}

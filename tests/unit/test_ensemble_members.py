@@ -1,0 +1,89 @@
+"""Members of an ensemble: which read BERT, whether they read the same, and those that do not."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq.models.transformer import TransformerConfig, TransformerModelBase
+from helpers import assert_close, encode, make_gru, pad
+
+from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.tasks import ensembles
+
+
+@pytest.fixture
+def plain(dictionary):
+    cfg = TransformerConfig()
+    for side in (cfg.encoder, cfg.decoder):
+        side.embed_dim, side.ffn_embed_dim, side.layers, side.attention_heads = 8, 18, 2, 2
+    cfg.decoder.output_dim = cfg.decoder.input_dim = 8
+    cfg.max_source_positions = cfg.max_target_positions = 20
+    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    return TransformerModelBase.build_model(cfg, task).eval()
+
+
+@pytest.fixture
+def net_input(dictionary):
+    src_tokens = pad([encode(dictionary, line) for line in ("the old man sees", "a dog")], dictionary.pad(), left=True)
+    return {
+        "src_tokens": src_tokens,
+        "src_lengths": src_tokens.ne(dictionary.pad()).sum(dim=1),
+        "prev_output_tokens": src_tokens[:, -3:],
+        "bert_tokens": torch.tensor([[2, 6, 3], [2, 7, 3]]),
+        "bert_out": torch.randn(2, 3, 12),
+    }
+
+
+def test_a_member_that_does_not_read_bert_is_wrapped_and_stays_as_it_is(build, plain, net_input):
+    fused, before = build(), dict(vars(plain))
+    kept, wrapped = ensembles.members([fused, plain])
+    assert kept is fused
+    own = ensembles.without_bert_input(net_input)
+    with pytest.raises(TypeError, match="bert_tokens"):
+        plain(**net_input)
+    with torch.no_grad():
+        assert_close(wrapped(**net_input)[0], plain(**own)[0])
+        expected = plain.encoder.forward_torchscript(own)["encoder_out"][0]
+        assert_close(wrapped.encoder.forward_torchscript(net_input)["encoder_out"][0], expected)
+    assert wrapped.decoder is plain.decoder
+    assert wrapped.max_decoder_positions() == plain.max_decoder_positions()
+    assert wrapped.encoder.padding_idx == plain.encoder.padding_idx
+    assert vars(plain) == before
+    with pytest.raises(AttributeError, match="nothing_of_this_name"):
+        _ = wrapped.nothing_of_this_name
+
+
+def test_an_ensemble_without_bert_is_left_alone(plain, dictionary):
+    models = [plain, make_gru(dictionary).eval()]
+    assert ensembles.members(models) is models
+
+
+def test_who_reads_bert(build, plain, dictionary, bert_dir):
+    models = [build(), plain, make_gru(dictionary), make_gru(dictionary, bert_model=bert_dir)]
+    assert list(map(ensembles.reads_bert, models)) == [True, False, False, True]
+
+
+def test_models_with_one_bert_hold_one_object(build, dictionary, bert_dir):
+    berts = ensembles.SharedBerts()
+    models = [build(), build(), make_gru(dictionary, bert_model=bert_dir)]
+    other, *trained = build(bert_layer="1"), build(bert_finetune=True), build(bert_finetune=True)
+    assert not ensembles.share_bert_input(models)
+    for model in (*models, other, *trained):
+        berts.share(model.encoder)
+    assert len({id(model.encoder.bert) for model in models}) == 1
+    assert len({id(model.encoder.bert) for model in (models[0], other, *trained)}) == 4
+    assert ensembles.share_bert_input(models)
+    assert not ensembles.share_bert_input([*models, other])
+    models[1].encoder.bridge.max_tokens -= 1
+    assert not ensembles.share_bert_input(models)
+
+
+def test_context_and_alignments_are_checked(build, plain):
+    one, other = build(bert_context=1), build()
+    ensembles.check_context([one, plain])
+    ensembles.check_context([other, build()])
+    with pytest.raises(BertFusedError, match="--bert-context 1: the models of this ensemble differ in BERT or in its"):
+        ensembles.check_context([other, one])
+    ensembles.check_alignment([plain, other])
+    with pytest.raises(BertFusedError, match="attends to BERT's word pieces only"):
+        ensembles.check_alignment([plain, build(bert_fusion="embedding")])

@@ -1,0 +1,68 @@
+"""Files and directories that are written whole or not at all."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from bert_fused_plugin.checkpoints.files import read_checkpoint, save_checkpoint, written_whole
+from bert_fused_plugin.errors import BertFusedError
+
+
+def write_and_stop(place):
+    with written_whole(place) as new:
+        new.write_text("half", encoding="utf-8")
+        raise KeyboardInterrupt
+
+
+def test_an_error_leaves_what_there_was(tmp_path):
+    place = tmp_path / "model.pt"
+    place.write_text("old", encoding="utf-8")
+    with pytest.raises(KeyboardInterrupt):
+        write_and_stop(place)
+    assert place.read_text() == "old"
+    with written_whole(place) as new:
+        new.write_text("new", encoding="utf-8")
+        assert place.read_text() == "old"
+    assert place.read_text() == "new"
+    assert os.listdir(tmp_path) == ["model.pt"]
+
+
+def test_a_symbolic_link_stays_one(tmp_path):
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "last.pt"
+    link.symlink_to(tmp_path / "real" / "model.pt")
+    with written_whole(link) as new:
+        save_checkpoint({"a": 1}, new)
+    assert link.is_symlink()
+    assert torch.load(tmp_path / "real" / "model.pt") == {"a": 1}
+
+
+def test_a_device_is_no_place_for_a_file():
+    with (
+        pytest.raises(BertFusedError, match="--output /dev/null is a device or a pipe"),
+        written_whole(Path("/dev/null")),
+    ):
+        pass
+
+
+def test_a_folder_that_does_not_exist_is_told(tmp_path):
+    with pytest.raises(BertFusedError, match="cannot be written"), written_whole(tmp_path / "no" / "model.pt"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"nothing", "cannot be read"), ({"weights": 1}, "holds no model of fairseq"), (None, "cannot be read")],
+)
+def test_what_is_no_checkpoint_is_told_with_the_remedy(tmp_path, content, said):
+    path = tmp_path / "x.pt"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content is not None:
+        torch.save(content, path)
+    with pytest.raises(BertFusedError) as refused:
+        read_checkpoint(path)
+    assert said in str(refused.value)
+    assert str(path) in str(refused.value)

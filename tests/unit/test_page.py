@@ -1,0 +1,76 @@
+"""How the files of the report are written, and what the page and the JSON show of the texts."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.reports import page
+from bert_fused_plugin.reports.page import check_writable, to_json, write_together
+
+
+def test_files_are_written_together_or_not_at_all(tmp_path):
+    first, second = tmp_path / "a.html", tmp_path / "a.json"
+    first.write_text("old", encoding="utf-8")
+    write_together({first: "new", second: "{}"})
+    assert (first.read_text(), second.read_text()) == ("new", "{}")
+    with pytest.raises(BertFusedError, match=r"a\.html, .*missing.*cannot be written"):
+        write_together({first: "newer", tmp_path / "missing" / "b": "{}"})
+    assert first.read_text() == "new"
+    assert sorted(os.listdir(tmp_path)) == ["a.html", "a.json"]
+
+
+def test_what_cannot_be_written_is_told_at_the_start(tmp_path):
+    check_writable([tmp_path / "a", tmp_path / "b"])
+    with pytest.raises(BertFusedError) as refused:
+        check_writable([tmp_path, tmp_path / "missing" / "b"])
+    assert len(refused.value.errors) == 2
+    assert "is a directory" in refused.value.errors[0]
+    assert str(Path("missing", "b")) in refused.value.errors[1]
+    with pytest.raises(BertFusedError, match="the same file"):
+        check_writable([tmp_path / "a", tmp_path / "." / "a"])
+
+
+@pytest.fixture
+def report():
+    """The texts of a report on data that Moses has tokenised."""
+    maps = [{"run": "a", "kind": "source", "rows": ["l&apos;", "an"], "columns": ["&#91;", "x"], "percent": [[1]]}]
+    sentence = {"source": "&#91; x", "reference": "l&apos; an", "translations": {"a": {"text": "&quot; an", "BLEU": 1}}}
+    return {
+        "moses_escapes": True,
+        "runs": [],
+        "curves": {"points": {}, "charts": []},
+        "sentence_texts": {0: sentence},
+        "attention": {0: maps},
+    }
+
+
+def test_the_page_shows_the_characters_that_moses_escaped(report, monkeypatch):
+    shown = {}
+
+    class Template:
+        def render(self, values, **_):
+            shown.update(values)
+            return ""
+
+    monkeypatch.setattr(page.Environment, "get_template", lambda *_: Template())
+    page.render(report)
+    assert shown["sentence_texts"][0] == {
+        "source": "[ x",
+        "reference": "l' an",
+        "translations": {"a": {"text": '" an', "BLEU": 1}},
+    }
+    assert shown["attention"][0][0]["rows"] == ["l'", "an"]
+    assert shown["attention"][0][0]["columns"] == ["[", "x"]
+    page.render({**report, "moses_escapes": False})
+    assert shown["sentence_texts"] == report["sentence_texts"]  # of plain text, in which &apos; is what was written
+
+
+def test_the_json_holds_the_texts_of_the_data(report):
+    figures = json.loads(to_json(report))
+    assert "moses_escapes" not in figures
+    assert figures["sentence_texts"]["0"] == report["sentence_texts"][0]
+    assert figures["attention"]["0"][0]["rows"] == ["l&apos;", "an"]
+    assert "percent" not in figures["attention"]["0"][0]
