@@ -47,6 +47,4 @@ def blocks(page: str) -> List[Block]:
     """Return the fenced blocks of a page, in their order."""
     text = text_of(page)
     found = re.finditer(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return [
-        Block(page, text.count("\n", 0, match.start()) + 1, match[2], match[1] or "", match[3]) for match in found
-    ]
+    return [Block(page, text.count("\n", 0, match.start()) + 1, match[2], match[1] or "", match[3]) for match in found]

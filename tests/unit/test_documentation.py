@@ -10,6 +10,7 @@ import pytest
 from documentation import PAGES, ROOT, blocks, text_of
 from fairseq import options
 
+import bert_fused_plugin
 import bert_fused_plugin.commands.average_checkpoints as average
 import bert_fused_plugin.commands.compare as compare
 import bert_fused_plugin.commands.export_model as export
@@ -67,6 +68,13 @@ def test_readme_is_short():
     assert len(text_of("README.md").splitlines()) <= 160
 
 
+def test_pictures_are_small():
+    pictures = list((ROOT / "docs" / "pictures").iterdir())
+    assert pictures
+    for picture in pictures:
+        assert picture.stat().st_size < 150_000, f"{picture.name} is too large; reduce its colours or its size"
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page):
     folder = (ROOT / page).parent
@@ -122,7 +130,9 @@ def test_the_command_lines_are_accepted(block):
 @pytest.mark.parametrize("page", PAGES)
 def test_the_installed_commands_are_used_and_not_the_old_scripts(page):
     if page != "CHANGELOG.md":
-        assert not re.search(r"scripts/(compare|plot_attention|export_model|average_checkpoints|import_\w+)", text_of(page))
+        assert not re.search(
+            r"scripts/(compare|plot_attention|export_model|average_checkpoints|import_\w+)", text_of(page)
+        )
 
 
 def flag_rows(config):
@@ -152,3 +162,16 @@ def test_every_flag_has_its_row_with_its_default(config):
         if default is not None:
             assert rows[flag] == str(default)
     assert set(rows) == {"--" + name.replace("_", "-") for name in names}
+
+
+def test_the_map_of_the_package_has_a_line_for_each_file():
+    package = ROOT / "bert_fused_plugin"
+    folders, named = {}, set()
+    for indent, name in re.findall(r"^( {4,8})(\w+(?:/|\.py)) {2,}\S", bert_fused_plugin.__doc__, re.MULTILINE):
+        depth = len(indent) // 2 - 2
+        path = folders.get(depth - 1, "") + name if depth else name
+        folders[depth] = path
+        named.add(path)
+    files = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if path.name != "__init__.py"}
+    files |= {f"{path.parent.relative_to(package).as_posix()}/" for path in package.glob("*/**/__init__.py")}
+    assert named == files
