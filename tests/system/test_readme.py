@@ -1,5 +1,6 @@
 """The commands of README and docs/ run, one after the other, in one folder."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -87,6 +88,6 @@ def test_the_five_commands_translate_and_score(reader):
 
 def test_the_report_compares_both_models(reader):
     reader.output_of(1)
-    page = (reader.path / "report.html").read_text(encoding="utf-8")
-    assert "plain" in page
-    assert "fused" in page
+    report = json.loads((reader.path / "report.json").read_text(encoding="utf-8"))
+    assert [(run["name"], run["reads_bert"]) for run in report["runs"]] == [("plain", False), ("fused", True)]
+    assert (reader.path / "report.html").exists()
