@@ -12,25 +12,104 @@ Shapes, in all docstrings: B batch, S source length, L BERT length (word pieces)
 C model width, D BERT width, H attention heads, V vocabulary.  A ``*_padding_mask`` is bool, True is
 padding.  ``bert_tokens`` is (B, L), always right-padded.  Layers work time first: (S, B, C).
 
-| what | where |
-| --- | --- |
-| text for BERT from fairseq's ids | ``data/dictionary_bridge.py`` |
-| BERT input in datasets and batches | ``data/bert_pair_dataset.py``, ``data/collate.py`` |
-| BERT's states on disk | ``data/feature_cache.py`` |
-| the pre-trained encoder, frozen or fine-tuned | ``bert/{pretrained,frozen,finetuned}_bert.py`` |
-| the sentences before the current one | ``data/document_context.py`` |
-| mixes of its layers | ``bert/layer_mix.py`` |
-| a batch's own random numbers, on any rank | ``modules/batch_rng.py`` |
-| drop-net, fusions, fused layers | ``modules/{drop_net,fusion}.py``, ``modules/bert_fused_*_layer.py`` |
-| loading BERT, and its states for an encoder | ``bert/loading.py``, ``bert/reading.py`` |
-| the BERT-fused transformer | ``models/bert_fused*.py``, ``models/bert_fused/config_checks.py`` |
-| presets, for flags and for YAML files | ``models/presets.py`` |
-| beginning from a plain transformer | ``models/bert_fused/warm_start.py``, ``models/bert_fused/stock_checkpoint.py`` |
-| checkpoints of the authors' code | ``models/bert_fused/bert_nmt/``, ``checkpoints/bert_nmt.py`` |
-| RNNsearch and its variants | ``models/gru_bahdanau/``, ``modules/{recurrent_attention,conditional_gru}.py`` |
-| finished models as files: averages, directories to move | ``checkpoints/`` |
-| task, criterion | ``tasks/``, ``criterions/`` |
-| comparing runs, attention in pictures | ``reports/`` |
+The map of the package, one line a file::
+
+    bert/                           the pre-trained encoder
+      flags.py                      flags of every model that reads BERT's states
+      loading.py                    finds and loads BERT and the bridge, and logs what was loaded
+      hugging_face.py               loads encoders and tokenizers of transformers
+      pretrained_bert.py            what frozen and fine-tuned BERT have in common
+      frozen_bert.py                BERT without gradient, in evaluation mode, outside checkpoints
+      finetuned_bert.py             BERT that trains with the model, at a learning rate of its own
+      layer_choice.py               which layers --bert-layer means
+      positions.py                  how many tokens an encoder can read
+      layer_mix.py                  one state for each word piece from several layers of BERT
+      reading.py                    how an encoder gets BERT's states of a batch
+      state_cache.py                BERT's states of the sentences that were read last, in memory
+      record.py                     what a checkpoint says about its BERT
+      pytorch_pretrained_bert.py    BERT in the format that bert-nmt reads
+      checkpoint_checks.py          errors for a checkpoint whose dictionaries or BERT do not fit
+    data/                           from fairseq's token ids to BERT's input
+      dictionary_bridge.py          ids -> text -> word pieces
+      raw_text.py                   --bert-text: raw source text in place of the rebuilt text
+      document_context.py           --bert-context: the sentences before the current one
+      bert_pair_dataset.py          fairseq's translation dataset with BERT's input
+      collate.py                    BERT's rows of a batch, padded on the right
+      data_bin.py                   what is read from a data-bin beside what fairseq reads
+      feature_cache.py              --bert-cache: BERT's states on disk
+      feature_segments.py           the files of that cache
+      work_locks.py                 work that several processes share, part by part
+    modules/                        the parts of the papers' figures; they import no other folder
+      bert_fused_encoder_layer.py   a layer of the encoder (Zhu et al., figure 1, left)
+      bert_fused_decoder_layer.py   a layer of the decoder (Zhu et al., figure 1, right)
+      fused_layer.py                what both layers have in common
+      fusion.py                     the table of fusions: how BERT's states join the model
+      drop_net.py                   drop-net (Zhu et al., section 4.2)
+      cross_attention.py            attention to another encoder's states
+      sublayer.py                   the residual connection and layer norm around a part of a layer
+      recurrent_attention.py        the table of attentions of the recurrent models
+      attention_memory.py           what a recurrent decoder attends to
+      conditional_gru.py            the decoder's recurrent unit (Bahdanau et al., appendix A.2.2)
+      deep_output.py                maxout and output matrix (Bahdanau et al., appendix A.2.2)
+      sequence_dropout.py           dropout of units, of the same units everywhere, of words
+      beam_order.py                 keeps once what all beams of a sentence share
+      batch_rng.py                  random numbers that belong to a batch, on any rank
+      zero_gradients.py             zeros as the gradient of what a step leaves out
+    models/                         the architectures
+      presets.py                    presets for the command line and for YAML files
+      bert_fused/                   the BERT-fused transformer: the model and its presets
+        config.py                   its flags
+        config_checks.py            the rules that its flags must obey
+        encoder.py                  fairseq's encoder, whose layers attend to BERT
+        decoder.py                  fairseq's decoder, whose layers attend to BERT
+        layer_building.py           from flags to layers, for both
+        warm_start.py               --bert-warm-start
+        stock_checkpoint.py         a transformer in a fairseq checkpoint
+        bert_nmt/                   a checkpoint of the authors' code becomes one of this package
+          flags.py                  its flags
+          layers.py                 its layers that attend to BERT
+          weights.py                its parameters
+      gru_bahdanau/                 RNNsearch and its relatives: the model and its presets
+        config.py                   their flags, and the rules that these must obey
+        encoder.py                  the bidirectional encoder
+        decoder.py                  the decoder with attention
+        embeddings.py               embeddings, which may come from a file
+        initialisation.py           --rnn-init: the first values of the parameters
+    tasks/                          the task
+      bert_fused_translation.py     fairseq's translation task with BERT's input in every batch
+      bert_fused_translation_config.py  its flags
+      ensembles.py                  members that differ in BERT, or do not read it
+      cached_states.py              --bert-cache for the data sets of the task
+    criterions/                     the criterion
+      label_smoothed_cross_entropy.py  cross entropy with label smoothing over the vocabulary
+      smoothed_loss.py              its value and its gradient
+    checkpoints/                    finished models as files
+      averaging.py                  the mean of checkpoints
+      model_directory.py            a model as a directory that can be moved
+      bert_directory.py             BERT as a part of that directory
+      files.py                      reads checkpoints, and writes files whole or not at all
+      opening.py                    opens a checkpoint, or says why it cannot be read
+      bert_nmt.py                   reads a checkpoint of the authors' code, and writes the imported one
+      training_settings.py          settings that a finished model does not need
+    reports/                        does BERT help, and what do translations attend to?
+      comparison.py                 all figures of the report
+      runs.py                       the runs that are compared
+      decoding.py                   translates a test set as fairseq-generate does
+      scoring.py                    sacreBLEU's scores and their significance
+      bert_ablations.py             BERT off, BERT of another sentence, BERT with random weights
+      buckets.py                    groups of sentences, by length and by rare words
+      training_log.py               curves from what fairseq-train printed
+      attention.py                  weights, entropy, alignments and gates
+      words.py                      words from subwords
+      charts.py                     where the lines of a chart go
+      page.py                       the page and the JSON; templates/ has its HTML
+    commands/                       the installed commands
+      compare.py                    bert-fused-compare
+      plot_attention.py             bert-fused-attention
+      export_model.py               bert-fused-export
+      average_checkpoints.py        bert-fused-average
+      import_bert_nmt.py            bert-fused-import
+    errors.py                       errors with flag, rule, value and remedy, without a stack trace
 """
 
 from bert_fused_plugin.errors import install_excepthook

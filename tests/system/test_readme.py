@@ -1,68 +1,93 @@
-"""README's commands run, and its tables are complete."""
+"""The commands of README and docs/ run, one after the other, in one folder."""
 
+import json
 import os
-import re
+import shutil
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from conftest import ROOT, write_corpus
+from documentation import blocks
 
-from bert_fused_plugin.bert.flags import BertFlags
-from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
-from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
-from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
+pytestmark = pytest.mark.system
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+# README comes first: the other pages go on with what its commands have made.
+PAGES = ["README.md", "docs/workflow.md", "docs/from_other_code.md"]
+BLOCKS = [block for page in PAGES for block in blocks(page) if block.mark == "test"]
+
+# What makes the commands small.  The last value of a flag wins.
+SMALL = """
+fairseq-train() { command fairseq-train "$@" --max-epoch 1 --cpu; }
+fairseq-generate() { command fairseq-generate "$@" --beam 2 --max-len-b 9 --cpu; }
+fairseq-interactive() { command fairseq-interactive "$@" --beam 2 --max-len-b 9 --cpu; }
+fairseq-hydra-train() { command fairseq-hydra-train "$@" optimization.max_epoch=1 common.cpu=True; }
+bert-fused-compare() { command bert-fused-compare "$@" --beam 2 --max-len-b 9 --samples 20 --cpu; }
+bert-fused-attention() { command bert-fused-attention "$@" --beam 2; }
+bert-fused-average() { command bert-fused-average "$@" --num-epoch-checkpoints 1; }
+"""
 
 
-@pytest.mark.system
-def test_the_five_commands_run(tmp_path, bert_dir):
-    write_corpus(tmp_path, train=150, valid=20, test=30)
-    [block] = re.findall(r"<!-- test -->\n```bash\n(.*?)```", README, re.DOTALL)
-    script = block.replace("--max-epoch 30", "--max-epoch 1 --cpu").replace("--beam 5", "--beam 2 --max-len-b 9 --cpu")
-    assert script.count("--cpu") == 3
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        cwd=tmp_path,
-        env={
-            **os.environ,
+class Reader:
+    """Somebody who types in all commands, in their order, in a folder of their own."""
+
+    def __init__(self, path: Path, bert_dir: str) -> None:
+        self.path, self.bert_dir = path, bert_dir
+        self._outputs = []
+        write_corpus(path, train=150, valid=20, test=30)
+        shutil.copytree(ROOT / "examples", path / "examples")
+        shutil.copy(path / "valid.en", path / "text.en")
+        with open(path / "train.en", encoding="utf-8") as text, open(path / "codes", "w", encoding="utf-8") as codes:
+            subprocess.run([self._bin("subword-nmt"), "learn-bpe", "-s", "20"], stdin=text, stdout=codes, check=True)
+
+    def output_of(self, number: int) -> str:
+        """Run the blocks up to *number* that have not been run, and return what this one printed."""
+        while len(self._outputs) <= number:
+            self._outputs.append(self._run(BLOCKS[len(self._outputs)]))
+        return self._outputs[number]
+
+    def _run(self, block):
+        shell = ["bash", "-euo", "pipefail", "-c", SMALL + block.code]
+        command = {"bash": shell, "python": [sys.executable, "-c", block.code]}[block.language]
+        variables = {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "BERT": bert_dir,
+            "BERT": self.bert_dir,
             "OMP_NUM_THREADS": "1",
             "PYTHONPATH": str(ROOT),
-        },
-        capture_output=True,
-        text=True,
-        timeout=250,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    assert len((tmp_path / "test.hyp").read_text(encoding="utf-8").splitlines()) == 30
-    assert '"name": "BLEU"' in done.stdout
-    assert done.stdout.count("\nH-") == 5  # interactive, on the first five lines
+            "PYTHONUTF8": "1",
+            "CUDA_VISIBLE_DEVICES": "",
+        }
+        done = subprocess.run(
+            command, cwd=self.path, env={**os.environ, **variables}, capture_output=True, text=True, timeout=250
+        )
+        assert done.returncode == 0, f"{block}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+        return done.stdout
+
+    @staticmethod
+    def _bin(name):
+        return str(Path(sys.executable).with_name(name))
 
 
-def test_every_flag_of_the_recurrent_models_has_its_row_with_its_default():
-    table = README.split("Of the architectures `gru_*`")[1].split("The criterion")[0]
-    rows = re.findall(r"^\| (`--[^|]*`) \| `?([^|`]*)`? \|", table, re.MULTILINE)
-    defaults = {flag: default.strip() for flags, default in rows for flag in re.findall(r"--[a-z-]+", flags)}
-    inherited = {field.name for field in fields(BertFlags)} | {"max_source_positions", "max_target_positions"}
-    for field in fields(GruConfig):
-        if field.name not in inherited:
-            flag = "--" + field.name.replace("_", "-")
-            assert flag in defaults, f"{flag} has no row in README"
-            assert defaults[flag] == ("none" if field.default is None else str(field.default))
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory, bert_dir):
+    return Reader(tmp_path_factory.mktemp("reader"), bert_dir)
 
 
-@pytest.mark.parametrize("config", [BertFusedConfig, BertFusedTranslationConfig])
-def test_every_flag_has_its_row_with_its_default(config):
-    tables = README.split("Of the architectures `gru_*`")[0]
-    rows = dict(re.findall(r"^\| `(--bert-[a-z-]+)` \| `?([^|`]*)`? \|", tables, re.MULTILINE))
-    for field in fields(config):
-        if field.name.startswith("bert_"):
-            flag = "--" + field.name.replace("_", "-")
-            assert flag in rows, f"{flag} has no row in README"
-            if field.default is not None:
-                assert rows[flag].strip() == str(field.default)
+@pytest.mark.parametrize("number", range(len(BLOCKS)), ids=list(map(str, BLOCKS)))
+def test_the_commands_run(reader, number):
+    reader.output_of(number)
+
+
+def test_the_five_commands_translate_and_score(reader):
+    printed = reader.output_of(0)
+    assert len((reader.path / "test.hyp").read_text(encoding="utf-8").splitlines()) == 30
+    assert '"name": "BLEU"' in printed
+    assert printed.count("\nH-") == 5  # interactive, on the first five lines
+
+
+def test_the_report_compares_both_models(reader):
+    reader.output_of(1)
+    report = json.loads((reader.path / "report.json").read_text(encoding="utf-8"))
+    assert [(run["name"], run["reads_bert"]) for run in report["runs"]] == [("plain", False), ("fused", True)]
+    assert (reader.path / "report.html").exists()

@@ -1,0 +1,177 @@
+"""What README and docs/ say is there: links, files, flags, commands; and README stays short."""
+
+import re
+import shlex
+import subprocess
+from dataclasses import fields
+from urllib.parse import unquote
+
+import pytest
+from documentation import PAGES, ROOT, blocks, text_of
+from fairseq import options
+
+import bert_fused_plugin
+import bert_fused_plugin.commands.average_checkpoints as average
+import bert_fused_plugin.commands.compare as compare
+import bert_fused_plugin.commands.export_model as export
+import bert_fused_plugin.commands.import_bert_nmt as import_bert_nmt
+import bert_fused_plugin.commands.plot_attention as attention
+from bert_fused_plugin.bert.flags import BertFlags
+from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
+from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
+from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
+
+SHELL_BLOCKS = [block for page in PAGES for block in blocks(page) if block.language == "bash"]
+PARSERS = {
+    "fairseq-train": options.get_training_parser,
+    "fairseq-generate": options.get_generation_parser,
+    "fairseq-interactive": lambda: options.get_generation_parser(interactive=True),
+}
+COMMANDS = {
+    "bert-fused-attention": attention.parse_args,
+    "bert-fused-average": average.parse_args,
+    "bert-fused-compare": compare.parse_args,
+    "bert-fused-export": export.parse_args,
+    "bert-fused-import": import_bert_nmt.parse_args,
+}
+FOLDERS = ("bert_fused_plugin", "fairseq_compat", "benchmarks", "docs", "examples", "scripts", "tests")
+SECTIONS = {  # of docs/flags.md
+    BertFusedConfig: "Flags of the BERT-fused models",
+    BertFusedTranslationConfig: "Flags of the task",
+    GruConfig: "Flags of the recurrent models",
+}
+
+
+def anchors(page):
+    """Return the names that GitHub gives to the headings of a page."""
+    text = re.sub(r"^```.*?^```$", "", text_of(page), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def commands(code):
+    """Return the command lines of a shell script as lists of words."""
+    for old, new in (("\\\n", " "), ("2>&1", ""), ("$(which fairseq-train)", "fairseq-train")):
+        code = code.replace(old, new)
+    lexer = shlex.shlex(re.sub(r" +#.*", "", code), posix=True, punctuation_chars=";|&<>\n")
+    lexer.whitespace, lexer.whitespace_split = " \t", True
+    found = [[]]
+    for word in lexer:
+        if set(word) <= set(";|&\n"):
+            found.append([])
+        else:
+            found[-1].append(word)
+    return [words[: next((i for i, word in enumerate(words) if word[0] in "<>"), None)] for words in found if words]
+
+
+def test_readme_is_short():
+    assert len(text_of("README.md").splitlines()) <= 160
+
+
+def test_pictures_are_small():
+    pictures = list((ROOT / "docs" / "pictures").iterdir())
+    assert pictures
+    for picture in pictures:
+        assert picture.stat().st_size < 150_000, f"{picture.name} is too large; reduce its colours or its size"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page):
+    folder = (ROOT / page).parent
+    for target in re.findall(r"\]\(([^)\s]+)\)", text_of(page)):
+        if target.startswith(("https://", "http://")):
+            continue
+        path, _, anchor = unquote(target).partition("#")
+        file = (folder / path).resolve() if path else ROOT / page
+        assert file.exists(), f"{page} links to {target}, and there is no {file}"
+        if anchor:
+            there = anchors(file.relative_to(ROOT).as_posix())
+            assert anchor in there, f"{page} links to {target}; the headings there are {sorted(there)}"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "CHANGELOG.md"])
+def test_files_that_are_named_are_there(page):
+    for name in re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w./*{{}},-]*)`", text_of(page)):
+        alternatives = re.fullmatch(r"(.*)\{(.*)\}(.*)", name)
+        names = [name] if alternatives is None else [
+            alternatives[1] + part + alternatives[3] for part in alternatives[2].split(",")
+        ]  # fmt: skip
+        for path in names:
+            assert next(ROOT.glob(path.rstrip("/")), None), f"{page} names {path}, which is not there"
+
+
+@pytest.mark.parametrize("block", SHELL_BLOCKS, ids=str)
+def test_a_block_is_run_or_says_why_not(block):
+    assert block.mark == "test" or re.match(r"not run: \w", block.mark), f"{block} has no mark in the line before it"
+
+
+@pytest.mark.parametrize("block", SHELL_BLOCKS, ids=str)
+def test_the_command_lines_are_accepted(block):
+    subprocess.run(["bash", "-n", "-c", block.code], check=True)
+    for words in commands(block.code):
+        while words and re.match(r"[A-Z]+=", words[0]):  # variables for one command
+            words.pop(0)
+        if not words:
+            continue
+        program = words[0]
+        if program == "torchrun":
+            words = words[words.index("fairseq-train") :]
+            program = "fairseq-train"
+        if program == "fairseq-preprocess":
+            options.get_preprocessing_parser().parse_args(words[1:])
+        elif program in PARSERS:
+            options.parse_args_and_arch(PARSERS[program](), input_args=words[1:])
+        elif program in COMMANDS:
+            COMMANDS[program](words[1:])
+        elif "/" in program:
+            assert (ROOT / program).exists(), f"{block} runs {program}, which is not there"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_installed_commands_are_used_and_not_the_old_scripts(page):
+    if page != "CHANGELOG.md":
+        assert not re.search(
+            r"scripts/(compare|plot_attention|export_model|average_checkpoints|import_\w+)", text_of(page)
+        )
+
+
+def flag_rows(config):
+    """Return the defaults in the table of a config's flags, by flag."""
+    table = text_of("docs/flags.md").split(f"\n## {SECTIONS[config]}\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (`--[^|]*`) \| `?([^|`]*)`? \|", table, re.MULTILINE)
+    return {flag: default.strip() for flags, default in rows for flag in re.findall(r"--[a-z-]+", flags)}
+
+
+def test_every_flag_of_the_recurrent_models_has_its_row_with_its_default():
+    defaults = flag_rows(GruConfig)
+    inherited = {field.name for field in fields(BertFlags)} | {"max_source_positions", "max_target_positions"}
+    for field in fields(GruConfig):
+        if field.name not in inherited:
+            flag = "--" + field.name.replace("_", "-")
+            assert flag in defaults, f"{flag} has no row in docs/flags.md"
+            assert defaults[flag] == ("none" if field.default is None else str(field.default))
+
+
+@pytest.mark.parametrize("config", [BertFusedConfig, BertFusedTranslationConfig])
+def test_every_flag_has_its_row_with_its_default(config):
+    rows = flag_rows(config)
+    names = {field.name: field.default for field in fields(config) if field.name.startswith("bert_")}
+    for name, default in names.items():
+        flag = "--" + name.replace("_", "-")
+        assert flag in rows, f"{flag} has no row in docs/flags.md"
+        if default is not None:
+            assert rows[flag] == str(default)
+    assert set(rows) == {"--" + name.replace("_", "-") for name in names}
+
+
+def test_the_map_of_the_package_has_a_line_for_each_file():
+    package = ROOT / "bert_fused_plugin"
+    folders, named = {}, set()
+    for indent, name in re.findall(r"^( {4,10})(\w+(?:/|\.py)) {2,}\S", bert_fused_plugin.__doc__, re.MULTILINE):
+        depth = len(indent) // 2 - 2
+        path = folders.get(depth - 1, "") + name if depth else name
+        folders[depth] = path
+        named.add(path)
+    files = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if path.name != "__init__.py"}
+    files |= {f"{path.parent.relative_to(package).as_posix()}/" for path in package.glob("*/**/__init__.py")}
+    assert named == files
