@@ -1,12 +1,12 @@
 """The first values of the parameters of a recurrent model (``--rnn-init``)."""
 
+from typing import Any
+
 from torch import nn
 
-from bert_fused_plugin.modules.recurrent_attention import RecurrentAttention
 
-
-def initialise(model: nn.Module, kind: str) -> None:
-    """Give the parameters of *model* their first values; those that belong to BERT keep theirs.
+def initialise(model: Any, kind: str) -> None:
+    """Give the parameters of *model*, a `GruModel`, their first values; those that belong to BERT keep theirs.
 
     In both kinds the recurrent matrices are orthogonal and the biases are zero.  ``paper`` (Bahdanau et al. 2015,
     appendix B.1): W_a and U_a are drawn from N(0, 0.001^2), all other matrices from N(0, 0.01^2), and v_a is zero.
@@ -27,8 +27,9 @@ def initialise(model: nn.Module, kind: str) -> None:
     for module in model.modules():
         if isinstance(module, nn.Embedding) and module.padding_idx is not None:
             nn.init.zeros_(module.weight[module.padding_idx])
-        if isinstance(module, RecurrentAttention) and kind == "modern":
-            module.initialise_vectors()
+    attentions = filter(None, (model.decoder.attention, model.decoder.bert_attention))
+    for attention in attentions if kind == "modern" else ():
+        attention.initialise_vectors()
 
 
 def _initialise_matrix(name: str, parameter: nn.Parameter, kind: str) -> None:
