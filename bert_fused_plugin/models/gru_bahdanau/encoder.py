@@ -1,6 +1,6 @@
 """The recurrent encoder, a bidirectional GRU whose states are the annotations (Bahdanau et al. 2015, A.2.1)."""
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Optional
 
 import torch
 from fairseq.models import FairseqEncoder
@@ -12,10 +12,8 @@ from bert_fused_plugin.bert.reading import build_layer_mix, read_bert
 from bert_fused_plugin.bert.record import BertRecord
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, has_attention
-from bert_fused_plugin.modules.beam_order import sentences_to_keep
+from bert_fused_plugin.modules.beam_order import EncoderOut, reorder_encoder_out
 from bert_fused_plugin.modules.sequence_dropout import SequenceDropout, WordDropout
-
-EncoderOut = Dict[str, List[Any]]
 
 
 class GruEncoder(FairseqEncoder):
@@ -89,19 +87,17 @@ class GruEncoder(FairseqEncoder):
             bert_states, mask = read_bert(self, src_tokens, bert_tokens, bert_out, self.embed_tokens.weight.dtype)
             encoder_out = {"bert_out": [bert_states], "bert_padding_mask": [mask]}
         padding_mask = src_tokens.eq(self.padding_idx)
-        padding_mask[:, 0] &= ~padding_mask.all(
-            dim=1
-        )  # a row of padding keeps one position, because a softmax over none is NaN
-        lengths = (~padding_mask).sum(dim=1)
+        # a row of padding keeps one position, because a softmax over none is NaN
+        padding_mask[:, 0] &= ~padding_mask.all(dim=1)
+        lengths = (~padding_mask).sum(dim=1).cpu()  # torch packs by lengths on the CPU
         x = self.dropout_module(self.word_dropout(self.embed_tokens(src_tokens)))
         # torch can only pack sentences that are padded on the right
         order = _right_padded(padding_mask)
         x = _gather(x, order)
         states = [x]
         final = x.new_zeros(0)
-        on_cpu = lengths.cpu()
         for layer in self.layers:
-            packed = pack_padded_sequence(x, on_cpu, batch_first=True, enforce_sorted=False)
+            packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
             packed, final = layer(packed)
             x, _ = pad_packed_sequence(packed, batch_first=True, total_length=src_tokens.size(1))
             x = self.dropout_module(x)
@@ -119,16 +115,8 @@ class GruEncoder(FairseqEncoder):
         }
 
     def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
-        """Return *encoder_out* with its rows in *new_order*; a sentence is kept once for all its beams."""
-        [beam_size] = encoder_out["beam_size"]
-        keep, beam_size = sentences_to_keep(new_order, len(encoder_out["final_states"][0]), beam_size)
-        reordered: EncoderOut = {**encoder_out, "beam_size": [beam_size]}
-        if keep is not None:
-            for key, values in encoder_out.items():
-                if key != "beam_size":
-                    batch_dim = 1 if key in ("encoder_out", "encoder_states") else 0
-                    reordered[key] = [value.index_select(batch_dim, keep) for value in values]
-        return reordered
+        """Return *encoder_out* with its rows in *new_order*; fairseq's hook."""
+        return reorder_encoder_out(encoder_out, new_order)
 
     def max_positions(self) -> int:
         """Return the length of the longest source that the model accepts."""
