@@ -2,12 +2,16 @@
 
 # fairseq reads the field types: no `from __future__ import annotations`, no `X | None` in this file.
 import math
-from dataclasses import dataclass, field
-from typing import List, Optional, Tuple
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from typing import Container, List, Optional, Tuple
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from bert_fused_plugin.data.dictionary_bridge import DETOK_CHOICES, SUBWORD_CHOICES
+
+# the settings that DictionaryBridge checks with its tables
+CHECKED_BY_BRIDGE = ("bert_subword", "bert_detok")
 
 
 @dataclass
@@ -18,7 +22,7 @@ class BertFlags(FairseqDataclass):
         default=None,
         metadata={
             "help": "The pre-trained encoder: a local directory, or a name on the Hugging Face hub such as "
-            "bert-base-uncased. This flag is required."
+            "bert-base-uncased. The BERT-fused models require this flag."
         },
     )
     bert_unchecked: bool = field(
@@ -62,7 +66,7 @@ class BertFlags(FairseqDataclass):
     bert_branch_weights: Optional[str] = field(
         default=None,
         metadata={
-            "help": "The weights W_OTHER,W_BERT of the NMT branch and of BERT's branch where both are used, in "
+            "help": "The weights W_NMT,W_BERT of the NMT branch and of BERT's branch where both are used, in "
             "parallel fusion. The default is the paper's 0.5,0.5, or 1,1 with --bert-identity-start. The authors' "
             "code uses 1,1 if drop-net is off."
         },
@@ -112,8 +116,8 @@ def check_bert_flags(cfg: BertFlags) -> List[str]:
             f"got {cfg.bert_branch_weights!r}; give two finite numbers such as 0.5,0.5"
         )
     given = [
-        ("--bert-finetune-layers", cfg.bert_finetune_layers, None),
-        ("--bert-lr-factor", cfg.bert_lr_factor, 0.1),
+        ("--bert-finetune-layers", cfg.bert_finetune_layers, BertFlags.bert_finetune_layers),
+        ("--bert-lr-factor", cfg.bert_lr_factor, BertFlags.bert_lr_factor),
     ]
     errors += [
         f"{flag} is for --bert-finetune, got {value} without it; add --bert-finetune, or leave {flag} out"
@@ -123,13 +127,32 @@ def check_bert_flags(cfg: BertFlags) -> List[str]:
     return errors
 
 
+def check_choices(cfg: FairseqDataclass, except_for: Container[str]) -> List[str]:
+    """Return a sentence for each setting of *cfg* whose value is none of its choices.
+
+    The command line and YAML files refuse such a value themselves, but ``--model-overrides`` takes any.
+
+    Args:
+        cfg: the model's flags.
+        except_for: the names of the settings that are checked with their own tables.
+    """
+    errors = []
+    for item in fields(cfg):
+        if item.name not in except_for and isinstance(item.type, type) and issubclass(item.type, Enum):
+            choices, value = [str(choice) for choice in item.type], vars(cfg)[item.name]
+            if str(value) not in choices:
+                flag = f"--{item.name.replace('_', '-')}"
+                errors.append(f"{flag} must be one of {', '.join(choices)}, got {value}; choose one of them")
+    return errors
+
+
 def parse_weights(weights: str) -> Tuple[float, float]:
-    """Return the two numbers of ``--bert-branch-weights``: the weight of the other branch and that of BERT's.
+    """Return the two numbers of ``--bert-branch-weights``: the weight of the NMT branch and that of BERT's.
 
     Raises:
         ValueError: *weights* are not two finite numbers.
     """
-    other, bert = (float(weight) for weight in weights.split(","))
-    if not (math.isfinite(other) and math.isfinite(bert)):
+    w_nmt, w_bert = (float(weight) for weight in weights.split(","))
+    if not (math.isfinite(w_nmt) and math.isfinite(w_bert)):
         raise ValueError
-    return other, bert
+    return w_nmt, w_bert

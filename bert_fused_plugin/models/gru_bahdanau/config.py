@@ -8,7 +8,8 @@ from fairseq.data import Dictionary
 from fairseq.dataclass import ChoiceEnum
 from omegaconf import II
 
-from bert_fused_plugin.bert.flags import BertFlags, check_bert_flags, parse_weights
+from bert_fused_plugin.bert.flags import CHECKED_BY_BRIDGE, BertFlags, check_bert_flags, check_choices, parse_weights
+from bert_fused_plugin.models.gru_bahdanau.initialisation import INITIALISATIONS
 from bert_fused_plugin.modules.recurrent_attention import RECURRENT_ATTENTIONS, attention_flags, attention_kind
 
 
@@ -75,11 +76,11 @@ class GruConfig(BertFlags):
     variational_dropout: bool = field(
         default=False, metadata={"help": "--dropout drops the same units at all positions of a sentence"}
     )
-    rnn_init: ChoiceEnum(("paper", "modern")) = field(  # type: ignore[valid-type]
+    rnn_init: ChoiceEnum(tuple(INITIALISATIONS)) = field(  # type: ignore[valid-type]
         default="modern",
         metadata={
-            "help": "recurrent matrices are orthogonal; the other matrices are drawn from a narrow normal distribution "
-            "(paper), or by Xavier's rule (modern)"
+            "help": "recurrent matrices are orthogonal; "
+            + "; ".join(f"{name}: {kind.help}" for name, kind in INITIALISATIONS.items())
         },
     )
     bert_attend: ChoiceEnum(("decoder",)) = field(  # type: ignore[valid-type]
@@ -105,7 +106,7 @@ def gru_attention_flags(cfg: GruConfig) -> Dict[str, Any]:
 
 
 def gru_branch_weights(cfg: GruConfig) -> Tuple[float, float]:
-    """Return the weight of the context of the annotations and the weight of BERT's context.
+    """Return the weight of the NMT branch, the context of the annotations, and that of BERT's branch, its context.
 
     Raises:
         ValueError: the flag does not hold two finite numbers.
@@ -128,7 +129,13 @@ def check_gru_config(cfg: GruConfig, src_dict: Dictionary, tgt_dict: Dictionary)
         for name in ("dropout", "word_dropout")
         if not 0 <= getattr(cfg, name) < 1
     ]
-    return errors + _attention_errors(cfg) + _embedding_errors(cfg, src_dict, tgt_dict) + _bert_errors(cfg)
+    return [
+        *errors,
+        *check_choices(cfg, except_for=("attention", *CHECKED_BY_BRIDGE)),
+        *_attention_errors(cfg),
+        *_embedding_errors(cfg, src_dict, tgt_dict),
+        *_bert_errors(cfg),
+    ]
 
 
 def _attention_errors(cfg: GruConfig) -> List[str]:
