@@ -39,7 +39,7 @@ The map of the package, one line a file::
       feature_cache.py              --bert-cache: BERT's states on disk
       feature_segments.py           the files of that cache
       work_locks.py                 work that several processes share, part by part
-    modules/                        the parts of the papers' figures; they import no other folder
+    modules/                        the parts of the papers' figures, and what they need; they import no other folder
       bert_fused_encoder_layer.py   a layer of the encoder (Zhu et al., figure 1, left)
       bert_fused_decoder_layer.py   a layer of the decoder (Zhu et al., figure 1, right)
       fused_layer.py                what both layers have in common

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 
+RECORD_KEY = "encoder.bert_record.text"  # the record in the state dict of a model
+
 _VOLATILE = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache")
 
 _OPTIONAL = (str, type(None))
@@ -31,7 +33,7 @@ class BertRecord(nn.Module):
 
     Args:
         bert: the encoder.
-        bridge: dictionary bridge, which derives BERT's input.
+        bridge: the bridge, which derives BERT's input.
         mask_special_tokens: whether BERT's special tokens are masked out, so that the model does not attend to them.
     """
 
@@ -76,7 +78,7 @@ def read_record(state_dict: Mapping[str, Tensor]) -> Optional[Dict[str, Any]]:
     Raises:
         ValueError: The record is damaged.
     """
-    text = state_dict.get("encoder.bert_record.text")
+    text = state_dict.get(RECORD_KEY)
     if text is None:
         return None
     record = json.loads(bytes(text.float().round().long().clamp(0, 255).tolist()))

@@ -7,11 +7,10 @@ from typing import Any, Dict, List, Optional, Sequence
 import torch
 from torch import Tensor
 
-from bert_fused_plugin.bert.record import read_record
+from bert_fused_plugin.bert.record import RECORD_KEY, read_record
 from bert_fused_plugin.checkpoints.files import read_checkpoint, without_training_state
 from bert_fused_plugin.errors import BertFusedError, raise_all
 
-_BERT_RECORD = "encoder.bert_record.text"
 _LR_FACTOR = "encoder.bert.lr_factor"  # the scale of a fine-tuned BERT's weights
 
 
@@ -74,7 +73,7 @@ def last_checkpoints(
 
 
 def _is_averaged(key: str, value: Tensor) -> bool:
-    return value.is_floating_point() and key not in (_BERT_RECORD, _LR_FACTOR)
+    return value.is_floating_point() and key not in (RECORD_KEY, _LR_FACTOR)
 
 
 def _with_means(first: Dict[str, Tensor], sums: Dict[str, Tensor], count: int) -> Dict[str, Tensor]:
@@ -102,7 +101,7 @@ def _differences(path: Path, state: Dict[str, Tensor], other_path: Path, other: 
             f"{start} are of different models: {len(missing) + len(extra)} parameters are in only one of them, such as "
             f"{keys[0]} in {where}; {remedy}"
         ]
-    sizes = [key for key in state if state[key].shape != other[key].shape and key != _BERT_RECORD]
+    sizes = [key for key in state if state[key].shape != other[key].shape and key != RECORD_KEY]
     if sizes:
         shapes = f"{tuple(other[sizes[0]].shape)} and {tuple(state[sizes[0]].shape)}"
         return [

@@ -60,7 +60,7 @@ def compare(options: argparse.Namespace) -> Dict[str, Any]:
         "subset": options.subset,
         "languages": [runs[0].task.cfg.source_lang, runs[0].task.cfg.target_lang],
         "sentences": len(references),
-        "references": options.reference or f"{options.data}, tokenised" * tokenised or f"{options.data}, detokenised",
+        "references": options.reference or f"{options.data}, {'tokenised' if tokenised else 'detokenised'}",
         "decoding": asdict(how),
         "hardware": hardware(device),
         **comparison.report(options.data, options.examples, with_ablations=not options.no_bert_tests),

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, replaces_embeddings
 from bert_fused_plugin.models.bert_fused.stock_checkpoint import SavedTransformer, Vocabulary
-from bert_fused_plugin.models.presets import flags_beside
+from bert_fused_plugin.models.presets import checkpoint_flags
 
 logger = logging.getLogger(__name__)
 
@@ -150,7 +150,7 @@ def read_warm_start(args: Any, cfg: BertFusedConfig, task: Any) -> Tuple[Optiona
     if path is None:
         return None, []
     args.bert_warm_start = cfg.bert_warm_start = None
-    flags = flags_beside(args)
+    flags = checkpoint_flags(args)
     resumed = _resumed_from(flags)
     if resumed is not None:
         logger.info(f"--bert-warm-start {path} is not read: training resumes from {resumed}")
