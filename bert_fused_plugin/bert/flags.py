@@ -13,6 +13,8 @@ from bert_fused_plugin.data.dictionary_bridge import DETOK_CHOICES, SUBWORD_CHOI
 # the settings that DictionaryBridge checks with its tables
 CHECKED_BY_BRIDGE = ("bert_subword", "bert_detok")
 
+MEAN = (0.5, 0.5)  # the paper's weights of the NMT branch and of BERT's branch
+
 
 @dataclass
 class BertFlags(FairseqDataclass):
@@ -66,8 +68,8 @@ class BertFlags(FairseqDataclass):
     bert_branch_weights: Optional[str] = field(
         default=None,
         metadata={
-            "help": "The weights W_NMT,W_BERT of the NMT branch and of BERT's branch where both are used, in "
-            "parallel fusion. The default is the paper's 0.5,0.5, or 1,1 with --bert-identity-start. The authors' "
+            "help": "The weights W_NMT,W_BERT of the NMT branch and of BERT's branch where their sum is "
+            "used. The default is the paper's 0.5,0.5, or 1,1 with --bert-identity-start. The authors' "
             "code uses 1,1 if drop-net is off."
         },
     )
@@ -75,7 +77,7 @@ class BertFlags(FairseqDataclass):
         default=None,
         metadata={
             "help": "The drop-net rate in [0, 1], which is the paper's p_net and twice the authors' flag. The default "
-            "is 1.0, or 0 with --bert-identity-start. Only parallel and gated fusion have drop-net."
+            "is 1.0, or 0 with --bert-identity-start. Only a fusion of two branches has drop-net."
         },
     )
     bert_finetune: bool = field(default=False, metadata={"help": "Train BERT too. Checkpoints then hold its weights."})
@@ -109,7 +111,7 @@ def check_bert_flags(cfg: BertFlags) -> List[str]:
             "and 0 turns drop-net off"
         )
     try:
-        parse_weights(cfg.bert_branch_weights or "0.5,0.5")
+        parse_weights(cfg.bert_branch_weights, default=MEAN)
     except ValueError:
         errors.append(
             "--bert-branch-weights must be two numbers with a comma between them, "
@@ -146,12 +148,18 @@ def check_choices(cfg: FairseqDataclass, except_for: Container[str]) -> List[str
     return errors
 
 
-def parse_weights(weights: str) -> Tuple[float, float]:
+def parse_weights(weights: Optional[str], default: Tuple[float, float]) -> Tuple[float, float]:
     """Return the two numbers of ``--bert-branch-weights``: the weight of the NMT branch and that of BERT's.
+
+    Args:
+        weights: the value of the flag.
+        default: the numbers if the flag is not given.
 
     Raises:
         ValueError: *weights* are not two finite numbers.
     """
+    if weights is None:
+        return default
     w_nmt, w_bert = (float(weight) for weight in weights.split(","))
     if not (math.isfinite(w_nmt) and math.isfinite(w_bert)):
         raise ValueError

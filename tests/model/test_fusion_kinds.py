@@ -137,6 +137,7 @@ def test_flags_reach_the_layers(build):
         ({"bert_lr_factor": 0.5}, r"--bert-lr-factor is for --bert-finetune, got 0.5 without it"),
         ({"bert_finetune_layers": 1}, r"--bert-finetune-layers is for --bert-finetune, got 1 without it"),
         ({"bert_finetune": True, "bert_lr_factor": 0.0}, r"--bert-lr-factor must be in .* got 0.0"),
+        ({"bert_branch_weights": ""}, r"--bert-branch-weights must be two numbers with a comma between them, got ''"),
         ({"bert_attend": "source"}, r"--bert-attend must be one of both, encoder, decoder, got source; choose"),
         ({"bert_stack_order": "last"}, r"--bert-stack-order must be one of bert-first, encoder-first, got last"),
         ({"bert_drop_net_per": "word"}, r"--bert-drop-net-per must be one of layer, sentence, got word"),
