@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "bert_fused_plugin"
 FOLDERS = (PACKAGE, "fairseq_compat", "tests", "benchmarks", "examples")
-LONGEST_FILE, LONGEST_FUNCTION = 300, 80
+LONGEST_FILE, LONGEST_FUNCTION = 300, 45
 # getattr with a default hides a misspelt name: an attribute that may be missing needs a reason
 DEFAULTS = {
     ("tasks/bert_fused_translation.py", "getattr(args, 'print_alignment', None)"): "--eval-bleu-args need not name it"
@@ -64,7 +64,7 @@ def test_no_file_is_too_long():
 def test_no_function_is_too_long():
     found = {path: functions_above(LONGEST_FUNCTION, text) for path, text in sources(PACKAGE).items()}
     too_long = {path: names for path, names in found.items() if names}
-    assert not too_long, f"split these functions: a function has at most {LONGEST_FUNCTION} lines, and should have 45"
+    assert not too_long, f"split these functions: a function has at most {LONGEST_FUNCTION} lines"
 
 
 def test_no_attribute_has_a_default():

@@ -1,6 +1,6 @@
 """The recurrent encoder, a bidirectional GRU whose states are the annotations (Bahdanau et al. 2015, A.2.1)."""
 
-from typing import Any, Optional
+from typing import Any, List, Optional, Tuple
 
 import torch
 from fairseq.models import FairseqEncoder
@@ -89,30 +89,36 @@ class GruEncoder(FairseqEncoder):
         padding_mask = src_tokens.eq(self.padding_idx)
         # a row of padding keeps one position, because a softmax over none is NaN
         padding_mask[:, 0] &= ~padding_mask.all(dim=1)
-        lengths = (~padding_mask).sum(dim=1).cpu()  # torch packs by lengths on the CPU
         x = self.dropout_module(self.word_dropout(self.embed_tokens(src_tokens)))
         # torch can only pack sentences that are padded on the right
         order = _right_padded(padding_mask)
-        x = _gather(x, order)
-        states = [x]
-        final = x.new_zeros(0)
-        for layer in self.layers:
-            packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-            packed, final = layer(packed)
-            x, _ = pad_packed_sequence(packed, batch_first=True, total_length=src_tokens.size(1))
-            x = self.dropout_module(x)
-            states.append(x)
-        if self.layer_norm is not None:
-            x = self.layer_norm(x)
+        states, final = self._apply_layers(_gather(x, order), lengths=(~padding_mask).sum(dim=1))
+        x = states[-1] if self.layer_norm is None else self.layer_norm(states[-1])
         x = _gather(x, order.argsort(dim=1))
         return {
             **encoder_out,
             "encoder_out": [x.transpose(0, 1)],  # (B, S, 2n) -> (S, B, 2n)
             "encoder_padding_mask": [padding_mask],
             "encoder_states": [state.transpose(0, 1) for state in states] if return_all_hiddens else [],
-            "final_states": [torch.cat([final[0], final[1]], dim=-1)],
+            "final_states": [final],
             "beam_size": [1],
         }
+
+    def _apply_layers(self, x: Tensor, lengths: Tensor) -> Tuple[List[Tensor], Tensor]:
+        """Return the embeddings *x* and the states of each layer, (B, S, 2n), and the summary, (B, 2n), of the last.
+
+        Args:
+            x: the embeddings of sentences that are padded on the right, (B, S, m).
+            lengths: the lengths of the sentences, (B,).
+        """
+        states, ends = [x], x.new_zeros(2, 0)
+        lengths = lengths.cpu()  # where torch wants them
+        for layer in self.layers:
+            packed = pack_padded_sequence(states[-1], lengths, batch_first=True, enforce_sorted=False)
+            packed, ends = layer(packed)
+            x, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.size(1))
+            states.append(self.dropout_module(x))
+        return states, torch.cat([ends[0], ends[1]], dim=-1)
 
     def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
         """Return *encoder_out* with its rows in *new_order*; fairseq's hook."""
