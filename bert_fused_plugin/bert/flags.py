@@ -94,7 +94,7 @@ class BertFlags(FairseqDataclass):
     )
 
 
-def check_bert_flags(cfg: BertFlags) -> List[str]:
+def bert_flag_errors(cfg: BertFlags) -> List[str]:
     """Return a sentence for each flag that breaks a rule; it names the flag, the rule, the value and a remedy."""
     errors = []
     if cfg.bert_max_tokens is not None and cfg.bert_max_tokens < 3:
@@ -129,7 +129,7 @@ def check_bert_flags(cfg: BertFlags) -> List[str]:
     return errors
 
 
-def check_choices(cfg: FairseqDataclass, except_for: Container[str]) -> List[str]:
+def choice_errors(cfg: FairseqDataclass, except_for: Container[str]) -> List[str]:
     """Return a sentence for each setting of *cfg* whose value is none of its choices.
 
     The command line and YAML files refuse such a value themselves, but ``--model-overrides`` takes any.

@@ -16,7 +16,7 @@ from fairseq.data import Dictionary
 from transformers import BertConfig, BertModel
 
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
-from bert_fused_plugin.models.bert_fused.config_checks import check_config
+from bert_fused_plugin.models.bert_fused.config_checks import config_errors
 
 pytestmark = pytest.mark.system
 
@@ -90,7 +90,7 @@ def test_every_system_has_a_command_line_that_fairseq_accepts(dry, recipe, tmp_p
         assert args.weight_decay == setting.get("optimizer", {}).get("weight_decay", 0.0)
         assert args.fp16 == setting.get("common", {}).get("fp16", False)
         if hasattr(args, "bert_fusion"):
-            assert check_config(BertFusedConfig.from_namespace(args), dictionary, dictionary) == []
+            assert config_errors(BertFusedConfig.from_namespace(args), dictionary, dictionary) == []
     plain, more = parsed["transformer"], parsed["continued"]
     assert (plain.lr, plain.max_update) == (setting["optimization"]["lr"], setting["optimization"]["max_update"])
     assert more.finetune_from_model == parsed["bert_fused"].bert_warm_start == parsed["random_bert"].bert_warm_start

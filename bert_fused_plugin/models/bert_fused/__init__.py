@@ -19,7 +19,7 @@ from bert_fused_plugin.bert.checkpoint_checks import incompatibilities
 from bert_fused_plugin.bert.loading import describe_bert, load_bert
 from bert_fused_plugin.errors import raise_all
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, drop_net_rate, replaces_embeddings
-from bert_fused_plugin.models.bert_fused.config_checks import check_config
+from bert_fused_plugin.models.bert_fused.config_checks import config_errors
 from bert_fused_plugin.models.bert_fused.decoder import BertFusedDecoder
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.models.bert_fused.warm_start import read_warm_start
@@ -60,7 +60,7 @@ class BertFusedModel(TransformerModelBase):
                 keep = side.layers_to_keep
                 side.layers = len(keep.split(",") if isinstance(keep, str) else keep)
         warm_start, errors = read_warm_start(args, cfg, task)
-        bert, bridge = load_bert(cfg, task, [*check_config(cfg, src_dict, tgt_dict), *errors])
+        bert, bridge = load_bert(cfg, task, [*config_errors(cfg, src_dict, tgt_dict), *errors])
         cfg.share_decoder_input_output_embed |= cfg.share_all_embeddings
         if replaces_embeddings(cfg) and cfg.encoder.learned_pos:
             bridge.max_tokens = min(bridge.max_tokens, cfg.max_source_positions)  # the encoder's positions

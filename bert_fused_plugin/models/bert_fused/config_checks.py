@@ -5,7 +5,7 @@ from typing import Any, Callable, List, Sequence, Tuple
 
 from fairseq.data import Dictionary
 
-from bert_fused_plugin.bert.flags import CHECKED_BY_BRIDGE, check_bert_flags, check_choices
+from bert_fused_plugin.bert.flags import CHECKED_BY_BRIDGE, bert_flag_errors, choice_errors
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused.config import (
     BertFusedConfig,
@@ -17,7 +17,7 @@ from bert_fused_plugin.models.bert_fused.config import (
 from bert_fused_plugin.modules.fusion import FUSION_KINDS, FusionKind, IdentityStart
 
 
-def check_config(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
+def config_errors(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
     """Return a sentence for each setting of *cfg* that breaks a rule."""
     errors = []
     if cfg.bert_model is None:
@@ -35,8 +35,8 @@ def check_config(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionar
             )
     return [
         *errors,
-        *check_choices(cfg, except_for=("bert_fusion", *CHECKED_BY_BRIDGE)),
-        *check_bert_flags(cfg),
+        *choice_errors(cfg, except_for=("bert_fusion", *CHECKED_BY_BRIDGE)),
+        *bert_flag_errors(cfg),
         *_fusion_errors(cfg, src_dict, tgt_dict),
         *_unsupported(cfg),
     ]

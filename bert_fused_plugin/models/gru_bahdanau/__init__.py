@@ -11,7 +11,7 @@ from torch import Tensor
 from bert_fused_plugin.bert.checkpoint_checks import incompatibilities
 from bert_fused_plugin.bert.loading import describe_bert, load_bert
 from bert_fused_plugin.errors import raise_all
-from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, check_gru_config, gru_drop_net_rate
+from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_errors, gru_drop_net_rate
 from bert_fused_plugin.models.gru_bahdanau.decoder import Extra, GruDecoder
 from bert_fused_plugin.models.gru_bahdanau.embeddings import build_embedding, load_embedding
 from bert_fused_plugin.models.gru_bahdanau.encoder import GruEncoder
@@ -45,7 +45,7 @@ class GruModel(FairseqEncoderDecoderModel):
         """
         cfg = GruConfig.from_namespace(as_namespace(args))
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
-        errors = check_gru_config(cfg, src_dict, tgt_dict)
+        errors = gru_config_errors(cfg, src_dict, tgt_dict)
         bert, bridge = load_bert(cfg, task, errors) if cfg.bert_model is not None else (None, None)
         raise_all(errors)
         encoder_embed = build_embedding(src_dict, cfg.encoder_embed_dim)

@@ -12,8 +12,8 @@ from bert_fused_plugin.bert.flags import (
     CHECKED_BY_BRIDGE,
     MEAN,
     BertFlags,
-    check_bert_flags,
-    check_choices,
+    bert_flag_errors,
+    choice_errors,
     parse_weights,
 )
 from bert_fused_plugin.models.gru_bahdanau.initialisation import INITIALISATIONS
@@ -126,7 +126,7 @@ def gru_branch_weights(cfg: GruConfig) -> Tuple[float, float]:
     return parse_weights(cfg.bert_branch_weights, default=MEAN)
 
 
-def check_gru_config(cfg: GruConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
+def gru_config_errors(cfg: GruConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
     """Return an error message for each setting of *cfg* that breaks a rule."""
     errors = [
         f"{_flag(name)} must be at least 1, got {getattr(cfg, name)}; give a positive number"
@@ -143,7 +143,7 @@ def check_gru_config(cfg: GruConfig, src_dict: Dictionary, tgt_dict: Dictionary)
     ]
     return [
         *errors,
-        *check_choices(cfg, except_for=("attention", *CHECKED_BY_BRIDGE)),
+        *choice_errors(cfg, except_for=("attention", *CHECKED_BY_BRIDGE)),
         *_attention_errors(cfg),
         *_embedding_errors(cfg, src_dict, tgt_dict),
         *_bert_errors(cfg),
@@ -182,7 +182,7 @@ def _bert_errors(cfg: GruConfig) -> List[str]:
             for item in fields(BertFlags)
             if item.name.startswith("bert_") and getattr(cfg, item.name) != item.default
         ]
-    return check_bert_flags(cfg)
+    return bert_flag_errors(cfg)
 
 
 def _embedding_errors(cfg: GruConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
