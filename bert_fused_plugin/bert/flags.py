@@ -4,7 +4,7 @@
 import math
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import Container, List, Optional, Tuple
+from typing import Any, Container, Dict, List, Optional, Tuple
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
@@ -29,7 +29,9 @@ class BertFlags(FairseqDataclass):
     )
     bert_unchecked: bool = field(
         default=False,
-        metadata={"help": "Also load checkpoints that were trained with another BERT or another tokenizer."},
+        metadata={
+            "help": "Also load checkpoints that were trained with another BERT, another tokenizer or other settings."
+        },
     )
     bert_subword: ChoiceEnum(SUBWORD_CHOICES) = field(  # type: ignore[valid-type]
         default="auto",
@@ -164,3 +166,16 @@ def parse_weights(weights: Optional[str], default: Tuple[float, float]) -> Tuple
     if not (math.isfinite(w_nmt) and math.isfinite(w_bert)):
         raise ValueError
     return w_nmt, w_bert
+
+
+def weights_text(weights: Tuple[float, float]) -> str:
+    """Return two weights as ``--bert-branch-weights`` takes them."""
+    return ",".join(f"{weight:.12g}" for weight in weights)
+
+
+def noted_bert_settings(cfg: BertFlags) -> Dict[str, Any]:
+    """Return the settings about BERT that no checkpoint depends on, but whose change is worth a warning."""
+    settings: Dict[str, Any] = {"bert_max_tokens": cfg.bert_max_tokens}
+    if cfg.bert_finetune:
+        settings.update(bert_finetune_layers=cfg.bert_finetune_layers, bert_lr_factor=cfg.bert_lr_factor)
+    return settings

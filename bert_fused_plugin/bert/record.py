@@ -1,13 +1,12 @@
 """The record of BERT in a checkpoint, by which another BERT than that of the training is noticed."""
 
 import hashlib
-import json
 from typing import Any, Dict, Mapping, Optional, Sequence
 
-import torch
 from torch import Tensor, nn
 
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
+from bert_fused_plugin.checkpoints.json_record import JsonRecord, read_json
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 
 RECORD_KEY = "encoder.bert_record.text"  # the record in the state dict of a model
@@ -25,11 +24,10 @@ _KINDS: Dict[str, Any] = {
 }
 
 
-class BertRecord(nn.Module):
+class BertRecord(JsonRecord):
     """Name, revision, configuration and fingerprints of BERT and its tokenizer, which are saved with the model.
 
-    The buffer holds a JSON text, one float for each byte, because averaging, EMA and half precision do not change
-    these numbers.  It is never loaded: `read_record` reads it from a checkpoint, to compare it with the present one.
+    `read_record` reads the record from a checkpoint, to compare it with the present one.
 
     Args:
         bert: the encoder.
@@ -37,39 +35,29 @@ class BertRecord(nn.Module):
         mask_special_tokens: whether BERT's special tokens are masked out, so that the model does not attend to them.
     """
 
-    text: Tensor
-
     def __init__(self, bert: PretrainedBert, bridge: DictionaryBridge, mask_special_tokens: bool) -> None:
-        super().__init__()
         config = bert.model.config.to_diff_dict()
-        self.record: Dict[str, Any] = {
-            "name": bert.name,
-            "revision": bert.revision,
-            "config": {key: value for key, value in config.items() if key not in _VOLATILE},
-            "weights": None if bert.saves_weights else weights_fingerprint(bert.model),
-            "tokenizer": bridge.tokenizer_fingerprint(),
-            "settings": {
-                "bert_layer": ",".join(map(str, bert.layers)),
-                "bert_subword": bridge.subword,
-                "bert_detok": bridge.detok,
-                "bert_context": bridge.context,
-                "bert_mask_special_tokens": mask_special_tokens,
-            },
-            "given": [],
-        }
-        self.register_buffer("text", self._encoded())
+        super().__init__(
+            {
+                "name": bert.name,
+                "revision": bert.revision,
+                "config": {key: value for key, value in config.items() if key not in _VOLATILE},
+                "weights": None if bert.saves_weights else weights_fingerprint(bert.model),
+                "tokenizer": bridge.tokenizer_fingerprint(),
+                "settings": {
+                    "bert_layer": ",".join(map(str, bert.layers)),
+                    "bert_subword": bridge.subword,
+                    "bert_detok": bridge.detok,
+                    "bert_context": bridge.context,
+                    "bert_mask_special_tokens": mask_special_tokens,
+                },
+                "given": [],
+            }
+        )
 
     def note_given(self, flags: Sequence[str]) -> None:
         """Record the *flags* that were given to the task and change what BERT reads."""
-        self.record["given"] = list(flags)
-        self.text = self._encoded().to(self.text)
-
-    def _encoded(self) -> Tensor:
-        text = json.dumps(self.record, default=str).encode()
-        return torch.tensor(list(text), dtype=torch.float32)
-
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        """Keep the record of the present BERT."""
+        self.update(given=list(flags))
 
 
 def read_record(state_dict: Mapping[str, Tensor]) -> Optional[Dict[str, Any]]:
@@ -78,13 +66,7 @@ def read_record(state_dict: Mapping[str, Tensor]) -> Optional[Dict[str, Any]]:
     Raises:
         ValueError: The record is damaged.
     """
-    text = state_dict.get(RECORD_KEY)
-    if text is None:
-        return None
-    record = json.loads(bytes(text.float().round().long().clamp(0, 255).tolist()))
-    if not isinstance(record, dict) or any(not isinstance(record.get(key), kind) for key, kind in _KINDS.items()):
-        raise ValueError("not a record")
-    return record
+    return read_json(state_dict, RECORD_KEY, _KINDS)
 
 
 def weights_fingerprint(model: nn.Module) -> str:

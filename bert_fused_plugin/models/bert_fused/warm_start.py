@@ -23,9 +23,10 @@ State = Dict[str, Tensor]
 # resembles most (Press & Wolf, EACL 2017); symbols that the first does not have are taken from the next.
 _EMBEDDINGS = ("decoder.output_projection.weight", "decoder.embed_tokens.weight", "encoder.embed_tokens.weight")
 _OF_BERT = re.compile(r"encoder\.(bert|bert_proj|layer_mix)\.|.+\.(bert_attn|bert_attn_layer_norm|fusion)\.")
-# version numbers, sinusoids, the record of BERT, and the weights that encoder layers of fairseq 0.12 save twice
+# version numbers, sinusoids, the records of BERT and of the settings, and the weights that encoder layers of
+# fairseq 0.12 save twice
 _NO_PARAMETER = re.compile(
-    r"(en|de)coder\.(version|bert_record\.text|embed_positions\.(weights|_float_tensor)|"
+    r"settings_record\.text$|(en|de)coder\.(version|bert_record\.text|embed_positions\.(weights|_float_tensor)|"
     r"layers\.\d+\.(in_proj|out_proj|fc1|fc2)_\w+)$"
 )
 

@@ -180,7 +180,9 @@ def _bert_errors(cfg: GruConfig) -> List[str]:
             f"{_flag(item.name)} works only with --bert-model, got {getattr(cfg, item.name)} without it; add "
             "--bert-model, or leave it out"
             for item in fields(BertFlags)
-            if item.name.startswith("bert_") and getattr(cfg, item.name) != item.default
+            if item.name.startswith("bert_")
+            and item.name != "bert_unchecked"
+            and getattr(cfg, item.name) != item.default
         ]
     return bert_flag_errors(cfg)
 
