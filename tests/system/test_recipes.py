@@ -110,7 +110,8 @@ def test_every_system_has_a_command_line_that_fairseq_accepts(dry, recipe, tmp_p
 def test_what_is_wrong_is_said_before_anything_runs(dry, tmp_path):
     done = dry.run("multi30k", "transformer", "tranlate")
     assert done.returncode == 2
-    assert done.stderr.startswith("multi30k/run.sh: error: unknown step 'tranlate'; steps: prepare estimate transformer ")
+    steps = "prepare estimate transformer "
+    assert done.stderr.startswith(f"multi30k/run.sh: error: unknown step 'tranlate'; steps: {steps}")
     done = dry.run("tatoeba_en_fa", "prepare")
     assert done.returncode == 2
     assert "DATA= has no train.en; DATA=dir must hold train.en train.fa valid.en valid.fa" in done.stderr
