@@ -91,8 +91,6 @@ The map of the package, one line a file::
       model_directory.py            a model as a directory that can be moved
       bert_directory.py             BERT as a part of that directory
       files.py                      reads checkpoints, and writes files whole or not at all
-      opening.py                    opens a checkpoint, or says why it cannot be read
-      json_record.py                a text in a checkpoint, in which a model says something about itself
       bert_nmt.py                   reads a checkpoint of the authors' code, and writes the imported one
       training_settings.py          settings that a finished model does not need
     reports/                        does BERT help, and what do translations attend to?
@@ -113,6 +111,8 @@ The map of the package, one line a file::
       export_model.py               bert-fused-export
       average_checkpoints.py        bert-fused-average
       import_bert_nmt.py            bert-fused-import
+    checkpoint_opening.py           opens a checkpoint, or says why it cannot be read
+    json_record.py                  a text in a checkpoint, in which a model says something about itself
     errors.py                       errors with flag, rule, value and remedy, without a stack trace
 """
 

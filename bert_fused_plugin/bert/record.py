@@ -6,8 +6,8 @@ from typing import Any, Dict, Mapping, Optional, Sequence
 from torch import Tensor, nn
 
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
-from bert_fused_plugin.checkpoints.json_record import JsonRecord, read_json
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.json_record import JsonRecord, read_json
 
 RECORD_KEY = "encoder.bert_record.text"  # the record in the state dict of a model
 

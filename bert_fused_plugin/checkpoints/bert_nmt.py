@@ -12,7 +12,7 @@ from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
 from torch import Tensor
 
-from bert_fused_plugin.checkpoints.opening import open_checkpoint
+from bert_fused_plugin.checkpoint_opening import open_checkpoint
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused.bert_nmt import Imported
 from bert_fused_plugin.models.bert_fused.bert_nmt.weights import bert_weights

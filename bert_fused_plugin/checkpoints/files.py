@@ -12,7 +12,7 @@ from fairseq.checkpoint_utils import load_checkpoint_to_cpu
 from omegaconf import OmegaConf
 from safetensors import SafetensorError
 
-from bert_fused_plugin.checkpoints.opening import open_checkpoint
+from bert_fused_plugin.checkpoint_opening import open_checkpoint
 from bert_fused_plugin.errors import BertFusedError
 
 _REMEDY = "give a checkpoint that fairseq-train wrote, such as its checkpoint_best.pt"

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from torch import Tensor
 
-from bert_fused_plugin.checkpoints.json_record import JsonRecord, read_json
+from bert_fused_plugin.json_record import JsonRecord, read_json
 
 logger = logging.getLogger(__name__)
 

@@ -84,6 +84,27 @@ def test_modules_import_nothing_from_other_folders_of_the_package():
     assert not {path: names for path, names in others.items() if names}
 
 
+def circles(imports):
+    """Return the pairs of folders in *imports*, {folder: folders}, that import each other, also through others."""
+    reached = {folder: set(others) for folder, others in imports.items()}
+    for middle in reached:
+        for folder in reached:
+            if middle in reached[folder]:
+                reached[folder] |= reached[middle]
+    return sorted((a, b) for a in reached for b in reached[a] if a < b and a in reached.get(b, ()))
+
+
+def test_no_folders_of_the_package_import_each_other():
+    imports = {}
+    for path, text in sources(PACKAGE).items():
+        _, folder, *file = path.split("/")
+        if file:
+            others = {name.split(".")[1] for name in imported_from(PACKAGE, text) if "." in name}
+            imports.setdefault(folder, set()).update(others - {folder})
+    assert len(imports) > 5
+    assert circles(imports) == []
+
+
 @pytest.mark.parametrize(
     ("rule", "text", "expected"),
     [
@@ -93,9 +114,25 @@ def test_modules_import_nothing_from_other_folders_of_the_package():
         (defaults_of_getattr, "x = [getattr(args, 'a', 0), getattr(args, 'b')]", ["getattr(args, 'a', 0)"]),
         (lambda text: imported_from("p", text), "import os, p.b.c\nfrom p.d import e", ["p.b.c", "p.d.e"]),
         (lambda text: imported_from("p", text), "def f():\n  from p import b\n  from pp import c", ["p.b"]),
+        (lambda text: circles(ast.literal_eval(text)), "{'a': {'b'}, 'b': {'c'}, 'c': {'b'}}", [("b", "c")]),
+        (
+            lambda text: circles(ast.literal_eval(text)),
+            "{'a': {'b'}, 'b': {'c'}, 'c': {'a'}}",
+            [(*"ab",), (*"ac",), (*"bc",)],
+        ),
         (lambda text: imported_from("p", text), "from . import a\nfrom ..b import c\nimport p", [".a", "..b.c", "p"]),
     ],
-    ids=["long", "decorators do not count", "method", "default", "imports", "inside a function", "relative"],
+    ids=[
+        "long",
+        "decorators do not count",
+        "method",
+        "default",
+        "imports",
+        "inside a function",
+        "circle",
+        "long circle",
+        "relative",
+    ],
 )
 def test_the_rules_find_what_breaks_them(rule, text, expected):
     assert rule(text) == expected
