@@ -89,6 +89,7 @@ The map of the package, one line a file::
       bert_directory.py             BERT as a part of that directory
       files.py                      reads checkpoints, and writes files whole or not at all
       opening.py                    opens a checkpoint, or says why it cannot be read
+      origin.py                     from which checkpoint a training began
       bert_nmt.py                   reads a checkpoint of the authors' code, and writes the imported one
       training_settings.py          settings that a finished model does not need
     reports/                        does BERT help, and what do translations attend to?

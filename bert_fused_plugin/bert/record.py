@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from typing import Any, Dict, Mapping, Optional, Sequence
+import os
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,7 @@ from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 
 _VOLATILE = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache")
 
+_KEY = "encoder.bert_record.text"
 _OPTIONAL = (str, type(None))
 _KINDS: Dict[str, Any] = {
     "name": str,
@@ -27,7 +29,8 @@ class BertRecord(nn.Module):
     """Name, revision, configuration and fingerprints of BERT and its tokenizer, which are saved with the model.
 
     The buffer holds a JSON text, one float for each byte, because averaging, EMA and half precision do not change
-    these numbers.  It is never loaded: `read_record` reads it from a checkpoint, to compare it with the present one.
+    these numbers.  `read_record` reads it from a checkpoint, to compare it with the present one; of a checkpoint that
+    is loaded, the record takes over only where its training began.
 
     Args:
         bert: the encoder.
@@ -55,19 +58,28 @@ class BertRecord(nn.Module):
             },
             "given": [],
         }
-        self.register_buffer("text", self._encoded())
+        self.register_buffer("text", _encoded(self.record))
 
     def note_given(self, flags: Sequence[str]) -> None:
         """Record the *flags* that were given to the task and change what BERT reads."""
         self.record["given"] = list(flags)
-        self.text = self._encoded().to(self.text)
+        self.text = _encoded(self.record).to(self.text)
 
-    def _encoded(self) -> Tensor:
-        text = json.dumps(self.record, default=str).encode()
-        return torch.tensor(list(text), dtype=torch.float32)
+    def note_origins(self, origins: Sequence[Sequence[Any]]) -> None:
+        """Record *origins*, path and number of updates of each checkpoint that the parameters come from."""
+        self.record.pop("began_from", None)
+        if origins:
+            self.record["began_from"] = [list(origin) for origin in origins]
+        self.text = _encoded(self.record).to(self.text)
 
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        """Keep the record of the present BERT."""
+    def _load_from_state_dict(self, state_dict: Dict[str, Tensor], prefix: str, *args: Any, **kwargs: Any) -> None:
+        """Keep the record of the present BERT, but note where the parameters come from, as *state_dict* says.
+
+        So a training that resumes keeps the note, though fairseq takes all flags from the command line then.
+        """
+        text = state_dict.get(f"{prefix}text")
+        if text is not None:
+            self.note_origins(recorded_origins({_KEY: text}))
 
 
 def read_record(state_dict: Mapping[str, Tensor]) -> Optional[Dict[str, Any]]:
@@ -76,13 +88,34 @@ def read_record(state_dict: Mapping[str, Tensor]) -> Optional[Dict[str, Any]]:
     Raises:
         ValueError: The record is damaged.
     """
-    text = state_dict.get("encoder.bert_record.text")
+    text = state_dict.get(_KEY)
     if text is None:
         return None
     record = json.loads(bytes(text.float().round().long().clamp(0, 255).tolist()))
     if not isinstance(record, dict) or any(not isinstance(record.get(key), kind) for key, kind in _KINDS.items()):
         raise ValueError("not a record")
     return record
+
+
+def recorded_origins(state_dict: Mapping[str, Tensor]) -> List[Tuple[str, Optional[int]]]:
+    """Return path and number of updates of each checkpoint that ``--bert-warm-start`` took parameters from.
+
+    The last one comes first, then the one that that one began from.  A damaged record has none.
+    """
+    try:
+        record = read_record(state_dict)
+    except ValueError:  # an error says so when the record is compared
+        return []
+    if record is None or "began_from" not in record:
+        return []
+    return [(path, updates) for path, updates in record["began_from"]]
+
+
+def without_folders(state_dict: Dict[str, Tensor]) -> Dict[str, Tensor]:
+    """Return *state_dict* whose record names the files of `recorded_origins` without their folders."""
+    found = [(os.path.basename(path), updates) for path, updates in recorded_origins(state_dict)]
+    record = read_record(state_dict) if found else None
+    return state_dict if record is None else {**state_dict, _KEY: _encoded({**record, "began_from": found})}
 
 
 def weights_fingerprint(model: nn.Module) -> str:
@@ -95,3 +128,8 @@ def weights_fingerprint(model: nn.Module) -> str:
         for p in model.parameters()
     )
     return hashlib.sha256(b"".join(digests)).hexdigest()[:32]
+
+
+def _encoded(record: Dict[str, Any]) -> Tensor:
+    text = json.dumps(record, default=str).encode()
+    return torch.tensor(list(text), dtype=torch.float32)
