@@ -94,6 +94,8 @@ The map of the package, one line a file::
       training_settings.py          settings that a finished model does not need
     reports/                        does BERT help, and what do translations attend to?
       comparison.py                 all figures of the report
+      verdicts.py                   its sentences: is it better, is that fair, is BERT used?
+      progress.py                   what the command does now, and how long it takes
       runs.py                       the runs that are compared
       decoding.py                   translates a test set as fairseq-generate does
       scoring.py                    sacreBLEU's scores and their significance

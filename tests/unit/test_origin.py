@@ -43,7 +43,7 @@ def test_what_fairseq_knows(launches, flags, expected):
 
 def test_how_it_is_said():
     found = [Origin("/a.pt", 1200), Origin(None, None)]
-    said = "began from /a.pt after 1,200 updates, which began from another checkpoint after an unknown number of updates"
-    assert described(found) == said
+    second = "which began from another checkpoint after an unknown number of updates"
+    assert described(found) == f"began from /a.pt after 1,200 updates, {second}"
     assert updates_before(found) == 1200
     assert described([]) == ""
