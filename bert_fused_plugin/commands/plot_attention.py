@@ -108,8 +108,10 @@ def _draw_map(figure: Figure, axis: Axes, found: AttentionMap, layer: int, words
     weights = found.layers[layer]
     assert weights is not None  # main chooses among the layers that have some
     image = axis.imshow(weights.numpy(), cmap="Blues", vmin=0, aspect="auto")
-    figure.colorbar(image, ax=axis, label="largest weight of a subword" if words else "weight")
-    axis.set_title(f"attention to {'the source' if found.kind == SOURCE else 'BERT'}, layer {layer + 1}")
+    figure.colorbar(image, ax=axis, label="largest weight among a word's subwords" if words else "weight")
+    of_layer = found.entropies[layer]
+    warning = "\n(so even that it means nothing)" if of_layer is not None and of_layer.is_too_even() else ""
+    axis.set_title(f"attention to {'the source' if found.kind == SOURCE else 'BERT'}, layer {layer + 1}{warning}")
     axis.set_xticks(
         range(len(found.columns)), found.columns, rotation=60, ha="right", rotation_mode="anchor", parse_math=False
     )

@@ -1,7 +1,7 @@
 """What translations attend to: the weights of each decoder layer between words, their entropy, alignments, gates."""
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
@@ -33,7 +33,7 @@ class AttentionMap:
     rows: List[str]
     columns: List[str]
     layers: List[Optional[Tensor]]
-    entropies: List[Optional["Entropy"]] = field(default_factory=list)
+    entropies: List[Optional["Entropy"]]
 
     def last(self) -> int:
         """Return the number, from 0, of the last layer with such attention."""
@@ -67,7 +67,7 @@ def evenness(kind: str, layers: Sequence[Optional[Entropy]]) -> Optional[str]:
     even = [number for number, layer in enumerate(layers, 1) if layer is not None and layer.is_too_even()]
     if not even:
         return None
-    where = f" in decoder layer {', '.join(map(str, even))}" if len(layers) > 1 else ""
+    where = f" in decoder layer{'s' * (len(even) > 1)} {', '.join(map(str, even))}" if len(layers) > 1 else ""
     share = min(layer.share for layer in layers if layer is not None and layer.is_too_even())
     return (
         f"The attention to {'the source' if kind == SOURCE else 'BERT'}{where} is so even that its maps and alignments "

@@ -206,9 +206,9 @@ def test_maps_are_between_words(make, dictionary, net_input, translations):
 
 def test_pharaoh():
     weights = torch.tensor([[0.1, 0.6, 0.2, 0.1], [0.4, 0.1, 0.1, 0.4], [0.1, 0.1, 0.7, 0.1], [0.0, 0.0, 0.0, 1.0]])
-    found = AttentionMap("source", "a b c </s>".split(), "x y z </s>".split(), [weights.flip(1), weights])
+    found = AttentionMap("source", "a b c </s>".split(), "x y z </s>".split(), [weights.flip(1), weights], [None, None])
     assert found.pharaoh(1) == "1-0 0-1 2-2"
-    assert AttentionMap("source", ["</s>"], ["</s>"], [torch.ones(1, 1)]).pharaoh(0) == ""
+    assert AttentionMap("source", ["</s>"], ["</s>"], [torch.ones(1, 1)], [None]).pharaoh(0) == ""
 
 
 def test_entropy():

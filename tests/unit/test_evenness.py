@@ -9,7 +9,7 @@ from bert_fused_plugin.reports.attention import TOO_EVEN, Entropy, entropy, even
 def test_the_layers_that_are_too_even_are_named():
     layers = [Entropy(4.0, 0.99), None, Entropy(2.0, 0.5), Entropy(3.9, 0.96)]
     assert evenness("source", layers) == (
-        "The attention to the source in decoder layer 1, 4 is so even that its maps and alignments mean nothing: its "
+        "The attention to the source in decoder layers 1, 4 is so even that its maps and alignments mean nothing: its "
         "entropy is 96% of the largest possible, and 95% or more says that all positions get nearly the same."
     )
     assert evenness("BERT", layers[:1]).startswith("The attention to BERT is so even that its maps")
