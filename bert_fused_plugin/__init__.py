@@ -39,7 +39,7 @@ The map of the package, one line a file::
       feature_cache.py              --bert-cache: BERT's states on disk
       feature_segments.py           the files of that cache
       work_locks.py                 work that several processes share, part by part
-    modules/                        the parts of the papers' figures; they import no other folder
+    modules/                        the parts of the papers' figures, and what they need; they import no other folder
       bert_fused_encoder_layer.py   a layer of the encoder (Zhu et al., figure 1, left)
       bert_fused_decoder_layer.py   a layer of the decoder (Zhu et al., figure 1, right)
       fused_layer.py                what both layers have in common
@@ -57,9 +57,11 @@ The map of the package, one line a file::
       zero_gradients.py             zeros as the gradient of what a step leaves out
     models/                         the architectures
       presets.py                    presets for the command line and for YAML files
+      settings_record.py            what a checkpoint says about its settings, and errors for other settings
       bert_fused/                   the BERT-fused transformer: the model and its presets
         config.py                   its flags
         config_checks.py            the rules that its flags must obey
+        settings.py                 the settings that its checkpoints record
         encoder.py                  fairseq's encoder, whose layers attend to BERT
         decoder.py                  fairseq's decoder, whose layers attend to BERT
         layer_building.py           from flags to layers, for both
@@ -71,6 +73,7 @@ The map of the package, one line a file::
           weights.py                its parameters
       gru_bahdanau/                 RNNsearch and its relatives: the model and its presets
         config.py                   their flags, and the rules that these must obey
+        settings.py                 the settings that their checkpoints record
         encoder.py                  the bidirectional encoder
         decoder.py                  the decoder with attention
         embeddings.py               embeddings, which may come from a file
@@ -89,6 +92,7 @@ The map of the package, one line a file::
       bert_directory.py             BERT as a part of that directory
       files.py                      reads checkpoints, and writes files whole or not at all
       opening.py                    opens a checkpoint, or says why it cannot be read
+      json_record.py                a text in a checkpoint, in which a model says something about itself
       origin.py                     from which checkpoint a training began
       bert_nmt.py                   reads a checkpoint of the authors' code, and writes the imported one
       training_settings.py          settings that a finished model does not need

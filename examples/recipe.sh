@@ -1,8 +1,9 @@
-# shellcheck shell=bash disable=SC2154  # what run.sh sets
+# shellcheck shell=bash disable=SC2154,SC2034  # what run.sh sets
 # What the recipes share.  examples/NAME/run.sh says how its data is prepared and with what sizes and settings it is
 # trained, and ends in: recipe "$@".  The steps, in their order; those in brackets only where they are asked for:
 #
 #   prepare        text to $OUT/data-bin
+#   [estimate]     how long the trainings will take, from some updates on a part of the text
 #   transformer    fairseq's own, UPDATES updates
 #   continued      the transformer trained on for MORE updates, its learning rate begun anew: what bert_fused has to beat
 #   bert_fused     the same way on, with BERT: it begins with the transformer's parameters (where BERT's word pieces are
@@ -13,38 +14,60 @@
 #                  with BERT) and [bert_decoder] (BERT in place of the encoder) as well
 #   compare        averages of the five best checkpoints, scored on the test set: $OUT/report.html, $OUT/report.json
 #
-# Settings of the environment, all optional:
+# Settings of the environment, all optional (run.sh --help):
 #   DATA=dir           the recipe's text, instead of downloading it; what must lie there says run.sh
 #   OUT=dir            where everything goes                          (default: NAME-out)
 #   BERT=name          pre-trained encoder, a directory or a hub name
 #   UPDATES=, MORE=, WARMUP=, LR=, SEED=1
 #   TRAIN_FLAGS=       for every fairseq-train, such as --fp16, or --cpu
-# A step that was interrupted goes on where it was; a finished one, run again, trains no further.
+# A training that was interrupted goes on where it was; a finished one is skipped.
 
 here=$(cd "$(dirname "${BASH_SOURCE[1]}")" && pwd)
 examples=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$examples/.." && pwd)
 name=$(basename "$here")
 out=${OUT:-$name-out} seed=${SEED:-1}
-all_steps=(prepare transformer continued bert_fused random_bert scratch gru_bahdanau gru_dot gru_seq2seq gru_bert bert_decoder compare)
+all_steps=(prepare estimate transformer continued bert_fused random_bert scratch gru_bahdanau gru_dot gru_seq2seq gru_bert bert_decoder compare)
+default_steps=(prepare transformer continued bert_fused gru_bahdanau compare)
 
 recipe() {
-    [ $# -gt 0 ] || set -- prepare transformer continued bert_fused gru_bahdanau compare
     local step setting
+    if [[ " $* " == *" --help "* || " $* " == *" -h "* ]]; then
+        usage
+        return
+    fi
+    [ $# -gt 0 ] || set -- "${default_steps[@]}"
     for step in "$@"; do
         [[ $step != *" "* && " ${all_steps[*]} " == *" $step "* ]] || fail "unknown step '$step'; steps: ${all_steps[*]}"
     done
     for setting in UPDATES MORE WARMUP SEED; do
         [[ ${!setting:-0} =~ ^(0|[1-9][0-9]*)$ ]] || fail "$setting=${!setting} must be a whole number"
     done
+    ! declare -F check_settings >/dev/null || check_settings
     "$root/scripts/setup.sh"
     PATH=$(cd "${VENV:-$root/.venv}/bin" && pwd):$PATH
     export PATH PYTHONUTF8=1
     mkdir -p "$out"
     for step in "$@"; do
+        if [ "$step" != prepare ] && declare -F settings >/dev/null; then
+            settings # where they follow from the text
+            unset -f settings
+        fi
         "$step"
     done
 }
+
+# The comment at the top of run.sh, and, of a recipe with settings of its own, that of this file.
+usage() {
+    sed -n '2,/^set -/{/^#/s/^# \{0,1\}//p}' "$here/run.sh"
+    if ! declare -F check_settings >/dev/null; then
+        sed -n '3,/^here=/{/^#/s/^# \{0,1\}//p}' "$examples/recipe.sh"
+        printf '\nDefaults: OUT=%s UPDATES=%s MORE=%s WARMUP=%s LR=%s SEED=%s TRAIN_FLAGS=%s\n' \
+            "$out" "$updates" "$more" "$warmup" "$lr" "$seed" "${TRAIN_FLAGS:-}"
+    fi
+}
+
+say() { echo "$name: $*"; }
 
 fail() {
     echo "$name/run.sh: error: $*" >&2
@@ -64,6 +87,26 @@ check_data() {
     done
 }
 
+# prepare_raw DIR OPTIONS...: checks and splits the raw text there into subwords: $out/text, $out/data-bin.
+prepare_raw() {
+    python "$examples/own_data/prepare.py" "$1" "$out" "$source_lang" "$target_lang" "${@:2}"
+    binarise "$out/text" >"$out/binarise.log" 2>&1 || {
+        tail -n 20 "$out/binarise.log" >&2
+        fail "fairseq-preprocess failed; all that it said is in $out/binarise.log"
+    }
+}
+
+# put_aside N DIR: the last N pairs of DIR/train become valid, DIR/valid becomes test; all of it in $out/raw.
+put_aside() {
+    local lang
+    mkdir -p "$out/raw"
+    for lang in "$source_lang" "$target_lang"; do
+        head -n "-$1" "$2/train.$lang" >"$out/raw/train.$lang"
+        tail -n "$1" "$2/train.$lang" >"$out/raw/valid.$lang"
+        cp "$2/valid.$lang" "$out/raw/test.$lang"
+    done
+}
+
 binarise() { # binarise DIR: {train,valid,test} there, with subwords of both languages, to $out/data-bin
     local split
     for split in train valid test; do
@@ -72,21 +115,29 @@ binarise() { # binarise DIR: {train,valid,test} there, with subwords of both lan
     rm -rf "$out/data-bin.new"
     fairseq-preprocess --source-lang "$source_lang" --target-lang "$target_lang" --joined-dictionary \
         --trainpref "$1/train" --validpref "$1/valid" --testpref "$1/test" --destdir "$out/data-bin.new" --workers 2
+    (cd "$1" && pwd) >"$out/data-bin.new/text" # for the step estimate
     rm -rf "$out/data-bin"
     mv "$out/data-bin.new" "$out/data-bin"
 }
 
 train() { # train NAME UPDATES LR WARMUP FLAGS...
-    local system=$1 updates=$2 rate=$3 warmup=$4
+    local system=$1 updates=$2 rate=$3 warmup=$4 command
     shift 4
     need "$out/data-bin" prepare
-    # shellcheck disable=SC2086
-    fairseq-train "$out/data-bin" --user-dir bert_fused_plugin "$@" "${training[@]}" \
-        --criterion label_smoothed_cross_entropy --label-smoothing 0.1 \
-        --optimizer adam --adam-betas '(0.9, 0.98)' \
-        --lr "$rate" --lr-scheduler inverse_sqrt --warmup-updates "$warmup" --max-update "$updates" --seed "$seed" \
-        --no-epoch-checkpoints --keep-best-checkpoints 5 --save-dir "$out/$system" \
-        --log-format simple --log-interval 50 ${TRAIN_FLAGS:-} 2>&1 | tee -a "$out/$system.log"
+    # shellcheck disable=SC2206
+    command=("$out/data-bin" --user-dir bert_fused_plugin "$@" "${training[@]}"
+        --criterion label_smoothed_cross_entropy --label-smoothing 0.1
+        --optimizer adam --adam-betas '(0.9, 0.98)'
+        --lr "$rate" --lr-scheduler inverse_sqrt --warmup-updates "$warmup" --max-update "$updates" --seed "$seed"
+        --no-epoch-checkpoints --keep-best-checkpoints 5 --save-dir "$out/$system"
+        --log-format simple --log-interval 50 ${TRAIN_FLAGS:-})
+    if [ "$(cat "$out/$system/finished" 2>/dev/null)" = "${command[*]}" ]; then
+        say "$system: done before"
+        return
+    fi
+    say "$system: $updates updates (log: $out/$system.log)"
+    fairseq-train "${command[@]}" 2>&1 | python "$examples/progress.py" "$system" "$updates" "$out/$system.log"
+    echo "${command[*]}" >"$out/$system/finished"
 }
 
 # With BERT: its states are computed once for all steps and seeds.
@@ -129,6 +180,40 @@ gru_bert() {
         --bert-model "$(bert_model)" "${fusion[@]}"
 }
 
+# How long the trainings will take: some updates of both models are timed on a part of the text.
+estimate() {
+    local probe=$out/probe pairs=2000 text lang kind
+    [ ! -e "$out/bert_fused/finished" ] || return 0
+    say "estimate: timing some updates"
+    need "$out/data-bin/text" prepare
+    text=$(cat "$out/data-bin/text")
+    rm -rf "$probe" && mkdir -p "$probe"
+    for lang in "$source_lang" "$target_lang"; do
+        # evenly, since text may be sorted by length
+        awk -v n="$pairs" -v lines="$(wc -l <"$text/train.$lang")" \
+            'int(NR * n / lines) > int((NR - 1) * n / lines) || lines <= n' "$text/train.$lang" >"$probe/train.$lang"
+    done
+    fairseq-preprocess --source-lang "$source_lang" --target-lang "$target_lang" --trainpref "$probe/train" --validpref "$probe/train" \
+        --srcdict "$out/data-bin/dict.$source_lang.txt" --tgtdict "$out/data-bin/dict.$target_lang.txt" \
+        --destdir "$probe/data-bin" >"$probe/preprocess.log" 2>&1
+    for kind in plain fused; do
+        local model=("${transformer[@]}")
+        [ $kind = plain ] || model=(--arch "$fused_arch" --task bert_fused_translation --bert-model "$(bert_model)"
+            "${bert[@]}" "${fusion[@]}" --bert-cache "$probe/cache")
+        # shellcheck disable=SC2086
+        fairseq-train "$probe/data-bin" --user-dir bert_fused_plugin "${model[@]}" "${training[@]}" \
+            --criterion label_smoothed_cross_entropy --optimizer adam --lr 0.0001 --max-update 25 --disable-validation \
+            --no-save --save-dir "$probe/$kind" --log-format json --log-interval 5 ${TRAIN_FLAGS:-} >"$probe/$kind.log" 2>&1 || {
+            tail -n 5 "$probe/$kind.log" >&2
+            fail "the first updates failed; all that was said is in $probe/$kind.log"
+        }
+    done
+    python "$examples/estimate.py" --transformer "$probe/plain.log" --fused "$probe/fused.log" --updates "$updates" \
+        --more "$more" --probe "$probe/train.$target_lang" --train "$text/train.$target_lang" \
+        --test "$text/test.$target_lang"
+    rm -rf "$probe"
+}
+
 compare() {
     local system runs=() systems=() best baseline=$out/continued
     for system in "${all_steps[@]}"; do
@@ -139,7 +224,7 @@ compare() {
     [ ${#systems[@]} -gt 1 ] || fail "there is nothing to compare ${systems[*]} with; train another system first"
     for system in "${systems[@]}"; do
         best=("$out/$system"/checkpoint.best_*.pt)
-        python "$root/scripts/average_checkpoints.py" --inputs "${best[@]}" --output "$out/$system/average.pt"
+        bert-fused-average --inputs "${best[@]}" --output "$out/$system/average.pt"
         if [ "$out/$system" = "$baseline" ]; then
             runs+=(--baseline "$system=$out/$system/average.pt")
         else

@@ -144,7 +144,7 @@ def load(file: Any, map_location: Any = None) -> Any:
 def load_with_restricted_pickle(file: Any, map_location: Any, allowed: Dict[str, Any]) -> Any:
     """Read a checkpoint with torch 2.0 to 2.5, whose weights_only cannot be told of other types by name.
 
-    Second best: Python's unpickler looks up nothing but the names below, but unlike torch's it
+    This is second best: Python's unpickler looks up nothing but the names below, but unlike torch's it
     lets a file set attributes on the classes of the list.  Can go with support for torch < 2.6.
     """
     tensors = ("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_parameter")

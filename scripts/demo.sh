@@ -74,7 +74,7 @@ for line in 1 2 3 4 5; do
 done
 
 say "5/6 attention"
-python "$root/scripts/plot_attention.py" "$out/data-bin" --path "$out/checkpoints/checkpoint_last.pt" \
+bert-fused-attention "$out/data-bin" --path "$out/checkpoints/checkpoint_last.pt" \
     --index 0 --output "$out/attention.png"
 
 say "6/6 a report: does the model use what BERT says? (bert-fused-compare)"

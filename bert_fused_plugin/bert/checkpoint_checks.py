@@ -10,7 +10,7 @@ from bert_fused_plugin.bert.record import read_record
 logger = logging.getLogger(__name__)
 
 # parameters that are applied to BERT's states, and so have BERT's width
-_READERS = ("bert_attn.k_proj.weight", "bert_attention.key_proj.weight", "encoder.bert_proj.weight")
+_AS_WIDE_AS_BERT = ("bert_attn.k_proj.weight", "bert_attention.key_proj.weight", "encoder.bert_proj.weight")
 
 
 def incompatibilities(model: Any, state_dict: Dict[str, Tensor]) -> List[str]:
@@ -25,7 +25,7 @@ def incompatibilities(model: Any, state_dict: Dict[str, Tensor]) -> List[str]:
                 f"{len(expected[key])}; use the dict.*.txt that the model was trained with "
                 "(fairseq-preprocess --srcdict, --tgtdict)"
             )
-    widths = [key for key in expected if key.endswith(_READERS) and key in state_dict]
+    widths = [key for key in expected if key.endswith(_AS_WIDE_AS_BERT) and key in state_dict]
     for key in widths[:1]:
         if state_dict[key].size(1) != expected[key].size(1):
             errors.append(
@@ -65,10 +65,8 @@ def _record_incompatibilities(model: Any, state_dict: Dict[str, Tensor]) -> List
     try:
         saved = read_record(state_dict) or current
     except ValueError:
-        saved, errors = (
-            current,
-            [f"the checkpoint's record of its BERT is damaged; load it nevertheless with {unchecked}"],
-        )
+        saved = current
+        errors = [f"the checkpoint's record of its BERT is damaged; load it nevertheless with {unchecked}"]
     else:
         differences = _differences(model, saved, current)
         errors = [f"{error}, or load the checkpoint nevertheless with {unchecked}" for error in differences]

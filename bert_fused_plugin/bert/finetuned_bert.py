@@ -57,7 +57,7 @@ class FinetunedBert(PretrainedBert):
             )
         raise_all(errors)
         self.register_buffer("lr_factor", torch.tensor(lr_factor))
-        self._factor = lr_factor
+        self._factor = lr_factor  # the buffer may be on a GPU, and half precision rounds it
         for parameter in _used_parameters(model, self.depth, top, last_layers):
             parameter.requires_grad_(True)
             parameter.data /= self._factor
@@ -69,8 +69,7 @@ class FinetunedBert(PretrainedBert):
 
     def weights(self) -> Dict[str, Tensor]:
         """Return the weights W, by the model's own names."""
-        factor = float(self.lr_factor)
-        trained = {name: theta * factor for name, theta in self.model.named_parameters() if theta.requires_grad}
+        trained = {name: theta * self._factor for name, theta in self.model.named_parameters() if theta.requires_grad}
         return {**self.model.state_dict(), **trained}
 
     def describe_parameters(self) -> str:

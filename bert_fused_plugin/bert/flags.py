@@ -2,12 +2,18 @@
 
 # fairseq reads the field types: no `from __future__ import annotations`, no `X | None` in this file.
 import math
-from dataclasses import dataclass, field
-from typing import List, Optional, Tuple
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from typing import Any, Container, Dict, List, Optional, Tuple
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from bert_fused_plugin.data.dictionary_bridge import DETOK_CHOICES, SUBWORD_CHOICES
+
+# the settings that DictionaryBridge checks with its tables
+CHECKED_BY_BRIDGE = ("bert_subword", "bert_detok")
+
+MEAN = (0.5, 0.5)  # the paper's weights of the NMT branch and of BERT's branch
 
 
 @dataclass
@@ -18,12 +24,14 @@ class BertFlags(FairseqDataclass):
         default=None,
         metadata={
             "help": "The pre-trained encoder: a local directory, or a name on the Hugging Face hub such as "
-            "bert-base-uncased. This flag is required."
+            "bert-base-uncased. The BERT-fused models require this flag."
         },
     )
     bert_unchecked: bool = field(
         default=False,
-        metadata={"help": "Also load checkpoints that were trained with another BERT or another tokenizer."},
+        metadata={
+            "help": "Also load checkpoints that were trained with another BERT, another tokenizer or other settings."
+        },
     )
     bert_subword: ChoiceEnum(SUBWORD_CHOICES) = field(  # type: ignore[valid-type]
         default="auto",
@@ -62,8 +70,8 @@ class BertFlags(FairseqDataclass):
     bert_branch_weights: Optional[str] = field(
         default=None,
         metadata={
-            "help": "The weights W_OTHER,W_BERT of the NMT branch and of BERT's branch where both are used, in "
-            "parallel fusion. The default is the paper's 0.5,0.5, or 1,1 with --bert-identity-start. The authors' "
+            "help": "The weights W_NMT,W_BERT of the NMT branch and of BERT's branch where their sum is "
+            "used. The default is the paper's 0.5,0.5, or 1,1 with --bert-identity-start. The authors' "
             "code uses 1,1 if drop-net is off."
         },
     )
@@ -71,7 +79,7 @@ class BertFlags(FairseqDataclass):
         default=None,
         metadata={
             "help": "The drop-net rate in [0, 1], which is the paper's p_net and twice the authors' flag. The default "
-            "is 1.0, or 0 with --bert-identity-start. Only parallel and gated fusion have drop-net."
+            "is 1.0, or 0 with --bert-identity-start. Only a fusion of two branches has drop-net."
         },
     )
     bert_finetune: bool = field(default=False, metadata={"help": "Train BERT too. Checkpoints then hold its weights."})
@@ -88,7 +96,7 @@ class BertFlags(FairseqDataclass):
     )
 
 
-def check_bert_flags(cfg: BertFlags) -> List[str]:
+def bert_flag_errors(cfg: BertFlags) -> List[str]:
     """Return a sentence for each flag that breaks a rule; it names the flag, the rule, the value and a remedy."""
     errors = []
     if cfg.bert_max_tokens is not None and cfg.bert_max_tokens < 3:
@@ -105,15 +113,15 @@ def check_bert_flags(cfg: BertFlags) -> List[str]:
             "and 0 turns drop-net off"
         )
     try:
-        parse_weights(cfg.bert_branch_weights or "0.5,0.5")
+        parse_weights(cfg.bert_branch_weights, default=MEAN)
     except ValueError:
         errors.append(
             "--bert-branch-weights must be two numbers with a comma between them, "
             f"got {cfg.bert_branch_weights!r}; give two finite numbers such as 0.5,0.5"
         )
     given = [
-        ("--bert-finetune-layers", cfg.bert_finetune_layers, None),
-        ("--bert-lr-factor", cfg.bert_lr_factor, 0.1),
+        ("--bert-finetune-layers", cfg.bert_finetune_layers, BertFlags.bert_finetune_layers),
+        ("--bert-lr-factor", cfg.bert_lr_factor, BertFlags.bert_lr_factor),
     ]
     errors += [
         f"{flag} is for --bert-finetune, got {value} without it; add --bert-finetune, or leave {flag} out"
@@ -123,13 +131,51 @@ def check_bert_flags(cfg: BertFlags) -> List[str]:
     return errors
 
 
-def parse_weights(weights: str) -> Tuple[float, float]:
-    """Return the two numbers of ``--bert-branch-weights``: the weight of the other branch and that of BERT's.
+def choice_errors(cfg: FairseqDataclass, except_for: Container[str]) -> List[str]:
+    """Return a sentence for each setting of *cfg* whose value is none of its choices.
+
+    The command line and YAML files refuse such a value themselves, but ``--model-overrides`` takes any.
+
+    Args:
+        cfg: the model's flags.
+        except_for: the names of the settings that are checked with their own tables.
+    """
+    errors = []
+    for item in fields(cfg):
+        if item.name not in except_for and isinstance(item.type, type) and issubclass(item.type, Enum):
+            choices, value = [str(choice) for choice in item.type], vars(cfg)[item.name]
+            if str(value) not in choices:
+                flag = f"--{item.name.replace('_', '-')}"
+                errors.append(f"{flag} must be one of {', '.join(choices)}, got {value}; choose one of them")
+    return errors
+
+
+def parse_weights(weights: Optional[str], default: Tuple[float, float]) -> Tuple[float, float]:
+    """Return the two numbers of ``--bert-branch-weights``: the weight of the NMT branch and that of BERT's.
+
+    Args:
+        weights: the value of the flag.
+        default: the numbers if the flag is not given.
 
     Raises:
         ValueError: *weights* are not two finite numbers.
     """
-    other, bert = (float(weight) for weight in weights.split(","))
-    if not (math.isfinite(other) and math.isfinite(bert)):
+    if weights is None:
+        return default
+    w_nmt, w_bert = (float(weight) for weight in weights.split(","))
+    if not (math.isfinite(w_nmt) and math.isfinite(w_bert)):
         raise ValueError
-    return other, bert
+    return w_nmt, w_bert
+
+
+def weights_text(weights: Tuple[float, float]) -> str:
+    """Return two weights as ``--bert-branch-weights`` takes them."""
+    return ",".join(f"{weight:.12g}" for weight in weights)
+
+
+def noted_bert_settings(cfg: BertFlags) -> Dict[str, Any]:
+    """Return the settings about BERT that no checkpoint depends on, but whose change is worth a warning."""
+    settings: Dict[str, Any] = {"bert_max_tokens": cfg.bert_max_tokens}
+    if cfg.bert_finetune:
+        settings.update(bert_finetune_layers=cfg.bert_finetune_layers, bert_lr_factor=cfg.bert_lr_factor)
+    return settings

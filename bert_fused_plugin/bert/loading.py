@@ -40,7 +40,7 @@ def load_bert(cfg: BertFlags, task: Any, errors: List[str]) -> Tuple[PretrainedB
             )
         else:
             bert = FrozenBert.from_pretrained(name, str(cfg.bert_layer))
-        errors = errors + _check_vocabulary(cfg, tokenizer, bert)
+        errors = errors + _vocabulary_errors(cfg, tokenizer, bert)
         limit = min(bert.max_positions, int(tokenizer.model_max_length))
         if cfg.bert_max_tokens is not None and cfg.bert_max_tokens > limit:
             errors.append(
@@ -104,7 +104,7 @@ def describe_bert(model: Any, name: Any) -> str:
     )
 
 
-def _check_vocabulary(cfg: BertFlags, tokenizer: PreTrainedTokenizerBase, bert: PretrainedBert) -> List[str]:
+def _vocabulary_errors(cfg: BertFlags, tokenizer: PreTrainedTokenizerBase, bert: PretrainedBert) -> List[str]:
     largest, rows = max(tokenizer.get_vocab().values()), bert.model.get_input_embeddings().num_embeddings
     if largest < rows:
         return []

@@ -34,7 +34,7 @@ def is_hugging_face(directory: Path) -> bool:
         return False
 
 
-def read_bert(directory: Path) -> PreTrainedModel:
+def read_bert_directory(directory: Path) -> PreTrainedModel:
     """Return the BERT in a directory of Hugging Face or of pytorch_pretrained_bert.
 
     Raises:
@@ -84,7 +84,7 @@ def write_hugging_face(bert: PreTrainedModel, source: Path, directory: Path, *, 
     """Write a BERT of pytorch_pretrained_bert as a Hugging Face directory.
 
     Args:
-        bert: the model, as `read_bert` returned it.
+        bert: the model, as `read_bert_directory` returned it.
         source: directory that it was read from, which has its vocabulary.
         directory: directory to write.
         lower_case: whether the tokenizer lower-cases text.

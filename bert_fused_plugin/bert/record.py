@@ -1,19 +1,19 @@
 """The record of BERT in a checkpoint, by which another BERT than that of the training is noticed."""
 
 import hashlib
-import json
 import os
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-import torch
 from torch import Tensor, nn
 
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
+from bert_fused_plugin.checkpoints.json_record import JsonRecord, read_json
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+
+RECORD_KEY = "encoder.bert_record.text"  # the record in the state dict of a model
 
 _VOLATILE = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache")
 
-_KEY = "encoder.bert_record.text"
 _OPTIONAL = (str, type(None))
 _KINDS: Dict[str, Any] = {
     "name": str,
@@ -25,52 +25,46 @@ _KINDS: Dict[str, Any] = {
 }
 
 
-class BertRecord(nn.Module):
+class BertRecord(JsonRecord):
     """Name, revision, configuration and fingerprints of BERT and its tokenizer, which are saved with the model.
 
-    The buffer holds a JSON text, one float for each byte, because averaging, EMA and half precision do not change
-    these numbers.  `read_record` reads it from a checkpoint, to compare it with the present one; of a checkpoint that
-    is loaded, the record takes over only where its training began.
+    `read_record` reads the record from a checkpoint, to compare it with the present one.  Of a checkpoint
+    that is loaded, the record takes over only where its training began.
 
     Args:
         bert: the encoder.
-        bridge: dictionary bridge, which derives BERT's input.
+        bridge: the bridge, which derives BERT's input.
         mask_special_tokens: whether BERT's special tokens are masked out, so that the model does not attend to them.
     """
 
-    text: Tensor
-
     def __init__(self, bert: PretrainedBert, bridge: DictionaryBridge, mask_special_tokens: bool) -> None:
-        super().__init__()
         config = bert.model.config.to_diff_dict()
-        self.record: Dict[str, Any] = {
-            "name": bert.name,
-            "revision": bert.revision,
-            "config": {key: value for key, value in config.items() if key not in _VOLATILE},
-            "weights": None if bert.saves_weights else weights_fingerprint(bert.model),
-            "tokenizer": bridge.tokenizer_fingerprint(),
-            "settings": {
-                "bert_layer": ",".join(map(str, bert.layers)),
-                "bert_subword": bridge.subword,
-                "bert_detok": bridge.detok,
-                "bert_context": bridge.context,
-                "bert_mask_special_tokens": mask_special_tokens,
-            },
-            "given": [],
-        }
-        self.register_buffer("text", _encoded(self.record))
+        super().__init__(
+            {
+                "name": bert.name,
+                "revision": bert.revision,
+                "config": {key: value for key, value in config.items() if key not in _VOLATILE},
+                "weights": None if bert.saves_weights else weights_fingerprint(bert.model),
+                "tokenizer": bridge.tokenizer_fingerprint(),
+                "settings": {
+                    "bert_layer": ",".join(map(str, bert.layers)),
+                    "bert_subword": bridge.subword,
+                    "bert_detok": bridge.detok,
+                    "bert_context": bridge.context,
+                    "bert_mask_special_tokens": mask_special_tokens,
+                },
+                "given": [],
+            }
+        )
 
     def note_given(self, flags: Sequence[str]) -> None:
         """Record the *flags* that were given to the task and change what BERT reads."""
-        self.record["given"] = list(flags)
-        self.text = _encoded(self.record).to(self.text)
+        self.update(given=list(flags))
 
     def note_origins(self, origins: Sequence[Sequence[Any]]) -> None:
         """Record *origins*, path and number of updates of each checkpoint that the parameters come from."""
         self.record.pop("began_from", None)
-        if origins:
-            self.record["began_from"] = [list(origin) for origin in origins]
-        self.text = _encoded(self.record).to(self.text)
+        self.update(**({"began_from": [list(origin) for origin in origins]} if origins else {}))
 
     def _load_from_state_dict(self, state_dict: Dict[str, Tensor], prefix: str, *args: Any, **kwargs: Any) -> None:
         """Keep the record of the present BERT, but note where the parameters come from, as *state_dict* says.
@@ -79,7 +73,7 @@ class BertRecord(nn.Module):
         """
         text = state_dict.get(f"{prefix}text")
         if text is not None:
-            self.note_origins(recorded_origins({_KEY: text}))
+            self.note_origins(recorded_origins({RECORD_KEY: text}))
 
 
 def read_record(state_dict: Mapping[str, Tensor]) -> Optional[Dict[str, Any]]:
@@ -88,13 +82,7 @@ def read_record(state_dict: Mapping[str, Tensor]) -> Optional[Dict[str, Any]]:
     Raises:
         ValueError: The record is damaged.
     """
-    text = state_dict.get(_KEY)
-    if text is None:
-        return None
-    record = json.loads(bytes(text.float().round().long().clamp(0, 255).tolist()))
-    if not isinstance(record, dict) or any(not isinstance(record.get(key), kind) for key, kind in _KINDS.items()):
-        raise ValueError("not a record")
-    return record
+    return read_json(state_dict, RECORD_KEY, _KINDS)
 
 
 def recorded_origins(state_dict: Mapping[str, Tensor]) -> List[Tuple[str, Optional[int]]]:
@@ -115,7 +103,9 @@ def without_folders(state_dict: Dict[str, Tensor]) -> Dict[str, Tensor]:
     """Return *state_dict* whose record names the files of `recorded_origins` without their folders."""
     found = [(os.path.basename(path), updates) for path, updates in recorded_origins(state_dict)]
     record = read_record(state_dict) if found else None
-    return state_dict if record is None else {**state_dict, _KEY: _encoded({**record, "began_from": found})}
+    if record is None:
+        return state_dict
+    return {**state_dict, RECORD_KEY: JsonRecord({**record, "began_from": found}).text}
 
 
 def weights_fingerprint(model: nn.Module) -> str:
@@ -128,8 +118,3 @@ def weights_fingerprint(model: nn.Module) -> str:
         for p in model.parameters()
     )
     return hashlib.sha256(b"".join(digests)).hexdigest()[:32]
-
-
-def _encoded(record: Dict[str, Any]) -> Tensor:
-    text = json.dumps(record, default=str).encode()
-    return torch.tensor(list(text), dtype=torch.float32)

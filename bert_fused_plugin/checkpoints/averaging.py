@@ -7,11 +7,12 @@ from typing import Any, Dict, List, Optional, Sequence
 import torch
 from torch import Tensor
 
-from bert_fused_plugin.bert.record import read_record
+from bert_fused_plugin.bert.record import RECORD_KEY, read_record
 from bert_fused_plugin.checkpoints.files import read_checkpoint, without_training_state
 from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.models.settings_record import SETTINGS_RECORD, differences, read_settings, with_or_without
 
-_BERT_RECORD = "encoder.bert_record.text"
+_RECORDS = (RECORD_KEY, SETTINGS_RECORD)
 _LR_FACTOR = "encoder.bert.lr_factor"  # the scale of a fine-tuned BERT's weights
 
 
@@ -19,8 +20,8 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
     """Return a checkpoint whose floating-point tensors are the means of those in *paths*.
 
     Sums are computed in double precision; means of half-precision tensors are in single precision, as in fairseq's
-    own script. Settings, integers and the record of BERT come from the first checkpoint. The state that only training
-    needs is left out.
+    own script. Settings, integers and the records of BERT and of the settings come from the first checkpoint. The
+    state that only training needs is left out.
 
     Raises:
         BertFusedError: There are no checkpoints, or one cannot be read, or they are not of the same model.
@@ -74,7 +75,7 @@ def last_checkpoints(
 
 
 def _is_averaged(key: str, value: Tensor) -> bool:
-    return value.is_floating_point() and key not in (_BERT_RECORD, _LR_FACTOR)
+    return value.is_floating_point() and key not in (*_RECORDS, _LR_FACTOR)
 
 
 def _with_means(first: Dict[str, Tensor], sums: Dict[str, Tensor], count: int) -> Dict[str, Tensor]:
@@ -95,14 +96,16 @@ def _with_means(first: Dict[str, Tensor], sums: Dict[str, Tensor], count: int) -
 def _differences(path: Path, state: Dict[str, Tensor], other_path: Path, other: Dict[str, Tensor]) -> List[str]:
     """Return a sentence if the models *state* and *other* cannot be averaged."""
     start, remedy = f"{other_path} and {path}", "average checkpoints of one training"
-    missing, extra = sorted(state.keys() - other.keys()), sorted(other.keys() - state.keys())
+    # older versions did not record the settings
+    names, other_names = state.keys() - {SETTINGS_RECORD}, other.keys() - {SETTINGS_RECORD}
+    missing, extra = sorted(names - other_names), sorted(other_names - names)
     if missing or extra:
         where, keys = (path, missing) if missing else (other_path, extra)
         return [
             f"{start} are of different models: {len(missing) + len(extra)} parameters are in only one of them, such as "
             f"{keys[0]} in {where}; {remedy}"
         ]
-    sizes = [key for key in state if state[key].shape != other[key].shape and key != _BERT_RECORD]
+    sizes = [key for key in state if key not in _RECORDS and state[key].shape != other[key].shape]
     if sizes:
         shapes = f"{tuple(other[sizes[0]].shape)} and {tuple(state[sizes[0]].shape)}"
         return [
@@ -113,7 +116,11 @@ def _differences(path: Path, state: Dict[str, Tensor], other_path: Path, other: 
         return [f"{start} differ in --bert-lr-factor ({factors}), which scales the weights of BERT; {remedy}"]
     if _bert_seen(other) != _bert_seen(state):
         return [f"{start} were trained with different BERT models; {remedy}"]
-    return []
+    return [
+        f"{start} are of different models: they were trained {with_or_without(name, value)} and "
+        f"{with_or_without(name, first)}; {remedy}"
+        for name, value, first in differences(_settings(other), _settings(state))
+    ]
 
 
 def _bert_seen(state: Dict[str, Tensor]) -> List[Any]:
@@ -123,3 +130,13 @@ def _bert_seen(state: Dict[str, Tensor]) -> List[Any]:
     except ValueError:  # The record is damaged; an error says so when the model is loaded.
         record = {}
     return [record.get(part) for part in ("weights", "tokenizer")]
+
+
+def _settings(state: Dict[str, Tensor]) -> Dict[str, Any]:
+    """Return the settings that change what a model computes, as far as the checkpoint records them."""
+    try:
+        record = read_settings(state)
+    except ValueError:  # The record is damaged; a warning says so when the model is loaded.
+        record = None
+    computed: Dict[str, Any] = {} if record is None else record["computed"]
+    return computed

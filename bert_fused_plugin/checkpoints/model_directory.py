@@ -81,9 +81,7 @@ def export_model(
         BertFusedError: Parts are missing or do not fit, or the directory cannot be written.
     """
     bert_place = {} if bert_model is None else {"bert_model": bert_model}
-    trained = read_checkpoint(
-        checkpoint, **{**training_defaults(), **dict.fromkeys(_VECTORS), "data": data, **bert_place}
-    )
+    trained = read_checkpoint(checkpoint, **training_defaults(), **dict.fromkeys(_VECTORS), **bert_place, data=data)
     state = without_training_state(trained)
     errors = _output_errors(output)
     if with_bert and model_settings(state).get("bert_model") is None:

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import torch
 
-from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.reports.comparison import Comparison
 from bert_fused_plugin.reports.decoding import POST_PROCESS, Decoding, Texts, hardware
 from bert_fused_plugin.reports.page import check_writable, render, to_json, write_together
@@ -29,8 +29,13 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     """
     logging.getLogger().setLevel(logging.WARNING)  # fairseq sets INFO when it is imported
     options = parse_args(arguments)
-    if options.examples < 0 or options.samples < 1 or options.beam < 1 or options.max_tokens < 1:
-        raise BertFusedError("--beam, --max-tokens and --samples must be at least 1, and --examples at least 0")
+    raise_all(
+        [
+            f"--{name.replace('_', '-')} must be at least {least}, got {vars(options)[name]}; give a larger number"
+            for name, least in (("beam", 1), ("max_tokens", 1), ("samples", 1), ("examples", 0))
+            if vars(options)[name] < least
+        ]
+    )
     outputs = [Path(path) for path in (options.output, options.json) if path is not None]
     check_writable(outputs)
     report = compare(options)
@@ -67,7 +72,7 @@ def compare(options: argparse.Namespace) -> Dict[str, Any]:
         "subset": options.subset,
         "languages": [runs[0].task.cfg.source_lang, runs[0].task.cfg.target_lang],
         "sentences": len(references),
-        "references": options.reference or f"{options.data}, tokenised" * tokenised or f"{options.data}, detokenised",
+        "references": options.reference or f"{options.data}, {'tokenised' if tokenised else 'detokenised'}",
         "decoding": asdict(how),
         "hardware": hardware(device),
         **comparison.report(options.data, options.examples),

@@ -23,7 +23,12 @@ from transformers import PreTrainedModel
 from transformers.utils import logging as hf_logging
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
-from bert_fused_plugin.bert.pytorch_pretrained_bert import is_hugging_face, lower_cases, read_bert, write_hugging_face
+from bert_fused_plugin.bert.pytorch_pretrained_bert import (
+    is_hugging_face,
+    lower_cases,
+    read_bert_directory,
+    write_hugging_face,
+)
 from bert_fused_plugin.checkpoints.bert_nmt import bert_errors, check_imported, read_bert_nmt, write_imported
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.models.bert_fused.bert_nmt import Imported, import_bert_nmt
@@ -38,7 +43,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     bert_dir = (args.bert_output or args.output.with_name(f"{args.output.stem}-bert")) if convert else args.bert
     errors = _path_errors(args, convert)
     checkpoint = collect(errors, read_bert_nmt, args.checkpoint)
-    bert = collect(errors, read_bert, args.bert)
+    bert = collect(errors, read_bert_directory, args.bert)
     imported: Any = None
     if checkpoint is not None:
         given = (checkpoint["args"], checkpoint["model"], os.path.abspath(bert_dir))

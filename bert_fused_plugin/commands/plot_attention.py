@@ -34,13 +34,15 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     if not Path(args.path).is_file():
         raise BertFusedError(f"--path {args.path} does not exist; give a checkpoint file")
     if args.beam < 1:
-        raise BertFusedError(f"--beam must be at least 1, got {args.beam}")
+        raise BertFusedError(f"--beam must be at least 1, got {args.beam}; 5 is usual")
     if not Path(args.output).suffix:
-        raise BertFusedError(f"--output must end in .png, .svg or .pdf, got {args.output}")
+        raise BertFusedError(f"--output must end in .png, .svg or .pdf, got {args.output}; add one of these endings")
     run = load_run(RunFiles("--path", "", Path(args.path)), Place(args.data, args.subset))
     size = len(run.task.dataset(args.subset))
     if not 0 <= args.index < size:
-        raise BertFusedError(f"--index must be in [0, {size - 1}] for {args.subset!r}, got {args.index}")
+        raise BertFusedError(
+            f"--index must be in [0, {size - 1}] for {args.subset!r}, got {args.index}; sentences are counted from 0"
+        )
     sample = run.sample(args.subset, args.index)
     tokens = translate_one(run, sample, Decoding(beam=args.beam))
     texts = Texts(run.task, "auto", "none")
@@ -50,7 +52,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         raise BertFusedError(f"--path {args.path}: this model has no attention to draw; give a model with attention")
     depth = len(maps[0].layers)
     if args.layer is not None and not -depth <= args.layer < depth:
-        raise BertFusedError(f"--layer must be in [{-depth}, {depth - 1}], got {args.layer}")
+        raise BertFusedError(f"--layer must be in [{-depth}, {depth - 1}], got {args.layer}; layers are counted from 0")
     chosen = [(found, found.last() if args.layer is None else args.layer % depth) for found in maps]
     chosen = [(found, layer) for found, layer in chosen if found.layers[layer] is not None]
     draw(chosen, args.output, words=not args.subwords)

@@ -20,7 +20,7 @@ class LabelSmoothedCrossEntropyConfig(FairseqDataclass):
     """The flags, which have the names of those of fairseq's own criterion."""
 
     label_smoothing: float = field(
-        default=0.1, metadata={"help": "epsilon of label smoothing, in [0, 1); 0 means no smoothing"}
+        default=0.1, metadata={"help": "The epsilon of label smoothing, in [0, 1). With 0 there is no smoothing."}
     )
     sentence_avg: bool = II("optimization.sentence_avg")
 

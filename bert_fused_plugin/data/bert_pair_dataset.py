@@ -14,7 +14,7 @@ from bert_fused_plugin.data.collate import add_bert_tokens
 from bert_fused_plugin.data.data_bin import read_whole
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.document_context import DocumentContext
-from bert_fused_plugin.data.feature_cache import Bert, FeatureCache
+from bert_fused_plugin.data.feature_cache import ComputeStates, FeatureCache
 
 _CHUNK = 10_000  # sentences tokenised at once
 
@@ -27,7 +27,7 @@ class BertPairDataset(BaseWrapperDataset):
 
     Args:
         dataset: fairseq's dataset.
-        bridge: derives the word pieces.
+        bridge: the bridge that derives the word pieces.
         texts: raw source texts, one for each sentence; default: derived from fairseq's ids.
         keep_long_targets: whether long references are kept, and sentences that are longer than ``--max-tokens``;
             not for training.
@@ -48,12 +48,12 @@ class BertPairDataset(BaseWrapperDataset):
         self.bert_sizes: NDArray[np.int64] = np.diff(self._offsets)
         self._cache: Optional[FeatureCache] = None
 
-    def use_cache(self, cache: FeatureCache, load_bert: Callable[[], Bert]) -> int:
+    def use_cache(self, cache: FeatureCache, load_bert: Callable[[], ComputeStates]) -> int:
         """Take BERT's states from *cache* from now on.
 
         Args:
             cache: the cache.
-            load_bert: loads the BERT that computes the states which are not in the cache yet.
+            load_bert: a function that loads BERT and returns how it computes the states that the cache lacks.
 
         Returns:
             The number of sentences that the cache has no room for, whose batches come without ``bert_out``.

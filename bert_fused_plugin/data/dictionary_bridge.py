@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 from itertools import groupby
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 import torch
 from fairseq.data import Dictionary
@@ -12,12 +12,9 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from bert_fused_plugin.data.collate import BERT_PAD, collate_bert_tokens
-from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.errors import BertFusedError, raise_all
 
 logger = logging.getLogger(__name__)
-
-SUBWORD_CHOICES = ("auto", "subword_nmt", "sentencepiece", "none")
-DETOK_CHOICES = ("none", "moses")
 
 # case, accents, numbers, punctuation, another script: where tokenizers of one vocabulary differ
 _PROBE = "The Élan don't USA 1,234.5 naïve -- «ß» 北京 𝔘"
@@ -38,12 +35,12 @@ class DictionaryBridge:
             sentence is cut off, and the sentence is counted in `num_truncated`.
         subword: subword marks by which the dictionary's symbols are joined to words: ``subword_nmt`` (``@@``),
             ``sentencepiece`` (``▁``) or ``none``; ``auto`` finds out which of them the dictionary has.
-        detok: ``moses`` undoes Moses tokenisation; ``none`` leaves the words as they are.
+        detok: the detokenisation: ``moses`` undoes that of Moses, and ``none`` leaves the words as they are.
         lang: source language, for Moses.
         context: number of preceding sentences of the document that BERT reads with each sentence.
 
     Raises:
-        BertFusedError: the tokenizer is not a fast one.
+        BertFusedError: the tokenizer is not a fast one, or there are no such marks or no such detokenisation.
     """
 
     def __init__(
@@ -62,6 +59,14 @@ class DictionaryBridge:
                 f"--bert-model: {type(tokenizer).__name__} of {tokenizer.name_or_path!r} is not a fast tokenizer; "
                 "use a model directory that holds tokenizer.json"
             )
+        choices = (("--bert-subword", subword, SUBWORD_CHOICES), ("--bert-detok", detok, DETOK_CHOICES))
+        raise_all(
+            [
+                f"{flag} must be one of {', '.join(known)}, got {kind}; choose one of them"
+                for flag, kind, known in choices
+                if kind not in known
+            ]
+        )
         self.max_tokens = max_tokens
         self.subword = detect_subword(dictionary) if subword == "auto" else subword
         self.detok = detok
@@ -71,8 +76,8 @@ class DictionaryBridge:
         self._symbols = dictionary.symbols
         self._unk = dictionary.unk()
         self._silent = {dictionary.bos(), dictionary.pad(), dictionary.eos()}
-        self._join = _JOIN[self.subword]
-        self._detokenize = _moses_detokenizer(lang) if detok == "moses" else _as_it_is
+        self._join = _SUBWORDS[self.subword].join
+        self._detokenize = _DETOKENIZERS[detok](lang)
         self._tokenizer: Any = tokenizer.backend_tokenizer
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
@@ -184,12 +189,16 @@ class DictionaryBridge:
 def detect_subword(dictionary: Dictionary) -> str:
     """Return the name of the subword marks that more than 1 % of the symbols of *dictionary* carry, or ``none``."""
     symbols = dictionary.symbols[dictionary.nspecial :]
-    marks = {
-        "subword_nmt": sum(symbol.endswith("@@") for symbol in symbols),
-        "sentencepiece": sum(symbol.startswith("\u2581") for symbol in symbols),
-    }
-    best = max(marks, key=lambda name: marks[name])
-    return best if marks[best] > 0.01 * len(symbols) else "none"
+    marked = {name: sum(map(kind.is_marked, symbols)) for name, kind in _SUBWORDS.items()}
+    best = max(marked, key=lambda name: marked[name])
+    return best if marked[best] > 0.01 * len(symbols) else "none"
+
+
+class _Subwords(NamedTuple):
+    """A kind of subwords: how its symbols are joined to text, and whether a symbol carries its mark."""
+
+    join: Callable[[Sequence[str]], str]
+    is_marked: Callable[[str], bool]
 
 
 def _join_subword_nmt(symbols: Sequence[str]) -> str:
@@ -200,15 +209,16 @@ def _join_sentencepiece(symbols: Sequence[str]) -> str:
     return "".join(symbols).replace("\u2581", " ").strip()
 
 
-_JOIN: Dict[str, Callable[[Sequence[str]], str]] = {
-    "subword_nmt": _join_subword_nmt,
-    "sentencepiece": _join_sentencepiece,
-    "none": " ".join,
+_SUBWORDS: Dict[str, _Subwords] = {
+    "subword_nmt": _Subwords(_join_subword_nmt, lambda symbol: symbol.endswith("@@")),
+    "sentencepiece": _Subwords(_join_sentencepiece, lambda symbol: symbol.startswith("\u2581")),
+    "none": _Subwords(" ".join, lambda symbol: False),
 }
+SUBWORD_CHOICES = ("auto", *_SUBWORDS)
 
 
-def _as_it_is(text: str) -> str:
-    return text
+def _no_detokenizer(lang: str) -> Callable[[str], str]:
+    return str
 
 
 def _moses_detokenizer(lang: str) -> Callable[[str], str]:
@@ -220,6 +230,13 @@ def _moses_detokenizer(lang: str) -> Callable[[str], str]:
         return str(moses.detokenize(text.split()))
 
     return detokenize
+
+
+_DETOKENIZERS: Dict[str, Callable[[str], Callable[[str], str]]] = {
+    "none": _no_detokenizer,
+    "moses": _moses_detokenizer,
+}
+DETOK_CHOICES = tuple(_DETOKENIZERS)
 
 
 def looks_like_moses(dictionary: Dictionary) -> bool:

@@ -36,21 +36,21 @@ _DTYPES = {"fp16": np.float16, "fp32": np.float32}
 _PART_BYTES = 128 * 2**20  # the size of a segment; an interrupted process loses at most one
 _BATCH_PIECES = 8192  # word pieces, padding included, of one forward pass of BERT
 
-Bert = Callable[[Tensor], Tensor]  # bert_tokens (B, L) -> bert_out (B, L, D), in fp32 on the CPU
+ComputeStates = Callable[[Tensor], Tensor]  # bert_tokens (B, L) -> states (B, L, N x D), in fp32 on the CPU
 
 
 class FeatureCache:
     """The states of sentences, in memory-mapped files that any number of processes read.
 
-    The cache is a folder of segments.  A segment is a safetensors file of ``states`` (N, D) and, for each sentence,
-    of its ``keys`` (16 bytes of a hash of its word-piece ids) and its ``sizes``.  A segment is written whole and
-    renamed into place, so that none is torn, and is never changed.  Its checksum is verified when it is opened; a
-    damaged segment is removed, and its sentences are computed anew.
+    The cache is a folder of segments.  A segment is a safetensors file of ``states``, one row for each word piece, and,
+    for each sentence, of its ``keys`` (16 bytes of a hash of its word-piece ids) and its ``sizes``.  A segment is
+    written whole and renamed into place, so that no process sees a part of one, and is never changed.  Its checksum is
+    verified when it is opened; a damaged segment is removed, and its sentences are computed anew.
 
     Args:
         directory: directory of all caches, with one folder for each BERT.
         fingerprint: hash of BERT's weights and configuration, which names the folder.
-        dim: D.
+        dim: the width N x D of the states.
         dtype: number format of the states, ``fp16`` or ``fp32``.
         limit: largest size in bytes of the states that are kept for this object; None for no limit.
 
@@ -82,7 +82,7 @@ class FeatureCache:
     def __len__(self) -> int:
         return len(self._places)
 
-    def add(self, sentences: Sequence[Tensor], load_bert: Callable[[], Bert]) -> None:
+    def add(self, sentences: Sequence[Tensor], load_bert: Callable[[], ComputeStates]) -> None:
         """Compute and write the missing states of *sentences*, rows of word-piece ids.
 
         Processes that want the same sentences, such as the ranks of a training, share the work: each process computes
@@ -182,25 +182,25 @@ class FeatureCache:
             parts.setdefault(f"{int.from_bytes(key[:8], 'little') % number}-of-{number}", {})[key] = row
         return parts
 
-    def _build(self, parts: Dict[str, Dict[bytes, Tensor]], load_bert: Callable[[], Bert]) -> None:
-        bert: Optional[Bert] = None
+    def _build(self, parts: Dict[str, Dict[bytes, Tensor]], load_bert: Callable[[], ComputeStates]) -> None:
+        compute_states: Optional[ComputeStates] = None
         with _progress(sum(len(row) for rows in parts.values() for row in rows.values())) as advance:
             for part in each_part_locked(self.path, list(parts)):
                 self._open_new_segments(repair=False)
                 missing = self._missing(parts[part])
                 advance(sum(map(len, parts[part].values())) - sum(map(len, missing)))
                 if missing:
-                    bert = bert or load_bert()
-                    tensors = self._compute(missing, bert, advance)
+                    compute_states = compute_states or load_bert()
+                    tensors = self._compute(missing, compute_states, advance)
                     self._add_segment(write_segment(self.path, tensors, part).name, tensors)
 
     def _compute(
-        self, missing: Sequence[Tensor], bert: Bert, advance: Callable[[int], None]
+        self, missing: Sequence[Tensor], compute_states: ComputeStates, advance: Callable[[int], None]
     ) -> Dict[str, NDArray[Any]]:
         states: List[NDArray[Any]] = []
         for batch in _batches(missing):
             with np.errstate(over="ignore"):
-                batch_states = bert(collate_bert_tokens(batch)).numpy().astype(self.dtype)
+                batch_states = compute_states(collate_bert_tokens(batch)).numpy().astype(self.dtype)
             if not np.isfinite(batch_states).all():
                 raise BertFusedError(
                     f"--bert-cache {self._directory}: some of BERT's states are not finite in {self.dtype}; the "

@@ -28,7 +28,7 @@ def write_segment(directory: Path, tensors: Dict[str, NDArray[Any]], part: str) 
 
     Args:
         directory: folder of the segments.
-        tensors: ``keys`` (sentences, 16), ``sizes`` (sentences,), ``states`` (N, D).
+        tensors: ``keys`` (sentences, 16), ``sizes`` (sentences,), ``states`` (word pieces, dim).
         part: name of the part of the work whose lock this process holds.
     """
     final = directory / f"{uuid.uuid4().hex}{SUFFIX}"
@@ -57,7 +57,7 @@ def read_segment(file: Path, dim: int, dtype: "np.dtype[Any]") -> Optional[Dict[
 
     Args:
         file: path of the segment.
-        dim: D.
+        dim: the width of the states.
         dtype: number format of the states.
     """
     try:
@@ -77,7 +77,7 @@ def read_segment(file: Path, dim: int, dtype: "np.dtype[Any]") -> Optional[Dict[
 
 
 def map_states(file: Path) -> Tensor:
-    """Return the states of a segment, (N, D), memory-mapped.
+    """Return the states of a segment, (word pieces, dim), memory-mapped.
 
     safetensors maps the file copy-on-write for PyTorch (not for numpy, for which it reads it).
     """

@@ -34,7 +34,8 @@ def read_raw_text(
     texts = primary * (upsample if others else 1) + [line for lines in others for line in lines]
     if len(texts) != size:
         has = f"{' and '.join(map(str, files))} {'have' if others else 'has'} {len(texts)} lines"
-        has += f" (--upsample-primary {upsample})" * (upsample > 1 and bool(others))
+        if upsample > 1 and others:
+            has += f" (--upsample-primary {upsample})"
         raise BertFusedError(
             f"--bert-text {directory}: {has}, but the binarised {split!r} has {size} sentences; give the raw text of "
             "exactly these sentences, line by line, with a file for each binarised one"

@@ -53,8 +53,8 @@ def as_namespace(flags: Any) -> Namespace:
     return flags
 
 
-def flags_beside(flags: Any) -> Dict[str, Any]:
-    """Return the flags about checkpoints that were given together with *flags*, those of the model."""
+def checkpoint_flags(flags: Any) -> Dict[str, Any]:
+    """Return settings that include the flags about checkpoints; they were given together with *flags*, the model's."""
     if not isinstance(flags, DictConfig):
         return vars(flags)
     root: Any = flags._get_root()
@@ -62,6 +62,7 @@ def flags_beside(flags: Any) -> Dict[str, Any]:
 
 
 def _complete(section: DictConfig, preset: Preset, config_class: Any) -> None:
+    """Write into the ``model:`` section of a YAML file what the preset and the defaults give, in the flags' types."""
     parser = ArgumentParser()
     gen_parser_from_dataclass(parser, config_class(), with_prefix="")
     actions = {action.dest: action for action in parser._actions if action.default is not SUPPRESS}

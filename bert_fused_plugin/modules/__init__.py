@@ -1,1 +1,1 @@
-"""The parts of the figures in the papers.  They import nothing from the other folders of the package."""
+"""The parts of the figures in the papers, and what they need.  They import no other folder of the package."""

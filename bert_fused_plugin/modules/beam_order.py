@@ -1,9 +1,26 @@
 """One copy of a sentence's tensors serves all of the beams of the sentence."""
 
-from typing import Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 from torch import Tensor
+
+EncoderOut = Dict[str, List[Any]]  # fairseq's ``encoder_out``, with ``beam_size``, the number of rows of each sentence
+
+_TIME_FIRST = ("encoder_out", "encoder_states")  # (S, B, C); the batch is the first dimension of all other tensors
+
+
+def reorder_encoder_out(encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
+    """Return *encoder_out* with its rows in *new_order*; a sentence is kept once for all of its beams."""
+    [beam_size] = encoder_out["beam_size"]
+    keep, beam_size = sentences_to_keep(new_order, len(encoder_out["encoder_padding_mask"][0]), beam_size)
+    reordered: EncoderOut = {**encoder_out, "beam_size": [beam_size]}
+    if keep is not None:
+        for key, tensors in encoder_out.items():
+            if key != "beam_size":
+                batch_dim = 1 if key in _TIME_FIRST else 0
+                reordered[key] = [tensor.index_select(batch_dim, keep) for tensor in tensors]
+    return reordered
 
 
 def sentences_to_keep(new_order: Tensor, num_sentences: int, beam_size: int) -> Tuple[Optional[Tensor], int]:

@@ -15,7 +15,6 @@ from typing import (
     Optional,
     Protocol,
     Tuple,
-    runtime_checkable,
 )
 
 import torch
@@ -24,7 +23,6 @@ from torch import Tensor, nn
 MAX_CACHED_NUMBERS = 2**18  # one MiB in fp32, which fits into the cache of a CPU core
 
 
-@runtime_checkable
 class RecurrentAttention(Protocol):
     """What a recurrent decoder expects of its attention, which is an ``nn.Module``.
 

@@ -42,7 +42,7 @@ class Comparison:
         runs: runs of one language pair.
         subset: name of the test set.
         how: settings of the search.
-        texts: makes texts of ids.
+        texts: the maker of texts from ids.
         references: reference of each sentence.
         tokenised: whether translations and references are tokenised texts.
         samples: number of bootstrap resamples.

@@ -62,7 +62,7 @@ class BertFusedTranslationTask(TranslationTask):
         self.max_source = min(self.max_source, model.max_positions()[0])  # of all members of an ensemble
         self.keep_long_targets = self.keep_long_targets and _takes_any_target(model)
         if reads_bert(model):
-            self._read_for(model, from_checkpoint)
+            self._prepare_bert_input(model, from_checkpoint)
             return model
         unused = self._given("bert_text", "bert_cache", "bert_documents")
         if unused:
@@ -80,7 +80,7 @@ class BertFusedTranslationTask(TranslationTask):
         too_long = int((self.datasets[split].src_sizes > self.max_source).sum())
         if evaluation and too_long:
             logger.warning(f"{split}: {too_long} sources are cut to {self.max_source} tokens (--max-source-positions)")
-            self.datasets[split] = self._load_cut(split, epoch=epoch, combine=combine, **kwargs)
+            self.datasets[split] = self._load_truncated(split, epoch=epoch, combine=combine, **kwargs)
         if self.bridge is None:
             return
         self.datasets[split] = self._with_bert_input(self.bridge, split, epoch, combine)
@@ -94,7 +94,7 @@ class BertFusedTranslationTask(TranslationTask):
 
         A line that is longer than ``--max-source-positions`` is cut and not refused.
         """
-        src_tokens = [self._cut(line) for line in src_tokens]
+        src_tokens = [self._truncated(line) for line in src_tokens]
         src_lengths = [len(line) for line in src_tokens]
         dataset = super().build_dataset_for_inference(src_tokens, src_lengths, constraints=constraints)
         if self.bridge is None or not self.bridge.context:
@@ -145,7 +145,7 @@ class BertFusedTranslationTask(TranslationTask):
         """Return the flags of those *settings* of the task that are set."""
         return [f"--{name.replace('_', '-')}" for name in settings if getattr(self.cfg, name) is not None]
 
-    def _read_for(self, model: Any, from_checkpoint: bool) -> None:
+    def _prepare_bert_input(self, model: Any, from_checkpoint: bool) -> None:
         """Prepare to give *model* its BERT input.
 
         Raises:
@@ -185,7 +185,7 @@ class BertFusedTranslationTask(TranslationTask):
         )
         return result
 
-    def _load_cut(self, split: str, **options: Any) -> Any:
+    def _load_truncated(self, split: str, **options: Any) -> Any:
         """Return the data set of *split* as ``--truncate-source`` gives it, with sources that the model can take."""
         cfg = copy.deepcopy(self.cfg)
         cfg.truncate_source, cfg.max_source_positions = True, self.max_source
@@ -193,7 +193,7 @@ class BertFusedTranslationTask(TranslationTask):
         stock.load_dataset(split, **options)
         return stock.datasets[split]
 
-    def _cut(self, line: Tensor) -> Tensor:
+    def _truncated(self, line: Tensor) -> Tensor:
         """Return the source *line*, cut to what the model can take; its end of sentence stays."""
         limit = self.max_source
         if len(line) <= limit:

@@ -17,33 +17,33 @@ class BertFusedTranslationConfig(TranslationConfig):
     bert_text: Optional[str] = field(
         default=None,
         metadata={
-            "help": "directory with the raw source text for BERT in DIR/{split}.{lang}, one sentence a line; give one "
-            "directory for each data directory, joined by colons; "
-            "default: the text is derived from the binarised data"
+            "help": "The directory with the raw source text for BERT in DIR/{split}.{lang}, one sentence a line. Give "
+            "one directory for each data directory, joined by colons. By default the text is derived from the "
+            "binarised data."
         },
     )
     bert_documents: Optional[str] = field(
         default=None,
         metadata={
-            "help": "directory with DIR/{split}.docs for --bert-context, which holds the line number, counted from 0, "
-            "of the first sentence of each document; default: documents end at blank lines"
+            "help": "The directory with DIR/{split}.docs for --bert-context, which holds the line number, counted from "
+            "0, of the first sentence of each document. By default documents end at blank lines."
         },
     )
     bert_cache: Optional[str] = field(
         default=None,
         metadata={
-            "help": "directory that keeps BERT's states, which are computed once for each sentence and then read by "
-            "all runs with the same BERT; default: BERT runs in every step"
+            "help": "The directory that keeps BERT's states, which are computed once for each sentence and then read "
+            "by all runs with the same BERT. By default BERT runs in every step."
         },
     )
     bert_cache_dtype: ChoiceEnum(CACHE_DTYPES) = field(  # type: ignore[valid-type]
-        default="fp16", metadata={"help": "number format of the cached states"}
+        default="fp16", metadata={"help": "The number format of the cached states."}
     )
     bert_cache_limit: Optional[float] = field(
         default=None,
         metadata={
-            "help": "largest size in GB of the states that a run keeps; for all other sentences BERT runs in every "
-            "step; default: no limit"
+            "help": "The largest size in GB of the states that a run keeps. For all other sentences BERT runs in every "
+            "step. By default there is no limit."
         },
     )
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
-from bert_fused_plugin.data.feature_cache import Bert, FeatureCache
+from bert_fused_plugin.data.feature_cache import ComputeStates, FeatureCache
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class CachedStates:
             logger.info(f"the BERT cache {self._cache.path} holds {len(self._cache):,} sentences")
         return self._cache
 
-    def _load_bert(self) -> Bert:
+    def _load_bert(self) -> ComputeStates:
         """Load BERT once more: in full precision, and on a GPU if there is one, whatever the model runs in."""
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         bert = FrozenBert.from_pretrained(self._bert.name, self._layers).to(device)

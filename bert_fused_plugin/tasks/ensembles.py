@@ -32,7 +32,7 @@ class SharedBerts:
 
 
 class _Wrapper(nn.Module):
-    """A module that is *wrapped* in everything that a subclass does not say otherwise."""
+    """A module that has the attributes of *wrapped*, except those that a subclass defines."""
 
     def __init__(self, wrapped: nn.Module) -> None:
         super().__init__()

@@ -24,8 +24,8 @@ scoring=(--reference "$out/text/reference.de" --max-len-a 1.5 --max-len-b 10)
 
 prepare() {
     check_data {train,valid}.{en,de}
-    python "$examples/sentencepieces.py" "$DATA" "$out/text" en de --symbols 8000 --valid 2000
-    binarise "$out/text"
+    put_aside 2000 "$DATA"
+    prepare_raw "$out/raw" --symbols 8000
 }
 
 recipe "$@"

@@ -36,8 +36,8 @@ prepare() {
         cp "$DATA/$split.en" "$out/normalised/$split.en"
         python "$here/normalise.py" <"$DATA/$split.fa" >"$out/normalised/$split.fa"
     done
-    python "$examples/sentencepieces.py" "$out/normalised" "$out/text" en fa --symbols 2000 --valid 200
-    binarise "$out/text"
+    put_aside 200 "$out/normalised"
+    prepare_raw "$out/raw" --symbols 2000
 }
 
 recipe "$@"

@@ -58,6 +58,8 @@ def test_presets(preset, expected):
             r"--attention-query new works only with an attention, got --attention none",
         ),
         ({"attention": "location"}, r"--attention must be one of additive, dot, none, got location; choose"),
+        ({"attention_query": "old"}, r"--attention-query must be one of previous, new, got old; choose"),
+        ({"rnn_init": "xavier"}, r"--rnn-init must be one of paper, modern, got xavier; choose"),
         ({"share_decoder_input_output_embed": True}, r"needs --decoder-out-embed-dim equal to --decoder-embed-dim"),
         ({"bert_model": "nowhere/", "bert_max_tokens": 1}, r"--bert-max-tokens must be at least 3, got 1"),
         ({"bert_model": "nowhere/", "bert_context": -1}, r"--bert-context must be at least 0, got -1"),

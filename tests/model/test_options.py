@@ -57,7 +57,7 @@ def test_which_layers_attend_to_bert(build, dictionary, source, options, encoder
 
 def test_a_closed_gate_is_fairseqs_own_layer(build, dictionary, source):
     """With BERT's weight zero and the other's one, an open gate computes what a closed one does."""
-    closed = build(bert_gates="0,1", bert_branch_weights="1,0")
+    closed = build(bert_gates="0,1", bert_branch_weights="1,0", bert_unchecked=True)
     opened = build(bert_gates="1,1", bert_branch_weights="1,0")
     randomise(opened)
     closed.load_state_dict({key: value for key, value in opened.state_dict().items() if key in closed.state_dict()})
@@ -66,7 +66,7 @@ def test_a_closed_gate_is_fairseqs_own_layer(build, dictionary, source):
 
 def test_branch_weights_scale_the_branches(build, dictionary, source):
     model = build(bert_branch_weights="1,1", bert_attend="decoder")
-    mean = build(bert_attend="decoder")
+    mean = build(bert_attend="decoder", bert_unchecked=True)
     randomise(model)
     state = model.state_dict()
     for key in state:

@@ -77,7 +77,7 @@ def their_names(model, tied):
     """Return the weights of *model* as bert-nmt names and joins them."""
     state, parts = {}, defaultdict(list)
     for key, value in model.state_dict().items():
-        if key == "encoder.bert_record.text":
+        if key.endswith("_record.text"):
             continue
         match = re.fullmatch(r"(.+_attn)\.[qkv]_proj\.(weight|bias)", key)
         if match:

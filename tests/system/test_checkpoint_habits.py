@@ -18,9 +18,10 @@ def load(path):
 
 
 def differing(first, second):
-    """Return the parameters that differ, but fairseq's number of uninitialised memory."""
+    """Return the parameters that differ, but the record of the settings and uninitialised memory."""
     assert first.keys() == second.keys()
-    return [k for k in first if not k.endswith("._float_tensor") and not torch.equal(first[k], second[k])]
+    no_parameters = ("._float_tensor", "settings_record.text")
+    return [k for k in first if not k.endswith(no_parameters) and not torch.equal(first[k], second[k])]
 
 
 def updates(state):
@@ -77,6 +78,21 @@ def test_ema(workspace, tmp_path):
     assert not [key for key in differing(model.state_dict(), emas[2]) if "bert_record" not in key]
     assert model.decoder.layer_norm is not None
     assert len(hypotheses(workspace.generate("--path", tmp_path / "ema.pt").stdout)) == 30
+
+
+@pytest.mark.parametrize("version", ["this", "older"])
+def test_an_ema_in_single_precision_goes_on_with_another_drop_net(workspace, tmp_path, version):
+    """fairseq copies its texts to those of the present model, and so they must have one length."""
+    options = ["--store-ema", "--ema-fp32", "--disable-validation", "--no-epoch-checkpoints"]
+    workspace.train(*options, "--max-update", "2", "--bert-drop-net", "0.125", save_dir=tmp_path)
+    path = tmp_path / "checkpoint_last.pt"
+    if version == "older":
+        state = load(path)
+        for parameters in (state["model"], state["extra_state"]["ema"], state["extra_state"]["ema_fp32_params"]):
+            del parameters["settings_record.text"]
+        torch.save(state, path)
+    workspace.train(*options, "--max-update", "4", save_dir=tmp_path)
+    assert updates(load(path)) == 4
 
 
 def test_average_checkpoints(workspace, tmp_path):

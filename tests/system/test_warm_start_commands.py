@@ -80,7 +80,7 @@ def test_training_starts_anew_and_what_it_saves_needs_no_checkpoint(workspace, b
     # where it began is known after a resume, of an average, and of a training that begins from this one
     assert origins(last) == began
     assert origins(average_checkpoints([save_dir / "checkpoint_best.pt", save_dir / "checkpoint_last.pt"])) == began
-    more = ["--finetune-from-model", save_dir / "checkpoint_last.pt", "--max-update", "1", "--lr", "0"]
+    more = ["--finetune-from-model", save_dir / "checkpoint_last.pt", "--bert-identity-start", "--max-update", "1"]
     workspace.train(*more, task=task, save_dir=tmp_path / "more")
     found = origins(load(tmp_path / "more" / "checkpoint_last.pt"))
     assert found == [Origin(str(save_dir / "checkpoint_last.pt"), 2 * steps), *began]
@@ -140,3 +140,31 @@ def test_a_malicious_checkpoint_runs_nothing(workspace, tmp_path):
     assert f"checkpoint {tmp_path}/bad.pt is refused: it holds {name}," in done.stderr
     assert "Traceback" not in log_of(done)
     assert not (tmp_path / "harmed").exists()
+
+
+def test_other_settings_at_resume_or_generation_are_an_error(workspace, baseline, tmp_path):
+    """Without --bert-identity-start the defaults of other flags would change, too."""
+    flags, _ = start(baseline, tmp_path)
+    save_dir, one, two = tmp_path / "save", ["--max-epoch", "1"], ["--max-epoch", "2"]
+    workspace.train(*flags, "--no-epoch-checkpoints", *one, save_dir=save_dir)
+    checkpoint = save_dir / "checkpoint_last.pt"
+    before = checkpoint.read_bytes()
+    weights = "trained with --bert-branch-weights 1,1, and this model is built with --bert-branch-weights "
+    for given, folder in (((), save_dir), (("--finetune-from-model", checkpoint), tmp_path / "new")):
+        refused = workspace.train(*given, *two, save_dir=folder, ok=False)
+        assert refused.returncode
+        errors = [line for line in refused.stderr.splitlines() if line.startswith("bert_fused_plugin: error: ")]
+        assert len(errors) == 1
+        assert f"the checkpoint was {weights}0.5,0.5; give --bert-branch-weights 1,1, or load" in errors[0]
+        assert "Traceback" not in log_of(refused)
+    assert checkpoint.read_bytes() == before
+
+    overrides = "--model-overrides", "{'bert_branch_weights': '1,0.8'}"
+    refused = workspace.generate("--path", checkpoint, *overrides, ok=False)
+    assert f"error: the checkpoint was {weights}1,0.8; " in refused.stderr
+    assert "Traceback" not in log_of(refused)
+
+    resumed = log_of(workspace.train("--bert-branch-weights", "1,1", "--no-epoch-checkpoints", *two, save_dir=save_dir))
+    noted = "trained with --bert-drop-net 0.0, and this model is built with --bert-drop-net 1.0\n"
+    assert resumed.count(f"the checkpoint was {noted}") == 1
+    assert "begin training epoch 2\n" in resumed

@@ -21,6 +21,11 @@ def record(name="some/bert", weights="w", tokenizer="t"):
     return {"encoder.bert_record.text": torch.tensor([float(byte) for byte in text.encode()])}
 
 
+def settings(noted=0.0, **computed):
+    text = json.dumps({"computed": computed, "noted": {"bert_drop_net": noted}})
+    return {"settings_record.text": torch.tensor([float(byte) for byte in text.encode()])}
+
+
 def save(path, updates=7, **model):
     """Write a checkpoint of *model*, whose names are without dots, as fairseq-train does."""
     history = {"criterion_name": "c", "optimizer_name": "o", "lr_scheduler_state": {}}
@@ -101,6 +106,11 @@ def test_a_parameter_that_was_shared_in_the_first_only_keeps_its_own_mean(tmp_pa
         (record(weights="w"), record(weights="v"), "were trained with different BERT models; average checkpoints"),
         (record(tokenizer="t"), record(tokenizer="u"), "were trained with different BERT models"),
         (
+            settings(bert_branch_weights="1,1", new="x"),
+            settings(bert_branch_weights="0.5,0.5", old="y"),
+            "they were trained with --bert-branch-weights 0.5,0.5 and with --bert-branch-weights 1,1; average",
+        ),
+        (
             {"encoder__bert__lr_factor": torch.tensor(0.1)},
             {"encoder__bert__lr_factor": torch.tensor(0.2)},
             "differ in --bert-lr-factor (0.2 and 0.1)",
@@ -123,6 +133,17 @@ def test_the_same_bert_in_another_place_is_the_same(tmp_path):
 def test_a_damaged_record_is_left_to_loading(tmp_path):
     broken = {"w": torch.ones(1), "encoder__bert_record__text": torch.zeros(5)}
     average_checkpoints(saves(tmp_path, broken, broken))
+    average_checkpoints(saves(tmp_path, {"settings_record__text": torch.zeros(5)}, settings(bert_gates="1,0")))
+
+
+def test_a_training_may_go_on_with_another_drop_net_and_in_a_newer_version(tmp_path):
+    newer, new, old = ({"w": torch.tensor([value])} for value in (1.0, 2.0, 6.0))
+    newer.update(settings(noted=1.0, bert_fusion="gated", bert_gates=None))
+    new.update(settings(noted=0.25, bert_fusion="gated"))
+    state = average_checkpoints(saves(tmp_path, newer, new, old))
+    assert state["model"]["w"].tolist() == [3.0]
+    assert torch.equal(state["model"]["settings_record.text"], newer["settings_record.text"])
+    average_checkpoints(saves(tmp_path, old, newer))
 
 
 def test_files_that_are_no_checkpoints(tmp_path):

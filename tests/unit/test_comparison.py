@@ -6,6 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from bert_fused_plugin.checkpoints.origin import Origin
+from bert_fused_plugin.commands.compare import main
+from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.reports.runs import RunFiles
 from bert_fused_plugin.reports.scoring import Score
 from bert_fused_plugin.reports.verdicts import bert_verdict, fairness
@@ -26,6 +28,16 @@ def test_what_is_said_of_bert(better, said):
     assert verdict.startswith(said)
     assert verdict.endswith("by -2.00 BLEU (from 30.00 to 28.00, p = 0.500) when BERT reads another sentence.")
     assert bert_verdict("fused", {"on": {"BLEU": on}}) is None
+
+
+def test_numbers_that_are_too_small_are_named_together():
+    with pytest.raises(BertFusedError) as caught:
+        main(["data", "--baseline", "a=b", "--output", "c", "--max-tokens", "0", "--samples", "0", "--examples", "-1"])
+    assert caught.value.errors == (
+        "--max-tokens must be at least 1, got 0; give a larger number",
+        "--samples must be at least 1, got 0; give a larger number",
+        "--examples must be at least 0, got -1; give a larger number",
+    )
 
 
 def run(name, checkpoint, *origins, reads_bert=False):

@@ -6,7 +6,6 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-import sentencepiece
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,9 +22,7 @@ def load(name):
     return module
 
 
-clean_pairs, normalise, random_bert, sentencepieces = map(
-    load, ("clean_pairs.py", "tatoeba_en_fa/normalise.py", "random_bert.py", "sentencepieces.py")
-)
+clean_pairs, normalise, random_bert = map(load, ("clean_pairs.py", "tatoeba_en_fa/normalise.py", "random_bert.py"))
 
 
 @pytest.mark.parametrize(
@@ -72,47 +69,37 @@ def clean(folder, *flags, output="out", languages=("en", "de")):
     clean_pairs.main(clean_pairs.parse_args([f"{folder}/in", f"{folder}/{output}", *languages, *flags]))
 
 
-def split(folder, *flags, output="out"):
-    arguments = [str(folder), str(folder / output), "en", "de", "--symbols", "40", "--valid", "3", *flags]
-    sentencepieces.main(sentencepieces.parse_args(arguments))
-
-
 @pytest.fixture
 def text(tmp_path):
     for lang in ("en", "de"):
-        for name in ("in", "train", "valid"):
-            (tmp_path / f"{name}.{lang}").write_text("some words\nof a text\n" * 20, encoding="utf-8")
+        (tmp_path / f"in.{lang}").write_text("some words\nof a text\n" * 20, encoding="utf-8")
     return tmp_path
 
 
 @pytest.mark.parametrize("longer", ["en", "de"])
-@pytest.mark.parametrize(("tool", "name"), [(clean, "in"), (split, "train"), (split, "valid")])
-def test_files_of_different_length_are_no_pairs(text, longer, tool, name):
-    with (text / f"{name}.{longer}").open("a", encoding="utf-8") as file:
+def test_files_of_different_length_are_no_pairs(text, longer):
+    with (text / f"in.{longer}").open("a", encoding="utf-8") as file:
         file.write("one more\n")
-    with pytest.raises(SystemExit, match=f"same number of lines, .*{name}.{longer} 41"):
-        tool(text)
+    with pytest.raises(SystemExit, match=f"same number of lines, .*in.{longer} 41"):
+        clean(text)
     assert not list(text.glob("out*"))
 
 
-@pytest.mark.parametrize(("tool", "name"), [(clean, "in"), (split, "train")])
 @pytest.mark.parametrize(
     ("content", "message"),
     [(b"good\nbad \xff\n", "line 2, is not UTF-8"), (None, "cannot be read"), (b"", "empty")],
 )
-def test_text_that_cannot_be_read_is_named(text, tool, name, content, message):
+def test_text_that_cannot_be_read_is_named(text, content, message):
     for lang in ("en", "de"):
-        (text / f"{name}.{lang}").unlink() if content is None else (text / f"{name}.{lang}").write_bytes(content)
-    with pytest.raises(SystemExit, match=rf"error: .*{name}\.en.*{message}"):
-        tool(text)
+        (text / f"in.{lang}").unlink() if content is None else (text / f"in.{lang}").write_bytes(content)
+    with pytest.raises(SystemExit, match=rf"error: .*in\.en.*{message}"):
+        clean(text)
 
 
 def test_no_tool_writes_over_what_it_reads(text):
     before = {path: path.read_bytes() for path in text.iterdir()}
     with pytest.raises(SystemExit, match=r"in.en would be written over, and it is read here"):
         clean(text, output="in")
-    with pytest.raises(SystemExit, match=r"train.en would be written over"):
-        split(text, output=".")
     assert {path: path.read_bytes() for path in text.iterdir() if path.suffix in (".en", ".de")} == before
 
 
@@ -134,35 +121,6 @@ def test_an_empty_result_is_an_error(text):
     with pytest.raises(SystemExit, match="none of the 40 pairs"):
         clean(text, "--max-words", "1")
     assert not list(text.glob("*out*"))
-
-
-@pytest.mark.parametrize("flags", [["--valid", "0"], ["--valid", "-5"], ["--symbols", "0"]])
-def test_numbers_of_sentencepieces_are_positive(text, flags, capsys):
-    with pytest.raises(SystemExit):
-        split(text, *flags)
-    assert "must be at least 1" in capsys.readouterr().err
-
-
-def test_too_few_symbols_are_an_error(text):
-    with pytest.raises(SystemExit, match="sentencepiece makes no --symbols 5 of this text"):
-        split(text, "--symbols", "5")
-    assert not list(text.glob("out/*.en"))
-
-
-def test_sentencepieces_keep_every_character_and_line(tmp_path):
-    odd = ["یک می\u200cروم", "", "tab\u2028no newline", "ﬁne"]
-    for lang in ("en", "fa"):
-        (tmp_path / f"train.{lang}").write_text("a few words\nmore of them\n" * 20, encoding="utf-8")
-        (tmp_path / f"valid.{lang}").write_text("".join(f"{line}\n" for line in odd), encoding="utf-8")
-    args = [str(tmp_path), str(tmp_path / "out"), "en", "fa", "--symbols", "50", "--valid", "3"]
-    sentencepieces.main(sentencepieces.parse_args(args))
-    counts = {path.name: path.read_text(encoding="utf-8").count("\n") for path in (tmp_path / "out").glob("*.en")}
-    assert counts == {"train.en": 37, "valid.en": 3, "test.en": 4}
-    model = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "out" / "sentencepiece.model"))
-    split = (tmp_path / "out" / "test.fa").read_text(encoding="utf-8").split("\n")
-    assert [model.decode(line.split(" ")) for line in split[:4]] == odd
-    with pytest.raises(SystemExit, match="has 40 lines, --valid takes 40"):
-        sentencepieces.main(sentencepieces.parse_args([*args[:-1], "40"]))
 
 
 def test_a_random_bert_differs_in_its_weights_alone(bert_dir, tmp_path):

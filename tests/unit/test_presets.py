@@ -12,7 +12,7 @@ from omegaconf import OmegaConf, open_dict
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models.presets import as_namespace, flags_beside
+from bert_fused_plugin.models.presets import as_namespace, checkpoint_flags
 
 MODELS = Path(__file__).resolve().parents[2] / "examples" / "hydra" / "model"
 ARCHITECTURES = [arch for arch, model in ARCH_MODEL_REGISTRY.items() if "bert_fused_plugin" in model.__module__]
@@ -89,7 +89,7 @@ def test_wrong_settings_are_named_together():
     )
 
 
-def test_flags_beside_those_of_the_model():
-    assert flags_beside(section("gru_dot"))["restore_file"] == "checkpoint_last.pt"
-    assert flags_beside(Namespace(restore_file="x.pt"))["restore_file"] == "x.pt"
-    assert flags_beside(OmegaConf.create({"dropout": 0})) == {}
+def test_checkpoint_flags_stand_beside_those_of_the_model():
+    assert checkpoint_flags(section("gru_dot"))["restore_file"] == "checkpoint_last.pt"
+    assert checkpoint_flags(Namespace(restore_file="x.pt"))["restore_file"] == "x.pt"
+    assert checkpoint_flags(OmegaConf.create({"dropout": 0})) == {}

@@ -19,11 +19,13 @@ from bert_fused_plugin.bert.checkpoint_checks import incompatibilities
 from bert_fused_plugin.bert.loading import describe_bert, load_bert
 from bert_fused_plugin.errors import raise_all
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, drop_net_rate, replaces_embeddings
-from bert_fused_plugin.models.bert_fused.config_checks import check_config
+from bert_fused_plugin.models.bert_fused.config_checks import config_errors
 from bert_fused_plugin.models.bert_fused.decoder import BertFusedDecoder
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
+from bert_fused_plugin.models.bert_fused.settings import settings_record
 from bert_fused_plugin.models.bert_fused.warm_start import read_warm_start
 from bert_fused_plugin.models.presets import as_namespace, register_preset
+from bert_fused_plugin.models.settings_record import SettingsRecord, settings_incompatibilities
 from bert_fused_plugin.modules.batch_rng import batch_rng
 
 logger = logging.getLogger(__name__)
@@ -38,6 +40,7 @@ class BertFusedModel(TransformerModelBase):
 
     encoder: BertFusedEncoder
     decoder: BertFusedDecoder
+    settings_record: SettingsRecord
 
     config_class = BertFusedConfig
 
@@ -60,7 +63,7 @@ class BertFusedModel(TransformerModelBase):
                 keep = side.layers_to_keep
                 side.layers = len(keep.split(",") if isinstance(keep, str) else keep)
         warm_start, errors = read_warm_start(args, cfg, task)
-        bert, bridge = load_bert(cfg, task, [*check_config(cfg, src_dict, tgt_dict), *errors])
+        bert, bridge = load_bert(cfg, task, [*config_errors(cfg, src_dict, tgt_dict), *errors])
         cfg.share_decoder_input_output_embed |= cfg.share_all_embeddings
         if replaces_embeddings(cfg) and cfg.encoder.learned_pos:
             bridge.max_tokens = min(bridge.max_tokens, cfg.max_source_positions)  # the encoder's positions
@@ -68,6 +71,7 @@ class BertFusedModel(TransformerModelBase):
         encoder = BertFusedEncoder(cfg, src_dict, encoder_embed, bert=bert, bridge=bridge)
         decoder = BertFusedDecoder(cfg, tgt_dict, decoder_embed, encoder_dim=encoder.output_dim, bert_dim=bert.dim)
         model = cls(cfg, encoder, decoder)
+        model.settings_record = settings_record(cfg)
         if warm_start is not None:
             warm_start.copy_to(model)
         logger.info(f"{describe_bert(model, cfg.bert_model)}; {cfg.bert_fusion} fusion, drop-net {drop_net_rate(cfg)}")
@@ -132,12 +136,14 @@ class BertFusedModel(TransformerModelBase):
         return decoder_out
 
     def load_state_dict(self, state_dict: Dict[str, Tensor], strict: bool = True, *args: Any, **kwargs: Any) -> Any:
-        """Load a checkpoint after a check that its dictionaries and its BERT are those of the model.
+        """Load a checkpoint after a check that its dictionaries, its BERT and its settings are those of the model.
 
         Raises:
-            BertFusedError: a checkpoint of other dictionaries or of another BERT.
+            BertFusedError: a checkpoint of other dictionaries, of another BERT or of other settings.
         """
-        raise_all(incompatibilities(self, state_dict))
+        raise_all(
+            incompatibilities(self, state_dict) + (settings_incompatibilities(self, state_dict) if strict else [])
+        )
         if not strict:
             # fairseq's EMA leaves the versions out, and fairseq takes a model without them for an old one, whose last
             # layer norms it removes

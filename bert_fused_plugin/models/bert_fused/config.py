@@ -7,7 +7,7 @@ from typing import List, Optional, Tuple
 from fairseq.dataclass import ChoiceEnum
 from fairseq.models.transformer import TransformerConfig
 
-from bert_fused_plugin.bert.flags import BertFlags, parse_weights
+from bert_fused_plugin.bert.flags import MEAN, BertFlags, parse_weights
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.modules.fusion import FUSION_KINDS, FusionKind, FusionOptions, fusion_kind
 
@@ -19,40 +19,42 @@ class BertFusedConfig(TransformerConfig, BertFlags):
     bert_fusion: ChoiceEnum(tuple(FUSION_KINDS)) = field(  # type: ignore[valid-type]
         default="parallel",
         metadata={
-            "help": "how BERT's states join the model; "
+            "help": "How BERT's states join the model. "
             + "; ".join(f"{name}: {kind.help}" for name, kind in FUSION_KINDS.items())
+            + "."
         },
     )
     bert_stack_order: ChoiceEnum(("bert-first", "encoder-first")) = field(  # type: ignore[valid-type]
         default="bert-first",
         metadata={
-            "help": "which attention comes first in stacked fusion: that to BERT, or that of the NMT model, which is "
-            "self-attention in the encoder and the attention to the encoder in the decoder"
+            "help": "The attention that comes first in stacked fusion: that to BERT, or that of the NMT branch, which "
+            "is self-attention in the encoder and the attention to the encoder in the decoder."
         },
     )
     bert_attend: ChoiceEnum(("both", "encoder", "decoder")) = field(  # type: ignore[valid-type]
-        default="both", metadata={"help": "the side whose layers attend to BERT"}
+        default="both", metadata={"help": "The side whose layers attend to BERT."}
     )
     bert_gates: Optional[str] = field(
         default=None,
         metadata={
-            "help": "1,0,...: whether a layer attends to BERT (1) or not (0), from the bottom layer to the top; each "
-            "number is for the encoder and the decoder alike; by default all layers attend to BERT"
+            "help": "1,0,...: Whether a layer attends to BERT (1) or not (0), from the bottom layer to the top. Each "
+            "number is for the encoder and the decoder alike. By default all layers attend to BERT."
         },
     )
     bert_drop_net_per: ChoiceEnum(("layer", "sentence")) = field(  # type: ignore[valid-type]
         default="layer",
-        metadata={"help": "drop-net draws once in each layer, or once in each layer for each sentence of the batch"},
+        metadata={"help": "Drop-net draws once in each layer, or once in each layer for each sentence of the batch."},
     )
     bert_identity_start: bool = field(
         default=False,
         metadata={
-            "help": "BERT's branch begins as zero, so that the first step computes what the model without BERT computes"
+            "help": "BERT's branch begins as zero, so that the first step computes what the model without BERT "
+            "computes."
         },
     )
     bert_warm_start: Optional[str] = field(
         default=None,
-        metadata={"help": "the checkpoint of a stock fairseq transformer whose parameters the model begins with"},
+        metadata={"help": "The checkpoint of a stock fairseq transformer whose parameters the model begins with."},
     )
 
 
@@ -88,9 +90,7 @@ def branch_weights(cfg: BertFusedConfig) -> Tuple[float, float]:
     Raises:
         ValueError: a value of ``--bert-branch-weights`` that is not two finite numbers.
     """
-    if cfg.bert_branch_weights is None:
-        return (1.0, 1.0) if cfg.bert_identity_start else (0.5, 0.5)
-    return parse_weights(cfg.bert_branch_weights)
+    return parse_weights(cfg.bert_branch_weights, default=(1.0, 1.0) if cfg.bert_identity_start else MEAN)
 
 
 def bert_gates(cfg: BertFusedConfig) -> Tuple[List[bool], List[bool]]:

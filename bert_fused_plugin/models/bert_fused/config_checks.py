@@ -1,10 +1,11 @@
 """The rules for the flags; a broken rule gives one sentence with the flag, the rule, the value and the remedy."""
 
+from dataclasses import fields
 from typing import Any, Callable, List, Sequence, Tuple
 
 from fairseq.data import Dictionary
 
-from bert_fused_plugin.bert.flags import check_bert_flags
+from bert_fused_plugin.bert.flags import CHECKED_BY_BRIDGE, bert_flag_errors, choice_errors
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused.config import (
     BertFusedConfig,
@@ -16,7 +17,7 @@ from bert_fused_plugin.models.bert_fused.config import (
 from bert_fused_plugin.modules.fusion import FUSION_KINDS, FusionKind, IdentityStart
 
 
-def check_config(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
+def config_errors(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
     """Return a sentence for each setting of *cfg* that breaks a rule."""
     errors = []
     if cfg.bert_model is None:
@@ -32,7 +33,13 @@ def check_config(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionar
                 f"--{side}-attention-heads must divide --{side}-embed-dim, "
                 f"got {part.attention_heads} and {part.embed_dim}; change one of them"
             )
-    return [*errors, *check_bert_flags(cfg), *_fusion_errors(cfg, src_dict, tgt_dict), *_unsupported(cfg)]
+    return [
+        *errors,
+        *choice_errors(cfg, except_for=("bert_fusion", *CHECKED_BY_BRIDGE)),
+        *bert_flag_errors(cfg),
+        *_fusion_errors(cfg, src_dict, tgt_dict),
+        *_unsupported(cfg),
+    ]
 
 
 def _fusion_errors(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
@@ -67,12 +74,12 @@ def _gate_errors(cfg: BertFusedConfig) -> List[str]:
 def _without_effect(cfg: BertFusedConfig) -> List[str]:
     """Name the given flags that have no effect with the chosen fusion; to ignore them silently would mislead."""
     flags: Sequence[Tuple[str, Any, Callable[[FusionKind], bool]]] = (
-        ("--bert-branch-weights", cfg.bert_branch_weights, lambda kind: kind.weighted),
-        ("--bert-drop-net", cfg.bert_drop_net, lambda kind: kind.has_branches),
-        ("--bert-drop-net-per", _unless(cfg.bert_drop_net_per, "layer"), lambda kind: kind.has_branches),
-        ("--bert-stack-order", _unless(cfg.bert_stack_order, "bert-first"), lambda kind: kind.is_sublayer),
-        ("--bert-attend", _unless(cfg.bert_attend, "both"), lambda kind: not kind.replaces_embeddings),
-        ("--bert-gates", cfg.bert_gates, lambda kind: not kind.replaces_embeddings),
+        ("--bert-branch-weights", _given(cfg, "bert_branch_weights"), lambda kind: kind.weighted),
+        ("--bert-drop-net", _given(cfg, "bert_drop_net"), lambda kind: kind.has_branches),
+        ("--bert-drop-net-per", _given(cfg, "bert_drop_net_per"), lambda kind: kind.has_branches),
+        ("--bert-stack-order", _given(cfg, "bert_stack_order"), lambda kind: kind.is_sublayer),
+        ("--bert-attend", _given(cfg, "bert_attend"), lambda kind: not kind.replaces_embeddings),
+        ("--bert-gates", _given(cfg, "bert_gates"), lambda kind: not kind.replaces_embeddings),
         ("--encoder-embed-path", cfg.encoder.embed_path, lambda kind: not kind.replaces_embeddings),
     )
     chosen = fusion_of(cfg)
@@ -84,8 +91,10 @@ def _without_effect(cfg: BertFusedConfig) -> List[str]:
     ]
 
 
-def _unless(value: Any, default: str) -> Any:
-    return None if str(value) == default else value
+def _given(cfg: BertFusedConfig, name: str) -> Any:
+    """Return the value of the setting *name*, or None if it is the default."""
+    value, defaults = vars(cfg)[name], {item.name: item.default for item in fields(cfg)}
+    return None if str(value) == str(defaults[name]) else value
 
 
 def _names(has_property: Callable[[FusionKind], bool]) -> str:

@@ -33,7 +33,7 @@ class BertFusedDecoder(TransformerDecoderBase):
         self._encoder_dim = encoder_dim
         super().__init__(cfg, dictionary, embed_tokens)
         del self._bert_dims
-        self.reads_bert_alone = replaces_embeddings(cfg)
+        self.replaces_embeddings = replaces_embeddings(cfg)
 
     def build_decoder_layer(self, cfg: BertFusedConfig, no_encoder_attn: bool = False) -> nn.Module:
         """Build one layer; fairseq's hook."""
@@ -76,7 +76,7 @@ class BertFusedDecoder(TransformerDecoderBase):
         if attn_layer is None and not self.training:
             attn_layer = self.num_layers - 1
         inner_states, attn, bert_attn = self._apply_layers(x, encoder_out, incremental_state, masks, attn_layer)
-        if self.reads_bert_alone:
+        if self.replaces_embeddings:
             attn, bert_attn = None, attn
         return self._output(inner_states[-1]), {
             "attn": [_mean(attn, alignment_heads)],

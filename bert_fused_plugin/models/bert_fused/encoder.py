@@ -1,6 +1,6 @@
 """The BERT-fused encoder: fairseq's transformer encoder, each layer of which attends to BERT."""
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 import torch
 from fairseq.models.transformer import TransformerEncoderBase
@@ -12,11 +12,9 @@ from bert_fused_plugin.bert.record import BertRecord
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, bert_gates, replaces_embeddings
 from bert_fused_plugin.models.bert_fused.layer_building import layer_options, wrap_layer
-from bert_fused_plugin.modules.beam_order import sentences_to_keep
+from bert_fused_plugin.modules.beam_order import EncoderOut, reorder_encoder_out
 from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
 from bert_fused_plugin.modules.zero_gradients import with_zero_gradients
-
-EncoderOut = Dict[str, List[Any]]
 
 
 class BertFusedEncoder(TransformerEncoderBase):
@@ -143,13 +141,5 @@ class BertFusedEncoder(TransformerEncoderBase):
         return embedded
 
     def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
-        """Return *encoder_out* with its rows in *new_order*; it keeps one copy of a sentence for all beams."""
-        [beam_size] = encoder_out["beam_size"]
-        keep, beam_size = sentences_to_keep(new_order, len(encoder_out["encoder_padding_mask"][0]), beam_size)
-        reordered: EncoderOut = {**encoder_out, "beam_size": [beam_size]}
-        if keep is not None:
-            for key, states in encoder_out.items():
-                if key != "beam_size":
-                    batch_dim = 1 if key in ("encoder_out", "encoder_states") else 0
-                    reordered[key] = [state.index_select(batch_dim, keep) for state in states]
-        return reordered
+        """Return *encoder_out* with its rows in *new_order*; fairseq's hook."""
+        return reorder_encoder_out(encoder_out, new_order)

@@ -16,14 +16,12 @@ from bert_fused_plugin.checkpoints.opening import open_checkpoint
 from bert_fused_plugin.checkpoints.origin import Origin, origins
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, replaces_embeddings
+from bert_fused_plugin.models.bert_fused.settings import OF_BOTH, OF_SIDES
 
 logger = logging.getLogger(__name__)
 
 _LANGUAGES = {"encoder": "source", "decoder": "target"}
 _REMEDY = "give the checkpoint of a fairseq transformer, such as its checkpoint_best.pt"
-# flags that do not change the shape of any parameter, but change what is computed with it
-_OF_SIDES = ("attention_heads", "normalize_before", "learned_pos")
-_OF_BOTH = ("activation_fn", "no_scale_embedding", "no_token_positional_embeddings", "no_decoder_final_norm")
 
 
 @dataclass
@@ -86,12 +84,12 @@ class SavedTransformer:
     def incompatibilities(self, cfg: BertFusedConfig) -> List[str]:
         """Return a sentence for each flag of *cfg* that gives the parameters another shape or another meaning."""
         errors = []
-        wanted: Dict[str, Any] = {name: vars(cfg)[name] for name in _OF_BOTH}
+        wanted: Dict[str, Any] = {name: vars(cfg)[name] for name in OF_BOTH}
         for side, part in (("encoder", cfg.encoder), ("decoder", cfg.decoder)):
             layer = self.state.get(f"{side}.layers.0.fc1.weight")
             if layer is None or part.layers == 0:
                 continue
-            wanted.update({f"{side}_{name}": vars(part)[name] for name in _OF_SIDES})
+            wanted.update({f"{side}_{name}": vars(part)[name] for name in OF_SIDES})
             if layer.size(-1) != part.embed_dim:
                 errors.append(
                     f"--bert-warm-start {self.path}: its {side} has width {layer.size(-1)}, and this model's "

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, replaces_embeddings
 from bert_fused_plugin.models.bert_fused.stock_checkpoint import SavedTransformer, Vocabulary
-from bert_fused_plugin.models.presets import flags_beside
+from bert_fused_plugin.models.presets import checkpoint_flags
 
 logger = logging.getLogger(__name__)
 
@@ -23,9 +23,10 @@ State = Dict[str, Tensor]
 # resembles most (Press & Wolf, EACL 2017); symbols that the first does not have are taken from the next.
 _EMBEDDINGS = ("decoder.output_projection.weight", "decoder.embed_tokens.weight", "encoder.embed_tokens.weight")
 _OF_BERT = re.compile(r"encoder\.(bert|bert_proj|layer_mix)\.|.+\.(bert_attn|bert_attn_layer_norm|fusion)\.")
-# version numbers, sinusoids, the record of BERT, and the weights that encoder layers of fairseq 0.12 save twice
+# version numbers, sinusoids, the records of BERT and of the settings, and the weights that encoder layers of
+# fairseq 0.12 save twice
 _NO_PARAMETER = re.compile(
-    r"(en|de)coder\.(version|bert_record\.text|embed_positions\.(weights|_float_tensor)|"
+    r"settings_record\.text$|(en|de)coder\.(version|bert_record\.text|embed_positions\.(weights|_float_tensor)|"
     r"layers\.\d+\.(in_proj|out_proj|fc1|fc2)_\w+)$"
 )
 
@@ -152,7 +153,7 @@ def read_warm_start(args: Any, cfg: BertFusedConfig, task: Any) -> Tuple[Optiona
     if path is None:
         return None, []
     args.bert_warm_start = cfg.bert_warm_start = None
-    flags = flags_beside(args)
+    flags = checkpoint_flags(args)
     resumed = _resumed_from(flags)
     if resumed is not None:
         logger.info(f"--bert-warm-start {path} is not read: training resumes from {resumed}")

@@ -11,12 +11,14 @@ from torch import Tensor
 from bert_fused_plugin.bert.checkpoint_checks import incompatibilities
 from bert_fused_plugin.bert.loading import describe_bert, load_bert
 from bert_fused_plugin.errors import raise_all
-from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, check_gru_config, gru_drop_net_rate
+from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_errors, gru_drop_net_rate
 from bert_fused_plugin.models.gru_bahdanau.decoder import Extra, GruDecoder
 from bert_fused_plugin.models.gru_bahdanau.embeddings import build_embedding, load_embedding
 from bert_fused_plugin.models.gru_bahdanau.encoder import GruEncoder
 from bert_fused_plugin.models.gru_bahdanau.initialisation import initialise
+from bert_fused_plugin.models.gru_bahdanau.settings import settings_record
 from bert_fused_plugin.models.presets import as_namespace, register_preset
+from bert_fused_plugin.models.settings_record import settings_incompatibilities
 from bert_fused_plugin.modules.batch_rng import batch_rng
 
 logger = logging.getLogger(__name__)
@@ -45,7 +47,7 @@ class GruModel(FairseqEncoderDecoderModel):
         """
         cfg = GruConfig.from_namespace(as_namespace(args))
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
-        errors = check_gru_config(cfg, src_dict, tgt_dict)
+        errors = gru_config_errors(cfg, src_dict, tgt_dict)
         bert, bridge = load_bert(cfg, task, errors) if cfg.bert_model is not None else (None, None)
         raise_all(errors)
         encoder_embed = build_embedding(src_dict, cfg.encoder_embed_dim)
@@ -71,15 +73,18 @@ class GruModel(FairseqEncoderDecoderModel):
     def __init__(self, cfg: GruConfig, encoder: GruEncoder, decoder: GruDecoder) -> None:
         super().__init__(encoder, decoder)
         self.cfg = cfg
+        self.settings_record = settings_record(cfg)
 
-    def load_state_dict(self, state_dict: Dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
-        """Load a checkpoint after a check that its dictionaries and its BERT are those of this model.
+    def load_state_dict(self, state_dict: Dict[str, Tensor], strict: bool = True, *args: Any, **kwargs: Any) -> Any:
+        """Load a checkpoint after a check that its dictionaries, its BERT and its settings are those of this model.
 
         Raises:
-            BertFusedError: the checkpoint belongs to other dictionaries or to another BERT.
+            BertFusedError: the checkpoint belongs to other dictionaries, to another BERT or to other settings.
         """
-        raise_all(incompatibilities(self, state_dict))
-        return super().load_state_dict(state_dict, *args, **kwargs)
+        raise_all(
+            incompatibilities(self, state_dict) + (settings_incompatibilities(self, state_dict) if strict else [])
+        )
+        return super().load_state_dict(state_dict, strict, *args, **kwargs)
 
     def forward(
         self,

@@ -8,7 +8,15 @@ from fairseq.data import Dictionary
 from fairseq.dataclass import ChoiceEnum
 from omegaconf import II
 
-from bert_fused_plugin.bert.flags import BertFlags, check_bert_flags, parse_weights
+from bert_fused_plugin.bert.flags import (
+    CHECKED_BY_BRIDGE,
+    MEAN,
+    BertFlags,
+    bert_flag_errors,
+    choice_errors,
+    parse_weights,
+)
+from bert_fused_plugin.models.gru_bahdanau.initialisation import INITIALISATIONS
 from bert_fused_plugin.modules.recurrent_attention import RECURRENT_ATTENTIONS, attention_flags, attention_kind
 
 
@@ -19,71 +27,76 @@ class GruConfig(BertFlags):
     The flags of sizes are named as in fairseq's lstm, and their defaults are the sizes of the paper.
     """
 
-    encoder_embed_dim: int = field(default=620, metadata={"help": "width of the source embeddings, the paper's m"})
+    encoder_embed_dim: int = field(default=620, metadata={"help": "The width of the source embeddings, the paper's m."})
     encoder_embed_path: Optional[str] = field(
-        default=None, metadata={"help": "pre-trained source embeddings, a text file"}
+        default=None, metadata={"help": "The text file of pre-trained source embeddings."}
     )
     encoder_hidden_size: int = field(
-        default=1000, metadata={"help": "width of the states of each direction, the paper's n"}
+        default=1000, metadata={"help": "The width of the states of each direction, the paper's n."}
     )
-    encoder_layers: int = field(default=1, metadata={"help": "number of bidirectional layers of the encoder"})
-    decoder_embed_dim: int = field(default=620, metadata={"help": "width of the target embeddings, the paper's m"})
+    encoder_layers: int = field(default=1, metadata={"help": "The number of bidirectional layers of the encoder."})
+    decoder_embed_dim: int = field(default=620, metadata={"help": "The width of the target embeddings, the paper's m."})
     decoder_embed_path: Optional[str] = field(
-        default=None, metadata={"help": "pre-trained target embeddings, a text file"}
+        default=None, metadata={"help": "The text file of pre-trained target embeddings."}
     )
     decoder_hidden_size: int = field(
-        default=1000, metadata={"help": "width of the decoder's states, n, and of the alignment model, n'"}
+        default=1000, metadata={"help": "The width of the decoder's states, n, and of the alignment model, n'."}
     )
     decoder_layers: int = field(
-        default=1, metadata={"help": "number of layers of the decoder; the attention belongs to the lowest layer"}
+        default=1, metadata={"help": "The number of layers of the decoder. The attention belongs to the lowest layer."}
     )
-    decoder_out_embed_dim: int = field(default=500, metadata={"help": "width of the maxout layer, the paper's l"})
+    decoder_out_embed_dim: int = field(default=500, metadata={"help": "The width of the maxout layer, the paper's l."})
     share_decoder_input_output_embed: bool = field(
-        default=False, metadata={"help": "use the target embeddings as the output matrix"}
+        default=False, metadata={"help": "Use the target embeddings as the output matrix."}
     )
     share_all_embeddings: bool = field(
-        default=False, metadata={"help": "use one matrix for source embeddings, target embeddings and output matrix"}
+        default=False, metadata={"help": "Use one matrix for source embeddings, target embeddings and output matrix."}
     )
     attention: ChoiceEnum(tuple(RECURRENT_ATTENTIONS)) = field(  # type: ignore[valid-type]
         default="additive",
-        metadata={"help": "; ".join(f"{name}: {kind.help}" for name, kind in RECURRENT_ATTENTIONS.items())},
+        metadata={
+            "help": "The attention to the source. "
+            + "; ".join(f"{name}: {kind.help}" for name, kind in RECURRENT_ATTENTIONS.items())
+            + "."
+        },
     )
     attention_scaled: bool = field(
         default=False,
-        metadata={"help": "with --attention dot: divide the dot products by the square root of the width"},
+        metadata={"help": "With --attention dot the dot products are divided by the square root of the width."},
     )
     attention_query: ChoiceEnum(("previous", "new")) = field(  # type: ignore[valid-type]
         default="previous",
-        metadata={"help": "the decoder state that is the query: the one before the step (the paper), or the new one"},
+        metadata={"help": "The decoder state that is the query: the one before the step (the paper), or the new one."},
     )
     input_feeding: bool = field(
         default=False,
-        metadata={"help": "with --attention-query new: the context of a step enters the gates of the next step"},
+        metadata={"help": "With --attention-query new the context of a step enters the gates of the next step."},
     )
     coverage: bool = field(
         default=False,
-        metadata={"help": "with --attention additive: the energy depends on the attention in the steps before"},
+        metadata={"help": "With --attention additive the energy depends on the attention in the steps before."},
     )
     layer_norm: bool = field(
         default=False,
-        metadata={"help": "normalise the annotations, and the state and the embedding in the deep output"},
+        metadata={"help": "Normalise the annotations, and the state and the embedding in the deep output."},
     )
     dropout: float = field(
-        default=0.0, metadata={"help": "rate of dropout on embeddings, annotations and the maxout layer"}
+        default=0.0, metadata={"help": "The rate of dropout on embeddings, annotations and the maxout layer."}
     )
-    word_dropout: float = field(default=0.0, metadata={"help": "rate of words whose embedding is set to zero"})
+    word_dropout: float = field(default=0.0, metadata={"help": "The rate of words whose embedding is set to zero."})
     variational_dropout: bool = field(
-        default=False, metadata={"help": "--dropout drops the same units at all positions of a sentence"}
+        default=False, metadata={"help": "--dropout drops the same units at all positions of a sentence."}
     )
-    rnn_init: ChoiceEnum(("paper", "modern")) = field(  # type: ignore[valid-type]
+    rnn_init: ChoiceEnum(tuple(INITIALISATIONS)) = field(  # type: ignore[valid-type]
         default="modern",
         metadata={
-            "help": "recurrent matrices are orthogonal; the other matrices are drawn from a narrow normal distribution "
-            "(paper), or by Xavier's rule (modern)"
+            "help": "The first values of the parameters. Recurrent matrices are orthogonal. "
+            + "; ".join(f"{name}: {kind.help}" for name, kind in INITIALISATIONS.items())
+            + "."
         },
     )
     bert_attend: ChoiceEnum(("decoder",)) = field(  # type: ignore[valid-type]
-        default="decoder", metadata={"help": "with --bert-model the decoder attends to BERT's states"}
+        default="decoder", metadata={"help": "With --bert-model the decoder attends to BERT's states."}
     )
     max_source_positions: int = II("task.max_source_positions")
     max_target_positions: int = II("task.max_target_positions")
@@ -105,15 +118,15 @@ def gru_attention_flags(cfg: GruConfig) -> Dict[str, Any]:
 
 
 def gru_branch_weights(cfg: GruConfig) -> Tuple[float, float]:
-    """Return the weight of the context of the annotations and the weight of BERT's context.
+    """Return the weight of the NMT branch, the context of the annotations, and that of BERT's branch, its context.
 
     Raises:
         ValueError: the flag does not hold two finite numbers.
     """
-    return (0.5, 0.5) if cfg.bert_branch_weights is None else parse_weights(cfg.bert_branch_weights)
+    return parse_weights(cfg.bert_branch_weights, default=MEAN)
 
 
-def check_gru_config(cfg: GruConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
+def gru_config_errors(cfg: GruConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
     """Return an error message for each setting of *cfg* that breaks a rule."""
     errors = [
         f"{_flag(name)} must be at least 1, got {getattr(cfg, name)}; give a positive number"
@@ -128,7 +141,13 @@ def check_gru_config(cfg: GruConfig, src_dict: Dictionary, tgt_dict: Dictionary)
         for name in ("dropout", "word_dropout")
         if not 0 <= getattr(cfg, name) < 1
     ]
-    return errors + _attention_errors(cfg) + _embedding_errors(cfg, src_dict, tgt_dict) + _bert_errors(cfg)
+    return [
+        *errors,
+        *choice_errors(cfg, except_for=("attention", *CHECKED_BY_BRIDGE)),
+        *_attention_errors(cfg),
+        *_embedding_errors(cfg, src_dict, tgt_dict),
+        *_bert_errors(cfg),
+    ]
 
 
 def _attention_errors(cfg: GruConfig) -> List[str]:
@@ -161,9 +180,11 @@ def _bert_errors(cfg: GruConfig) -> List[str]:
             f"{_flag(item.name)} works only with --bert-model, got {getattr(cfg, item.name)} without it; add "
             "--bert-model, or leave it out"
             for item in fields(BertFlags)
-            if item.name.startswith("bert_") and getattr(cfg, item.name) != item.default
+            if item.name.startswith("bert_")
+            and item.name != "bert_unchecked"
+            and getattr(cfg, item.name) != item.default
         ]
-    return check_bert_flags(cfg)
+    return bert_flag_errors(cfg)
 
 
 def _embedding_errors(cfg: GruConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:

@@ -80,8 +80,8 @@ class GruDecoder(FairseqIncrementalDecoder):
             self.drop_net = DropNet(gru_drop_net_rate(cfg))
             self.branch_weights = gru_branch_weights(cfg)
         # s_0 = tanh(W_s backward h_1); without attention s_0 depends on the whole summary
-        self.bridge_dim = context_dim if self.attention is None else context_dim // 2
-        self.initial_proj = nn.Linear(self.bridge_dim, hidden * cfg.decoder_layers)
+        summary_dim = context_dim if self.attention is None else context_dim // 2
+        self.initial_proj = nn.Linear(summary_dim, hidden * cfg.decoder_layers)
         # where the new state is the query, the context of a step is not known yet when its gates are computed
         no_context = self.query_is_new and not self.input_feeding
         self.cell = ConditionalGru(cfg.decoder_embed_dim, 0 if no_context else context_dim, hidden)
@@ -204,7 +204,7 @@ class GruDecoder(FairseqIncrementalDecoder):
 
     def _first_step(self, final_states: Tensor, memory: ProjectedMemory, rows: int) -> "Step":
         """Return the start of the first step, s_0 = tanh(W_s backward h_1), for each of the *rows*."""
-        initial = torch.tanh(self.initial_proj(final_states[:, -self.bridge_dim :]))
+        initial = torch.tanh(self.initial_proj(final_states[:, -self.initial_proj.in_features :]))
         initial = initial.repeat_interleave(rows // len(final_states), dim=0)
         states = torch.stack(initial.chunk(1 + len(self.upper_layers), dim=-1))
         input_feed = initial.new_zeros(rows, memory.gate_values.size(-1) if self.input_feeding else 0)
@@ -238,16 +238,19 @@ class GruDecoder(FairseqIncrementalDecoder):
         hidden = self.cell.hidden_dim
         query_weights = [m.attention.query_proj.weight for m in memories.values() if m.attention is not None]
         # one product gives U_z s, U_r s and, unless the new state is the query, the queries W_a s
-        from_state = torch.cat([self.cell.gate_proj.weight, *([] if self.query_is_new else query_weights)])
+        if self.query_is_new:
+            from_state, to_queries = self.cell.gate_proj.weight, torch.cat(query_weights)
+        else:
+            from_state, to_queries = torch.cat([self.cell.gate_proj.weight, *query_weights]), None
         state, input_feed, coverage = begin.states[0], begin.input_feed, begin.coverage
         states: List[Tensor] = []
         alphas: Dict[str, List[Tensor]] = {name: [] for name in memories}
         for step_inputs in inputs.unbind(1):
             projected = linear(state, from_state)
-            if self.query_is_new:
+            if to_queries is not None:
                 gates = step_inputs + input_feed if self.input_feeding else step_inputs
                 state = self.cell(gates, projected, state)
-                step_alphas = attention_weights(memories, linear(state, torch.cat(query_weights)), coverage)
+                step_alphas = attention_weights(memories, linear(state, to_queries), coverage)
                 if self.input_feeding:
                     input_feed = projected_context(memories, step_alphas, "gate_values").squeeze(1)
             else:

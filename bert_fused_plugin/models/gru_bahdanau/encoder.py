@@ -1,6 +1,6 @@
 """The recurrent encoder, a bidirectional GRU whose states are the annotations (Bahdanau et al. 2015, A.2.1)."""
 
-from typing import Any, Dict, List, Optional
+from typing import Any, List, Optional, Tuple
 
 import torch
 from fairseq.models import FairseqEncoder
@@ -12,10 +12,8 @@ from bert_fused_plugin.bert.reading import build_layer_mix, read_bert
 from bert_fused_plugin.bert.record import BertRecord
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, has_attention
-from bert_fused_plugin.modules.beam_order import sentences_to_keep
+from bert_fused_plugin.modules.beam_order import EncoderOut, reorder_encoder_out
 from bert_fused_plugin.modules.sequence_dropout import SequenceDropout, WordDropout
-
-EncoderOut = Dict[str, List[Any]]
 
 
 class GruEncoder(FairseqEncoder):
@@ -89,46 +87,42 @@ class GruEncoder(FairseqEncoder):
             bert_states, mask = read_bert(self, src_tokens, bert_tokens, bert_out, self.embed_tokens.weight.dtype)
             encoder_out = {"bert_out": [bert_states], "bert_padding_mask": [mask]}
         padding_mask = src_tokens.eq(self.padding_idx)
-        padding_mask[:, 0] &= ~padding_mask.all(
-            dim=1
-        )  # a row of padding keeps one position, because a softmax over none is NaN
-        lengths = (~padding_mask).sum(dim=1)
+        # a row of padding keeps one position, because a softmax over none is NaN
+        padding_mask[:, 0] &= ~padding_mask.all(dim=1)
         x = self.dropout_module(self.word_dropout(self.embed_tokens(src_tokens)))
         # torch can only pack sentences that are padded on the right
         order = _right_padded(padding_mask)
-        x = _gather(x, order)
-        states = [x]
-        final = x.new_zeros(0)
-        on_cpu = lengths.cpu()
-        for layer in self.layers:
-            packed = pack_padded_sequence(x, on_cpu, batch_first=True, enforce_sorted=False)
-            packed, final = layer(packed)
-            x, _ = pad_packed_sequence(packed, batch_first=True, total_length=src_tokens.size(1))
-            x = self.dropout_module(x)
-            states.append(x)
-        if self.layer_norm is not None:
-            x = self.layer_norm(x)
+        states, final = self._apply_layers(_gather(x, order), lengths=(~padding_mask).sum(dim=1))
+        x = states[-1] if self.layer_norm is None else self.layer_norm(states[-1])
         x = _gather(x, order.argsort(dim=1))
         return {
             **encoder_out,
             "encoder_out": [x.transpose(0, 1)],  # (B, S, 2n) -> (S, B, 2n)
             "encoder_padding_mask": [padding_mask],
             "encoder_states": [state.transpose(0, 1) for state in states] if return_all_hiddens else [],
-            "final_states": [torch.cat([final[0], final[1]], dim=-1)],
+            "final_states": [final],
             "beam_size": [1],
         }
 
+    def _apply_layers(self, x: Tensor, lengths: Tensor) -> Tuple[List[Tensor], Tensor]:
+        """Return the embeddings *x* and the states of each layer, (B, S, 2n), and the summary, (B, 2n), of the last.
+
+        Args:
+            x: the embeddings of sentences that are padded on the right, (B, S, m).
+            lengths: the lengths of the sentences, (B,).
+        """
+        states, ends = [x], x.new_zeros(2, 0)
+        lengths = lengths.cpu()  # where torch wants them
+        for layer in self.layers:
+            packed = pack_padded_sequence(states[-1], lengths, batch_first=True, enforce_sorted=False)
+            packed, ends = layer(packed)
+            x, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.size(1))
+            states.append(self.dropout_module(x))
+        return states, torch.cat([ends[0], ends[1]], dim=-1)
+
     def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
-        """Return *encoder_out* with its rows in *new_order*; a sentence is kept once for all its beams."""
-        [beam_size] = encoder_out["beam_size"]
-        keep, beam_size = sentences_to_keep(new_order, len(encoder_out["final_states"][0]), beam_size)
-        reordered: EncoderOut = {**encoder_out, "beam_size": [beam_size]}
-        if keep is not None:
-            for key, values in encoder_out.items():
-                if key != "beam_size":
-                    batch_dim = 1 if key in ("encoder_out", "encoder_states") else 0
-                    reordered[key] = [value.index_select(batch_dim, keep) for value in values]
-        return reordered
+        """Return *encoder_out* with its rows in *new_order*; fairseq's hook."""
+        return reorder_encoder_out(encoder_out, new_order)
 
     def max_positions(self) -> int:
         """Return the length of the longest source that the model accepts."""

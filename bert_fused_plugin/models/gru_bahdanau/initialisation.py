@@ -1,18 +1,53 @@
-"""The first values of the parameters of a recurrent model (``--rnn-init``)."""
+"""The first values of the parameters of a recurrent model (``--rnn-init``).
+
+The table `INITIALISATIONS` is the only list of the kinds, from which the choices and the help of the flag are derived.
+"""
+
+from typing import Any, Callable, Dict, NamedTuple
 
 from torch import nn
 
-from bert_fused_plugin.modules.recurrent_attention import RecurrentAttention
+
+class Initialisation(NamedTuple):
+    """An entry of the table of initialisations.
+
+    Args:
+        draw_matrix: a function that draws a matrix, which is not a recurrent one, from its name and the parameter.
+        draws_vectors: whether the attention draws its vectors itself; otherwise they are zero.
+        help: the description of the kind in the help of ``--rnn-init``.
+    """
+
+    draw_matrix: Callable[[str, nn.Parameter], None]
+    draws_vectors: bool
+    help: str
 
 
-def initialise(model: nn.Module, kind: str) -> None:
+def initialise(model: Any, kind: str) -> None:
     """Give the parameters of *model* their first values; those that belong to BERT keep theirs.
 
-    In both kinds the recurrent matrices are orthogonal and the biases are zero.  ``paper`` (Bahdanau et al. 2015,
-    appendix B.1): W_a and U_a are drawn from N(0, 0.001^2), all other matrices from N(0, 0.01^2), and v_a is zero.
-    ``modern``: the rows of embeddings and output matrix are drawn with an expected norm of 1, all other matrices by
-    Xavier's rule, and the attention draws its vectors itself.
+    In all kinds the recurrent matrices are orthogonal, and the biases are zero.
+
+    Args:
+        model: a `GruModel`.
+        kind: a key of the table.
+
+    Raises:
+        ValueError: the table has no such kind.
     """
+    if kind not in INITIALISATIONS:
+        raise ValueError(f"The initialisation must be one of {', '.join(INITIALISATIONS)}, got {kind!r}.")
+    draw_matrix, draws_vectors, _ = INITIALISATIONS[kind]
+    _initialise_parameters(model, draw_matrix)
+    for module in model.modules():
+        if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+            nn.init.zeros_(module.weight[module.padding_idx])
+    attentions = filter(None, (model.decoder.attention, model.decoder.bert_attention))
+    for attention in attentions if draws_vectors else ():
+        attention.initialise_vectors()
+
+
+def _initialise_parameters(model: nn.Module, draw_matrix: Callable[[str, nn.Parameter], None]) -> None:
+    """Set biases and vectors to zero, and draw the matrices, a recurrent one as an orthogonal block for each gate."""
     for name, parameter in model.named_parameters():
         if name.startswith(("encoder.bert.", "encoder.layer_mix.")):
             continue
@@ -20,21 +55,28 @@ def initialise(model: nn.Module, kind: str) -> None:
             if "_norm." not in name:
                 nn.init.zeros_(parameter)
         elif "weight_hh" in name or name.endswith(("gate_proj.weight", "candidate_proj.weight")):
-            for block in parameter.split(parameter.size(1)):  # one block for each gate
+            for block in parameter.split(parameter.size(1)):
                 nn.init.orthogonal_(block)
         else:
-            _initialise_matrix(name, parameter, kind)
-    for module in model.modules():
-        if isinstance(module, nn.Embedding) and module.padding_idx is not None:
-            nn.init.zeros_(module.weight[module.padding_idx])
-        if isinstance(module, RecurrentAttention) and kind == "modern":
-            module.initialise_vectors()
+            draw_matrix(name, parameter)
 
 
-def _initialise_matrix(name: str, parameter: nn.Parameter, kind: str) -> None:
-    if kind == "paper":
-        nn.init.normal_(parameter, std=0.001 if ".attention." in name else 0.01)
-    elif "embed_tokens" in name or "output_projection" in name:
+def _draw_as_in_the_paper(name: str, parameter: nn.Parameter) -> None:
+    """Draw W_a and U_a from N(0, 0.001^2), and any other matrix from N(0, 0.01^2) (Bahdanau et al. 2015, B.1)."""
+    nn.init.normal_(parameter, std=0.001 if ".attention." in name else 0.01)
+
+
+def _draw_by_xavier(name: str, parameter: nn.Parameter) -> None:
+    """Draw rows of an expected norm of 1 for embeddings and output matrix, and any other matrix by Xavier's rule."""
+    if "embed_tokens" in name or "output_projection" in name:
         nn.init.normal_(parameter, std=parameter.size(1) ** -0.5)
     else:
         nn.init.xavier_uniform_(parameter)
+
+
+INITIALISATIONS: Dict[str, Initialisation] = {
+    "paper": Initialisation(
+        _draw_as_in_the_paper, False, "the other matrices are drawn from a narrow normal distribution"
+    ),
+    "modern": Initialisation(_draw_by_xavier, True, "the other matrices are drawn by Xavier's rule"),
+}

@@ -1,9 +1,13 @@
 """Converts a checkpoint of the authors' own implementation, bert-nmt, into one of this package.
 
-Their flags have these meanings, where b is the attention to BERT and o is the attention beside it:
-``encoder_ratio`` o + ``bert_ratio`` b, in training and in evaluation; with ``encoder_bert_dropout`` drop-net of
-p_net = 2 ``encoder_bert_dropout_ratio``, and 1/2 o + 1/2 b in evaluation, whatever the ratios; with a closed gate
-``encoder_ratio`` o, always.  Stacked layers, and those without attention to BERT, use none of these flags.
+Their flags have these meanings, where nmt and bert are the outputs of the two branches of a layer:
+
+- A layer computes ``encoder_ratio`` nmt + ``bert_ratio`` bert, in training and in evaluation.
+- With ``encoder_bert_dropout`` it has drop-net of p_net = 2 ``encoder_bert_dropout_ratio`` in training, and it computes
+  1/2 nmt + 1/2 bert in evaluation, whatever the ratios.
+- With a closed gate it always computes ``encoder_ratio`` nmt.
+
+Stacked layers, and those without attention to BERT, use none of these flags.
 """
 
 from argparse import Namespace

@@ -68,9 +68,8 @@ def layer_errors(flags: Dict[str, Any], layers: Layers) -> List[str]:
                 f"args.{side}_layers is {flags.get(f'{side}_layers')}, but the checkpoint has weights of {depth} layers"
             )
     decoder = "plain" if flags["decoder_no_bert"] else "parallel"
-    expected = (
-        layers.kinds if layers.kinds in _KINDS else ("parallel", decoder)
-    )  # for architectures of forks, whose names are unknown
+    # the names of the architectures of forks are unknown
+    expected = layers.kinds if layers.kinds in _KINDS else ("parallel", decoder)
     if str(flags["arch"]).startswith("transformerstack"):
         expected = ("plain", "stacked")
     elif flags["arch"] in _ATTEND_BOTH | _ATTEND_DECODER:

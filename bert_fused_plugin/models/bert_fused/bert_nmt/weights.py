@@ -10,7 +10,7 @@ from bert_fused_plugin.models.bert_fused.bert_nmt.layers import SIDES, Layers
 
 Weights = Mapping[str, Tensor]
 
-_BRANCH = {"encoder": "self_attn", "decoder": "encoder_attn"}  # the attention beside that to BERT
+_NMT_BRANCH = {"encoder": "self_attn", "decoder": "encoder_attn"}
 _BERT = "bert_encoder."
 _ATTENTION = re.compile(r"(.+_attn)\.(in|q|k|v)_proj_(weight|bias)")
 _KNOWN = re.compile(
@@ -38,7 +38,7 @@ def new_weights(state: Weights, flags: Dict[str, Any], layers: Layers) -> Dict[s
     """Return the weights in single precision, by their present names."""
     closed = list(layers.closed())
     unused = tuple(f"{side}.layers.{i}.bert_attn." for side, i in closed)
-    scaled = tuple(f"{side}.layers.{i}.{_BRANCH[side]}.out_proj." for side, i in closed)
+    scaled = tuple(f"{side}.layers.{i}.{_NMT_BRANCH[side]}.out_proj." for side, i in closed)
     result: Dict[str, Tensor] = {}
     for key, tensor in state.items():
         if key.startswith((_BERT, *unused)):

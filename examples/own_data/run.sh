@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# From raw text of your own language pair to an answer: does BERT help?
+#
+#   SRC=en TGT=fr DATA=dir examples/own_data/run.sh [STEP]...
+#
+# DATA holds train.SRC and train.TGT: raw text, one sentence a line, line N of one file translates line N of the other.
+# Where valid.* or test.* are missing, sentence pairs of train are put aside for them.
+#
+# Steps, in their order; without steps those without brackets are run.  A step that is done is skipped.
+#   prepare        checks the text, learns subwords, writes OUT/text and OUT/data-bin
+#   estimate       measures some updates and prints how long the trainings will take
+#   transformer    trains fairseq's transformer
+#   continued      trains the transformer on, as long as bert_fused: the fair control
+#   bert_fused     trains the BERT-fused model, which begins with the transformer's parameters
+#   compare        translates the test set with all of them; writes OUT/report.html and OUT/report.json
+#   [random_bert] [scratch] [gru_bahdanau] [gru_dot] [gru_seq2seq] [gru_bert] [bert_decoder]   see ../recipe.sh
+#
+# Settings of the environment, with their defaults:
+#   SRC=, TGT=, DATA=           required: source language, target language, directory of the text
+#   OUT=own_data-out            directory of everything that is made; give each data set its own
+#   BERT=                       pre-trained encoder, a directory or a hub name; default for English: a small one from the
+#                               package index (all-MiniLM-L6-v2), otherwise bert-base-multilingual-cased from the hub
+#   BERT_FLAGS=                 which layer is read; default: the last one, of an encoder of sentences an earlier one
+#   SUBWORDS=sentencepiece      or subword-nmt
+#   SYMBOLS=                    number of subwords; default by the amount of text: 2000 to 32000
+#   MOSES=0                     1: tokenise by Moses' rules first
+#   SIZE=auto                   sizes of the models: tiny, iwslt or base; auto: by the amount of text and the device
+#   UPDATES=, MORE=, WARMUP=, LR=   updates of the transformer, further updates, warm-up, learning rate; default: by the
+#                               amount of text and the device
+#   CACHE_GB=                   GB of disk for BERT's states; default: half of what is free
+#   SEED=1                      seed of the training and of the pairs that are put aside
+#   TRAIN_FLAGS=                flags for every fairseq-train; default on a GPU: --fp16
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
+
+default_steps=(prepare estimate transformer continued bert_fused compare)
+source_lang=${SRC:-} target_lang=${TGT:-}
+subwords=${SUBWORDS:-sentencepiece} moses=${MOSES:-0}
+[ "$source_lang" = en ] && default_bert='' || default_bert=bert-base-multilingual-cased
+fusion=(--bert-drop-net 0)
+warm_start=(--bert-identity-start)
+scoring=(--reference "$out/text/reference.$target_lang" --max-len-a 1.5 --max-len-b 10)
+[ "$moses" = 0 ] || scoring+=(--detok moses)
+
+check_settings() {
+    local setting
+    for setting in SRC TGT DATA; do
+        [ -n "${!setting:-}" ] || fail "$setting= is required: SRC=en TGT=fr DATA=dir examples/own_data/run.sh (--help lists all settings)"
+    done
+    [[ $source_lang$target_lang =~ ^[A-Za-z_-]+$ ]] || fail "SRC=$SRC and TGT=$TGT must be names of languages, such as en and fr"
+    [ "$source_lang" != "$target_lang" ] || fail "SRC and TGT must differ, got $SRC twice"
+    [[ $subwords = sentencepiece || $subwords = subword-nmt ]] || fail "SUBWORDS=$subwords must be sentencepiece or subword-nmt"
+    [[ $moses = [01] ]] || fail "MOSES=$moses must be 0 or 1"
+    [[ ${SYMBOLS:-1} =~ ^[1-9][0-9]*$ ]] || fail "SYMBOLS=$SYMBOLS must be a whole number"
+    [[ ${CACHE_GB:-1} =~ ^[0-9]+(\.[0-9]+)?$ ]] || fail "CACHE_GB=$CACHE_GB must be a number"
+    [[ ${SIZE:-auto} =~ ^(auto|tiny|iwslt|base)$ ]] || fail "SIZE=$SIZE must be auto, tiny, iwslt or base"
+    [ -d "$DATA" ] || fail "DATA=$DATA is no directory"
+    DATA=$(cd "$DATA" && pwd)
+}
+
+# What the steps after prepare need, by the amount of text.
+settings() {
+    local pairs tokens test_pairs chosen device=cpu
+    need "$out/text/numbers" prepare
+    source "$out/text/numbers"
+    if python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then
+        device=gpu
+        TRAIN_FLAGS=${TRAIN_FLAGS---fp16}
+    fi
+    chosen=$(python "$here/settings.py" "$pairs" "$tokens" "$device" "${SIZE:-auto}")
+    eval "$chosen"
+    updates=${UPDATES:-$updates} more=${MORE:-$more} lr=${LR:-$lr}
+    warmup=${WARMUP:-$((warmup < updates ? warmup : updates / 2))}
+    training=(--dropout "$dropout" --share-all-embeddings --max-tokens "$max_tokens")
+    [ -e "$out/cache_gb" ] || echo "${CACHE_GB:-$(($(df -Pk "$out" | awk 'END {print $4}') / 2000000 + 1))}" >"$out/cache_gb"
+    # shellcheck disable=SC2206
+    bert=(${BERT_FLAGS-$(python "$here/bert_layer.py" "$(bert_model)")} --bert-cache-limit "$(cat "$out/cache_gb")")
+    [ "$moses" = 0 ] || bert+=(--bert-detok moses)
+    echo "$name: $pairs pairs on a ${device^^}: size $size, dropout $dropout, $max_tokens tokens a batch," \
+        "$updates updates (learning rate $lr, warm-up $warmup) and $more more ($more_lr, $more_warmup);" \
+        "${bert[*]} ${fusion[*]} ${warm_start[*]}"
+}
+
+prepare() {
+    local options=(--bert "$(bert_model)" --subwords "$subwords" --seed "$seed")
+    [ -z "${SYMBOLS:-}" ] || options+=(--symbols "$SYMBOLS")
+    [ "$moses" = 0 ] || options+=(--moses)
+    local made_from
+    made_from=$(echo "$DATA ${options[*]:2}" && stat -c '%n %s %Y' "$DATA"/{train,valid,test}."$source_lang" \
+        "$DATA"/{train,valid,test}."$target_lang" 2>/dev/null || true)
+    if [ "$(cat "$out/data-bin/made-from" 2>/dev/null)" = "$made_from" ]; then
+        say "prepare: done before"
+        return
+    fi
+    if [ -e "$out/transformer" ] || [ -e "$out/bert_fused" ]; then
+        fail "$out holds models of other text or other subwords; give this data another directory: OUT=dir"
+    fi
+    prepare_raw "$DATA" "${options[@]}"
+    echo "$made_from" >"$out/data-bin/made-from"
+}
+
+recipe "$@"
+exit # bash reads a script as it goes: it may be edited while this runs

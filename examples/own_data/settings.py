@@ -1,0 +1,130 @@
+"""Chooses the settings of training by the amount of text and the device; docs/tuning.md says why.
+
+python examples/own_data/settings.py PAIRS TOKENS cpu|gpu SIZE
+"""
+
+import math
+import sys
+from dataclasses import asdict, dataclass, replace
+from typing import Dict
+
+_DEVICES = ("cpu", "gpu")
+
+
+@dataclass(frozen=True)
+class Size:
+    """The architectures of one size: fairseq's transformer, BERT-fused, recurrent.
+
+    Attributes:
+        transformer: flags of fairseq's transformer.
+        fused_arch: the BERT-fused architecture of the same sizes.
+        gru_arch: the recurrent architecture of this size class.
+    """
+
+    transformer: str
+    fused_arch: str
+    gru_arch: str
+
+
+SIZES: Dict[str, Size] = {
+    "tiny": Size(
+        "--arch transformer --encoder-layers 4 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 "
+        "--encoder-attention-heads 4 --decoder-layers 4 --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 "
+        "--decoder-attention-heads 4",
+        "bert_fused_tiny",
+        "gru_bahdanau_tiny",
+    ),
+    "iwslt": Size("--arch transformer_iwslt_de_en", "bert_fused_iwslt_de_en", "gru_bahdanau_iwslt_de_en"),
+    "base": Size("--arch transformer", "bert_fused", "gru_bahdanau"),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What training takes; the names are those of the recipe's shell variables.
+
+    Attributes:
+        size: a key of `SIZES`.
+        dropout: rate of dropout.
+        max_tokens: tokens in a batch.
+        updates: updates of the transformer.
+        more: further updates of the control and of the BERT-fused model.
+        warmup: updates over which the learning rate rises.
+        lr: largest learning rate of the transformer.
+        more_warmup: the same as *warmup*, for the further updates.
+        more_lr: the same as *lr*, for the further updates.
+        gru_lr: the largest learning rate of recurrent models.
+    """
+
+    size: str
+    dropout: float
+    max_tokens: int
+    updates: int
+    more: int
+    warmup: int
+    lr: float
+    more_warmup: int
+    more_lr: float
+    gru_lr: float
+
+
+def choose(pairs: int, tokens: int, device: str) -> Settings:
+    """Return the settings for a training set.
+
+    Args:
+        pairs: number of sentence pairs.
+        tokens: number of subwords of the target side.
+        device: ``cpu`` or ``gpu``; on a CPU models stay small and trainings short.
+    """
+    if device not in _DEVICES:
+        raise ValueError(f"device must be one of {', '.join(_DEVICES)}, got {device!r}")
+    if pairs < 10_000:  # English-Persian of Tatoeba in docs/results.md
+        return _settings("tiny", 0.4, 2048, 1500, tokens, lr=0.002, epochs=90)
+    size = "tiny" if device == "cpu" else "iwslt" if pairs < 1_000_000 else "base"
+    dropout = 0.1 if pairs >= 1_000_000 or (size == "tiny" and pairs >= 100_000) else 0.3
+    if device == "cpu":
+        return _settings(size, dropout, 4096, 1240, tokens, lr=0.005, epochs=10)
+    if size == "iwslt":
+        return _settings(size, dropout, 4096, 30_000, tokens, lr=0.0005, epochs=40)
+    return _settings(size, dropout, 4096, 100_000, tokens, lr=0.0007, epochs=30)
+
+
+def _settings(
+    size: str, dropout: float, max_tokens: int, most: int, tokens: int, *, lr: float, epochs: int
+) -> Settings:
+    """Return settings with as many updates as *epochs* take, but *most* at most and a tenth of these at least."""
+    updates = min(most, max(most // 10, math.ceil(epochs * tokens / max_tokens)))
+    warmup = min(4000, max(20, updates // (7 if lr < 0.003 else 2)))
+    more = max(1, updates // 3 if lr == 0.002 else updates // 2)
+    return Settings(
+        size=size,
+        dropout=dropout,
+        max_tokens=max_tokens,
+        updates=updates,
+        more=more,
+        warmup=warmup,
+        lr=lr,
+        more_warmup=max(10, more // 8),
+        more_lr=lr if lr < 0.001 else lr / 2,
+        gru_lr=0.001 if lr < 0.001 else min(lr, 0.003),
+    )
+
+
+def as_shell(settings: Settings) -> str:
+    """Return the settings as the assignments of the recipe's shell variables, one a line."""
+    values = {name: f"{value:g}" if isinstance(value, float) else value for name, value in asdict(settings).items()}
+    size = SIZES[settings.size]
+    values.update(transformer=f"({size.transformer})", fused_arch=size.fused_arch, gru_arch=size.gru_arch)
+    return "".join(f"{name}={value}\n" for name, value in values.items())
+
+
+def main(pairs: int, tokens: int, device: str, size: str) -> None:
+    """Print the settings for a training set; *size* is a key of `SIZES`, or ``auto``."""
+    if size not in ("auto", *SIZES):
+        raise SystemExit(f"error: SIZE must be one of auto, {', '.join(SIZES)}, got {size}")
+    chosen = choose(pairs, tokens, device)
+    print(as_shell(chosen if size == "auto" else replace(chosen, size=size)), end="")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4])

@@ -1,0 +1,116 @@
+"""Splits text into subwords that are learned from the training text of both languages together."""
+
+import subprocess
+from itertools import islice
+from pathlib import Path
+from typing import Callable, Iterable, Iterator, List, Sequence
+
+import sentencepiece
+from tqdm import tqdm
+
+KINDS = ("sentencepiece", "subword-nmt")
+_LEARN_FROM = 2_000_000  # sentences, evenly taken from the training text of both languages
+_CHUNK = 10_000  # lines
+
+Split = Callable[[List[str]], List[str]]
+
+
+def default_symbols(pairs: int) -> int:
+    """Return the size of the joint vocabulary for a number of training pairs (docs/tuning.md)."""
+    for limit, symbols in ((5_000, 2_000), (20_000, 4_000), (300_000, 8_000), (2_000_000, 16_000)):
+        if pairs < limit:
+            return symbols
+    return 32_000
+
+
+def tokenise(lines: List[str], language: str) -> List[str]:
+    """Return the lines tokenised by Moses' rules, with hyphens apart, as ``--tokenizer moses`` of fairseq does it."""
+    from sacremoses import MosesTokenizer
+
+    tokenizer = MosesTokenizer(language)
+    return [tokenizer.tokenize(line, aggressive_dash_splits=True, return_str=True) for line in lines]
+
+
+def learn(kind: str, files: Sequence[Path], symbols: int, folder: Path) -> Split:
+    """Learn subwords from *files* and return the function that splits lines.
+
+    Args:
+        kind: one of `KINDS`.
+        files: training text, one for each language.
+        symbols: size of the vocabulary (sentencepiece), or number of merges (subword-nmt).
+        folder: place for ``sentencepiece.model``, or ``codes``.
+
+    Raises:
+        SystemExit: the text is too small for so many symbols.
+    """
+    return {"sentencepiece": _sentencepiece, "subword-nmt": _subword_nmt}[kind](files, symbols, folder)
+
+
+def split_file(path: Path, output: Path, split: Split) -> None:
+    """Write the lines of *path*, split into subwords, to *output*."""
+    with path.open(encoding="utf-8", newline="\n") as lines, output.open("w", encoding="utf-8", newline="\n") as out:
+        bar = tqdm(desc=f"subwords of {path.name}", unit=" lines", disable=None, leave=False)
+        for chunk in _chunks(lines, _CHUNK):
+            out.writelines(f"{line}\n" for line in split([line.rstrip("\n") for line in chunk]))
+            bar.update(len(chunk))
+        bar.close()
+
+
+def _sentencepiece(files: Sequence[Path], symbols: int, folder: Path) -> Split:
+    prefix = folder / "sentencepiece"
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=(line.rstrip("\n") for line in _evenly(files)),
+            model_prefix=str(prefix),
+            vocab_size=symbols,
+            hard_vocab_limit=False,  # a small text has fewer
+            character_coverage=1.0,
+            normalization_rule_name="identity",  # the default would change the text, Persian half-spaces for example
+            minloglevel=1,
+        )
+    except RuntimeError as error:
+        raise SystemExit(
+            f"error: sentencepiece cannot make SYMBOLS={symbols} of this text ({error}); give another number"
+        ) from None
+    model = sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model")
+    return lambda lines: [" ".join(pieces) for pieces in model.encode(lines, out_type=str)]
+
+
+def _subword_nmt(files: Sequence[Path], symbols: int, folder: Path) -> Split:
+    from subword_nmt.apply_bpe import BPE
+
+    codes = folder / "codes"
+    with codes.open("w", encoding="utf-8") as out:
+        learner = subprocess.Popen(
+            ["subword-nmt", "learn-bpe", "-s", str(symbols)],
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=subprocess.DEVNULL,
+        )
+        assert learner.stdin is not None
+        with learner.stdin as text:
+            text.writelines(line.encode("utf-8") for line in _evenly(files))
+    if learner.wait() != 0:
+        raise SystemExit(f"error: subword-nmt cannot learn SYMBOLS={symbols} merges of this text; give another number")
+    with codes.open(encoding="utf-8") as file:
+        bpe = BPE(file)
+    return lambda lines: [bpe.process_line(line) for line in lines]
+
+
+def _evenly(files: Sequence[Path]) -> Iterator[str]:
+    """Yield lines of all files, each n-th one where there are more than are needed to learn subwords."""
+    for path in files:
+        with path.open("rb") as file:
+            count = sum(1 for _ in file)
+        step = max(1, count * len(files) // _LEARN_FROM)
+        with path.open(encoding="utf-8", newline="\n") as file:
+            yield from islice(file, 0, None, step)
+
+
+def _chunks(lines: Iterable[str], size: int) -> Iterator[List[str]]:
+    rest = iter(lines)
+    while True:
+        chunk = list(islice(rest, size))
+        if not chunk:
+            return
+        yield chunk

@@ -1,0 +1,159 @@
+"""Checks of raw parallel text: everything that is wrong is collected with file and line."""
+
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+from typing import Iterator, List, Sequence, Tuple
+
+from tqdm import tqdm
+
+_SHOWN = 5  # line numbers of one kind that are shown
+_SAME = 0.5  # share of lines alike on both sides that means that a file was copied
+_UNKNOWN = 0.3  # share of words that BERT's tokenizer does not know, over which BERT cannot help
+_SAMPLE = 5000  # lines that are given to BERT's tokenizer
+
+
+@dataclass
+class Findings:
+    """What was found in the text: errors end the preparation, warnings are printed."""
+
+    errors: List[str] = field(default_factory=list)
+    warnings: List[str] = field(default_factory=list)
+
+
+@dataclass
+class _Lines:
+    """The number of lines with one peculiarity, and the first of them."""
+
+    count: int = 0
+    first: List[int] = field(default_factory=list)
+
+    def add(self, number: int) -> None:
+        self.count += 1
+        if len(self.first) < _SHOWN:
+            self.first.append(number)
+
+    def __str__(self) -> str:
+        numbers = ", ".join(map(str, self.first)) + (", ..." if self.count > len(self.first) else "")
+        return f"{self.count:,} of the lines (number {numbers})"
+
+
+def check_split(data: Path, split: str, languages: Sequence[str], findings: Findings) -> int:
+    """Read *split* of both languages once, add what is wrong to *findings*, and return the number of pairs.
+
+    Args:
+        data: directory with ``{split}.{language}``.
+        split: ``train``, ``valid`` or ``test``.
+        languages: source language and target language.
+        findings: errors and warnings so far.
+    """
+    paths = [data / f"{split}.{language}" for language in languages]
+    missing = [path for path in paths if not path.is_file()]
+    if missing:
+        there = sorted(path.name for path in data.glob("*.*"))[:8] if data.is_dir() else []
+        findings.errors.append(
+            f"{' and '.join(map(str, missing))}: there is no such file; DATA must hold "
+            f"{split}.{languages[0]} and {split}.{languages[1]}, one sentence a line"
+            + (f" (it holds {', '.join(there)})" if there else "")
+        )
+        return 0
+    return _check_files(paths, split, findings)
+
+
+def _check_files(paths: Sequence[Path], split: str, findings: Findings) -> int:
+    wrong, empty = [_Lines(), _Lines()], [_Lines(), _Lines()]
+    same, counts = _Lines(), [0, 0]
+    size = sum(path.stat().st_size for path in paths)
+    with paths[0].open("rb") as source, paths[1].open("rb") as target, _bar(size, f"checking {split}") as bar:
+        for number, pair in enumerate(zip_longest(source, target), start=1):
+            texts = []
+            for side, raw in enumerate(pair):
+                if raw is None:
+                    continue
+                counts[side] += 1
+                bar.update(len(raw))
+                try:
+                    texts.append(raw.decode("utf-8").strip())
+                except UnicodeDecodeError:
+                    wrong[side].add(number)
+                    continue
+                if not texts[-1]:
+                    empty[side].add(number)
+            if len(texts) == 2 and texts[0] and texts[0] == texts[1]:
+                same.add(number)
+    _report(paths, split, counts, wrong, empty, same, findings)
+    return min(counts)
+
+
+def _report(
+    paths: Sequence[Path],
+    split: str,
+    counts: List[int],
+    wrong: List[_Lines],
+    empty: List[_Lines],
+    same: _Lines,
+    findings: Findings,
+) -> None:
+    if counts[0] != counts[1]:
+        findings.errors.append(
+            f"{paths[0]} has {counts[0]:,} lines and {paths[1]} has {counts[1]:,}; line N of one file must translate "
+            "line N of the other"
+        )
+    for path, lines, blank, count in zip(paths, wrong, empty, counts):
+        if lines.count:
+            findings.errors.append(
+                f"{path}: {lines} are not UTF-8; convert the file, for example with iconv -f latin1 -t utf-8"
+            )
+        if not count:
+            findings.errors.append(f"{path} is empty; it must hold one sentence a line")
+        elif blank.count:
+            what = "these pairs are left out" if split == "train" else "they stay, and count in the scores"
+            findings.warnings.append(f"{path}: {blank} are empty; {what}")
+    if same.count > _SAME * max(1, min(counts)):
+        findings.errors.append(
+            f"{paths[0]} and {paths[1]} are the same text in {same}; give the translations as {paths[1].name}"
+        )
+    elif same.count:
+        findings.warnings.append(f"{paths[0]} and {paths[1]} are the same in {same}, which teaches the model to copy")
+
+
+def check_tokenizer(name: str, path: Path, findings: Findings) -> None:
+    """Add an error where the tokenizer of the BERT *name* does not know the language of the file *path*."""
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    except Exception as error:  # a damaged file can raise anything
+        reason = " ".join(str(error).split())[:200]
+        findings.errors.append(f"BERT={name} cannot be loaded ({reason}); give a model directory or a name on the hub")
+        return
+    words = pieces = unknown = worst = 0
+    example = ""
+    for number, line in _sample(path):
+        ids = tokenizer(line, add_special_tokens=False)["input_ids"]
+        strange = sum(piece == tokenizer.unk_token_id for piece in ids)
+        words, pieces, unknown = words + len(line.split()), pieces + len(ids), unknown + strange
+        if strange > worst:
+            worst, example = strange, f"line {number}: {line[:60]!r}"
+    if unknown > _UNKNOWN * max(1, pieces):
+        findings.errors.append(
+            f"{path}: BERT={name} does not know this language: {unknown / pieces:.0%} of its word pieces are unknown "
+            f"({example}); give a BERT of the source language, or a multilingual one: BERT=bert-base-multilingual-cased"
+        )
+    elif unknown > 0.05 * max(1, pieces) or pieces > 3 * max(1, words):
+        findings.warnings.append(
+            f"{path}: BERT={name} seems to be trained for another language: it splits a word into "
+            f"{pieces / max(1, words):.1f} word pieces, {unknown / max(1, pieces):.0%} of them unknown; a BERT of the "
+            "source language helps more"
+        )
+
+
+def _sample(path: Path) -> Iterator[Tuple[int, str]]:
+    """Yield line numbers and lines from the beginning of a file."""
+    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+        for number, line in zip(range(1, _SAMPLE + 1), file):
+            yield number, line.strip()
+
+
+def _bar(size: int, what: str) -> "tqdm[None]":
+    return tqdm(total=size, desc=what, unit="B", unit_scale=True, disable=None, leave=False)

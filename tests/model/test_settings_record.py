@@ -1,0 +1,157 @@
+"""A checkpoint knows the settings of its model: other settings are an error, or a warning, and never pass silently."""
+
+import contextlib
+
+import pytest
+import torch
+from helpers import make_gru
+from settings_cases import FUSED, FUSED_NOTED, GRU, GRU_NOTED, GRU_WITH_BERT
+
+from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.models.settings_record import SETTINGS_RECORD, read_settings
+
+
+def flag_of(case):
+    return case[2].split()[1] + case[3].split()[0]
+
+
+def expect_refusal(trained, model, unchecked, then, now, caplog):
+    """Check the error of *model*, and that *unchecked*, the same model with --bert-unchecked, only warns."""
+    state = trained.state_dict()
+    trained.load_state_dict(state)
+    with pytest.raises(BertFusedError) as caught:
+        model.load_state_dict(state)
+    [message] = [error for error in caught.value.errors if f"trained {then}," in error]
+    remedy = f"leave {then.split()[1]} out" if then.startswith("without") else f"give {then[5:]}"
+    assert message.startswith(f"the checkpoint was trained {then}, and this model is built {now}; {remedy}, or load")
+    assert message.endswith("with --bert-unchecked (at generation --model-overrides \"{'bert_unchecked': True}\")")
+    with contextlib.suppress(RuntimeError):  # some settings change the parameters too, which torch does not load
+        unchecked.load_state_dict(state)
+    [warning] = [record.getMessage() for record in caplog.records if "--bert-unchecked" in record.getMessage()]
+    assert f"the checkpoint was trained {then}, and this model is built {now}" in warning
+
+
+@pytest.mark.parametrize("case", FUSED, ids=flag_of)
+def test_other_settings_of_a_fused_model_are_refused(build, case, caplog):
+    trained, given, then, now = case
+    expect_refusal(build(**trained), build(**given), build(**given, bert_unchecked=True), then, now, caplog)
+
+
+@pytest.mark.parametrize("case", GRU, ids=flag_of)
+def test_other_settings_of_a_recurrent_model_are_refused(dictionary, case, caplog):
+    """Also without BERT."""
+    trained, given, then, now = case
+    models = (make_gru(dictionary, **options) for options in (trained, given, {**given, "bert_unchecked": True}))
+    expect_refusal(*models, then, now, caplog)
+
+
+def test_other_branch_weights_of_a_recurrent_model_are_refused(dictionary, bert_dir, caplog):
+    trained, given, then, now = GRU_WITH_BERT
+    models = (
+        make_gru(dictionary, bert_model=bert_dir, **options)
+        for options in (trained, given, {**given, "bert_unchecked": True})
+    )
+    expect_refusal(*models, then, now, caplog)
+
+
+@pytest.mark.parametrize("case", FUSED_NOTED, ids=flag_of)
+def test_settings_that_no_checkpoint_depends_on_are_noted_in_one_line(build, case, caplog):
+    trained, given, then, now = case
+    build(**given).load_state_dict(build(**trained).state_dict())
+    [line] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert line == f"the checkpoint was trained {then}, and this model is built {now}"
+
+
+@pytest.mark.parametrize("case", GRU_NOTED, ids=flag_of)
+def test_rates_of_dropout_of_a_recurrent_model_are_noted_in_one_line(dictionary, case, caplog):
+    trained, given, then, now = case
+    make_gru(dictionary, **given).load_state_dict(make_gru(dictionary, **trained).state_dict())
+    [line] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert line == f"the checkpoint was trained {then}, and this model is built {now}"
+
+
+def test_how_bert_trained_is_noted(build, caplog):
+    trained = build(bert_finetune=True, bert_finetune_layers=1, bert_lr_factor=0.5)
+    build(bert_finetune=True).load_state_dict(trained.state_dict())
+    assert (
+        "trained with --bert-finetune-layers 1, and this model is built without --bert-finetune-layers" in caplog.text
+    )
+    assert "trained with --bert-lr-factor 0.5, and this model is built with --bert-lr-factor 0.1" in caplog.text
+
+
+def test_drop_net_of_a_recurrent_model_is_noted(dictionary, bert_dir, caplog):
+    trained = make_gru(dictionary, bert_model=bert_dir, bert_drop_net=0.25)
+    make_gru(dictionary, bert_model=bert_dir).load_state_dict(trained.state_dict())
+    assert "trained with --bert-drop-net 0.25, and this model is built with --bert-drop-net 1.0" in caplog.text
+
+
+def test_all_other_settings_are_named_together(build):
+    with pytest.raises(BertFusedError) as caught:
+        build().load_state_dict(build(bert_branch_weights="1,1", no_scale_embedding=True).state_dict())
+    assert [error.split()[5] for error in caught.value.errors] == ["--bert-branch-weights", "--no-scale-embedding,"]
+
+
+@pytest.mark.parametrize(
+    ("trained", "given"),
+    [
+        ({"bert_identity_start": True}, {"bert_branch_weights": "1.0, 1", "bert_drop_net": 0.0}),
+        ({}, {"bert_gates": "1,1", "bert_branch_weights": ".5,5e-1", "bert_drop_net": 1.0}),
+        ({"share_all_embeddings": True}, {"share_all_embeddings": True, "share_decoder_input_output_embed": True}),
+        ({"bert_fusion": "embedding", "encoder_layers": 0}, {"bert_fusion": "embedding", "encoder_layers": 0}),
+    ],
+)
+def test_the_same_settings_in_other_words_pass_silently(build, caplog, trained, given):
+    build(**given).load_state_dict(build(**trained).state_dict())
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_checkpoints_without_a_record_of_settings_load(build, dictionary, caplog):
+    for model, other in (
+        (build(bert_branch_weights="1,1"), build()),
+        (make_gru(dictionary, dropout=0.5), make_gru(dictionary)),
+    ):
+        state = model.state_dict()
+        assert state.pop(SETTINGS_RECORD) is not None
+        other.load_state_dict(state, strict=True)
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_a_setting_that_another_version_recorded_is_passed_over(build):
+    state = build().state_dict()
+    model = build()
+    del model.settings_record.record["computed"]["bert_fusion"]
+    model.load_state_dict(state)
+    newer = build()
+    newer.settings_record.record["computed"]["bert_invented_later"] = 7
+    newer.load_state_dict(state)
+
+
+def test_after_a_load_the_record_is_of_the_model_at_hand(build):
+    model = build(bert_unchecked=True)
+    model.load_state_dict(build(bert_branch_weights="1,1").state_dict())
+    assert read_settings(model.state_dict())["computed"]["bert_branch_weights"] == "0.5,0.5"
+
+
+def test_a_damaged_record_of_settings_is_said(build, caplog):
+    state = build().state_dict()
+    state[SETTINGS_RECORD] = state[SETTINGS_RECORD] * 0 + 255
+    build(bert_branch_weights="1,1").load_state_dict(state)
+    assert "record of its settings is damaged" in caplog.text
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_and_averages_keep_the_record(build, dtype):
+    record = build().settings_record
+    text = record.text.to(dtype)
+    kept = {SETTINGS_RECORD: (text + text + text).float() / 3 * 0.9999 + text.float() * 0.0001}
+    assert read_settings(kept) == record.record
+
+
+def test_the_text_keeps_its_length_and_ema_is_not_checked(build, caplog):
+    """fairseq's EMA in single precision mixes the texts of before and after a change, and loads that at each step."""
+    before, model = build(bert_drop_net=0.125), build()
+    assert before.settings_record.text.shape == model.settings_record.text.shape
+    mixed = {key: (value + before.state_dict()[key]) / 2 for key, value in model.state_dict().items()}
+    caplog.clear()
+    model.load_state_dict(mixed, strict=False)
+    assert not caplog.text

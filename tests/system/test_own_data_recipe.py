@@ -1,0 +1,97 @@
+"""examples/own_data/run.sh: what is wrong is said before anything runs; raw text becomes a report in one command."""
+
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+from helpers import WORDS
+
+pytestmark = pytest.mark.system
+
+SCRIPT = ROOT / "examples" / "own_data" / "run.sh"
+
+
+def run(tmp_path, *steps, **variables):
+    env = {name: value for name, value in os.environ.items() if name not in ("SRC", "TGT", "DATA", "OUT", "BERT")}
+    env.update(VENV=sys.prefix, OMP_NUM_THREADS="1", **{name: str(value) for name, value in variables.items()})
+    return subprocess.run([SCRIPT, *steps], capture_output=True, text=True, cwd=tmp_path, env=env)
+
+
+def test_help_lists_every_setting_with_its_default(tmp_path):
+    done = run(tmp_path, "--help")
+    assert done.returncode == 0
+    script = SCRIPT.read_text(encoding="utf-8") + (SCRIPT.parents[1] / "recipe.sh").read_text(encoding="utf-8")
+    settings = set(re.findall(r"\$\{([A-Z_]+):?-", script)) - {"VENV"}
+    assert settings >= {"SRC", "OUT", "BERT", "UPDATES", "MORE", "WARMUP", "LR", "SEED", "TRAIN_FLAGS", "SYMBOLS"}
+    for setting in settings:
+        assert f"{setting}=" in done.stdout, setting
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({}, "SRC= is required"),
+        ({"SRC": "en", "TGT": "en", "DATA": "."}, "SRC and TGT must differ, got en twice"),
+        ({"SRC": "en", "TGT": "fr", "DATA": "nowhere"}, "DATA=nowhere is no directory"),
+        (
+            {"SRC": "en", "TGT": "fr", "DATA": ".", "SUBWORDS": "bpe"},
+            "SUBWORDS=bpe must be sentencepiece or subword-nmt",
+        ),
+        ({"SRC": "en", "TGT": "fr", "DATA": ".", "MOSES": "yes"}, "MOSES=yes must be 0 or 1"),
+        ({"SRC": "en", "TGT": "fr", "DATA": ".", "SYMBOLS": "8k"}, "SYMBOLS=8k must be a whole number"),
+        ({"SRC": "en", "TGT": "fr", "DATA": ".", "SIZE": "huge"}, "SIZE=huge must be auto, tiny, iwslt or base"),
+        ({"SRC": "en", "TGT": "fr", "DATA": ".", "CACHE_GB": "all"}, "CACHE_GB=all must be a number"),
+        ({"SRC": "e n", "TGT": "fr", "DATA": "."}, "must be names of languages"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_runs(tmp_path, variables, message):
+    done = run(tmp_path, **variables)
+    assert done.returncode == 2
+    assert done.stderr.startswith("own_data/run.sh: error: ")
+    assert message in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_steps_name_what_they_lack(tmp_path):
+    done = run(tmp_path, "transformer", SRC="en", TGT="fr", DATA=".")
+    assert done.returncode == 2
+    assert "there is no own_data-out/text/numbers; run the step prepare first" in done.stderr
+
+
+def write_text(folder):
+    """Write pairs of random words, in order and reversed."""
+    folder.mkdir()
+    rng = random.Random(1)
+    lines = [[rng.choice(WORDS[:15]) for _ in range(rng.randint(3, 8))] for _ in range(600)]
+    for lang, step in (("en", 1), ("de", -1)):
+        text = "".join(f"{' '.join(words[::step])}{'.' * (lang == 'de')}\n" for words in lines)
+        (folder / f"train.{lang}").write_text(text, encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_raw_text_becomes_a_report_and_nothing_is_done_twice(tmp_path, bert_dir):
+    write_text(tmp_path / "data")
+    given = {"SRC": "en", "TGT": "de", "DATA": tmp_path / "data", "OUT": tmp_path / "out", "BERT": bert_dir}
+    given.update(SYMBOLS=60, UPDATES=4, MORE=2, TRAIN_FLAGS="--cpu")
+    done = run(tmp_path, **given)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "own_data: 30 pairs of train are put aside for valid (seed 1)" in done.stdout
+    assert re.search(r"\nexpected time: \d+ (seconds|minutes) \(transformer ", done.stdout)
+    assert "own_data: transformer: 4 updates (log: " in done.stdout
+    assert "Embedding(" not in done.stdout  # fairseq prints the model
+    report = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
+    assert [run["name"] for run in report["runs"]] == ["continued", "transformer", "bert_fused"]
+    again = run(tmp_path, "prepare", "estimate", "transformer", "continued", "bert_fused", **given)
+    assert again.returncode == 0
+    assert [line for line in again.stdout.splitlines() if line.endswith("done before")] == [
+        f"own_data: {step}: done before" for step in ("prepare", "transformer", "continued", "bert_fused")
+    ]
+    other = run(tmp_path, "prepare", **{**given, "SYMBOLS": 50})
+    assert other.returncode == 2
+    assert "holds models of other text or other subwords" in other.stderr

@@ -1,0 +1,297 @@
+"""The programs behind examples/own_data/run.sh: checks of raw text, held-out pairs, subwords, settings, estimates."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sentencepiece
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+sys.path[:0] = [str(EXAMPLES), str(EXAMPLES / "own_data")]  # where Python looks when it runs one of them
+
+import estimate  # noqa: E402
+import prepare  # noqa: E402
+import settings  # noqa: E402
+import splitting  # noqa: E402
+import subwords  # noqa: E402
+from progress import Progress  # noqa: E402
+
+WORDS = "the a small big old man woman dog house red apple eats sees gives runs".split()
+
+
+def sentence(number: int) -> str:
+    """Return a sentence that no other number has."""
+    return " ".join(WORDS[(number // len(WORDS) ** place) % len(WORDS)] for place in range(4))
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A directory with 300 pairs of raw training text."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    write(folder / "train.en", [f"{sentence(i)}." for i in range(300)])
+    write(folder / "train.fr", [f"{sentence(i).upper()} !" for i in range(300)])
+    return folder
+
+
+def write(path, lines):
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode("utf-8"))
+
+
+def read(path):
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def run(data, *options):
+    out = data.parent / "out"
+    if "--out" in options:
+        *options, _, out = options
+    out.mkdir(exist_ok=True)
+    prepare.main(prepare.parse_args([str(data), str(out), "en", "fr", "--symbols", "60", *map(str, options)]))
+    return out / "text"
+
+
+def words(line):
+    """Return the words of a line that sentencepiece has split, without the punctuation at its end."""
+    return line.replace(" ", "").replace("▁", " ").strip(" .!")
+
+
+def refusal(data, *options):
+    with pytest.raises(SystemExit) as caught:
+        run(data, *options)
+    assert not list((data.parent / "out").iterdir())  # nothing half-made is left
+    return str(caught.value).splitlines()
+
+
+def test_pairs_are_put_aside_that_training_never_sees(data, capsys):
+    write(data / "train.en", read(data / "train.en") * 2)  # each pair twice
+    write(data / "train.fr", read(data / "train.fr") * 2)
+    text = run(data)
+    assert "pairs of train are put aside for valid (seed 1)" in capsys.readouterr().out
+    sides = {
+        split: [[words(line) for line in read(text / f"{split}.{lang}")] for lang in ("en", "fr")]
+        for split in ("train", "valid", "test")
+    }
+    assert len(sides["valid"][0]) == len(sides["test"][0]) == 30
+    for side in (0, 1):
+        train, valid, test = (set(sides[split][side]) for split in ("train", "valid", "test"))
+        assert not train & valid
+        assert not train & test
+        assert not valid & test
+    for split, (sources, targets) in sides.items():  # still translations of each other
+        assert [line.upper() for line in sources] == targets, split
+    assert len(read(text / "reference.fr")) == 30
+
+
+def test_given_sets_are_taken_as_they_are(data):
+    write(data / "test.en", ["a dog.", "", "a dog."])
+    write(data / "test.fr", ["A DOG !", "", "A DOG !"])
+    text = run(data)
+    assert read(text / "reference.fr") == ["A DOG !", "", "A DOG !"]
+    assert len(read(text / "test.en")) == 3
+    assert (text / "numbers").read_text().splitlines()[-1] == "test_pairs=3"
+
+
+def test_the_same_seed_puts_the_same_pairs_aside(data):
+    draws = [splitting.choose_held_out(data, ("en", "fr"), ["test"], seed) for seed in (1, 1, 2)]
+    assert draws[0] == draws[1]
+    assert draws[0] != draws[2]
+
+
+def test_everything_wrong_is_reported_together_with_file_and_line(data):
+    lines = read(data / "train.en")
+    write(data / "train.en", lines[:-1])
+    raw = (data / "train.fr").read_bytes().splitlines(keepends=True)
+    raw[6] = "Où ?\n".encode("latin-1")
+    (data / "train.fr").write_bytes(b"".join(raw))
+    write(data / "valid.en", ["a dog."])
+    errors = refusal(data)
+    assert f"error: {data}/train.en has 299 lines and {data}/train.fr has 300;" in errors[0]
+    assert f"error: {data}/train.fr: 1 of the lines (number 7) are not UTF-8; convert the file" in errors[1]
+    assert f"error: {data}/valid.fr: there is no such file" in errors[2]
+    assert len(errors) == 3
+
+
+def test_empty_lines_are_named_and_their_pairs_left_out(data, capsys):
+    lines = read(data / "train.en")
+    lines[4] = lines[9] = " "
+    write(data / "train.en", lines)
+    text = run(data)
+    assert (
+        f"warning: {data}/train.en: 2 of the lines (number 5, 10) are empty; these pairs are left out"
+        in capsys.readouterr().err
+    )
+    total = sum(len(read(text / f"{split}.en")) for split in ("train", "valid", "test"))
+    assert total == 298
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda data: (data / "train.fr").write_bytes((data / "train.en").read_bytes()),
+            "are the same text in 300 of the lines",
+        ),
+        (lambda data: (data / "train.fr").unlink(), "train.fr: there is no such file; DATA must hold train.en and"),
+        (
+            lambda data: [write(data / f"train.{lang}", ["x"] * 50) for lang in ("en", "fr")],
+            "it must have at least 100",
+        ),
+    ],
+)
+def test_text_that_cannot_be_used(data, change, message):
+    change(data)
+    assert message in "\n".join(refusal(data))
+
+
+def test_a_carriage_return_shifts_no_line(data):
+    lines = read(data / "train.en")
+    raw = (
+        "".join(f"{line}\n" for line in lines).encode("utf-8").replace(b"a small", b"a\rsmall").replace(b"\n", b"\r\n")
+    )
+    (data / "train.en").write_bytes(raw)
+    text = run(data)
+    assert b"\r" not in b"".join(path.read_bytes() for path in text.glob("*.en"))
+    counts = {
+        split: [len(read(text / f"{split}.{lang}")) for lang in ("en", "fr")] for split in ("train", "valid", "test")
+    }
+    assert all(first == second for first, second in counts.values())
+
+
+def test_a_bert_that_does_not_know_the_language(data, bert_dir):
+    write(data / "train.en", ["日本語の 文章 です" + "。" * (i % 7) for i in range(300)])
+    [error] = refusal(data, "--bert", bert_dir)
+    assert "of its word pieces are unknown (line" in error
+    assert "give a BERT of the source language" in error
+
+
+@pytest.mark.parametrize(("kind", "file"), [("sentencepiece", "sentencepiece.model"), ("subword-nmt", "codes")])
+@pytest.mark.parametrize("moses", [[], ["--moses"]])
+def test_both_kinds_of_subwords(data, kind, file, moses, monkeypatch):
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
+    write(data / "test.en", ["a well-known dog isn't red."])
+    write(data / "test.fr", ["LE CHIEN n'est pas là."])
+    text = run(data, "--subwords", kind, *moses)
+    assert (text / file).stat().st_size > 0
+    [split] = read(text / "test.en")
+    joined = split.replace(" ", "").replace("▁", " ").strip() if kind == "sentencepiece" else split.replace("@@ ", "")
+    plain = "a well @-@ known dog isn &apos;t red ." if moses else "a well-known dog isn't red."
+    assert joined == plain
+    assert read(text / "reference.fr") == ["LE CHIEN n'est pas là."]
+
+
+def test_every_character_and_line_is_kept(data):
+    odd = ["یک می\u200cروم", "", "ﬁne \u00e9 e\u0301", "x"]
+    write(data / "test.en", ["a dog"] * len(odd))
+    write(data / "test.fr", odd)
+    text = run(data)
+    model = sentencepiece.SentencePieceProcessor(model_file=str(text / "sentencepiece.model"))
+    assert [model.decode(line.split(" ")) for line in read(text / "test.fr")] == odd
+
+
+def test_nothing_of_the_user_is_removed_or_written_over(data, tmp_path):
+    (tmp_path / "out" / "text").mkdir(parents=True)
+    write(tmp_path / "out" / "text" / "mine", ["x"])
+    with pytest.raises(SystemExit, match=r"out/text is there and was not made by this recipe; give another OUT"):
+        run(data)
+    assert read(tmp_path / "out" / "text" / "mine") == ["x"]
+    (tmp_path / "out" / "text" / "numbers").touch()
+    data.rename(tmp_path / "out" / "text" / "data")
+    with pytest.raises(SystemExit, match=r"is inside .*out/text, which is made anew"):
+        run(tmp_path / "out" / "text" / "data", "--out", tmp_path / "out")
+
+
+def test_numbers_that_make_no_sense(data, capsys):
+    with pytest.raises(SystemExit):
+        run(data, "--symbols", "0")
+    assert "SYMBOLS must be at least 1, got 0" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="sentencepiece cannot make SYMBOLS=5 of this text"):
+        run(data, "--symbols", "5")
+
+
+def test_the_vocabulary_grows_with_the_text():
+    sizes = [subwords.default_symbols(pairs) for pairs in (3_000, 10_000, 100_000, 1_000_000, 100_000_000)]
+    assert sizes == [2_000, 4_000, 8_000, 16_000, 32_000]
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_settings_follow_the_amount_of_text(device):
+    pairs = [3_000, 30_000, 300_000, 3_000_000, 100_000_000]
+    chosen = [settings.choose(n, 20 * n, device) for n in pairs]
+    assert [s.size for s in chosen] == (["tiny"] * 5 if device == "cpu" else ["tiny", "iwslt", "iwslt", "base", "base"])
+    assert all(0 < s.warmup < s.updates and 0 < s.more_warmup < s.more <= s.updates for s in chosen)
+    dropouts = [s.dropout for s in chosen]
+    assert dropouts == sorted(dropouts, reverse=True)
+    with pytest.raises(ValueError, match="device must be one of cpu, gpu, got 'tpu'"):
+        settings.choose(1, 1, "tpu")
+
+
+def test_settings_are_assignments_of_bash():
+    shell = settings.as_shell(settings.choose(3_000, 60_000, "cpu"))
+    script = f'{shell}\necho "$lr ${{#transformer[@]}} $fused_arch"'
+    done = subprocess.run(["bash", "-euc", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "0.002 18 bert_fused_tiny"
+
+
+LOG = "2026-01-02 03:04:05 | INFO | "
+
+
+def test_progress_shows_updates_validation_and_what_went_wrong(monkeypatch):
+    clock = iter([0.0, 100.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    update = (
+        "train_inner | epoch 001:    {0} / 80 loss=9.1, nll_loss=8.5, ppl=3, wps=1234.6, ups=2, num_updates={0}, lr=1"
+    )
+    log = [
+        f"{LOG}fairseq_cli.train | {{'_name': None}}\n",
+        f"{LOG}fairseq_cli.train | Model(\n",
+        "  (encoder): Encoder(\n",
+        ")\n",
+        f"{LOG}{update.format(50)}\n",
+        f"{LOG}{update.format(100)}\n",
+        f"{LOG}valid | epoch 001 | valid on 'valid' subset | loss 7 | nll_loss 6.25 | ppl 2 | num_updates 100\n",
+        f"{LOG}bert_fused_plugin.bert.loading | BERT: x\n",
+        "copied   4 tensors\n",
+        "Traceback (most recent call last):\n",
+        "  File x\n",
+        "2026-01-02 03:04:05 | WARNING | fairseq.x | take care\n",
+        "bert_fused_plugin: error: --bert-model must be there\n",
+    ]
+    assert list(Progress("gru", 250).lines(log)) == [
+        "gru: 50 of 250 updates, nll_loss 8.5, 1,235 tokens a second",
+        "gru: 100 of 250 updates, nll_loss 8.5, 1,235 tokens a second, about 5 minutes left",
+        "gru: after 100 updates nll_loss 6.25 on valid",
+        "gru: BERT: x",
+        "Traceback (most recent call last):",
+        "  File x",
+        "gru: take care",
+        "bert_fused_plugin: error: --bert-model must be there",
+    ]
+
+
+def test_the_estimate_follows_the_logs(tmp_path, capsys):
+    inner = 'train_inner | {{"epoch": 1, "ups": "{}", "wpb": "{}"}}'
+    plain = "".join(f"{LOG}{inner.format(ups, 400)}\n" for ups in (0.1, 2, 2, 4))
+    begin = f"{LOG}x | train: 9 word pieces for BERT, 3 a sentence\n"
+    end = "2026-01-02 03:05:05 | INFO | fairseq.trainer | begin training epoch 1\n"
+    fused = begin + end + "".join(f"{LOG}{inner.format(ups, 400)}\n" for ups in (0.1, 1, 1))
+    files = {
+        "transformer": plain,
+        "fused": fused,
+        "probe": "a b c\n" * 10,
+        "train": "a b c\n" * 70,
+        "test": "a b c\n" * 100,
+    }
+    arguments = []
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        arguments += [f"--{name}", str(tmp_path / name)]
+    estimate.main(estimate.parse_args([*arguments, "--updates", "1000", "--more", "500"]))
+    printed = capsys.readouterr().out
+    assert "transformer 9 minutes" in printed  # 1,000 updates of half a second
+    assert "continued 4 minutes" in printed or "continued 5 minutes" in printed
+    assert "BERT's states 7 minutes" in printed  # a minute for a seventh of the text
+    assert "bert_fused 9 minutes" in printed
+    with pytest.raises(SystemExit, match="has no updates; its last lines say why"):
+        estimate.seconds_per_update(tmp_path / "probe")
