@@ -95,6 +95,8 @@ The map of the package, one line a file::
       training_settings.py          settings that a finished model does not need
     reports/                        does BERT help, and what do translations attend to?
       comparison.py                 all figures of the report
+      verdicts.py                   its sentences: is it better, is that fair, is BERT used?
+      progress.py                   what the command does now, and how long it takes
       runs.py                       the runs that are compared
       decoding.py                   translates a test set as fairseq-generate does
       scoring.py                    sacreBLEU's scores and their significance
@@ -112,6 +114,7 @@ The map of the package, one line a file::
       average_checkpoints.py        bert-fused-average
       import_bert_nmt.py            bert-fused-import
     checkpoint_opening.py           opens a checkpoint, or says why it cannot be read
+    checkpoint_origin.py            from which checkpoint a training began
     json_record.py                  a text in a checkpoint, in which a model says something about itself
     errors.py                       errors with flag, rule, value and remedy, without a stack trace
 """

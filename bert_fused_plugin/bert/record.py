@@ -1,7 +1,8 @@
 """The record of BERT in a checkpoint, by which another BERT than that of the training is noticed."""
 
 import hashlib
-from typing import Any, Dict, Mapping, Optional, Sequence
+import os
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from torch import Tensor, nn
 
@@ -27,7 +28,8 @@ _KINDS: Dict[str, Any] = {
 class BertRecord(JsonRecord):
     """Name, revision, configuration and fingerprints of BERT and its tokenizer, which are saved with the model.
 
-    `read_record` reads the record from a checkpoint, to compare it with the present one.
+    `read_record` reads the record from a checkpoint, to compare it with the present one.  Of a checkpoint
+    that is loaded, the record takes over only where its training began.
 
     Args:
         bert: the encoder.
@@ -59,6 +61,20 @@ class BertRecord(JsonRecord):
         """Record the *flags* that were given to the task and change what BERT reads."""
         self.update(given=list(flags))
 
+    def note_origins(self, origins: Sequence[Sequence[Any]]) -> None:
+        """Record *origins*, path and number of updates of each checkpoint that the parameters come from."""
+        self.record.pop("began_from", None)
+        self.update(**({"began_from": [list(origin) for origin in origins]} if origins else {}))
+
+    def _load_from_state_dict(self, state_dict: Dict[str, Tensor], prefix: str, *args: Any, **kwargs: Any) -> None:
+        """Keep the record of the present BERT, but note where the parameters come from, as *state_dict* says.
+
+        So a training that resumes keeps the note, though fairseq takes all flags from the command line then.
+        """
+        text = state_dict.get(f"{prefix}text")
+        if text is not None:
+            self.note_origins(recorded_origins({RECORD_KEY: text}))
+
 
 def read_record(state_dict: Mapping[str, Tensor]) -> Optional[Dict[str, Any]]:
     """Return the record in a model's *state_dict*; None if there is no record, as in models without BERT.
@@ -67,6 +83,29 @@ def read_record(state_dict: Mapping[str, Tensor]) -> Optional[Dict[str, Any]]:
         ValueError: The record is damaged.
     """
     return read_json(state_dict, RECORD_KEY, _KINDS)
+
+
+def recorded_origins(state_dict: Mapping[str, Tensor]) -> List[Tuple[str, Optional[int]]]:
+    """Return path and number of updates of each checkpoint that ``--bert-warm-start`` took parameters from.
+
+    The last one comes first, then the one that that one began from.  A damaged record has none.
+    """
+    try:
+        record = read_record(state_dict)
+    except ValueError:  # an error says so when the record is compared
+        return []
+    if record is None or "began_from" not in record:
+        return []
+    return [(path, updates) for path, updates in record["began_from"]]
+
+
+def without_folders(state_dict: Dict[str, Tensor]) -> Dict[str, Tensor]:
+    """Return *state_dict* whose record names the files of `recorded_origins` without their folders."""
+    found = [(os.path.basename(path), updates) for path, updates in recorded_origins(state_dict)]
+    record = read_record(state_dict) if found else None
+    if record is None:
+        return state_dict
+    return {**state_dict, RECORD_KEY: JsonRecord({**record, "began_from": found}).text}
 
 
 def weights_fingerprint(model: nn.Module) -> str:

@@ -13,7 +13,7 @@ from transformers.utils import cached_file
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
-from bert_fused_plugin.bert.record import RECORD_KEY, BertRecord, read_record
+from bert_fused_plugin.bert.record import RECORD_KEY, BertRecord, read_record, recorded_origins
 from bert_fused_plugin.checkpoints.files import model_settings
 
 BERT = "./bert"  # see `bert_fused_plugin.bert.loading.locate_bert`
@@ -61,6 +61,7 @@ def name_bert(state: Dict[str, Any], model: Any) -> None:
     bert.revision = given.revision
     record = BertRecord(bert, model.encoder.bridge, model.encoder.mask_special_tokens)
     record.note_given((read_record(weights) or record.record)["given"])
+    record.note_origins(recorded_origins(weights))
     state["model"][RECORD_KEY] = record.text
 
 

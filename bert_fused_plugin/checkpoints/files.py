@@ -35,12 +35,14 @@ def read_checkpoint(path: Path, **overrides: Any) -> Dict[str, Any]:
 
 
 def without_training_state(state: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the checkpoint *state* without what only training needs: optimizer, meters, data position and EMA."""
+    """Return the checkpoint *state* without what only training needs: optimizer, meters, data position and EMA.
+
+    The history of the optimizer stays, since it has the numbers of updates of this training and of those before it.
+    """
     epoch = state["extra_state"]["train_iterator"]["epoch"]
     return {
         **state,
         "cfg": OmegaConf.to_container(state["cfg"], resolve=True, enum_to_str=True),
-        "optimizer_history": state["optimizer_history"][-1:],  # has the number of updates
         "extra_state": {"train_iterator": {"epoch": epoch}},
         "last_optimizer_state": None,
     }

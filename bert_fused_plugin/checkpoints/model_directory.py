@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 from fairseq.utils import split_paths
 
+from bert_fused_plugin.bert.record import without_folders
 from bert_fused_plugin.checkpoints.bert_directory import BERT, name_bert, save_bert
 from bert_fused_plugin.checkpoints.files import (
     model_settings,
@@ -90,6 +91,7 @@ def export_model(
     [model], _, task = load_model_ensemble_and_task([str(checkpoint)], state=trained)
     _set_languages(state["cfg"], task.cfg.source_lang, task.cfg.target_lang, subwords.tokenizer)
     _make_movable(state["cfg"])
+    state["model"] = without_folders(state["model"])
     with written_whole(output) as new:
         new.mkdir()
         for path, name in _text_files(data, task, state["cfg"]["bpe"], subword_file):

@@ -17,6 +17,7 @@ from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.reports.comparison import Comparison
 from bert_fused_plugin.reports.decoding import POST_PROCESS, Decoding, Texts, hardware
 from bert_fused_plugin.reports.page import check_writable, render, to_json, write_together
+from bert_fused_plugin.reports.progress import say
 from bert_fused_plugin.reports.runs import Place, Run, check_comparable, find_runs, load_run
 
 
@@ -52,13 +53,19 @@ def compare(options: argparse.Namespace) -> Dict[str, Any]:
     """Return all that the report shows, for the settings *options* of the command line."""
     device = "cuda" if torch.cuda.is_available() and not options.cpu else "cpu"
     place = Place(options.data, options.subset, options.bert_text, options.bert_documents, device)
-    runs = [load_run(files, place) for files in find_runs(options.baseline, options.run, options.log)]
+    runs = []
+    for files in find_runs(options.baseline, options.run, options.log):
+        say(f"loading {files.name} from {files.checkpoint}")
+        runs.append(load_run(files, place))
     check_comparable(runs)
     how = Decoding(options.beam, options.lenpen, options.max_len_a, options.max_len_b, options.max_tokens)
     texts = Texts(runs[0].task, options.remove_bpe, options.detok)
     references = read_references(options, runs[0], texts)
     tokenised = options.reference is None and options.detok == "none"
-    comparison = Comparison(runs, options.subset, how, texts, references, tokenised, options.samples, options.seed)
+    with_ablations = not options.no_bert_tests
+    comparison = Comparison(
+        runs, options.subset, how, texts, references, tokenised, options.samples, options.seed, with_ablations
+    )
     report = {
         "command": shlex.join(["bert-fused-compare", *(sys.argv[1:])]),
         "data": options.data,
@@ -68,7 +75,7 @@ def compare(options: argparse.Namespace) -> Dict[str, Any]:
         "references": options.reference or f"{options.data}, {'tokenised' if tokenised else 'detokenised'}",
         "decoding": asdict(how),
         "hardware": hardware(device),
-        **comparison.report(options.data, options.examples, with_ablations=not options.no_bert_tests),
+        **comparison.report(options.data, options.examples),
     }
     report["remarks"] += _remarks(options, texts, tokenised)
     return report

@@ -4,7 +4,8 @@ bert-fused-attention data-bin --path checkpoint_best.pt --subset test --index 3 
 
 The command also prints the alignment (source-target, by attention), the entropy of the attention in each decoder layer,
 in bits and in % of the largest possible entropy (a dash stands for a layer without such attention), and, for
---bert-fusion gated, the mean of each layer's gate (1 means that the layer uses BERT's branch alone).
+--bert-fusion gated, the mean of each layer's gate (1 means that the layer uses BERT's branch alone).  The command says
+so if attention is so even that map and alignment mean nothing: if its entropy is 95 % or more of the largest possible.
 """
 
 import argparse
@@ -18,9 +19,10 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.reports.attention import SOURCE, AttentionMap, AttentionStatistics, attention_maps
+from bert_fused_plugin.reports.attention import SOURCE, AttentionMap, AttentionStatistics, attention_maps, evenness
 from bert_fused_plugin.reports.decoding import Decoding, Texts, translate_one
 from bert_fused_plugin.reports.runs import Place, Run, RunFiles, load_run
 
@@ -53,7 +55,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         raise BertFusedError(f"--layer must be in [{-depth}, {depth - 1}], got {args.layer}; layers are counted from 0")
     chosen = [(found, found.last() if args.layer is None else args.layer % depth) for found in maps]
     chosen = [(found, layer) for found, layer in chosen if found.layers[layer] is not None]
-    draw(chosen, args.output)
+    draw(chosen, args.output, words=not args.subwords)
     print(f"source:      {texts.source(sample['net_input']['src_tokens'][0])}")
     print(f"translation: {texts.hypothesis(tokens)}")
     _print_figures(run, sample, tokens, chosen)
@@ -66,28 +68,37 @@ def _print_figures(run: Run, sample: Any, tokens: Any, maps: List[Tuple[Attentio
     for found, layer in maps:
         if found.kind == SOURCE:
             print(f"alignment:   {found.pharaoh(layer)}")
-    for kind, layers in statistics.entropies().items():
+    entropies = statistics.entropies()
+    for kind, layers in entropies.items():
         print(
             f"entropy:     {kind}: "
             + ", ".join(f"{each.bits:.2f} ({each.share:.0%})" if each else "-" for each in layers)
         )
     for name, gate in statistics.gates().items():
         print(f"gate:        {name}: {gate['mean']:.2f} ± {gate['deviation']:.2f}")
+    for warning in filter(None, (evenness(kind, layers) for kind, layers in entropies.items())):
+        print(f"too even:    {warning}")
 
 
-def draw(maps: List[Tuple[AttentionMap, int]], path: str) -> None:
-    """Draw a layer of each map side by side; a row is a target word, and a column is a source word."""
+def draw(maps: List[Tuple[AttentionMap, int]], path: str, words: bool = True) -> None:
+    """Draw a layer of each map side by side; a row is a target word, and a column is a source word.
+
+    Args:
+        maps: the maps, and the number of a layer of each.
+        path: the file to write.
+        words: whether rows and columns are words, and not subwords.
+    """
     widths = [len(found.columns) for found, _ in maps]
     figure, axes = plt.subplots(
         1,
         len(maps),
         squeeze=False,
-        figsize=(3 + 0.45 * sum(widths), 2.2 + 0.36 * len(maps[0][0].rows)),
+        figsize=(3 + 0.9 * len(maps) + 0.45 * sum(widths), 2.2 + 0.36 * len(maps[0][0].rows)),
         gridspec_kw={"width_ratios": widths},  # width_ratios itself came with matplotlib 3.6
         layout="constrained",
     )
     for axis, (found, layer) in zip(axes[0], maps):
-        _draw_map(axis, found, layer)
+        _draw_map(figure, axis, found, layer, words)
     axes[0][0].set_ylabel("translation")
     try:
         figure.savefig(path, dpi=120)
@@ -95,11 +106,14 @@ def draw(maps: List[Tuple[AttentionMap, int]], path: str) -> None:
         raise BertFusedError(f"--output {path} cannot be written ({error}); give a PNG, SVG or PDF file") from error
 
 
-def _draw_map(axis: Axes, found: AttentionMap, layer: int) -> None:
+def _draw_map(figure: Figure, axis: Axes, found: AttentionMap, layer: int, words: bool) -> None:
     weights = found.layers[layer]
     assert weights is not None  # main chooses among the layers that have some
-    axis.imshow(weights.numpy(), cmap="Blues", vmin=0, aspect="auto")
-    axis.set_title(f"attention to {'the source' if found.kind == SOURCE else 'BERT'}, layer {layer + 1}")
+    image = axis.imshow(weights.numpy(), cmap="Blues", vmin=0, aspect="auto")
+    figure.colorbar(image, ax=axis, label="largest weight among a word's subwords" if words else "weight")
+    of_layer = found.entropies[layer]
+    warning = "\n(so even that it means nothing)" if of_layer is not None and of_layer.is_too_even() else ""
+    axis.set_title(f"attention to {'the source' if found.kind == SOURCE else 'BERT'}, layer {layer + 1}{warning}")
     axis.set_xticks(
         range(len(found.columns)), found.columns, rotation=60, ha="right", rotation_mode="anchor", parse_math=False
     )

@@ -7,7 +7,8 @@ The commands are ``commands/compare.py`` and ``commands/plot_attention.py``.
 | checkpoints and their tasks | ``runs.py`` |
 | translations and speed | ``decoding.py`` |
 | scores and significance | ``scoring.py``, ``buckets.py`` |
-| all figures in one dictionary | ``comparison.py`` |
+| all figures in one dictionary, and their sentences | ``comparison.py``, ``verdicts.py`` |
+| what the command does now | ``progress.py`` |
 | BERT switched off, shuffled, random | ``bert_ablations.py`` |
 | attention, its entropy, gates | ``attention.py``, ``words.py`` |
 | curves of training | ``training_log.py``, ``charts.py`` |

@@ -14,6 +14,7 @@ from bert_fused_plugin.modules.fusion import Gate
 from bert_fused_plugin.reports.words import Words, merge, merge_attention, piece_marks
 
 SOURCE, BERT = "source", "BERT"  # what a decoder attends to
+TOO_EVEN = 0.95  # a share of the largest entropy; at 20 positions, one may then get a fifth, and the others 1/24 each
 
 
 @dataclass
@@ -25,12 +26,14 @@ class AttentionMap:
         rows: target words.
         columns: source words.
         layers: weights of each decoder layer, (T, S), the lowest layer first; None for a layer without such attention.
+        entropies: the entropy of each layer, between symbols and not words.
     """
 
     kind: str
     rows: List[str]
     columns: List[str]
     layers: List[Optional[Tensor]]
+    entropies: List[Optional["Entropy"]]
 
     def last(self) -> int:
         """Return the number, from 0, of the last layer with such attention."""
@@ -54,6 +57,24 @@ class Entropy(NamedTuple):
     bits: float
     share: float
 
+    def is_too_even(self) -> bool:
+        """Say whether the attention is so even that its largest weight means nothing."""
+        return self.share >= TOO_EVEN
+
+
+def evenness(kind: str, layers: Sequence[Optional[Entropy]]) -> Optional[str]:
+    """Return a warning if the entropies of some *layers* are near the largest possible; None if they are not."""
+    even = [number for number, layer in enumerate(layers, 1) if layer is not None and layer.is_too_even()]
+    if not even:
+        return None
+    where = f" in decoder layer{'s' * (len(even) > 1)} {', '.join(map(str, even))}" if len(layers) > 1 else ""
+    share = min(layer.share for layer in layers if layer is not None and layer.is_too_even())
+    return (
+        f"The attention to {'the source' if kind == SOURCE else 'BERT'}{where} is so even that its maps and alignments "
+        f"mean nothing: its entropy is {share:.0%} of the largest possible, and {TOO_EVEN:.0%} or more says that all "
+        "positions get nearly the same."
+    )
+
 
 def attention_maps(
     model: Any, task: Any, sample: Dict[str, Any], tokens: Tensor, subwords: Tuple[str, str]
@@ -72,15 +93,19 @@ def attention_maps(
     from_source, from_target = subwords
     rows = _words(task.target_dictionary, tokens, from_target)
     maps = []
-    for kind, layers in read_attention(model, net_input, [tokens]).items():
+    written = torch.ones(1, len(tokens), dtype=torch.bool)
+    for kind, found in _read(model, net_input, [tokens]).items():
         if kind == BERT:
             pieces = model.encoder.bridge.pieces(net_input["bert_tokens"][0].tolist())
             special = model.encoder.bridge.pieces(model.encoder.bridge.special_tokens)
             columns = merge(pieces, "none" if from_source == "none" else piece_marks(pieces), special)
         else:
             columns = _words(task.source_dictionary, net_input["src_tokens"][0], from_source)
-        merged = [None if layer is None else merge_attention(layer[0].float().cpu(), rows, columns) for layer in layers]
-        maps.append(AttentionMap(kind, rows.texts, columns.texts, merged))
+        merged, entropies = [], []
+        for layer in found.layers:
+            merged.append(None if layer is None else merge_attention(layer[0].float().cpu(), rows, columns))
+            entropies.append(None if layer is None else _mean_entropy(_entropy_sums(layer, found.sizes, written)))
+        maps.append(AttentionMap(kind, rows.texts, columns.texts, merged, entropies))
     return maps
 
 
@@ -153,13 +178,10 @@ class AttentionStatistics:
         written = previous_tokens(translations, pad).ne(pad)
         src_tokens = net_input["src_tokens"]
         for kind, found in read.items():
-            most = found.sizes.clamp(min=2).log2().unsqueeze(1)
             sums = self._entropy.setdefault(kind, [None if x is None else torch.zeros(3) for x in found.layers])
             for total, layer in zip(sums, found.layers):
-                if total is None or layer is None:
-                    continue
-                bits = entropy(layer)
-                total += torch.stack([_masked_sum(x, written) for x in (bits, bits / most, torch.ones_like(bits))])
+                if total is not None and layer is not None:
+                    total += _entropy_sums(layer, found.sizes, written)
         for name, gate in gates.items():
             mask = (src_tokens.ne(pad) if name.startswith("encoder") else written).t()
             self._gates[name] = self._gates.get(name, torch.zeros(3)) + torch.stack(
@@ -169,7 +191,7 @@ class AttentionStatistics:
     def entropies(self) -> Dict[str, List[Optional[Entropy]]]:
         """Return the entropy of each layer for `SOURCE` and `BERT`; None for a layer without such attention."""
         return {
-            kind: [None if total is None else Entropy(*(total[:2] / total[2]).tolist()) for total in layers]
+            kind: [None if total is None else _mean_entropy(total) for total in layers]
             for kind, layers in self._entropy.items()
         }
 
@@ -207,6 +229,16 @@ def recorded_gates(model: Any) -> Iterator[Dict[str, Tensor]]:
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def _entropy_sums(weights: Tensor, sizes: Tensor, written: Tensor) -> Tensor:
+    """Return the sums over all *written* positions of their entropies, of these as shares, and of ones, (3,)."""
+    bits, most = entropy(weights), sizes.clamp(min=2).log2().unsqueeze(1)
+    return torch.stack([_masked_sum(x, written) for x in (bits, bits / most, torch.ones_like(bits))])
+
+
+def _mean_entropy(sums: Tensor) -> Entropy:
+    return Entropy(*(sums[:2] / sums[2]).tolist())
 
 
 def _masked_sum(values: Tensor, mask: Tensor) -> Tensor:

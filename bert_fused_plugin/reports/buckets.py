@@ -7,12 +7,13 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from fairseq.data import data_utils
 from fairseq.utils import split_paths
-from tqdm import tqdm
 
 from bert_fused_plugin.data.data_bin import read_whole
+from bert_fused_plugin.reports.progress import Progress
 from bert_fused_plugin.reports.words import merge
 
 RARE = 5  # a word is rare if it is seen at most this often in training
+_FIRST_SENTENCES = 10_000  # of the training data, after which the time is estimated
 _LENGTHS = (10, 15, 20, 25, 30)
 Word = Tuple[int, ...]  # the ids of its subwords
 
@@ -72,8 +73,10 @@ def count_training_words(
     seen: Counter[Word] = Counter()
     sentences = (dataset[i].tolist() for dataset in datasets for i in range(len(dataset)))
     total = sum(map(len, datasets))
-    for sentence in tqdm(sentences, "words of the training data", total, unit=" sentences", disable=None):
-        seen.update(word for word in words_of(task.source_dictionary, sentence, subwords) if word in known)
+    with Progress("words of the training data", total, "sentences", parts=_FIRST_SENTENCES) as progress:
+        for sentence in sentences:
+            seen.update(word for word in words_of(task.source_dictionary, sentence, subwords) if word in known)
+            progress.update(1)
     return seen
 
 

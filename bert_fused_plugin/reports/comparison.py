@@ -1,12 +1,11 @@
 """All figures of the report in one dictionary, which the JSON holds and the page shows."""
 
 from dataclasses import asdict
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Sequence
 
-from tqdm import tqdm
-
+from bert_fused_plugin.checkpoint_origin import updates_before
 from bert_fused_plugin.data.dictionary_bridge import looks_like_moses
-from bert_fused_plugin.reports.attention import AttentionStatistics, attention_maps
+from bert_fused_plugin.reports.attention import AttentionStatistics, attention_maps, evenness
 from bert_fused_plugin.reports.bert_ablations import MEANINGS, bert_ablations
 from bert_fused_plugin.reports.buckets import (
     RARE,
@@ -19,9 +18,11 @@ from bert_fused_plugin.reports.buckets import (
 )
 from bert_fused_plugin.reports.charts import line_chart
 from bert_fused_plugin.reports.decoding import Decoding, Texts, Translations, batches, translate
+from bert_fused_plugin.reports.progress import Progress, say
 from bert_fused_plugin.reports.runs import Run
-from bert_fused_plugin.reports.scoring import Score, Scorer, Scores
-from bert_fused_plugin.reports.training_log import read_curves
+from bert_fused_plugin.reports.scoring import Scorer, Scores
+from bert_fused_plugin.reports.training_log import Points, read_curves
+from bert_fused_plugin.reports.verdicts import bert_verdict, fairness, verdict
 
 _CHARTS = {
     "valid nll_loss": "validation nll_loss (bits)",
@@ -46,6 +47,7 @@ class Comparison:
         tokenised: whether translations and references are tokenised texts.
         samples: number of bootstrap resamples.
         seed: seed of the shuffling and of the random BERT.
+        with_ablations: whether to translate with BERT off, shuffled and random too.
     """
 
     def __init__(
@@ -58,15 +60,20 @@ class Comparison:
         tokenised: bool,
         samples: int,
         seed: int,
+        with_ablations: bool,
     ) -> None:
-        self.runs, self.subset, self.how, self.texts, self.seed = runs, subset, how, texts, seed
+        self.runs, self.subset, self.how, self.texts = runs, subset, how, texts
         self.scorer = Scorer(references, tokenised, samples)
         self.size = len(runs[0].sources)
         sources = [runs[0].sources[i] for i in range(self.size)]
         self.sources = [texts.source(source) for source in sources]
         dictionary = runs[0].task.source_dictionary
         self.words = [words_of(dictionary, source.tolist(), texts.source_subwords) for source in sources]
-        self.found = {run.name: translate(run, subset, how, run.name) for run in runs}
+        self.ablations = {
+            run.name: bert_ablations(run, subset, seed) for run in runs if with_ablations and run.reads_bert
+        }
+        self._translated, self._to_translate = 0, len(runs) + sum(len(states) - 1 for states in self.ablations.values())
+        self.found = {run.name: self._translate(run, run.name) for run in runs}
         self.hypotheses = {name: self._texts_of(found) for name, found in self.found.items()}
         self.remarks = [remark for run in runs for remark in run.remarks]
         unknown = sum("<<unk>>" in reference for reference in references)
@@ -76,14 +83,14 @@ class Comparison:
                 "Give the text before fairseq-preprocess with --reference FILE."
             )
 
-    def report(self, data: str, examples: int, with_ablations: bool) -> Dict[str, Any]:
+    def report(self, data: str, examples: int) -> Dict[str, Any]:
         """Return the figures.
 
         Args:
             data: directory with the training data, whose words are counted.
             examples: number of best and of worst sentences that the page shows for each run.
-            with_ablations: whether to translate with BERT off, shuffled and random too.
         """
+        say(f"scores of {self.size:,} sentences, with {self.scorer.samples:,} bootstrap resamples")
         signatures, scores = self.scorer.compare(list(self.hypotheses.items()))
         sentences = {name: self.scorer.sentences(texts) for name, texts in self.hypotheses.items()}
         chosen = self._choose(sentences, examples)
@@ -91,31 +98,44 @@ class Comparison:
         return {
             "baseline": self.runs[0].name,
             "signatures": signatures,
-            "verdicts": [verdict(run.name, self.runs[0].name, scores) for run in self.runs[1:]],
+            "verdicts": [self._verdict(run, scores, data) for run in self.runs[1:]],
             "runs": [self._run(run, scores[run.name]) for run in self.runs],
-            "bert_tests": self._bert_ablations() if with_ablations else [],
+            "bert_tests": self._bert_ablations(),
             "buckets": self._buckets(data),
             "curves": self._curves(),
             "examples": chosen,
             "sentence_texts": {i: self._sentence(i, sentences) for i in shown},
-            "attention": {i: self._attention(i) for i in tqdm(shown, desc="attention", disable=None)},
+            "attention": self._attention_of(shown),
             "remarks": self.remarks,
             "moses_escapes": any(map(looks_like_moses, self.texts.dictionaries)),
         }
+
+    def _translate(self, run: Run, title: str) -> Translations:
+        self._translated += 1
+        return translate(run, self.subset, self.how, f"translation {self._translated} of {self._to_translate}: {title}")
+
+    def _verdict(self, run: Run, scores: Dict[str, Scores], data: str) -> str:
+        baseline = self.runs[0]
+        said = [verdict(run.name, baseline.name, scores), fairness(run, baseline, self.runs, data)]
+        return " ".join(filter(None, said))
 
     def _texts_of(self, found: Translations) -> List[str]:
         return [self.texts.hypothesis(found.tokens[i]) for i in range(self.size)]
 
     def _run(self, run: Run, scores: Scores) -> Dict[str, Any]:
         statistics = AttentionStatistics()
-        for sample in batches(run, self.subset, self.how.max_tokens):
-            tokens = [self.found[run.name].tokens[i] for i in sample["id"].tolist()]
-            statistics.add(run.model, sample["net_input"], tokens)
+        with Progress(f"entropy of the attention of {run.name}", self.size, "sentences") as progress:
+            for sample in batches(run, self.subset, self.how.max_tokens):
+                tokens = [self.found[run.name].tokens[i] for i in sample["id"].tolist()]
+                statistics.add(run.model, sample["net_input"], tokens)
+                progress.update(len(tokens))
+        entropies = statistics.entropies()
         return {
             "name": run.name,
             "checkpoint": str(run.files.checkpoint),
             "architecture": run.architecture,
             "updates": run.updates,
+            "began_from": [origin._asdict() for origin in run.origins],
             "reads_bert": run.reads_bert,
             "parameters": run.parameters,
             "speed": self.found[run.name].speed(),
@@ -123,8 +143,9 @@ class Comparison:
             "length": self.scorer.length(self.hypotheses[run.name]),
             "entropy": {
                 kind: [None if layer is None else layer._asdict() for layer in layers]
-                for kind, layers in statistics.entropies().items()
+                for kind, layers in entropies.items()
             },
+            "too_even": [too_even for kind, layers in entropies.items() if (too_even := evenness(kind, layers))],
             "gates": statistics.gates(),
         }
 
@@ -132,13 +153,13 @@ class Comparison:
         """Return, for each run that reads BERT, its scores in each state of BERT, tested against the normal one."""
         results = []
         for run in self.runs:
-            if not run.reads_bert:
+            if run.name not in self.ablations:
                 continue
             systems = [("on", self.hypotheses[run.name])]
-            for name, state in bert_ablations(run, self.subset, self.seed).items():
+            for name, state in self.ablations[run.name].items():
                 if name != "on":
                     with state():
-                        found = translate(run, self.subset, self.how, f"{run.name}, BERT {name}")
+                        found = self._translate(run, f"{run.name}, BERT {name}")
                     systems.append((name, self._texts_of(found)))
             _, scores = self.scorer.compare(systems)
             states = [
@@ -172,7 +193,7 @@ class Comparison:
         ]
 
     def _curves(self) -> Dict[str, Any]:
-        by_run = {run.name: read_curves(run.files.logs) for run in self.runs}
+        by_run = {run.name: _shifted(read_curves(run.files.logs), updates_before(run.origins)) for run in self.runs}
         for run in self.runs:
             if not by_run[run.name]:
                 logs = ", ".join(map(str, run.files.logs))
@@ -215,6 +236,14 @@ class Comparison:
             },
         }
 
+    def _attention_of(self, numbers: Sequence[int]) -> Dict[int, List[Dict[str, Any]]]:
+        result = {}
+        with Progress("attention of the sentences that the page shows", len(numbers), "sentences") as progress:
+            for number in numbers:
+                result[number] = self._attention(number)
+                progress.update(1)
+        return result
+
     def _attention(self, number: int) -> List[Dict[str, Any]]:
         result = []
         for run in self.runs:
@@ -230,35 +259,13 @@ class Comparison:
                         "percent": [
                             None if layer is None else (100 * layer).round().int().tolist() for layer in found.layers
                         ],
+                        "too_even": [evenness(found.kind, [layer]) for layer in found.entropies],
                         "alignment": found.pharaoh(found.last()) if found.kind == "source" else None,
                     }
                 )
         return result
 
 
-def verdict(name: str, baseline: str, scores: Dict[str, Scores]) -> str:
-    """Return a sentence that says whether run *name* is better than *baseline*."""
-    own, figures = scores[name]["BLEU"], _difference(scores[name]["BLEU"], scores[baseline]["BLEU"])
-    if own.better:
-        word = "better" if own.better > 0 else "worse"
-        return f"{name} is {word} than {baseline} on this test set: {figures}."
-    return f"{name} and {baseline} do not differ significantly on this test set: {figures}."
-
-
-def bert_verdict(name: str, scores: Dict[str, Scores]) -> Optional[str]:
-    """Return a sentence that says whether run *name* uses BERT; None for a test set of a single sentence."""
-    if "shuffled" not in scores:
-        return None
-    own = scores["shuffled"]["BLEU"]
-    figures = _difference(own, scores["on"]["BLEU"])
-    if own.better < 0:
-        return f"{name} uses what BERT says: it changes by {figures} when BERT reads another sentence."
-    return (
-        f"This test set does not show that {name} uses what BERT says: it changes by {figures} when BERT reads another "
-        "sentence."
-    )
-
-
-def _difference(own: Score, other: Score) -> str:
-    difference = round(own.score, 2) - round(other.score, 2)
-    return f"{difference:+.2f} BLEU (from {other.score:.2f} to {own.score:.2f}, p = {own.p:.3f})"
+def _shifted(curves: Dict[str, Points], updates: int) -> Dict[str, Points]:
+    """Return *curves* after the *updates* that the parameters had seen when the training began."""
+    return {name: [(x + updates, y) for x, y in points] for name, points in curves.items()}

@@ -13,9 +13,9 @@ from fairseq import utils
 from fairseq.dataclass.configs import GenerationConfig
 from sacremoses import MosesDetokenizer
 from torch import Tensor
-from tqdm import tqdm
 
 from bert_fused_plugin.data.dictionary_bridge import detect_subword
+from bert_fused_plugin.reports.progress import Progress
 from bert_fused_plugin.reports.runs import Run, on_device
 
 POST_PROCESS = {"subword_nmt": "@@ ", "sentencepiece": "sentencepiece", "none": None}  # fairseq's names
@@ -71,10 +71,11 @@ def batches(run: Run, subset: str, max_tokens: int) -> Iterator[Dict[str, Any]]:
 
 
 def translate(run: Run, subset: str, how: Decoding, title: str) -> Translations:
-    """Return the translations of *subset*; *title* is the text of the progress bar."""
+    """Return the translations of *subset*; *title* is the text about the progress."""
     generator = _generator(run, how)
     result = Translations()
-    with tqdm(total=len(run.task.dataset(subset)), desc=title, unit=" sentences", disable=None) as bar:
+    work = float(run.sources.sizes.sum())  # the first batches have the shortest sentences
+    with Progress(title, len(run.task.dataset(subset)), "sentences", work=work) as progress:
         for sample in batches(run, subset, how.max_tokens):
             _wait(sample)
             start = time.perf_counter()
@@ -83,9 +84,7 @@ def translate(run: Run, subset: str, how: Decoding, title: str) -> Translations:
             result.seconds += time.perf_counter() - start
             for number, hypotheses in zip(sample["id"].tolist(), found):
                 result.tokens[number] = hypotheses[0]["tokens"].cpu()
-            bar.update(len(found))
-    if bar.disable:  # no terminal
-        print(f"{title}: {bar.total:,} sentences translated in {result.seconds:.0f} s", file=sys.stderr, flush=True)
+            progress.update(len(found), work=float(sample["net_input"]["src_lengths"].sum()))
     return result
 
 

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from sacremoses import MosesDetokenizer
 
+from bert_fused_plugin.checkpoint_origin import Origin, described
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.reports.charts import HEIGHT, WIDTH
 
@@ -32,6 +33,7 @@ def render(report: Mapping[str, Any]) -> str:
         names=[run["name"] for run in runs],
         depth=max((len(layers) for run in runs for layers in run["entropy"].values()), default=0),
         several=len(runs) > 1,
+        origins={run["name"]: described([Origin(**origin) for origin in run["began_from"]]) for run in runs},
         few=FEW,
         width=WIDTH,
         height=HEIGHT,

@@ -11,6 +11,7 @@ from fairseq import checkpoint_utils, tasks, utils
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf
 
+from bert_fused_plugin.checkpoint_origin import Origin, origins
 from bert_fused_plugin.checkpoints.training_settings import training_defaults
 from bert_fused_plugin.data.data_bin import read_whole
 from bert_fused_plugin.errors import BertFusedError, raise_all
@@ -40,6 +41,7 @@ class Run:
     """A run with its model, in evaluation mode on its device, and its task with the test set loaded.
 
     *sources* are the whole sources of the test set; in the task's own data set, those too long for the model are cut.
+    *origins* are the checkpoint that the training began from, the one that that one began from, and so on.
     """
 
     files: RunFiles
@@ -49,6 +51,7 @@ class Run:
     architecture: str
     updates: int
     parameters: Dict[str, int]
+    origins: List[Origin]
     remarks: List[str] = field(default_factory=list)
 
     @property
@@ -148,7 +151,8 @@ def load_run(files: RunFiles, place: Place) -> Run:
         reason = " ".join(str(error).split())[:300]
         raise BertFusedError(f"{files} does not fit {place.data}; was it trained on this data?  [{reason}]") from error
     sources = _load_test_set(task, place)
-    run = Run(files, model.eval(), task, sources, _architecture(cfg.model), updates, count_parameters(model))
+    parameters = count_parameters(model)
+    run = Run(files, model.eval(), task, sources, _architecture(cfg.model), updates, parameters, origins(state))
     cut = int((sources.sizes > task.max_source).sum())
     if cut:
         run.remarks.append(

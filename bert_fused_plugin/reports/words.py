@@ -40,15 +40,20 @@ def piece_marks(pieces: Sequence[str]) -> str:
 
 
 def merge_attention(weights: Tensor, rows: Words, columns: Words) -> Tensor:
-    """Return the attention between words: the sum over the symbols of a source word, the mean over a target word's.
+    """Return the attention between words: the mean over the symbols of a target word, the largest of a source word's.
+
+    So the source word with the largest weight is the one whose symbol gets most attention, as in alignments of
+    subwords, where words are aligned if symbols of them are.  Sums would give most weight to the words of most
+    symbols where attention is even, and means would give little to a long word of which one symbol is looked at.
+    The weights of a target word need not add up to 1.
 
     Args:
         weights: attention between symbols, (T, S).
         rows: the target words.
         columns: the source words.
     """
-    summed = torch.stack([weights[:, word].sum(dim=1) for word in columns.positions], dim=1)
-    return torch.stack([summed[word].mean(dim=0) for word in rows.positions])
+    means = torch.stack([weights[word].mean(dim=0) for word in rows.positions])
+    return torch.stack([means[:, word].amax(dim=1) for word in columns.positions], dim=1)
 
 
 def _continues(before: str, symbol: str, marks: str) -> bool:

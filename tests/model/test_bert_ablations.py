@@ -191,19 +191,24 @@ def test_maps_are_between_words(make, dictionary, net_input, translations):
     assert source.rows == ["a", "house", "runs", "</s>"]
     assert source.columns == ["the", "old", "man", "sees", "a", "playhouse", ".", "</s>"]
     assert bert.columns == ["[CLS]", "the", "old", "man", "sees", "a", "playhouse", ".", "[SEP]"]
-    for layer in (*source.layers, *bert.layers):
-        assert_close(layer.sum(dim=1), torch.ones(4), atol=1e-5)
     apart, bert_apart = attention_maps(model, task, sample, translations[0], ("none", "none"))
     assert "play@@" in apart.columns
     assert "hou@@" in apart.rows
     assert "##house" in bert_apart.columns
+    for found in (source, bert, apart, bert_apart):
+        for layer in found.layers:
+            assert layer.shape == (len(found.rows), len(found.columns))
+    for layer in (*apart.layers, *bert_apart.layers):
+        assert_close(layer.sum(dim=1), torch.ones(len(apart.rows)), atol=1e-5)
+    assert bert.entropies == bert_apart.entropies  # between word pieces, whatever is shown
+    assert all(0 < layer.share <= 1 for layer in bert.entropies)
 
 
 def test_pharaoh():
     weights = torch.tensor([[0.1, 0.6, 0.2, 0.1], [0.4, 0.1, 0.1, 0.4], [0.1, 0.1, 0.7, 0.1], [0.0, 0.0, 0.0, 1.0]])
-    found = AttentionMap("source", "a b c </s>".split(), "x y z </s>".split(), [weights.flip(1), weights])
+    found = AttentionMap("source", "a b c </s>".split(), "x y z </s>".split(), [weights.flip(1), weights], [None, None])
     assert found.pharaoh(1) == "1-0 0-1 2-2"
-    assert AttentionMap("source", ["</s>"], ["</s>"], [torch.ones(1, 1)]).pharaoh(0) == ""
+    assert AttentionMap("source", ["</s>"], ["</s>"], [torch.ones(1, 1)], [None]).pharaoh(0) == ""
 
 
 def test_entropy():

@@ -231,7 +231,17 @@ def test_attention_is_drawn(workspace, tmp_path):
     )  # fmt: skip
     assert (tmp_path / "attention.png").read_bytes().startswith(b"\x89PNG")
     shown = [line.split(":")[0] for line in done.stdout.splitlines()]
-    assert shown == ["source", "translation", "alignment", "entropy", "entropy", "written"]
+    assert [word for word in shown if word != "too even"] == [
+        "source",
+        "translation",
+        "alignment",
+        "entropy",
+        "entropy",
+        "written",
+    ]
+    layers = re.findall(r"^entropy: +(?:source|BERT): (.*)$", done.stdout, re.MULTILINE)
+    even = [any(int(share) >= 95 for share in re.findall(r"\((\d+)%\)", line)) for line in layers]
+    assert shown.count("too even") == sum(even) == 2  # after two epochs it is
     refused = workspace.run(
         "python", ROOT / "scripts" / "plot_attention.py", workspace.data, "--path", workspace.checkpoint,
         "--index", "99", "--output", tmp_path / "x.png", ok=False,

@@ -135,6 +135,7 @@ def test_layers_that_do_not_attend_to_bert(workspace, tmp_path):
         titles = re.findall(r"attention to ([\w ]+), layer (\d)", drawn)
         expected = {(): "32", ("0",): "1", ("1",): "22", ("-1",): "3"}[tuple(layer[1:])]
         assert titles == list(zip(["the source", "BERT"], expected))
+        assert drawn.count("largest weight among a word's subwords") == len(titles)  # the colour bars
 
 
 def test_checkpoints_in_one_folder_have_their_own_curves(workspace, tmp_path):

@@ -138,6 +138,33 @@ def reloaded(text):
     return figures
 
 
+def test_attention_that_is_too_even_is_told_of(browse, report):
+    """The last layer is too even, and the first one is not."""
+    even = reloaded(json.dumps(report))
+    for maps in even["attention"].values():
+        for found in maps:
+            found["too_even"] = [None, "The attention means nothing."]
+    for run in even["runs"]:
+        run["too_even"] = ["It means nothing."] if run["name"] == "fused" else []
+    script = """
+    document.querySelector('.example button').click();
+    const map = document.querySelector('.example:first-of-type .map');
+    const warnings = () => [...map.querySelectorAll('p')].filter((p) => !p.hidden && p.textContent.includes('means'));
+    const before = warnings().map((p) => p.textContent);
+    map.querySelector('select').value = 0;
+    map.querySelector('select').dispatchEvent(new Event('change'));
+    return {errors, before, after: warnings().length,
+            said: [...document.querySelectorAll('section .note')].map((e) => e.textContent)
+                .filter((text) => text.includes('It means'))};
+    """
+    assert browse(render(even), script) == {
+        "errors": [],
+        "before": ["The attention means nothing."],
+        "after": 0,
+        "said": ["fused: It means nothing."],
+    }
+
+
 def test_layers_keep_their_numbers(browse, report):
     """The first layer has no attention to BERT."""
     gated = reloaded(json.dumps(report))

@@ -7,6 +7,9 @@ import pytest
 import torch
 from conftest import TINY, hypotheses
 
+from bert_fused_plugin.checkpoint_origin import Origin, origins
+from bert_fused_plugin.checkpoints.averaging import average_checkpoints
+
 pytestmark = pytest.mark.system
 
 
@@ -61,6 +64,8 @@ def test_training_starts_anew_and_what_it_saves_needs_no_checkpoint(workspace, b
     assert saved["extra_state"]["best"] == saved["extra_state"]["val_loss"]
     assert saved["cfg"]["model"].bert_warm_start is None
     assert saved["cfg"]["model"].bert_identity_start
+    began = [Origin(str(copy), load(copy)["optimizer_history"][-1]["num_updates"])]
+    assert origins(saved) == began
 
     copy.unlink()
     out = workspace.generate("--path", save_dir / "checkpoint_best.pt", task=task)
@@ -69,7 +74,16 @@ def test_training_starts_anew_and_what_it_saves_needs_no_checkpoint(workspace, b
     assert f"--bert-warm-start {copy} is not read: training resumes from {save_dir}/checkpoint_last.pt" in resumed
     assert "begin training epoch 2\n" in resumed
     assert "warm start from" not in resumed
-    assert load(save_dir / "checkpoint_last.pt")["optimizer_history"][-1]["num_updates"] == 2 * steps
+    last = load(save_dir / "checkpoint_last.pt")
+    assert last["optimizer_history"][-1]["num_updates"] == 2 * steps
+
+    # where it began is known after a resume, of an average, and of a training that begins from this one
+    assert origins(last) == began
+    assert origins(average_checkpoints([save_dir / "checkpoint_best.pt", save_dir / "checkpoint_last.pt"])) == began
+    more = ["--finetune-from-model", save_dir / "checkpoint_last.pt", "--bert-identity-start", "--max-update", "1"]
+    workspace.train(*more, task=task, save_dir=tmp_path / "more")
+    found = origins(load(tmp_path / "more" / "checkpoint_last.pt"))
+    assert found == [Origin(str(save_dir / "checkpoint_last.pt"), 2 * steps), *began]
 
 
 def test_before_the_first_step_it_translates_as_the_baseline(workspace, baseline, tmp_path):

@@ -72,7 +72,7 @@ def test_all_that_is_no_mean_comes_from_the_first_and_the_state_of_training_goes
     state = average_checkpoints(saves(tmp_path, first, second))
     assert state["model"]["count"].tolist() == [5]
     assert vars(state["cfg"]["model"])["updates"] == 10
-    assert [entry["num_updates"] for entry in state["optimizer_history"]] == [10]
+    assert [entry["num_updates"] for entry in state["optimizer_history"]] == [1, 10]  # it says where training began
     assert state["extra_state"] == {"train_iterator": {"epoch": 3}}
     assert state["last_optimizer_state"] is None
 
@@ -210,7 +210,7 @@ def test_the_script_averages_the_last_ones(tmp_path, capsys):
     run("--inputs", tmp_path, "--num-epoch-checkpoints", 2, "--output", output)
     state = read_checkpoint(output)
     assert state["model"]["w"].tolist() == [2.5]
-    assert [entry["num_updates"] for entry in state["optimizer_history"]] == [3]
+    assert [entry["num_updates"] for entry in state["optimizer_history"]] == [1, 3]
     wrote = (
         f"wrote {output}, the average of 2 checkpoints: {tmp_path / 'checkpoint3.pt'} {tmp_path / 'checkpoint2.pt'}\n"
     )

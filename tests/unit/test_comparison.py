@@ -1,11 +1,16 @@
 """The sentences of the report."""
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
+from bert_fused_plugin.checkpoint_origin import Origin
 from bert_fused_plugin.commands.compare import main
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.reports.comparison import bert_verdict
+from bert_fused_plugin.reports.runs import RunFiles
 from bert_fused_plugin.reports.scoring import Score
+from bert_fused_plugin.reports.verdicts import bert_verdict, fairness
 
 
 @pytest.mark.parametrize(
@@ -33,3 +38,55 @@ def test_numbers_that_are_too_small_are_named_together():
         "--samples must be at least 1, got 0; give a larger number",
         "--examples must be at least 0, got -1; give a larger number",
     )
+
+
+def run(name, checkpoint, *origins, reads_bert=False):
+    model = SimpleNamespace(files=RunFiles("--run", name, Path(checkpoint)), name=name, reads_bert=reads_bert)
+    return SimpleNamespace(**vars(model), updates=2000, origins=list(origins))
+
+
+PLAIN = run("plain", "/runs/plain/checkpoint_best.pt")
+BEGUN = Origin("/runs/plain/checkpoint_best.pt", 1240)
+
+
+def test_a_run_that_began_from_the_baseline_needs_a_fair_control():
+    fused = run("fused", "/runs/fused/checkpoint_best.pt", BEGUN, reads_bert=True)
+    assert fairness(fused, PLAIN, [PLAIN, fused], "my data") == (
+        "fused began from plain and was trained on for 2,000 updates, with a new optimizer and learning rate, so the "
+        "difference may come from that training and not from BERT. The fair control is plain trained on for as long, "
+        "with the flags of its own training: fairseq-train 'my data' ... --finetune-from-model "
+        "/runs/plain/checkpoint_best.pt --max-update 2000"
+    )
+
+
+def test_a_control_that_is_there_is_named():
+    fused = run("fused", "/runs/fused/checkpoint_best.pt", BEGUN, reads_bert=True)
+    control = run("continued", "/runs/continued/checkpoint_best.pt", BEGUN)
+    said = fairness(fused, PLAIN, [PLAIN, fused, control], "data")
+    assert said.endswith("and continued is plain trained on: give continued as --baseline.")
+    assert fairness(control, PLAIN, [PLAIN, fused, control], "data") == (
+        "continued began from plain and was trained on for 2,000 updates, with a new optimizer and learning rate."
+    )
+    assert fairness(fused, control, [control, fused], "data") is None
+
+
+@pytest.mark.parametrize(
+    ("path", "began"),
+    [
+        ("/runs/plain/checkpoint_best.pt", True),
+        ("/runs/plain/../plain/checkpoint_best.pt", True),
+        ("/runs/plain/average.pt", True),
+        ("/runs/plain/checkpoint7.pt", True),
+        ("/runs/other/checkpoint_best.pt", False),
+        (None, False),
+    ],
+)
+def test_checkpoints_of_one_training(path, began):
+    fused = run("fused", "/runs/fused/checkpoint_best.pt", Origin("/x.pt", 1), Origin(path, 2), reads_bert=True)
+    assert (fairness(fused, PLAIN, [PLAIN, fused], "data") is not None) is began
+
+
+def test_files_of_one_folder_with_names_of_their_own_are_other_trainings():
+    plain = run("plain", "/runs/plain.pt")
+    fused = run("fused", "/runs/fused.pt", Origin("/runs/gru.pt", 5), reads_bert=True)
+    assert fairness(fused, plain, [plain, fused], "data") is None

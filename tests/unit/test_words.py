@@ -32,9 +32,13 @@ def test_marks_of_word_pieces():
     assert {pieces: piece_marks(pieces.split()) for pieces in cases} == cases
 
 
-def test_attention_is_summed_over_the_source_and_averaged_over_the_target():
+def test_attention_is_the_mean_over_the_target_and_the_largest_over_the_source():
     rows, columns = merge("a b@@ c".split(), "subword_nmt"), merge("x@@ y z u".split(), "subword_nmt")
     weights = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.4, 0.4, 0.2, 0.0], [0.0, 0.2, 0.2, 0.6]])
     merged = merge_attention(weights, rows, columns)
-    assert_close(merged, torch.tensor([[0.3, 0.3, 0.4], [0.5, 0.2, 0.3]]))
-    assert_close(merged.sum(dim=1), torch.ones(2))
+    assert_close(merged, torch.tensor([[0.2, 0.3, 0.4], [0.3, 0.2, 0.3]]))
+
+
+def test_words_of_many_symbols_get_no_more_of_even_attention():
+    rows, columns = merge("a b".split(), "subword_nmt"), merge("x@@ y@@ z u v".split(), "subword_nmt")
+    assert_close(merge_attention(torch.full((2, 5), 0.2), rows, columns), torch.full((2, 3), 0.2))

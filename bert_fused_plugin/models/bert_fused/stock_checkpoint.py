@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from bert_fused_plugin.checkpoint_opening import open_checkpoint
+from bert_fused_plugin.checkpoint_origin import Origin, origins
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, replaces_embeddings
 from bert_fused_plugin.models.bert_fused.settings import OF_BOTH, OF_SIDES
@@ -51,11 +52,13 @@ class SavedTransformer:
         path: the file.
         state: parameters, with the names that fairseq gives them today.
         flags: flags of the training, as the checkpoint has them.
+        origins: the checkpoint itself, and those that its training began from.
     """
 
     path: str
     state: Dict[str, Tensor]
     flags: Dict[str, Any]
+    origins: List[Origin]
 
     @classmethod
     def read(cls, path: str) -> "SavedTransformer":
@@ -74,7 +77,9 @@ class SavedTransformer:
                 f"--bert-warm-start {path} is no transformer with encoder and decoder (--arch {arch}); {_REMEDY}"
             )
         _bring_up_to_date(state)
-        return cls(path, state, flags)
+        history = checkpoint["optimizer_history"] if checkpoint.get("optimizer_history") else [{}]
+        own = Origin(os.path.abspath(path), history[-1].get("num_updates"))
+        return cls(path, state, flags, [own, *origins({**checkpoint, "optimizer_history": history})])
 
     def incompatibilities(self, cfg: BertFusedConfig) -> List[str]:
         """Return a sentence for each flag of *cfg* that gives the parameters another shape or another meaning."""

@@ -74,6 +74,7 @@ class WarmStart:
                 "give the checkpoint of a model like this one, or leave the flag out"
             )
         nn.Module.load_state_dict(model, {**model.state_dict(), **values})
+        model.encoder.bert_record.note_origins(self.saved.origins)
 
     def _value(self, names: List[str], expected: State, table: "_Table") -> Optional[Tensor]:
         """Return a value for the tensor that has *names* in the model, or None if it keeps its initial value."""
@@ -136,7 +137,8 @@ class WarmStart:
 def read_warm_start(args: Any, cfg: BertFusedConfig, task: Any) -> Tuple[Optional[WarmStart], List[str]]:
     """Read the checkpoint of ``--bert-warm-start``.
 
-    The flag is removed from *args*, which fairseq saves, so that the trained model does not need the file again.
+    The flag is removed from *args*, which fairseq saves, so that the trained model does not need the file again.  The
+    record of BERT keeps the name of the file.
     A training that resumes does not need the file either.
 
     Args:

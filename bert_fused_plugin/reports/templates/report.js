@@ -42,10 +42,16 @@ function mapView(map) {
     const select = element("select", "", label);
     layers.forEach((number) => element("option", number + 1, select, { value: number }));
     select.value = last;
-    select.addEventListener("change", () => place.replaceChildren(heatTable(map, Number(select.value))));
+    select.addEventListener("change", () => show(Number(select.value)));
   }
-  place.append(heatTable(map, last));
-  view.append(place);
+  const warning = element("p", "", null);
+  const show = (layer) => {
+    place.replaceChildren(heatTable(map, layer));
+    warning.textContent = map.too_even[layer] || "";
+    warning.hidden = !warning.textContent;
+  };
+  show(last);
+  view.append(place, warning);
   if (map.alignment) element("p", "alignment (source-target, last layer): ", view).append(element("code", map.alignment));
   return view;
 }

@@ -1,0 +1,76 @@
+"""bert-fused-compare on runs that began from others: the headline, the curves, the page, and what stderr says."""
+
+import json
+import re
+
+import pytest
+import torch
+from conftest import REPORT_HOW, ROOT
+
+from bert_fused_plugin.checkpoint_origin import Origin, origins
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture(scope="module")
+def begun(workspace, plain, tmp_path_factory):
+    """A run of each kind that began from the transformer: its --save-dir, with its log."""
+    starts = {
+        "fused": ["--bert-warm-start", plain / "checkpoint_best.pt"],
+        "more": ["--finetune-from-model", workspace.save_dir + "/checkpoint_best.pt"],
+    }
+    found = {}
+    for name, flags in starts.items():
+        found[name] = tmp_path_factory.mktemp(name)
+        done = workspace.train(*flags, "--max-epoch", "1", save_dir=found[name])
+        (found[name] / "train.log").write_text(done.stdout, encoding="utf-8")
+    return found
+
+
+def updates(path):
+    return torch.load(path, weights_only=False)["optimizer_history"][-1]["num_updates"]
+
+
+def test_the_report_of_runs_that_began_from_others(workspace, plain, begun, tmp_path):
+    done = workspace.run(
+        "python", ROOT / "scripts" / "compare.py", workspace.data, "--baseline", f"plain={plain}",
+        "--run", f"fused={begun['fused']}", "--run", f"more={begun['more']}", "--output", tmp_path / "report.html",
+        "--json", tmp_path / "report.json", "--samples", "10", "--examples", "2", *REPORT_HOW,
+    )  # fmt: skip
+    figures = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    base, first = plain / "checkpoint_best.pt", updates(plain / "checkpoint_best.pt")
+    own = updates(begun["fused"] / "checkpoint_best.pt")
+    assert [run["began_from"] for run in figures["runs"]] == [
+        [],
+        [{"path": str(base), "updates": first}],
+        [{"path": f"{workspace.save_dir}/checkpoint_best.pt", "updates": updates(workspace.checkpoint)}],
+    ]
+    assert f"began from {base} after {first:,} updates" in page
+
+    said, other = figures["verdicts"]
+    assert f"fused began from plain and was trained on for {own:,} updates" in said
+    assert said.endswith(f"fairseq-train {workspace.data} ... --finetune-from-model {base} --max-update {own}")
+    assert "began from" not in other
+    assert said in done.stdout.splitlines()
+    points = figures["curves"]
+    assert points["plain"]["valid loss"][0][0] < first
+    assert [x for x, _ in points["fused"]["valid loss"]] == [first + own]
+
+    lines = done.stderr.splitlines()
+    for number, title in enumerate(["plain", "fused", "more", "fused, BERT off", "fused, BERT shuffled"], 1):
+        assert f"translation {number} of 9: {title}: 30 sentences" in lines
+        assert [line for line in lines if re.match(rf"translation {number} of 9: {title}: 30 sentences in \d+ s", line)]
+    assert f"loading plain from {base}" in lines
+    assert not re.search("translation|loading|sentences in", done.stdout)
+
+
+def test_an_export_names_the_file_without_its_folder(workspace, begun, tmp_path):
+    checkpoint = begun["fused"] / "checkpoint_best.pt"
+    for name, flags in (("frozen", []), ("with_bert", ["--with-bert"])):
+        workspace.run(
+            "python", ROOT / "scripts" / "export_model.py", checkpoint, workspace.data,
+            "--output", tmp_path / name, *flags,
+        )  # fmt: skip
+        [origin] = origins(torch.load(tmp_path / name / "model.pt", weights_only=False))
+        assert origin == Origin("checkpoint_best.pt", origins(torch.load(checkpoint, weights_only=False))[0].updates)

@@ -1,0 +1,60 @@
+"""What the long commands say on stderr, with and without a terminal."""
+
+import io
+import sys
+
+import pytest
+
+from bert_fused_plugin.reports.progress import Progress
+
+
+@pytest.fixture
+def clock():
+    """A clock that a test sets."""
+    now = [100.0]
+
+    def read():
+        return now[0]
+
+    read.now = now
+    return read
+
+
+def test_lines_without_a_terminal(capsys, clock):
+    with Progress("plain", 2000, "sentences", work=100.0, clock=clock) as progress:
+        for seconds, count, work in ((101, 500, 10), (105, 100, 10), (110, 100, 10), (170, 300, 20), (250, 1000, 50)):
+            clock.now[0] = float(seconds)
+            progress.update(count, work)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines() == [
+        "plain: 2,000 sentences",
+        "plain: 600 of 2,000 sentences after 5 s, about 20 s are left",
+        "plain: 1,000 of 2,000 sentences after 70 s, about 70 s are left",
+        "plain: 2,000 sentences in 150 s",
+    ]
+
+
+def broken_off(clock):
+    with Progress("plain", 3, "sentences", clock=clock) as progress:
+        progress.update(1)
+        raise ValueError("broken")
+
+
+def test_work_that_breaks_off_has_no_last_line(capsys, clock):
+    with pytest.raises(ValueError, match="broken"):
+        broken_off(clock)
+    assert capsys.readouterr().err == "plain: 3 sentences\n"
+
+
+def test_a_bar_on_a_terminal(monkeypatch, clock):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with Progress("plain", 3, "sentences", clock=clock) as progress:
+        progress.update(3)
+    written = sys.stderr.getvalue()
+    assert "plain: 100%" in written
+    assert " in 0 s" not in written
