@@ -47,7 +47,7 @@ def test_attention_is_drawn(workspace, checkpoint, tmp_path):
     done = workspace.run(*command, tmp_path / "attention.png", "--index", "2")
     assert (tmp_path / "attention.png").read_bytes().startswith(b"\x89PNG")
     shown = [line.split(":")[0] for line in done.stdout.splitlines()]
-    assert shown == ["source", "translation", "alignment", "entropy", "written"]
+    assert shown == ["source", "translation", "alignment", "entropy", "too even", "written"]  # after two epochs it is
     refused = workspace.run(*command, tmp_path / "x.png", "--layer", "1", ok=False)
     assert "error: --layer must be in [-1, 0], got 1" in refused.stderr
 
