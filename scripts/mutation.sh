@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Which share of small changes to modules/, data/ and criterions/ do the tests notice?  A seeded sample of mutmut's
+# Which share of small changes to bert/, modules/, data/ and criterions/ do the tests notice?  A seeded sample of mutmut's
 # mutants; ends in the share for each package and the changes that no test notices.  About half an hour for 400.
 # Needs Python 3.10.  mutmut goes into a temporary folder, the changed code into mutants/.
 #
