@@ -77,8 +77,7 @@ def before_fairseq() -> None:
                 kind.__hash__ = object.__hash__
         return stock(cls, **options)
 
-    dataclass.is_fairseq_compat = True  # type: ignore[attr-defined]
-    dataclass.__wrapped__ = stock  # type: ignore[attr-defined]
+    vars(dataclass).update(is_fairseq_compat=True, __wrapped__=stock)
     dataclasses.dataclass = dataclass
 
 
