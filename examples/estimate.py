@@ -1,8 +1,14 @@
-"""How long will the trainings of a recipe take?  From the logs of some updates on the same machine.
+"""How long will the trainings of a recipe take?  From some updates and translations on the same machine.
 
-python examples/estimate.py --transformer LOG --fused LOG --updates N --more N ...
+python examples/estimate.py PROBE TEXT LANG --updates N --more N
 
-Each log is of fairseq-train with --log-format json.  The BERT-fused one also built BERT's states for its few pairs.
+PROBE holds what the step estimate of recipe.sh has made, for the transformer (plain) and for BERT-fused (fused):
+
+- KIND.log: of fairseq-train with --log-format json: some updates on train.LANG, one validation, one checkpoint;
+- KIND.seconds: how long that command took;
+- KIND-test.log: of fairseq-generate on test.LANG.
+
+TEXT holds the whole text, and LANG is the target language.
 """
 
 import argparse
@@ -11,37 +17,12 @@ import re
 import statistics
 from datetime import datetime
 from pathlib import Path
-from typing import List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence
 
 from progress import minutes
 
-_START = 30  # seconds until a command has imported its libraries and loaded data and model, five times
-_DECODING = 9  # time to translate a sentence with beam 5, in times of training on it once; seen with the tiny sizes
-_TRANSLATIONS = 6  # of the test set in the report: the baseline, the transformer, and the fused model with four BERTs
-_VALIDATION = 1.08  # validation and the writing of checkpoints
-
-
-def figures(log: Path, name: str) -> List[float]:
-    """Return one figure of each line about updates in a log but the first, in which memory warms up.
-
-    Raises:
-        SystemExit: there are no updates in the log.
-    """
-    found = re.findall(r"\| train_inner \| (\{.*\})", log.read_text(encoding="utf-8"))
-    values = [float(json.loads(line)[name]) for line in found]
-    if not values:
-        raise SystemExit(f"error: {log} has no updates; its last lines say why")
-    return values[1:] or values
-
-
-def seconds_per_update(log: Path) -> float:
-    """Return the median time of an update in a log."""
-    return 1 / max(1e-3, statistics.median(figures(log, "ups")))
-
-
-def tokens_per_update(log: Path) -> float:
-    """Return the mean number of target tokens of an update in a log."""
-    return statistics.mean(figures(log, "wpb"))
+_FUSED_TRANSLATIONS = 4  # of the test set in the report: BERT on, off, shuffled and random
+_ATTENTION = 1  # reading off what the translations attend to, in times of translating them
 
 
 def size(path: Path) -> int:
@@ -50,40 +31,89 @@ def size(path: Path) -> int:
         return sum(len(line.split()) + 1 for line in lines)
 
 
-def seconds_of_cache(log: Path) -> float:
-    """Return the time in which BERT's states were built: from the cache's opening to the first epoch."""
-    times = {}
-    for line in log.read_text(encoding="utf-8").splitlines():
-        for name, text in (("begin", "word pieces for BERT"), ("end", "begin training epoch")):
-            if text in line and name not in times:
-                times[name] = datetime.strptime(line[:19], "%Y-%m-%d %H:%M:%S")
-    return (times["end"] - times["begin"]).total_seconds() if len(times) == 2 else 0.0
+class Probe:
+    """What was measured of one kind of model.
+
+    Args:
+        folder: the directory PROBE.
+        kind: ``plain`` or ``fused``.
+
+    Attributes:
+        update: seconds of an update; the first updates do not count, in which memory warms up.
+        tokens: target tokens of an update.
+        epoch_end: seconds of a validation and of writing a checkpoint.
+        translation: seconds in which a target token of the test set is translated.
+        start: seconds until a training begins, without BERT's states.
+
+    Raises:
+        SystemExit: a log has no updates or no translations.
+    """
+
+    def __init__(self, folder: Path, kind: str, language: str) -> None:
+        self._log = folder / f"{kind}.log"
+        self.update = 1 / max(1e-3, statistics.median(self._figures("train_inner", "ups")[1:]))
+        self.tokens = statistics.mean(self._figures("train_inner", "wpb")[1:])
+        (speed,) = self._figures("valid", "valid_wps")
+        writing = re.findall(r"writing took ([\d.]+) seconds", self._log.read_text(encoding="utf-8"))
+        self.epoch_end = size(folder / f"valid.{language}") / max(1.0, speed) + sum(map(float, writing))
+        self.states = self._seconds_of_states() / (
+            size(folder / f"train.{language}") + size(folder / f"valid.{language}")
+        )
+        seconds = float((folder / f"{kind}.seconds").read_text(encoding="utf-8"))
+        (updates,) = self._figures("valid", "valid_num_updates")
+        self.start = max(0.0, seconds - updates * self.update - self.epoch_end - self._seconds_of_states())
+        translated = folder / f"{kind}-test.log"
+        found = re.search(r"Translated [\d,]+ sentences .* in ([\d.]+)s", translated.read_text(encoding="utf-8"))
+        if found is None:
+            raise SystemExit(f"error: {translated} has no translations; its last lines say why")
+        self.translation = float(found[1]) / size(folder / f"test.{language}")
+
+    def _figures(self, stage: str, name: str) -> List[float]:
+        found = re.findall(rf"\| {stage} \| (\{{.*\}})", self._log.read_text(encoding="utf-8"))
+        if not found:
+            raise SystemExit(f"error: {self._log} has no line of {stage}; its last lines say why")
+        return [float(json.loads(line)[name]) for line in found]
+
+    def _seconds_of_states(self) -> float:
+        """Return the time in which BERT's states were built: from the cache's opening to the first epoch."""
+        times = {}
+        for line in self._log.read_text(encoding="utf-8").splitlines():
+            for name, text in (("begin", "word pieces for BERT"), ("end", "begin training epoch")):
+                if text in line and name not in times:
+                    times[name] = datetime.strptime(line[:19], "%Y-%m-%d %H:%M:%S")
+        return (times["end"] - times["begin"]).total_seconds() if len(times) == 2 else 0.0
+
+    def training(self, updates: int, tokens: int) -> float:
+        """Return the seconds of a training on *tokens* target tokens."""
+        return self.start + updates * self.update + updates * self.tokens / tokens * self.epoch_end
+
+
+def steps(args: argparse.Namespace) -> Dict[str, float]:
+    """Return the seconds of each step."""
+    plain, fused = (Probe(args.probe, kind, args.language) for kind in ("plain", "fused"))
+    train, valid, test = (size(args.text / f"{split}.{args.language}") for split in ("train", "valid", "test"))
+    translations = 2 * plain.translation + (_FUSED_TRANSLATIONS + _ATTENTION) * fused.translation
+    return {
+        "transformer": plain.training(args.updates, train),
+        "continued": plain.training(args.more, train),
+        "BERT's states": fused.states * (train + valid),
+        "bert_fused": fused.training(args.more, train),
+        "compare": plain.start + test * translations,
+    }
 
 
 def main(args: argparse.Namespace) -> None:
     """Print the time of each step and the sum."""
-    plain, fused = seconds_per_update(args.transformer), seconds_per_update(args.fused)
-    steps = {
-        "transformer": args.updates * plain * _VALIDATION,
-        "continued": args.more * plain * _VALIDATION,
-        "BERT's states": seconds_of_cache(args.fused) * size(args.train) / size(args.probe),
-        "bert_fused": args.more * fused * _VALIDATION,
-        "compare": _TRANSLATIONS * _DECODING * plain * size(args.test) / tokens_per_update(args.transformer),
-    }
-    total = sum(steps.values()) + 5 * _START
-    print(f"expected time: {minutes(total)} ({', '.join(f'{step} {minutes(time)}' for step, time in steps.items())})")
+    seconds = steps(args)
+    each = ", ".join(f"{step} {minutes(time)}" for step, time in seconds.items())
+    print(f"expected time: {minutes(sum(seconds.values()))} ({each})")
 
 
 def parse_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for flag, text in (
-        ("--transformer", "log of the transformer"),
-        ("--fused", "log of the BERT-fused model"),
-        ("--probe", "target text of the logs"),
-        ("--train", "target text of the trainings"),
-        ("--test", "target text of the test set"),
-    ):
-        parser.add_argument(flag, type=Path, required=True, metavar="FILE", help=text)
+    parser.add_argument("probe", type=Path, help="directory of what was measured")
+    parser.add_argument("text", type=Path, help="directory of the whole text")
+    parser.add_argument("language", help="target language")
     for flag, text in (
         ("--updates", "updates of the transformer"),
         ("--more", "further updates of the control and of the BERT-fused model"),

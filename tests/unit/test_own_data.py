@@ -1,4 +1,4 @@
-"""The programs behind examples/own_data/run.sh: checks of raw text, held-out pairs, subwords, settings, estimates."""
+"""The programs behind examples/own_data/run.sh: checks of raw text, held-out pairs, subwords, settings."""
 
 import subprocess
 import sys
@@ -10,7 +10,6 @@ import sentencepiece
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 sys.path[:0] = [str(EXAMPLES), str(EXAMPLES / "own_data")]  # where Python looks when it runs one of them
 
-import estimate  # noqa: E402
 import prepare  # noqa: E402
 import settings  # noqa: E402
 import splitting  # noqa: E402
@@ -268,30 +267,3 @@ def test_progress_shows_updates_validation_and_what_went_wrong(monkeypatch):
         "gru: take care",
         "bert_fused_plugin: error: --bert-model must be there",
     ]
-
-
-def test_the_estimate_follows_the_logs(tmp_path, capsys):
-    inner = 'train_inner | {{"epoch": 1, "ups": "{}", "wpb": "{}"}}'
-    plain = "".join(f"{LOG}{inner.format(ups, 400)}\n" for ups in (0.1, 2, 2, 4))
-    begin = f"{LOG}x | train: 9 word pieces for BERT, 3 a sentence\n"
-    end = "2026-01-02 03:05:05 | INFO | fairseq.trainer | begin training epoch 1\n"
-    fused = begin + end + "".join(f"{LOG}{inner.format(ups, 400)}\n" for ups in (0.1, 1, 1))
-    files = {
-        "transformer": plain,
-        "fused": fused,
-        "probe": "a b c\n" * 10,
-        "train": "a b c\n" * 70,
-        "test": "a b c\n" * 100,
-    }
-    arguments = []
-    for name, text in files.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-        arguments += [f"--{name}", str(tmp_path / name)]
-    estimate.main(estimate.parse_args([*arguments, "--updates", "1000", "--more", "500"]))
-    printed = capsys.readouterr().out
-    assert "transformer 9 minutes" in printed  # 1,000 updates of half a second
-    assert "continued 4 minutes" in printed or "continued 5 minutes" in printed
-    assert "BERT's states 7 minutes" in printed  # a minute for a seventh of the text
-    assert "bert_fused 9 minutes" in printed
-    with pytest.raises(SystemExit, match="has no updates; its last lines say why"):
-        estimate.seconds_per_update(tmp_path / "probe")

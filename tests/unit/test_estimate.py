@@ -1,0 +1,80 @@
+"""examples/estimate.py: how long a recipe will take, from what its step estimate has measured."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
+
+import estimate
+
+LOG = "2026-01-02 03:04:05 | INFO | "
+
+
+def write(path, lines):
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def write_probe(folder, kind, ups, states=0):
+    """Write what the recipe's step estimate leaves of 25 updates and the translation of 10 sentences."""
+    inner = 'train_inner | {{"epoch": 1, "ups": "{}", "wpb": "400"}}'
+    lines = ["x | train: 9 word pieces for BERT, 3 a sentence"] if states else []
+    lines += [inner.format(value) for value in (0.1, ups, ups, 2 * ups)]
+    lines.append('valid | {"epoch": 1, "valid_wps": "20", "valid_num_updates": "25"}')
+    lines.append("x | Saved checkpoint a.pt (epoch 1 @ 25 updates, score 9.1) (writing took 0.25 seconds)")
+    lines.append("x | Saved checkpoint b.pt (epoch 1 @ 25 updates, score 9.1) (writing took 0.75 seconds)")
+    lines = [LOG + line for line in lines]
+    lines.insert(bool(states), f"2026-01-02 03:{4 + states:02}:05 | INFO | fairseq.trainer | begin training epoch 1")
+    write(folder / f"{kind}.log", lines)
+    write(folder / f"{kind}.seconds", [f"{25 / ups + 3 + 60 * states + 8:.0f}"])
+    write(folder / f"{kind}-test.log", [f"{LOG}x | Translated 10 sentences (40 tokens) in 4.0s (2.5 sentences/s)"])
+
+
+def estimated(tmp_path, capsys):
+    estimate.main(
+        estimate.parse_args([str(tmp_path / "probe"), str(tmp_path / "text"), "fr", "--updates=1000", "--more=500"])
+    )
+    return capsys.readouterr().out
+
+
+@pytest.fixture
+def probe(tmp_path):
+    """Ten pairs of a text of 100 pairs were tried; the test set of 100 is tried with ten, too."""
+    for folder, pairs in (("probe", 10), ("text", 100)):
+        (tmp_path / folder).mkdir()
+        for split, count in (("train", pairs), ("valid", 10), ("test", pairs)):
+            write(tmp_path / folder / f"{split}.fr", ["a b c"] * count)
+    write_probe(tmp_path / "probe", "plain", ups=2)
+    write_probe(tmp_path / "probe", "fused", ups=1, states=1)
+    return tmp_path / "probe"
+
+
+def test_the_estimate_adds_updates_validations_checkpoints_and_starts(probe, tmp_path, capsys):
+    plain = estimate.Probe(probe, "plain", "fr")
+    assert plain.update == 0.5
+    assert plain.tokens == 400
+    assert plain.epoch_end == 40 / 20 + 1  # 40 tokens at 20 a second, and two checkpoints
+    assert plain.start == pytest.approx(8, abs=1)
+    assert plain.translation == 0.1
+    assert plain.training(100, tokens=4000) == pytest.approx(plain.start + 50 + 10 * 3)  # ten epochs
+    # 500 s of updates, 1,000 epochs of 400 tokens with an end of 3 s
+    assert re.search(r"transformer 5[89] minutes, continued 29 minutes", estimated(tmp_path, capsys))
+
+
+def test_the_estimate_of_berts_states_follows_the_amount_of_text(probe, tmp_path, capsys):
+    fused = estimate.Probe(probe, "fused", "fr")
+    assert fused.states == 60 / 80  # a minute for 20 sentences of four tokens
+    assert fused.start == pytest.approx(8, abs=1)
+    assert "BERT's states 6 minutes" in estimated(tmp_path, capsys)  # of 110 sentences, five and a half
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("plain.log", "has no line of train_inner"), ("fused-test.log", "has no translations; its last lines say why")],
+)
+def test_an_estimate_without_figures_says_where_to_look(probe, name, message):
+    write(probe / name, ["killed"])
+    with pytest.raises(SystemExit, match=message):
+        estimate.Probe(probe, name[:5], "fr")
