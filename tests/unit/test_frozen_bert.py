@@ -2,16 +2,19 @@ import copy
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from helpers import assert_close
 from safetensors.torch import load_file, save_file
 from torch import nn
-from transformers import AutoModel
+from transformers import AutoConfig, AutoModel
 
+from bert_fused_plugin.bert import hugging_face
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.hugging_face import load_tokenizer
+from bert_fused_plugin.bert.positions import count_positions
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.errors import BertFusedError
 
@@ -154,3 +157,43 @@ def test_of_an_encoder_decoder_the_encoder_is_taken(tmp_path):
     bert = FrozenBert.from_pretrained(str(tmp_path))
     tokens = torch.tensor([[0, 5, 6, 2]])
     assert_close(bert(tokens)[0], whole.get_encoder()(tokens).last_hidden_state.detach(), atol=1e-5)
+
+
+def test_only_the_states_that_are_asked_for_are_returned(bert, bert_dir, monkeypatch):
+    run = bert.train()._run
+    asked = []
+    monkeypatch.setattr(bert, "_run", lambda inputs: asked.append(inputs["output_hidden_states"]) or run(inputs))
+    bert(TOKENS)
+    assert asked == [False]
+    assert not bert.model.config.use_cache
+    other = FrozenBert.from_pretrained(bert_dir, "1").train()
+    reference = AutoModel.from_pretrained(bert_dir).eval()(TOKENS[:1], output_hidden_states=True).hidden_states
+    assert_close(other(TOKENS[:1])[0], reference[1].detach(), atol=1e-6)
+
+
+@pytest.mark.parametrize(("types", "reads"), [(1, False), (2, True)])
+def test_token_types_are_read_where_there_are_two(bert_dir, types, reads):
+    torch.manual_seed(0)
+    config = AutoConfig.from_pretrained(bert_dir)
+    config.type_vocab_size = types
+    bert = FrozenBert(AutoModel.from_config(config)).train()
+    assert bert.reads_segments is reads
+    one, other = (bert(TOKENS[:1], torch.full((1, 5), segment))[0] for segment in (0, types - 1))
+    assert bool((one != other).any()) is reads
+
+
+def test_a_model_of_the_hub_is_known_by_its_commit(monkeypatch, bert_dir):
+    files = {("me/bert", "config.json"): "/cache/models--me--bert/snapshots/0123abc/config.json"}
+    monkeypatch.setattr(hugging_face, "try_to_load_from_cache", lambda *asked: files.get(asked))
+    assert hugging_face.hub_revision("me/bert") == "0123abc"
+    assert hugging_face.hub_revision("me/other") is None
+    assert hugging_face.hub_revision(str(bert_dir)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "positions"), [("max_position_embeddings", 40), ("n_positions", 50), ("other", 10**6)]
+)
+def test_without_position_embeddings_the_configuration_tells_their_number(name, positions):
+    model = nn.Module()
+    model.config = SimpleNamespace(to_dict=lambda: {name: positions})
+    assert count_positions(model) == positions
