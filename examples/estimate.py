@@ -4,7 +4,7 @@ python examples/estimate.py PROBE TEXT LANG --updates N --more N
 
 PROBE holds what the step estimate of recipe.sh has made, for the transformer (plain) and for BERT-fused (fused):
 
-- KIND.log: of fairseq-train with --log-format json: some updates on train.LANG, one validation, one checkpoint;
+- KIND.log: of fairseq-train with --log-format json: some updates on train.LANG, with validation and checkpoints;
 - KIND.seconds: how long that command took;
 - KIND-test.log: of fairseq-generate on test.LANG.
 
@@ -53,15 +53,17 @@ class Probe:
         self._log = folder / f"{kind}.log"
         self.update = 1 / max(1e-3, statistics.median(self._figures("train_inner", "ups")[1:]))
         self.tokens = statistics.mean(self._figures("train_inner", "wpb")[1:])
-        (speed,) = self._figures("valid", "valid_wps")
+        speeds = self._figures("valid", "valid_wps")
         writing = re.findall(r"writing took ([\d.]+) seconds", self._log.read_text(encoding="utf-8"))
-        self.epoch_end = size(folder / f"valid.{language}") / max(1.0, speed) + sum(map(float, writing))
+        validation = size(folder / f"valid.{language}") / max(1.0, statistics.median(speeds))
+        self.epoch_end = validation + sum(map(float, writing)) / len(speeds)
         self.states = self._seconds_of_states() / (
             size(folder / f"train.{language}") + size(folder / f"valid.{language}")
         )
         seconds = float((folder / f"{kind}.seconds").read_text(encoding="utf-8"))
-        (updates,) = self._figures("valid", "valid_num_updates")
-        self.start = max(0.0, seconds - updates * self.update - self.epoch_end - self._seconds_of_states())
+        updates = self._figures("valid", "valid_num_updates")[-1]
+        trained = updates * self.update + len(speeds) * self.epoch_end
+        self.start = max(0.0, seconds - trained - self._seconds_of_states())
         translated = folder / f"{kind}-test.log"
         found = re.search(r"Translated [\d,]+ sentences .* in ([\d.]+)s", translated.read_text(encoding="utf-8"))
         if found is None:

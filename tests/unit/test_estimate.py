@@ -32,6 +32,15 @@ def write_probe(folder, kind, ups, states=0):
     write(folder / f"{kind}-test.log", [f"{LOG}x | Translated 10 sentences (40 tokens) in 4.0s (2.5 sentences/s)"])
 
 
+def test_each_of_several_validations_is_an_end_of_an_epoch(probe):
+    log = (probe / "plain.log").read_text(encoding="utf-8").splitlines()
+    more = [log[-3], *log[-2:]]
+    write(probe / "plain.log", [*log, *more])
+    twice = estimate.Probe(probe, "plain", "fr")
+    assert twice.epoch_end == 3
+    assert twice.start == pytest.approx(5, abs=1)
+
+
 def estimated(tmp_path, capsys):
     estimate.main(
         estimate.parse_args([str(tmp_path / "probe"), str(tmp_path / "text"), "fr", "--updates=1000", "--more=500"])
