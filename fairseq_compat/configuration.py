@@ -2,8 +2,9 @@
 
 import argparse
 import functools
+import os
 import warnings
-from typing import Any, Callable, Union, get_args, get_origin
+from typing import Any, Callable, Set, Union, get_args, get_origin
 
 from fairseq_compat.overlay import overlay
 
@@ -45,6 +46,54 @@ def current_hydra(module: Any) -> None:
     if hasattr(hydra, "compose"):  # Hydra >= 1.1
         module.compose = quiet(hydra.compose)
         module.initialize = quiet(hydra.initialize, caller_stack_depth=2, version_base="1.1")
+
+
+def hydra_command(module: Any) -> None:
+    """Let fairseq-hydra-train start on Python 3.14, and let the jobs of one multirun train apart."""
+    help_written_later(module)
+    separate_jobs(module)
+
+
+def separate_jobs(module: Any) -> None:
+    """Let each job of a multirun of fairseq-hydra-train begin without anything of the job before."""
+    # Not a matter of versions: the jobs run in one process, in which fairseq keeps the best score, the meters and the
+    # files of --tensorboard-logdir and --log-file.  A job that was worse than the job before wrote no
+    # checkpoint_best.pt.
+    from fairseq.checkpoint_utils import save_checkpoint
+    from fairseq.logging import metrics, progress_bar
+    from fairseq_cli.train import should_stop_early
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+
+    stock = module._hydra_main
+    save_dirs: Set[str] = set()  # of the jobs of this multirun
+
+    def check_save_dir(cfg: Any) -> None:
+        if not HydraConfig.initialized() or HydraConfig.get().mode != RunMode.MULTIRUN:
+            return
+        if HydraConfig.get().job.num == 0:
+            save_dirs.clear()
+        save_dir = os.path.abspath(cfg.checkpoint.save_dir)
+        if save_dir in save_dirs:
+            raise ValueError(
+                f"checkpoint.save_dir={cfg.checkpoint.save_dir} is the folder of an earlier job of this multirun, and "
+                "this job would continue the training of that one; let the name of the folder contain what changes, "
+                "for example 'checkpoint.save_dir=checkpoints/${common.seed}'"
+            )
+        save_dirs.add(save_dir)
+
+    @functools.wraps(stock)
+    def _hydra_main(cfg: Any, **kwargs: Any) -> Any:
+        check_save_dir(cfg)
+        vars(save_checkpoint).clear()
+        vars(should_stop_early).clear()
+        metrics.reset()
+        progress_bar._close_writers()
+        progress_bar._tensorboard_writers.clear()
+        progress_bar.logger.handlers.clear()
+        return stock(cfg, **kwargs)
+
+    module._hydra_main = _hydra_main
 
 
 def help_written_later(_module: Any) -> None:

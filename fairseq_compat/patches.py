@@ -16,10 +16,10 @@ import sys
 import warnings
 from typing import Any
 
-from fairseq_compat.configuration import help_written_later, hydra_and_types
+from fairseq_compat.configuration import hydra_and_types, hydra_command
 from fairseq_compat.overlay import overlay
 
-__all__ = ["help_written_later", "hydra_and_types"]  # these functions stand beside those below
+__all__ = ["hydra_and_types", "hydra_command"]  # these functions stand beside those below
 
 USER_DIR_ERROR = (
     "--user-dir {0}: neither a folder (seen from {1}) nor a package that this Python can import; "

@@ -1,4 +1,4 @@
-"""The curves of a training, read from what fairseq-train printed with --log-format simple, tqdm or json."""
+"""The curves of a training, read from what fairseq-train or fairseq-hydra-train printed, in any --log-format."""
 
 import json
 import math
@@ -10,7 +10,8 @@ Points = List[Tuple[int, float]]  # (updates, value)
 Curves = Dict[str, Points]  # by "train nll_loss", "valid bleu", ...
 
 METERS = ("loss", "nll_loss", "bleu")
-_LINE = re.compile(r"\| (train_inner|train|valid) \| (.*)")
+# fairseq-train prints "... | valid | ...", and fairseq-hydra-train prints "[...][valid][INFO] - ..."
+_LINE = re.compile(r"(?:\| |\]\[)(train_inner|train|valid)(?: \| |\]\[INFO\] - )(.*)")
 _PAIR = re.compile(r"\b([a-z_]+)[= ](-?[\d.]+(?:e[+-]?\d+)?)(?=[,\s|]|$)")
 
 

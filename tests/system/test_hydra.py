@@ -2,17 +2,25 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 import torch
 from conftest import ROOT, hypotheses
+from documentation import blocks
+
+from bert_fused_plugin.reports.training_log import read_curves
 
 pytestmark = pytest.mark.system
 
 MODELS = sorted(path.stem for path in (ROOT / "examples" / "hydra" / "model").glob("*.yaml"))
+UPDATES = 5
+# what may differ: the folder of the checkpoints, and how Hydra prints its log; the model's settings are compared apart
+MAY_DIFFER = re.compile(r"checkpoint\.save_dir|job_logging_cfg\..*|model(\..*)?")
 
 
 @pytest.fixture(scope="module")
@@ -41,3 +49,127 @@ def test_each_file_trains_resumes_and_translates(trained, model):
     assert state["optimizer_history"][-1]["num_updates"] == 4
     assert state["cfg"]["model"]["_name"] == model
     assert len(hypotheses(printed[model])) == 30
+
+
+# --- the documented commands
+
+COMMAND_LINES = {"bert_fused_tiny": "README.md", "gru_bahdanau_tiny": "docs/workflow.md"}  # by architecture: the page
+
+
+class Folder:
+    """A folder with the data-bin, in which somebody types documented commands; they train for some updates."""
+
+    def __init__(self, path, workspace):
+        self.path, self._workspace = path, workspace
+        (path / "data-bin").symlink_to(workspace.data)
+        (path / "examples").symlink_to(ROOT / "examples")
+
+    def run(self, words, *more, **options):
+        return self._workspace.run(*words, *more, cwd=self.path, **options)
+
+    def documented(self, page, *wanted):
+        """The first command of *page* in which all words of *wanted* stand, as words."""
+        code = "\n".join(block.code for block in blocks(page)).replace("\\\n", " ")
+        for line in code.splitlines():
+            line = line.replace("$BERT", self._workspace.bert_dir).partition("2>&1")[0]
+            if all(word in line.split() for word in wanted):
+                return shlex.split(line)
+        raise AssertionError(f"{page} has no command with {' '.join(wanted)}")
+
+    def hydra(self, *wanted):
+        words = self.documented("docs/workflow.md", "fairseq-hydra-train", *wanted)
+        small = "common.cpu=true dataset.max_tokens=120 dataset.max_tokens_valid=120".split()
+        return [*words, *small, "dataset.num_workers=0"]
+
+    def files(self):
+        return {path.name for path in self.path.iterdir()} - {"data-bin", "examples", "bert-cache"}
+
+    def state(self, save_dir):
+        return torch.load(self.path / save_dir / "checkpoint_last.pt", weights_only=False)
+
+
+@pytest.fixture
+def folder(tmp_path, workspace):
+    return Folder(tmp_path, workspace)
+
+
+@pytest.mark.parametrize("arch", COMMAND_LINES)
+def test_the_documented_command_is_the_training_of_the_documented_command_line(folder, arch):
+    words = folder.documented(COMMAND_LINES[arch], "fairseq-train", arch, "--max-epoch")
+    small = ["--cpu", "--max-tokens", "120", "--max-tokens-valid", "120", "--num-workers", "0"]
+    folder.run(words, *small, "--max-update", UPDATES, "--save-dir", "line")
+    words = [word.replace("bert_fused_tiny", arch) for word in folder.hydra("model=bert_fused_tiny")]
+    folder.run(words, f"optimization.max_update={UPDATES}", "checkpoint.save_dir=hydra", "common.log_interval=2")
+    expected, actual = folder.state("line"), folder.state("hydra")
+    assert differences(expected["cfg"], actual["cfg"]) == {"common.log_interval": (100, 2)}
+    assert expected["optimizer_history"] == actual["optimizer_history"]
+    assert expected["optimizer_history"][-1]["num_updates"] == UPDATES
+    for key in ("model", "last_optimizer_state"):
+        assert_equal(expected[key], actual[key], key)
+
+    # Hydra's own files
+    assert folder.files() == {"line", "hydra"}
+    assert {".hydra", "hydra_train.log"} <= {path.name for path in (folder.path / "hydra").iterdir()}
+    curves = read_curves([folder.path / "hydra" / "hydra_train.log"])
+    assert [updates for updates, _ in curves["train loss"]] == [2, 4]
+    assert [updates for updates, _ in curves["valid loss"]] == [UPDATES]
+
+
+def differences(expected, actual):
+    """The settings, as (expected, actual), that differ and should not, by name."""
+    ours, theirs = flat(expected), flat(actual)
+    sides = {name: (ours.get(name), theirs.get(name)) for name in {*ours, *theirs} if not MAY_DIFFER.fullmatch(name)}
+    # the command line keeps all flags as those of the model, and Hydra the model's alone, with their defaults
+    flags, model = vars(expected["model"]), actual["model"]
+    assert isinstance(expected["model"], Namespace)
+    sides.update({f"model.{name}": (flags[name], model[name]) for name in {*flags} & {*model}})
+    return {name: values for name, values in sides.items() if values[0] != values[1]}
+
+
+def flat(settings, prefix=""):
+    """The settings by their names with dots."""
+    if not isinstance(settings, dict):
+        return {prefix[:-1]: settings}
+    return {name: value for key in settings for name, value in flat(settings[key], f"{prefix}{key}.").items()}
+
+
+def assert_equal(expected, actual, name):
+    """Bit for bit, but for fairseq's _float_tensor, which is memory that nothing was written to."""
+    if isinstance(expected, dict):
+        assert [*expected] == [*actual], name
+        for key in expected:
+            if not str(key).endswith("._float_tensor"):
+                assert_equal(expected[key], actual[key], f"{name} {key}")
+    elif isinstance(expected, list):
+        assert len(expected) == len(actual), name
+        for i, (one, other) in enumerate(zip(expected, actual)):
+            assert_equal(one, other, f"{name} {i}")
+    elif isinstance(expected, torch.Tensor):
+        assert torch.equal(expected, actual), name
+    else:
+        assert expected == actual, name
+
+
+def test_each_job_of_a_multirun_trains_as_if_alone(folder):
+    """The second job is worse than the first one, and writes a best checkpoint all the same."""
+    words = folder.hydra("--multirun", "model=bert_fused_tiny")
+    words = [word for word in words if not word.startswith(("common.seed=", "checkpoint.save_dir="))]
+    words += ["optimization.max_update=6,1", "lr_scheduler.warmup_updates=1"]
+    curves = "common.tensorboard_logdir=curves/${optimization.max_update}"
+    folder.run(words, "checkpoint.save_dir=jobs/${optimization.max_update}", curves)
+    first, second = (torch.load(folder.path / f"jobs/{n}/checkpoint_best.pt", weights_only=False) for n in (6, 1))
+    assert first["extra_state"]["val_loss"] < second["extra_state"]["val_loss"] == second["extra_state"]["best"]
+    assert folder.files() == {"jobs", "curves"}
+    assert {path.name for path in (folder.path / "jobs").iterdir()} == {"1", "6", "0"}
+    for job in ("1", "6"):
+        assert (folder.path / "jobs" / job / ".hydra" / "overrides.yaml").exists()
+        assert [*(folder.path / "curves" / job / "valid").iterdir()]
+    assert [path.name for path in (folder.path / "jobs" / "0").iterdir()] == ["multirun.yaml"]  # 0 is the default
+
+
+def test_two_jobs_of_a_multirun_may_not_share_a_folder(folder):
+    words = folder.hydra("--multirun", "model=bert_fused_tiny")
+    done = folder.run(words, "optimization.max_update=1", "checkpoint.save_dir=jobs", ok=False)
+    assert done.returncode != 0
+    assert "checkpoint.save_dir=jobs is the folder of an earlier job of this multirun" in done.stderr
+    assert folder.state("jobs")["cfg"]["common"]["seed"] == 1

@@ -27,7 +27,8 @@ def from_command_line(arch, *flags):
 
 def section(arch, **settings):
     task = {"max_source_positions": 77, "max_target_positions": 88}
-    model = {**OmegaConf.to_container(OmegaConf.load(MODELS / f"{arch}.yaml")), "bert_model": "bert", **settings}
+    file = OmegaConf.to_container(OmegaConf.load(MODELS / f"{arch}.yaml"))
+    model = {**file["model"], "bert_model": "bert", **settings}
     root = OmegaConf.create({"task": task, "model": model, "checkpoint": {"restore_file": "checkpoint_last.pt"}})
     with open_dict(root.model):
         ARCH_CONFIG_REGISTRY[arch](root.model)
@@ -40,7 +41,7 @@ def from_yaml(arch, **settings):
 
 def test_each_architecture_has_its_file():
     assert sorted(path.stem for path in MODELS.glob("*.yaml")) == sorted(ARCHITECTURES)
-    assert {OmegaConf.load(path)._name for path in MODELS.glob("*.yaml")} == set(ARCHITECTURES)
+    assert {OmegaConf.load(path).model._name for path in MODELS.glob("*.yaml")} == set(ARCHITECTURES)
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

@@ -21,6 +21,7 @@ JSON = """\
 2026-01-01 10:00:02 | INFO | valid | {"epoch": 2, "valid_loss": "8", "valid_nll_loss": "7.9", "valid_bleu": "2", "valid_num_updates": "62"}
 2026-01-01 10:00:02 | INFO | valid | {"epoch": 3, "valid_loss": "8
 """  # noqa: E501
+HYDRA = re.sub(r"^(.{19}) \| INFO \| (\w+) \|", r"[\1,123][\2][INFO] -", SIMPLE, flags=re.MULTILINE)
 CURVES = {
     "train loss": [(10, 12.7), (20, 11.0)],
     "train nll_loss": [(10, 12.5), (20, 10.25)],
@@ -30,8 +31,8 @@ CURVES = {
 }
 
 
-@pytest.mark.parametrize("text", [SIMPLE, JSON])
-def test_curves_of_both_formats(tmp_path, text):
+@pytest.mark.parametrize("text", [SIMPLE, JSON, HYDRA], ids=["simple", "json", "hydra"])
+def test_curves_of_each_format(tmp_path, text):
     (tmp_path / "train.log").write_text(text, encoding="utf-8")
     assert read_curves([tmp_path / "train.log"]) == CURVES
 
