@@ -35,6 +35,8 @@ def read(name):
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
+PLOTS = ["tensorboard"]  # for --tensorboard-logdir; without a bound, since each Python has its newest version
+
 setup(
     name="bert_fused_plugin",
     version="0.1.0",
@@ -104,7 +106,9 @@ setup(
         "tqdm",
     ],
     extras_require={
+        "plots": PLOTS,
         "dev": [
+            *PLOTS,
             "ruff==0.17.5",
             'mypy==2.4.1; python_version >= "3.10"',
             "pytest>=7",

@@ -8,6 +8,7 @@ from contextlib import redirect_stdout
 from unittest.mock import patch
 
 from fairseq import checkpoint_utils
+from fairseq.logging import progress_bar
 
 
 def command(name: str, *args: object, text: str = "") -> str:
@@ -17,6 +18,8 @@ def command(name: str, *args: object, text: str = "") -> str:
     """
     module = importlib.import_module(f"fairseq_cli.{name}")
     vars(checkpoint_utils.save_checkpoint).clear()  # the best score of an earlier training in this process
+    progress_bar._close_writers()  # the curves of an earlier training
+    progress_bar._tensorboard_writers.clear()
     out = io.StringIO()
     argv = [f"fairseq-{name}", *map(str, args), *(["--num-workers", "0"] if name in ("generate", "train") else [])]
     with patch.object(sys, "argv", argv), patch.object(sys, "stdin", io.StringIO(text)), redirect_stdout(out):

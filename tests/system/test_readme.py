@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,8 @@ fairseq-hydra-train() { command fairseq-hydra-train "$@" optimization.max_epoch=
 bert-fused-compare() { command bert-fused-compare "$@" --beam 2 --max-len-b 9 --samples 20 --cpu; }
 bert-fused-attention() { command bert-fused-attention "$@" --beam 2; }
 bert-fused-average() { command bert-fused-average "$@" --num-epoch-checkpoints 1; }
+tensorboard() { command tensorboard "$@" --inspect; }  # which shows what it has found, and ends
+tail() { cat "${@: -1}"; }  # of a file that does not grow any more
 """
 
 
@@ -91,3 +94,13 @@ def test_the_report_compares_both_models(reader):
     report = json.loads((reader.path / "report.json").read_text(encoding="utf-8"))
     assert [(run["name"], run["reads_bert"]) for run in report["runs"]] == [("plain", False), ("fused", True)]
     assert (reader.path / "report.html").exists()
+
+
+def test_the_curves_have_bleu(reader):
+    browser, terminal = (
+        "".join(reader.output_of(n) for n, block in enumerate(BLOCKS) if word in block.code)
+        for word in ("tensorboard --", "tail -")
+    )
+    assert "curves/bleu/valid" in browser
+    assert re.search(r"^ +bleu$", browser, re.MULTILINE)
+    assert re.fullmatch(r"\| valid \| epoch 001 \| .*\| bleu [\d.]+ \|.*\n", terminal)
