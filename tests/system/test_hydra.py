@@ -5,13 +5,13 @@ import re
 import shlex
 import subprocess
 import sys
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
 import torch
 from conftest import ROOT, hypotheses
 from documentation import blocks
+from hydra_settings import differences
 
 from bert_fused_plugin.reports.training_log import read_curves
 
@@ -19,8 +19,6 @@ pytestmark = pytest.mark.system
 
 MODELS = sorted(path.stem for path in (ROOT / "examples" / "hydra" / "model").glob("*.yaml"))
 UPDATES = 5
-# what may differ: the folder of the checkpoints, and how Hydra prints its log; the model's settings are compared apart
-MAY_DIFFER = re.compile(r"checkpoint\.save_dir|job_logging_cfg\..*|model(\..*)?")
 
 
 @pytest.fixture(scope="module")
@@ -113,24 +111,6 @@ def test_the_documented_command_is_the_training_of_the_documented_command_line(f
     curves = read_curves([folder.path / "hydra" / "hydra_train.log"])
     assert [updates for updates, _ in curves["train loss"]] == [2, 4]
     assert [updates for updates, _ in curves["valid loss"]] == [UPDATES]
-
-
-def differences(expected, actual):
-    """The settings, as (expected, actual), that differ and should not, by name."""
-    ours, theirs = flat(expected), flat(actual)
-    sides = {name: (ours.get(name), theirs.get(name)) for name in {*ours, *theirs} if not MAY_DIFFER.fullmatch(name)}
-    # the command line keeps all flags as those of the model, and Hydra the model's alone, with their defaults
-    flags, model = vars(expected["model"]), actual["model"]
-    assert isinstance(expected["model"], Namespace)
-    sides.update({f"model.{name}": (flags[name], model[name]) for name in {*flags} & {*model}})
-    return {name: values for name, values in sides.items() if values[0] != values[1]}
-
-
-def flat(settings, prefix=""):
-    """The settings by their names with dots."""
-    if not isinstance(settings, dict):
-        return {prefix[:-1]: settings}
-    return {name: value for key in settings for name, value in flat(settings[key], f"{prefix}{key}.").items()}
 
 
 def assert_equal(expected, actual, name):

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 from conftest import ROOT
 from fairseq import options
 from fairseq.data import Dictionary
+from hydra_settings import differences, settings_of_command_line, settings_of_hydra
 from transformers import BertConfig, BertModel
 
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
@@ -80,31 +80,40 @@ def test_every_system_has_a_command_line_that_fairseq_accepts(dry, recipe, tmp_p
     assert done.returncode == 0, done.stderr
     calls = dry.calls("fairseq-train")
     assert [Path(call[call.index("--save-dir") + 1]).name for call in calls] == SYSTEMS
-    setting = yaml.safe_load((ROOT / f"examples/hydra/recipe/{recipe}.yaml").read_text())
     parsed, dictionary = {}, Dictionary()
     for system, call in zip(SYSTEMS, calls):
         call[call.index("bert_fused_plugin")] = str(ROOT / "bert_fused_plugin")
         parsed[system] = args = options.parse_args_and_arch(options.get_training_parser(), call)
-        assert args.dropout == setting["model"]["dropout"]
-        assert args.max_tokens == setting["dataset"]["max_tokens"]
-        assert args.update_freq == setting["optimization"].get("update_freq", [1])
-        assert args.weight_decay == setting.get("optimizer", {}).get("weight_decay", 0.0)
-        assert args.fp16 == setting.get("common", {}).get("fp16", False)
+        same = ("dropout", "max_tokens", "update_freq", "weight_decay", "fp16")
+        assert [getattr(args, name) for name in same] == [getattr(parsed["transformer"], name) for name in same]
         if hasattr(args, "bert_fusion"):
             assert config_errors(BertFusedConfig.from_namespace(args), dictionary, dictionary) == []
     plain, more = parsed["transformer"], parsed["continued"]
-    assert (plain.lr, plain.max_update) == (setting["optimization"]["lr"], setting["optimization"]["max_update"])
     assert more.finetune_from_model == parsed["bert_fused"].bert_warm_start == parsed["random_bert"].bert_warm_start
     for system in ("bert_fused", "random_bert"):  # the same way on as the control's
         same = ("lr", "warmup_updates", "max_update", "max_tokens", "dropout", "seed", "label_smoothing")
         assert [getattr(parsed[system], name) for name in same] == [getattr(more, name) for name in same]
-    assert plain.warmup_updates == setting["lr_scheduler"]["warmup_updates"]
     for system in SYSTEMS[4:]:
         assert parsed[system].warmup_updates == plain.warmup_updates
         assert parsed[system].max_update == plain.max_update + more.max_update
     [compared] = dry.calls("bert-fused-compare")
     assert f"continued={recipe}-out/continued/average.pt" == compared[compared.index("--baseline") + 1]
     assert compared.count("--run") == len(SYSTEMS) - 1
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_the_hydra_recipe_is_the_training_from_scratch(dry, recipe, tmp_path):
+    (tmp_path / f"{recipe}-out" / "data-bin").mkdir(parents=True)
+    done = dry.run(recipe, "scratch")
+    assert done.returncode == 0, done.stderr
+    [call] = dry.calls("fairseq-train")
+    call[call.index("bert_fused_plugin")] = str(ROOT / "bert_fused_plugin")
+    args = options.parse_args_and_arch(options.get_training_parser(), call)
+    hydra = settings_of_hydra(
+        f"+recipe={recipe}", f"task.data={args.data}", f"task.bert_cache={args.bert_cache}",
+        f"model.bert_model={args.bert_model}", f"common.user_dir={args.user_dir}",
+    )  # fmt: skip
+    assert differences(settings_of_command_line(args), hydra) == {}
 
 
 def test_what_is_wrong_is_said_before_anything_runs(dry, tmp_path):
