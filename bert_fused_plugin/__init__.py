@@ -16,7 +16,8 @@ The map of the package, one line a file::
 
     bert/                           the pre-trained encoder
       flags.py                      flags of every model that reads BERT's states
-      loading.py                    finds and loads BERT and the bridge, and logs what was loaded
+      loading.py                    finds and loads BERT, and logs what was loaded
+      bridge_loading.py             builds the bridge from the flags of the model and of its task
       hugging_face.py               loads encoders and tokenizers of transformers
       pretrained_bert.py            what frozen and fine-tuned BERT have in common
       frozen_bert.py                BERT without gradient, in evaluation mode, outside checkpoints
@@ -31,6 +32,9 @@ The map of the package, one line a file::
       checkpoint_checks.py          errors for a checkpoint whose dictionaries or BERT do not fit
     data/                           from fairseq's token ids to BERT's input
       dictionary_bridge.py          ids -> text -> word pieces
+      subwords.py                   the table of subwords: how a dictionary shows them, and how they become text
+      byte_symbols.py               symbols whose characters stand for bytes
+      tags.py                       tags of languages, which are no text
       raw_text.py                   --bert-text: raw source text in place of the rebuilt text
       document_context.py           --bert-context: the sentences before the current one
       bert_pair_dataset.py          fairseq's translation dataset with BERT's input

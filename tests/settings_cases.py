@@ -102,6 +102,7 @@ GRU_NOTED = [
 # the flags that no case has, and why
 IN_THE_RECORD_OF_BERT = {
     *("bert_model", "bert_layer", "bert_subword", "bert_detok", "bert_context", "bert_mask_special_tokens"),
+    "bert_strip_tags",
 }
 SEEN_IN_PARAMETERS = {
     *("encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_hidden_size", "encoder_layers", "layernorm_embedding"),

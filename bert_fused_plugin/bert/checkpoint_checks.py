@@ -96,10 +96,14 @@ def _differences(model: Any, saved: Dict[str, Any], current: Dict[str, Any]) -> 
             "(at generation --model-overrides \"{'bert_model': 'NAME_OR_DIR'}\")"
         )
     settings = [
-        f"--{name.replace('_', '-')} {value}, not {current['settings'][name]}"
+        f"--{name.replace('_', '-')} {_text(value)}, not {_text(current['settings'][name])}"
         for name, value in saved["settings"].items()
         if name in current["settings"] and value != current["settings"][name]
     ]
     if settings:
         errors.append(f"the checkpoint was trained with {', '.join(settings)}; set the same values as at training")
     return errors
+
+
+def _text(value: Any) -> str:
+    return "left out" if value is None else str(value)

@@ -8,7 +8,8 @@ from typing import Any, Container, Dict, List, Optional, Tuple
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
-from bert_fused_plugin.data.dictionary_bridge import DETOK_CHOICES, SUBWORD_CHOICES
+from bert_fused_plugin.data.dictionary_bridge import DETOK_CHOICES
+from bert_fused_plugin.data.subwords import SUBWORD_CHOICES
 
 # the settings that DictionaryBridge checks with its tables
 CHECKED_BY_BRIDGE = ("bert_subword", "bert_detok")
@@ -36,8 +37,16 @@ class BertFlags(FairseqDataclass):
     bert_subword: ChoiceEnum(SUBWORD_CHOICES) = field(  # type: ignore[valid-type]
         default="auto",
         metadata={
-            "help": "The kind of subword marks in the source dictionary, which are removed for BERT. With auto the "
-            "kind is detected from the dictionary."
+            "help": "The kind of subwords in the source dictionary, which are joined for BERT. With auto the kind is "
+            "detected from the dictionary."
+        },
+    )
+    bert_strip_tags: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "The symbols of the source dictionary that BERT does not read, with commas between them, such as "
+            "'<2de>,<2fr>'. A star stands for any text: '<2*>'. The language tags that a task of fairseq adds are "
+            "always left out."
         },
     )
     bert_detok: ChoiceEnum(DETOK_CHOICES) = field(  # type: ignore[valid-type]

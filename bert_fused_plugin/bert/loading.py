@@ -6,6 +6,7 @@ from typing import Any, List, Tuple
 from fairseq.utils import split_paths
 from transformers import PreTrainedTokenizerBase
 
+from bert_fused_plugin.bert.bridge_loading import load_bridge, task_settings
 from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
 from bert_fused_plugin.bert.flags import BertFlags
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
@@ -15,13 +16,14 @@ from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.errors import BertFusedError, raise_all
 
 
-def load_bert(cfg: BertFlags, task: Any, errors: List[str]) -> Tuple[PretrainedBert, DictionaryBridge]:
+def load_bert(cfg: BertFlags, task: Any, errors: List[str], flags: Any) -> Tuple[PretrainedBert, DictionaryBridge]:
     """Load the encoder and the tokenizer that *cfg* names.
 
     Args:
         cfg: the model's flags.
         task: fairseq's task, which has the source dictionary and language.
         errors: sentences about errors in other flags, which are reported together with those found here.
+        flags: all flags that were given together with the model's.
 
     Raises:
         BertFusedError: There are *errors*, or BERT cannot be used as the flags say.
@@ -47,15 +49,7 @@ def load_bert(cfg: BertFlags, task: Any, errors: List[str]) -> Tuple[PretrainedB
                 f"--bert-max-tokens must be at most {limit}, the positions of --bert-model {cfg.bert_model}, "
                 f"got {cfg.bert_max_tokens}; leave it out for {limit}"
             )
-        bridge = DictionaryBridge(
-            task.source_dictionary,
-            tokenizer,
-            max_tokens=cfg.bert_max_tokens or limit,
-            subword=str(cfg.bert_subword),
-            detok=str(cfg.bert_detok),
-            lang=task.cfg.source_lang or "en",
-            context=cfg.bert_context,
-        )
+        bridge = load_bridge(cfg, task, tokenizer, cfg.bert_max_tokens or limit, flags)
     except BertFusedError as error:
         raise BertFusedError(*errors, *error.errors) from error
     raise_all(errors)
@@ -74,7 +68,7 @@ def locate_bert(name: str, task: Any) -> str:
     """
     if not name.startswith("./"):
         return name
-    data = split_paths(task.cfg.data)
+    data = split_paths(task_settings(task)["data"])
     found = [path for path in (*(os.path.join(directory, name[2:]) for directory in data), name) if os.path.isdir(path)]
     if not found:
         raise BertFusedError(
@@ -98,9 +92,10 @@ def describe_bert(model: Any, name: Any) -> str:
     layers = f"layer {bert.layers[0]} of {bert.depth}"
     if len(bert.layers) > 1:
         layers = f"layers {', '.join(map(str, bert.layers))} of {bert.depth} ({model.cfg.bert_layer})"
+    tags = f"{len(bridge.tags)} tags left out, " if bridge.tags else ""
     return (
         f"BERT: {name}, {bert.describe_parameters()}, {trained:,} trained ones in all; {layers}; "
-        f"subwords: {bridge.subword}, detokenisation: {bridge.detok}, at most {bridge.max_tokens} word pieces"
+        f"subwords: {bridge.subword}, {tags}detokenisation: {bridge.detok}, at most {bridge.max_tokens} word pieces"
     )
 
 

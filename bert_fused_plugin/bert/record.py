@@ -52,6 +52,8 @@ class BertRecord(JsonRecord):
                     "bert_detok": bridge.detok,
                     "bert_context": bridge.context,
                     "bert_mask_special_tokens": mask_special_tokens,
+                    "bert_strip_tags": ",".join(bridge.tags) or None,
+                    **({} if bridge.bpe is None else {"bpe": bridge.bpe}),
                 },
                 "given": [],
             }

@@ -13,9 +13,10 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import torch
 
+from bert_fused_plugin.data.subwords import JOINABLE
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.reports.comparison import Comparison
-from bert_fused_plugin.reports.decoding import POST_PROCESS, Decoding, Texts, hardware
+from bert_fused_plugin.reports.decoding import Decoding, Texts, hardware
 from bert_fused_plugin.reports.page import check_writable, render, to_json, write_together
 from bert_fused_plugin.reports.progress import say
 from bert_fused_plugin.reports.runs import Place, Run, check_comparable, find_runs, load_run
@@ -145,7 +146,7 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
         "curves; default: CHECKPOINT.log, or else *.log in the save-dir, or SAVE_DIR.log; may be repeated")  # fmt: skip
     add("--subset", default="test", help="name of the test set; default: %(default)s")
     add("--reference", help="file with detokenised references, one a line; default: the tokenised ones of the data")
-    add("--remove-bpe", nargs="?", default="auto", const="auto", choices=["auto", *POST_PROCESS],
+    add("--remove-bpe", nargs="?", default="auto", const="auto", choices=["auto", *JOINABLE],
         help="subword marks to undo; default: those that the dictionaries have")  # fmt: skip
     add("--detok", default="none", choices=["none", "moses"],
         help="detokenisation of the translations; default: %(default)s")  # fmt: skip

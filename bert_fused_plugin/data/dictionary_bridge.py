@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 from itertools import groupby
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import torch
 from fairseq.data import Dictionary
@@ -12,6 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from bert_fused_plugin.data.collate import BERT_PAD, collate_bert_tokens
+from bert_fused_plugin.data.subwords import SUBWORD_CHOICES, SUBWORDS, Join, cannot_join, detect_subword
 from bert_fused_plugin.errors import BertFusedError, raise_all
 
 logger = logging.getLogger(__name__)
@@ -33,14 +34,15 @@ class DictionaryBridge:
         tokenizer: a fast Hugging Face tokenizer.
         max_tokens: longest BERT input in word pieces, special tokens included; the rest of a longer
             sentence is cut off, and the sentence is counted in `num_truncated`.
-        subword: subword marks by which the dictionary's symbols are joined to words: ``subword_nmt`` (``@@``),
-            ``sentencepiece`` (``▁``) or ``none``; ``auto`` finds out which of them the dictionary has.
+        subword: kind of subwords by which the dictionary's symbols are joined to text, one of the table of
+            subwords.py; ``auto`` finds out which of them the dictionary has.
         detok: the detokenisation: ``moses`` undoes that of Moses, and ``none`` leaves the words as they are.
         lang: source language, for Moses.
         context: number of preceding sentences of the document that BERT reads with each sentence.
+        tags: symbols of the dictionary that are left out of BERT's text.
 
     Raises:
-        BertFusedError: the tokenizer is not a fast one, or there are no such marks or no such detokenisation.
+        BertFusedError: the tokenizer is not a fast one, or there are no such subwords or no such detokenisation.
     """
 
     def __init__(
@@ -53,20 +55,9 @@ class DictionaryBridge:
         detok: str = "none",
         lang: str = "en",
         context: int = 0,
+        tags: Sequence[str] = (),
     ) -> None:
-        if not tokenizer.is_fast:
-            raise BertFusedError(
-                f"--bert-model: {type(tokenizer).__name__} of {tokenizer.name_or_path!r} is not a fast tokenizer; "
-                "use a model directory that holds tokenizer.json"
-            )
-        choices = (("--bert-subword", subword, SUBWORD_CHOICES), ("--bert-detok", detok, DETOK_CHOICES))
-        raise_all(
-            [
-                f"{flag} must be one of {', '.join(known)}, got {kind}; choose one of them"
-                for flag, kind, known in choices
-                if kind not in known
-            ]
-        )
+        _check(tokenizer, subword, detok)
         self.max_tokens = max_tokens
         self.subword = detect_subword(dictionary) if subword == "auto" else subword
         self.detok = detok
@@ -75,8 +66,11 @@ class DictionaryBridge:
         self.num_context_cut = 0
         self._symbols = dictionary.symbols
         self._unk = dictionary.unk()
-        self._silent = {dictionary.bos(), dictionary.pad(), dictionary.eos()}
-        self._join = _SUBWORDS[self.subword].join
+        self.tags = tuple(sorted(tag for tag in set(tags) if tag in dictionary))
+        self._silent = {dictionary.bos(), dictionary.pad(), dictionary.eos(), *map(dictionary.index, self.tags)}
+        self._join: Optional[Join] = SUBWORDS[self.subword].join
+        self.bpe: Optional[str] = None
+        self.problem = "" if self._join else cannot_join(self.subword, dictionary, "the source dictionary")
         self._detokenize = _DETOKENIZERS[detok](lang)
         self._tokenizer: Any = tokenizer.backend_tokenizer
         self._tokenizer.no_truncation()
@@ -88,6 +82,10 @@ class DictionaryBridge:
         self._unk_piece = [] if tokenizer.unk_token_id is None else [tokenizer.unk_token_id]
         self._empty = [_first_known(tokenizer)]
         self.reads_moses_tokens = detok == "none" and looks_like_moses(dictionary)
+
+    def join_by(self, join: Join, bpe: str) -> None:
+        """Let *join* make text of symbols; *bpe* names the ``--bpe`` and the contents of its files."""
+        self._join, self.bpe, self.problem = join, bpe, ""
 
     def text(self, src_tokens: Tensor) -> str:
         """Return the text that BERT reads for one sentence *src_tokens*, (S,); padding is ignored."""
@@ -163,6 +161,8 @@ class DictionaryBridge:
 
     def _parts(self, sentence: Sequence[int]) -> Iterator[Part]:
         """Yield the text between unknown words, and None for each unknown word."""
+        if self._join is None:
+            raise BertFusedError(self.problem)
         known = (token for token in sentence if token not in self._silent)
         first = True
         for is_unk, run in groupby(known, key=self._unk.__eq__):
@@ -186,35 +186,21 @@ class DictionaryBridge:
         return rows
 
 
-def detect_subword(dictionary: Dictionary) -> str:
-    """Return the name of the subword marks that more than 1 % of the symbols of *dictionary* carry, or ``none``."""
-    symbols = dictionary.symbols[dictionary.nspecial :]
-    marked = {name: sum(map(kind.is_marked, symbols)) for name, kind in _SUBWORDS.items()}
-    best = max(marked, key=lambda name: marked[name])
-    return best if marked[best] > 0.01 * len(symbols) else "none"
-
-
-class _Subwords(NamedTuple):
-    """A kind of subwords: how its symbols are joined to text, and whether a symbol carries its mark."""
-
-    join: Callable[[Sequence[str]], str]
-    is_marked: Callable[[str], bool]
-
-
-def _join_subword_nmt(symbols: Sequence[str]) -> str:
-    return (" ".join(symbols) + " ").replace("@@ ", "").strip()
-
-
-def _join_sentencepiece(symbols: Sequence[str]) -> str:
-    return "".join(symbols).replace("\u2581", " ").strip()
-
-
-_SUBWORDS: Dict[str, _Subwords] = {
-    "subword_nmt": _Subwords(_join_subword_nmt, lambda symbol: symbol.endswith("@@")),
-    "sentencepiece": _Subwords(_join_sentencepiece, lambda symbol: symbol.startswith("\u2581")),
-    "none": _Subwords(" ".join, lambda symbol: False),
-}
-SUBWORD_CHOICES = ("auto", *_SUBWORDS)
+def _check(tokenizer: PreTrainedTokenizerBase, subword: str, detok: str) -> None:
+    """Raise the errors of the bridge's settings."""
+    if not tokenizer.is_fast:
+        raise BertFusedError(
+            f"--bert-model: {type(tokenizer).__name__} of {tokenizer.name_or_path!r} is not a fast tokenizer; "
+            "use a model directory that holds tokenizer.json"
+        )
+    choices = (("--bert-subword", subword, SUBWORD_CHOICES), ("--bert-detok", detok, DETOK_CHOICES))
+    raise_all(
+        [
+            f"{flag} must be one of {', '.join(known)}, got {kind}; choose one of them"
+            for flag, kind, known in choices
+            if kind not in known
+        ]
+    )
 
 
 def _no_detokenizer(lang: str) -> Callable[[str], str]:

@@ -14,11 +14,12 @@ from fairseq.dataclass.configs import GenerationConfig
 from sacremoses import MosesDetokenizer
 from torch import Tensor
 
-from bert_fused_plugin.data.dictionary_bridge import detect_subword
+from bert_fused_plugin.data.subwords import SUBWORDS, detect_subword
 from bert_fused_plugin.reports.progress import Progress
 from bert_fused_plugin.reports.runs import Run, on_device
 
-POST_PROCESS = {"subword_nmt": "@@ ", "sentencepiece": "sentencepiece", "none": None}  # fairseq's names
+# fairseq's names of what --remove-bpe undoes; this package undoes the other kinds of subwords
+_POST_PROCESS = {"subword_nmt": "@@ ", "sentencepiece": "sentencepiece", "none": None}
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,8 @@ class Texts:
 
     Args:
         task: fairseq's task, which has the dictionaries.
-        subwords: subword marks to undo, ``subword_nmt``, ``sentencepiece`` or ``none``; ``auto`` undoes those that
-            the dictionary has.
+        subwords: kind of subwords to join, of the table in data/subwords.py; ``auto`` joins those that the dictionary
+            has.
         detok: detokenisation of the target, ``moses`` or ``none``.
     """
 
@@ -114,19 +115,25 @@ class Texts:
 
     def source(self, tokens: Tensor) -> str:
         """Return the text of a source sentence."""
-        return str(self.source_dictionary.string(tokens, POST_PROCESS[self.source_subwords]))
+        return _joined(self.source_dictionary, tokens, self.source_subwords)
 
     def hypothesis(self, tokens: Tensor) -> str:
         """Return the text of a translation."""
-        return self._detokenize(self.target_dictionary.string(tokens, POST_PROCESS[self.target_subwords]))
+        return self._detokenize(_joined(self.target_dictionary, tokens, self.target_subwords))
 
     def reference(self, tokens: Tensor) -> str:
         """Return the text of a reference; its unknown words are no match for those of a translation."""
-        text = self.target_dictionary.string(tokens, POST_PROCESS[self.target_subwords], escape_unk=True)
-        return self._detokenize(text)
+        return self._detokenize(_joined(self.target_dictionary, tokens, self.target_subwords, escape_unk=True))
 
     def _detokenize(self, text: str) -> str:
         return text if self._moses is None else str(self._moses.detokenize(text.split()))
+
+
+def _joined(dictionary: Any, tokens: Tensor, subwords: str, escape_unk: bool = False) -> str:
+    if subwords in _POST_PROCESS:
+        return str(dictionary.string(tokens, _POST_PROCESS[subwords], escape_unk=escape_unk))
+    symbols, join = dictionary.string(tokens, escape_unk=escape_unk), SUBWORDS[subwords].join
+    return str(symbols) if join is None else join(symbols.split(" "))
 
 
 def hardware(device: str) -> Dict[str, Any]:

@@ -1,10 +1,12 @@
-"""Words from subwords: subword-nmt (``hou@@ se``), sentencepiece, word pieces (``hou ##se``), byte-level BPE."""
+"""Words from subwords: ``hou@@ se``, ``▁hou se``, ``hou ##se``, ``Ġhou se``, ``hou se</w>``, and bytes."""
 
 from typing import Container, List, NamedTuple, Sequence
 
 import torch
 from tokenizers import decoders
 from torch import Tensor
+
+from bert_fused_plugin.data.byte_symbols import decode_byte_bpe
 
 
 class Words(NamedTuple):
@@ -19,7 +21,8 @@ def merge(symbols: Sequence[str], marks: str, special: Container[str] = ()) -> W
 
     Args:
         symbols: symbols of one sentence.
-        marks: subword marks, ``subword_nmt``, ``sentencepiece``, ``word_piece``, ``byte_level`` or ``none``.
+        marks: kind of subwords, of the table in data/subwords.py; with a kind that no rule joins, each symbol is a
+            word.
         special: symbols that are words by themselves, such as ``</s>``.
     """
     positions: List[List[int]] = []
@@ -61,8 +64,10 @@ def _continues(before: str, symbol: str, marks: str) -> bool:
         return before.endswith("@@")
     if marks == "word_piece":
         return symbol.startswith("##")
-    if marks == "sentencepiece":
+    if marks in ("sentencepiece", "byte_bpe"):
         return not symbol.startswith("\u2581")
+    if marks == "end_of_word":
+        return not before.endswith("</w>")
     return marks == "byte_level" and not symbol.startswith("\u0120")
 
 
@@ -75,4 +80,8 @@ def _text(symbols: Sequence[str], marks: str, special: Container[str]) -> str:
         return "".join(symbol[2:] if symbol.startswith("##") else symbol for symbol in symbols)
     if marks == "byte_level":
         return str(decoders.ByteLevel().decode(list(symbols))).strip()
+    if marks == "end_of_word":
+        return "".join(symbols).replace("</w>", "")
+    if marks == "byte_bpe":
+        return decode_byte_bpe("".join(symbols)) or symbols[0]
     return "".join(symbols).replace("\u2581", "") or symbols[0] if marks == "sentencepiece" else symbols[0]

@@ -15,6 +15,7 @@ from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.document_context import read_document_starts
 from bert_fused_plugin.data.raw_text import read_raw_text
+from bert_fused_plugin.data.tags import language_tags
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.tasks import ensembles
@@ -160,6 +161,12 @@ class BertFusedTranslationTask(TranslationTask):
             logger.warning(
                 "the source dictionary looks tokenised by Moses (it has &apos; or @-@), but BERT was trained on plain "
                 "text; consider --bert-detok moses"
+            )
+        tags = [tag for tag in language_tags(self.source_dictionary) if tag not in encoder.bridge.tags]
+        if tags and self.cfg.bert_text is None and not from_checkpoint:
+            logger.warning(
+                f"BERT reads symbols of the source dictionary that look like tags of languages, such as {tags[0]}; "
+                "consider --bert-strip-tags, which leaves them out"
             )
         if self.cfg.bert_cache is not None:
             self.cached_states = CachedStates(self.cfg, model)

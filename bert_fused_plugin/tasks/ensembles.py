@@ -78,7 +78,7 @@ def reads_bert(model: Any) -> bool:
 def share_bert_input(models: Sequence[Any]) -> bool:
     """Return whether all *models* that read BERT have the same BERT and the same input for it."""
     encoders = [model.encoder for model in models if reads_bert(model)]
-    inputs = ((b.max_tokens, b.detok, b.subword, b.context) for b in (e.bridge for e in encoders))
+    inputs = ((b.max_tokens, b.detok, b.subword, b.bpe, b.tags, b.context) for b in (e.bridge for e in encoders))
     return len(set(zip((id(e.bert) for e in encoders), inputs))) <= 1
 
 

@@ -141,7 +141,7 @@ def test_flags_reach_the_layers(build):
         ({"bert_attend": "source"}, r"--bert-attend must be one of both, encoder, decoder, got source; choose"),
         ({"bert_stack_order": "last"}, r"--bert-stack-order must be one of bert-first, encoder-first, got last"),
         ({"bert_drop_net_per": "word"}, r"--bert-drop-net-per must be one of layer, sentence, got word"),
-        ({"bert_subword": "bpe"}, r"--bert-subword must be one of auto, subword_nmt, sentencepiece, none, got bpe"),
+        ({"bert_subword": "bpe"}, r"--bert-subword must be one of auto, subword_nmt, .*, got bpe"),
         ({"bert_detok": "nltk"}, r"--bert-detok must be one of none, moses, got nltk"),
         ({"bert_finetune": True, "bert_lr_factor": float("nan")}, r"--bert-lr-factor must be in .* got nan"),
         ({"bert_finetune": True, "bert_finetune_layers": 3}, r"--bert-finetune-layers must be in \[1, 2\].* got 3"),

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from fairseq.data import Dictionary
 from helpers import encode
 
 from bert_fused_plugin.reports.decoding import Texts, Translations
@@ -25,6 +26,18 @@ def test_subwords_are_joined_and_words_detokenised_on_request(dictionary, texts)
     assert texts("auto", "none").hypothesis(tokens) == "the old man sees a playhouse ."
     assert texts("auto", "moses").hypothesis(tokens) == "the old man sees a playhouse."
     assert texts("auto", "moses").source(tokens) == "the old man sees a playhouse ."  # BLEU does not read it
+
+
+def test_subwords_that_fairseq_does_not_join_are_joined_too():
+    pieces = Dictionary()
+    for symbol in ("the", "hou", "##se", "￭x"):
+        pieces.add_symbol(symbol)
+    cfg = SimpleNamespace(target_lang="de")
+    task = SimpleNamespace(source_dictionary=pieces, target_dictionary=pieces, cfg=cfg)
+    tokens = encode(pieces, "the hou ##se unseen")
+    assert Texts(task, "auto", "none").hypothesis(tokens) == "the house <unk>"
+    assert Texts(task, "auto", "none").reference(tokens) == "the house <<unk>>"
+    assert Texts(task, "opennmt", "none").hypothesis(encode(pieces, "the ￭x")) == "the ￭x"
 
 
 def test_unknown_words_of_a_reference_match_none_of_a_translation(dictionary, texts):

@@ -6,7 +6,8 @@ from tokenizers import normalizers
 from transformers import AutoTokenizer
 
 from bert_fused_plugin.data.collate import BERT_PAD
-from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge, detect_subword
+from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.data.subwords import detect_subword
 from bert_fused_plugin.errors import BertFusedError
 
 

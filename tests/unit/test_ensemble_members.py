@@ -76,6 +76,9 @@ def test_models_with_one_bert_hold_one_object(build, dictionary, bert_dir):
     assert not ensembles.share_bert_input([*models, other])
     models[1].encoder.bridge.max_tokens -= 1
     assert not ensembles.share_bert_input(models)
+    models[1].encoder.bridge.max_tokens += 1
+    models[1].encoder.bridge.tags = ("<2de>",)
+    assert not ensembles.share_bert_input(models)
 
 
 def test_context_and_alignments_are_checked(build, plain):

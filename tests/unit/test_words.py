@@ -17,6 +17,9 @@ from bert_fused_plugin.reports.words import merge, merge_attention, piece_marks
         ("sentencepiece", "se ▁the", ["se", "the"]),
         ("word_piece", "[CLS] the hou ##s ##e [SEP]", ["[CLS]", "the", "house", "[SEP]"]),
         ("byte_level", "<s> the ĠhÃ¤ us </s>", ["<s>", "the", "häus", "</s>"]),
+        ("end_of_word", "the</w> hou se</w> </s>", ["the", "house", "</s>"]),
+        ("byte_bpe", "▁the ▁hÃ ¤us </s>", ["the", "häus", "</s>"]),
+        ("numbers", "12 3 </s>", ["12", "3", "</s>"]),
         ("none", "play@@ ▁a ##b", ["play@@", "▁a", "##b"]),
     ],
 )

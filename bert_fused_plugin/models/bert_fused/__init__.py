@@ -63,7 +63,7 @@ class BertFusedModel(TransformerModelBase):
                 keep = side.layers_to_keep
                 side.layers = len(keep.split(",") if isinstance(keep, str) else keep)
         warm_start, errors = read_warm_start(args, cfg, task)
-        bert, bridge = load_bert(cfg, task, [*config_errors(cfg, src_dict, tgt_dict), *errors])
+        bert, bridge = load_bert(cfg, task, [*config_errors(cfg, src_dict, tgt_dict), *errors], args)
         cfg.share_decoder_input_output_embed |= cfg.share_all_embeddings
         if replaces_embeddings(cfg) and cfg.encoder.learned_pos:
             bridge.max_tokens = min(bridge.max_tokens, cfg.max_source_positions)  # the encoder's positions

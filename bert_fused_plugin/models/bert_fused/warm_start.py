@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 import torch
 from torch import Tensor, nn
 
+from bert_fused_plugin.bert.bridge_loading import task_settings
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, replaces_embeddings
 from bert_fused_plugin.models.bert_fused.stock_checkpoint import SavedTransformer, Vocabulary
@@ -182,9 +183,10 @@ def _match_vocabularies(
 ) -> Tuple[Dict[str, Vocabulary], List[str]]:
     found: Dict[str, Vocabulary] = {}
     errors: List[str] = []
+    settings = task_settings(task)
     for side, dictionary, lang in (
-        ("encoder", task.source_dictionary, task.cfg.source_lang),
-        ("decoder", task.target_dictionary, task.cfg.target_lang),
+        ("encoder", task.source_dictionary, settings["source_lang"]),
+        ("decoder", task.target_dictionary, settings["target_lang"]),
     ):
         if side == "encoder" and replaces_embeddings(cfg):
             continue

@@ -48,7 +48,7 @@ class GruModel(FairseqEncoderDecoderModel):
         cfg = GruConfig.from_namespace(as_namespace(args))
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
         errors = gru_config_errors(cfg, src_dict, tgt_dict)
-        bert, bridge = load_bert(cfg, task, errors) if cfg.bert_model is not None else (None, None)
+        bert, bridge = load_bert(cfg, task, errors, args) if cfg.bert_model is not None else (None, None)
         raise_all(errors)
         encoder_embed = build_embedding(src_dict, cfg.encoder_embed_dim)
         decoder_embed = encoder_embed if cfg.share_all_embeddings else build_embedding(tgt_dict, cfg.decoder_embed_dim)

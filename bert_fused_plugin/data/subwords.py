@@ -1,0 +1,173 @@
+"""The kinds of subwords: how a dictionary shows them, and how their symbols become text again."""
+
+import hashlib
+import re
+from itertools import groupby
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from fairseq.data import Dictionary
+from tokenizers import decoders
+
+from bert_fused_plugin.data.byte_symbols import BYTE_BPE, BYTE_LEVEL, decode_byte_bpe, spells_bytes
+
+Join = Callable[[Sequence[str]], str]
+
+_SPACE = "\u2581"  # sentencepiece's mark of a space
+_BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
+# symbols that stand in a dictionary of any kind: the padding of fairseq-preprocess, and tags
+_OF_ANY_KIND = re.compile(r"madeupword\d+|<.*>|__.*__|\[.*\]")
+_FEWEST_NUMBERS = 100  # a dictionary of at most so many symbols that are numbers may be that of a toy task
+
+
+class Subwords(NamedTuple):
+    """A kind of subwords.
+
+    Attributes:
+        sign: what a dictionary of this kind shows, for messages.
+        share: function that returns the share of symbols that show the sign, among all symbols of a dictionary.
+        join: function that makes text of symbols; None if the symbols alone do not tell the text.
+        bpe: kinds of fairseq's ``--bpe`` that can join the symbols with their files.
+    """
+
+    sign: str
+    share: Callable[[Sequence[str]], float]
+    join: Optional[Join] = None
+    bpe: Tuple[str, ...] = ()
+
+
+def detect_subword(dictionary: Dictionary) -> str:
+    """Return the kind of subwords whose sign more than 1 % of the symbols of *dictionary* show, or ``none``."""
+    symbols = dictionary.symbols[dictionary.nspecial :]
+    shares = {name: kind.share(symbols) for name, kind in SUBWORDS.items()} if symbols else {"none": 0.0}
+    best = max(shares, key=lambda name: shares[name])
+    return best if shares[best] > 0.01 else "none"
+
+
+def cannot_join(name: str, dictionary: Dictionary, file: str) -> str:
+    """Return the sentence that says why BERT cannot read the subwords *name* of *dictionary*, which is in *file*."""
+    kind, symbols = SUBWORDS[name], dictionary.symbols[dictionary.nspecial :]
+    example = next((symbol for symbol in symbols if kind.share([symbol] * (_FEWEST_NUMBERS + 1))), "")
+    files = f"--bpe {' or '.join(kind.bpe)} with the files that made the subwords, or " if kind.bpe else ""
+    return (
+        f"{file}: {kind.share(symbols):.0%} of the symbols are {kind.sign}, such as {example}, but BERT must read "
+        f"text, and these symbols alone do not tell the text; give {files}the raw source text with --bert-text DIR "
+        "(--task bert_fused_translation), or give --bert-subword none if these symbols are words"
+    )
+
+
+def join_by_bpe(encoder: Any, dictionary: Dictionary) -> Tuple[Join, str]:
+    """Return the function that makes text of numbers by *encoder*, fairseq's ``--bpe``, and a hash of what it makes.
+
+    Raises:
+        ValueError: the encoder does not know a number in *dictionary*.
+    """
+    digest = hashlib.sha256()
+    for symbol in filter(_is_number, dictionary.symbols):
+        try:
+            text = str(encoder.decode(symbol))
+        except (KeyError, TypeError):  # what fairseq's gpt2 raises for an unknown number
+            text = ""
+        if not text:
+            raise ValueError(f"they do not have the number {symbol} of the dictionary")
+        digest.update(f"{symbol} {text}\n".encode())
+
+    def join(symbols: Sequence[str]) -> str:
+        runs = ((numbers, " ".join(run)) for numbers, run in groupby(symbols, key=_is_number))
+        return "".join(encoder.decode(run) if numbers else f" {run} " for numbers, run in runs).strip()
+
+    return join, digest.hexdigest()[:16]
+
+
+def _share_of(is_marked: Callable[[str], bool]) -> Callable[[Sequence[str]], float]:
+    return lambda symbols: sum(map(is_marked, symbols)) / len(symbols)
+
+
+def _own(symbols: Sequence[str]) -> List[str]:
+    """Return the *symbols* that the subwords themselves have brought."""
+    return [symbol for symbol in symbols if not _OF_ANY_KIND.fullmatch(symbol)]
+
+
+def _join_subword_nmt(symbols: Sequence[str]) -> str:
+    return (" ".join(symbols) + " ").replace("@@ ", "").strip()
+
+
+def _share_of_sentencepiece(symbols: Sequence[str]) -> float:
+    """Return the share of pieces that begin a word or are bytes; it is 1 for ``--bpe characters``, joined likewise.
+
+    In text that was split into characters, the space is one of the most frequent ones.
+    """
+    single = sum(len(symbol) == 1 for symbol in _own(symbols))
+    if _SPACE in symbols[: max(10, len(symbols) // 10)] and single > 0.99 * len(_own(symbols)):
+        return 1.0
+    return _share_of(lambda symbol: symbol.startswith(_SPACE) or _BYTE_PIECE.fullmatch(symbol) is not None)(symbols)
+
+
+def _join_sentencepiece(symbols: Sequence[str]) -> str:
+    text = ""
+    for is_bytes, run in groupby(symbols, key=lambda symbol: _BYTE_PIECE.fullmatch(symbol) is not None):
+        if is_bytes:
+            text += bytes(int(symbol[3:5], 16) for symbol in run).decode("utf-8", "replace")
+        else:
+            text += "".join(run).replace(_SPACE, " ")
+    return text.strip()
+
+
+def _join_word_piece(symbols: Sequence[str]) -> str:
+    # the decoder leaves the mark of the first symbol, which follows an unknown one
+    rest = [symbol[2:] if i == 0 and symbol.startswith("##") else symbol for i, symbol in enumerate(symbols)]
+    return str(decoders.WordPiece(prefix="##", cleanup=True).decode(rest)).strip()
+
+
+def _share_of_byte_level(symbols: Sequence[str]) -> float:
+    # a word may begin with this letter in Maltese, whose other letters spell no bytes
+    marked = _share_of(lambda symbol: symbol.startswith("\u0120"))(symbols)
+    return marked if marked and spells_bytes(_own(symbols), BYTE_LEVEL) else 0.0
+
+
+def _join_byte_level(symbols: Sequence[str]) -> str:
+    return str(decoders.ByteLevel().decode(list(symbols))).strip()
+
+
+def _join_end_of_word(symbols: Sequence[str]) -> str:
+    return "".join(symbols).replace("</w>", " ").strip()
+
+
+def _is_number(symbol: str) -> bool:
+    return symbol.isascii() and symbol.isdecimal()
+
+
+def _share_of_numbers(symbols: Sequence[str]) -> float:
+    own = _own(symbols)
+    numbers = sum(map(_is_number, own))
+    return numbers / len(own) if len(own) > _FEWEST_NUMBERS and numbers > 0.99 * len(own) else 0.0
+
+
+SUBWORDS: Dict[str, Subwords] = {
+    "subword_nmt": Subwords(
+        "subwords that end in @@", _share_of(lambda symbol: symbol.endswith("@@")), _join_subword_nmt
+    ),
+    # before sentencepiece: the first of equal shares counts, and --bpe bytes is characters, too
+    "byte_bpe": Subwords(
+        "characters that stand for bytes",
+        lambda symbols: float(spells_bytes(_own(symbols), BYTE_BPE, certain=True)),
+        lambda symbols: decode_byte_bpe("".join(symbols)),
+    ),
+    "sentencepiece": Subwords(f"pieces that begin with {_SPACE}", _share_of_sentencepiece, _join_sentencepiece),
+    "word_piece": Subwords(
+        "word pieces that begin with ##",
+        _share_of(lambda symbol: symbol.startswith("##") and len(symbol) > 2),
+        _join_word_piece,
+    ),
+    "byte_level": Subwords("byte-level pieces that begin with \u0120", _share_of_byte_level, _join_byte_level),
+    "end_of_word": Subwords(
+        "subwords that end in </w>", _share_of(lambda symbol: symbol.endswith("</w>")), _join_end_of_word
+    ),
+    "numbers": Subwords("numbers", _share_of_numbers, bpe=("gpt2", "hf_byte_bpe")),
+    "opennmt": Subwords(
+        "subwords with OpenNMT's joiner \uffed",
+        _share_of(lambda symbol: symbol.startswith("\uffed") or symbol.endswith("\uffed")),
+    ),
+    "none": Subwords("words", lambda symbols: 0.0, " ".join),
+}
+JOINABLE = tuple(name for name, kind in SUBWORDS.items() if kind.join is not None)
+SUBWORD_CHOICES = ("auto", *(name for name, kind in SUBWORDS.items() if kind.join is not None or kind.bpe))

@@ -1,0 +1,49 @@
+"""Tags in the source that are no text, such as ``<2de>``: --bert-strip-tags, and the tags of fairseq's own tasks."""
+
+import re
+from typing import Any, List, Optional
+
+from fairseq.data import Dictionary
+from fairseq.data.multilingual.multilingual_utils import get_lang_tok
+from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
+from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
+
+from bert_fused_plugin.errors import BertFusedError
+
+# <2de>, __de__, __de_DE__, [de_DE]
+_LANGUAGE_TAG = re.compile(r"<2\w+>|__[a-z]{2,3}(_\w+)?__|\[[a-z]{2,3}_[A-Z]{2}\]")
+
+
+def tags_named(names: Optional[str], dictionary: Dictionary) -> List[str]:
+    """Return the symbols of *dictionary* that *names*, the value of ``--bert-strip-tags``, stands for, sorted.
+
+    Raises:
+        BertFusedError: a name stands for no symbol.
+    """
+    found = set()
+    for name in (names or "").split(",") if names is not None else []:
+        pattern = re.compile(".*".join(map(re.escape, name.strip().split("*"))))
+        tags = {symbol for symbol in dictionary.symbols[dictionary.nspecial :] if pattern.fullmatch(symbol)}
+        if not tags:
+            raise BertFusedError(
+                f"--bert-strip-tags must name symbols of the source dictionary, with commas between them, got {names}, "
+                f"and no symbol is {name.strip()!r}; put the tags in front of the lines after the words are split into "
+                "subwords, so that each tag is one symbol"
+            )
+        found |= tags
+    return sorted(found)
+
+
+def tags_of_task(task: Any) -> List[str]:
+    """Return the language tags that *task* itself adds to sentences, as fairseq's multilingual tasks do."""
+    if isinstance(task, TranslationMultiSimpleEpochTask):
+        style, specs = task.args.lang_tok_style, task.args.langtoks_specs
+        return [get_lang_tok(lang, style, spec) for lang in task.langs for spec in specs]
+    if isinstance(task, TranslationFromPretrainedBARTTask):
+        return [f"[{lang}]" for lang in task.langs]
+    return []
+
+
+def language_tags(dictionary: Dictionary) -> List[str]:
+    """Return the symbols of *dictionary* that look like tags of a language."""
+    return [symbol for symbol in dictionary.symbols if _LANGUAGE_TAG.fullmatch(symbol)]

@@ -1,0 +1,66 @@
+"""Tags of languages are left out of the text that BERT reads."""
+
+from argparse import Namespace
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+from helpers import encode, pad
+from transformers import AutoTokenizer
+
+from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.data.tags import language_tags, tags_named, tags_of_task
+from bert_fused_plugin.errors import BertFusedError
+
+
+@pytest.fixture(scope="module")
+def tagged():
+    result = Dictionary()
+    for symbol in ("the", "dog", "play@@", "hou@@", "se", "<2de>", "<2fr>", "[de_DE]", "__en__", "a.c", "abc"):
+        result.add_symbol(symbol)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("names", "tags"),
+    [
+        (None, []),
+        ("<2de>", ["<2de>"]),
+        ("<2de>, __en__", ["<2de>", "__en__"]),
+        ("<2*>,<2de>", ["<2de>", "<2fr>"]),
+        ("[de_DE]", ["[de_DE]"]),
+        ("a.c", ["a.c"]),
+        ("*", ["<2de>", "<2fr>", "[de_DE]", "__en__", "a.c", "abc", "dog", "hou@@", "play@@", "se", "the"]),
+    ],
+)
+def test_names_stand_for_symbols(tagged, names, tags):
+    assert tags_named(names, tagged) == tags
+
+
+@pytest.mark.parametrize("names", ["<2xx>", "", "<2de>,", "<s>"])
+def test_a_name_that_stands_for_no_symbol_is_refused(tagged, names):
+    with pytest.raises(BertFusedError, match=r"--bert-strip-tags must name .* got .*no symbol is '.*'; put the"):
+        tags_named(names, tagged)
+
+
+def test_symbols_that_look_like_tags(tagged):
+    assert language_tags(tagged) == ["<2de>", "<2fr>", "[de_DE]", "__en__"]
+
+
+def test_tasks_without_tags_of_their_own():
+    assert tags_of_task(Namespace()) == []
+
+
+def test_bert_reads_what_it_would_read_without_the_tags(tagged, bert_dir):
+    tokenizer = AutoTokenizer.from_pretrained(bert_dir)
+    bridge = DictionaryBridge(tagged, tokenizer, max_tokens=32, tags=["<2de>", "<2fr>", "not there"])
+    plain = DictionaryBridge(tagged, tokenizer, max_tokens=32)
+    assert bridge.tags == ("<2de>", "<2fr>")
+    for line in ("<2de> the dog", "the play@@ <2fr> hou@@ se xyz <2de>", "<2de>"):
+        without = " ".join(word for word in line.split() if not word.startswith("<2"))
+        assert bridge.text(encode(tagged, line)) == plain.text(encode(tagged, without))
+        rows = bridge.encode_tokens([encode(tagged, line).tolist()])
+        assert rows == plain.encode_tokens([encode(tagged, without).tolist()])
+    rows = pad([encode(tagged, "<2de> the dog"), encode(tagged, "the")], tagged.pad(), left=True)
+    assert torch.equal(bridge.bert_tokens(rows)[0], plain.bert_tokens(encode(tagged, "the dog").unsqueeze(0))[0])
+    assert plain.text(encode(tagged, "<2de> the")) == "<2de> the"
