@@ -7,6 +7,7 @@ import pytest
 from fairseq.data import Dictionary, encoders
 from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
 from helpers import encode
+from omegaconf import OmegaConf
 from tokenizers import ByteLevelBPETokenizer
 from transformers import AutoTokenizer
 
@@ -142,10 +143,10 @@ def test_a_latin_script_spells_no_bytes():
 def load(bert_dir, tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(bert_dir)
 
-    def make(dictionary, bert_text=None, bert_subword="auto", **flags):
+    def make(dictionary, bert_text=None, bert_subword="auto", flags=None, **given):
         cfg = Namespace(source_lang="en", data=str(tmp_path), bert_text=bert_text)
         task = Namespace(source_dictionary=dictionary, cfg=cfg)
-        return load_bridge(BertFlags(bert_subword=bert_subword), task, tokenizer, 32, Namespace(**flags))
+        return load_bridge(BertFlags(bert_subword=bert_subword), task, tokenizer, 32, flags or Namespace(**given))
 
     return make
 
@@ -172,7 +173,13 @@ def test_numbers_are_joined_by_the_files_of_bpe(bpe, load, numbers, tmp_path):
     assert bridge.text(encode(numbers, f"__en__ {line}")) == "__en__ häus the 北"
     assert bridge.bpe.startswith(f"{bpe} with the files ")
     assert bridge.bpe == load(numbers, bpe=bpe, **files).bpe
+    names = {name: path for name, path in files.items() if name.startswith(bpe[:4].replace("hf_b", "bpe"))}
+    hydra = OmegaConf.create({"model": {"arch": "bert_fused"}, "bpe": {"_name": bpe, **names}})
+    assert load(numbers, flags=hydra.model).bpe == bridge.bpe
     known = json.loads((tmp_path / "encoder.json").read_text(encoding="utf-8"))
+    other = {**known, "A": known["B"], "B": known["A"]}
+    (tmp_path / "encoder.json").write_text(json.dumps(other), encoding="utf-8")
+    assert load(numbers, bpe=bpe, **files).bpe != bridge.bpe
     fewer = {symbol: number for symbol, number in known.items() if number != 200}
     (tmp_path / "encoder.json").write_text(json.dumps(fewer), encoding="utf-8")
     with pytest.raises(BertFusedError, match=f"--bpe {bpe}: its files do not turn the numbers .* have the number 200 "):
