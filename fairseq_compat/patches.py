@@ -240,6 +240,21 @@ def bf16_without_tpu(module: Any) -> None:
     module.parse_args_and_arch = parse_args_and_arch
 
 
+def shared_parameters(module: Any) -> None:
+    """Let the log name only parameters that are shared; fairseq also names every bias that a model does without."""
+    # Not a matter of versions: a bias that is left out is None, and fairseq takes all that are None for one parameter.
+    stock = module._catalog_shared_params
+
+    @functools.wraps(stock)
+    def _catalog_shared_params(root: Any, memo: Any = None, prefix: str = "") -> Any:
+        found = stock(root, memo, prefix)  # calls this function for each part, with a memo
+        if memo is not None:
+            return found
+        return [paths for paths in found if module._get_module_by_path(root, paths[0]) is not None]
+
+    module._catalog_shared_params = _catalog_shared_params
+
+
 def lines_of_any_bytes(module: Any) -> None:
     """Let fairseq-interactive read bytes that are no UTF-8 as U+FFFD, an unknown character, instead of ending."""
     # Not a matter of versions: one stray byte ended a translation of any length.

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import sacrebleu
 import torch
-from fairseq import options, utils
+from fairseq import options, trainer, utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models.transformer import TransformerConfig, base_architecture
 from fairseq.modules import transformer_layer
@@ -94,6 +94,15 @@ def test_encoder_layers_never_take_the_fast_path():
         padded = layer(torch.ones(3, 2, 8), padding)
     assert not layer.can_use_fastpath
     assert torch.allclose(alone[:, 0], padded[:2, 1], atol=1e-6)
+
+
+def test_only_parameters_that_are_shared_are_named_as_shared():
+    model = torch.nn.ModuleDict({name: torch.nn.Linear(2, 2, bias=False) for name in ("one", "two", "three")})
+    model["four"] = torch.nn.Linear(2, 2)
+    model["three"].weight = model["one"].weight
+    assert trainer._catalog_shared_params(model) == [["one.weight", "three.weight"]]
+    model["four"].bias = model["one"].bias = torch.nn.Parameter(torch.zeros(2))
+    assert ["one.bias", "four.bias"] in trainer._catalog_shared_params(model)
 
 
 def test_configs_are_composed_without_warnings():
