@@ -23,6 +23,7 @@ The map of the package, one line a file::
       frozen_bert.py                BERT without gradient, in evaluation mode, outside checkpoints
       finetuned_bert.py             BERT that trains with the model, at a learning rate of its own
       layer_choice.py               which layers --bert-layer means
+      sentence_encoder.py           encoders of whole sentences, whose last layer serves less
       positions.py                  how many tokens an encoder can read
       layer_mix.py                  one state for each word piece from several layers of BERT
       reading.py                    how an encoder gets BERT's states of a batch

@@ -6,8 +6,9 @@ file reads the section as fairseq reads the command line, and adds the settings 
 
 import difflib
 import functools
+import os
 from argparse import SUPPRESS, Action, ArgumentParser, Namespace
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import MODEL_REGISTRY, register_model_architecture
@@ -59,6 +60,18 @@ def checkpoint_flags(flags: Any) -> Dict[str, Any]:
         return vars(flags)
     root: Any = flags._get_root()
     return dict(root.checkpoint) if "checkpoint" in root else {}
+
+
+def resumed_from(flags: Any) -> Optional[str]:
+    """Return the checkpoint that fairseq-train will restore after the model is built from *flags*, if there is one."""
+    given = checkpoint_flags(flags)
+    if given.get("restore_file") is None:
+        return None
+    suffix = given.get("checkpoint_suffix") or ""
+    path: str = given["restore_file"].replace(".pt", f"{suffix}.pt")
+    if given["restore_file"] == "checkpoint_last.pt":
+        path = os.path.join(given.get("save_dir") or "", path)
+    return path if os.path.isfile(path) else None
 
 
 def _complete(section: DictConfig, preset: Preset, config_class: Any) -> None:

@@ -10,6 +10,7 @@ from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
+from bert_fused_plugin.bert.sentence_encoder import last_layer_warning
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, InteractiveDataset
 from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
@@ -18,6 +19,7 @@ from bert_fused_plugin.data.raw_text import read_raw_text
 from bert_fused_plugin.data.tags import language_tags
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.models.gru_bahdanau import GruModel
+from bert_fused_plugin.models.presets import resumed_from
 from bert_fused_plugin.tasks import ensembles
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig, unusable_flags
 from bert_fused_plugin.tasks.cached_states import CachedStates
@@ -63,7 +65,9 @@ class BertFusedTranslationTask(TranslationTask):
         self.max_source = min(self.max_source, model.max_positions()[0])  # of all members of an ensemble
         self.keep_long_targets = self.keep_long_targets and _takes_any_target(model)
         if reads_bert(model):
-            self._prepare_bert_input(model, from_checkpoint)
+            self._prepare_bert_input(model)
+            if not from_checkpoint:
+                self._warn_of_input(model, resumed_from(cfg) is not None)
             return model
         unused = self._given("bert_text", "bert_cache", "bert_documents")
         if unused:
@@ -146,7 +150,7 @@ class BertFusedTranslationTask(TranslationTask):
         """Return the flags of those *settings* of the task that are set."""
         return [f"--{name.replace('_', '-')}" for name in settings if getattr(self.cfg, name) is not None]
 
-    def _prepare_bert_input(self, model: Any, from_checkpoint: bool) -> None:
+    def _prepare_bert_input(self, model: Any) -> None:
         """Prepare to give *model* its BERT input.
 
         Raises:
@@ -157,19 +161,28 @@ class BertFusedTranslationTask(TranslationTask):
         self._berts.share(encoder)
         self.bridge = encoder.bridge
         raise_all(unusable_flags(self.cfg, model))
-        if encoder.bridge.reads_moses_tokens and self.cfg.bert_text is None and not from_checkpoint:
+        if self.cfg.bert_cache is not None:
+            self.cached_states = CachedStates(self.cfg, model)
+
+    def _warn_of_input(self, model: Any, resumed: bool) -> None:
+        """Warn before a training if other settings would give *model* better input from BERT.
+
+        A training that is *resumed* cannot change the layer any more.
+        """
+        if model.encoder.bridge.reads_moses_tokens and self.cfg.bert_text is None:
             logger.warning(
                 "the source dictionary looks tokenised by Moses (it has &apos; or @-@), but BERT was trained on plain "
                 "text; consider --bert-detok moses"
             )
-        tags = [tag for tag in language_tags(self.source_dictionary) if tag not in encoder.bridge.tags]
-        if tags and self.cfg.bert_text is None and not from_checkpoint:
+        tags = [tag for tag in language_tags(self.source_dictionary) if tag not in model.encoder.bridge.tags]
+        if tags and self.cfg.bert_text is None:
             logger.warning(
                 f"BERT reads symbols of the source dictionary that look like tags of languages, such as {tags[0]}; "
                 "consider --bert-strip-tags, which leaves them out"
             )
-        if self.cfg.bert_cache is not None:
-            self.cached_states = CachedStates(self.cfg, model)
+        warning = None if resumed else last_layer_warning(model.encoder.bert, model.cfg.bert_model)
+        if warning is not None:
+            logger.warning(warning)
 
     def _with_bert_input(self, bridge: DictionaryBridge, split: str, epoch: int, combine: bool) -> BertPairDataset:
         """Return the data set of *split*, which fairseq has loaded, with BERT's input."""

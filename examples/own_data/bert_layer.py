@@ -7,18 +7,18 @@ last layer stands for the whole sentence; a layer at two thirds of its depth tel
 """
 
 import sys
-from pathlib import Path
+from contextlib import redirect_stdout
 
 from transformers import AutoConfig
 
-_OF_SENTENCE_TRANSFORMERS = ("modules.json", "config_sentence_transformers.json")
+with redirect_stdout(sys.stderr):  # fairseq logs to stdout, and stdout is for the flags
+    from bert_fused_plugin.bert.sentence_encoder import advised_layer, is_sentence_encoder
 
 
 def main(model: str) -> None:
     """Print ``--bert-layer N`` for an encoder of sentences, and nothing otherwise."""
-    if any((Path(model) / name).is_file() for name in _OF_SENTENCE_TRANSFORMERS):
-        depth = AutoConfig.from_pretrained(model).num_hidden_layers
-        print(f"--bert-layer {max(1, round(2 * depth / 3))}")
+    if is_sentence_encoder(model):
+        print(f"--bert-layer {advised_layer(AutoConfig.from_pretrained(model).num_hidden_layers)}")
 
 
 if __name__ == "__main__":

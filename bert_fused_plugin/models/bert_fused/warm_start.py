@@ -1,7 +1,6 @@
 """``--bert-warm-start``: a new model takes the parameters of a checkpoint by name, and its embeddings by symbol."""
 
 import logging
-import os
 import re
 from collections import defaultdict
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from bert_fused_plugin.bert.bridge_loading import task_settings
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, replaces_embeddings
 from bert_fused_plugin.models.bert_fused.stock_checkpoint import SavedTransformer, Vocabulary
-from bert_fused_plugin.models.presets import checkpoint_flags
+from bert_fused_plugin.models.presets import checkpoint_flags, resumed_from
 
 logger = logging.getLogger(__name__)
 
@@ -155,7 +154,7 @@ def read_warm_start(args: Any, cfg: BertFusedConfig, task: Any) -> Tuple[Optiona
         return None, []
     args.bert_warm_start = cfg.bert_warm_start = None
     flags = checkpoint_flags(args)
-    resumed = _resumed_from(flags)
+    resumed = resumed_from(args)
     if resumed is not None:
         logger.info(f"--bert-warm-start {path} is not read: training resumes from {resumed}")
         return None, []
@@ -198,17 +197,6 @@ def _match_vocabularies(
         if vocabulary is not None:
             found[side] = vocabulary
     return found, errors
-
-
-def _resumed_from(flags: Dict[str, Any]) -> Optional[str]:
-    """Return the checkpoint that fairseq-train will restore after the model is built, if there is one."""
-    if flags.get("restore_file") is None:
-        return None
-    suffix = flags.get("checkpoint_suffix") or ""
-    path: str = flags["restore_file"].replace(".pt", f"{suffix}.pt")
-    if flags["restore_file"] == "checkpoint_last.pt":
-        path = os.path.join(flags.get("save_dir") or "", path)
-    return path if os.path.isfile(path) else None
 
 
 class _Table:

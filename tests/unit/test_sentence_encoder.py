@@ -1,0 +1,111 @@
+"""The last layer of an encoder of whole sentences is warned of, where a training begins and nowhere else."""
+
+import shutil
+import sys
+from argparse import Namespace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from documentation import ROOT
+from helpers import GRU_SIZES, SIZES
+from huggingface_hub import try_to_load_from_cache
+
+from bert_fused_plugin.bert import sentence_encoder
+from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
+from bert_fused_plugin.bert.frozen_bert import FrozenBert
+from bert_fused_plugin.bert.sentence_encoder import advised_layer, is_sentence_encoder, last_layer_warning
+from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
+from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
+
+SIGNS = ["modules.json", "config_sentence_transformers.json"]
+WARNING = "was trained to represent whole sentences"
+
+
+@pytest.fixture
+def of_sentences(bert_dir, tmp_path):
+    """A directory with a BERT of two layers that sentence-transformers has written."""
+    path = tmp_path / "of sentences"
+    shutil.copytree(bert_dir, path)
+    (path / "modules.json").write_text("[]")
+    return str(path)
+
+
+@pytest.mark.parametrize("sign", SIGNS)
+def test_a_directory_says_what_it_was_trained_for(bert_dir, tmp_path, sign):
+    assert not is_sentence_encoder(bert_dir)
+    assert not is_sentence_encoder(str(tmp_path))
+    (tmp_path / sign).touch()
+    assert is_sentence_encoder(str(tmp_path))
+
+
+@pytest.mark.parametrize("sign", SIGNS)
+def test_a_model_of_the_hub_says_so_by_its_name_or_by_its_files(tmp_path, monkeypatch, sign):
+    here = partial(try_to_load_from_cache, cache_dir=tmp_path)
+    monkeypatch.setattr(sentence_encoder, "try_to_load_from_cache", here)
+    assert is_sentence_encoder("sentence-transformers/all-MiniLM-L6-v2")
+    assert not is_sentence_encoder("someone/encoder")
+    assert not is_sentence_encoder("/no/such/directory")
+    repository = tmp_path / "models--someone--encoder"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text("abc")
+    (repository / "snapshots" / "abc").mkdir(parents=True)
+    (repository / "snapshots" / "abc" / sign).touch()
+    assert is_sentence_encoder("someone/encoder")
+
+
+def test_the_advised_layer():
+    assert [advised_layer(depth) for depth in (1, 2, 3, 6, 12, 24)] == [1, 1, 2, 4, 8, 16]
+
+
+@pytest.mark.parametrize(("layer", "warned"), [("-1", True), ("2", True), ("random:1", True), ("1", False), ("0", False),
+                                               ("mix", False), ("random:2", False)])  # fmt: skip
+def test_only_the_last_layer_alone_is_warned_of(of_sentences, layer, warned):
+    warning = last_layer_warning(FrozenBert.from_pretrained(of_sentences, layer), "NAME")
+    assert (warning is not None) == warned
+    if warning is not None:
+        assert warning.startswith(f"--bert-model NAME {WARNING}")
+        assert "give --bert-layer 1 (of 2), and see docs/tuning.md" in warning
+
+
+def test_a_single_layer_is_not_warned_of(of_sentences):
+    config = Path(of_sentences) / "config.json"
+    config.write_text(config.read_text().replace('"num_hidden_layers": 2', '"num_hidden_layers": 1'))
+    bert = FrozenBert.from_pretrained(of_sentences)
+    assert bert.depth == 1
+    assert last_layer_warning(bert, "NAME") is None
+
+
+def test_other_encoders_and_those_that_train_are_not_warned_of(bert_dir, of_sentences):
+    assert last_layer_warning(FrozenBert.from_pretrained(bert_dir), "NAME") is None
+    trains = FinetunedBert.from_pretrained(of_sentences, "-1", last_layers=None, lr_factor=0.1)
+    assert last_layer_warning(trains, "NAME") is None
+
+
+@pytest.mark.parametrize(("arch", "sizes"), [("bert_fused", SIZES), ("gru_dot", GRU_SIZES)])
+def test_the_task_warns_where_a_training_begins(dictionary, of_sentences, tmp_path, caplog, arch, sizes):
+    cfg = BertFusedTranslationConfig(source_lang="en", target_lang="de", max_source_positions=50)
+    task = BertFusedTranslationTask(cfg, dictionary, dictionary)
+
+    def warnings(from_checkpoint=False, **flags):
+        caplog.clear()
+        launch = {"save_dir": str(tmp_path), "restore_file": "checkpoint_last.pt", "checkpoint_suffix": ""}
+        task.build_model(
+            Namespace(**sizes, arch=arch, **{**launch, "bert_model": of_sentences, **flags}), from_checkpoint
+        )
+        return [record.getMessage() for record in caplog.records if WARNING in record.getMessage()]
+
+    assert len(warnings()) == 1
+    assert warnings(bert_layer="1") == []
+    assert warnings(from_checkpoint=True) == []  # a finished model is translated with
+    (tmp_path / "checkpoint_last.pt").touch()
+    assert warnings() == []  # a training resumes, whose layer cannot change
+
+
+@pytest.mark.parametrize("directory", ["bert_dir", "of_sentences"])
+def test_the_recipe_takes_the_layer_that_the_warning_names(directory, request, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(ROOT / "examples" / "own_data"), *sys.path])
+    import bert_layer
+
+    bert_layer.main(request.getfixturevalue(directory))
+    assert capsys.readouterr().out == ("--bert-layer 1\n" if directory == "of_sentences" else "")
