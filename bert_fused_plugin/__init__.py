@@ -37,6 +37,7 @@ The map of the package, one line a file::
       byte_symbols.py               symbols whose characters stand for bytes
       tags.py                       tags of languages, which are no text
       raw_text.py                   --bert-text: raw source text in place of the rebuilt text
+      typed_text.py                 does the text of a user fit the dictionary?
       document_context.py           --bert-context: the sentences before the current one
       bert_pair_dataset.py          fairseq's translation dataset with BERT's input
       collate.py                    BERT's rows of a batch, padded on the right

@@ -32,7 +32,7 @@ def is_sentence_encoder(name: str) -> bool:
 
 
 def advised_layer(depth: int) -> int:
-    """Return the layer of an encoder of sentences with *depth* layers that serves translation: two thirds of the way."""
+    """Return the layer, at two thirds of the *depth* of an encoder of sentences, that serves translation."""
     return max(1, round(2 * depth / 3))
 
 

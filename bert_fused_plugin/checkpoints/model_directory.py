@@ -1,5 +1,6 @@
 """Writes a trained model as one directory that can be moved, with dictionaries, subword codes and BERT."""
 
+import logging
 import os
 import shutil
 from argparse import Namespace
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
+from fairseq.data import Dictionary
 from fairseq.utils import split_paths
 
 from bert_fused_plugin.bert.record import without_folders
@@ -20,7 +22,10 @@ from bert_fused_plugin.checkpoints.files import (
     written_whole,
 )
 from bert_fused_plugin.checkpoints.training_settings import training_defaults
+from bert_fused_plugin.data.typed_text import hyphen_warning
 from bert_fused_plugin.errors import raise_all
+
+logger = logging.getLogger(__name__)
 
 # kinds of --bpe of fairseq: the setting that names the file, the file name that fairseq's hub expects, and our flag
 _SUBWORDS = {
@@ -90,6 +95,7 @@ def export_model(
     raise_all(errors)
     [model], _, task = load_model_ensemble_and_task([str(checkpoint)], state=trained)
     _set_languages(state["cfg"], task.cfg.source_lang, task.cfg.target_lang, subwords.tokenizer)
+    _fit_hyphens(state["cfg"]["tokenizer"], task.source_dictionary)
     _make_movable(state["cfg"])
     state["model"] = without_folders(state["model"])
     with written_whole(output) as new:
@@ -144,6 +150,20 @@ def _set_languages(cfg: Dict[str, Any], source: str, target: str, tokenizer: Opt
     cfg["task"].update(languages)
     if tokenizer is not None:
         cfg["tokenizer"] = {**languages, **tokenizer}
+
+
+def _fit_hyphens(tokenizer: Optional[Dict[str, Any]], dictionary: Dictionary) -> None:
+    """Let Moses' tokenizer split hyphens only if those of the training text were split, and log what was changed."""
+    if tokenizer is None or tokenizer["_name"] != "moses":
+        return
+    no_dash_splits = tokenizer.get("moses_no_dash_splits", False)
+    warning = hyphen_warning(no_dash_splits, dictionary)
+    if warning is None:
+        return
+    if not no_dash_splits:
+        tokenizer["moses_no_dash_splits"] = True
+        warning += ", which the exported model has now"
+    logger.warning(warning)
 
 
 def _make_movable(cfg: Dict[str, Any]) -> None:

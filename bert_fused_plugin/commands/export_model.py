@@ -57,7 +57,9 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     )
     parser.add_argument("--tokenizer", choices=("moses", "nltk", "space"), help="tokenizer of the training data")
     parser.add_argument(
-        "--moses-no-dash-splits", action="store_true", help="the training data was tokenised without -a"
+        "--moses-no-dash-splits",
+        action="store_true",
+        help="the training data was tokenised without -a; default: what the source dictionary shows",
     )
     parser.add_argument(
         "--moses-no-escape", action="store_true", help="the training data was tokenised with -no-escape"

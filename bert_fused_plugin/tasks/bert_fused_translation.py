@@ -2,7 +2,7 @@
 
 import copy
 import logging
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
 from fairseq.models.transformer import TransformerModelBase
@@ -17,6 +17,7 @@ from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.document_context import read_document_starts
 from bert_fused_plugin.data.raw_text import read_raw_text
 from bert_fused_plugin.data.tags import language_tags
+from bert_fused_plugin.data.typed_text import TypedText
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.models.presets import resumed_from
@@ -47,6 +48,8 @@ class BertFusedTranslationTask(TranslationTask):
         super().__init__(*args, **options)
         self.max_source: int = self.cfg.max_source_positions
         self._berts = ensembles.SharedBerts()
+        self._typed_text = TypedText(self.src_dict)
+        self._tokenizer: Any = None
 
     @classmethod
     def setup_task(cls, cfg: BertFusedTranslationConfig, **kwargs: Any) -> "BertFusedTranslationTask":
@@ -91,6 +94,17 @@ class BertFusedTranslationTask(TranslationTask):
         self.datasets[split] = self._with_bert_input(self.bridge, split, epoch, combine)
         if self.cached_states is not None:
             self.cached_states.use_for(self.datasets[split], split)
+
+    def build_tokenizer(self, args: Any) -> Any:
+        """Build fairseq's tokenizer of raw text."""
+        self._tokenizer = super().build_tokenizer(args)
+        return self._tokenizer
+
+    def get_interactive_tokens_and_lengths(self, lines: List[str], encode_fn: Callable[[str], str]) -> Any:
+        """Return the ids of the raw *lines* and their numbers; a warning says if *lines* do not fit the dictionary."""
+        split = [encode_fn(line) for line in lines]
+        self._typed_text.check(split, self._tokenizer)
+        return super().get_interactive_tokens_and_lengths(split, str)
 
     def build_dataset_for_inference(
         self, src_tokens: List[Tensor], src_lengths: List[int], constraints: Optional[Tensor] = None

@@ -68,7 +68,9 @@ def test_translating_and_scoring(workspace):
         )
         == []
     )
-    assert complaints(workspace.interactive("the dog\n\nno such words\n", "--buffer-size", "2", fresh=True)) == []
+    assert complaints(workspace.interactive("the dog\n\nthe old man\n", "--buffer-size", "2", fresh=True)) == []
+    [unknown] = complaints(workspace.interactive("the dog\nno such words\nnor these\n", fresh=True))
+    assert "3 of the 3 symbols of a line (100%) are unknown to the source dictionary: 'no', 'such', 'words'" in unknown
     done = workspace.run(
         "fairseq-validate", workspace.data, "--user-dir", ROOT / "bert_fused_plugin",
         "--task", "bert_fused_translation", "--path", workspace.checkpoint, "--max-tokens", "200", "--cpu", fresh=True,

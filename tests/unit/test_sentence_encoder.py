@@ -58,8 +58,13 @@ def test_the_advised_layer():
     assert [advised_layer(depth) for depth in (1, 2, 3, 6, 12, 24)] == [1, 1, 2, 4, 8, 16]
 
 
-@pytest.mark.parametrize(("layer", "warned"), [("-1", True), ("2", True), ("random:1", True), ("1", False), ("0", False),
-                                               ("mix", False), ("random:2", False)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("layer", "warned"),
+    [
+        *((layer, True) for layer in ("-1", "2", "random:1")),
+        *((layer, False) for layer in ("1", "0", "mix", "random:2")),
+    ],
+)
 def test_only_the_last_layer_alone_is_warned_of(of_sentences, layer, warned):
     warning = last_layer_warning(FrozenBert.from_pretrained(of_sentences, layer), "NAME")
     assert (warning is not None) == warned

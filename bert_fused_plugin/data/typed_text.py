@@ -1,0 +1,105 @@
+"""Text that a user types: was it prepared as the training text was?  The source dictionary shows it.
+
+fairseq says nothing about an unknown symbol, and a model that reads many of them translates badly without a word.
+"""
+
+import logging
+import re
+from typing import Any, Iterable, List, Optional
+
+from fairseq.data import Dictionary
+from fairseq.data.encoders.moses_tokenizer import MosesTokenizer
+from fairseq.tokenizer import tokenize_line
+
+logger = logging.getLogger(__name__)
+
+_SHARE = 0.05  # share of unknown symbols over which a line is warned of
+_SHOWN = 5  # unknown symbols that the warning names
+_SPLIT_HYPHEN = "@-@"
+# a hyphen with a letter or a digit on its left, or one that begins a symbol in which sentencepiece begins no word
+_HYPHEN_IN_A_WORD = {
+    False: re.compile(r"\w-(\w|@@$)|^-@@$"),
+    True: re.compile(r"(?<![\u2581-])-(?!-)"),
+}
+
+
+class TypedText:
+    """Looks at lines that are split already, and warns of what does not fit the dictionary.
+
+    The first line with many unknown symbols is described.  Further ones are only counted, and the 10th, the 100th and
+    so on give one more warning.
+
+    Args:
+        dictionary: the source dictionary.
+    """
+
+    def __init__(self, dictionary: Dictionary) -> None:
+        self._dictionary = dictionary
+        self._lines = 0
+        self._unfit = 0
+        self._tokenizer_is_checked = False
+
+    def check(self, lines: Iterable[str], tokenizer: Any) -> None:
+        """Warn of *lines*, symbols with spaces between them, that fairseq's *tokenizer* has made, if not None."""
+        if not self._tokenizer_is_checked and isinstance(tokenizer, MosesTokenizer):
+            warning = hyphen_warning(tokenizer.cfg.moses_no_dash_splits, self._dictionary)
+            if warning is not None:
+                logger.warning(warning)
+        self._tokenizer_is_checked = True
+        for line in lines:
+            self._check_line(tokenize_line(line))
+
+    def _check_line(self, symbols: List[str]) -> None:
+        self._lines += 1
+        unknown = [symbol for symbol in symbols if self._dictionary.index(symbol) == self._dictionary.unk()]
+        if len(unknown) <= _SHARE * len(symbols):
+            return
+        self._unfit += 1
+        if self._unfit == 1:
+            logger.warning(self._describe(unknown, len(symbols)))
+        elif str(self._unfit).strip("0") == "1":  # a power of ten
+            logger.warning(
+                f"{self._unfit:,} of the {self._lines:,} lines so far have more than {_SHARE:.0%} unknown symbols"
+            )
+
+    def _describe(self, unknown: List[str], size: int) -> str:
+        distinct = list(dict.fromkeys(unknown))
+        shown = ", ".join(map(repr, distinct[:_SHOWN])) + (", ..." if len(distinct) > _SHOWN else "")
+        lowered = sum(self._dictionary.index(symbol.lower()) != self._dictionary.unk() for symbol in distinct)
+        case = f" ({lowered} of them would be known in lower case)" if lowered else ""
+        return (
+            f"{len(unknown)} of the {size} symbols of a line ({len(unknown) / size:.0%}) are unknown to the source "
+            f"dictionary: {shown}{case}; a line must be prepared as the training text was, so check the tokenization "
+            "(--tokenizer, --moses-no-dash-splits), upper and lower case, and the subwords (--bpe, with the codes or "
+            "the model of the training); further lines are counted, and only now and then reported"
+        )
+
+
+def hyphens_are_split(dictionary: Dictionary) -> Optional[bool]:
+    """Return whether Moses split the hyphens of the text of *dictionary*, as ``@-@``; None if no word has a hyphen."""
+    symbols = dictionary.symbols[dictionary.nspecial :]
+    if any(_SPLIT_HYPHEN in symbol for symbol in symbols):
+        return True
+    pattern = _HYPHEN_IN_A_WORD[any(symbol.startswith("\u2581") for symbol in symbols)]
+    return False if any(pattern.search(symbol) for symbol in symbols) else None
+
+
+def hyphen_warning(no_dash_splits: bool, dictionary: Dictionary) -> Optional[str]:
+    """Return a warning if Moses' tokenizer treats hyphens otherwise than the text of *dictionary*.
+
+    Args:
+        no_dash_splits: the value of fairseq's ``--moses-no-dash-splits``.
+        dictionary: the source dictionary.
+    """
+    split = hyphens_are_split(dictionary)
+    if split is None or split != no_dash_splits:
+        return None
+    if split:
+        return (
+            "--moses-no-dash-splits leaves hyphens as they are, but the source dictionary has @-@, so the training "
+            "text had them split; leave --moses-no-dash-splits out"
+        )
+    return (
+        "--tokenizer moses splits hyphens (well @-@ dressed), but the source dictionary has words with hyphens and no "
+        "@-@, so the training text did not have them split; add --moses-no-dash-splits"
+    )

@@ -1,0 +1,99 @@
+"""Text that a user types: a warning names unknown symbols and hyphens that do not fit, but not for each line."""
+
+import logging
+from types import SimpleNamespace
+
+import pytest
+from fairseq.data.encoders.moses_tokenizer import MosesTokenizer, MosesTokenizerConfig
+from warm_start_helpers import new_dictionary
+
+from bert_fused_plugin.data.typed_text import TypedText, hyphen_warning, hyphens_are_split
+from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
+from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
+
+NOT_SPLIT = new_dictionary(["well@@", "-@@", "dressed", "men", "@-"])
+SPLIT = new_dictionary(["well", "@-@", "dressed", "-@@", "5"])
+NO_HYPHEN = new_dictionary(["men", "-", "--"])
+
+
+def moses(**options):
+    return MosesTokenizer(MosesTokenizerConfig(source_lang="en", target_lang="en", **options))
+
+
+def test_a_line_with_many_unknown_symbols_is_described(dictionary, caplog):
+    TypedText(dictionary).check(["The old man , The Dog xyz runs"], None)
+    [message] = caplog.messages
+    assert message.startswith(
+        "4 of the 8 symbols of a line (50%) are unknown to the source dictionary: 'The', 'Dog', 'xyz'"
+    )
+    assert "(2 of them would be known in lower case); a line must be prepared" in message
+    assert caplog.records[0].levelno == logging.WARNING
+
+
+def test_only_some_of_many_unknown_symbols_are_named(dictionary, caplog):
+    TypedText(dictionary).check([" ".join(f"x{i}" for i in range(7))], None)
+    assert "dictionary: 'x0', 'x1', 'x2', 'x3', 'x4', ...; a line" in caplog.text
+
+
+def test_one_unknown_symbol_in_twenty_is_none_too_many(dictionary, caplog):
+    typed = TypedText(dictionary)
+    typed.check([" ".join(["the"] * 19 + ["xyz"]), "", "the old man"], None)
+    assert caplog.messages == []
+    typed.check([" ".join(["the"] * 18 + ["xyz"])], None)
+    assert "1 of the 19 symbols of a line (5%)" in caplog.text
+
+
+def test_further_lines_are_reported_now_and_then(dictionary, caplog):
+    typed = TypedText(dictionary)
+    for _ in range(105):
+        typed.check(["xyz", "the old man"], None)
+    assert len(caplog.messages) == 3
+    assert caplog.messages[1] == "10 of the 19 lines so far have more than 5% unknown symbols"
+    assert caplog.messages[2] == "100 of the 199 lines so far have more than 5% unknown symbols"
+
+
+@pytest.mark.parametrize(
+    ("symbols", "expected"),
+    [
+        (["well@@", "-@@", "dressed"], False),
+        (["well-dressed", "men"], False),
+        (["well-@@", "dressed"], False),
+        (["\u2581well", "-", "dressed"], False),
+        (["\u2581well-dressed"], False),
+        (["well", "@-@", "-@@", "5"], True),
+        (["\u2581well", "\u2581@-@", "-"], True),
+        (["men", "-", "--", "-5"], None),
+        (["\u2581men", "\u2581-", "\u2581--"], None),
+    ],
+)
+def test_the_dictionary_shows_what_became_of_hyphens(symbols, expected):
+    assert hyphens_are_split(new_dictionary(symbols)) is expected
+
+
+def test_the_tokenizer_must_treat_hyphens_as_the_training_text_was_treated():
+    assert "no @-@, so the training text did not have them split; add" in hyphen_warning(False, NOT_SPLIT)
+    assert "so the training text had them split; leave --moses-no-dash-splits out" in hyphen_warning(True, SPLIT)
+    fitting = [(True, NOT_SPLIT), (False, SPLIT), (False, NO_HYPHEN), (True, NO_HYPHEN)]
+    assert [hyphen_warning(*case) for case in fitting] == [None] * 4
+
+
+def test_hyphens_are_warned_of_once(caplog):
+    typed = TypedText(NOT_SPLIT)
+    for _ in range(2):
+        typed.check(["men"], moses())
+    assert [message[:31] for message in caplog.messages] == ["--tokenizer moses splits hyphen"]
+    caplog.clear()
+    TypedText(NOT_SPLIT).check(["men"], moses(moses_no_dash_splits=True))
+    TypedText(NOT_SPLIT).check(["men"], None)
+    assert caplog.messages == []
+
+
+def test_the_task_checks_the_lines_of_fairseq_interactive(caplog):
+    cfg = BertFusedTranslationConfig(source_lang="en", target_lang="de", max_source_positions=50)
+    task = BertFusedTranslationTask(cfg, NOT_SPLIT, NOT_SPLIT)
+    tokenizer = task.build_tokenizer(SimpleNamespace(tokenizer="moses", source_lang="en", target_lang="de"))
+    tokens, lengths = task.get_interactive_tokens_and_lengths(["men", "well-dressed"], tokenizer.encode)
+    assert [NOT_SPLIT.string(line, unk_string="?") for line in tokens] == ["men", "? ? dressed"]
+    assert lengths == [2, 4]
+    assert [message.split()[0] for message in caplog.messages] == ["--tokenizer", "2"]
+    assert "2 of the 3 symbols of a line (67%) are unknown to the source dictionary: 'well', '@-@'" in caplog.text
