@@ -63,6 +63,7 @@ The map of the package, one line a file::
       zero_gradients.py             zeros as the gradient of what a step leaves out
     models/                         the architectures
       presets.py                    presets for the command line and for YAML files
+      hub.py                        a finished model in Python, for raw text
       settings_record.py            what a checkpoint says about its settings, and errors for other settings
       bert_fused/                   the BERT-fused transformer: the model and its presets
         config.py                   its flags

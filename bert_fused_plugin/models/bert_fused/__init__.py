@@ -24,6 +24,7 @@ from bert_fused_plugin.models.bert_fused.decoder import BertFusedDecoder
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.models.bert_fused.settings import settings_record
 from bert_fused_plugin.models.bert_fused.warm_start import read_warm_start
+from bert_fused_plugin.models.hub import TranslationHub, load_hub
 from bert_fused_plugin.models.presets import as_namespace, register_preset
 from bert_fused_plugin.models.settings_record import SettingsRecord, settings_incompatibilities
 from bert_fused_plugin.modules.batch_rng import batch_rng
@@ -48,6 +49,11 @@ class BertFusedModel(TransformerModelBase):
     def add_args(cls, parser: ArgumentParser) -> None:
         """Declare the flags.  Their defaults stay in the config, so that presets can set other values."""
         gen_parser_from_dataclass(parser, cls.config_class(), delete_default=True, with_prefix="")
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **options: Any) -> TranslationHub:
+        """Load a finished model for raw text; the arguments are those of `load_hub`."""
+        return load_hub(cls, *args, **options)
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> "BertFusedModel":

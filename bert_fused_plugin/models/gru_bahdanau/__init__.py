@@ -17,6 +17,7 @@ from bert_fused_plugin.models.gru_bahdanau.embeddings import build_embedding, lo
 from bert_fused_plugin.models.gru_bahdanau.encoder import GruEncoder
 from bert_fused_plugin.models.gru_bahdanau.initialisation import initialise
 from bert_fused_plugin.models.gru_bahdanau.settings import settings_record
+from bert_fused_plugin.models.hub import TranslationHub, load_hub
 from bert_fused_plugin.models.presets import as_namespace, register_preset
 from bert_fused_plugin.models.settings_record import settings_incompatibilities
 from bert_fused_plugin.modules.batch_rng import batch_rng
@@ -37,6 +38,11 @@ class GruModel(FairseqEncoderDecoderModel):
     def add_args(cls, parser: ArgumentParser) -> None:
         """Declare the flags without defaults; these stay in the config, so that presets can set others."""
         gen_parser_from_dataclass(parser, cls.config_class(), delete_default=True, with_prefix="")
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **options: Any) -> TranslationHub:
+        """Load a finished model for raw text; the arguments are those of `load_hub`."""
+        return load_hub(cls, *args, **options)
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> "GruModel":

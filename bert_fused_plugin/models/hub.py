@@ -1,0 +1,71 @@
+"""fairseq's hub interface: a finished model in Python, which takes raw text and gives raw text."""
+
+import logging
+from contextlib import contextmanager, nullcontext
+from typing import Any, Iterator, Type
+
+from fairseq.hub_utils import GeneratorHubInterface, from_pretrained
+from fairseq.models import BaseFairseqModel
+from torch import Tensor
+
+from bert_fused_plugin.data.typed_text import TypedText
+
+logger = logging.getLogger(__name__)
+
+_WORDY = ("fairseq", "bert_fused_plugin")  # the loggers of what is loaded
+
+
+class TranslationHub(GeneratorHubInterface):
+    """fairseq's hub interface, which also warns of text that was not prepared as the training text was."""
+
+    def __init__(self, cfg: Any, task: Any, models: Any) -> None:
+        super().__init__(cfg, task, models)
+        self._typed_text = TypedText(self.src_dict)
+
+    def binarize(self, sentence: str) -> Tensor:
+        """Return the ids of a *sentence* that is split into symbols."""
+        self._typed_text.check([sentence], self.tokenizer)
+        ids: Tensor = super().binarize(sentence)
+        return ids
+
+
+def load_hub(
+    model_class: Type[BaseFairseqModel],
+    model_name_or_path: str,
+    checkpoint_file: str = "model.pt",
+    data_name_or_path: str = ".",
+    *,
+    verbose: bool = False,
+    **overrides: Any,
+) -> TranslationHub:
+    """Load a model, as fairseq's ``from_pretrained`` does, but without its log, in which warnings drown.
+
+    Args:
+        model_class: the class that is asked for the model.
+        model_name_or_path: directory of the model.
+        checkpoint_file: its checkpoint; several ones, with colons between them, are an ensemble.
+        data_name_or_path: directory of the dictionaries; one that begins with a dot is seen from the model's.
+        verbose: whether fairseq logs what it loads, and all settings of the training.
+        overrides: settings that replace those of the training.
+    """
+    with nullcontext() if verbose else _only_warnings():
+        loaded = from_pretrained(
+            model_name_or_path, checkpoint_file, data_name_or_path, archive_map=model_class.hub_models(), **overrides
+        )
+    if verbose:
+        logger.info(loaded["args"])
+    return TranslationHub(loaded["args"], loaded["task"], loaded["models"])
+
+
+@contextmanager
+def _only_warnings() -> Iterator[None]:
+    """Hide messages below warnings, except of a logger whose level somebody has set."""
+    loggers = [logging.getLogger(name) for name in _WORDY]
+    hidden = [logger for logger in loggers if logger.level == logging.NOTSET]
+    for logger in hidden:
+        logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        for logger in hidden:
+            logger.setLevel(logging.NOTSET)

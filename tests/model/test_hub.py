@@ -1,0 +1,53 @@
+"""The hub interface loads quietly unless asked, and warns of lines that do not fit the dictionary."""
+
+import logging
+
+import pytest
+from documentation import ROOT
+
+from bert_fused_plugin.models.bert_fused import BertFusedModel
+from bert_fused_plugin.models.gru_bahdanau import GruModel
+
+PINNED = ROOT / "tests" / "pinned"
+MODELS = [(BertFusedModel, "fused"), (GruModel, "gru")]
+
+
+@pytest.fixture(autouse=True)
+def _at_info(caplog):
+    """What fairseq sets where it is imported."""
+    with caplog.at_level(logging.INFO):
+        yield
+
+
+@pytest.mark.parametrize(("model", "name"), MODELS)
+def test_loading_is_quiet_unless_asked(model, name, caplog):
+    before = [logging.getLogger(logger).level for logger in ("fairseq", "bert_fused_plugin")]
+    hub = model.from_pretrained(str(PINNED / name))
+    assert caplog.messages == []
+    assert [logging.getLogger(logger).level for logger in ("fairseq", "bert_fused_plugin")] == before
+    assert isinstance(hub.models[0], model)
+    model.from_pretrained(str(PINNED / name), "model.pt", ".", verbose=True)
+    assert "[en] dictionary: 24 types" in caplog.messages
+    assert any("'save_dir'" in message for message in caplog.messages)  # the settings of the training
+
+
+def test_who_sets_a_level_asks(caplog):
+    with caplog.at_level(logging.INFO, "bert_fused_plugin"):
+        BertFusedModel.from_pretrained(str(PINNED / "fused"))
+    assert any(message.startswith("BERT: ") for message in caplog.messages)
+    assert not any("dictionary:" in message for message in caplog.messages)
+
+
+def test_a_warning_is_shown_though_loading_is_quiet(caplog):
+    BertFusedModel.from_pretrained(str(PINNED / "fused"), bert_unchecked=True, bert_mask_special_tokens=True)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert caplog.messages[0].startswith("--bert-unchecked: ")
+
+
+@pytest.mark.parametrize(("model", "name"), MODELS)
+def test_a_line_that_does_not_fit_the_dictionary_is_warned_of(model, name, caplog):
+    hub = model.from_pretrained(str(PINNED / name))
+    assert len(hub.translate(["the old dog", "", "The old dog"], beam=1, max_len_b=3)) == 3
+    hub.translate("xyz", beam=1, max_len_b=3)
+    [message] = caplog.messages
+    assert message.startswith("1 of the 3 symbols of a line (33%) are unknown to the source dictionary: 'The' (1 of")
