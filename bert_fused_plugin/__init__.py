@@ -123,6 +123,7 @@ The map of the package, one line a file::
     checkpoint_opening.py           opens a checkpoint, or says why it cannot be read
     checkpoint_origin.py            from which checkpoint a training began
     json_record.py                  a text in a checkpoint, in which a model says something about itself
+    setup_messages.py               what matters of the log of a set-up, said once more before training
     errors.py                       errors with flag, rule, value and remedy, without a stack trace
 """
 

@@ -15,6 +15,7 @@ _LINE = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| (?P<level>\w+) \| (?P<lo
 _UPDATE = re.compile(r"\bnll_loss=(?P<nll>[\d.]+).*\bwps=(?P<wps>[\d.]+).*\bnum_updates=(?P<updates>\d+)")
 _VALID = re.compile(r"valid on '(?P<subset>\w+)' subset .*\| nll_loss (?P<nll>[\d.]+).*\| num_updates (?P<updates>\d+)")
 _OURS = "bert_fused_plugin"
+_SAID_AGAIN = "bert_fused_plugin.setup_messages"  # what was shown where it was said first
 
 
 class Progress:
@@ -43,6 +44,8 @@ class Progress:
             return self._without_time(line)
         self._trace, self._ours = False, found["logger"].startswith(_OURS)
         text = found["text"]
+        if found["logger"] == _SAID_AGAIN:
+            return None
         if found["level"] != "INFO" or self._ours:
             return f"{self.name}: {text}"
         update, valid = _UPDATE.search(text), _VALID.search(text)

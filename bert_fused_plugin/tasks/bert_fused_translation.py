@@ -21,6 +21,7 @@ from bert_fused_plugin.data.typed_text import TypedText
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.models.presets import resumed_from
+from bert_fused_plugin.setup_messages import SetupMessages
 from bert_fused_plugin.tasks import ensembles
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig, unusable_flags
 from bert_fused_plugin.tasks.cached_states import CachedStates
@@ -50,6 +51,7 @@ class BertFusedTranslationTask(TranslationTask):
         self._berts = ensembles.SharedBerts()
         self._typed_text = TypedText(self.src_dict)
         self._tokenizer: Any = None
+        self._setup_messages = SetupMessages.collect()
 
     @classmethod
     def setup_task(cls, cfg: BertFusedTranslationConfig, **kwargs: Any) -> "BertFusedTranslationTask":
@@ -65,6 +67,8 @@ class BertFusedTranslationTask(TranslationTask):
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         """Build the model, and take its bridge, and BERT's cache, for the data sets."""
         model = super().build_model(cfg, from_checkpoint)
+        if from_checkpoint:  # no training follows
+            self._setup_messages.forget()
         self.max_source = min(self.max_source, model.max_positions()[0])  # of all members of an ensemble
         self.keep_long_targets = self.keep_long_targets and _takes_any_target(model)
         if reads_bert(model):
@@ -76,6 +80,11 @@ class BertFusedTranslationTask(TranslationTask):
         if unused:
             logger.warning(f"{type(model).__name__} does not read BERT and so does not use {', '.join(unused)}")
         return model
+
+    def begin_epoch(self, epoch: int, model: Any) -> None:
+        """Begin an epoch; before the first one of a launch, what matters of the set-up is logged once more."""
+        super().begin_epoch(epoch, model)
+        self._setup_messages.repeat()
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
         """Load *split*, with BERT's input for each sentence.

@@ -48,13 +48,17 @@ def test_text_that_moses_tokenised_is_noticed_once(workspace, tmp_path):
     for flags in ([], ["--bert-detok", "moses", "--restore-file", "none"]):
         done = other.train("--max-update", "1", *flags)
         counts.append((done.stdout + done.stderr).count("consider --bert-detok moses"))
-    assert counts == [1, 0]
+    assert counts == [2, 0]  # where it is noticed, and just before training begins
 
 
 def test_training_logs_what_people_look_for(workspace):
     log = workspace.first_run.stdout + workspace.first_run.stderr
     assert re.search(r"BERT: \S+tiny-bert\S*, 3,\d{3} frozen parameters \(not in checkpoints\), [\d,]+ trained", log)
     assert "drop-net 0.5" in log
+    before, _ = log.split("Start iterating over samples", 1)
+    last = [line for line in before.splitlines() if " | " in line][-1]
+    assert re.search(r"\| INFO \| bert_fused_plugin.setup_messages \| said at set-up: BERT: .*drop-net 0.5$", last)
+    assert log.count("said at set-up") == 1  # though there are two epochs
     valid = [line for line in log.splitlines() if "| valid |" in line and "epoch 002" in line]
     for meter in ("loss", "nll_loss", "ppl", "accuracy", "bleu"):
         assert re.search(rf"\| {meter} [\d.]+", valid[0]), valid

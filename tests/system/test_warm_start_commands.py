@@ -166,5 +166,6 @@ def test_other_settings_at_resume_or_generation_are_an_error(workspace, baseline
 
     resumed = log_of(workspace.train("--bert-branch-weights", "1,1", "--no-epoch-checkpoints", *two, save_dir=save_dir))
     noted = "trained with --bert-drop-net 0.0, and this model is built with --bert-drop-net 1.0\n"
-    assert resumed.count(f"the checkpoint was {noted}") == 1
+    assert resumed.count(f" | the checkpoint was {noted}") == 1
+    assert resumed.count(f" | said at set-up: the checkpoint was {noted}") == 1
     assert "begin training epoch 2\n" in resumed

@@ -28,6 +28,7 @@ from bert_fused_plugin.models.hub import TranslationHub, load_hub
 from bert_fused_plugin.models.presets import as_namespace, register_preset
 from bert_fused_plugin.models.settings_record import SettingsRecord, settings_incompatibilities
 from bert_fused_plugin.modules.batch_rng import batch_rng
+from bert_fused_plugin.setup_messages import REPEAT
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +81,8 @@ class BertFusedModel(TransformerModelBase):
         model.settings_record = settings_record(cfg)
         if warm_start is not None:
             warm_start.copy_to(model)
-        logger.info(f"{describe_bert(model, cfg.bert_model)}; {cfg.bert_fusion} fusion, drop-net {drop_net_rate(cfg)}")
+        line = f"{describe_bert(model, cfg.bert_model)}; {cfg.bert_fusion} fusion, drop-net {drop_net_rate(cfg)}"
+        logger.info(line, extra=REPEAT)
         return model
 
     @classmethod

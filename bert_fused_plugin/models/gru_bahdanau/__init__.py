@@ -21,6 +21,7 @@ from bert_fused_plugin.models.hub import TranslationHub, load_hub
 from bert_fused_plugin.models.presets import as_namespace, register_preset
 from bert_fused_plugin.models.settings_record import settings_incompatibilities
 from bert_fused_plugin.modules.batch_rng import batch_rng
+from bert_fused_plugin.setup_messages import REPEAT
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +74,8 @@ class GruModel(FairseqEncoderDecoderModel):
             f"{cfg.decoder_layers} x {cfg.decoder_hidden_size}."
         )
         if bert is not None:
-            logger.info(f"{describe_bert(model, cfg.bert_model)}; drop-net {gru_drop_net_rate(cfg)}")
+            line = f"{describe_bert(model, cfg.bert_model)}; drop-net {gru_drop_net_rate(cfg)}"
+            logger.info(line, extra=REPEAT)
         return model
 
     def __init__(self, cfg: GruConfig, encoder: GruEncoder, decoder: GruDecoder) -> None:
