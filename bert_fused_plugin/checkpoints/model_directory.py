@@ -94,8 +94,7 @@ def export_model(
     state["cfg"]["bpe"], subword_file = _subwords(state["cfg"]["bpe"], subwords, errors)
     raise_all(errors)
     [model], _, task = load_model_ensemble_and_task([str(checkpoint)], state=trained)
-    _set_languages(state["cfg"], task.cfg.source_lang, task.cfg.target_lang, subwords.tokenizer)
-    _fit_hyphens(state["cfg"]["tokenizer"], task.source_dictionary)
+    _set_languages(state["cfg"], task, subwords.tokenizer)
     _make_movable(state["cfg"])
     state["model"] = without_folders(state["model"])
     with written_whole(output) as new:
@@ -144,12 +143,16 @@ def _subwords(
     return {**before, "_name": kind, setting: f"{name}, which belongs into the model's directory,"}, path
 
 
-def _set_languages(cfg: Dict[str, Any], source: str, target: str, tokenizer: Optional[Dict[str, Any]]) -> None:
-    """Write the languages into *cfg*; fairseq has read them from names of data files that the directory lacks."""
-    languages = {"source_lang": source, "target_lang": target}
+def _set_languages(cfg: Dict[str, Any], task: Any, tokenizer: Optional[Dict[str, Any]]) -> None:
+    """Write languages and tokenizer into *cfg*.
+
+    fairseq has read the languages from names of data files that the directory lacks.
+    """
+    languages = {"source_lang": task.cfg.source_lang, "target_lang": task.cfg.target_lang}
     cfg["task"].update(languages)
     if tokenizer is not None:
         cfg["tokenizer"] = {**languages, **tokenizer}
+    _fit_hyphens(cfg["tokenizer"], task.source_dictionary)
 
 
 def _fit_hyphens(tokenizer: Optional[Dict[str, Any]], dictionary: Dictionary) -> None:
