@@ -51,7 +51,7 @@ class BertFusedTranslationTask(TranslationTask):
         self._berts = ensembles.SharedBerts()
         self._typed_text = TypedText(self.src_dict)
         self._tokenizer: Any = None
-        self._setup_messages = SetupMessages.collect()
+        self._setup_messages: Optional[SetupMessages] = SetupMessages.collect()
 
     @classmethod
     def setup_task(cls, cfg: BertFusedTranslationConfig, **kwargs: Any) -> "BertFusedTranslationTask":
@@ -67,8 +67,9 @@ class BertFusedTranslationTask(TranslationTask):
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         """Build the model, and take its bridge, and BERT's cache, for the data sets."""
         model = super().build_model(cfg, from_checkpoint)
-        if from_checkpoint:  # no training follows
+        if from_checkpoint and self._setup_messages is not None:  # no training follows
             self._setup_messages.forget()
+            self._setup_messages = None
         self.max_source = min(self.max_source, model.max_positions()[0])  # of all members of an ensemble
         self.keep_long_targets = self.keep_long_targets and _takes_any_target(model)
         if reads_bert(model):
@@ -84,7 +85,9 @@ class BertFusedTranslationTask(TranslationTask):
     def begin_epoch(self, epoch: int, model: Any) -> None:
         """Begin an epoch; before the first one of a launch, what matters of the set-up is logged once more."""
         super().begin_epoch(epoch, model)
-        self._setup_messages.repeat()
+        if self._setup_messages is not None:
+            self._setup_messages.repeat()
+            self._setup_messages = None
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
         """Load *split*, with BERT's input for each sentence.
