@@ -19,6 +19,7 @@ The map of the package, one line a file::
       loading.py                    finds and loads BERT, and logs what was loaded
       bridge_loading.py             builds the bridge from the flags of the model and of its task
       hugging_face.py               loads encoders and tokenizers of transformers
+      identity.py                   what makes two encoders the same BERT
       pretrained_bert.py            what frozen and fine-tuned BERT have in common
       frozen_bert.py                BERT without gradient, in evaluation mode, outside checkpoints
       finetuned_bert.py             BERT that trains with the model, at a learning rate of its own
@@ -44,6 +45,7 @@ The map of the package, one line a file::
       data_bin.py                   what is read from a data-bin beside what fairseq reads
       feature_cache.py              --bert-cache: BERT's states on disk
       feature_segments.py           the files of that cache
+      cache_descriptions.py         what a folder of that cache says about its BERT
       work_locks.py                 work that several processes share, part by part
     modules/                        the parts of the papers' figures, and what they need; they import no other folder
       bert_fused_encoder_layer.py   a layer of the encoder (Zhu et al., figure 1, left)

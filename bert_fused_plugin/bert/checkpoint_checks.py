@@ -5,9 +5,12 @@ from typing import Any, Dict, List
 
 from torch import Tensor
 
+from bert_fused_plugin.bert.identity import config_differences
 from bert_fused_plugin.bert.record import read_record
 
 logger = logging.getLogger(__name__)
+
+_MOST_KEYS = 5  # settings of a configuration that a message names
 
 # parameters that are applied to BERT's states, and so have BERT's width
 _AS_WIDE_AS_BERT = ("bert_attn.k_proj.weight", "bert_attention.key_proj.weight", "encoder.bert_proj.weight")
@@ -81,6 +84,18 @@ def _record_incompatibilities(model: Any, state_dict: Dict[str, Tensor]) -> List
     return errors
 
 
+def _configuration_parts(model: Any, saved: Dict[str, Any]) -> List[str]:
+    """Return in words how the configuration of BERT differs from the *saved* one, or nothing."""
+    recorded = saved.get("config")
+    if not isinstance(recorded, dict):
+        return []
+    differences = config_differences(model.encoder.bert.model.config, recorded)
+    named = [f"{name} {then!r}, not {now!r}" for name, then, now in differences[:_MOST_KEYS]]
+    more = len(differences) - len(named)
+    named += [f"and {more} more settings"] if more else []
+    return [f"another configuration ({'; '.join(named)})"] if named else []
+
+
 def _differences(model: Any, saved: Dict[str, Any], current: Dict[str, Any]) -> List[str]:
     errors = []
     parts = [
@@ -88,6 +103,10 @@ def _differences(model: Any, saved: Dict[str, Any], current: Dict[str, Any]) -> 
         for key, what in (("weights", "other weights"), ("tokenizer", "another tokenizer"))
         if saved[key] != current[key]
     ]
+    placed = saved.get("weights_in_layers", current["weights_in_layers"])  # earlier versions did not record it
+    if saved["weights"] == current["weights"] and placed != current["weights_in_layers"]:
+        parts.insert(0, f"the same weights in other layers ({placed}, not {current['weights_in_layers']})")
+    parts += _configuration_parts(model, saved)
     if parts:
         revision = f", revision {saved['revision']}" if saved["revision"] else ""
         errors.append(

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from bert_fused_plugin.bert.hugging_face import hub_revision, load_encoder
+from bert_fused_plugin.bert.identity import Settings, describe_identity, identity_fingerprint
 from bert_fused_plugin.bert.layer_choice import layer_indices
 from bert_fused_plugin.bert.positions import count_positions
 from bert_fused_plugin.data.collate import BERT_PAD
-from bert_fused_plugin.data.feature_cache import model_fingerprint
 from bert_fused_plugin.errors import BertFusedError
 
 AnyBert = TypeVar("AnyBert", bound="PretrainedBert")
@@ -112,9 +112,11 @@ class PretrainedBert(nn.Module, ABC):
 
     def fingerprint(self) -> str:
         """Return a hash of everything that the states depend on, except the sentence."""
-        return model_fingerprint(
-            self.model, {**self.model.config.to_dict(), "states of layers": list(self.layers), "token types": True}
-        )
+        return identity_fingerprint(self.identity())
+
+    def identity(self) -> Settings:
+        """Return everything that the states depend on, except the sentence."""
+        return describe_identity(self.model, self.layers)
 
     def extra_repr(self) -> str:
         """Name the model where a module is printed."""

@@ -1,18 +1,16 @@
 """The record of BERT in a checkpoint, by which another BERT than that of the training is noticed."""
 
-import hashlib
 import os
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from torch import Tensor, nn
+from torch import Tensor
 
+from bert_fused_plugin.bert.identity import recorded_config, weights_fingerprints
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.json_record import JsonRecord, read_json
 
 RECORD_KEY = "encoder.bert_record.text"  # the record in the state dict of a model
-
-_VOLATILE = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache")
 
 _OPTIONAL = (str, type(None))
 _KINDS: Dict[str, Any] = {
@@ -38,13 +36,14 @@ class BertRecord(JsonRecord):
     """
 
     def __init__(self, bert: PretrainedBert, bridge: DictionaryBridge, mask_special_tokens: bool) -> None:
-        config = bert.model.config.to_diff_dict()
+        weights, placed = (None, None) if bert.saves_weights else weights_fingerprints(bert.model)
         super().__init__(
             {
                 "name": bert.name,
                 "revision": bert.revision,
-                "config": {key: value for key, value in config.items() if key not in _VOLATILE},
-                "weights": None if bert.saves_weights else weights_fingerprint(bert.model),
+                "config": recorded_config(bert.model.config),
+                "weights": weights,
+                "weights_in_layers": placed,
                 "tokenizer": bridge.tokenizer_fingerprint(),
                 "settings": {
                     "bert_layer": ",".join(map(str, bert.layers)),
@@ -108,15 +107,3 @@ def without_folders(state_dict: Dict[str, Tensor]) -> Dict[str, Tensor]:
     if record is None:
         return state_dict
     return {**state_dict, RECORD_KEY: JsonRecord({**record, "began_from": found}).text}
-
-
-def weights_fingerprint(model: nn.Module) -> str:
-    """Return a hash of the values of all parameters.
-
-    It does not depend on their names, which differ between versions of transformers.
-    """
-    digests = sorted(
-        hashlib.sha256(str(tuple(p.shape)).encode() + p.detach().cpu().float().contiguous().numpy().tobytes()).digest()
-        for p in model.parameters()
-    )
-    return hashlib.sha256(b"".join(digests)).hexdigest()[:32]

@@ -1,7 +1,6 @@
 """BERT's states on disk.  They can be kept since a frozen BERT in evaluation mode depends on the sentence alone."""
 
 import hashlib
-import json
 import logging
 import os
 import shutil
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
-import torch
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 from torch import Tensor
@@ -268,17 +266,6 @@ def _progress(total: int) -> Iterator[Callable[[int], None]]:
 def sentence_key(row: Tensor) -> bytes:
     """Return the hash of one sentence's word-piece ids, on which its states depend beside BERT."""
     return hashlib.blake2b(row.numpy().astype("<i4").tobytes(), digest_size=KEY_BYTES).digest()
-
-
-def model_fingerprint(model: torch.nn.Module, config: Dict[str, object]) -> str:
-    """Return a hash of the weights and the configuration, on which the states depend beside the sentence."""
-    digest = hashlib.sha256()
-    relevant = {key: value for key, value in config.items() if key not in ("_name_or_path", "transformers_version")}
-    digest.update(json.dumps(relevant, sort_keys=True, default=str).encode())
-    for name, value in sorted(model.state_dict().items()):
-        digest.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
-        digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
 
 
 def _batches(rows: Sequence[Tensor]) -> Iterator[List[Tensor]]:

@@ -7,7 +7,9 @@ import torch
 from torch import Tensor
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
+from bert_fused_plugin.bert.identity import identity_fingerprint
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
+from bert_fused_plugin.data.cache_descriptions import sibling_remarks, write_description
 from bert_fused_plugin.data.feature_cache import ComputeStates, FeatureCache
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 
@@ -27,7 +29,7 @@ class CachedStates:
         self._bert: FrozenBert = model.encoder.bert
         self._bridge = model.encoder.bridge
         self._layers = str(model.cfg.bert_layer)
-        self._fingerprint = self._bert.fingerprint()
+        self._identity = self._bert.identity()
         self._cache: Optional[FeatureCache] = None
 
     def use_for(self, dataset: BertPairDataset, split: str) -> None:
@@ -44,12 +46,17 @@ class CachedStates:
             limit = self._cfg.bert_cache_limit
             self._cache = FeatureCache(
                 str(self._cfg.bert_cache),
-                fingerprint=self._fingerprint,
+                fingerprint=identity_fingerprint(self._identity),
                 dim=self._bert.state_dim,
                 dtype=str(self._cfg.bert_cache_dtype),
                 limit=None if limit is None else int(limit * 1e9),
             )
             logger.info(f"the BERT cache {self._cache.path} holds {len(self._cache):,} sentences")
+            description = {**self._identity, "--bert-cache-dtype": str(self._cfg.bert_cache_dtype)}
+            write_description(self._cache.path, description)
+            if not len(self._cache):
+                for remark in sibling_remarks(self._cache.path, description):
+                    logger.info(f"the BERT cache: {remark}")
         return self._cache
 
     def _load_bert(self) -> ComputeStates:

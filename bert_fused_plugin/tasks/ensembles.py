@@ -1,5 +1,6 @@
 """Ensembles whose members differ: in whether they read BERT, in which BERT, and in how it is given the source."""
 
+import json
 from typing import Any, Dict, Sequence, Tuple
 from weakref import WeakValueDictionary
 
@@ -22,13 +23,16 @@ class SharedBerts:
     """
 
     def __init__(self) -> None:
-        self._berts: WeakValueDictionary[Tuple[str, Tuple[int, ...]], FrozenBert] = WeakValueDictionary()
+        self._berts: WeakValueDictionary[Tuple[str, str, Tuple[int, ...]], FrozenBert] = WeakValueDictionary()
 
     def share(self, encoder: Any) -> None:
-        """Give *encoder* the BERT of an earlier model with the same weights and layers, if there is one."""
-        weights = encoder.bert_record.record["weights"]
-        if weights is not None:  # None: a BERT that trains belongs to its own model
-            encoder.bert = self._berts.setdefault((weights, encoder.bert.layers), encoder.bert)
+        """Give *encoder* the BERT of an earlier model that is the same, with the same layers, if there is one."""
+        record = encoder.bert_record.record
+        if record["weights"] is not None:  # None: a BERT that trains belongs to its own model
+            config = json.dumps(record["config"], sort_keys=True)
+            encoder.bert = self._berts.setdefault(
+                (record["weights_in_layers"], config, encoder.bert.layers), encoder.bert
+            )
 
 
 class _Wrapper(nn.Module):

@@ -1,0 +1,145 @@
+"""What makes two encoders the same BERT: one definition, for the record in checkpoints and for the key of the cache.
+
+Two encoders are the same BERT if their weights are equal, and all settings of their configurations that may change
+states.  Settings that cannot change states are listed here, each group with its reason; every other setting counts.
+"""
+
+import hashlib
+import json
+import re
+from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
+
+from torch import nn
+from transformers import GenerationConfig, PretrainedConfig, PreTrainedModel
+
+Settings = Dict[str, Any]
+
+_NAMES_AND_VERSIONS = {"transformers_version", "architectures", "auto_map", "custom_pipelines", "tokenizer_class"}
+# BERT is loaded in single precision whatever the file says, and the implementation changes roundings at most
+_NUMBER_FORMATS = {"torch_dtype", "dtype", "attn_implementation"}
+_OUTPUTS = {"return_dict", "use_return_dict", "output_hidden_states", "output_attentions", "torchscript"}
+_CACHES = {"use_cache", "use_mems_eval", "use_mems_train"}  # of causal models, for later steps
+_HEADS = {
+    *("id2label", "label2id", "num_labels", "problem_type", "finetuning_task", "task_specific_params"),
+    *(
+        "tie_word_embeddings",
+        "scale_decoder_outputs",
+        "decoder_bias",
+        "repad_logits_with_grad",
+        "sparse_prediction",
+        "sparse_pred_ignore_index",
+    ),
+}
+_TRAINING = {"gradient_checkpointing", "layerdrop", "tf_legacy_loss"}
+_GENERATION = set(GenerationConfig().to_dict()) - {"pad_token_id"}  # RoBERTa counts positions by the padding
+_VOLATILE = frozenset().union(
+    _NAMES_AND_VERSIONS, _NUMBER_FORMATS, _OUTPUTS, _CACHES, _HEADS, _TRAINING, _GENERATION
+)  # fmt: skip
+_VOLATILE_BEGINNINGS = ("_", "init_", "initializer_", "classifier_", "summary_", "pooler_")  # private, start, heads
+_VOLATILE_ENDINGS = ("dropout", "dropout_prob", "pdrop", "layerdrop")  # which acts in training only
+
+# what transformers 4 wrote into each configuration and transformers 5 does not know; to miss it is to have this value
+_FORMER_DEFAULTS = {"position_embedding_type": "absolute", "global_attn_every_n_layers": 3, "untie_r": True}
+
+_HASH_LENGTH = 32
+
+
+def recorded_config(config: PretrainedConfig) -> Settings:
+    """Return the settings of *config* that may change states, as JSON has them, for `config_differences`."""
+    return _relevant(_plain(config.to_diff_dict()))
+
+
+def config_differences(config: PretrainedConfig, recorded: Settings) -> List[Tuple[str, Any, Any]]:
+    """Return name, recorded value and present value of each setting that may change states and differs.
+
+    Both configurations are read by the class of *config*, which gives a missing setting its default and knows the
+    names that settings had earlier.  So an update of transformers makes no difference.
+
+    Args:
+        config: the configuration of the present encoder.
+        recorded: what `recorded_config` returned for the other encoder, perhaps in another version of transformers.
+    """
+    present = recorded_config(config)
+    kinds = [settings.get("model_type") for settings in (recorded, present)]
+    if kinds[0] != kinds[1]:
+        return [("model_type", kinds[0], kinds[1])]
+    then, now = (_completed(type(config), settings) for settings in (recorded, present))
+    names = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
+    return [(name, then.get(name), now.get(name)) for name in names]
+
+
+def describe_identity(model: PreTrainedModel, layers: Sequence[int]) -> Settings:
+    """Return all that the states of *model* depend on beside the sentence, as a folder of the cache records it.
+
+    The settings are those that are not the default of their class, so that a new setting of a later version of
+    transformers changes nothing.
+
+    Args:
+        model: the encoder.
+        layers: indices of the layers whose states are read.
+    """
+    kind = type(model.config)
+    settings, defaults = (_completed(kind, given) for given in (recorded_config(model.config), {}))
+    return {
+        "model_type": model.config.model_type,
+        "config": {name: value for name, value in settings.items() if value != defaults.get(name)},
+        "weights": weights_fingerprints(model)[1],
+        "layers": list(layers),
+        "token types": True,
+    }
+
+
+def identity_fingerprint(identity: Settings) -> str:
+    """Return the hash of what `describe_identity` returned."""
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+
+
+def weights_fingerprints(model: nn.Module) -> Tuple[str, str]:
+    """Return two hashes of the values of all parameters: of the values alone, and of the values in their layers.
+
+    Neither depends on the names, which differ between versions of transformers.  The second one takes the numbers
+    from the names, and so it notices layers that changed places.  The first one is for records of earlier versions.
+    """
+    digests = [
+        (
+            re.findall(r"\d+", name),
+            hashlib.sha256(
+                str(tuple(p.shape)).encode() + p.detach().cpu().float().contiguous().numpy().tobytes()
+            ).digest(),
+        )
+        for name, p in model.named_parameters()
+    ]
+    values = sorted(digest for _, digest in digests)
+    placed = sorted(",".join(numbers).encode() + b":" + digest for numbers, digest in digests)
+    return _hash(values), _hash(placed)
+
+
+def _hash(parts: Iterable[bytes]) -> str:
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:_HASH_LENGTH]
+
+
+def _completed(kind: type, settings: Mapping[str, Any]) -> Settings:
+    """Return *settings* with the defaults of their class *kind*, if it can read them, without the volatile ones."""
+    try:
+        completed = kind.from_dict(dict(settings)).to_dict()  # type: ignore[attr-defined]
+    except Exception:  # a class may refuse what a later or an earlier version of it wrote
+        completed = dict(settings)
+    relevant = _relevant(_plain(completed))
+    return {name: value for name, value in relevant.items() if _FORMER_DEFAULTS.get(name, ...) != value}
+
+
+def _relevant(settings: Any) -> Any:
+    """Return *settings*, at all depths, without those that cannot change states."""
+    if not isinstance(settings, dict):
+        return settings
+    return {name: _relevant(value) for name, value in settings.items() if not _is_volatile(name)}
+
+
+def _is_volatile(name: str) -> bool:
+    return name in _VOLATILE or name.startswith(_VOLATILE_BEGINNINGS) or name.endswith(_VOLATILE_ENDINGS)
+
+
+def _plain(settings: Mapping[str, Any]) -> Settings:
+    """Return *settings* as they come back from JSON; what JSON does not know becomes text."""
+    plain: Settings = json.loads(json.dumps(settings, default=str))
+    return plain

@@ -1,0 +1,183 @@
+"""One definition of "the same BERT": checkpoints and the cache notice what changes states, and nothing else."""
+
+import json
+import shutil
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import make_gru
+from transformers import AutoTokenizer, BertModel
+
+from bert_fused_plugin.bert.frozen_bert import FrozenBert
+from bert_fused_plugin.bert.identity import config_differences, recorded_config
+from bert_fused_plugin.bert.record import RECORD_KEY, read_record
+from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.json_record import JsonRecord
+from bert_fused_plugin.tasks.cached_states import CachedStates
+from bert_fused_plugin.tasks.ensembles import SharedBerts
+
+# settings of config.json that change states, with another value each; the weights fit both
+CHANGES = {"hidden_act": "relu", "num_attention_heads": 2, "layer_norm_eps": 1e-3}
+# settings that change no state, and what an update of transformers brings
+NO_CHANGES = {
+    **{"transformers_version": "9.9", "architectures": ["BertForMaskedLM"], "_name_or_path": "elsewhere"},
+    **{"torch_dtype": "float16", "dtype": "bfloat16", "use_cache": False, "_attn_implementation": "eager"},
+    **{"hidden_dropout_prob": 0.3, "classifier_dropout": 0.2, "initializer_range": 0.1, "id2label": {"0": "a"}},
+    **{"gradient_checkpointing": True, "output_hidden_states": True, "bos_token_id": 7, "num_beams": 4},
+    **{"position_embedding_type": "absolute", "tie_word_embeddings": False, "tokenizer_class": "BertTokenizerFast"},
+}
+
+
+@pytest.fixture
+def changed(bert_dir, tmp_path):
+    """Copy BERT and change its configuration: changed(hidden_act="relu")."""
+
+    def change(**settings):
+        copy = tmp_path / f"bert-{len(list(tmp_path.iterdir()))}"
+        shutil.copytree(bert_dir, copy)
+        config = json.loads((copy / "config.json").read_text())
+        (copy / "config.json").write_text(json.dumps({**config, **settings}))
+        return str(copy)
+
+    return change
+
+
+@pytest.fixture
+def swapped_dir(bert_dir, tmp_path):
+    """The same BERT with its two layers exchanged."""
+    model = BertModel.from_pretrained(bert_dir)
+    first, second = model.encoder.layer
+    model.encoder.layer = torch.nn.ModuleList([second, first])
+    model.save_pretrained(tmp_path / "swapped")
+    AutoTokenizer.from_pretrained(bert_dir).save_pretrained(tmp_path / "swapped")
+    return str(tmp_path / "swapped")
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_configuration_that_changes_states_is_refused_by_name(build, bert_dir, changed, name):
+    before = getattr(BertModel.from_pretrained(bert_dir).config, name)
+    state, other = build().state_dict(), changed(**{name: CHANGES[name]})
+    difference = rf"{other} has another configuration \({name} {before!r}, not {CHANGES[name]!r}\)"
+    with pytest.raises(BertFusedError, match=f"trained with BERT '{bert_dir}'.* {difference}") as error:
+        build(bert_model=other).load_state_dict(state)
+    assert "'bert_unchecked': True" in str(error.value)
+    build(bert_model=other, bert_unchecked=True).load_state_dict(state)
+
+
+@pytest.mark.parametrize("options", [{}, {"bert_finetune": True}])
+def test_a_missing_key_counts_as_its_default(build, bert_dir, changed, options):
+    """Records of a frozen and of a trained BERT, in which a later version finds a key that it did not know."""
+    state = build(**options).state_dict()
+    record = read_record(state)
+    for missing, refused in (("hidden_act", False), ("num_attention_heads", True)):  # the default is 12 heads
+        config = {name: value for name, value in record["config"].items() if name != missing}
+        old = {**state, RECORD_KEY: JsonRecord({**record, "config": config}).text}
+        if refused:
+            with pytest.raises(BertFusedError, match=r"another configuration \(num_attention_heads 12, not 4\)"):
+                build(**options).load_state_dict(old)
+        else:
+            build(**options).load_state_dict(old)
+            with pytest.raises(BertFusedError, match=r"\(hidden_act 'gelu', not 'relu'\)"):
+                build(bert_model=changed(hidden_act="relu"), **options).load_state_dict(old)
+
+
+def test_what_changes_no_state_is_no_difference(build, changed):
+    state = build().state_dict()
+    build(bert_model=changed(**NO_CHANGES)).load_state_dict(state)
+    record = read_record(state)
+    old = {**record, "config": {**record["config"], **NO_CHANGES}}
+    build().load_state_dict({**state, RECORD_KEY: JsonRecord(old).text})
+
+
+def test_records_of_earlier_versions_are_read(build):
+    """They have no weights_in_layers, or no configuration."""
+    state = build().state_dict()
+    record = read_record(state)
+    for name in ("weights_in_layers", "config"):
+        old = {key: value for key, value in record.items() if key != name}
+        build().load_state_dict({**state, RECORD_KEY: JsonRecord(old).text})
+
+
+def test_layers_that_changed_places_are_refused(build, swapped_dir):
+    with pytest.raises(BertFusedError, match="has the same weights in other layers"):
+        build(bert_model=swapped_dir).load_state_dict(build().state_dict())
+
+
+def test_a_recurrent_model_refuses_as_well(dictionary, bert_dir, changed):
+    state = make_gru(dictionary, bert_model=bert_dir).state_dict()
+    with pytest.raises(BertFusedError, match=r"another configuration \(hidden_act 'gelu', not 'relu'\)"):
+        make_gru(dictionary, bert_model=changed(hidden_act="relu")).load_state_dict(state)
+
+
+def test_many_differences_are_named_in_part(build, changed):
+    other = changed(hidden_act="relu", layer_norm_eps=1e-3, num_attention_heads=2, a=1, b=2, c=3, d=4)
+    with pytest.raises(BertFusedError, match=r"\(a None, not 1; .*; and 2 more settings\)"):
+        build(bert_model=other).load_state_dict(build().state_dict())
+
+
+def test_a_configuration_that_its_class_cannot_read_is_compared_as_it_is(bert_dir):
+    config = BertModel.from_pretrained(bert_dir).config
+    recorded = {**recorded_config(config), "vocab_size": "many", "hidden_act": "relu"}
+    assert ("hidden_act", "relu", "gelu") in config_differences(config, recorded)
+
+
+def test_the_key_of_the_cache_has_the_same_definition(bert_dir, changed, swapped_dir):
+    def key(name, layers="-1"):
+        return FrozenBert.from_pretrained(name, layers).fingerprint()
+
+    assert key(changed(**NO_CHANGES)) == key(bert_dir) == key(bert_dir, "2")
+    others = [changed(**{name: value}) for name, value in CHANGES.items()]
+    assert len({key(name) for name in (bert_dir, swapped_dir, changed(made_in=str(Path("here"))), *others)}) == 6
+    assert key(bert_dir, "1") != key(bert_dir)
+    bert = FrozenBert.from_pretrained(bert_dir)
+    with torch.no_grad():
+        next(bert.model.parameters()).view(-1)[0] += 1e-6
+    assert bert.fingerprint() != key(bert_dir)
+
+
+def test_members_of_an_ensemble_share_a_bert_only_if_it_is_the_same(build, changed):
+    berts, first, same, other = SharedBerts(), build(), build(), build(bert_model=changed(hidden_act="relu"))
+    for model in (first, same, other):
+        berts.share(model.encoder)
+    assert same.encoder.bert is first.encoder.bert
+    assert other.encoder.bert is not first.encoder.bert
+
+
+class NoSentences:
+    """A data set that needs no states."""
+
+    def use_cache(self, cache, load_bert, *limit):
+        self.cache = cache
+        return 0
+
+    def __len__(self):
+        return 0
+
+
+def test_a_folder_of_the_same_weights_is_named_in_the_log(build, changed, tmp_path, caplog):
+    caplog.set_level("INFO")
+
+    def folder(dtype="fp16", **options):
+        cfg = Namespace(bert_cache=str(tmp_path / "cache"), bert_cache_dtype=dtype, bert_cache_limit=None)
+        data = NoSentences()
+        caplog.clear()
+        CachedStates(cfg, build(**options)).use_for(data, "train")
+        return data.cache.path
+
+    first = folder()
+    assert "same weights" not in caplog.text
+    assert folder(bert_model=changed(hidden_act="relu")) != first
+    assert "same weights" not in caplog.text  # the first one is empty
+    (first / "a.safetensors").write_bytes(b"")
+    folder(bert_model=changed(layer_norm_eps=1e-3))
+    message = "{} holds states of the same weights and is not used, since this differs: {}"
+    assert message.format(first, "layer_norm_eps the default there, 0.001 here") in caplog.text
+    folder(bert_layer="1")
+    assert message.format(first, "layers [2] there, [1] here") in caplog.text
+    folder(dtype="fp32")
+    assert message.format(first, '--bert-cache-dtype "fp16" there, "fp32" here') in caplog.text
+    (first / "bert.json").unlink()
+    folder(dtype="fp32", bert_layer="1")
+    assert f"also has {first.name}, without bert.json, as an earlier version" in caplog.text
