@@ -84,12 +84,12 @@ def _record_incompatibilities(model: Any, state_dict: Dict[str, Tensor]) -> List
     return errors
 
 
-def _configuration_parts(model: Any, saved: Dict[str, Any]) -> List[str]:
+def _configuration_parts(saved: Dict[str, Any], current: Dict[str, Any]) -> List[str]:
     """Return in words how the configuration of BERT differs from the *saved* one, or nothing."""
     recorded = saved.get("config")
     if not isinstance(recorded, dict):
         return []
-    differences = config_differences(model.encoder.bert.model.config, recorded)
+    differences = config_differences(recorded, current["config"])
     named = [f"{name} {then!r}, not {now!r}" for name, then, now in differences[:_MOST_KEYS]]
     more = len(differences) - len(named)
     named += [f"and {more} more settings"] if more else []
@@ -106,7 +106,7 @@ def _differences(model: Any, saved: Dict[str, Any], current: Dict[str, Any]) -> 
     placed = saved.get("weights_in_layers", current["weights_in_layers"])  # earlier versions did not record it
     if saved["weights"] == current["weights"] and placed != current["weights_in_layers"]:
         parts.insert(0, f"the same weights in other layers ({placed}, not {current['weights_in_layers']})")
-    parts += _configuration_parts(model, saved)
+    parts += _configuration_parts(saved, current)
     if parts:
         revision = f", revision {saved['revision']}" if saved["revision"] else ""
         errors.append(

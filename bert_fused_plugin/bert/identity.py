@@ -10,7 +10,7 @@ import re
 from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
 
 from torch import nn
-from transformers import GenerationConfig, PretrainedConfig, PreTrainedModel
+from transformers import CONFIG_MAPPING, GenerationConfig, PretrainedConfig, PreTrainedModel
 
 Settings = Dict[str, Any]
 
@@ -49,21 +49,24 @@ def recorded_config(config: PretrainedConfig) -> Settings:
     return _relevant(_plain(config.to_diff_dict()))
 
 
-def config_differences(config: PretrainedConfig, recorded: Settings) -> List[Tuple[str, Any, Any]]:
-    """Return name, recorded value and present value of each setting that may change states and differs.
+def config_differences(then: Settings, now: Settings) -> List[Tuple[str, Any, Any]]:
+    """Return name and both values of each setting that may change states and differs.
 
-    Both configurations are read by the class of *config*, which gives a missing setting its default and knows the
-    names that settings had earlier.  So an update of transformers makes no difference.
+    Both configurations are read by today's class, which gives a missing setting its default and knows the names that
+    settings had earlier.  So an update of transformers makes no difference.
 
     Args:
-        config: the configuration of the present encoder.
-        recorded: what `recorded_config` returned for the other encoder, perhaps in another version of transformers.
+        then: what `recorded_config` returned, perhaps in another version of transformers.
+        now: the same of another encoder, or of the same one.
     """
-    present = recorded_config(config)
-    kinds = [settings.get("model_type") for settings in (recorded, present)]
+    kinds = [settings.get("model_type") for settings in (then, now)]
     if kinds[0] != kinds[1]:
         return [("model_type", kinds[0], kinds[1])]
-    then, now = (_completed(type(config), settings) for settings in (recorded, present))
+    try:
+        kind = CONFIG_MAPPING[kinds[0]]
+    except KeyError:  # this version of transformers does not know it
+        kind = PretrainedConfig
+    then, now = (_completed(kind, settings) for settings in (then, now))
     names = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
     return [(name, then.get(name), now.get(name)) for name in names]
 

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence
 import torch
 from torch import Tensor
 
+from bert_fused_plugin.bert.identity import config_differences
 from bert_fused_plugin.bert.record import RECORD_KEY, read_record
 from bert_fused_plugin.checkpoints.files import read_checkpoint, without_training_state
 from bert_fused_plugin.errors import BertFusedError, raise_all
@@ -114,7 +115,7 @@ def _differences(path: Path, state: Dict[str, Tensor], other_path: Path, other: 
     if _LR_FACTOR in state and not torch.equal(state[_LR_FACTOR].float(), other[_LR_FACTOR].float()):
         factors = f"{float(other[_LR_FACTOR]):g} and {float(state[_LR_FACTOR]):g}"
         return [f"{start} differ in --bert-lr-factor ({factors}), which scales the weights of BERT; {remedy}"]
-    if _bert_seen(other) != _bert_seen(state):
+    if _are_different_berts(_bert_record(other), _bert_record(state)):
         return [f"{start} were trained with different BERT models; {remedy}"]
     return [
         f"{start} are of different models: they were trained {with_or_without(name, value)} and "
@@ -123,13 +124,21 @@ def _differences(path: Path, state: Dict[str, Tensor], other_path: Path, other: 
     ]
 
 
-def _bert_seen(state: Dict[str, Tensor]) -> List[Any]:
-    """Return what identifies the BERT of a training, independently of its path."""
+def _bert_record(state: Dict[str, Tensor]) -> Dict[str, Any]:
     try:
-        record = read_record(state) or {}
+        return read_record(state) or {}
     except ValueError:  # The record is damaged; an error says so when the model is loaded.
-        record = {}
-    return [record.get(part) for part in ("weights", "tokenizer")]
+        return {}
+
+
+def _are_different_berts(record: Dict[str, Any], other: Dict[str, Any]) -> bool:
+    """Return whether two records are of different BERTs, wherever these lie."""
+    if any(record.get(part) != other.get(part) for part in ("weights", "tokenizer")):
+        return True
+    config, other_config = record.get("config"), other.get("config")
+    if not isinstance(config, dict) or not isinstance(other_config, dict):  # older versions recorded less
+        return False
+    return bool(config_differences(config, other_config))
 
 
 def _settings(state: Dict[str, Tensor]) -> Dict[str, Any]:

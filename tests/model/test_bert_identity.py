@@ -118,9 +118,12 @@ def test_many_differences_are_named_in_part(build, changed):
 
 
 def test_a_configuration_that_its_class_cannot_read_is_compared_as_it_is(bert_dir):
-    config = BertModel.from_pretrained(bert_dir).config
-    recorded = {**recorded_config(config), "vocab_size": "many", "hidden_act": "relu"}
-    assert ("hidden_act", "relu", "gelu") in config_differences(config, recorded)
+    present = recorded_config(BertModel.from_pretrained(bert_dir).config)
+    recorded = {**present, "vocab_size": "many", "hidden_act": "relu"}
+    assert ("hidden_act", "relu", "gelu") in config_differences(recorded, present)
+    kinds = [{"model_type": kind, "a": 1} for kind in ("new in transformers 6", "bert")]
+    assert config_differences(*kinds) == [("model_type", "new in transformers 6", "bert")]
+    assert config_differences(kinds[0], {**kinds[0], "a": 2}) == [("a", 1, 2)]
 
 
 def test_the_key_of_the_cache_has_the_same_definition(bert_dir, changed, swapped_dir):

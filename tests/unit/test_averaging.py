@@ -14,9 +14,12 @@ from bert_fused_plugin.checkpoints.files import read_checkpoint
 from bert_fused_plugin.commands.average_checkpoints import main
 from bert_fused_plugin.errors import BertFusedError
 
+BERT = {"model_type": "bert", "hidden_size": 12}
 
-def record(name="some/bert", weights="w", tokenizer="t"):
+
+def record(name="some/bert", weights="w", tokenizer="t", **others):
     parts = {"name": name, "revision": None, "weights": weights, "tokenizer": tokenizer, "settings": {}, "given": []}
+    parts.update(others)
     text = json.dumps(parts)
     return {"encoder.bert_record.text": torch.tensor([float(byte) for byte in text.encode()])}
 
@@ -105,6 +108,7 @@ def test_a_parameter_that_was_shared_in_the_first_only_keeps_its_own_mean(tmp_pa
         ({"a": torch.ones(2)}, {"a": torch.ones(3)}, "1 sizes differ, such as a with (3,) and (2,); average"),
         (record(weights="w"), record(weights="v"), "were trained with different BERT models; average checkpoints"),
         (record(tokenizer="t"), record(tokenizer="u"), "were trained with different BERT models"),
+        (record(config=BERT), record(config={**BERT, "hidden_act": "relu"}), "were trained with different BERT models"),
         (
             settings(bert_branch_weights="1,1", new="x"),
             settings(bert_branch_weights="0.5,0.5", old="y"),
@@ -128,6 +132,8 @@ def test_the_same_bert_in_another_place_is_the_same(tmp_path):
     first, second = ({"w": torch.ones(1), **record(name=name)} for name in ("bert", "/home/someone/bert"))
     state = average_checkpoints(saves(tmp_path, first, second))
     assert torch.equal(state["model"]["encoder.bert_record.text"], first["encoder.bert_record.text"])
+    records = [record(config=BERT), record(config={**BERT, "is_decoder": False}), record()]  # of several versions
+    average_checkpoints(saves(tmp_path, *({"w": torch.ones(1), **record} for record in records)))
 
 
 def test_a_damaged_record_is_left_to_loading(tmp_path):
