@@ -5,6 +5,7 @@ bert-fused-compare DATA_BIN --baseline plain=checkpoints/plain --run fused=check
 
 import argparse
 import logging
+import math
 import shlex
 import sys
 from dataclasses import asdict
@@ -30,13 +31,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     """
     logging.getLogger().setLevel(logging.WARNING)  # fairseq sets INFO when it is imported
     options = parse_args(arguments)
-    raise_all(
-        [
-            f"--{name.replace('_', '-')} must be at least {least}, got {vars(options)[name]}; give a larger number"
-            for name, least in (("beam", 1), ("max_tokens", 1), ("samples", 1), ("examples", 0))
-            if vars(options)[name] < least
-        ]
-    )
+    raise_all(_number_errors(options))
     outputs = [Path(path) for path in (options.output, options.json) if path is not None]
     check_writable(outputs)
     report = compare(options)
@@ -48,6 +43,23 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         print(line)
     for path in outputs:
         print(f"written: {path}")
+
+
+def _number_errors(options: argparse.Namespace) -> List[str]:
+    """Return a sentence for each number of the command line that is out of its range."""
+    given = vars(options)
+    least = {"beam": 1, "max_tokens": 1, "samples": 1, "examples": 0, "seed": 0, "max_len_a": 0, "max_len_b": 0}
+    errors = [
+        f"--{name.replace('_', '-')} must be a finite number, got {given[name]}; leave it out for {default}"
+        for name, default in (("lenpen", Decoding.lenpen), ("max_len_a", Decoding.max_len_a))
+        if not math.isfinite(given[name])
+    ]
+    errors += [
+        f"--{name.replace('_', '-')} must be at least {bound}, got {given[name]}; give a larger number"
+        for name, bound in least.items()
+        if given[name] < bound and math.isfinite(given[name])
+    ]
+    return errors
 
 
 def compare(options: argparse.Namespace) -> Dict[str, Any]:

@@ -23,7 +23,12 @@ from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.models.presets import resumed_from
 from bert_fused_plugin.setup_messages import SetupMessages
 from bert_fused_plugin.tasks import ensembles
-from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig, unusable_flags
+from bert_fused_plugin.tasks.bert_fused_translation_config import (
+    BertFusedTranslationConfig,
+    flags_for_data_sets,
+    flags_without_cache,
+    unusable_flags,
+)
 from bert_fused_plugin.tasks.cached_states import CachedStates
 from bert_fused_plugin.tasks.ensembles import reads_bert
 
@@ -77,7 +82,7 @@ class BertFusedTranslationTask(TranslationTask):
             if not from_checkpoint:
                 self._warn_of_input(model, resumed_from(cfg) is not None)
             return model
-        unused = self._given("bert_text", "bert_cache", "bert_documents")
+        unused = self._given("bert_text", "bert_cache", "bert_cache_limit", "bert_documents")
         if unused:
             logger.warning(f"{type(model).__name__} does not read BERT and so does not use {', '.join(unused)}")
         return model
@@ -103,6 +108,7 @@ class BertFusedTranslationTask(TranslationTask):
             self.datasets[split] = self._load_truncated(split, epoch=epoch, combine=combine, **kwargs)
         if self.bridge is None:
             return
+        raise_all(flags_without_cache(self.cfg))  # not before: the hub interface has the flags of the training
         self.datasets[split] = self._with_bert_input(self.bridge, split, epoch, combine)
         if self.cached_states is not None:
             self.cached_states.use_for(self.datasets[split], split)
@@ -147,8 +153,10 @@ class BertFusedTranslationTask(TranslationTask):
 
         Raises:
             BertFusedError: an alignment is asked of a model that does not attend to source tokens, or models of
-                different BERT input read context.
+                different BERT input read context, or flags for data sets are given to fairseq-interactive.
         """
+        if not (self.datasets or options or self.cfg.eval_bleu):  # the hub interface gives options
+            raise_all(flags_for_data_sets(self.cfg))
         ensembles.check_context(models)
         if getattr(args, "print_alignment", None):  # --eval-bleu-args and the hub interface need not name it
             ensembles.check_alignment(models)

@@ -48,14 +48,41 @@ class BertFusedTranslationConfig(TranslationConfig):
     )
 
 
+def flags_without_cache(cfg: BertFusedTranslationConfig) -> List[str]:
+    """Return a sentence if *cfg* says how a cache stores states, and there is no cache."""
+    default = BertFusedTranslationConfig.bert_cache_dtype
+    if cfg.bert_cache is not None or str(cfg.bert_cache_dtype) == str(default):
+        return []
+    return [
+        f"--bert-cache-dtype is for --bert-cache, got {cfg.bert_cache_dtype} without it; add --bert-cache, or leave "
+        "--bert-cache-dtype out"
+    ]
+
+
+def flags_for_data_sets(cfg: BertFusedTranslationConfig) -> List[str]:
+    """Return a sentence for each flag of *cfg* that is about data sets, for a command that translates typed lines."""
+    rows = (
+        ("--bert-text", cfg.bert_text, "BERT reads the typed lines"),
+        ("--bert-documents", cfg.bert_documents, "with --bert-context BERT reads the lines before in the same buffer"),
+        ("--bert-cache", cfg.bert_cache, "BERT's states of typed lines are not kept"),
+        ("--bert-cache-limit", cfg.bert_cache_limit, "BERT's states of typed lines are not kept"),
+    )
+    errors = [
+        f"{flag} is for data sets, got {value} for the typed lines of fairseq-interactive; leave it out: {instead}"
+        for flag, value, instead in rows
+        if value is not None
+    ]
+    return errors + flags_without_cache(cfg)
+
+
 def unusable_flags(cfg: BertFusedTranslationConfig, model: Any) -> List[str]:
     """Return a sentence for each problem of *cfg* with a *model* that reads BERT."""
-    errors = []
-    if cfg.bert_cache == "":
-        errors.append(
-            "--bert-cache must not be empty, as it is if a shell variable is not set; give a directory, or leave the "
-            "flag out"
-        )
+    given = {"--bert-text": cfg.bert_text, "--bert-documents": cfg.bert_documents, "--bert-cache": cfg.bert_cache}
+    errors = [
+        f"{flag} must not be empty, as it is if a shell variable is not set; give a directory, or leave the flag out"
+        for flag, directory in given.items()
+        if directory == ""
+    ]
     if cfg.bert_cache is not None and model.cfg.bert_finetune:
         errors.append(
             f"--bert-cache {cfg.bert_cache} keeps the states of a frozen BERT, but --bert-finetune trains BERT; "

@@ -23,6 +23,8 @@ def test_flags_that_fit():
     ("given", "said"),
     [
         ({"bert_cache": ""}, "--bert-cache must not be empty"),
+        ({"bert_text": ""}, "--bert-text must not be empty"),
+        ({"bert_documents": "", "context": 1}, "--bert-documents must not be empty"),
         (
             {"bert_cache": "c", "finetune": True},
             "--bert-cache c keeps the states of a frozen BERT, but --bert-finetune",

@@ -40,6 +40,24 @@ def test_numbers_that_are_too_small_are_named_together():
     )
 
 
+@pytest.mark.parametrize(
+    ("flag", "value", "rule"),
+    [
+        *(("--lenpen", value, "a finite number") for value in ("nan", "inf", "-inf")),
+        *(("--max-len-a", value, "a finite number") for value in ("nan", "inf")),
+        ("--max-len-a", "-0.5", "at least 0"),
+        ("--max-len-b", "-1", "at least 0"),
+        ("--beam", "0", "at least 1"),
+        ("--seed", "-1", "at least 0"),
+    ],
+)
+def test_a_number_of_the_search_out_of_its_range(flag, value, rule):
+    with pytest.raises(BertFusedError) as caught:
+        main(["data", "--baseline", "a=b", "--output", "c", f"{flag}={value}"])
+    [error] = caught.value.errors
+    assert error.startswith(f"{flag} must be {rule}, got {value}; ")
+
+
 def run(name, checkpoint, *origins, reads_bert=False):
     model = SimpleNamespace(files=RunFiles("--run", name, Path(checkpoint)), name=name, reads_bert=reads_bert)
     return SimpleNamespace(**vars(model), updates=2000, origins=list(origins))

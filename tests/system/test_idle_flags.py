@@ -1,0 +1,67 @@
+"""A flag that would do nothing is an error, in a table of flags, command and sentence."""
+
+import os
+
+import pytest
+from conftest import ROOT
+from in_process import command
+
+from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.models.bert_fused import BertFusedModel
+
+pytestmark = pytest.mark.system
+
+TYPED = "for the typed lines of fairseq-interactive; leave it out: "
+ALONE = "--bert-cache-dtype is for --bert-cache, got fp32 without it; add --bert-cache, or leave --bert-cache-dtype out"
+UNSET = "must not be empty, as it is if a shell variable is not set; give a directory, or leave the flag out"
+
+CASES = [
+    (
+        "--bert-text /nonexistent",
+        "interactive",
+        f"--bert-text is for data sets, got /nonexistent {TYPED}BERT reads",
+    ),
+    ("--bert-documents /nonexistent", "interactive", "--bert-documents /nonexistent needs --bert-context, which is 0"),
+    ("--bert-cache new", "interactive", f"--bert-cache is for data sets, got new {TYPED}BERT's states of typed lines"),
+    ("--bert-cache new --bert-cache-limit 1", "interactive", f"--bert-cache-limit is for data sets, got 1.0 {TYPED}"),
+    ("--bert-cache-dtype fp32", "interactive", ALONE),
+    ("--bert-cache-dtype fp32", "generate", ALONE),
+    ("--bert-cache-limit 1", "generate", "--bert-cache-limit must be a number of GB above 0, with --bert-cache"),
+    ("--bert-text=", "generate", f"--bert-text {UNSET}"),
+    ("--bert-documents=", "generate", f"--bert-documents {UNSET}"),
+    ("--bert-cache=", "generate", f"--bert-cache {UNSET}"),
+]
+
+
+@pytest.fixture
+def run(workspace, monkeypatch, tmp_path):
+    """Run a command that translates, with some flags; return what it printed."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(name, *flags):
+        where = [workspace.data, "--user-dir", ROOT / "bert_fused_plugin", "--task", "bert_fused_translation"]
+        pair = ["--source-lang", "en", "--target-lang", "de", "--max-len-b", "5", "--cpu"]
+        return command(name, *where, "--path", workspace.checkpoint, *pair, *flags, text="the dog\n")
+
+    return run
+
+
+@pytest.mark.parametrize(("flags", "name", "sentence"), CASES, ids=[f"{name} {flags}" for flags, name, _ in CASES])
+def test_a_flag_that_would_do_nothing(run, tmp_path, flags, name, sentence):
+    with pytest.raises(BertFusedError) as error:
+        run(name, *flags.split())
+    assert sentence in str(error.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_such_flags_lines_are_translated(run):
+    assert "\nH-0" in run("interactive")
+
+
+def test_the_hub_interface_takes_a_model_that_was_trained_with_them(workspace):
+    """Its settings are those of the training."""
+    folder, file = os.path.split(workspace.checkpoint)
+    nowhere = {"bert_text": "/nonexistent", "bert_cache": "/nonexistent", "bert_cache_limit": 1.0}
+    for settings in (nowhere, {"bert_cache_dtype": "fp32"}):
+        hub = BertFusedModel.from_pretrained(folder, file, str(workspace.data), eval_bleu=False, **settings)
+        assert isinstance(hub.translate("the dog", max_len_b=5), str)
