@@ -48,19 +48,22 @@ class BertPairDataset(BaseWrapperDataset):
         self.bert_sizes: NDArray[np.int64] = np.diff(self._offsets)
         self._cache: Optional[FeatureCache] = None
 
-    def use_cache(self, cache: FeatureCache, load_bert: Callable[[], ComputeStates]) -> int:
+    def use_cache(
+        self, cache: FeatureCache, load_bert: Callable[[], ComputeStates], limit: Optional[int] = None
+    ) -> int:
         """Take BERT's states from *cache* from now on.
 
         Args:
             cache: the cache.
             load_bert: a function that loads BERT and returns how it computes the states that the cache lacks.
+            limit: largest size in bytes of the states of this data set; None for no limit.
 
         Returns:
-            The number of sentences that the cache has no room for, whose batches come without ``bert_out``.
+            The number of sentences that the limit leaves no room for, whose batches come without ``bert_out``.
         """
         rows = [self.bert_tokens(i) for i in range(len(self))]
-        cache.add(rows, load_bert)
-        self._places = cache.locate(rows)
+        cache.add(rows, load_bert, limit)
+        self._places = cache.locate(rows, limit)
         self._cache = cache
         return int((self._places[:, 0] < 0).sum())
 

@@ -6,7 +6,7 @@ import os
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -50,21 +50,17 @@ class FeatureCache:
         fingerprint: hash of BERT's weights and configuration, which names the folder.
         dim: the width N x D of the states.
         dtype: number format of the states, ``fp16`` or ``fp32``.
-        limit: largest size in bytes of the states that are kept for this object; None for no limit.
 
     Raises:
         BertFusedError: the directory cannot be used.
     """
 
-    def __init__(self, directory: str, *, fingerprint: str, dim: int, dtype: str, limit: Optional[int] = None) -> None:
+    def __init__(self, directory: str, *, fingerprint: str, dim: int, dtype: str) -> None:
         self.path = Path(directory) / f"{fingerprint[:32]}-{dtype}"
         self.dim = dim
         self.dtype = np.dtype(_DTYPES[dtype])
-        self.limit = limit
         self._directory = directory
         self._names: List[str] = []
-        self._wanted: Set[bytes] = set()
-        self._wanted_bytes = 0
         self._places: Dict[bytes, Tuple[int, int]] = {}
         self._states: Dict[int, Tensor] = {}
         try:
@@ -80,17 +76,24 @@ class FeatureCache:
     def __len__(self) -> int:
         return len(self._places)
 
-    def add(self, sentences: Sequence[Tensor], load_bert: Callable[[], ComputeStates]) -> None:
+    def add(
+        self, sentences: Sequence[Tensor], load_bert: Callable[[], ComputeStates], limit: Optional[int] = None
+    ) -> None:
         """Compute and write the missing states of *sentences*, rows of word-piece ids.
 
         Processes that want the same sentences, such as the ranks of a training, share the work: each process computes
         parts that no other process works on, and finds the other parts done in the end.
 
+        Args:
+            sentences: the sentences of one data set.
+            load_bert: a function that loads BERT and returns how it computes states.
+            limit: largest size in bytes of the states of these sentences; None for no limit.
+
         Raises:
             BertFusedError: the disk has too little room, or cannot be written.
         """
         try:
-            wanted = self._within_limit({sentence_key(row): row for row in sentences})
+            wanted = self._within_limit(sentences, limit)
             if not self._missing(wanted):
                 return
             with self._lock():
@@ -102,16 +105,16 @@ class FeatureCache:
         except OSError as error:
             raise self._unusable(error) from error
 
-    def locate(self, sentences: Sequence[Tensor]) -> NDArray[np.int64]:
+    def locate(self, sentences: Sequence[Tensor], limit: Optional[int] = None) -> NDArray[np.int64]:
         """Return the places of the states of *sentences*, for `states`: (number of sentences, 2), -1 for no states.
 
-        The limit and the order of the sentences that `add` was given decide which sentences have states, and never
-        what other runs have left in the directory: batches depend on it, and a training that is resumed in the middle
-        of an epoch must form the same batches.
+        The *sentences* and the *limit* that `add` was given decide which sentences have states, and never what other
+        runs have left in the directory, or what this object has read before: batches depend on it, and a training
+        that is resumed in the middle of an epoch must form the same batches.
         """
         keys = map(sentence_key, sentences)
-        everything = self.limit is None
-        places = [self._places.get(key, (-1, -1)) if everything or key in self._wanted else (-1, -1) for key in keys]
+        wanted = None if limit is None else self._within_limit(sentences, limit).keys()
+        places = [self._places.get(key, (-1, -1)) if wanted is None or key in wanted else (-1, -1) for key in keys]
         return np.array(places, dtype=np.int64).reshape(-1, 2)
 
     def states(self, place: NDArray[np.int64], size: int) -> Tensor:
@@ -123,7 +126,7 @@ class FeatureCache:
 
     def __getstate__(self) -> Dict[str, object]:
         # another process maps the files by itself
-        return {**self.__dict__, "_states": {}, "_places": {}, "_wanted": set()}
+        return {**self.__dict__, "_states": {}, "_places": {}}
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
@@ -142,18 +145,20 @@ class FeatureCache:
         """Return those of the *unique* sentences, by their keys, that are in no segment, the longest first."""
         return sorted((row for key, row in unique.items() if key not in self._places), key=len, reverse=True)
 
-    def _within_limit(self, unique: Dict[bytes, Tensor]) -> Dict[bytes, Tensor]:
-        """Return those of *unique* that there is room for, the longest first, since BERT takes longest for them."""
-        if self.limit is None:
+    def _within_limit(self, sentences: Sequence[Tensor], limit: Optional[int]) -> Dict[bytes, Tensor]:
+        """Return those of *sentences* that there is room for, by their keys.
+
+        The longest come first, since BERT takes longest for them.
+        """
+        unique = {sentence_key(row): row for row in sentences}
+        if limit is None:
             return unique
         chosen: Dict[bytes, Tensor] = {}
+        room = limit // (self.dim * self.dtype.itemsize)
         for key, row in sorted(unique.items(), key=lambda item: len(item[1]), reverse=True):
-            if key not in self._wanted:
-                size = len(row) * self.dim * self.dtype.itemsize
-                if self._wanted_bytes + size > self.limit:
-                    break
-                self._wanted.add(key)
-                self._wanted_bytes += size
+            room -= len(row)
+            if room < 0:
+                break
             chosen[key] = row
         return chosen
 

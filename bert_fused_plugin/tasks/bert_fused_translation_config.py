@@ -42,8 +42,8 @@ class BertFusedTranslationConfig(TranslationConfig):
     bert_cache_limit: Optional[float] = field(
         default=None,
         metadata={
-            "help": "The largest size in GB of the states that a run keeps. For all other sentences BERT runs in every "
-            "step. By default there is no limit."
+            "help": "The largest size in GB of the states of each split. Several data directories share that of the "
+            "training set equally. For all other sentences BERT runs in every step. By default there is no limit."
         },
     )
 

@@ -4,6 +4,7 @@ import logging
 from typing import Any, Optional
 
 import torch
+from fairseq.utils import split_paths
 from torch import Tensor
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
@@ -34,22 +35,31 @@ class CachedStates:
 
     def use_for(self, dataset: BertPairDataset, split: str) -> None:
         """Let *dataset* take its states from the cache; what the cache does not have yet is computed and written."""
-        left_out = dataset.use_cache(self._open(), self._load_bert)
+        left_out = dataset.use_cache(self._open(), self._load_bert, self._limit(split))
         if left_out:
             logger.info(
                 f"{split}: BERT runs in every step for {left_out:,} of {len(dataset):,} sentences, for which "
                 f"--bert-cache-limit {self._cfg.bert_cache_limit} leaves no room"
             )
 
+    def _limit(self, split: str) -> Optional[int]:
+        """Return the largest size in bytes of the states of one data set of *split*; None for no limit.
+
+        It depends on nothing but the split and the flags, and so do batches: a training that is resumed in the middle
+        of an epoch has loaded only one of several data directories, and must form the same batches.
+        """
+        if self._cfg.bert_cache_limit is None:
+            return None
+        shards = len(split_paths(self._cfg.data)) if split == self._cfg.train_subset else 1
+        return int(self._cfg.bert_cache_limit * 1e9 / shards)
+
     def _open(self) -> FeatureCache:
         if self._cache is None:
-            limit = self._cfg.bert_cache_limit
             self._cache = FeatureCache(
                 str(self._cfg.bert_cache),
                 fingerprint=identity_fingerprint(self._identity),
                 dim=self._bert.state_dim,
                 dtype=str(self._cfg.bert_cache_dtype),
-                limit=None if limit is None else int(limit * 1e9),
             )
             logger.info(f"the BERT cache {self._cache.path} holds {len(self._cache):,} sentences")
             description = {**self._identity, "--bert-cache-dtype": str(self._cfg.bert_cache_dtype)}

@@ -120,8 +120,8 @@ def test_what_is_cached_and_what_is_not_do_not_share_a_batch(dictionary, bridge,
         return bert_tokens.unsqueeze(-1).float()
 
     dataset = BertPairDataset(pairs(dictionary, num_buckets=num_buckets), bridge)
-    cache = FeatureCache(str(tmp_path), fingerprint="f" * 32, dim=1, dtype="fp32", limit=4 * (9 + 7))
-    assert dataset.use_cache(cache, lambda: states) == 3
+    cache = FeatureCache(str(tmp_path), fingerprint="f" * 32, dim=1, dtype="fp32")
+    assert dataset.use_cache(cache, lambda: states, limit=4 * (9 + 7)) == 3
     batches = dataset.batch_by_size(dataset.ordered_indices(), max_tokens=100)
     assert sorted(sorted(int(i) for i in batch) for batch in batches) == [[0, 2, 3], [1, 4]]
     for batch in batches:

@@ -34,8 +34,8 @@ def expected(row):
     return row.unsqueeze(-1) + torch.arange(D).float()
 
 
-def open_cache(path, fingerprint="f" * 64, dtype="fp32", limit=None):
-    return FeatureCache(str(path), fingerprint=fingerprint, dim=D, dtype=dtype, limit=limit)
+def open_cache(path, fingerprint="f" * 64, dtype="fp32"):
+    return FeatureCache(str(path), fingerprint=fingerprint, dim=D, dtype=dtype)
 
 
 def check(cache, sentences=SENTENCES):
@@ -91,32 +91,34 @@ def test_only_new_sentences_are_computed(filled):
     check(open_cache(filled), new)
 
 
+def kept(cache, limit, sentences=SENTENCES):
+    """Return which sentences have states within *limit*, and the batches that BERT read for them."""
+    bert = CountingBert()
+    cache.add(sentences, bert.load, limit)
+    return [place[0] >= 0 for place in cache.locate(sentences, limit)], [batch.tolist() for batch in bert.batches]
+
+
 def test_a_limit_keeps_the_longest_sentences_and_counts_what_is_there(tmp_path):
     bytes_of = 4 * D
-    cache = open_cache(tmp_path, limit=(7 + 5 + 2) * bytes_of)
-    cache.add(SENTENCES, CountingBert().load)
-    assert [place[0] >= 0 for place in cache.locate(SENTENCES)] == [False, False, True, False, True]
-    again = open_cache(tmp_path, limit=(7 + 5 + 3) * bytes_of)  # room for one of three word pieces
-    bert = CountingBert()
-    again.add(SENTENCES, bert.load)
-    assert [batch.tolist() for batch in bert.batches] == [[[2, 5, 3]]]
-    assert [place[0] >= 0 for place in again.locate(SENTENCES)] == [True, False, True, True, True]
-    full = open_cache(tmp_path, limit=1)
-    full.add([torch.tensor([2, 4, 3])], CountingBert().load)
+    found, _ = kept(open_cache(tmp_path), (7 + 5 + 2) * bytes_of)
+    assert found == [False, False, True, False, True]
+    found, batches = kept(open_cache(tmp_path), (7 + 5 + 3) * bytes_of)  # room for one of three word pieces
+    assert (found, batches) == ([True, False, True, True, True], [[[2, 5, 3]]])
+    full = open_cache(tmp_path)
+    assert kept(full, 1, [torch.tensor([2, 4, 3])]) == ([False], [])
     assert len(full) == 3
 
 
-def test_what_others_left_in_the_directory_changes_no_batch(tmp_path):
+def test_neither_what_others_left_nor_what_was_read_before_changes_batches(tmp_path):
     """Within a limit the same sentences have states, so that a resumed run forms the batches that it had."""
     limit = (7 + 5 + 2) * 4 * D
     places = []
-    for _ in range(2):
-        cache = open_cache(tmp_path, limit=limit)
-        cache.add(SENTENCES[2:3], CountingBert().load)  # such as the validation set, which is loaded first
-        cache.add(SENTENCES, CountingBert().load)
-        places.append((cache.locate(SENTENCES)[:, 0] >= 0).tolist())
+    for before in ([], SENTENCES[:1], [torch.tensor([2, 8, 8, 8, 8, 8, 8, 8, 3])]):  # such as the validation set
+        cache = open_cache(tmp_path)
+        cache.add(before, CountingBert().load, 10**6)
+        places.append(kept(cache, limit)[0])
         open_cache(tmp_path).add(SENTENCES, CountingBert().load)  # another run, without a limit
-    assert places == [[False, False, True, False, True]] * 2
+    assert places == [[False, False, True, False, True]] * 3
 
 
 def test_states_that_half_precision_cannot_hold_are_refused(tmp_path):
