@@ -1,5 +1,6 @@
 """BERT's states on disk.  They can be kept since a frozen BERT in evaluation mode depends on the sentence alone."""
 
+import errno
 import hashlib
 import logging
 import os
@@ -65,11 +66,7 @@ class FeatureCache:
         self._states: Dict[int, Tensor] = {}
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            if os.access(self.path, os.W_OK):
-                with self._lock():
-                    self._open_new_segments()
-            else:  # another user has built it, completely or not
-                self._open_new_segments(repair=False)
+            self._open_repaired()
         except OSError as error:
             raise self._unusable(error) from error
 
@@ -218,6 +215,18 @@ class FeatureCache:
             "states": np.concatenate(states),
         }
 
+    def _open_repaired(self) -> None:
+        """Open the segments, and remove what is damaged if this user may; another user may have built the cache."""
+        if os.access(self.path, os.W_OK):
+            try:
+                with self._lock():
+                    self._open_new_segments()
+                return
+            except OSError as error:  # the folder can be written, but the lock or a damaged file is another user's
+                if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                    raise
+        self._open_new_segments(repair=False)
+
     def _open_new_segments(self, repair: bool = True) -> None:
         """Open and verify the segments that this process does not know yet.
 
@@ -246,8 +255,9 @@ class FeatureCache:
             self._places[keys[i * KEY_BYTES : (i + 1) * KEY_BYTES]] = (number, start)
 
     def _unusable(self, error: OSError) -> BertFusedError:
+        incomplete = f"it lacks sentences of this run, and {self.path} cannot be written; " if self._places else ""
         return BertFusedError(
-            f"--bert-cache {self._directory} cannot be used ({error}); "
+            f"--bert-cache {self._directory} cannot be used ({error}); {incomplete}"
             "give a directory that can be written, on a disk with room, or leave the flag out"
         )
 

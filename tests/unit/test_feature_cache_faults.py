@@ -1,8 +1,11 @@
 """What happens to the cache while it is written and read: kill -9, a full disk, a disk that cannot be written."""
 
 import os
+import shutil
 import subprocess
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -166,3 +169,50 @@ def test_a_complete_cache_is_read_where_nothing_can_be_written(disk):
     with pytest.raises(BertFusedError, match=r"--bert-cache .* cannot be used \(.*Read-only file system"):
         cache.add(SENTENCES, reader.load)
     assert reader.count == 0
+
+
+@pytest.fixture
+def shared():
+    """A folder that all users may write, also where pytest's folder is closed to them."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def _read_as_another_user(path, results):
+    open_cache(path)  # as root, so that all modules are imported
+    os.setgid(65534)
+    os.setuid(65534)
+    reader, cache = Reader(), open_cache(path)
+    try:
+        cache.add(SENTENCES[:20], reader.load)
+        check_some(cache)
+        cache.add(SENTENCES, reader.load)
+    except BertFusedError as error:
+        results.put((reader.count, str(error)))
+
+
+def check_some(cache):
+    assert all(
+        torch.equal(cache.states(place, len(row)), states(row.unsqueeze(0))[0])
+        for row, place in zip(SENTENCES[:20], cache.locate(SENTENCES[:20]))
+    )
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_a_complete_cache_of_another_user_is_read_although_its_lock_cannot_be_taken(shared):
+    cache = open_cache(shared)
+    cache.add(SENTENCES[:20], Reader().load)
+    cache.path.chmod(0o777)  # as in a directory of a group
+    (cache.path / "lock").chmod(0o644)
+    context = processes()
+    results = context.SimpleQueue()
+    user = context.Process(target=_read_as_another_user, args=(shared, results))
+    user.start()
+    user.join(60)
+    assert user.exitcode == 0
+    count, message = results.get()
+    assert count == 0
+    assert "[Errno 13] Permission denied" in message
+    assert f"it lacks sentences of this run, and {cache.path} cannot be written; give a directory" in message
