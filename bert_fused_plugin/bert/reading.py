@@ -11,6 +11,8 @@ from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.errors import BertFusedError
 
+_LARGEST_HALF = torch.finfo(torch.float16).max
+
 
 class ReadsBert(Protocol):
     """The attributes of an encoder that reads BERT."""
@@ -45,7 +47,8 @@ def read_bert(
         dtype: number format of the model.
 
     Raises:
-        BertFusedError: The batch does not have the context that BERT must read.
+        BertFusedError: The batch does not have the context that BERT must read, or half precision cannot hold
+            the states.
     """
     bridge = encoder.bridge
     if bert_tokens is None:
@@ -55,17 +58,38 @@ def read_bert(
                 "task does not bring them; use --task bert_fused_translation"
             )
         bert_tokens = bridge.bert_tokens(src_tokens)
+    checked = bert_out is not None and bert_out.dtype == torch.float16  # the cache writes finite states only
     if bert_out is None:
         bert_out, bert_padding_mask = encoder.bert(bert_tokens, bridge.segments(bert_tokens))
     else:
         bert_padding_mask = bert_tokens.eq(BERT_PAD)
+    bert_out = bert_out.to(dtype)
+    # under --amp the parameters are in single precision, and CUDA's autocast turns the states to half precision later
+    if not checked and (dtype == torch.float16 or torch.is_autocast_enabled()):
+        _check_half_range(bert_out, encoder.bert.name)
     if encoder.mask_special_tokens:
         bert_padding_mask = _mask_special_tokens(bridge, bert_tokens, bert_padding_mask)
     # Time comes first in memory, as attention reads it, so that no layer copies the states for its keys and values.
-    bert_out = bert_out.to(dtype).transpose(0, 1).contiguous().transpose(0, 1)
+    bert_out = bert_out.transpose(0, 1).contiguous().transpose(0, 1)
     if encoder.layer_mix is not None:
         bert_out = encoder.layer_mix(bert_out.unflatten(-1, (-1, encoder.bert.dim)))
     return bert_out, bert_padding_mask
+
+
+def _check_half_range(bert_out: Tensor, name: str) -> None:
+    """Check that half precision can hold the states *bert_out* of the BERT *name*.
+
+    Otherwise training would end with fairseq's error about the loss scale, and translations would be random.
+
+    Raises:
+        BertFusedError: It cannot.
+    """
+    if not bool(bert_out.detach().abs().max() <= _LARGEST_HALF):  # also if the largest is NaN
+        raise BertFusedError(
+            "--fp16 and --amp compute in half precision, whose largest number is 65,504, and some states of "
+            f"--bert-model {name} in this batch are larger, or are made from larger ones; train with --bf16 or in "
+            "single precision, and translate without --fp16"
+        )
 
 
 def _mask_special_tokens(bridge: DictionaryBridge, bert_tokens: Tensor, bert_padding_mask: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from bert_fused_plugin.data.collate import collate_bert_tokens
 from bert_fused_plugin.data.feature_segments import (
     KEY_BYTES,
     SUFFIX,
+    in_number_format,
     map_states,
     read_segment,
     remove_unfinished,
@@ -199,13 +200,8 @@ class FeatureCache:
     ) -> Dict[str, NDArray[Any]]:
         states: List[NDArray[Any]] = []
         for batch in _batches(missing):
-            with np.errstate(over="ignore"):
-                batch_states = compute_states(collate_bert_tokens(batch)).numpy().astype(self.dtype)
-            if not np.isfinite(batch_states).all():
-                raise BertFusedError(
-                    f"--bert-cache {self._directory}: some of BERT's states are not finite in {self.dtype}; the "
-                    "largest float16 is 65,504; give --bert-cache-dtype fp32, or leave the cache out"
-                )
+            computed = compute_states(collate_bert_tokens(batch)).numpy()
+            batch_states = in_number_format(computed, self.dtype, self._directory)
             states += [state[: len(row)] for row, state in zip(batch, batch_states)]
             advance(sum(len(row) for row in batch))
         keys = b"".join(sentence_key(row) for row in missing)

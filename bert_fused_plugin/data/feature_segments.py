@@ -16,11 +16,32 @@ from safetensors.numpy import save
 from torch import Tensor
 
 from bert_fused_plugin.data.work_locks import try_lock
+from bert_fused_plugin.errors import BertFusedError
 
 KEY_BYTES = 16
 SUFFIX = ".safetensors"
 _UNFINISHED = ".unfinished"
 _NAMES = ("keys", "sizes", "states")
+
+
+def in_number_format(states: NDArray[Any], dtype: "np.dtype[Any]", directory: str) -> NDArray[Any]:
+    """Return the computed *states* in the number format *dtype*.
+
+    Raises:
+        BertFusedError: some of them are not finite there; the message names the cache's *directory*.
+    """
+    with np.errstate(over="ignore"):
+        converted: NDArray[Any] = states.astype(dtype)
+    if np.isfinite(converted).all():
+        return converted
+    if not np.isfinite(states).all():
+        reason = "are not finite, even in single precision; give another --bert-model, whose weights are sound"
+    else:
+        reason = (
+            "are beyond float16, whose largest number is 65,504; give --bert-cache-dtype fp32, and train with --bf16 "
+            "or in single precision, since --fp16 cannot hold them either"
+        )
+    raise BertFusedError(f"--bert-cache {directory}: some of BERT's states {reason}")
 
 
 def write_segment(directory: Path, tensors: Dict[str, NDArray[Any]], part: str) -> Path:

@@ -71,6 +71,7 @@ def test_a_resumed_epoch_has_the_batches_of_the_unbroken_one(new_task, pieces):
     state = copy.deepcopy(iterator.state_dict())
     rest = batches(running)
     assert {cached for _, cached in first + rest} == {True, False}  # the limit leaves room for some
+    epoch(new_task(None), 3)  # another run, without a limit
     resumed = epoch(new_task(gigabytes), 3)
     resumed.load_state_dict(state)
     assert batches(resumed.next_epoch_itr()) == rest

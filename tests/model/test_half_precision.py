@@ -5,6 +5,7 @@ import torch
 from helpers import encode, make_gru, needs_half, pad, randomise
 
 from bert_fused_plugin.criterions.smoothed_loss import label_smoothed_loss
+from bert_fused_plugin.errors import BertFusedError
 
 LINES = ["the old man sees a small dog .", "a dog", "play@@ house ? the hou@@ se , the red apple .", ""]
 KINDS = {
@@ -102,3 +103,58 @@ def test_cached_states_are_read_in_any_precision(build, dictionary, dtype, cache
     _, loss, grads = step(model.to(dtype), dictionary, bert_out)
     assert torch.isfinite(loss)
     assert {grad.dtype for grad in grads.values()} == {dtype}
+
+
+LARGE = 70_000.0
+REFUSED = "whose largest number is 65,504, and some states of --bert-model .* train with --bf16 or in single precision"
+
+
+@pytest.fixture(params=["fused", "gru"])
+def make_large(request, build, dictionary, bert_dir):
+    """Build a model whose BERT has states of about 70,000, and return it with BERT's tokens of a batch."""
+
+    def make(dtype):
+        torch.manual_seed(3)
+        model = build(bert_drop_net=0.0) if request.param == "fused" else make_gru(dictionary, bert_model=bert_dir)
+        with torch.no_grad():
+            model.encoder.bert.model.encoder.layer[-1].output.LayerNorm.bias.fill_(LARGE)
+        return model.to(dtype)
+
+    return make
+
+
+@needs_half
+@pytest.mark.parametrize("training", [True, False])
+def test_states_beyond_half_precision_are_refused(make_large, dictionary, training):
+    with pytest.raises(BertFusedError, match=REFUSED):
+        step(make_large(torch.float16).train(training), dictionary)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_other_precisions_hold_them(make_large, dictionary, dtype):
+    assert torch.isfinite(step(make_large(dtype), dictionary)[1])
+
+
+@needs_half
+@pytest.mark.parametrize("value", [LARGE, float("nan"), -LARGE])
+def test_so_are_cached_states_in_single_precision(build, dictionary, value):
+    model = build()
+    tokens = model.encoder.bridge.bert_tokens(
+        pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=True)
+    )
+    bert_out = torch.zeros(*tokens.shape, model.encoder.bert.dim)
+    step(model.half(), dictionary, bert_out)
+    bert_out[1, 0, 0] = value
+    with pytest.raises(BertFusedError, match=REFUSED):
+        step(model, dictionary, bert_out)
+
+
+def test_so_are_states_that_autocast_turns_to_half_precision(build, dictionary, monkeypatch):
+    model = build()
+    step(model, dictionary)
+    with torch.no_grad():
+        model.encoder.bert.model.encoder.layer[-1].output.LayerNorm.bias.fill_(LARGE)
+    step(model, dictionary)
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda: True)  # as --amp does on a GPU
+    with pytest.raises(BertFusedError, match=REFUSED):
+        step(model, dictionary)

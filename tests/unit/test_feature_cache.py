@@ -121,15 +121,27 @@ def test_neither_what_others_left_nor_what_was_read_before_changes_batches(tmp_p
     assert places == [[False, False, True, False, True]] * 3
 
 
-def test_states_that_half_precision_cannot_hold_are_refused(tmp_path):
-    def load():
-        return lambda bert_tokens: torch.full((*bert_tokens.shape, D), 70_000.0)
+def loader(value):
+    return lambda: lambda bert_tokens: torch.full((*bert_tokens.shape, D), value)
 
-    with pytest.raises(BertFusedError, match=r"float16; the largest float16 is 65,504; give --bert-cache-dtype fp32"):
-        open_cache(tmp_path, dtype="fp16").add(SENTENCES, load)
+
+def test_states_that_half_precision_cannot_hold_are_refused(tmp_path):
+    message = (
+        r"beyond float16, whose largest number is 65,504; give --bert-cache-dtype fp32, and train with --bf16 or in"
+    )
+    with pytest.raises(BertFusedError, match=message):
+        open_cache(tmp_path, dtype="fp16").add(SENTENCES, loader(70_000.0))
     assert not segments(tmp_path)
-    open_cache(tmp_path, dtype="fp32").add(SENTENCES, load)
+    open_cache(tmp_path, dtype="fp32").add(SENTENCES, loader(70_000.0))
     assert len(segments(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "fp32"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_states_that_are_not_finite_are_refused(tmp_path, dtype, value):
+    with pytest.raises(BertFusedError, match="not finite, even in single precision; give another --bert-model"):
+        open_cache(tmp_path, dtype=dtype).add(SENTENCES, loader(value))
+    assert not segments(tmp_path)
 
 
 def test_another_fingerprint_or_dtype_is_a_miss(filled):
