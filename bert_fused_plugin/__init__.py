@@ -47,6 +47,7 @@ The map of the package, one line a file::
       feature_segments.py           the files of that cache
       cache_descriptions.py         what a folder of that cache says about its BERT
       work_locks.py                 work that several processes share, part by part
+      shared_memory.py              the memory through which worker processes pass batches
     modules/                        the parts of the papers' figures, and what they need; they import no other folder
       bert_fused_encoder_layer.py   a layer of the encoder (Zhu et al., figure 1, left)
       bert_fused_decoder_layer.py   a layer of the decoder (Zhu et al., figure 1, right)

@@ -12,6 +12,7 @@ from bert_fused_plugin.bert.identity import identity_fingerprint
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
 from bert_fused_plugin.data.cache_descriptions import sibling_remarks, write_description
 from bert_fused_plugin.data.feature_cache import ComputeStates, FeatureCache
+from bert_fused_plugin.data.shared_memory import small_shared_memory
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 
 logger = logging.getLogger(__name__)
@@ -64,6 +65,9 @@ class CachedStates:
             logger.info(f"the BERT cache {self._cache.path} holds {len(self._cache):,} sentences")
             description = {**self._identity, "--bert-cache-dtype": str(self._cfg.bert_cache_dtype)}
             write_description(self._cache.path, description)
+            too_small = small_shared_memory()
+            if too_small is not None:
+                logger.warning(too_small)
             if not len(self._cache):
                 for remark in sibling_remarks(self._cache.path, description):
                     logger.info(f"the BERT cache: {remark}")

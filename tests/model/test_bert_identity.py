@@ -13,6 +13,7 @@ from transformers import AutoTokenizer, BertModel
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.identity import config_differences, recorded_config
 from bert_fused_plugin.bert.record import RECORD_KEY, read_record
+from bert_fused_plugin.data import shared_memory
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.json_record import JsonRecord
 from bert_fused_plugin.tasks.cached_states import CachedStates
@@ -184,3 +185,10 @@ def test_a_folder_of_the_same_weights_is_named_in_the_log(build, changed, tmp_pa
     (first / "bert.json").unlink()
     folder(dtype="fp32", bert_layer="1")
     assert f"also has {first.name}, without bert.json, as an earlier version" in caplog.text
+
+
+def test_opening_the_cache_warns_of_small_shared_memory(build, tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(shared_memory, "_ENOUGH", 2**60)
+    cfg = Namespace(bert_cache=str(tmp_path), bert_cache_dtype="fp16", bert_cache_limit=None)
+    CachedStates(cfg, build()).use_for(NoSentences(), "train")
+    assert [each.levelname for each in caplog.records if "/dev/shm has only" in each.message] == ["WARNING"]
