@@ -97,11 +97,12 @@ class BertFusedTranslationTask(TranslationTask):
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
         """Load *split*, with BERT's input for each sentence.
 
-        Outside the training set, a source that is longer than ``--max-source-positions`` of the task or of the
-        model's training is cut and not refused: no sentence of a test set is lost.
+        In evaluation, a source that is longer than ``--max-source-positions`` of the task or of the model's training
+        is cut and not refused: no sentence of a test set is lost.  The training set is a test set too for
+        fairseq-generate and fairseq-validate, which pass the task's settings of the checkpoint as ``task_cfg``.
         """
         super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
-        evaluation = split != self.cfg.train_subset
+        evaluation = split != self.cfg.train_subset or "task_cfg" in kwargs
         too_long = int((self.datasets[split].src_sizes > self.max_source).sum())
         if evaluation and too_long:
             logger.warning(f"{split}: {too_long} sources are cut to {self.max_source} tokens (--max-source-positions)")
@@ -109,7 +110,7 @@ class BertFusedTranslationTask(TranslationTask):
         if self.bridge is None:
             return
         raise_all(flags_without_cache(self.cfg))  # not before: the hub interface has the flags of the training
-        self.datasets[split] = self._with_bert_input(self.bridge, split, epoch, combine)
+        self.datasets[split] = self._with_bert_input(self.bridge, split, epoch, combine, evaluation)
         if self.cached_states is not None:
             self.cached_states.use_for(self.datasets[split], split)
 
@@ -218,10 +219,11 @@ class BertFusedTranslationTask(TranslationTask):
         if warning is not None:
             logger.warning(warning)
 
-    def _with_bert_input(self, bridge: DictionaryBridge, split: str, epoch: int, combine: bool) -> BertPairDataset:
+    def _with_bert_input(
+        self, bridge: DictionaryBridge, split: str, epoch: int, combine: bool, evaluation: bool
+    ) -> BertPairDataset:
         """Return the data set of *split*, which fairseq has loaded, with BERT's input."""
         dataset = self.datasets[split]
-        evaluation = split != self.cfg.train_subset
         shard = None if evaluation else epoch
         text = directory_of_epoch("--bert-text", self.cfg.bert_text, self.cfg.data, shard)
         documents = directory_of_epoch("--bert-documents", self.cfg.bert_documents, self.cfg.data, shard)

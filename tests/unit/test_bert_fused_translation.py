@@ -46,6 +46,12 @@ def test_the_training_set_is_not_cut(task, dictionary):
     assert dictionary.string(task.datasets["train"][0]["source"]) == LINES[0]
 
 
+def test_the_training_set_is_cut_where_it_is_translated(task, dictionary):
+    """fairseq-generate and fairseq-validate pass the settings of the checkpoint."""
+    task.load_dataset("train", task_cfg=task.cfg)
+    assert dictionary.string(task.datasets["train"][0]["source"]) == "the old man sees"
+
+
 def test_long_lines_of_a_buffer_are_cut(task, dictionary, caplog):
     lines = [encode(dictionary, line) for line in LINES]
     dataset = task.build_dataset_for_inference(lines, list(map(len, lines)))
