@@ -41,6 +41,7 @@ The map of the package, one line a file::
       typed_text.py                 does the text of a user fit the dictionary?
       document_context.py           --bert-context: the sentences before the current one
       bert_pair_dataset.py          fairseq's translation dataset with BERT's input
+      any_length_dataset.py         lines to translate, none of which is too long for a batch
       collate.py                    BERT's rows of a batch, padded on the right
       data_bin.py                   what is read from a data-bin beside what fairseq reads
       feature_cache.py              --bert-cache: BERT's states on disk

@@ -24,6 +24,8 @@ from bert_fused_plugin.checkpoints.files import (
 from bert_fused_plugin.checkpoints.training_settings import training_defaults
 from bert_fused_plugin.data.typed_text import hyphen_warning
 from bert_fused_plugin.errors import raise_all
+from bert_fused_plugin.models.bert_fused import BertFusedModel
+from bert_fused_plugin.models.gru_bahdanau import GruModel
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +35,7 @@ _SUBWORDS = {
     "sentencepiece": ("sentencepiece_model", "sentencepiece.bpe.model", "--sentencepiece-model"),
 }
 _VECTORS = ("encoder_embed_path", "decoder_embed_path")  # these files are read only when a training begins
+_BATCHES = {"max_tokens": 12_000, "batch_size": None}  # as fairseq-generate has them by default
 _README = """\
 # {pair}: a translation model of fairseq with bert_fused_plugin
 
@@ -95,6 +98,7 @@ def export_model(
     raise_all(errors)
     [model], _, task = load_model_ensemble_and_task([str(checkpoint)], state=trained)
     _set_languages(state["cfg"], task, subwords.tokenizer)
+    _translate_any_line(state["cfg"], model)
     _make_movable(state["cfg"])
     state["model"] = without_folders(state["model"])
     with written_whole(output) as new:
@@ -167,6 +171,17 @@ def _fit_hyphens(tokenizer: Optional[Dict[str, Any]], dictionary: Dictionary) ->
         tokenizer["moses_no_dash_splits"] = True
         warning += ", which the exported model has now"
     logger.warning(warning)
+
+
+def _translate_any_line(cfg: Dict[str, Any], model: Any) -> None:
+    """Write settings into *cfg* with which fairseq's hub interface loses no line, however long it is.
+
+    The size of batches is not that of the training, and the models of this package have its task, which cuts a line
+    that is too long for the model, where fairseq's own task refuses it together with all other lines.
+    """
+    cfg["dataset"] = {**(cfg.get("dataset") or {}), **_BATCHES}
+    if isinstance(model, (BertFusedModel, GruModel)):
+        cfg["task"]["_name"] = "bert_fused_translation"
 
 
 def _make_movable(cfg: Dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
 from bert_fused_plugin.bert.sentence_encoder import last_layer_warning
+from bert_fused_plugin.data.any_length_dataset import AnyLengthDataset
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, InteractiveDataset
 from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
@@ -130,13 +131,14 @@ class BertFusedTranslationTask(TranslationTask):
     ) -> Any:
         """Return the data set of the lines of one buffer; with ``--bert-context`` they follow each other.
 
-        A line that is longer than ``--max-source-positions`` is cut and not refused.
+        A line that is longer than ``--max-source-positions`` is cut and not refused, and a line that is longer than
+        ``--max-tokens`` is a batch by itself.
         """
         src_tokens = [self._truncated(line) for line in src_tokens]
         src_lengths = [len(line) for line in src_tokens]
         dataset = super().build_dataset_for_inference(src_tokens, src_lengths, constraints=constraints)
         if self.bridge is None or not self.bridge.context:
-            return dataset
+            return AnyLengthDataset(dataset)
         if constraints is not None:
             raise BertFusedError(
                 "--constraints and --bert-context do not work together in fairseq-interactive; leave --constraints out"
@@ -147,7 +149,7 @@ class BertFusedTranslationTask(TranslationTask):
                 "has a single line; give fairseq-interactive a larger --buffer-size"
             )
             self._warned_of_buffer = True
-        return InteractiveDataset(dataset, self.bridge)
+        return InteractiveDataset(dataset, self.bridge, keep_long_targets=True)
 
     def build_generator(self, models: Sequence[Any], args: Any, **options: Any) -> Any:
         """Build fairseq's generator.

@@ -139,6 +139,20 @@ def test_every_kind_of_model(workspace, tmp_path, model, arch, flags, with_bert)
     assert seen_scores == pytest.approx(scores, abs=1e-6)
 
 
+@pytest.mark.parametrize("task", ["bert_fused_translation", "translation"])
+def test_a_line_that_is_too_long_takes_no_other_with_it(workspace, tmp_path, task):
+    """It is longer than the batches of the training, and longer than the model reads."""
+    flags = {"task": task, "max_tokens": 6, "batch_size": 2, "max_source_positions": 8, "bert_model": workspace.bert_dir}
+    checkpoint = save_model(workspace, tmp_path / "old.pt", "bert_fused", **flags)
+    export_model(checkpoint, workspace.data, tmp_path / "new", Subwords())
+    hub = BertFusedModel.from_pretrained(str(tmp_path / "new"))
+    lines = ["the dog", "the " * 40, "a man sees the dog", "a dog"]
+    together = hub.translate(lines, beam=2, max_len_b=8)
+    assert together == [hub.translate(line, beam=2, max_len_b=8) for line in lines]
+    assert together[1] == hub.translate("the " * 7, beam=2, max_len_b=8)
+    assert len(list(hub._build_batches([hub.encode(line) for line in lines[::2]], False))) == 1
+
+
 def test_what_bert_read_in_training_stays_known(workspace, tmp_path):
     checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot", bert_model=workspace.bert_dir)
     state = torch.load(checkpoint, weights_only=False)
