@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
+from fairseq import hub_utils
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 from fairseq.data import Dictionary
+from fairseq.tasks import TASK_REGISTRY
+from fairseq.tasks.translation import TranslationTask
 from fairseq.utils import split_paths
 
 from bert_fused_plugin.bert.record import without_folders
@@ -21,9 +24,11 @@ from bert_fused_plugin.checkpoints.files import (
     without_training_state,
     written_whole,
 )
+from bert_fused_plugin.checkpoints.subword_check import check_subwords, source_texts
 from bert_fused_plugin.checkpoints.training_settings import training_defaults
+from bert_fused_plugin.data.subwords import detect_subword
 from bert_fused_plugin.data.typed_text import hyphen_warning
-from bert_fused_plugin.errors import raise_all
+from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 
@@ -88,8 +93,7 @@ def export_model(
     Raises:
         BertFusedError: Parts are missing or do not fit, or the directory cannot be written.
     """
-    bert_place = {} if bert_model is None else {"bert_model": bert_model}
-    trained = read_checkpoint(checkpoint, **training_defaults(), **dict.fromkeys(_VECTORS), **bert_place, data=data)
+    trained = _read_translation_model(checkpoint, data, {} if bert_model is None else {"bert_model": bert_model})
     state = without_training_state(trained)
     errors = _output_errors(output)
     if with_bert and model_settings(state).get("bert_model") is None:
@@ -97,10 +101,7 @@ def export_model(
     state["cfg"]["bpe"], subword_file = _subwords(state["cfg"]["bpe"], subwords, errors)
     raise_all(errors)
     [model], _, task = load_model_ensemble_and_task([str(checkpoint)], state=trained)
-    _set_languages(state["cfg"], task, subwords.tokenizer)
-    _translate_any_line(state["cfg"], model)
-    _make_movable(state["cfg"])
-    state["model"] = without_folders(state["model"])
+    _prepare(state, model, task, subwords.tokenizer)
     with written_whole(output) as new:
         new.mkdir()
         for path, name in _text_files(data, task, state["cfg"]["bpe"], subword_file):
@@ -110,8 +111,47 @@ def export_model(
             name_bert(state, model)
         save_checkpoint(state, new / "model.pt")
         _write_readme(new, model, state["cfg"])
-        load_model_ensemble_and_task([str(new / "model.pt")], arg_overrides={"data": str(new)})
+        _check(new, data, task, subword_file)
     return model_settings(state).get("bert_model")
+
+
+def _read_translation_model(checkpoint: Path, data: str, overrides: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the *checkpoint*, without settings that only its training needs.
+
+    Raises:
+        BertFusedError: It cannot be read, or it is a model of another kind.
+    """
+    trained = read_checkpoint(checkpoint, **training_defaults(), **dict.fromkeys(_VECTORS), **overrides, data=data)
+    task = trained["cfg"].task._name
+    if not issubclass(TASK_REGISTRY.get(task, object), TranslationTask):
+        raise BertFusedError(
+            f"{checkpoint} is a model of --task {task}, but only translation models can be exported; give a checkpoint "
+            "of --task translation or --task bert_fused_translation"
+        )
+    return trained
+
+
+def _prepare(state: Dict[str, Any], model: Any, task: Any, tokenizer: Optional[Dict[str, Any]]) -> None:
+    """Change the checkpoint *state* of *model* so that it can be moved, and translates text."""
+    _warn_without_subwords(state["cfg"]["bpe"], task.source_dictionary)
+    _set_languages(state["cfg"], task, tokenizer)
+    _translate_any_line(state["cfg"], model)
+    _make_movable(state["cfg"])
+    state["model"] = without_folders(state["model"])
+
+
+def _check(directory: Path, data: str, task: Any, subword_file: Optional[Path]) -> None:
+    """Load the model from *directory* as the hub interface does; its subword tool must split as that of the training.
+
+    Raises:
+        BertFusedError: The model cannot be loaded, or has another subword tool.
+    """
+    loaded = hub_utils.from_pretrained(str(directory))
+    if subword_file is None:
+        return
+    bpe, languages = loaded["args"].bpe, (task.cfg.source_lang, task.cfg.target_lang)
+    texts = source_texts(split_paths(data)[0], *languages, task.source_dictionary)
+    check_subwords(bpe, task.source_dictionary, texts, f"{_SUBWORDS[bpe._name][2]} {subword_file}")
 
 
 def _text_files(data: str, task: Any, bpe: Any, subword_file: Optional[Path]) -> List[Tuple[Path, str]]:
@@ -145,6 +185,16 @@ def _subwords(
         errors.append(f"{flag} {path}: no such file; give the one that the training data was split with")
     # fairseq's hub writes the path of the file here; otherwise it says that the file of this name is not found.
     return {**before, "_name": kind, setting: f"{name}, which belongs into the model's directory,"}, path
+
+
+def _warn_without_subwords(bpe: Optional[Dict[str, Any]], dictionary: Dictionary) -> None:
+    marks = detect_subword(dictionary)
+    if bpe is None and marks != "none":
+        flags = " or ".join(flag for _, _, flag in _SUBWORDS.values())
+        logger.warning(
+            f"the source dictionary has the subword marks of {marks}, but the model is exported without its subword "
+            f"tool, so it translates only text that is split already; give {flags}"
+        )
 
 
 def _set_languages(cfg: Dict[str, Any], task: Any, tokenizer: Optional[Dict[str, Any]]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from fork_server import ENVIRONMENT, FORK_SERVER
 from helpers import WORDS
+from subword_nmt.learn_bpe import learn_bpe
 
 from bert_fused_plugin.commands.compare import compare, parse_args
 
@@ -118,6 +119,16 @@ def workspace(tmp_path_factory, bert_dir):
         fresh=True,
     )
     return result
+
+
+@pytest.fixture(scope="session")
+def codes(workspace):
+    """The file of subword-nmt's codes that the workspace's words come from."""
+    path = workspace.path / "codes"
+    text = (workspace.path / "train.en").read_text(encoding="utf-8").replace("@@", "")
+    with open(path, "w", encoding="utf-8") as out:
+        learn_bpe(text.splitlines(), out, 60, total_symbols=False)
+    return path
 
 
 # --- reports

@@ -12,7 +12,6 @@ from conftest import ROOT, hypotheses
 from fairseq.models.transformer import TransformerModel
 from random_checkpoints import gone, save_model
 from safetensors.torch import load_file
-from subword_nmt.learn_bpe import learn_bpe
 from transformers import BertConfig, BertModel
 
 from bert_fused_plugin.bert.record import read_record
@@ -39,15 +38,6 @@ def translations(hub, lines=LINES):
     """Return what *hub* makes of *lines*, and the scores."""
     best = [h[0] for h in hub.generate([hub.encode(line) for line in lines], beam=2, max_len_b=8)]
     return [hub.decode(h["tokens"]) for h in best], [h["score"].item() for h in best]
-
-
-@pytest.fixture(scope="module")
-def codes(workspace):
-    path = workspace.path / "codes"
-    text = (workspace.path / "train.en").read_text(encoding="utf-8").replace("@@", "")
-    with open(path, "w", encoding="utf-8") as out:
-        learn_bpe(text.splitlines(), out, 60, total_symbols=False)
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -139,20 +129,6 @@ def test_every_kind_of_model(workspace, tmp_path, model, arch, flags, with_bert)
     assert seen_scores == pytest.approx(scores, abs=1e-6)
 
 
-@pytest.mark.parametrize("task", ["bert_fused_translation", "translation"])
-def test_a_line_that_is_too_long_takes_no_other_with_it(workspace, tmp_path, task):
-    """It is longer than the batches of the training, and longer than the model reads."""
-    flags = {"task": task, "max_tokens": 6, "batch_size": 2, "max_source_positions": 8, "bert_model": workspace.bert_dir}
-    checkpoint = save_model(workspace, tmp_path / "old.pt", "bert_fused", **flags)
-    export_model(checkpoint, workspace.data, tmp_path / "new", Subwords())
-    hub = BertFusedModel.from_pretrained(str(tmp_path / "new"))
-    lines = ["the dog", "the " * 40, "a man sees the dog", "a dog"]
-    together = hub.translate(lines, beam=2, max_len_b=8)
-    assert together == [hub.translate(line, beam=2, max_len_b=8) for line in lines]
-    assert together[1] == hub.translate("the " * 7, beam=2, max_len_b=8)
-    assert len(list(hub._build_batches([hub.encode(line) for line in lines[::2]], False))) == 1
-
-
 def test_what_bert_read_in_training_stays_known(workspace, tmp_path):
     checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot", bert_model=workspace.bert_dir)
     state = torch.load(checkpoint, weights_only=False)
@@ -193,38 +169,6 @@ def test_bert_keeps_its_precision(workspace, tmp_path, dtype):
     assert {value.dtype for value in weights.values()} == {dtype}
 
 
-def test_sentencepiece_is_used_without_being_asked_for(workspace, tmp_path):
-    import sentencepiece
-
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(workspace.path / "train.en"), model_prefix=str(tmp_path / "sp"), vocab_size=30, minloglevel=2
-    )
-    checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot")
-    export_model(checkpoint, workspace.data, tmp_path / "new", Subwords(sentencepiece_model=tmp_path / "sp.model"))
-    hub = GruModel.from_pretrained(str(tmp_path / "new"))
-    assert hub.apply_bpe("the dog").startswith("\u2581")
-    assert len(hub.translate(["the dog"], max_len_b=4)) == 1
-    plain = tmp_path / "plain"
-    export_model(checkpoint, workspace.data, plain, Subwords())
-    hub = GruModel.from_pretrained(str(plain), bpe="sentencepiece", sentencepiece_model=str(tmp_path / "sp.model"))
-    assert hub.apply_bpe("the dog").startswith("\u2581")
-
-
-def test_what_the_training_named_is_taken_where_nothing_is_given(workspace, codes, tmp_path):
-    text = {"bpe": "subword_nmt", "bpe_codes": str(codes), "bpe_separator": "@@", "tokenizer": "space"}
-    flags = {**text, "encoder_embed_path": str(tmp_path / "vectors")}
-    (tmp_path / "vectors").write_text("1 6\nthe 1 2 3 4 5 6\n", encoding="utf-8")
-    checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot", **flags)
-    (tmp_path / "vectors").unlink()  # training has read it
-    export_model(checkpoint, workspace.data, tmp_path / "new", Subwords())
-    assert (tmp_path / "new" / "bpecodes").read_bytes() == codes.read_bytes()
-    hub = GruModel.from_pretrained(str(tmp_path / "new"))
-    assert hub.encode("playhouse   the").tolist()[-2:] == [hub.src_dict.index("the"), hub.src_dict.eos()]
-    assert len(hub.apply_bpe("playhouse").split()) > 1
-    with gone(codes), pytest.raises(BertFusedError, match=r"--codes .*codes: no such file; give the one that"):
-        export_model(checkpoint, workspace.data, tmp_path / "newer", Subwords())
-
-
 def test_what_only_the_training_needed_is_left_out(workspace, tmp_path):
     flags = {"bert_cache": "cache", "bert_cache_limit": 1.0, "bert_text": "text", "num_batch_buckets": 2}
     checkpoint = save_model(workspace, tmp_path / "old.pt", "bert_fused", bert_model=workspace.bert_dir, **flags)
@@ -247,6 +191,19 @@ def test_all_that_is_wrong_is_said_at_once_and_nothing_is_written(workspace, tmp
     with pytest.raises(BertFusedError, match="no is no directory; make it first"):
         export_model(checkpoint, workspace.data, tmp_path / "no" / "new", Subwords())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["old.pt", "used"]
+
+
+def test_a_model_of_another_kind(workspace, tmp_path):
+    """fairseq's language models and multilingual models have no pair of languages."""
+    for task in ("language_modeling", "translation_multi_simple_epoch"):
+        checkpoint = save_model(workspace, tmp_path / "old.pt", "transformer", task="translation")
+        state = torch.load(checkpoint, weights_only=False)
+        state["args"].task = task
+        state["args"].lang_pairs = "en-de"
+        torch.save(state, checkpoint)
+        with pytest.raises(BertFusedError, match=f"old.pt is a model of --task {task}, but only translation models"):
+            export_model(checkpoint, workspace.data, tmp_path / "new", Subwords())
+        assert not (tmp_path / "new").exists()
 
 
 def test_bert_that_is_not_where_it_was(workspace, tmp_path):

@@ -249,20 +249,6 @@ def test_sources_that_are_too_long_are_cut_and_under_fairseqs_task_skipped(fused
         fused.generate(*limit[:2], task="translation")
 
 
-def test_a_training_set_is_translated_whole(fused, workspace, tmp_path):
-    """Whatever its lines are: too long for the model, or for a batch, or of a reference that is too long."""
-    lines = ["the old man sees a small red dog", "a dog", "the " * 40, "a man"]
-    for lang, text in (("en", lines), ("de", lines[::-1])):
-        (tmp_path / f"train.{lang}").write_text("\n".join(text) + "\n", encoding="utf-8")
-    command(
-        "preprocess", "-s", "en", "-t", "de", "--trainpref", tmp_path / "train", "--destdir", tmp_path,
-        "--srcdict", f"{workspace.data}/dict.en.txt", "--tgtdict", f"{workspace.data}/dict.de.txt",
-    )  # fmt: skip
-    limits = ["--max-source-positions", "5", "--max-target-positions", "5", "--max-tokens", "7"]
-    seen = fused.generate("--gen-subset", "train", *limits, data=tmp_path).tokens("S")
-    assert seen == {n: line.split()[:4] for n, line in enumerate(lines)}
-
-
 def test_unknown_words_are_replaced(model, workspace, tmp_path):
     """By the word of the source that the alignment names, or its translation in the dictionary."""
     for lang in ("en", "de"):

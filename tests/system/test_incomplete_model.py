@@ -17,10 +17,9 @@ pytestmark = pytest.mark.system
 
 
 @pytest.fixture(scope="module")
-def exported(workspace, tmp_path_factory):
+def exported(workspace, codes, tmp_path_factory):
     path = tmp_path_factory.mktemp("exported")
-    (path / "codes").write_text("#version: 0.2\nd o\ndo g</w>\n", encoding="utf-8")
-    given = Subwords(codes=path / "codes")
+    given = Subwords(codes=codes)
     export_model(Path(workspace.checkpoint), workspace.data, path / "model", given, with_bert=True)
     return path / "model"
 

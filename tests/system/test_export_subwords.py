@@ -1,0 +1,106 @@
+"""An exported model has the subword tool of its training, and is refused with another one."""
+
+from types import SimpleNamespace
+
+import pytest
+import sentencepiece
+from random_checkpoints import gone, save_model
+from subword_nmt.apply_bpe import BPE
+
+from bert_fused_plugin.checkpoints.model_directory import Subwords, export_model
+from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.models.gru_bahdanau import GruModel
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture
+def pieces(workspace, tmp_path):
+    """A sentencepiece model, and a workspace whose dictionary is the model's."""
+    train_sentencepiece(workspace.path / "train.en", tmp_path / "sp")
+    symbols = [line.split("\t")[0] for line in (tmp_path / "sp.vocab").read_text(encoding="utf-8").splitlines()[3:]]
+    (tmp_path / "data").mkdir()
+    for lang in ("en", "de"):
+        text = "".join(f"{symbol} 1\n" for symbol in symbols)
+        (tmp_path / "data" / f"dict.{lang}.txt").write_text(text, encoding="utf-8")
+    return SimpleNamespace(data=str(tmp_path / "data"), model=tmp_path / "sp.model")
+
+
+def train_sentencepiece(text, prefix):
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(text), model_prefix=str(prefix), vocab_size=30, minloglevel=2, hard_vocab_limit=False
+    )
+
+
+def test_sentencepiece_is_used_without_being_asked_for(pieces, tmp_path, caplog):
+    checkpoint = save_model(pieces, tmp_path / "old.pt", "gru_dot")
+    export_model(checkpoint, pieces.data, tmp_path / "new", Subwords(sentencepiece_model=pieces.model))
+    assert "subword marks" not in caplog.text
+    hub = GruModel.from_pretrained(str(tmp_path / "new"))
+    assert hub.apply_bpe("the dog").startswith("\u2581")
+    assert len(hub.translate(["the dog"], max_len_b=4)) == 1
+    plain = tmp_path / "plain"
+    export_model(checkpoint, pieces.data, plain, Subwords())
+    assert "it translates only text that is split already; give --codes or --sentencepiece-model" in caplog.text
+    hub = GruModel.from_pretrained(str(plain), bpe="sentencepiece", sentencepiece_model=str(pieces.model))
+    assert hub.apply_bpe("the dog").startswith("\u2581")
+
+
+def test_a_subword_tool_that_splits_otherwise_is_refused(workspace, pieces, codes, tmp_path):
+    """Wrong codes, a wrong sentencepiece model, one in place of the other, and files of other kinds."""
+    old = {"words": save_model(workspace, tmp_path / "words.pt", "gru_dot")}
+    old["pieces"] = save_model(pieces, tmp_path / "pieces.pt", "gru_dot")
+    (tmp_path / "other.en").write_text("der Hund und der Mann\n" * 20, encoding="utf-8")
+    train_sentencepiece(tmp_path / "other.en", tmp_path / "other")
+    (tmp_path / "other-codes").write_text("#version: 0.2\nt h\no g</w>\n", encoding="utf-8")
+    (tmp_path / "empty").touch()
+    restores = r"restores [\d.]+% of the words of the source dictionary, and at least 90% are needed: '\S+' becomes"
+    for trained, kind, file, message in (
+        ("words", "codes", tmp_path / "other-codes", restores),
+        ("words", "codes", tmp_path / "other.en", "cannot be read as what the flag is for"),
+        ("words", "codes", pieces.model, "cannot be read as what the flag is for"),
+        ("words", "sentencepiece_model", pieces.model, restores),
+        ("pieces", "sentencepiece_model", tmp_path / "other.model", restores),
+        ("pieces", "sentencepiece_model", codes, "cannot be read as what the flag is for"),
+        ("pieces", "sentencepiece_model", tmp_path / "empty", "cannot be read as what the flag is for"),
+        ("pieces", "codes", codes, restores),
+    ):
+        data = workspace.data if trained == "words" else pieces.data
+        with pytest.raises(BertFusedError, match=f"--{kind.replace('_', '-')} {file} {message}"):
+            export_model(old[trained], data, tmp_path / "new", Subwords(**{kind: file}))
+        assert not (tmp_path / "new").exists()
+
+
+def test_a_tool_with_more_pieces_than_the_dictionary_is_refused(workspace, codes, tmp_path):
+    """It restores every word of the dictionary, but of the words that were split it makes pieces without an id."""
+    few = tmp_path / "few"
+    few.write_text("".join(codes.read_text(encoding="utf-8").splitlines(keepends=True)[:12]), encoding="utf-8")
+    split = BPE(few.open(encoding="utf-8"))
+    for lang in ("en", "de"):
+        text = (workspace.path / f"train.{lang}").read_text(encoding="utf-8").replace("@@", "")
+        lines = "".join(split.process_line(line) for line in text.splitlines(keepends=True))
+        (tmp_path / f"valid.{lang}").write_text(lines, encoding="utf-8")
+    workspace.run(
+        "fairseq-preprocess", "-s", "en", "-t", "de", "--trainpref", "valid", "--validpref", "valid",
+        "--joined-dictionary", "--destdir", tmp_path / "data", cwd=tmp_path,
+    )  # fmt: skip
+    data = SimpleNamespace(data=str(tmp_path / "data"))
+    checkpoint = save_model(data, tmp_path / "old.pt", "gru_dot")
+    export_model(checkpoint, data.data, tmp_path / "new", Subwords(codes=few))
+    with pytest.raises(BertFusedError, match=r"restores [\d.]+% of the source sentences of the data, and at least 90%"):
+        export_model(checkpoint, data.data, tmp_path / "other", Subwords(codes=codes))
+
+
+def test_what_the_training_named_is_taken_where_nothing_is_given(workspace, codes, tmp_path):
+    text = {"bpe": "subword_nmt", "bpe_codes": str(codes), "bpe_separator": "@@", "tokenizer": "space"}
+    flags = {**text, "encoder_embed_path": str(tmp_path / "vectors")}
+    (tmp_path / "vectors").write_text("1 6\nthe 1 2 3 4 5 6\n", encoding="utf-8")
+    checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot", **flags)
+    (tmp_path / "vectors").unlink()  # training has read it
+    export_model(checkpoint, workspace.data, tmp_path / "new", Subwords())
+    assert (tmp_path / "new" / "bpecodes").read_bytes() == codes.read_bytes()
+    hub = GruModel.from_pretrained(str(tmp_path / "new"))
+    assert hub.encode("playhouse   the").tolist()[-2:] == [hub.src_dict.index("the"), hub.src_dict.eos()]
+    assert len(hub.apply_bpe("playhouse").split()) > 1
+    with gone(codes), pytest.raises(BertFusedError, match=r"--codes .*codes: no such file; give the one that"):
+        export_model(checkpoint, workspace.data, tmp_path / "newer", Subwords())
