@@ -4,6 +4,8 @@ import sys
 from types import TracebackType
 from typing import Optional, Sequence, Type
 
+_REPLACED_BY_FAIRSEQ = "Cannot load model parameters from checkpoint "
+
 
 class BertFusedError(ValueError):
     """A setting or a file cannot be used; the message names it, the rule and the remedy.
@@ -40,7 +42,12 @@ def install_excepthook() -> None:
 
 
 def _find(error: Optional[BaseException]) -> Optional[BertFusedError]:
-    """Return the `BertFusedError` that caused *error*, because fairseq may have replaced it by a less precise one."""
+    """Return the `BertFusedError` that *error* is, or that caused it; None for any other error.
+
+    An error that is raised while a `BertFusedError` is handled is not caused by it, and is shown with its trace.  The
+    one exception is fairseq's trainer, which replaces every error of a checkpoint by a less precise one.
+    """
     while error is not None and not isinstance(error, BertFusedError):
-        error = error.__cause__ or error.__context__
+        replaced = error.__context__ if str(error).startswith(_REPLACED_BY_FAIRSEQ) else None
+        error = error.__cause__ or replaced
     return error

@@ -1,4 +1,5 @@
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -22,17 +23,46 @@ def ours():
 
 
 def replaced_by_the_host():
+    """As fairseq's trainer does."""
     try:
         ours()
     except Exception:
-        raise Exception("Cannot load model parameters from checkpoint") from None
+        raise Exception("Cannot load model parameters from checkpoint x.pt; please ensure that ...")  # noqa: B904
+
+
+def the_cause():
+    try:
+        ours()
+    except ValueError as error:
+        raise RuntimeError("the model cannot be built") from error
 
 
 def foreign():
     raise KeyError("x")
 
 
-@pytest.mark.parametrize("raiser", [ours, replaced_by_the_host])
+def foreign_while_ours_is_handled():
+    try:
+        ours()
+    except ValueError:
+        Path("/no/such/file").read_text(encoding="utf-8")
+
+
+def foreign_after_ours():
+    try:
+        ours()
+    except ValueError:
+        raise KeyError("x") from None
+
+
+def foreign_for_another_reason():
+    try:
+        ours()
+    except ValueError:
+        raise KeyError("x") from OSError("a full disk")
+
+
+@pytest.mark.parametrize("raiser", [ours, replaced_by_the_host, the_cause])
 def test_our_errors_are_printed_without_a_trace(monkeypatch, capsys, raiser):
     err, host = shown(monkeypatch, capsys, raiser)
     assert err.splitlines() == [
@@ -42,8 +72,11 @@ def test_our_errors_are_printed_without_a_trace(monkeypatch, capsys, raiser):
     assert not host
 
 
-def test_other_errors_are_left_to_the_host(monkeypatch, capsys):
-    assert shown(monkeypatch, capsys, foreign) == ("", True)
+@pytest.mark.parametrize(
+    "raiser", [foreign, foreign_while_ours_is_handled, foreign_after_ours, foreign_for_another_reason]
+)
+def test_other_errors_are_left_to_the_host(monkeypatch, capsys, raiser):
+    assert shown(monkeypatch, capsys, raiser) == ("", True)
 
 
 def test_no_errors_raise_nothing():
