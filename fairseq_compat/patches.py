@@ -72,8 +72,8 @@ def before_fairseq() -> None:
         if cls is None:
             return lambda cls: dataclass(cls, **options)
         for default in list(vars(cls).values()):
-            kind = type(getattr(default, "default", default))
-            if kind.__hash__ is None and kind.__module__.startswith("fairseq."):
+            kind = type(default.default if isinstance(default, dataclasses.Field) else default)
+            if kind.__hash__ is None and str(kind.__module__).startswith("fairseq."):
                 kind.__hash__ = object.__hash__
         return stock(cls, **options)
 
@@ -210,6 +210,9 @@ def user_dir_by_name(module: Any) -> None:
     @functools.wraps(stock)
     def import_user_module(args: Any) -> None:
         user_dir = getattr(args, "user_dir", None)
+        if user_dir and os.path.isdir(user_dir) and _is_imported(user_dir):
+            return
+        user_dir = user_dir and user_dir.rstrip(os.sep)
         package = os.path.dirname(module.__file__)
         seen_by_stock = ("", package, os.path.dirname(package))
         if user_dir and not any(os.path.exists(os.path.join(d, user_dir)) for d in seen_by_stock):
@@ -221,6 +224,15 @@ def user_dir_by_name(module: Any) -> None:
         stock(args)
 
     module.import_user_module = import_user_module
+
+
+def _is_imported(folder: str) -> bool:
+    """Return whether *folder* is a package that has been imported, although perhaps by another path.
+
+    fairseq compares paths as texts, and takes the same package under another path for another one of its name.
+    """
+    module = sys.modules.get(os.path.basename(os.path.abspath(folder)))
+    return any(os.path.isdir(path) and os.path.samefile(path, folder) for path in getattr(module, "__path__", ()))
 
 
 def bf16_without_tpu(module: Any) -> None:

@@ -1,8 +1,11 @@
 """The finder of fairseq_compat: it adapts the modules that it names, leaves no trace and breaks nothing."""
 
+import copy
 import importlib
 import importlib.machinery
 import importlib.util
+import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -84,14 +87,44 @@ def test_a_missing_module_is_reported_by_python_itself(monkeypatch):
         importlib.import_module("compat_nowhere")
 
 
-def test_a_failing_patch_says_which_module_and_which_versions(toy, monkeypatch):
+@pytest.fixture
+def misfit(toy, monkeypatch):
     def broken(module):
         return module.NO_SUCH_NAME
 
     monkeypatch.setattr(patches, "toy_patch", broken)
+    return toy
+
+
+def test_a_patch_that_does_not_fit_leaves_the_module_as_it_is_and_says_so(misfit, capsys):
+    assert importlib.import_module(misfit).VALUE == 1
+    err = capsys.readouterr().err
+    assert re.match(
+        r"warning: fairseq_compat cannot adapt compat_toy \(fairseq .*, torch .*NO_SUCH_NAME.*0\.12\.2", err
+    )
+    assert err.count("\n") == 1
+
+
+def test_without_safe_checkpoints_nothing_is_imported(misfit, monkeypatch):
+    monkeypatch.setattr(fairseq_compat, "_NEEDED", ("toy_patch",))
     with pytest.raises(ImportError, match=r"cannot adapt compat_toy \(fairseq .*, torch .*NO_SUCH_NAME.*0\.12\.2"):
-        importlib.import_module(toy)
-    assert toy not in sys.modules
+        importlib.import_module(misfit)
+    assert misfit not in sys.modules
+
+
+def test_the_environment_switches_all_of_it_off(toy, monkeypatch):
+    monkeypatch.setenv("FAIRSEQ_COMPAT", "0")
+    module = importlib.import_module(toy)
+    assert module.VALUE == 1
+    fairseq_compat._install()  # with the module already imported
+    assert module.VALUE == 1
+    assert "__fairseq_compat__" not in vars(module)
+
+
+def test_the_loader_can_be_copied_and_pickled(toy):
+    loader = importlib.util.find_spec(toy).loader
+    for again in (copy.copy(loader), copy.deepcopy(loader), pickle.loads(pickle.dumps(loader))):
+        assert again.get_source(toy) == "VALUE = 1\n"
 
 
 def test_the_hook_imports_nothing_else():

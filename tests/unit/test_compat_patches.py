@@ -1,6 +1,8 @@
 """What fairseq_compat.patches changes in fairseq: plug-ins by name, precision, warnings and old names of numpy."""
 
 import argparse
+import dataclasses
+import importlib
 import importlib.util
 import logging
 import subprocess
@@ -44,6 +46,21 @@ def test_user_dir_takes_the_name_of_a_package(plugin):
     utils.import_user_module(args)  # fairseq does so in each of its processes
     assert sys.modules[plugin].WHERE == "installed"
     assert args.user_dir == plugin  # a checkpoint must not hold the path of this machine
+
+
+def test_a_slash_may_end_the_name(plugin):
+    utils.import_user_module(argparse.Namespace(user_dir=f"{plugin}/"))
+    assert sys.modules[plugin].WHERE == "installed"
+
+
+def test_a_package_that_is_imported_already_may_be_named_by_any_path(plugin, tmp_path):
+    importlib.import_module(plugin)
+    (tmp_path / "link").symlink_to(tmp_path / "site")
+    for folder in ("link", "site", "elsewhere/../site"):
+        utils.import_user_module(argparse.Namespace(user_dir=str(tmp_path / folder / plugin)))
+    (tmp_path / "other" / plugin).mkdir(parents=True)
+    with pytest.raises(ImportError, match="not globally unique"):
+        utils.import_user_module(argparse.Namespace(user_dir=str(tmp_path / "other" / plugin)))
 
 
 def test_an_existing_path_wins_over_a_package(plugin):
@@ -180,3 +197,21 @@ def test_the_hydra_command_goes_as_far_as_its_data_without_warnings(tmp_path):
     done = subprocess.run([command, *words.split()], cwd=tmp_path, capture_output=True, text=True)
     assert "none/dict.txt" in done.stderr
     assert "Warning" not in done.stderr + done.stdout
+
+
+def test_dataclasses_of_others_are_left_alone():
+    """A default with a ``default`` of its own that raises, and one of a class of no module that has no hash."""
+
+    class Raises:
+        @property
+        def default(self):
+            raise RuntimeError("not now")
+
+    nowhere = type("Nowhere", (), {"__hash__": None, "__module__": None})
+    for default, is_refused in ((Raises(), False), (nowhere(), sys.version_info >= (3, 11))):
+        body = {"__annotations__": {"value": object}, "value": default}
+        if is_refused:
+            with pytest.raises(ValueError, match="mutable default"):
+                dataclasses.dataclass(type("Config", (), body))
+        else:
+            assert dataclasses.dataclass(type("Config", (), body))().value is default
