@@ -85,6 +85,22 @@ class FinetunedBert(PretrainedBert):
         }
         return functional_call(self.model, weights, (), inputs)
 
+    def _apply(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
+        """Change the numbers as torch does; fairseq's ``--fp16`` comes here as ``half()``."""
+        sizes = [theta.detach().float().abs() for theta in self.model.parameters() if theta.requires_grad]
+        largest = max((size.max().item() for size in sizes), default=1.0)
+        mean = sum(size.sum().item() for size in sizes) / self.num_trained if sizes else 1.0
+        super()._apply(fn, *args, **kwargs)
+        half = torch.finfo(torch.float16)
+        to_half = next(self.model.parameters()).dtype == torch.float16
+        if to_half and self._factor != 1 and (largest > half.max or mean < half.tiny):
+            raise BertFusedError(
+                f"--bert-lr-factor {self._factor} stores BERT's weights divided by this number: the largest is then "
+                f"{largest:.3g} and the mean {mean:.3g}, but --fp16 holds numbers from {half.tiny:.3g} to "
+                f"{half.max:.5g}; use --bf16, or a factor closer to 1"
+            )
+        return self
+
     def _load_from_state_dict(self, state_dict: Dict[str, Tensor], prefix: str, *args: Any, **kwargs: Any) -> None:
         """Convert a checkpoint that was saved with another lr_factor, so that the weights W stay the same."""
         ratio = float(state_dict.get(f"{prefix}lr_factor", self.lr_factor)) / self._factor

@@ -173,3 +173,19 @@ def test_the_log_says_what_trains(build, caplog):
     assert (
         f"{bert.num_parameters - bert.num_trained:,} frozen and {bert.num_trained:,} trained parameters" in caplog.text
     )
+
+
+@pytest.mark.parametrize(("factor", "scale"), [(1e-4, 10.0), (1e4, 1.0)])
+def test_weights_that_half_precision_cannot_hold_are_refused(bert_dir, factor, scale):
+    bert = FinetunedBert.from_pretrained(bert_dir, lr_factor=factor)
+    for theta in bert.model.parameters():
+        theta.data *= scale
+    bert.to(torch.bfloat16).float()
+    with pytest.raises(BertFusedError, match=r"--bert-lr-factor \S+ stores .* use --bf16, or a factor closer to 1"):
+        bert.half()
+
+
+def test_half_precision_takes_the_usual_factors(bert_dir):
+    for factor in (1.0, 0.1, 0.01):
+        bert = FinetunedBert.from_pretrained(bert_dir, lr_factor=factor).half()
+        assert all(theta.isfinite().all() for theta in bert.parameters())
