@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from bert_fused_plugin.bert.checkpoint_checks import incompatibilities
 from bert_fused_plugin.bert.loading import describe_bert, load_bert
 from bert_fused_plugin.errors import raise_all
-from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, drop_net_rate, replaces_embeddings
-from bert_fused_plugin.models.bert_fused.config_checks import config_errors
+from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, drop_net_rate, kept_layers, replaces_embeddings
+from bert_fused_plugin.models.bert_fused.config_checks import config_errors, pruning_errors
 from bert_fused_plugin.models.bert_fused.decoder import BertFusedDecoder
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.models.bert_fused.settings import settings_record
@@ -65,10 +65,9 @@ class BertFusedModel(TransformerModelBase):
         """
         cfg = BertFusedConfig.from_namespace(as_namespace(args))
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
+        raise_all(pruning_errors(cfg))
         for side in (cfg.encoder, cfg.decoder):
-            if side.layers_to_keep:  # a text such as "0,2" from --model-overrides, or a list from the command line
-                keep = side.layers_to_keep
-                side.layers = len(keep.split(",") if isinstance(keep, str) else keep)
+            side.layers = len(kept_layers(side) or range(side.layers))
         warm_start, errors = read_warm_start(args, cfg, task)
         bert, bridge = load_bert(cfg, task, [*config_errors(cfg, src_dict, tgt_dict), *errors], args)
         cfg.share_decoder_input_output_embed |= cfg.share_all_embeddings

@@ -6,6 +6,7 @@ from typing import List, Optional, Tuple
 
 from fairseq.dataclass import ChoiceEnum
 from fairseq.models.transformer import TransformerConfig
+from fairseq.models.transformer.transformer_config import EncDecBaseConfig
 
 from bert_fused_plugin.bert.flags import MEAN, BertFlags, parse_weights
 from bert_fused_plugin.errors import BertFusedError
@@ -93,21 +94,39 @@ def branch_weights(cfg: BertFusedConfig) -> Tuple[float, float]:
     return parse_weights(cfg.bert_branch_weights, default=(1.0, 1.0) if cfg.bert_identity_start else MEAN)
 
 
+def kept_layers(side: EncDecBaseConfig) -> Optional[List[int]]:
+    """Return the numbers of the layers that LayerDrop's pruning keeps of one *side*; None if it keeps all.
+
+    ``--model-overrides`` gives a text such as "0,2", and the command line gives a list.
+
+    Raises:
+        ValueError: the value of the flag is no list of numbers.
+    """
+    keep = side.layers_to_keep
+    return sorted(int(number) for number in (keep.split(",") if isinstance(keep, str) else keep)) if keep else None
+
+
 def bert_gates(cfg: BertFusedConfig) -> Tuple[List[bool], List[bool]]:
     """Return for each layer of the encoder, and for each layer of the decoder, whether it attends to BERT.
+
+    The gates are those of the layers of the training; of a pruned side, the layers that are kept have theirs.
 
     Raises:
         ValueError: a value of ``--bert-gates`` that is not one 0 or 1 for each layer.
     """
-    depth = max(cfg.encoder.layers, cfg.decoder.layers)
+    kept = [kept_layers(side) for side in (cfg.encoder, cfg.decoder)]
+    encoder, decoder = (
+        list(range(side.layers)) if keep is None else keep for side, keep in zip((cfg.encoder, cfg.decoder), kept)
+    )
+    depth = max((number + 1 for number in (*encoder, *decoder)), default=0)
     gates = ["1"] * depth if cfg.bert_gates is None else [gate.strip() for gate in cfg.bert_gates.split(",")]
-    if len(gates) != depth or not set(gates) <= {"0", "1"}:
+    if len(gates) < depth or (len(gates) > depth and kept == [None, None]) or not set(gates) <= {"0", "1"}:
         raise ValueError
     opened = [gate == "1" and not replaces_embeddings(cfg) for gate in gates]
     attend = str(cfg.bert_attend)
     return (
-        [gate and attend != "decoder" for gate in opened[: cfg.encoder.layers]],
-        [gate and attend != "encoder" for gate in opened[: cfg.decoder.layers]],
+        [opened[number] and attend != "decoder" for number in encoder],
+        [opened[number] and attend != "encoder" for number in decoder],
     )
 
 

@@ -12,6 +12,7 @@ from bert_fused_plugin.models.bert_fused.config import (
     bert_gates,
     branch_weights,
     fusion_of,
+    kept_layers,
     replaces_embeddings,
 )
 from bert_fused_plugin.modules.fusion import FUSION_KINDS, FusionKind, IdentityStart
@@ -25,21 +26,60 @@ def config_errors(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictiona
             "--bert-model is required: give a local model directory or a name on the Hugging Face hub, "
             "such as --bert-model bert-base-uncased"
         )
-    for side, part in (("encoder", cfg.encoder), ("decoder", cfg.decoder)):
-        if part.layers < 0:
-            errors.append(f"--{side}-layers must be at least 0, got {part.layers}; choose 0 or more layers")
-        if part.attention_heads < 1 or part.embed_dim % part.attention_heads:
-            errors.append(
-                f"--{side}-attention-heads must divide --{side}-embed-dim, "
-                f"got {part.attention_heads} and {part.embed_dim}; change one of them"
-            )
     return [
         *errors,
+        *_size_errors(cfg),
         *choice_errors(cfg, except_for=("bert_fusion", *CHECKED_BY_BRIDGE)),
         *bert_flag_errors(cfg),
         *_fusion_errors(cfg, src_dict, tgt_dict),
         *_unsupported(cfg),
     ]
+
+
+def _size_errors(cfg: BertFusedConfig) -> List[str]:
+    errors = []
+    sizes = [
+        ("max-source-positions", cfg.max_source_positions, 1),
+        ("max-target-positions", cfg.max_target_positions, 1),
+    ]
+    for side, part, fewest in (("encoder", cfg.encoder, 0), ("decoder", cfg.decoder, 1)):
+        sizes += [
+            (f"{side}-layers", part.layers, fewest),
+            (f"{side}-embed-dim", part.embed_dim, 1),
+            (f"{side}-ffn-embed-dim", part.ffn_embed_dim, 1),
+        ]
+        if part.attention_heads < 1 or part.embed_dim % part.attention_heads:
+            errors.append(
+                f"--{side}-attention-heads must divide --{side}-embed-dim, "
+                f"got {part.attention_heads} and {part.embed_dim}; change one of them"
+            )
+    errors += [
+        f"--{flag} must be at least {fewest}, got {size}; choose {fewest} or more"
+        for flag, size, fewest in sizes
+        if size < fewest
+    ]
+    rates = ("dropout", "attention_dropout", "activation_dropout", "relu_dropout")
+    return errors + [
+        f"--{name.replace('_', '-')} must be in [0, 1), got {vars(cfg)[name]}; 0 turns it off"
+        for name in rates
+        if not 0 <= (vars(cfg)[name] or 0) < 1
+    ]
+
+
+def pruning_errors(cfg: BertFusedConfig) -> List[str]:
+    """Return a sentence for each side of which LayerDrop's pruning keeps layers that it does not have."""
+    errors = []
+    for side, part in (("encoder", cfg.encoder), ("decoder", cfg.decoder)):
+        try:
+            kept = kept_layers(part) or []
+        except ValueError:
+            kept = [-1]
+        if len(set(kept)) < len(kept) or not set(kept) <= set(range(part.layers)):
+            errors.append(
+                f"--{side}-layers-to-keep must be different numbers from 0 to {part.layers - 1}, with commas between "
+                f"them, got {part.layers_to_keep}; name layers of the training"
+            )
+    return errors
 
 
 def _fusion_errors(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
