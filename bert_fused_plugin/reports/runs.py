@@ -3,6 +3,7 @@
 import filecmp
 from argparse import Namespace
 from dataclasses import dataclass, field
+from glob import escape
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -257,6 +258,9 @@ def _set_up_task(files: RunFiles, saved: Dict[str, Any], place: Place) -> BertFu
 
 def _load_test_set(task: BertFusedTranslationTask, place: Place) -> Any:
     """Let *task* load the test set; return the sources before any of them is cut."""
+    files = Path(utils.split_paths(place.data)[0]).glob(f"{escape(place.subset)}.*.bin")
+    if any(file.stat().st_size == 0 for file in files):  # fairseq maps no empty file, and leaves a stray trace
+        raise BertFusedError(f"{place.data}: {place.subset!r} has no sentences; give another --subset")
     try:
         TranslationTask.load_dataset(task, place.subset)
         sources = read_whole(task.dataset(place.subset).src)

@@ -2,6 +2,8 @@
 
 import pytest
 
+from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.reports import runs
 from bert_fused_plugin.reports.runs import find_logs
 
 
@@ -34,3 +36,10 @@ def test_checkpoints_in_one_folder_do_not_share_their_logs(folder):
     assert find_logs(runs / "plain.pt") == [runs / "plain.log"]
     assert find_logs(runs / "fused.pt") == [runs / "fused.log"]
     assert find_logs(runs / "gru.pt") == []
+
+
+def test_an_empty_test_set_is_noticed_before_fairseq_maps_it(tmp_path):
+    (tmp_path / "test.en-de.en.bin").touch()
+    (tmp_path / "valid.en-de.en.bin").write_bytes(b"x")
+    with pytest.raises(BertFusedError, match="'test' has no sentences; give another --subset"):
+        runs._load_test_set(None, runs.Place(str(tmp_path), "test"))
