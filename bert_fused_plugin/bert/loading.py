@@ -67,7 +67,7 @@ def locate_bert(name: str, task: Any) -> str:
         BertFusedError: The name begins with ``./``, and neither directory has it.
     """
     if not name.startswith("./"):
-        return name
+        return os.path.expanduser(name)  # the shell leaves the ~ of --bert-model=~/DIR
     data = split_paths(task_settings(task)["data"])
     found = [path for path in (*(os.path.join(directory, name[2:]) for directory in data), name) if os.path.isdir(path)]
     if not found:

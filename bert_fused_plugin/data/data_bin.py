@@ -44,15 +44,17 @@ def directory_of_epoch(flag: str, given: Optional[str], data: str, epoch: Option
     Raises:
         BertFusedError: there is not one directory for each data directory.
     """
-    if given is None or epoch is None:
-        return given and split_paths(given)[0]
+    if given is None:
+        return None
+    if epoch is None:
+        return os.path.expanduser(split_paths(given)[0])  # the shell leaves the ~ of --bert-text=~/DIR
     ours, theirs = split_paths(given), split_paths(data)
     if len(ours) != len(theirs):
         raise BertFusedError(
             f"{flag} {given} has {len(ours)} directories, but {data} has {len(theirs)}, and each epoch takes the next "
             "one; give as many, in the same order, joined by colons"
         )
-    return ours[(epoch - 1) % len(ours)]
+    return os.path.expanduser(ours[(epoch - 1) % len(ours)])
 
 
 def read_whole(dataset: Any) -> Any:

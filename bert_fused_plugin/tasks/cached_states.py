@@ -1,6 +1,7 @@
 """BERT's states for the data sets of a task, from the directory of ``--bert-cache``."""
 
 import logging
+import os
 from typing import Any, Optional
 
 import torch
@@ -57,7 +58,7 @@ class CachedStates:
     def _open(self) -> FeatureCache:
         if self._cache is None:
             self._cache = FeatureCache(
-                str(self._cfg.bert_cache),
+                os.path.expanduser(str(self._cfg.bert_cache)),  # the shell leaves the ~ of --bert-cache=~/DIR
                 fingerprint=identity_fingerprint(self._identity),
                 dim=self._bert.state_dim,
                 dtype=str(self._cfg.bert_cache_dtype),

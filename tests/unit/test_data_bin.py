@@ -1,5 +1,6 @@
 import pytest
 
+from bert_fused_plugin.bert.loading import locate_bert
 from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch
 from bert_fused_plugin.errors import BertFusedError
 
@@ -56,3 +57,10 @@ def test_each_epoch_reads_the_directory_that_belongs_to_its_data():
     assert directory_of_epoch("--bert-text", "a", "x:y", None) == "a"  # other splits are in the first directory
     with pytest.raises(BertFusedError, match=r"--bert-text a has 1 directories, but x:y has 2, .*give as many"):
         directory_of_epoch("--bert-text", "a", "x:y", 1)
+
+
+def test_a_tilde_that_the_shell_has_left_is_the_home_directory(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    assert directory_of_epoch("--bert-text", "~/raw", "data", None) == "/home/me/raw"
+    assert directory_of_epoch("--bert-text", "a:~/raw", "data:more", 2) == "/home/me/raw"
+    assert locate_bert("~/bert", None) == "/home/me/bert"
