@@ -32,3 +32,13 @@ def test_what_the_package_uses_itself_has_a_lower_bound():
     names = {line.partition("==")[0] for line in done.stdout.splitlines()}
     assert {"torch", "transformers", "numpy", "sacrebleu", "safetensors", "filelock", "hydra-core"} <= names
     assert "fairseq" not in names
+
+
+def test_the_lower_bounds_are_the_versions_that_were_tested():
+    setup, page = (PATH.parents[1] / name for name in ("setup.py", "docs/install.md"))
+    bounds = dict(
+        line.split("==") for line in script.constraints(script.requirements(setup.read_text(encoding="utf-8")))
+    )
+    [row] = [line for line in page.read_text(encoding="utf-8").splitlines() if "the lower bounds of `setup.py`" in line]
+    tested = [cell.strip() for cell in row.split("|")[2:5]]
+    assert [f"{bounds[name]}.0" for name in ("torch", "transformers", "numpy")] == tested
