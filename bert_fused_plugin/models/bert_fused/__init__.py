@@ -67,7 +67,8 @@ class BertFusedModel(TransformerModelBase):
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
         raise_all(pruning_errors(cfg))
         for side in (cfg.encoder, cfg.decoder):
-            side.layers = len(kept_layers(side) or range(side.layers))
+            kept = kept_layers(side)
+            side.layers = side.layers if kept is None else len(kept)
         warm_start, errors = read_warm_start(args, cfg, task)
         bert, bridge = load_bert(cfg, task, [*config_errors(cfg, src_dict, tgt_dict), *errors], args)
         cfg.share_decoder_input_output_embed |= cfg.share_all_embeddings
