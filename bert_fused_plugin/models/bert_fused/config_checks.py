@@ -114,8 +114,10 @@ def _gate_errors(cfg: BertFusedConfig) -> List[str]:
             f"{cfg.decoder.layers} decoder layers attend to BERT; change them, or use --arch transformer"
         ]
     except ValueError:
+        pruned = cfg.encoder.layers_to_keep or cfg.decoder.layers_to_keep
+        depth = "layers of the training" if pruned else f"{max(cfg.encoder.layers, cfg.decoder.layers)} layers"
         return [
-            f"--bert-gates must be a 0 or 1 for each of the {max(cfg.encoder.layers, cfg.decoder.layers)} layers, "
+            f"--bert-gates must be a 0 or 1 for each of the {depth}, "
             f"with commas between them, got {cfg.bert_gates!r}; leave it out to let every layer attend to BERT"
         ]
 
