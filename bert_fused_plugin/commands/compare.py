@@ -48,7 +48,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 def _number_errors(options: argparse.Namespace) -> List[str]:
     """Return a sentence for each number of the command line that is out of its range."""
     given = vars(options)
-    least = {"beam": 1, "max_tokens": 1, "samples": 1, "examples": 0, "seed": 0, "max_len_a": 0, "max_len_b": 1}
+    least = {"beam": 1, "max_len_a": 0, "max_len_b": 1, "max_tokens": 1, "samples": 1, "examples": 0, "seed": 0}
     errors = [
         f"--{name.replace('_', '-')} must be a finite number, got {given[name]}; leave it out for {default}"
         for name, default in (("lenpen", Decoding.lenpen), ("max_len_a", Decoding.max_len_a))

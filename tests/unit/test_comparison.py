@@ -49,7 +49,7 @@ def test_numbers_that_are_too_small_are_named_together():
         *(("--lenpen", value, "a finite number") for value in ("nan", "inf", "-inf")),
         *(("--max-len-a", value, "a finite number") for value in ("nan", "inf")),
         ("--max-len-a", "-0.5", "at least 0"),
-        ("--max-len-b", "-1", "at least 0"),
+        ("--max-len-b", "0", "at least 1"),
         ("--beam", "0", "at least 1"),
         ("--seed", "-1", "at least 0"),
     ],
