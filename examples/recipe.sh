@@ -12,7 +12,8 @@
 #   [scratch]      bert_fused without the transformer's parameters, UPDATES + MORE updates
 #   gru_bahdanau   RNNsearch, UPDATES + MORE updates; [gru_dot], [gru_seq2seq], [gru_bert] (RNNsearch
 #                  with BERT) and [bert_decoder] (BERT in place of the encoder) as well
-#   compare        averages of the five best checkpoints, scored on the test set: $OUT/report.html, $OUT/report.json
+#   compare        averages of the five best checkpoints (those as good as the best: up to 0.1 more validation loss), scored
+#                  on the test set: $OUT/report.html, $OUT/report.json
 #
 # Settings of the environment, all optional (run.sh --help):
 #   DATA=dir           the recipe's text, instead of downloading it; what must lie there says run.sh
@@ -239,7 +240,7 @@ compare() {
     need "$baseline/checkpoint_best.pt" transformer
     [ ${#systems[@]} -gt 1 ] || fail "there is nothing to compare ${systems[*]} with; train another system first"
     for system in "${systems[@]}"; do
-        best=("$out/$system"/checkpoint.best_*.pt)
+        near_best "$out/$system"
         bert-fused-average --inputs "${best[@]}" --output "$out/$system/average.pt"
         if [ "$out/$system" = "$baseline" ]; then
             runs+=(--baseline "$system=$out/$system/average.pt")
@@ -249,6 +250,18 @@ compare() {
         runs+=(--log "$system=$out/$system.log")
     done
     bert-fused-compare "$out/data-bin" "${runs[@]}" "${scoring[@]}" --output "$out/report.html" --json "$out/report.json"
+}
+
+# near_best DIR: sets best to the best checkpoints whose validation loss is at most 0.1 above the least; of a short training
+# the other ones are so different that their average is worse than each.
+near_best() {
+    local file loss least=''
+    best=()
+    while read -r loss; do
+        file=$1/checkpoint.best_loss_$loss.pt
+        least=${least:-$loss}
+        ! awk "BEGIN {exit !($loss <= $least + 0.1)}" || best+=("$file")
+    done < <(find "$1" -name 'checkpoint.best_loss_*.pt' | sed 's/.*_loss_\(.*\)\.pt$/\1/' | sort -g)
 }
 
 # $BERT, or a small English encoder from the package index.

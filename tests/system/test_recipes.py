@@ -33,8 +33,8 @@ with open({log!r}, "a") as log:
 if "--save-dir" in sys.argv:
     folder = Path(sys.argv[sys.argv.index("--save-dir") + 1])
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("checkpoint_best.pt", "checkpoint.best_loss_1.00.pt", "checkpoint.best_loss_2.00.pt"):
-        (folder / name).touch()
+    for name in ("_best", ".best_loss_10.060", ".best_loss_9.951", ".best_loss_10.049", ".best_loss_9.999"):
+        (folder / ("checkpoint" + name + ".pt")).touch()
 """
 
 
@@ -99,6 +99,9 @@ def test_every_system_has_a_command_line_that_fairseq_accepts(dry, recipe, tmp_p
     [compared] = dry.calls("bert-fused-compare")
     assert f"continued={recipe}-out/continued/average.pt" == compared[compared.index("--baseline") + 1]
     assert compared.count("--run") == len(SYSTEMS) - 1
+    best = [f"{recipe}-out/transformer/checkpoint.best_loss_{loss}.pt" for loss in ("9.951", "9.999", "10.049")]
+    averaged = dry.calls("bert-fused-average")[0]  # of no checkpoint whose loss is more than 0.1 above the best
+    assert averaged[averaged.index("--inputs") + 1 : averaged.index("--output")] == best
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
