@@ -170,7 +170,8 @@ def test_a_recipe_runs_from_text_to_report(workspace, tmp_path, recipe):
     for split, copies in (("train", 100), ("valid", 1), ("test", 1)):
         for lang, old in ((source, "en"), (target, "de")):
             text = (workspace.path / f"valid.{old}").read_text(encoding="utf-8") * copies
-            words = "".join(f"{a}{b}\n" for a in letters for b in letters) if split == "train" else ""
+            double = 1 + (lang == target)  # text that is the same on both sides would be refused
+            words = "".join(f"{a}{b * double}\n" for a in letters for b in letters) if split == "train" else ""
             (data / f"{split}.{lang}").write_text(text + words, encoding="utf-8")
     out, bert = tmp_path / "out", tmp_path / "bert"
     shutil.copytree(workspace.bert_dir, bert)
