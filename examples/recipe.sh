@@ -262,6 +262,7 @@ near_best() {
         least=${least:-$loss}
         ! awk "BEGIN {exit !($loss <= $least + 0.1)}" || best+=("$file")
     done < <(find "$1" -name 'checkpoint.best_loss_*.pt' | sed 's/.*_loss_\(.*\)\.pt$/\1/' | sort -g)
+    [ ${#best[@]} -gt 0 ] || best=("$1"/checkpoint.best_*.pt) # of another --best-checkpoint-metric
 }
 
 # $BERT, or a small English encoder from the package index.

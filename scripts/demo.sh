@@ -14,6 +14,11 @@ out=$(cd "$out" && pwd)
 
 say() { printf '\ndemo: %s\n' "$*"; }
 
+if [ -e "$out/text" ] && [ ! -e "$out/corpus" ]; then
+    echo "demo: error: $out is of another version of the demo; remove it, or give another directory: DEMO_DIR=dir" >&2
+    exit 2
+fi
+
 "$root/scripts/setup.sh"
 bin=$(cd "${VENV:-$root/.venv}/bin" && pwd)
 export PATH=$bin:$PATH HF_HUB_OFFLINE=1 PYTHONUTF8=1
@@ -25,8 +30,7 @@ if [ ! -e "$out/corpus" ]; then
     mv "$out/corpus.new" "$out/corpus"
 fi
 
-say "2/4 transformer, control, BERT-fused model, report: SRC=en TGT=de DATA=$out/corpus examples/own_data/run.sh"
-# small models and small batches, since this corpus is simple
+say "2/4 transformer, control, BERT-fused model and report, by examples/own_data/run.sh with small models and batches"
 SRC=en TGT=de DATA=$out/corpus OUT=$out SIZE=tiny SUBWORDS=subword-nmt SYMBOLS=4000 UPDATES=600 MORE=300 WARMUP=150 LR=0.004 \
     TRAIN_FLAGS="--encoder-layers 3 --decoder-layers 3 --dropout 0.1 --max-tokens 1000 --clip-norm 1.0 ${TRAIN_FLAGS:-}" \
     "$root/examples/own_data/run.sh" prepare transformer continued bert_fused compare
@@ -49,7 +53,7 @@ python - "$out/report.json" <<'PYTHON'
 import json, sys
 
 report = json.load(open(sys.argv[1], encoding="utf-8"))
-print(*report["verdicts"], *(test["verdict"] for test in report["bert_tests"]), sep="\n")
+print(*report["verdicts"], *(test["verdict"] for test in report["bert_tests"] if test["verdict"]), sep="\n")
 for run in report["runs"]:
     print(f"demo: {run['name']:11} BLEU = {run['scores']['BLEU']['score']:.2f}")
 PYTHON

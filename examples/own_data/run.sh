@@ -78,7 +78,7 @@ settings() {
     [ "$moses" = 0 ] || bert+=(--bert-detok moses)
     echo "$name: $pairs pairs on a ${device^^}: size $size, dropout $dropout, $max_tokens tokens a batch," \
         "$updates updates (learning rate $lr, warm-up $warmup) and $more more ($more_lr, $more_warmup);" \
-        "${bert[*]} ${fusion[*]} ${warm_start[*]}"
+        "${bert[*]} ${fusion[*]} ${warm_start[*]}${TRAIN_FLAGS:+; last of all TRAIN_FLAGS: $TRAIN_FLAGS}"
 }
 
 prepare() {
