@@ -31,6 +31,7 @@ def test_hyphens_are_treated_as_the_dictionary_shows(tmp_path, caplog, symbols, 
     checkpoint = save_model(SimpleNamespace(data=data), tmp_path / "old.pt", "gru_seq2seq")
     export_model(checkpoint, data, tmp_path / "new", Subwords(tokenizer={"_name": "moses", **given}))
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    warnings = [warning for warning in warnings if "without its subword tool" not in warning]
     assert [warning.endswith(str(says)) for warning in warnings] == ([True] if says else [])
     assert GruModel.from_pretrained(str(tmp_path / "new")).tokenize("well-dressed") == expected
     readme = (tmp_path / "new" / "README.en-de.md").read_text(encoding="utf-8")

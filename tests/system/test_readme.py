@@ -41,8 +41,15 @@ class Reader:
         write_corpus(path, train=150, valid=20, test=30)
         shutil.copytree(ROOT / "examples", path / "examples")
         shutil.copy(path / "valid.en", path / "text.en")
-        with open(path / "train.en", encoding="utf-8") as text, open(path / "codes", "w", encoding="utf-8") as codes:
-            subprocess.run([self._bin("subword-nmt"), "learn-bpe", "-s", "20"], stdin=text, stdout=codes, check=True)
+        # so many merges that each word of the data is one piece
+        text = "".join((path / f"train.{lang}").read_text(encoding="utf-8") for lang in ("en", "de"))
+        codes = subprocess.run(
+            [self._bin("subword-nmt"), "learn-bpe", "-s", "1000"],
+            input=text.encode(),
+            stdout=subprocess.PIPE,
+            check=True,
+        )
+        (path / "codes").write_bytes(codes.stdout)
 
     def output_of(self, number: int) -> str:
         """Run the blocks up to *number* that have not been run, and return what this one printed."""
