@@ -1,29 +1,32 @@
-"""Chooses the settings of training by the amount of text and the device; docs/tuning.md says why.
+"""Chooses the settings of training by the amount of text, the device and the size; docs/tuning.md says why.
 
 python examples/own_data/settings.py PAIRS TOKENS cpu|gpu SIZE
 """
 
 import math
 import sys
-from dataclasses import asdict, dataclass, replace
-from typing import Dict
+from dataclasses import asdict, dataclass
+from typing import Dict, Tuple
 
+AUTO = "auto"  # the size that suits the amount of text and the device
 _DEVICES = ("cpu", "gpu")
 
 
 @dataclass(frozen=True)
 class Size:
-    """The architectures of one size: fairseq's transformer, BERT-fused, recurrent.
+    """The architectures of one size: fairseq's transformer, BERT-fused, recurrent; and a learning rate for them.
 
     Attributes:
         transformer: flags of fairseq's transformer.
         fused_arch: the BERT-fused architecture of the same sizes.
         gru_arch: the recurrent architecture of this size class.
+        lr: largest learning rate of the transformer.
     """
 
     transformer: str
     fused_arch: str
     gru_arch: str
+    lr: float
 
 
 SIZES: Dict[str, Size] = {
@@ -33,9 +36,10 @@ SIZES: Dict[str, Size] = {
         "--decoder-attention-heads 4",
         "bert_fused_tiny",
         "gru_bahdanau_tiny",
+        0.005,
     ),
-    "iwslt": Size("--arch transformer_iwslt_de_en", "bert_fused_iwslt_de_en", "gru_bahdanau_iwslt_de_en"),
-    "base": Size("--arch transformer", "bert_fused", "gru_bahdanau"),
+    "iwslt": Size("--arch transformer_iwslt_de_en", "bert_fused_iwslt_de_en", "gru_bahdanau_iwslt_de_en", 0.0005),
+    "base": Size("--arch transformer", "bert_fused", "gru_bahdanau", 0.0007),
 }
 
 
@@ -68,46 +72,54 @@ class Settings:
     gru_lr: float
 
 
-def choose(pairs: int, tokens: int, device: str) -> Settings:
+def choose(pairs: int, tokens: int, device: str, size: str = AUTO) -> Settings:
     """Return the settings for a training set.
 
     Args:
         pairs: number of sentence pairs.
         tokens: number of subwords of the target side.
-        device: ``cpu`` or ``gpu``; on a CPU models stay small and trainings short.
+        device: ``cpu`` or ``gpu``; on a CPU trainings are short.
+        size: a key of `SIZES`, or ``auto``: by the number of pairs and the device; on a CPU models stay small.
     """
     if device not in _DEVICES:
         raise ValueError(f"device must be one of {', '.join(_DEVICES)}, got {device!r}")
-    if pairs < 10_000:  # English-Persian of Tatoeba in docs/results.md
-        return _settings("tiny", 0.4, 2048, 1500, tokens, lr=0.002, epochs=90)
-    size = "tiny" if device == "cpu" else "iwslt" if pairs < 1_000_000 else "base"
-    dropout = 0.1 if pairs >= 1_000_000 or (size == "tiny" and pairs >= 100_000) else 0.3
-    if device == "cpu":
-        return _settings(size, dropout, 4096, 1240, tokens, lr=0.005, epochs=10)
-    if size == "iwslt":
-        return _settings(size, dropout, 4096, 30_000, tokens, lr=0.0005, epochs=40)
-    return _settings(size, dropout, 4096, 100_000, tokens, lr=0.0007, epochs=30)
-
-
-def _settings(
-    size: str, dropout: float, max_tokens: int, most: int, tokens: int, *, lr: float, epochs: int
-) -> Settings:
-    """Return settings with as many updates as *epochs* take, but *most* at most and a tenth of these at least."""
+    if size not in (AUTO, *SIZES):
+        raise ValueError(f"SIZE must be one of {', '.join((AUTO, *SIZES))}, got {size}")
+    few = pairs < 10_000  # English-Persian of Tatoeba in docs/results.md
+    if size == AUTO:
+        size = "tiny" if few or device == "cpu" else "iwslt" if pairs < 1_000_000 else "base"
+    max_tokens = 2048 if few else 4096
+    most, epochs = _budget(few, device, size)
     updates = min(most, max(most // 10, math.ceil(epochs * tokens / max_tokens)))
-    warmup = min(4000, max(20, updates // (7 if lr < 0.003 else 2)))
-    more = max(1, updates // 3 if lr == 0.002 else updates // 2)
+    more = max(1, updates // (3 if few else 2))
+    lr = 0.002 if few and size == "tiny" else SIZES[size].lr
     return Settings(
         size=size,
-        dropout=dropout,
+        dropout=_dropout(few, pairs, size),
         max_tokens=max_tokens,
         updates=updates,
         more=more,
-        warmup=warmup,
+        warmup=min(4000, max(20, updates // (7 if lr < 0.003 else 2))),
         lr=lr,
         more_warmup=max(10, more // 8),
         more_lr=lr if lr < 0.001 else lr / 2,
         gru_lr=0.001 if lr < 0.001 else min(lr, 0.003),
     )
+
+
+def _budget(few: bool, device: str, size: str) -> Tuple[int, int]:
+    """Return the largest number of updates of the transformer, a tenth of which is the smallest, and its epochs."""
+    if few:
+        return 1500, 90
+    if device == "cpu":
+        return 1240, 10
+    return (100_000, 30) if size == "base" else (30_000, 40)
+
+
+def _dropout(few: bool, pairs: int, size: str) -> float:
+    if few:
+        return 0.4
+    return 0.1 if pairs >= 1_000_000 or (size == "tiny" and pairs >= 100_000) else 0.3
 
 
 def as_shell(settings: Settings) -> str:
@@ -120,10 +132,10 @@ def as_shell(settings: Settings) -> str:
 
 def main(pairs: int, tokens: int, device: str, size: str) -> None:
     """Print the settings for a training set; *size* is a key of `SIZES`, or ``auto``."""
-    if size not in ("auto", *SIZES):
-        raise SystemExit(f"error: SIZE must be one of auto, {', '.join(SIZES)}, got {size}")
-    chosen = choose(pairs, tokens, device)
-    print(as_shell(chosen if size == "auto" else replace(chosen, size=size)), end="")
+    try:
+        print(as_shell(choose(pairs, tokens, device, size)), end="")
+    except ValueError as error:
+        raise SystemExit(f"error: {error}") from error
 
 
 if __name__ == "__main__":
