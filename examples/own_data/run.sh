@@ -6,29 +6,36 @@
 # DATA holds train.SRC and train.TGT: raw text, one sentence a line, line N of one file translates line N of the other.
 # Where valid.* or test.* are missing, sentence pairs of train are put aside for them.
 #
-# Steps, in their order; without steps those without brackets are run.  A step that is done is skipped.
+# Steps, in their order.  If you name no step, all steps without brackets are run.  A step that is done is skipped.
 #   prepare        checks the text, learns subwords, writes OUT/text and OUT/data-bin
 #   estimate       measures some updates and prints how long the trainings will take
 #   transformer    trains fairseq's transformer
 #   continued      trains the transformer on, as long as bert_fused: the fair control
 #   bert_fused     trains the BERT-fused model, which begins with the transformer's parameters
 #   compare        translates the test set with all of them; writes OUT/report.html and OUT/report.json
-#   [random_bert] [scratch] [gru_bahdanau] [gru_dot] [gru_seq2seq] [gru_bert] [bert_decoder]   see ../recipe.sh
+#   [random_bert] [scratch] [gru_bahdanau] [gru_dot] [gru_seq2seq] [gru_bert] [bert_decoder]
+#                  see examples/recipe.sh
 #
 # Settings of the environment, with their defaults:
 #   SRC=, TGT=, DATA=           required: source language, target language, directory of the text
 #   OUT=own_data-out            directory of everything that is made; give each data set its own
 #   BERT=                       pre-trained encoder, a directory or a hub name; default for English: a small one from the
 #                               package index (all-MiniLM-L6-v2), otherwise bert-base-multilingual-cased from the hub
-#   BERT_FLAGS=                 which layer is read; default: the last one, of an encoder of sentences an earlier one
+#   BERT_FLAGS=                 which layer is read, such as '--bert-layer 8'; default: the last layer, or a layer at two thirds
+#                               of the depth of a sentence encoder
 #   SUBWORDS=sentencepiece      or subword-nmt
 #   SYMBOLS=                    number of subwords; default by the amount of text: 2000 to 32000
 #   MOSES=0                     1: tokenise by Moses' rules first
-#   SIZE=auto                   sizes of the models: tiny, iwslt or base; auto: by the amount of text and the device
-#   UPDATES=, MORE=, WARMUP=, LR=   updates of the transformer, further updates, warm-up, learning rate; default: by the
-#                               amount of text and the device
+#   SIZE=auto                   sizes of the models: tiny, iwslt or base; auto: by the amount of text and the device.  The
+#                               learning rate, its warm-up and dropout follow from the size
+#   UPDATES=, MORE=             updates of the transformer, and further updates of continued and of bert_fused; default: by the
+#                               amount of text, the device and SIZE.  On a CPU they are few: at most 1240 and 620, or 1500 and
+#                               500 below 10,000 pairs.  The verdict of the report holds for this budget.
+#   WARMUP=, LR=                warm-up and learning rate of transformer, scratch and bert_decoder; the recurrent models take
+#                               WARMUP alone.  The further updates keep those that SIZE and the amount of text give
 #   CACHE_GB=                   GB of disk for BERT's states; default: half of what is free
-#   SEED=1                      seed of the training and of the pairs that are put aside
+#   SEED=1                      seed of the training and of the pairs that are put aside.  To compare seeds, give valid and test
+#                               of your own, and each seed another OUT
 #   TRAIN_FLAGS=                flags for every fairseq-train; default on a GPU: --fp16
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
