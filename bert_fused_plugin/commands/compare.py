@@ -90,7 +90,7 @@ def compare(options: argparse.Namespace) -> Dict[str, Any]:
         "hardware": hardware(device),
         **comparison.report(options.data, options.examples),
     }
-    report["remarks"] += _remarks(options, texts, tokenised)
+    report["remarks"] += _remarks(options, texts, tokenised) + tokenised_references(options.reference, references)
     return report
 
 
@@ -138,6 +138,17 @@ def _remarks(options: argparse.Namespace, texts: Texts, tokenised: bool) -> List
             "was tokenised by Moses, give --detok moses."
         ]
     return []
+
+
+def tokenised_references(file: Optional[str], references: Sequence[str]) -> List[str]:
+    """Return a remark if the references of *file* look tokenised, by sacreBLEU's sign of it: `` .`` at the end."""
+    separate = sum(line.endswith(" .") for line in references)
+    if file is None or separate < len(references) / 10:
+        return []
+    return [
+        f"The references of --reference look tokenised: {separate:,} of {len(references):,} end in a full stop that "
+        "stands alone. Scores of tokenised text are not comparable with published figures."
+    ]
 
 
 def parse_args(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:

@@ -52,7 +52,8 @@ class Scorer:
     def __init__(self, references: Sequence[str], tokenised: bool, samples: int = 1000) -> None:
         self.references = list(references)
         self.samples = samples
-        self._bleu = {"tokenize": "none", "force": True} if tokenised else {}
+        # sacreBLEU would repeat its warning about text that looks tokenised for each score; the page has one remark
+        self._bleu: Dict[str, Any] = {"force": True, **({"tokenize": "none"} if tokenised else {})}
 
     def compare(self, systems: Sequence[Tuple[str, Sequence[str]]]) -> Tuple[Dict[str, str], Dict[str, Scores]]:
         """Return the signature of each metric, and the scores of each of *systems*; the first is the baseline.
