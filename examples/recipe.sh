@@ -43,7 +43,9 @@ recipe() {
     done
     for setting in UPDATES MORE WARMUP SEED; do
         [[ ${!setting:-0} =~ ^(0|[1-9][0-9]*)$ ]] || fail "$setting=${!setting} must be a whole number"
+        [[ $setting = SEED || ${!setting:-1} != 0 ]] || fail "$setting=0 must be at least 1"
     done
+    [[ $out != *:* ]] || fail "OUT=$out must have no colon: fairseq takes it for the end of a directory's name"
     ! declare -F check_settings >/dev/null || check_settings
     "$root/scripts/setup.sh"
     PATH=$(cd "${VENV:-$root/.venv}/bin" && pwd):$PATH
@@ -108,15 +110,17 @@ put_aside() {
     done
 }
 
-binarise() { # binarise DIR: {train,valid,test} there, with subwords of both languages, to $out/data-bin
+# binarise DIR: {train,valid,test} there, with subwords of both languages, to $out/data-bin.  Bash's set -e does not hold in
+# `binarise ... || ...`, so what fails returns.
+binarise() {
     local split
     for split in train valid test; do
-        python "$examples/parallel_text.py" "$1/$split.$source_lang" "$1/$split.$target_lang"
+        python "$examples/parallel_text.py" "$1/$split.$source_lang" "$1/$split.$target_lang" || return
     done
     rm -rf "$out/data-bin.new"
     fairseq-preprocess --source-lang "$source_lang" --target-lang "$target_lang" --joined-dictionary \
-        --trainpref "$1/train" --validpref "$1/valid" --testpref "$1/test" --destdir "$out/data-bin.new" --workers 2
-    (cd "$1" && pwd) >"$out/data-bin.new/text" # for the step estimate
+        --trainpref "$1/train" --validpref "$1/valid" --testpref "$1/test" --destdir "$out/data-bin.new" --workers 2 || return
+    (cd "$1" && pwd) >"$out/data-bin.new/text" || return # for the step estimate
     rm -rf "$out/data-bin"
     mv "$out/data-bin.new" "$out/data-bin"
 }

@@ -15,6 +15,7 @@ logger = logging.getLogger(__name__)
 
 _SHARE = 0.05  # share of unknown symbols over which a line is warned of
 _SHOWN = 5  # unknown symbols that the warning names
+_LONGEST = 40  # characters of a symbol that the warning shows
 _SPLIT_HYPHEN = "@-@"
 # a hyphen with a letter or a digit on its left, or one that begins a symbol in which sentencepiece begins no word
 _HYPHEN_IN_A_WORD = {
@@ -64,7 +65,7 @@ class TypedText:
 
     def _describe(self, unknown: List[str], size: int) -> str:
         distinct = list(dict.fromkeys(unknown))
-        shown = ", ".join(map(repr, distinct[:_SHOWN])) + (", ..." if len(distinct) > _SHOWN else "")
+        shown = ", ".join(map(_shortened, distinct[:_SHOWN])) + (", ..." if len(distinct) > _SHOWN else "")
         lowered = sum(self._dictionary.index(symbol.lower()) != self._dictionary.unk() for symbol in distinct)
         case = f" ({lowered} of them would be known in lower case)" if lowered else ""
         return (
@@ -73,6 +74,10 @@ class TypedText:
             "(--tokenizer, --moses-no-dash-splits), upper and lower case, and the subwords (--bpe, with the codes or "
             "the model of the training); further lines are counted, and only now and then reported"
         )
+
+
+def _shortened(symbol: str) -> str:
+    return repr(symbol) if len(symbol) <= _LONGEST else f"{symbol[:_LONGEST]!r}..."
 
 
 def hyphens_are_split(dictionary: Dictionary) -> Optional[bool]:

@@ -9,6 +9,7 @@ and `numbers`: how many pairs and target tokens there are.
 """
 
 import argparse
+import os
 import shutil
 import sys
 from functools import partial
@@ -30,8 +31,8 @@ def main(args: argparse.Namespace) -> None:
     check(args)
     new = args.output / "text.new"
     shutil.rmtree(new, ignore_errors=True)
-    (new / "raw").mkdir(parents=True)
     try:
+        (new / "raw").mkdir(parents=True)
         make(args, new)
         shutil.rmtree(args.output / "text", ignore_errors=True)
         new.rename(args.output / "text")
@@ -62,12 +63,12 @@ def check(args: argparse.Namespace) -> None:
     """
     findings = Findings()
     pairs = check_split(args.data, "train", args.languages, findings)
-    if 0 < pairs < _FEWEST:
+    if pairs < _FEWEST and (pairs or not findings.errors):
         findings.errors.append(f"{args.data}/train.* has {pairs} pairs; it must have at least {_FEWEST}")
     for split in given_splits(args):
         check_split(args.data, split, args.languages, findings)
     source = args.data / f"train.{args.languages[0]}"
-    if args.bert is not None and source.is_file():
+    if args.bert is not None and os.access(source, os.R_OK):
         check_tokenizer(args.bert, source, findings)
     for warning in findings.warnings:
         print(f"warning: {warning}", file=sys.stderr)

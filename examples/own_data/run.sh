@@ -54,7 +54,8 @@ check_settings() {
     for setting in SRC TGT DATA; do
         [ -n "${!setting:-}" ] || fail "$setting= is required: SRC=en TGT=fr DATA=dir examples/own_data/run.sh (--help lists all settings)"
     done
-    [[ $source_lang$target_lang =~ ^[A-Za-z_-]+$ ]] || fail "SRC=$SRC and TGT=$TGT must be names of languages, such as en and fr"
+    # fairseq takes a hyphen for the one between the two languages
+    [[ $source_lang$target_lang =~ ^[A-Za-z_]+$ ]] || fail "SRC=$SRC and TGT=$TGT must be names of languages, such as en and pt_BR"
     [ "$source_lang" != "$target_lang" ] || fail "SRC and TGT must differ, got $SRC twice"
     [[ $subwords = sentencepiece || $subwords = subword-nmt ]] || fail "SUBWORDS=$subwords must be sentencepiece or subword-nmt"
     [[ $moses = [01] ]] || fail "MOSES=$moses must be 0 or 1"
@@ -77,8 +78,9 @@ settings() {
     chosen=$(python "$here/settings.py" "$pairs" "$tokens" "$device" "${SIZE:-auto}")
     eval "$chosen"
     updates=${UPDATES:-$updates} more=${MORE:-$more} lr=${LR:-$lr}
-    warmup=${WARMUP:-$((warmup < updates ? warmup : updates / 2))}
-    training=(--dropout "$dropout" --share-all-embeddings --max-tokens "$max_tokens")
+    warmup=${WARMUP:-$((warmup < updates ? warmup : (updates + 1) / 2))}
+    # a sentence in valid that is too long for the models would end the training; longer ones of train are left out anyway
+    training=(--dropout "$dropout" --share-all-embeddings --max-tokens "$max_tokens" --skip-invalid-size-inputs-valid-test)
     [ -e "$out/cache_gb" ] || echo "${CACHE_GB:-$(($(df -Pk "$out" | awk 'END {print $4}') / 2000000 + 1))}" >"$out/cache_gb"
     # shellcheck disable=SC2206
     bert=(${BERT_FLAGS-$(python "$here/bert_layer.py" "$(bert_model)")} --bert-cache-limit "$(cat "$out/cache_gb")")

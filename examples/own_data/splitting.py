@@ -13,11 +13,14 @@ def held_out_size(pairs: int) -> int:
 
 
 def read_pairs(data: Path, split: str, languages: Sequence[str]) -> Iterator[Pair]:
-    """Yield the pairs of *split*; a carriage return, which fairseq takes for the end of a line, becomes a space."""
+    """Yield the pairs of *split*, without a byte order mark at the beginning of a file.
+
+    A carriage return, which fairseq takes for the end of a line, becomes a space.
+    """
     paths = [data / f"{split}.{language}" for language in languages]
     with (
-        paths[0].open(encoding="utf-8", newline="\n") as source,
-        paths[1].open(encoding="utf-8", newline="\n") as target,
+        paths[0].open(encoding="utf-8-sig", newline="\n") as source,
+        paths[1].open(encoding="utf-8-sig", newline="\n") as target,
     ):
         for pair in zip(source, target):
             first, second = (" ".join(line.split()) for line in pair)

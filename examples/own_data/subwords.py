@@ -68,7 +68,7 @@ def _sentencepiece(files: Sequence[Path], symbols: int, folder: Path) -> Split:
             normalization_rule_name="identity",  # the default would change the text, Persian half-spaces for example
             minloglevel=1,
         )
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
         raise SystemExit(
             f"error: sentencepiece cannot make SYMBOLS={symbols} of this text ({error}); give another number"
         ) from None

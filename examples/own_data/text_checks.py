@@ -39,7 +39,7 @@ class _Lines:
 
 
 def check_split(data: Path, split: str, languages: Sequence[str], findings: Findings) -> int:
-    """Read *split* of both languages once, add what is wrong to *findings*, and return the number of pairs.
+    """Read *split* of both languages once, add what is wrong to *findings*, and return how many pairs have both sides.
 
     Args:
         data: directory with ``{split}.{language}``.
@@ -57,12 +57,16 @@ def check_split(data: Path, split: str, languages: Sequence[str], findings: Find
             + (f" (it holds {', '.join(there)})" if there else "")
         )
         return 0
-    return _check_files(paths, split, findings)
+    try:
+        return _check_files(paths, split, findings)
+    except OSError as error:
+        findings.errors.append(f"{error.filename or paths[0]} cannot be read ({error.strerror})")
+        return 0
 
 
 def _check_files(paths: Sequence[Path], split: str, findings: Findings) -> int:
     wrong, empty = [_Lines(), _Lines()], [_Lines(), _Lines()]
-    same, counts = _Lines(), [0, 0]
+    same, counts, incomplete = _Lines(), [0, 0], 0
     size = sum(path.stat().st_size for path in paths)
     with paths[0].open("rb") as source, paths[1].open("rb") as target, _bar(size, f"checking {split}") as bar:
         for number, pair in enumerate(zip_longest(source, target), start=1):
@@ -73,16 +77,17 @@ def _check_files(paths: Sequence[Path], split: str, findings: Findings) -> int:
                 counts[side] += 1
                 bar.update(len(raw))
                 try:
-                    texts.append(raw.decode("utf-8").strip())
+                    texts.append(raw.decode("utf-8-sig" if number == 1 else "utf-8").strip())
                 except UnicodeDecodeError:
                     wrong[side].add(number)
                     continue
                 if not texts[-1]:
                     empty[side].add(number)
+            incomplete += len(texts) == 2 and not all(texts)
             if len(texts) == 2 and texts[0] and texts[0] == texts[1]:
                 same.add(number)
     _report(paths, split, counts, wrong, empty, same, findings)
-    return min(counts)
+    return min(counts) - incomplete
 
 
 def _report(
@@ -150,7 +155,7 @@ def check_tokenizer(name: str, path: Path, findings: Findings) -> None:
 
 def _sample(path: Path) -> Iterator[Tuple[int, str]]:
     """Yield line numbers and lines from the beginning of a file."""
-    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+    with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as file:
         for number, line in zip(range(1, _SAMPLE + 1), file):
             yield number, line.strip()
 

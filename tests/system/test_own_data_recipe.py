@@ -47,6 +47,9 @@ def test_help_lists_every_setting_with_its_default(tmp_path):
         ({"SRC": "en", "TGT": "fr", "DATA": ".", "SIZE": "huge"}, "SIZE=huge must be auto, tiny, iwslt or base"),
         ({"SRC": "en", "TGT": "fr", "DATA": ".", "CACHE_GB": "all"}, "CACHE_GB=all must be a number"),
         ({"SRC": "e n", "TGT": "fr", "DATA": "."}, "must be names of languages"),
+        ({"SRC": "pt-BR", "TGT": "fr", "DATA": "."}, "must be names of languages, such as en and pt_BR"),
+        ({"SRC": "en", "TGT": "fr", "DATA": ".", "UPDATES": "0"}, "UPDATES=0 must be at least 1"),
+        ({"SRC": "en", "TGT": "fr", "DATA": ".", "OUT": "a:b"}, "OUT=a:b must have no colon"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_runs(tmp_path, variables, message):
@@ -71,6 +74,22 @@ def write_text(folder):
     for lang, step in (("en", 1), ("de", -1)):
         text = "".join(f"{' '.join(words[::step])}{'.' * (lang == 'de')}\n" for words in lines)
         (folder / f"train.{lang}").write_text(text, encoding="utf-8")
+
+
+def test_a_fairseq_preprocess_that_fails_ends_the_recipe(tmp_path):
+    """It must not be taken for done the next time, either."""
+    stub = tmp_path / "fairseq-preprocess"
+    stub.write_text('#!/bin/sh\nmkdir -p "$OUT/data-bin.new"\necho no space\nexit 1\n', encoding="utf-8")
+    stub.chmod(0o755)
+    call = f'source "{SCRIPT.parents[1]}/recipe.sh"; python() {{ :; }}; PATH={tmp_path}:$PATH; prepare_raw data'
+    done = subprocess.run(
+        ["bash", "-c", f"set -euo pipefail; source_lang=en target_lang=fr; {call}", "run.sh"],
+        capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "OUT": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "no space" in done.stderr
+    assert "error: fairseq-preprocess failed" in done.stderr
+    assert not (tmp_path / "data-bin").exists()
 
 
 @pytest.mark.slow

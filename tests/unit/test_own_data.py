@@ -15,6 +15,7 @@ import settings  # noqa: E402
 import splitting  # noqa: E402
 import subwords  # noqa: E402
 from progress import Progress  # noqa: E402
+from text_checks import Findings, check_split  # noqa: E402
 
 WORDS = "the a small big old man woman dog house red apple eats sees gives runs".split()
 
@@ -201,12 +202,48 @@ def test_nothing_of_the_user_is_removed_or_written_over(data, tmp_path):
         run(tmp_path / "out" / "text" / "data", "--out", tmp_path / "out")
 
 
+def test_a_place_that_cannot_be_written_is_named(data, tmp_path):
+    (tmp_path / "file").touch()
+    arguments = prepare.parse_args([str(data), str(tmp_path / "file"), "en", "fr"])
+    with pytest.raises(SystemExit, match=r"error: .*/file/text.new.* cannot be written \(Not a directory\)"):
+        prepare.main(arguments)
+
+
+def test_text_that_cannot_be_read_is_named(data, monkeypatch):
+    def refuse(path, *args, **kwargs):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    findings = Findings()
+    monkeypatch.setattr(Path, "open", refuse)
+    assert check_split(data, "train", ("en", "fr"), findings) == 0
+    assert findings.errors == [f"{data}/train.en cannot be read (Permission denied)"]
+
+
+def test_only_pairs_with_both_sides_count(data):
+    lines = read(data / "train.en")
+    write(data / "train.en", [*lines[:60], *[""] * 240])
+    assert f"error: {data}/train.* has 60 pairs; it must have at least 100" in refusal(data)
+    write(data / "train.en", [""] * 300)
+    assert f"error: {data}/train.* has 0 pairs; it must have at least 100" in refusal(data)
+
+
+def test_a_byte_order_mark_is_no_text(data):
+    for lang in ("en", "fr"):
+        raw = b"\xef\xbb\xbf" + (data / f"train.{lang}").read_bytes()
+        for split in ("train", "valid", "test"):
+            (data / f"{split}.{lang}").write_bytes(raw)
+    text = run(data)
+    assert "\ufeff" not in "".join(path.read_text(encoding="utf-8") for path in text.glob("*.??"))
+
+
 def test_numbers_that_make_no_sense(data, capsys):
     with pytest.raises(SystemExit):
         run(data, "--symbols", "0")
     assert "SYMBOLS must be at least 1, got 0" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="sentencepiece cannot make SYMBOLS=5 of this text"):
         run(data, "--symbols", "5")
+    with pytest.raises(SystemExit, match="sentencepiece cannot make SYMBOLS=99999999999 of this text"):
+        run(data, "--symbols", "99999999999")
 
 
 def test_the_vocabulary_grows_with_the_text():

@@ -35,6 +35,11 @@ def test_only_some_of_many_unknown_symbols_are_named(dictionary, caplog):
     assert "dictionary: 'x0', 'x1', 'x2', 'x3', 'x4', ...; a line" in caplog.text
 
 
+def test_a_long_unknown_symbol_is_shortened(dictionary, caplog):
+    TypedText(dictionary).check(["q" * 100_000], None)
+    assert f"dictionary: '{'q' * 40}'...;" in caplog.text
+
+
 def test_one_unknown_symbol_in_twenty_is_none_too_many(dictionary, caplog):
     typed = TypedText(dictionary)
     typed.check([" ".join(["the"] * 19 + ["xyz"]), "", "the old man"], None)
