@@ -1,6 +1,5 @@
-"""The programs behind examples/own_data/run.sh: checks of raw text, held-out pairs, subwords, settings."""
+"""The programs behind examples/own_data/run.sh: checks of raw text, held-out pairs, subwords."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,10 +10,8 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 sys.path[:0] = [str(EXAMPLES), str(EXAMPLES / "own_data")]  # where Python looks when it runs one of them
 
 import prepare  # noqa: E402
-import settings  # noqa: E402
 import splitting  # noqa: E402
 import subwords  # noqa: E402
-from progress import Progress  # noqa: E402
 from text_checks import Findings, check_split  # noqa: E402
 
 WORDS = "the a small big old man woman dog house red apple eats sees gives runs".split()
@@ -249,75 +246,3 @@ def test_numbers_that_make_no_sense(data, capsys):
 def test_the_vocabulary_grows_with_the_text():
     sizes = [subwords.default_symbols(pairs) for pairs in (3_000, 10_000, 100_000, 1_000_000, 100_000_000)]
     assert sizes == [2_000, 4_000, 8_000, 16_000, 32_000]
-
-
-@pytest.mark.parametrize("device", ["cpu", "gpu"])
-def test_settings_follow_the_amount_of_text(device):
-    pairs = [3_000, 30_000, 300_000, 3_000_000, 100_000_000]
-    chosen = [settings.choose(n, 20 * n, device) for n in pairs]
-    assert [s.size for s in chosen] == (["tiny"] * 5 if device == "cpu" else ["tiny", "iwslt", "iwslt", "base", "base"])
-    assert all(0 < s.warmup < s.updates and 0 < s.more_warmup < s.more <= s.updates for s in chosen)
-    dropouts = [s.dropout for s in chosen]
-    assert dropouts == sorted(dropouts, reverse=True)
-    with pytest.raises(ValueError, match="device must be one of cpu, gpu, got 'tpu'"):
-        settings.choose(1, 1, "tpu")
-
-
-@pytest.mark.parametrize("device", ["cpu", "gpu"])
-def test_learning_rates_follow_the_size_that_is_given(device):
-    for pairs in (3_000, 300_000):
-        tiny, iwslt, base = (settings.choose(pairs, 20 * pairs, device, size) for size in ("tiny", "iwslt", "base"))
-        assert (tiny.size, iwslt.size, base.size) == ("tiny", "iwslt", "base")
-        assert tiny.lr == (0.002 if pairs < 10_000 else 0.005)
-        assert (iwslt.lr, iwslt.more_lr, iwslt.gru_lr) == (0.0005, 0.0005, 0.001)
-        assert (base.lr, base.more_lr, base.gru_lr) == (0.0007, 0.0007, 0.001)
-        assert iwslt.warmup == min(4000, iwslt.updates // 7)
-        assert tiny.dropout <= base.dropout
-    assert settings.choose(300_000, 6_000_000, "cpu", "base").updates == 1240  # on a CPU a base is trained briefly, too
-    with pytest.raises(ValueError, match="SIZE must be one of auto, tiny, iwslt, base, got huge"):
-        settings.choose(1, 1, device, "huge")
-
-
-def test_settings_are_assignments_of_bash():
-    shell = settings.as_shell(settings.choose(3_000, 60_000, "cpu"))
-    script = f'{shell}\necho "$lr ${{#transformer[@]}} $fused_arch"'
-    done = subprocess.run(["bash", "-euc", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "0.002 18 bert_fused_tiny"
-
-
-LOG = "2026-01-02 03:04:05 | INFO | "
-
-
-def test_progress_shows_updates_validation_and_what_went_wrong(monkeypatch):
-    clock = iter([0.0, 100.0])
-    monkeypatch.setattr("time.monotonic", lambda: next(clock))
-    update = (
-        "train_inner | epoch 001:    {0} / 80 loss=9.1, nll_loss=8.5, ppl=3, wps=1234.6, ups=2, num_updates={0}, lr=1"
-    )
-    log = [
-        f"{LOG}fairseq_cli.train | {{'_name': None}}\n",
-        f"{LOG}fairseq_cli.train | Model(\n",
-        "  (encoder): Encoder(\n",
-        ")\n",
-        f"{LOG}{update.format(50)}\n",
-        f"{LOG}{update.format(100)}\n",
-        f"{LOG}valid | epoch 001 | valid on 'valid' subset | loss 7 | nll_loss 6.25 | ppl 2 | num_updates 100\n",
-        f"{LOG}bert_fused_plugin.bert.loading | BERT: x\n",
-        "copied   4 tensors\n",
-        f"{LOG}bert_fused_plugin.setup_messages | said at set-up: BERT: x\n",
-        "2026-01-02 03:04:05 | WARNING | bert_fused_plugin.setup_messages | said at set-up: take care\n",
-        "Traceback (most recent call last):\n",
-        "  File x\n",
-        "2026-01-02 03:04:05 | WARNING | fairseq.x | take care\n",
-        "bert_fused_plugin: error: --bert-model must be there\n",
-    ]
-    assert list(Progress("gru", 250).lines(log)) == [
-        "gru: 50 of 250 updates, nll_loss 8.5, 1,235 tokens a second",
-        "gru: 100 of 250 updates, nll_loss 8.5, 1,235 tokens a second, about 5 minutes left",
-        "gru: after 100 updates nll_loss 6.25 on valid",
-        "gru: BERT: x",
-        "Traceback (most recent call last):",
-        "  File x",
-        "gru: take care",
-        "bert_fused_plugin: error: --bert-model must be there",
-    ]

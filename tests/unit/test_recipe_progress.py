@@ -1,0 +1,46 @@
+"""examples/progress.py: what is shown of the log of a training."""
+
+import sys
+from pathlib import Path
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+sys.path[:0] = [str(EXAMPLES), str(EXAMPLES / "own_data")]
+
+from progress import Progress  # noqa: E402
+
+LOG = "2026-01-02 03:04:05 | INFO | "
+
+
+def test_progress_shows_updates_validation_and_what_went_wrong(monkeypatch):
+    clock = iter([0.0, 100.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    update = (
+        "train_inner | epoch 001:    {0} / 80 loss=9.1, nll_loss=8.5, ppl=3, wps=1234.6, ups=2, num_updates={0}, lr=1"
+    )
+    log = [
+        f"{LOG}fairseq_cli.train | {{'_name': None}}\n",
+        f"{LOG}fairseq_cli.train | Model(\n",
+        "  (encoder): Encoder(\n",
+        ")\n",
+        f"{LOG}{update.format(50)}\n",
+        f"{LOG}{update.format(100)}\n",
+        f"{LOG}valid | epoch 001 | valid on 'valid' subset | loss 7 | nll_loss 6.25 | ppl 2 | num_updates 100\n",
+        f"{LOG}bert_fused_plugin.bert.loading | BERT: x\n",
+        "copied   4 tensors\n",
+        f"{LOG}bert_fused_plugin.setup_messages | said at set-up: BERT: x\n",
+        "2026-01-02 03:04:05 | WARNING | bert_fused_plugin.setup_messages | said at set-up: take care\n",
+        "Traceback (most recent call last):\n",
+        "  File x\n",
+        "2026-01-02 03:04:05 | WARNING | fairseq.x | take care\n",
+        "bert_fused_plugin: error: --bert-model must be there\n",
+    ]
+    assert list(Progress("gru", 250).lines(log)) == [
+        "gru: 50 of 250 updates, nll_loss 8.5, 1,235 tokens a second",
+        "gru: 100 of 250 updates, nll_loss 8.5, 1,235 tokens a second, about 5 minutes left",
+        "gru: after 100 updates nll_loss 6.25 on valid",
+        "gru: BERT: x",
+        "Traceback (most recent call last):",
+        "  File x",
+        "gru: take care",
+        "bert_fused_plugin: error: --bert-model must be there",
+    ]
