@@ -68,7 +68,7 @@ check_settings() {
 
 # What the steps after prepare need, by the amount of text.
 settings() {
-    local pairs tokens test_pairs chosen device=cpu
+    local pairs tokens test_pairs chosen layer device=cpu
     need "$out/text/numbers" prepare
     source "$out/text/numbers"
     if python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then
@@ -82,8 +82,10 @@ settings() {
     # a sentence in valid that is too long for the models would end the training; longer ones of train are left out anyway
     training=(--dropout "$dropout" --share-all-embeddings --max-tokens "$max_tokens" --skip-invalid-size-inputs-valid-test)
     [ -e "$out/cache_gb" ] || echo "${CACHE_GB:-$(($(df -Pk "$out" | awk 'END {print $4}') / 2000000 + 1))}" >"$out/cache_gb"
+    layer=${BERT_FLAGS-}
+    [ -n "${BERT_FLAGS+given}" ] || layer=$(python "$here/bert_layer.py" "$(bert_model)") # what fails here ends the recipe
     # shellcheck disable=SC2206
-    bert=(${BERT_FLAGS-$(python "$here/bert_layer.py" "$(bert_model)")} --bert-cache-limit "$(cat "$out/cache_gb")")
+    bert=($layer --bert-cache-limit "$(cat "$out/cache_gb")")
     [ "$moses" = 0 ] || bert+=(--bert-detok moses)
     echo "$name: $pairs pairs on a ${device^^}: size $size, dropout $dropout, $max_tokens tokens a batch," \
         "$updates updates (learning rate $lr, warm-up $warmup) and $more more ($more_lr, $more_warmup);" \
