@@ -26,6 +26,7 @@ from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
 from bert_fused_plugin.data.collate import collate_bert_tokens
 from bert_fused_plugin.data.feature_cache import FeatureCache
+from bert_fused_plugin.data.word_pieces import WordPieces
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.tasks.ensembles import reads_bert
 
@@ -189,13 +190,13 @@ class StatesOnDisk:
         self.folder = tempfile.TemporaryDirectory(dir=self.directory)
         self.cache = self._cache()
         rows = [row for batch in self.batches for row in batch]
-        self.cache.add(rows, lambda: lambda bert_tokens: self._run(bert_tokens).cpu())
+        self.cache.add(WordPieces.of(rows), lambda: lambda bert_tokens: self._run(bert_tokens).cpu())
         return {"sentences": len(self.cache), "word pieces": sum(len(row) for row in rows)}
 
     def open(self) -> Dict[str, float]:
         """Open the files, verify them and find the sentences, which a run of fairseq-train does once."""
         self.cache = self._cache()
-        self.places = [self.cache.locate(batch) for batch in self.batches]
+        self.places = [self.cache.locate(WordPieces.of(batch)) for batch in self.batches]
         return {"sentences": sum(len(places) for places in self.places)}
 
     def read(self) -> Dict[str, float]:

@@ -47,6 +47,7 @@ The map of the package, one line a file::
       feature_cache.py              --bert-cache: BERT's states on disk
       feature_segments.py           the files of that cache
       cache_descriptions.py         what a folder of that cache says about its BERT
+      word_pieces.py                BERT's input of a data set, as flat arrays
       work_locks.py                 work that several processes share, part by part
       shared_memory.py              the memory through which worker processes pass batches
     modules/                        the parts of the papers' figures, and what they need; they import no other folder

@@ -15,6 +15,7 @@ from bert_fused_plugin.data.data_bin import read_whole
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.document_context import DocumentContext
 from bert_fused_plugin.data.feature_cache import ComputeStates, FeatureCache
+from bert_fused_plugin.data.word_pieces import WordPieces
 
 _CHUNK = 10_000  # sentences tokenised at once
 
@@ -44,8 +45,8 @@ class BertPairDataset(BaseWrapperDataset):
     ) -> None:
         super().__init__(dataset)
         self.keep_long_targets = keep_long_targets
-        self._pieces, self._offsets = _tokenize(dataset, bridge, texts, document_starts)
-        self.bert_sizes: NDArray[np.int64] = np.diff(self._offsets)
+        self.word_pieces = _tokenize(dataset, bridge, texts, document_starts)
+        self.bert_sizes: NDArray[np.int64] = self.word_pieces.sizes
         self._cache: Optional[FeatureCache] = None
 
     def use_cache(
@@ -61,9 +62,8 @@ class BertPairDataset(BaseWrapperDataset):
         Returns:
             The number of sentences that the limit leaves no room for, whose batches come without ``bert_out``.
         """
-        rows = [self.bert_tokens(i) for i in range(len(self))]
-        cache.add(rows, load_bert, limit)
-        self._places = cache.locate(rows, limit)
+        cache.add(self.word_pieces, load_bert, limit)
+        self._places = cache.locate(self.word_pieces, limit)
         self._cache = cache
         return int((self._places[:, 0] < 0).sum())
 
@@ -79,7 +79,7 @@ class BertPairDataset(BaseWrapperDataset):
 
     def bert_tokens(self, index: int) -> Tensor:
         """Return the word-piece ids of sentence *index*, (L,)."""
-        return torch.from_numpy(self._pieces[self._offsets[index] : self._offsets[index + 1]]).long()
+        return torch.from_numpy(self.word_pieces[index]).long()
 
     def __getitem__(self, index: int) -> Dict[str, Any]:
         """Return fairseq's sample of *index* with ``bert_tokens``, and ``bert_out`` if there is a cache."""
@@ -165,8 +165,8 @@ def _tokenize(
     bridge: DictionaryBridge,
     texts: Optional[Sequence[str]],
     document_starts: Container[int],
-) -> "tuple[NDArray[np.int32], NDArray[np.int64]]":
-    """Return all word pieces one after the other, and where each sentence begins."""
+) -> WordPieces:
+    """Return the word pieces of all sentences of *dataset*."""
     chunks: List[NDArray[np.int32]] = []
     sizes: List[int] = [0]
     context = DocumentContext(bridge, document_starts)
@@ -190,4 +190,4 @@ def _tokenize(
             sizes += [len(row) for row in rows]
             bar.update(len(rows))
     pieces = np.concatenate(chunks) if chunks else np.zeros(0, dtype=np.int32)
-    return pieces, np.cumsum(sizes, dtype=np.int64)
+    return WordPieces(pieces, np.cumsum(sizes, dtype=np.int64))

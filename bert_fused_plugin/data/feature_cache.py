@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
+import torch
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 from torch import Tensor
@@ -17,7 +18,6 @@ from tqdm import tqdm
 
 from bert_fused_plugin.data.collate import collate_bert_tokens
 from bert_fused_plugin.data.feature_segments import (
-    KEY_BYTES,
     SUFFIX,
     in_number_format,
     map_states,
@@ -25,6 +25,7 @@ from bert_fused_plugin.data.feature_segments import (
     remove_unfinished,
     write_segment,
 )
+from bert_fused_plugin.data.word_pieces import KEY_BYTES, WordPieces
 from bert_fused_plugin.data.work_locks import each_part_locked
 from bert_fused_plugin.errors import BertFusedError
 
@@ -74,10 +75,8 @@ class FeatureCache:
     def __len__(self) -> int:
         return len(self._places)
 
-    def add(
-        self, sentences: Sequence[Tensor], load_bert: Callable[[], ComputeStates], limit: Optional[int] = None
-    ) -> None:
-        """Compute and write the missing states of *sentences*, rows of word-piece ids.
+    def add(self, sentences: WordPieces, load_bert: Callable[[], ComputeStates], limit: Optional[int] = None) -> None:
+        """Compute and write the missing states of *sentences*.
 
         Processes that want the same sentences, such as the ranks of a training, share the work: each process computes
         parts that no other process works on, and finds the other parts done in the end.
@@ -103,14 +102,14 @@ class FeatureCache:
         except OSError as error:
             raise self._unusable(error) from error
 
-    def locate(self, sentences: Sequence[Tensor], limit: Optional[int] = None) -> NDArray[np.int64]:
+    def locate(self, sentences: WordPieces, limit: Optional[int] = None) -> NDArray[np.int64]:
         """Return the places of the states of *sentences*, for `states`: (number of sentences, 2), -1 for no states.
 
         The *sentences* and the *limit* that `add` was given decide which sentences have states, and never what other
         runs have left in the directory, or what this object has read before: batches depend on it, and a training
         that is resumed in the middle of an epoch must form the same batches.
         """
-        keys = map(sentence_key, sentences)
+        keys = map(bytes, sentences.keys)
         wanted = None if limit is None else self._within_limit(sentences, limit).keys()
         places = [self._places.get(key, (-1, -1)) if wanted is None or key in wanted else (-1, -1) for key in keys]
         return np.array(places, dtype=np.int64).reshape(-1, 2)
@@ -143,12 +142,13 @@ class FeatureCache:
         """Return those of the *unique* sentences, by their keys, that are in no segment, the longest first."""
         return sorted((row for key, row in unique.items() if key not in self._places), key=len, reverse=True)
 
-    def _within_limit(self, sentences: Sequence[Tensor], limit: Optional[int]) -> Dict[bytes, Tensor]:
+    def _within_limit(self, sentences: WordPieces, limit: Optional[int]) -> Dict[bytes, Tensor]:
         """Return those of *sentences* that there is room for, by their keys.
 
         The longest come first, since BERT takes longest for them.
         """
-        unique = {sentence_key(row): row for row in sentences}
+        rows = (torch.from_numpy(sentences[i]).long() for i in range(len(sentences)))
+        unique = {bytes(key): row for key, row in zip(sentences.keys, rows)}
         if limit is None:
             return unique
         chosen: Dict[bytes, Tensor] = {}

@@ -15,10 +15,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from torch import Tensor
 
+from bert_fused_plugin.data.word_pieces import KEY_BYTES
 from bert_fused_plugin.data.work_locks import try_lock
 from bert_fused_plugin.errors import BertFusedError
 
-KEY_BYTES = 16
 SUFFIX = ".safetensors"
 _UNFINISHED = ".unfinished"
 _NAMES = ("keys", "sizes", "states")

@@ -10,6 +10,7 @@ from helpers import assert_close, processes
 from bert_fused_plugin.data import feature_cache, feature_segments
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.data.feature_cache import FeatureCache
+from bert_fused_plugin.data.word_pieces import WordPieces
 from bert_fused_plugin.errors import BertFusedError
 
 D = 6
@@ -39,13 +40,13 @@ def open_cache(path, fingerprint="f" * 64, dtype="fp32"):
 
 
 def check(cache, sentences=SENTENCES):
-    for row, place in zip(sentences, cache.locate(sentences)):
+    for row, place in zip(sentences, cache.locate(WordPieces.of(sentences))):
         assert_close(cache.states(place, len(row)).float(), expected(row))
 
 
 @pytest.fixture
 def filled(tmp_path):
-    open_cache(tmp_path).add(SENTENCES, CountingBert().load)
+    open_cache(tmp_path).add(WordPieces.of(SENTENCES), CountingBert().load)
     return tmp_path
 
 
@@ -57,17 +58,17 @@ def segments(path):
 def test_states_come_back_and_each_sentence_is_computed_once(tmp_path, dtype):
     bert = CountingBert()
     cache = open_cache(tmp_path, dtype=dtype)
-    cache.add(SENTENCES, bert.load)
+    cache.add(WordPieces.of(SENTENCES), bert.load)
     check(cache)
     rows = [row[row != BERT_PAD].tolist() for batch in bert.batches for row in batch]
     assert sorted(map(len, rows), reverse=True) == list(map(len, rows)) == [7, 5, 3, 2]
     assert len(cache) == 4
-    place = cache.locate(SENTENCES)[0]
+    place = cache.locate(WordPieces.of(SENTENCES))[0]
     assert cache.states(place, 3).dtype == {"fp16": torch.half, "fp32": torch.float}[dtype]
 
 
 def test_the_folders_above_are_made(tmp_path):
-    open_cache(tmp_path / "of" / "many").add(SENTENCES, CountingBert().load)
+    open_cache(tmp_path / "of" / "many").add(WordPieces.of(SENTENCES), CountingBert().load)
     assert len(open_cache(tmp_path / "of" / "many")) == 4
 
 
@@ -77,7 +78,7 @@ def test_a_second_run_computes_nothing(filled):
 
     cache = open_cache(filled)
     assert len(cache) == 4
-    cache.add(SENTENCES, never)
+    cache.add(WordPieces.of(SENTENCES), never)
     check(cache)
 
 
@@ -85,7 +86,7 @@ def test_only_new_sentences_are_computed(filled):
     bert = CountingBert()
     cache = open_cache(filled)
     new = [*SENTENCES, torch.tensor([2, 4, 4, 3])]
-    cache.add(new, bert.load)
+    cache.add(WordPieces.of(new), bert.load)
     assert [batch.tolist() for batch in bert.batches] == [[[2, 4, 4, 3]]]
     check(cache, new)
     check(open_cache(filled), new)
@@ -94,8 +95,10 @@ def test_only_new_sentences_are_computed(filled):
 def kept(cache, limit, sentences=SENTENCES):
     """Return which sentences have states within *limit*, and the batches that BERT read for them."""
     bert = CountingBert()
-    cache.add(sentences, bert.load, limit)
-    return [place[0] >= 0 for place in cache.locate(sentences, limit)], [batch.tolist() for batch in bert.batches]
+    cache.add(WordPieces.of(sentences), bert.load, limit)
+    return [place[0] >= 0 for place in cache.locate(WordPieces.of(sentences), limit)], [
+        batch.tolist() for batch in bert.batches
+    ]
 
 
 def test_a_limit_keeps_the_longest_sentences_and_counts_what_is_there(tmp_path):
@@ -115,9 +118,9 @@ def test_neither_what_others_left_nor_what_was_read_before_changes_batches(tmp_p
     places = []
     for before in ([], SENTENCES[:1], [torch.tensor([2, 8, 8, 8, 8, 8, 8, 8, 3])]):  # such as the validation set
         cache = open_cache(tmp_path)
-        cache.add(before, CountingBert().load, 10**6)
+        cache.add(WordPieces.of(before), CountingBert().load, 10**6)
         places.append(kept(cache, limit)[0])
-        open_cache(tmp_path).add(SENTENCES, CountingBert().load)  # another run, without a limit
+        open_cache(tmp_path).add(WordPieces.of(SENTENCES), CountingBert().load)  # another run, without a limit
     assert places == [[False, False, True, False, True]] * 3
 
 
@@ -130,9 +133,9 @@ def test_states_that_half_precision_cannot_hold_are_refused(tmp_path):
         r"beyond float16, whose largest number is 65,504; give --bert-cache-dtype fp32, and train with --bf16 or in"
     )
     with pytest.raises(BertFusedError, match=message):
-        open_cache(tmp_path, dtype="fp16").add(SENTENCES, loader(70_000.0))
+        open_cache(tmp_path, dtype="fp16").add(WordPieces.of(SENTENCES), loader(70_000.0))
     assert not segments(tmp_path)
-    open_cache(tmp_path, dtype="fp32").add(SENTENCES, loader(70_000.0))
+    open_cache(tmp_path, dtype="fp32").add(WordPieces.of(SENTENCES), loader(70_000.0))
     assert len(segments(tmp_path)) == 1
 
 
@@ -140,7 +143,7 @@ def test_states_that_half_precision_cannot_hold_are_refused(tmp_path):
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_states_that_are_not_finite_are_refused(tmp_path, dtype, value):
     with pytest.raises(BertFusedError, match="not finite, even in single precision; give another --bert-model"):
-        open_cache(tmp_path, dtype=dtype).add(SENTENCES, loader(value))
+        open_cache(tmp_path, dtype=dtype).add(WordPieces.of(SENTENCES), loader(value))
     assert not segments(tmp_path)
 
 
@@ -153,7 +156,7 @@ def test_batches_are_bounded_in_word_pieces(tmp_path, monkeypatch):
     monkeypatch.setattr(feature_cache, "_BATCH_PIECES", 10)
     bert = CountingBert()
     cache = open_cache(tmp_path)
-    cache.add(SENTENCES, bert.load)
+    cache.add(WordPieces.of(SENTENCES), bert.load)
     assert [tuple(batch.shape) for batch in bert.batches] == [(1, 7), (2, 5), (1, 2)]
     check(cache)
 
@@ -178,7 +181,7 @@ def test_a_damaged_segment_is_removed_and_computed_anew(filled, damage, caplog):
     cache = open_cache(filled)
     assert len(cache) == 0
     assert "is damaged: it is removed" in caplog.text
-    cache.add(SENTENCES, CountingBert().load)
+    cache.add(WordPieces.of(SENTENCES), CountingBert().load)
     check(open_cache(filled))
 
 
@@ -205,13 +208,13 @@ def test_an_interrupted_build_goes_on(tmp_path, monkeypatch):
             return super().__call__(bert_tokens)
 
     with pytest.raises(KeyboardInterrupt):
-        open_cache(tmp_path).add(SENTENCES, Dying().load)
+        open_cache(tmp_path).add(WordPieces.of(SENTENCES), Dying().load)
     [folder] = tmp_path.iterdir()
     (folder / "left-by-kill-9.unfinished").write_bytes(b"torn")
     bert = CountingBert()
     cache = open_cache(tmp_path)
     assert len(cache) == 2
-    cache.add(SENTENCES, bert.load)
+    cache.add(WordPieces.of(SENTENCES), bert.load)
     assert sum(len(batch) for batch in bert.batches) == 2
     check(cache)
     assert not list(folder.glob("*.unfinished"))
@@ -221,7 +224,7 @@ def _build(path, ready, results):
     bert = CountingBert()
     cache = open_cache(path)
     ready.wait()
-    cache.add(SENTENCES, bert.load)
+    cache.add(WordPieces.of(SENTENCES), bert.load)
     check(cache)
     results.put(sum(len(batch) for batch in bert.batches))
 
@@ -241,7 +244,7 @@ def test_of_two_builders_one_computes_and_the_other_waits(tmp_path):
 
 def test_reading_needs_no_copy_and_survives_pickling(filled):
     cache = open_cache(filled)
-    place = cache.locate(SENTENCES)[2]
+    place = cache.locate(WordPieces.of(SENTENCES))[2]
     states = cache.states(place, 5)
     [file] = segments(filled)
     assert str(file) in Path("/proc/self/maps").read_text()
@@ -258,7 +261,7 @@ def test_a_disk_that_is_too_small_is_refused_before_the_work(tmp_path, monkeypat
     with pytest.raises(
         BertFusedError, match=r"GiB are needed, but 0.00 GiB are free; give a directory on a larger disk"
     ):
-        open_cache(tmp_path).add(SENTENCES, bert.load)
+        open_cache(tmp_path).add(WordPieces.of(SENTENCES), bert.load)
     assert bert.batches == []
 
 
@@ -273,7 +276,7 @@ def test_what_is_needed_is_states_keys_and_sizes_on_98_percent_of_the_disk(tmp_p
     monkeypatch.setattr(feature_cache.shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
     bert = CountingBert()
     with nullcontext() if fits else pytest.raises(BertFusedError, match="larger disk"):
-        open_cache(tmp_path).add(SENTENCES, bert.load)
+        open_cache(tmp_path).add(WordPieces.of(SENTENCES), bert.load)
     assert bool(bert.batches) == fits
     assert "4 new sentences of 17 word pieces, 0.0 MiB to write, 0.0 GiB free" in caplog.text
 
@@ -284,7 +287,7 @@ def test_a_disk_that_fills_up_leaves_no_torn_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr(feature_segments.os, "fsync", full)
     with pytest.raises(BertFusedError, match=r"--bert-cache .* cannot be used \(.*No space left on device\)"):
-        open_cache(tmp_path).add(SENTENCES, CountingBert().load)
+        open_cache(tmp_path).add(WordPieces.of(SENTENCES), CountingBert().load)
     [folder] = tmp_path.iterdir()
     assert [file.name for file in folder.iterdir() if not file.name.endswith("lock")] == []
 

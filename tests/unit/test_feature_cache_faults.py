@@ -13,6 +13,7 @@ from helpers import processes
 
 from bert_fused_plugin.data import feature_cache, work_locks
 from bert_fused_plugin.data.feature_cache import FeatureCache
+from bert_fused_plugin.data.word_pieces import WordPieces
 from bert_fused_plugin.errors import BertFusedError
 
 D = 6
@@ -43,7 +44,7 @@ def open_cache(path):
 
 
 def check(cache):
-    for row, place in zip(SENTENCES, cache.locate(SENTENCES)):
+    for row, place in zip(SENTENCES, cache.locate(WordPieces.of(SENTENCES))):
         assert torch.equal(cache.states(place, len(row)), states(row.unsqueeze(0))[0])
 
 
@@ -55,7 +56,7 @@ def disk(small_disk):
 def _build_slowly(path):
     feature_cache._PART_BYTES = 1
     feature_cache._BATCH_PIECES = 50
-    open_cache(path).add(SENTENCES, Reader(0.02).load)
+    open_cache(path).add(WordPieces.of(SENTENCES), Reader(0.02).load)
 
 
 @pytest.mark.parametrize("segments", [1, 5, 12])
@@ -70,7 +71,7 @@ def test_a_killed_build_loses_at_most_its_last_segment(tmp_path, segments):
     cache, reader = open_cache(tmp_path), Reader()
     done = len(cache)
     assert 0 < done < len(SENTENCES)
-    cache.add(SENTENCES, reader.load)
+    cache.add(WordPieces.of(SENTENCES), reader.load)
     assert reader.count == len(SENTENCES) - done
     check(open_cache(tmp_path))
     assert not list(tmp_path.glob("*/*.unfinished"))
@@ -80,7 +81,7 @@ def _share(path, ready, seconds, results):
     feature_cache._PART_BYTES = 1
     reader, cache = Reader(seconds), open_cache(path)
     ready.wait()
-    cache.add(SENTENCES, reader.load)
+    cache.add(WordPieces.of(SENTENCES), reader.load)
     check(cache)
     results.put(reader.count)
 
@@ -139,12 +140,12 @@ def test_a_disk_that_fills_up_in_the_middle_keeps_what_was_whole(disk, monkeypat
     (disk / "other").write_bytes(b"0" * 12_000)
     monkeypatch.setattr(feature_cache.FeatureCache, "_check_space", lambda *_: None)  # space that others take later
     with pytest.raises(BertFusedError, match=r"--bert-cache .* cannot be used \(.*No space left on device"):
-        open_cache(disk).add(SENTENCES, Reader().load)
+        open_cache(disk).add(WordPieces.of(SENTENCES), Reader().load)
     whole = len(open_cache(disk))
     assert 0 < whole < len(SENTENCES)
     (disk / "other").unlink()
     reader = Reader()
-    open_cache(disk).add(SENTENCES, reader.load)
+    open_cache(disk).add(WordPieces.of(SENTENCES), reader.load)
     assert reader.count == len(SENTENCES) - whole
     check(open_cache(disk))
 
@@ -153,21 +154,21 @@ def test_a_full_disk_is_refused_before_the_work(disk):
     (disk / "other").write_bytes(b"0" * 30_000)
     reader = Reader()
     with pytest.raises(BertFusedError, match="give a directory on a larger disk"):
-        open_cache(disk).add(SENTENCES, reader.load)
+        open_cache(disk).add(WordPieces.of(SENTENCES), reader.load)
     assert reader.count == 0
 
 
 def test_a_complete_cache_is_read_where_nothing_can_be_written(disk):
-    open_cache(disk).add(SENTENCES[:20], Reader().load)
+    open_cache(disk).add(WordPieces.of(SENTENCES[:20]), Reader().load)
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
     assert not os.access(disk, os.W_OK)
     reader = Reader()
     cache = open_cache(disk)
-    cache.add(SENTENCES[:20], reader.load)
+    cache.add(WordPieces.of(SENTENCES[:20]), reader.load)
     assert reader.count == 0
-    assert (cache.locate(SENTENCES[:20]) >= 0).all()
+    assert (cache.locate(WordPieces.of(SENTENCES[:20])) >= 0).all()
     with pytest.raises(BertFusedError, match=r"--bert-cache .* cannot be used \(.*Read-only file system"):
-        cache.add(SENTENCES, reader.load)
+        cache.add(WordPieces.of(SENTENCES), reader.load)
     assert reader.count == 0
 
 
@@ -186,9 +187,9 @@ def _read_as_another_user(path, results):
     os.setuid(65534)
     reader, cache = Reader(), open_cache(path)
     try:
-        cache.add(SENTENCES[:20], reader.load)
+        cache.add(WordPieces.of(SENTENCES[:20]), reader.load)
         check_some(cache)
-        cache.add(SENTENCES, reader.load)
+        cache.add(WordPieces.of(SENTENCES), reader.load)
     except BertFusedError as error:
         results.put((reader.count, str(error)))
 
@@ -196,14 +197,14 @@ def _read_as_another_user(path, results):
 def check_some(cache):
     assert all(
         torch.equal(cache.states(place, len(row)), states(row.unsqueeze(0))[0])
-        for row, place in zip(SENTENCES[:20], cache.locate(SENTENCES[:20]))
+        for row, place in zip(SENTENCES[:20], cache.locate(WordPieces.of(SENTENCES[:20])))
     )
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_a_complete_cache_of_another_user_is_read_although_its_lock_cannot_be_taken(shared):
     cache = open_cache(shared)
-    cache.add(SENTENCES[:20], Reader().load)
+    cache.add(WordPieces.of(SENTENCES[:20]), Reader().load)
     cache.path.chmod(0o777)  # as in a directory of a group
     (cache.path / "lock").chmod(0o644)
     context = processes()
