@@ -1,18 +1,20 @@
 """Builds the bridge of a model from the flags of the model and of its task."""
 
 import os
-from typing import Any, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Mapping, Optional, Tuple
 
 from fairseq.data import Dictionary, encoders
 from fairseq.utils import split_paths
 from omegaconf import DictConfig
-from transformers import PreTrainedTokenizerBase
 
 from bert_fused_plugin.bert.flags import BertFlags
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.subwords import SUBWORDS, Join, cannot_join, join_by_bpe
 from bert_fused_plugin.data.tags import tags_named, tags_of_task
 from bert_fused_plugin.errors import BertFusedError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 def task_settings(task: Any) -> Mapping[str, Any]:
@@ -22,7 +24,7 @@ def task_settings(task: Any) -> Mapping[str, Any]:
 
 
 def load_bridge(
-    cfg: BertFlags, task: Any, tokenizer: PreTrainedTokenizerBase, max_tokens: int, flags: Any
+    cfg: BertFlags, task: Any, tokenizer: "PreTrainedTokenizerBase", max_tokens: int, flags: Any
 ) -> DictionaryBridge:
     """Return the bridge from the source dictionary of *task* to *tokenizer*.
 

@@ -1,14 +1,16 @@
 """A pre-trained Hugging Face encoder that trains with the model, at a learning rate of its own."""
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from transformers import PreTrainedModel
 
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.errors import BertFusedError, raise_all
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class FinetunedBert(PretrainedBert):
@@ -34,7 +36,7 @@ class FinetunedBert(PretrainedBert):
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        model: "PreTrainedModel",
         layers: str = "-1",
         last_layers: Optional[int] = None,
         lr_factor: float = 1.0,
@@ -126,7 +128,7 @@ class _Scaled(torch.autograd.Function):
         return gradients[0], None
 
 
-def _used_parameters(model: PreTrainedModel, depth: int, top: int, last_layers: Optional[int]) -> List[nn.Parameter]:
+def _used_parameters(model: "PreTrainedModel", depth: int, top: int, last_layers: Optional[int]) -> List[nn.Parameter]:
     """Return the parameters that the states of layer *top* depend on.
 
     Args:

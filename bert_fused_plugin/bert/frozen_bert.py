@@ -1,13 +1,15 @@
 """A pre-trained Hugging Face encoder that is never trained and never saved in a checkpoint."""
 
-from typing import Any, Callable, Dict, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.bert.state_cache import LruStateCache
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 _STATE_CACHE_BYTES = 256 * 2**20  # 87,000 word pieces at a width of 768
 
@@ -29,7 +31,7 @@ class FrozenBert(PretrainedBert):
 
     saves_weights = False
 
-    def __init__(self, model: PreTrainedModel, layers: str = "-1") -> None:
+    def __init__(self, model: "PreTrainedModel", layers: str = "-1") -> None:
         super().__init__(model, layers)
         object.__setattr__(self, "model", model)  # nn.Module.__setattr__ would register it
         self.state_cache = LruStateCache(_STATE_CACHE_BYTES)

@@ -1,19 +1,21 @@
-"""Loads encoders and tokenizers from a local directory or from the Hugging Face hub."""
+"""Loads encoders and tokenizers from a local directory or from the Hugging Face hub.
+
+transformers is imported where it is used, since it takes longer than all other imports together, and a plain model
+needs none of it.
+"""
 
 import logging
 import os
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Iterator, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, TypeVar
 
 import torch
-import transformers
-from huggingface_hub import try_to_load_from_cache
-from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
-from transformers.models.auto.tokenization_auto import get_tokenizer_config
-from transformers.utils import logging as hf_logging
 
 from bert_fused_plugin.errors import BertFusedError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
 
@@ -22,12 +24,14 @@ T = TypeVar("T")
 _BACKEND = "TokenizersBackend"
 
 
-def load_encoder(name: str) -> PreTrainedModel:
+def load_encoder(name: str) -> "PreTrainedModel":
     """Load the encoder *name* in single precision; of an encoder-decoder model only the encoder is kept.
 
     Raises:
         BertFusedError: The encoder cannot be loaded, or some of its weights are missing, or it does not read text.
     """
+    from transformers import AutoModel
+
     logger.info(f"loading BERT {name}")
     with _quiet():
         model, report = _load(AutoModel.from_pretrained, name, torch_dtype=torch.float32, output_loading_info=True)
@@ -46,7 +50,7 @@ def load_encoder(name: str) -> PreTrainedModel:
     return encoder
 
 
-def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+def load_tokenizer(name: str) -> "PreTrainedTokenizerBase":
     """Load the tokenizer of the encoder *name*.
 
     Raises:
@@ -63,14 +67,19 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
 
 def _tokenizer_from_pretrained(name: str, **options: Any) -> Any:
     """Load a tokenizer; transformers 4 does not know the class by which transformers 5 names most fast tokenizers."""
+    import transformers
+    from transformers.models.auto.tokenization_auto import get_tokenizer_config
+
     if not hasattr(transformers, _BACKEND) and get_tokenizer_config(name).get("tokenizer_class") == _BACKEND:
         with _quiet():  # it warns that the class has another name
-            return PreTrainedTokenizerFast.from_pretrained(name, **options)
-    return AutoTokenizer.from_pretrained(name, **options)
+            return transformers.PreTrainedTokenizerFast.from_pretrained(name, **options)
+    return transformers.AutoTokenizer.from_pretrained(name, **options)
 
 
 def hub_revision(name: str) -> Optional[str]:
     """Return the commit of the model *name* if it came from the hub, otherwise None."""
+    from huggingface_hub import try_to_load_from_cache
+
     config = None if os.path.isdir(name) else try_to_load_from_cache(name, "config.json")
     return Path(config).parent.name if isinstance(config, str) else None
 
@@ -98,6 +107,8 @@ def _load(load: Callable[..., T], name: str, **options: Any) -> T:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Hide the progress bar and the loading report, which lists heads and poolers that are not used."""
+    from transformers.utils import logging as hf_logging
+
     verbosity, progress = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
     hf_logging.set_verbosity_error()
     hf_logging.disable_progress_bar()

@@ -7,10 +7,13 @@ states.  Settings that cannot change states are listed here, each group with its
 import hashlib
 import json
 import re
-from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
+from functools import cache
+from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Iterable, List, Mapping, Sequence, Tuple
 
 from torch import nn
-from transformers import CONFIG_MAPPING, GenerationConfig, PretrainedConfig, PreTrainedModel
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel
 
 Settings = Dict[str, Any]
 
@@ -31,10 +34,6 @@ _HEADS = {
     ),
 }
 _TRAINING = {"gradient_checkpointing", "layerdrop", "tf_legacy_loss"}
-_GENERATION = set(GenerationConfig().to_dict()) - {"pad_token_id"}  # RoBERTa counts positions by the padding
-_VOLATILE = frozenset().union(
-    _NAMES_AND_VERSIONS, _NUMBER_FORMATS, _OUTPUTS, _CACHES, _HEADS, _TRAINING, _GENERATION
-)  # fmt: skip
 _VOLATILE_BEGINNINGS = ("_", "init_", "initializer_", "classifier_", "summary_", "pooler_")  # private, start, heads
 _VOLATILE_ENDINGS = ("dropout", "dropout_prob", "pdrop", "layerdrop")  # which acts in training only
 
@@ -44,7 +43,7 @@ _FORMER_DEFAULTS = {"position_embedding_type": "absolute", "global_attn_every_n_
 _HASH_LENGTH = 32
 
 
-def recorded_config(config: PretrainedConfig) -> Settings:
+def recorded_config(config: "PretrainedConfig") -> Settings:
     """Return the settings of *config* that may change states, as JSON has them, for `config_differences`."""
     return _relevant(_plain(config.to_diff_dict()))
 
@@ -59,6 +58,8 @@ def config_differences(then: Settings, now: Settings) -> List[Tuple[str, Any, An
         then: what `recorded_config` returned, perhaps in another version of transformers.
         now: the same of another encoder, or of the same one.
     """
+    from transformers import CONFIG_MAPPING, PretrainedConfig
+
     kinds = [settings.get("model_type") for settings in (then, now)]
     if kinds[0] != kinds[1]:
         return [("model_type", kinds[0], kinds[1])]
@@ -71,7 +72,7 @@ def config_differences(then: Settings, now: Settings) -> List[Tuple[str, Any, An
     return [(name, then.get(name), now.get(name)) for name in names]
 
 
-def describe_identity(model: PreTrainedModel, layers: Sequence[int]) -> Settings:
+def describe_identity(model: "PreTrainedModel", layers: Sequence[int]) -> Settings:
     """Return all that the states of *model* depend on beside the sentence, as a folder of the cache records it.
 
     The settings are those that are not the default of their class, so that a new setting of a later version of
@@ -138,8 +139,18 @@ def _relevant(settings: Any) -> Any:
     return {name: _relevant(value) for name, value in settings.items() if not _is_volatile(name)}
 
 
+@cache
+def _volatile() -> FrozenSet[str]:
+    from transformers import GenerationConfig
+
+    generation = set(GenerationConfig().to_dict()) - {"pad_token_id"}  # RoBERTa counts positions by the padding
+    return frozenset().union(
+        _NAMES_AND_VERSIONS, _NUMBER_FORMATS, _OUTPUTS, _CACHES, _HEADS, _TRAINING, generation
+    )  # fmt: skip
+
+
 def _is_volatile(name: str) -> bool:
-    return name in _VOLATILE or name.startswith(_VOLATILE_BEGINNINGS) or name.endswith(_VOLATILE_ENDINGS)
+    return name in _volatile() or name.startswith(_VOLATILE_BEGINNINGS) or name.endswith(_VOLATILE_ENDINGS)
 
 
 def _plain(settings: Mapping[str, Any]) -> Settings:

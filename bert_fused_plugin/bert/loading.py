@@ -1,10 +1,9 @@
 """Finds and loads BERT and its dictionary bridge for any model, and describes them for the log."""
 
 import os
-from typing import Any, List, Tuple
+from typing import TYPE_CHECKING, Any, List, Tuple
 
 from fairseq.utils import split_paths
-from transformers import PreTrainedTokenizerBase
 
 from bert_fused_plugin.bert.bridge_loading import load_bridge, task_settings
 from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
@@ -14,6 +13,9 @@ from bert_fused_plugin.bert.hugging_face import load_tokenizer
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.errors import BertFusedError, raise_all
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 def load_bert(cfg: BertFlags, task: Any, errors: List[str], flags: Any) -> Tuple[PretrainedBert, DictionaryBridge]:
@@ -99,7 +101,7 @@ def describe_bert(model: Any, name: Any) -> str:
     )
 
 
-def _vocabulary_errors(cfg: BertFlags, tokenizer: PreTrainedTokenizerBase, bert: PretrainedBert) -> List[str]:
+def _vocabulary_errors(cfg: BertFlags, tokenizer: "PreTrainedTokenizerBase", bert: PretrainedBert) -> List[str]:
     largest, rows = max(tokenizer.get_vocab().values()), bert.model.get_input_embeddings().num_embeddings
     if largest < rows:
         return []

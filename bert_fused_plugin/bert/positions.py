@@ -1,12 +1,16 @@
 """Counts the positions that a pre-trained encoder can read."""
 
+from typing import TYPE_CHECKING
+
 from torch import nn
-from transformers import PreTrainedModel
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 _NO_LIMIT = 1_000_000  # for encoders with relative positions
 
 
-def count_positions(model: PreTrainedModel) -> int:
+def count_positions(model: "PreTrainedModel") -> int:
     """Return the largest number of tokens for which *model* has position embeddings."""
     for name, module in model.named_modules():
         if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):

@@ -1,11 +1,10 @@
 """A pre-trained Hugging Face encoder as the source of BERT's states: what frozen and fine-tuned ones have in common."""
 
 from abc import ABC, abstractmethod
-from typing import Any, Dict, Optional, Tuple, Type, TypeVar
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, Type, TypeVar
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from bert_fused_plugin.bert.hugging_face import hub_revision, load_encoder
 from bert_fused_plugin.bert.identity import Settings, describe_identity, identity_fingerprint
@@ -13,6 +12,9 @@ from bert_fused_plugin.bert.layer_choice import layer_indices
 from bert_fused_plugin.bert.positions import count_positions
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.errors import BertFusedError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 AnyBert = TypeVar("AnyBert", bound="PretrainedBert")
 
@@ -31,11 +33,11 @@ class PretrainedBert(nn.Module, ABC):
         BertFusedError: There is no such layer.
     """
 
-    model: PreTrainedModel
+    model: "PreTrainedModel"
     saves_weights: bool
     """Whether the checkpoints of a fused model hold the weights of BERT."""
 
-    def __init__(self, model: PreTrainedModel, layers: str = "-1") -> None:
+    def __init__(self, model: "PreTrainedModel", layers: str = "-1") -> None:
         super().__init__()
         self.depth = int(model.config.num_hidden_layers)
         try:

@@ -7,8 +7,6 @@ sentences was trained so that it stands for the sentence as a whole (docs/tuning
 from pathlib import Path
 from typing import Optional
 
-from huggingface_hub import try_to_load_from_cache
-
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 
 # sentence-transformers writes these files beside config.json
@@ -25,6 +23,8 @@ def is_sentence_encoder(name: str) -> bool:
         return any((Path(name) / sign).is_file() for sign in _SIGNS)
     if name.startswith(_OF_THE_HUB):
         return True
+    from huggingface_hub import try_to_load_from_cache
+
     try:
         return any(isinstance(try_to_load_from_cache(name, sign), str) for sign in _SIGNS)
     except ValueError:  # no name that the hub could have

@@ -4,16 +4,18 @@ import hashlib
 import json
 import logging
 from itertools import groupby
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import torch
 from fairseq.data import Dictionary
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
 
 from bert_fused_plugin.data.collate import BERT_PAD, collate_bert_tokens
 from bert_fused_plugin.data.subwords import SUBWORD_CHOICES, SUBWORDS, Join, cannot_join, detect_subword
 from bert_fused_plugin.errors import BertFusedError, raise_all
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +50,7 @@ class DictionaryBridge:
     def __init__(
         self,
         dictionary: Dictionary,
-        tokenizer: PreTrainedTokenizerBase,
+        tokenizer: "PreTrainedTokenizerBase",
         *,
         max_tokens: int,
         subword: str = "auto",
@@ -186,7 +188,7 @@ class DictionaryBridge:
         return rows
 
 
-def _check(tokenizer: PreTrainedTokenizerBase, subword: str, detok: str) -> None:
+def _check(tokenizer: "PreTrainedTokenizerBase", subword: str, detok: str) -> None:
     """Raise the errors of the bridge's settings."""
     if not tokenizer.is_fast:
         raise BertFusedError(
@@ -247,6 +249,6 @@ def _template(tokenizer: Any, *texts: str) -> "tuple[List[int], List[int], List[
     return encoding.ids[: own[0]], between, encoding.ids[own[-1] + 1 :]
 
 
-def _first_known(tokenizer: PreTrainedTokenizerBase) -> int:
+def _first_known(tokenizer: "PreTrainedTokenizerBase") -> int:
     ids = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id)
     return next((int(i) for i in ids if i is not None), 0)

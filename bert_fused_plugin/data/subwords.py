@@ -6,7 +6,6 @@ from itertools import groupby
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq.data import Dictionary
-from tokenizers import decoders
 
 from bert_fused_plugin.data.byte_symbols import BYTE_BPE, BYTE_LEVEL, decode_byte_bpe, spells_bytes
 
@@ -115,6 +114,8 @@ def _join_sentencepiece(symbols: Sequence[str]) -> str:
 def _join_word_piece(symbols: Sequence[str]) -> str:
     # the decoder leaves the mark of the first symbol, which follows an unknown one
     rest = [symbol[2:] if i == 0 and symbol.startswith("##") else symbol for i, symbol in enumerate(symbols)]
+    from tokenizers import decoders
+
     return str(decoders.WordPiece(prefix="##", cleanup=True).decode(rest)).strip()
 
 
@@ -125,6 +126,8 @@ def _share_of_byte_level(symbols: Sequence[str]) -> float:
 
 
 def _join_byte_level(symbols: Sequence[str]) -> str:
+    from tokenizers import decoders
+
     return str(decoders.ByteLevel().decode(list(symbols))).strip()
 
 

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
+import huggingface_hub
 import pytest
 import torch
 from helpers import assert_close
@@ -184,7 +185,7 @@ def test_token_types_are_read_where_there_are_two(bert_dir, types, reads):
 
 def test_a_model_of_the_hub_is_known_by_its_commit(monkeypatch, bert_dir):
     files = {("me/bert", "config.json"): "/cache/models--me--bert/snapshots/0123abc/config.json"}
-    monkeypatch.setattr(hugging_face, "try_to_load_from_cache", lambda *asked: files.get(asked))
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *asked: files.get(asked))
     assert hugging_face.hub_revision("me/bert") == "0123abc"
     assert hugging_face.hub_revision("me/other") is None
     assert hugging_face.hub_revision(str(bert_dir)) is None

@@ -6,12 +6,12 @@ from argparse import Namespace
 from functools import partial
 from pathlib import Path
 
+import huggingface_hub
 import pytest
 from documentation import ROOT
 from helpers import GRU_SIZES, SIZES
 from huggingface_hub import try_to_load_from_cache
 
-from bert_fused_plugin.bert import sentence_encoder
 from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.sentence_encoder import advised_layer, is_sentence_encoder, last_layer_warning
@@ -42,7 +42,7 @@ def test_a_directory_says_what_it_was_trained_for(bert_dir, tmp_path, sign):
 @pytest.mark.parametrize("sign", SIGNS)
 def test_a_model_of_the_hub_says_so_by_its_name_or_by_its_files(tmp_path, monkeypatch, sign):
     here = partial(try_to_load_from_cache, cache_dir=tmp_path)
-    monkeypatch.setattr(sentence_encoder, "try_to_load_from_cache", here)
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", here)
     assert is_sentence_encoder("sentence-transformers/all-MiniLM-L6-v2")
     assert not is_sentence_encoder("someone/encoder")
     assert not is_sentence_encoder("/no/such/directory")
