@@ -54,17 +54,17 @@ def as_namespace(flags: Any) -> Namespace:
     return flags
 
 
-def checkpoint_flags(flags: Any) -> Dict[str, Any]:
-    """Return settings that include the flags about checkpoints; they were given together with *flags*, the model's."""
+def flags_beside(flags: Any, section: str) -> Dict[str, Any]:
+    """Return settings that include those of fairseq's *section*; they were given together with *flags*, the model's."""
     if not isinstance(flags, DictConfig):
         return vars(flags)
     root: Any = flags._get_root()
-    return dict(root.checkpoint) if "checkpoint" in root else {}
+    return dict(root[section]) if section in root else {}
 
 
 def resumed_from(flags: Any) -> Optional[str]:
     """Return the checkpoint that fairseq-train will restore after the model is built from *flags*, if there is one."""
-    given = checkpoint_flags(flags)
+    given = flags_beside(flags, "checkpoint")
     if given.get("restore_file") is None:
         return None
     suffix = given.get("checkpoint_suffix") or ""
@@ -72,6 +72,19 @@ def resumed_from(flags: Any) -> Optional[str]:
     if given["restore_file"] == "checkpoint_last.pt":
         path = os.path.join(given.get("save_dir") or "", path)
     return path if os.path.isfile(path) else None
+
+
+def sharding_errors(flags: Any) -> List[str]:
+    """Return a sentence if the training shards its parameters, which was never tried with the models of this package.
+
+    fairscale, to which fairseq leaves it, needs GPUs.  It would not see a frozen BERT, which is no submodule.
+    """
+    if str(flags_beside(flags, "distributed_training").get("ddp_backend")) != "fully_sharded":
+        return []
+    return [
+        "--ddp-backend fully_sharded is not supported by the architectures of this package; leave it out, or give "
+        "--ddp-backend legacy_ddp: a frozen BERT needs neither gradients nor the optimizer's memory"
+    ]
 
 
 def _complete(section: DictConfig, preset: Preset, config_class: Any) -> None:

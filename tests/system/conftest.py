@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from fork_server import ENVIRONMENT, FORK_SERVER
 from helpers import WORDS
+from ranks import command, parameters, start
 from subword_nmt.learn_bpe import learn_bpe
 
 from bert_fused_plugin.commands.compare import compare, parse_args
@@ -157,3 +158,20 @@ def report(workspace, plain):
     """The figures of a report with fewer of them, made in this process."""
     runs = ["--baseline", f"plain={plain}", "--run", f"fused={workspace.save_dir}"]
     return compare(parse_args([workspace.data, *runs, "--output", "unused", *REPORT_QUICK]))
+
+
+@pytest.fixture(scope="module")
+def alone(workspace, tmp_path_factory):
+    """Parameters after an epoch of one process with ``--update-freq 2``, by architecture."""
+    trained = {}
+
+    def train(arch):
+        if arch not in trained:
+            save_dir = tmp_path_factory.mktemp(arch)
+            options = ["--update-freq", "2"]
+            process = start(command(workspace, save_dir, *options, arch=arch), save_dir / "log")
+            assert process.wait(timeout=120) == 0, (save_dir / "log").read_text()[-3000:]
+            trained[arch] = parameters(save_dir / "checkpoint_last.pt")
+        return trained[arch]
+
+    return train

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf, open_dict
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models.presets import as_namespace, checkpoint_flags
+from bert_fused_plugin.models.presets import as_namespace, flags_beside, sharding_errors
 
 MODELS = Path(__file__).resolve().parents[2] / "examples" / "hydra" / "model"
 ARCHITECTURES = [arch for arch, model in ARCH_MODEL_REGISTRY.items() if "bert_fused_plugin" in model.__module__]
@@ -29,7 +29,8 @@ def section(arch, **settings):
     task = {"max_source_positions": 77, "max_target_positions": 88}
     file = OmegaConf.to_container(OmegaConf.load(MODELS / f"{arch}.yaml"))
     model = {**file["model"], "bert_model": "bert", **settings}
-    root = OmegaConf.create({"task": task, "model": model, "checkpoint": {"restore_file": "checkpoint_last.pt"}})
+    beside = {"checkpoint": {"restore_file": "checkpoint_last.pt"}, "distributed_training": {"ddp_backend": "c10d"}}
+    root = OmegaConf.create({"task": task, "model": model, **beside})
     with open_dict(root.model):
         ARCH_CONFIG_REGISTRY[arch](root.model)
     return root.model
@@ -90,7 +91,17 @@ def test_wrong_settings_are_named_together():
     )
 
 
-def test_checkpoint_flags_stand_beside_those_of_the_model():
-    assert checkpoint_flags(section("gru_dot"))["restore_file"] == "checkpoint_last.pt"
-    assert checkpoint_flags(Namespace(restore_file="x.pt"))["restore_file"] == "x.pt"
-    assert checkpoint_flags(OmegaConf.create({"dropout": 0})) == {}
+def test_flags_of_other_sections_stand_beside_those_of_the_model():
+    assert flags_beside(section("gru_dot"), "checkpoint")["restore_file"] == "checkpoint_last.pt"
+    assert flags_beside(Namespace(restore_file="x.pt"), "checkpoint")["restore_file"] == "x.pt"
+    assert flags_beside(OmegaConf.create({"dropout": 0}), "checkpoint") == {}
+
+
+def test_a_training_that_shards_its_parameters_is_refused():
+    assert not sharding_errors(section("gru_dot"))
+    assert not sharding_errors(Namespace(ddp_backend="legacy_ddp"))
+    (error,) = sharding_errors(Namespace(ddp_backend="fully_sharded"))
+    assert "--ddp-backend fully_sharded" in error
+    model = section("gru_dot")
+    model._get_root().distributed_training.ddp_backend = "fully_sharded"
+    assert sharding_errors(model) == [error]

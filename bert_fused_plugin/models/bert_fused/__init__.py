@@ -25,7 +25,7 @@ from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.models.bert_fused.settings import settings_record
 from bert_fused_plugin.models.bert_fused.warm_start import read_warm_start
 from bert_fused_plugin.models.hub import TranslationHub, load_hub
-from bert_fused_plugin.models.presets import as_namespace, register_preset
+from bert_fused_plugin.models.presets import as_namespace, register_preset, sharding_errors
 from bert_fused_plugin.models.settings_record import SettingsRecord, settings_incompatibilities
 from bert_fused_plugin.modules.batch_rng import batch_rng
 from bert_fused_plugin.setup_messages import REPEAT
@@ -70,7 +70,9 @@ class BertFusedModel(TransformerModelBase):
             kept = kept_layers(side)
             side.layers = side.layers if kept is None else len(kept)
         warm_start, errors = read_warm_start(args, cfg, task)
-        bert, bridge = load_bert(cfg, task, [*config_errors(cfg, src_dict, tgt_dict), *errors], args)
+        bert, bridge = load_bert(
+            cfg, task, [*config_errors(cfg, src_dict, tgt_dict), *errors, *sharding_errors(args)], args
+        )
         cfg.share_decoder_input_output_embed |= cfg.share_all_embeddings
         if replaces_embeddings(cfg) and cfg.encoder.learned_pos:
             bridge.max_tokens = min(bridge.max_tokens, cfg.max_source_positions)  # the encoder's positions

@@ -2,7 +2,6 @@
 
 from typing import Optional
 
-from fairseq.distributed import fsdp_wrap
 from fairseq.models.transformer.transformer_config import EncDecBaseConfig
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.utils import get_activation_fn
@@ -35,10 +34,8 @@ def layer_options(cfg: BertFusedConfig, side: EncDecBaseConfig, bert_dim: Option
 
 
 def wrap_layer(layer: nn.Module, cfg: BertFusedConfig) -> nn.Module:
-    """Return *layer* under fairseq's activation checkpointing and FSDP, if the flags ask for them."""
-    if cfg.checkpoint_activations:
-        layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
-    # fairseq always wraps a checkpointed layer, whatever its size
-    min_params = 0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
-    wrapped: nn.Module = fsdp_wrap(layer, min_num_params=min_params)
+    """Return *layer* under fairseq's activation checkpointing, if the flags ask for it."""
+    if not cfg.checkpoint_activations:
+        return layer
+    wrapped: nn.Module = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
     return wrapped

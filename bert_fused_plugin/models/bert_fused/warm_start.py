@@ -13,7 +13,7 @@ from bert_fused_plugin.bert.bridge_loading import task_settings
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, replaces_embeddings
 from bert_fused_plugin.models.bert_fused.stock_checkpoint import SavedTransformer, Vocabulary
-from bert_fused_plugin.models.presets import checkpoint_flags, resumed_from
+from bert_fused_plugin.models.presets import flags_beside, resumed_from
 
 logger = logging.getLogger(__name__)
 
@@ -153,7 +153,7 @@ def read_warm_start(args: Any, cfg: BertFusedConfig, task: Any) -> Tuple[Optiona
     if path is None:
         return None, []
     args.bert_warm_start = cfg.bert_warm_start = None
-    flags = checkpoint_flags(args)
+    flags = flags_beside(args, "checkpoint")
     resumed = resumed_from(args)
     if resumed is not None:
         logger.info(f"--bert-warm-start {path} is not read: training resumes from {resumed}")

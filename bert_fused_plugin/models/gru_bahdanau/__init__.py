@@ -18,7 +18,7 @@ from bert_fused_plugin.models.gru_bahdanau.encoder import GruEncoder
 from bert_fused_plugin.models.gru_bahdanau.initialisation import initialise
 from bert_fused_plugin.models.gru_bahdanau.settings import settings_record
 from bert_fused_plugin.models.hub import TranslationHub, load_hub
-from bert_fused_plugin.models.presets import as_namespace, register_preset
+from bert_fused_plugin.models.presets import as_namespace, register_preset, sharding_errors
 from bert_fused_plugin.models.settings_record import settings_incompatibilities
 from bert_fused_plugin.modules.batch_rng import batch_rng
 from bert_fused_plugin.setup_messages import REPEAT
@@ -54,7 +54,7 @@ class GruModel(FairseqEncoderDecoderModel):
         """
         cfg = GruConfig.from_namespace(as_namespace(args))
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
-        errors = gru_config_errors(cfg, src_dict, tgt_dict)
+        errors = [*gru_config_errors(cfg, src_dict, tgt_dict), *sharding_errors(args)]
         bert, bridge = load_bert(cfg, task, errors, args) if cfg.bert_model is not None else (None, None)
         raise_all(errors)
         encoder_embed = build_embedding(src_dict, cfg.encoder_embed_dim)

@@ -1,0 +1,47 @@
+"""Trainings of several processes, whose result a training of one process must have."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+CPU_DDP = [sys.executable, str(Path(__file__).with_name("cpu_ddp.py"))]
+FAIRSEQ_TRAIN = [str(Path(sys.executable).with_name("fairseq-train"))]
+DRAWS = ["--dropout", "0.2", "--bert-drop-net", "1.0"]
+
+
+def command(workspace, save_dir, *options, arch, train=FAIRSEQ_TRAIN):
+    """The command line of a training that draws, for dropout and drop-net."""
+    return [
+        *train, workspace.data, "--user-dir", ROOT / "bert_fused_plugin", "--task", "bert_fused_translation",
+        "--arch", arch, "--bert-model", workspace.bert_dir, *DRAWS, "--lr", "0.01",
+        "--optimizer", "adam", "--adam-eps", "1e-4", "--criterion", "bert_fused_label_smoothed_cross_entropy",
+        "--max-tokens", "60", "--max-epoch", "1", "--save-dir", save_dir,
+        "--no-epoch-checkpoints", "--disable-validation", "--cpu", *options,
+    ]  # fmt: skip
+
+
+def free_port() -> int:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return int(server.getsockname()[1])
+
+
+def start(arguments, log: Path) -> subprocess.Popen:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    with open(log, "w", encoding="utf-8") as output:
+        return subprocess.Popen(list(map(str, arguments)), stdout=output, stderr=subprocess.STDOUT, env=environment)
+
+
+def parameters(checkpoint):
+    """Return the parameters; fairseq's position embeddings save a number of uninitialised memory beside them."""
+    state = torch.load(checkpoint, weights_only=False)["model"]
+    return {key: value for key, value in state.items() if not key.endswith("._float_tensor")}
+
+
+def assert_as_alone(save_dir, expected):
+    torch.testing.assert_close(parameters(save_dir / "checkpoint_last.pt"), expected, atol=1e-4, rtol=0)

@@ -1,0 +1,47 @@
+"""Two agents of torchrun on this machine, as on two machines, train as one process does."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from ranks import CPU_DDP, assert_as_alone, command, free_port, start
+
+CACHED = ["--bert-cache-dtype", "fp32", "--bert-cache"]
+
+
+def train_on_two_machines(workspace, folder, caches, arch="bert_fused_tiny"):
+    """Train with one agent for each of two machines, whose caches are the folders *caches*."""
+    torchrun = [Path(sys.executable).with_name("torchrun"), "--nnodes", 2, "--nproc-per-node", 1]
+    torchrun += ["--master-addr", "127.0.0.1", "--master-port", free_port(), "--node-rank"]
+    agents = [
+        start(
+            command(
+                workspace,
+                folder / "save",
+                *["--distributed-backend", "gloo", *CACHED, cache],
+                arch=arch,
+                train=[*torchrun, machine, CPU_DDP[1]],
+            ),
+            folder / f"machine{machine}.log",
+        )
+        for machine, cache in enumerate(caches)
+    ]
+    try:
+        codes = [agent.wait(timeout=180) for agent in agents]
+    finally:
+        for agent in agents:
+            agent.terminate()  # not killed: it then ends its ranks
+    assert codes == [0, 0], "".join(log.read_text()[-2000:] for log in sorted(folder.glob("machine*.log")))
+
+
+@pytest.mark.parametrize(
+    "caches",
+    [pytest.param(["shared", "shared"], marks=pytest.mark.slow), ["of-0", "of-1"]],
+    ids=["shared cache", "own caches"],
+)
+def test_two_machines_train_as_one_process_with_two_batches_an_update(workspace, alone, tmp_path, caches):
+    train_on_two_machines(workspace, tmp_path, [tmp_path / cache for cache in caches])
+    assert_as_alone(tmp_path / "save", alone("bert_fused_tiny"))
+    sizes = {cache: sum(f.stat().st_size for f in (tmp_path / cache).glob("*/*.safetensors")) for cache in caches}
+    assert all(sizes.values())
+    assert len(set(sizes.values())) == 1
