@@ -59,6 +59,8 @@ The map of the package, one line a file::
       cross_attention.py            attention to another encoder's states
       sublayer.py                   the residual connection and layer norm around a part of a layer
       recurrent_attention.py        the table of attentions of the recurrent models
+      attention_steps.py            its energies and their gradients in many steps
+      recurrent_loop.py             the recurrent decoder's loop as one function
       attention_memory.py           what a recurrent decoder attends to
       conditional_gru.py            the decoder's recurrent unit (Bahdanau et al., appendix A.2.2)
       deep_output.py                maxout and output matrix (Bahdanau et al., appendix A.2.2)

@@ -20,7 +20,7 @@ from typing import (
 import torch
 from torch import Tensor, nn
 
-MAX_CACHED_NUMBERS = 2**18  # one MiB in fp32, which fits into the cache of a CPU core
+from bert_fused_plugin.modules.attention_steps import AdditiveSteps, AttentionSteps, DotSteps
 
 
 class RecurrentAttention(Protocol):
@@ -95,7 +95,7 @@ class AdditiveAttention(nn.Module):
             assert coverage is not None
             hidden = query.unsqueeze(2) + keys.unsqueeze(1) + coverage.unsqueeze(-1) * self.coverage_weight
             energies = torch.tanh(hidden) @ self.v
-        return _softmax(energies, padding_mask)
+        return masked_softmax(energies, padding_mask)
 
     def initialise_vectors(self) -> None:
         """Draw v_a from N(0, 1 / A)."""
@@ -127,7 +127,7 @@ class DotAttention(nn.Module):
             padding_mask: the positions that get no weight, (B, S).
             coverage: the sum of alpha over the steps before, (B, K, S); it is not used.
         """
-        return _softmax(torch.bmm(self.scale * query, keys.transpose(1, 2)), padding_mask)
+        return masked_softmax(DotSteps(keys, self.scale).energies(query), padding_mask)
 
     def initialise_vectors(self) -> None:
         """Do nothing, because there are no vectors."""
@@ -200,50 +200,32 @@ def attention_flags() -> Dict[str, List[str]]:
     return kinds_of
 
 
-def _softmax(energies: Tensor, padding_mask: Tensor) -> Tensor:
+def attention_steps(attention: RecurrentAttention, keys: Tensor) -> Optional[AttentionSteps]:
+    """Return *attention* to *keys* with gradients written by hand; None if it has none.
+
+    They do not cover coverage, which depends on the steps before.
+    """
+    if type(attention) is AdditiveAttention and attention.coverage_weight is None:
+        return AdditiveSteps(keys, attention.v)
+    return DotSteps(keys, attention.scale) if type(attention) is DotAttention else None
+
+
+def masked_softmax(energies: Tensor, padding_mask: Tensor) -> Tensor:
+    """Return the softmax of *energies*, (B, K, S), over the positions that are no padding; it is computed in fp32."""
     energies = energies.masked_fill(padding_mask.unsqueeze(1), -torch.inf)
     return torch.softmax(energies, dim=-1, dtype=torch.promote_types(energies.dtype, torch.float32)).to(energies.dtype)
 
 
 class _Energies(torch.autograd.Function):
-    """The energies v^T tanh(query + keys), (B, K, S), from queries (B, K, A), keys (B, S, A) and v (A).
-
-    The tanh has (B, K, S, A) numbers in each step.  Therefore it is not kept but computed again in the backward pass.
-    On a CPU it is computed for some sentences at a time, so that its numbers stay in the cache while they are used.
-    """
+    """The energies v^T tanh(query + keys), (B, K, S), from queries (B, K, A), keys (B, S, A) and v (A)."""
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
         ctx.save_for_backward(query, keys, v)
-        return torch.cat([_tanh(*part) @ v for part in _parts(query, keys)])
+        return AdditiveSteps(keys, v).energies(query)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, *gradients: Tensor) -> Tuple[Tensor, ...]:
         query, keys, v = ctx.saved_tensors
-        to_query, to_keys, to_v = torch.empty_like(query), torch.empty_like(keys), torch.zeros_like(v)
-        parts = [_parts(*pair) for pair in ((query, keys), (to_query, to_keys))]
-        for (q, k), (to_q, to_k), gradient in zip(*parts, gradients[0].split(len(parts[0][0][0]))):
-            hidden = _tanh(q, k)
-            to_v += gradient.flatten() @ hidden.flatten(0, 2)
-            inside = torch.addcmul(v, hidden.square_(), v, value=-1, out=hidden).mul_(gradient.unsqueeze(-1))
-            torch.sum(inside, dim=2, out=to_q)
-            torch.sum(inside, dim=1, out=to_k)
-        return to_query, to_keys, to_v
-
-
-def _tanh(query: Tensor, keys: Tensor) -> Tensor:
-    """Return tanh(query + keys), (B, K, S, A).
-
-    On a CPU it is computed as 2 sigmoid(2x) - 1, because torch's sigmoid is about five times as fast as its tanh there.
-    """
-    if query.device.type != "cpu":
-        return (query.unsqueeze(2) + keys.unsqueeze(1)).tanh_()
-    return ((2 * query).unsqueeze(2) + (2 * keys).unsqueeze(1)).sigmoid_().mul_(2).sub_(1)
-
-
-def _parts(query: Tensor, keys: Tensor) -> List[Tuple[Tensor, Tensor]]:
-    """Return parts of the sentences; on a CPU the tanh of a part has at most MAX_CACHED_NUMBERS numbers."""
-    sentence_numbers = query.size(1) * keys.size(1) * max(1, query.size(2))
-    on_cpu = query.device.type == "cpu"
-    size = max(1, MAX_CACHED_NUMBERS // max(1, sentence_numbers)) if on_cpu else max(1, len(query))
-    return list(zip(query.split(size), keys.split(size)))
+        steps = AdditiveSteps(keys, v)
+        return (steps.backward(query, gradients[0]), *steps.gradients(query, gradients[0]))

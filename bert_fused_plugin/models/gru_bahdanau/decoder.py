@@ -28,6 +28,7 @@ from bert_fused_plugin.modules.recurrent_attention import (
     RecurrentAttention,
     build_recurrent_attention,
 )
+from bert_fused_plugin.modules.recurrent_loop import fused_loop
 from bert_fused_plugin.modules.sequence_dropout import SequenceDropout, WordDropout
 from bert_fused_plugin.modules.zero_gradients import with_zero_gradients
 
@@ -139,7 +140,11 @@ class GruDecoder(FairseqIncrementalDecoder):
         inputs = self.cell.input_proj(embedded)
         if unused_tensors:
             inputs = with_zero_gradients(inputs, *unused_tensors)
-        states, attns, end = self._loop(inputs, weighted_memories, begin)
+        fused = None
+        if torch.is_grad_enabled() and incremental_state is None and not self.query_is_new:
+            fused = fused_loop(self.cell, inputs, begin.states[0], weighted_memories)
+        # only incremental decoding asks for the end of the last step
+        states, attns, end = self._loop(inputs, weighted_memories, begin) if fused is None else (*fused, begin)
         # the layers above the attention read all positions at once: (B, T, n) -> (T, B, n)
         top = states.transpose(0, 1)
         finals = [end.states[0]]
