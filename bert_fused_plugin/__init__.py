@@ -45,7 +45,15 @@ The map of the package, one line a file::
       collate.py                    BERT's rows of a batch, padded on the right
       data_bin.py                   what is read from a data-bin beside what fairseq reads
       feature_cache.py              --bert-cache: BERT's states on disk
-      feature_segments.py           the files of that cache
+      cache_plan.py                 which sentences have states there, and in which parts these are computed
+      cache_building.py             computes a part, batch by batch
+      cache_folder.py               the folder of one BERT: its segments, and which of them are verified
+      feature_segments.py           the segments, which are files of states
+      cache_stamps.py               which segments some process has verified
+      mapped_states.py              the segments that are mapped into memory
+      cache_index.py                where the states of a sentence are: the indexes of a folder
+      key_index.py                  one index: sorted keys
+      tensor_files.py               files of arrays, which are written in a stream
       cache_descriptions.py         what a folder of that cache says about its BERT
       word_pieces.py                BERT's input of a data set, as flat arrays
       work_locks.py                 work that several processes share, part by part

@@ -86,7 +86,9 @@ class BertPairDataset(BaseWrapperDataset):
         sample: Dict[str, Any] = self.dataset[index]
         sample["bert_tokens"] = self.bert_tokens(index)
         if self._cache is not None and self._places[index, 0] >= 0:
-            sample["bert_out"] = self._cache.states(self._places[index], int(self.bert_sizes[index]))
+            states = self._cache.states(self._places[index], int(self.bert_sizes[index]))
+            if states is not None:  # or else BERT runs for the batch
+                sample["bert_out"] = states
         return sample
 
     def collater(self, samples: List[Dict[str, Any]], **options: Any) -> Dict[str, Any]:

@@ -1,114 +1,130 @@
-"""The files of the feature cache: safetensors with a checksum, which are written whole and mapped into memory.
+"""The segments of the feature cache: safetensors files with a checksum, which are written whole and never changed.
 
 The checksum is our own, since safetensors has none.
 """
 
 import os
+import time
 import uuid
-import zlib
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Iterable, NamedTuple, Optional, Tuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 from torch import Tensor
 
+from bert_fused_plugin.data import tensor_files
+from bert_fused_plugin.data.cache_stamps import CLOCK
+from bert_fused_plugin.data.tensor_files import UNFINISHED, Place
 from bert_fused_plugin.data.word_pieces import KEY_BYTES
 from bert_fused_plugin.data.work_locks import try_lock
-from bert_fused_plugin.errors import BertFusedError
 
 SUFFIX = ".safetensors"
-_UNFINISHED = ".unfinished"
-_NAMES = ("keys", "sizes", "states")
+
+_DTYPES = {np.dtype(np.float16): torch.float16, np.dtype(np.float32): torch.float32}
 
 
-def in_number_format(states: NDArray[Any], dtype: "np.dtype[Any]", directory: str) -> NDArray[Any]:
-    """Return the computed *states* in the number format *dtype*.
+class Segment(NamedTuple):
+    """Where in its file a segment has its arrays, and what their checksum must be."""
 
-    Raises:
-        BertFusedError: some of them are not finite there; the message names the cache's *directory*.
-    """
-    with np.errstate(over="ignore"):
-        converted: NDArray[Any] = states.astype(dtype)
-    if np.isfinite(converted).all():
-        return converted
-    if not np.isfinite(states).all():
-        reason = "are not finite, even in single precision; give another --bert-model, whose weights are sound"
-    else:
-        reason = (
-            "are beyond float16, whose largest number is 65,504; give --bert-cache-dtype fp32, and train with --bf16 "
-            "or in single precision, since --fp16 cannot hold them either"
-        )
-    raise BertFusedError(f"--bert-cache {directory}: some of BERT's states {reason}")
+    keys: Place
+    sizes: Place
+    states: Place
+    checksum: str
 
 
-def write_segment(directory: Path, tensors: Dict[str, NDArray[Any]], part: str) -> Path:
+def write_segment(
+    directory: Path, part: str, keys: NDArray[np.uint8], sizes: NDArray[Any], states: Iterable[NDArray[Any]],
+    dim: int, dtype: "np.dtype[Any]",
+) -> Path:  # fmt: skip
     """Write a new segment in *directory* and return its path; an interrupted process leaves no segment.
+
+    The time of the file's last change is set to a little before, so that it can have a stamp at once, and any later
+    change gives it another time.
 
     Args:
         directory: folder of the segments.
-        tensors: ``keys`` (sentences, 16), ``sizes`` (sentences,), ``states`` (word pieces, dim).
         part: name of the part of the work whose lock this process holds.
-    """
-    final = directory / f"{uuid.uuid4().hex}{SUFFIX}"
-    unfinished = directory / f"{part}{_UNFINISHED}"
-    try:
-        with open(unfinished, "wb") as file:
-            file.write(save(tensors, metadata={"crc32": str(_checksum(tensors))}))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, final)
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return final
-
-
-def remove_unfinished(directory: Path) -> None:
-    """Remove the unfinished files of killed processes from *directory*, but none that a process is writing."""
-    for leftover in directory.glob(f"*{_UNFINISHED}"):
-        with try_lock(directory, leftover.stem) as locked:
-            if locked:
-                leftover.unlink(missing_ok=True)
-
-
-def read_segment(file: Path, dim: int, dtype: "np.dtype[Any]") -> Optional[Dict[str, NDArray[Any]]]:
-    """Return the tensors of a segment, or None if it is damaged.
-
-    Args:
-        file: path of the segment.
+        keys: hashes of the sentences, (number of sentences, 16).
+        sizes: the number of word pieces of each sentence.
+        states: the states of these word pieces, in arrays (word pieces, dim), which are written as they come.
         dim: the width of the states.
         dtype: number format of the states.
     """
-    try:
-        with safe_open(file, framework="pt") as segment:  # which checks the sizes of file and tensors
-            tensors = {name: segment.get_tensor(name).numpy() for name in _NAMES}
-            checksum = segment.metadata()["crc32"]
-        keys, sizes, states = tensors["keys"], tensors["sizes"], tensors["states"]
-        sound = (
-            keys.shape == (len(sizes), KEY_BYTES)
-            and states.shape == (int(sizes.sum()), dim)
-            and states.dtype == dtype
-            and checksum == str(_checksum(tensors))
-        )
-    except (SafetensorError, RuntimeError, ValueError, KeyError, TypeError, OverflowError):
-        return None
-    return tensors if sound else None
+    final = directory / f"{uuid.uuid4().hex}{SUFFIX}"
+    shapes: tensor_files.Shapes = {
+        "keys": (np.dtype(np.uint8), keys.shape),
+        "sizes": (np.dtype(np.int32), sizes.shape),
+        "states": (dtype, (int(sizes.sum()), dim)),
+    }
+    with tensor_files.written_whole(final, part, shapes, lambda checksums: {"crc32": str(checksums[""])}) as writer:
+        writer.append("keys", keys)
+        writer.append("sizes", sizes)
+        for some in states:
+            writer.append("states", some)
+    changed = time.time_ns() - CLOCK
+    os.utime(final, ns=(changed, changed))
+    return final
 
 
-def map_states(file: Path) -> Tensor:
-    """Return the states of a segment, (word pieces, dim), memory-mapped.
+def remove_unfinished(directory: Path) -> int:
+    """Remove the unfinished files of killed processes from *directory*, but none that a process is writing.
 
-    safetensors maps the file copy-on-write for PyTorch (not for numpy, for which it reads it).
+    Returns:
+        The number of bytes that they had.
     """
-    with safe_open(file, framework="pt") as segment:
-        states: Tensor = segment.get_tensor("states")
-    return states
+    size = 0
+    for leftover in directory.glob(f"*{UNFINISHED}"):
+        with try_lock(directory, leftover.stem) as locked:
+            if locked and leftover.exists():
+                size += leftover.stat().st_size
+                leftover.unlink()
+    return size
 
 
-def _checksum(tensors: Dict[str, NDArray[Any]]) -> int:
-    crc = 0
-    for name in _NAMES:
-        crc = zlib.crc32(np.ascontiguousarray(tensors[name]).reshape(-1).view(np.uint8).data, crc)
-    return crc
+def open_segment(file: Path, dim: Optional[int] = None, dtype: "Optional[np.dtype[Any]]" = None) -> Optional[Segment]:
+    """Return where a segment has its arrays, or None if its header shows damage.
+
+    Args:
+        file: path of the segment.
+        dim: the width that the states must have; default: any.
+        dtype: the number format that the states must have; default: any.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    header = tensor_files.read_header(file)
+    if header is None or set(header.arrays) != {"keys", "sizes", "states"} or "crc32" not in header.metadata:
+        return None
+    keys, sizes, states = (header.arrays[name] for name in ("keys", "sizes", "states"))
+    sound = (
+        (keys.dtype, sizes.dtype) == (np.dtype(np.uint8), np.dtype(np.int32))
+        and keys.shape == (*sizes.shape, KEY_BYTES)
+        and len(states.shape) == 2
+        and dim in (None, states.shape[1])
+        and states.dtype in (_DTYPES if dtype is None else (dtype,))
+    )
+    return Segment(keys, sizes, states, header.metadata["crc32"]) if sound else None
+
+
+def read_keys(file: Path, segment: Segment) -> Optional[Tuple[NDArray[np.uint8], NDArray[np.uint32]]]:
+    """Return the keys of the sentences and the places where their states begin; None if these do not fit the states."""
+    keys = tensor_files.read_array(file, segment.keys)
+    sizes = tensor_files.read_array(file, segment.sizes)
+    ends = np.cumsum(sizes, dtype=np.int64)
+    if (sizes < 0).any() or (int(ends[-1]) if len(ends) else 0) != segment.states.shape[0]:
+        return None
+    return keys, (ends - sizes).astype(np.uint32)
+
+
+def is_sound(file: Path, segment: Segment) -> bool:
+    """Return whether all bytes of a segment are as they were written; this reads the whole file."""
+    checksum = tensor_files.checksum(file, segment.keys, segment.sizes, segment.states)
+    return str(checksum) == segment.checksum and read_keys(file, segment) is not None
+
+
+def map_states(file: Path, segment: Segment) -> Tensor:
+    """Return the states of a segment, (word pieces, dim), memory-mapped, without a file that stays open."""
+    place = segment.states
+    return tensor_files.map_file(file)[place.start : place.end].view(_DTYPES[place.dtype]).view(place.shape)

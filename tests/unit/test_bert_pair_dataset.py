@@ -5,6 +5,7 @@ from fairseq.data import LanguagePairDataset, ListDataset, indexed_dataset
 from helpers import encode
 from transformers import AutoTokenizer
 
+from bert_fused_plugin.data import cache_plan
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, InteractiveDataset
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
@@ -129,6 +130,28 @@ def test_what_is_cached_and_what_is_not_do_not_share_a_batch(dictionary, bridge,
         assert ("bert_out" in net_input) == (len(batch) == 2)
     mixed = dataset.collater([dataset[i] for i in (0, 1)])["net_input"]  # batches of other makers
     assert "bert_out" not in mixed
+
+
+def test_a_batch_with_a_segment_that_is_damaged_meanwhile_comes_without_states(
+    dictionary, bridge, tmp_path, monkeypatch
+):
+    """BERT then runs for it; a batch of which only some sentences had states could not be read."""
+    monkeypatch.setattr(cache_plan, "PART_BYTES", 1)
+
+    def states(bert_tokens):
+        return bert_tokens.unsqueeze(-1).float()
+
+    dataset = BertPairDataset(pairs(dictionary), bridge)
+    cache = FeatureCache(str(tmp_path), fingerprint="f" * 32, dim=1, dtype="fp32")
+    assert dataset.use_cache(cache, lambda: states) == 0
+    [first, *_] = sorted(tmp_path.glob("*/*.safetensors"))
+    first.write_bytes(b"torn")
+    [lost] = [i for i in range(5) if "bert_out" not in dataset[i]]
+    others = [i for i in range(5) if i != lost]
+    assert "bert_out" in dataset.collater([dataset[i] for i in others])["net_input"]
+    batch = dataset.collater([dataset[i] for i in range(5)])["net_input"]
+    assert "bert_out" not in batch
+    assert torch.equal(batch["bert_tokens"], bridge.bert_tokens(batch["src_tokens"]))
 
 
 def test_an_interactive_batch_hands_on_berts_input_as_constraints(dictionary, bridge):

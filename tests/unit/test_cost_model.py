@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_fused_plugin.data import feature_cache
+from bert_fused_plugin.data import cache_plan
 
 spec = importlib.util.spec_from_file_location("cost_model", Path(__file__).parents[2] / "benchmarks" / "cost_model.py")
 cost_model = importlib.util.module_from_spec(spec)
@@ -47,7 +47,7 @@ def test_devices_share_the_parts_of_the_cache():
     assert cost(large, machine(), epochs=3, gpus=1).build == hours(4000)
     assert cost(large, machine(), epochs=3, gpus=2).build == hours(4000 / 2)
     assert cost(large, machine(), epochs=3, gpus=64).build == hours(4000 / 3)
-    assert feature_cache._PART_BYTES == cost_model.PART_BYTES
+    assert cache_plan.PART_BYTES == cost_model.PART_BYTES
 
 
 def test_what_fits_into_memory_is_read_once():

@@ -7,7 +7,7 @@ import pytest
 import torch
 from helpers import assert_close, processes
 
-from bert_fused_plugin.data import feature_cache, feature_segments
+from bert_fused_plugin.data import cache_building, cache_plan, feature_cache, tensor_files
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.data.feature_cache import FeatureCache
 from bert_fused_plugin.data.word_pieces import WordPieces
@@ -153,7 +153,7 @@ def test_another_fingerprint_or_dtype_is_a_miss(filled):
 
 
 def test_batches_are_bounded_in_word_pieces(tmp_path, monkeypatch):
-    monkeypatch.setattr(feature_cache, "_BATCH_PIECES", 10)
+    monkeypatch.setattr(cache_building, "BATCH_PIECES", 10)
     bert = CountingBert()
     cache = open_cache(tmp_path)
     cache.add(WordPieces.of(SENTENCES), bert.load)
@@ -198,8 +198,8 @@ def test_every_flipped_bit_is_noticed(filled):
 
 
 def test_an_interrupted_build_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(feature_cache, "_PART_BYTES", 1)
-    monkeypatch.setattr(feature_cache, "_BATCH_PIECES", 7)
+    monkeypatch.setattr(cache_plan, "PART_BYTES", 1)
+    monkeypatch.setattr(cache_building, "BATCH_PIECES", 7)
 
     class Dying(CountingBert):
         def __call__(self, bert_tokens):
@@ -248,7 +248,7 @@ def test_reading_needs_no_copy_and_survives_pickling(filled):
     states = cache.states(place, 5)
     [file] = segments(filled)
     assert str(file) in Path("/proc/self/maps").read_text()
-    assert states.untyped_storage().data_ptr() == cache._states[int(place[0])].untyped_storage().data_ptr()
+    assert states.untyped_storage().data_ptr() == cache.states(place, 1).untyped_storage().data_ptr()
     twin = pickle.loads(pickle.dumps(cache))
     assert pickle.dumps(cache) == pickle.dumps(open_cache(filled))  # without the states that were read
     assert len(twin) == 0
@@ -285,7 +285,7 @@ def test_a_disk_that_fills_up_leaves_no_torn_file(tmp_path, monkeypatch):
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(feature_segments.os, "fsync", full)
+    monkeypatch.setattr(tensor_files.os, "fsync", full)
     with pytest.raises(BertFusedError, match=r"--bert-cache .* cannot be used \(.*No space left on device\)"):
         open_cache(tmp_path).add(WordPieces.of(SENTENCES), CountingBert().load)
     [folder] = tmp_path.iterdir()

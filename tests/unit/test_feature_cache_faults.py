@@ -11,7 +11,7 @@ import pytest
 import torch
 from helpers import processes
 
-from bert_fused_plugin.data import feature_cache, work_locks
+from bert_fused_plugin.data import cache_building, cache_plan, feature_cache, work_locks
 from bert_fused_plugin.data.feature_cache import FeatureCache
 from bert_fused_plugin.data.word_pieces import WordPieces
 from bert_fused_plugin.errors import BertFusedError
@@ -54,8 +54,8 @@ def disk(small_disk):
 
 
 def _build_slowly(path):
-    feature_cache._PART_BYTES = 1
-    feature_cache._BATCH_PIECES = 50
+    cache_plan.PART_BYTES = 1
+    cache_building.BATCH_PIECES = 50
     open_cache(path).add(WordPieces.of(SENTENCES), Reader(0.02).load)
 
 
@@ -78,7 +78,7 @@ def test_a_killed_build_loses_at_most_its_last_segment(tmp_path, segments):
 
 
 def _share(path, ready, seconds, results):
-    feature_cache._PART_BYTES = 1
+    cache_plan.PART_BYTES = cache_plan.LARGEST_PART = 1  # a part for each sentence
     reader, cache = Reader(seconds), open_cache(path)
     ready.wait()
     cache.add(WordPieces.of(SENTENCES), reader.load)
@@ -135,8 +135,8 @@ def test_what_another_process_is_writing_is_not_removed(tmp_path):
 
 
 def test_a_disk_that_fills_up_in_the_middle_keeps_what_was_whole(disk, monkeypatch):
-    monkeypatch.setattr(feature_cache, "_PART_BYTES", 4000)
-    monkeypatch.setattr(feature_cache, "_BATCH_PIECES", 50)
+    monkeypatch.setattr(cache_plan, "PART_BYTES", 4000)
+    monkeypatch.setattr(cache_building, "BATCH_PIECES", 50)
     (disk / "other").write_bytes(b"0" * 12_000)
     monkeypatch.setattr(feature_cache.FeatureCache, "_check_space", lambda *_: None)  # space that others take later
     with pytest.raises(BertFusedError, match=r"--bert-cache .* cannot be used \(.*No space left on device"):
