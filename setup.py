@@ -74,6 +74,7 @@ setup(
         "console_scripts": [
             "bert-fused-attention = bert_fused_plugin.commands.plot_attention:main",
             "bert-fused-average = bert_fused_plugin.commands.average_checkpoints:main",
+            "bert-fused-cache = bert_fused_plugin.commands.cache:main",
             "bert-fused-compare = bert_fused_plugin.commands.compare:main",
             "bert-fused-export = bert_fused_plugin.commands.export_model:main",
             "bert-fused-import = bert_fused_plugin.commands.import_bert_nmt:main",

@@ -54,6 +54,7 @@ The map of the package, one line a file::
       cache_index.py                where the states of a sentence are: the indexes of a folder
       key_index.py                  one index: sorted keys
       tensor_files.py               files of arrays, which are written in a stream
+      cache_inventory.py            what the directory of that cache holds
       cache_descriptions.py         what a folder of that cache says about its BERT
       word_pieces.py                BERT's input of a data set, as flat arrays
       work_locks.py                 work that several processes share, part by part
@@ -136,6 +137,8 @@ The map of the package, one line a file::
       export_model.py               bert-fused-export
       average_checkpoints.py        bert-fused-average
       import_bert_nmt.py            bert-fused-import
+      cache.py                      bert-fused-cache
+      cache_build.py                its part that computes states
     checkpoint_opening.py           opens a checkpoint, or says why it cannot be read
     checkpoint_origin.py            from which checkpoint a training began
     json_record.py                  a text in a checkpoint, in which a model says something about itself

@@ -57,12 +57,13 @@ class Progress:
         self._computed += pieces
         if self._batches == _FIRST_BATCHES:
             speed = self._computed / max(time.monotonic() - self._start, 1e-9)
-            left = round((self._total - self._done) / speed / 60)
-            logger.info(
-                f"BERT cache: this process computes {speed:,.0f} word pieces a second, and would take "
-                f"{left // 60} h {left % 60:02} min for the {self._total - self._done:,} that are left; processes "
-                "that work on the same cache share them"
-            )
+            minutes = round((self._total - self._done) / speed / 60)
+            if minutes:
+                logger.info(
+                    f"BERT cache: this process computes {speed:,.0f} word pieces a second, and would take "
+                    f"{minutes // 60} h {minutes % 60:02} min for the {self._total - self._done:,} that are left; "
+                    "processes that work on the same cache share them"
+                )
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 DESCRIPTION = "bert.json"
+BERT_NAME = "--bert-model"  # the entry that says where BERT was loaded from
 
 Description = Dict[str, Any]
 
@@ -36,7 +37,7 @@ def sibling_remarks(folder: Path, description: Description) -> List[str]:
     for other in sorted(folder.parent.iterdir()):
         if other == folder or not any(other.glob("*.safetensors")):
             continue
-        theirs = _read(other)
+        theirs = read_description(other)
         if theirs is None:
             unknown.append(other.name)
         elif theirs.get("weights") == description.get("weights"):
@@ -55,6 +56,8 @@ def sibling_remarks(folder: Path, description: Description) -> List[str]:
 def _differences(theirs: Description, ours: Description) -> List[str]:
     """Return name and both values of each entry in which the descriptions differ, and of each such setting of BERT."""
     flat = [{**{k: v for k, v in d.items() if k != "config"}, **d.get("config", {})} for d in (theirs, ours)]
+    for entries in flat:
+        entries.pop(BERT_NAME, None)  # the same weights may lie elsewhere
     return [
         f"{name} {_text(flat[0], name)} there, {_text(flat[1], name)} here"
         for name in sorted({*flat[0], *flat[1]})
@@ -66,7 +69,8 @@ def _text(entries: Description, name: str) -> str:
     return json.dumps(entries[name]) if name in entries else "the default"
 
 
-def _read(folder: Path) -> Optional[Description]:
+def read_description(folder: Path) -> Optional[Description]:
+    """Return the description in *folder*, or None if it has none that can be read."""
     try:
         description = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -11,7 +11,7 @@ import tempfile
 import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence, Set
+from typing import Container, Dict, List, Optional, Sequence, Set
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,7 +99,7 @@ class CacheIndex:
         self._parts += own
         self.set_there(files)
 
-    def set_there(self, files: Dict[str, int]) -> None:
+    def set_there(self, files: Container[str]) -> None:
         """Use only those segments that are among *files*."""
         self._there = np.fromiter((name in files for name in self.names), bool, len(self.names))
 
@@ -127,7 +127,9 @@ class CacheIndex:
                 with try_lock(self._path, _WORK) as locked:
                     if locked:  # or else another process is writing an index, which may cover the same segments
                         self.update(files)
+                        self.set_there(files.keys() | set(os.listdir(self._path)))  # also what has just been written
                         self._write_shared()
+                        self.set_there(files)
                 return
             except OSError as error:
                 self._shared = False

@@ -13,7 +13,7 @@ from bert_fused_plugin.data.feature_segments import is_sound, map_states, open_s
 
 logger = logging.getLogger(__name__)
 
-MOST_MAPS = 256
+MOST_MAPS = 4096
 
 
 class MappedStates:

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from typing import Any, Optional
+from typing import Any, Optional, Tuple
 
 import torch
 from fairseq.utils import split_paths
@@ -11,7 +11,7 @@ from torch import Tensor
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.identity import identity_fingerprint
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
-from bert_fused_plugin.data.cache_descriptions import sibling_remarks, write_description
+from bert_fused_plugin.data.cache_descriptions import BERT_NAME, sibling_remarks, write_description
 from bert_fused_plugin.data.feature_cache import ComputeStates, FeatureCache
 from bert_fused_plugin.data.shared_memory import small_shared_memory
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
@@ -25,7 +25,12 @@ class CachedStates:
     Args:
         cfg: the task's flags.
         model: a model that reads BERT, before fairseq turns it to half precision.
+
+    Attributes:
+        job: (K, N) to compute the share K, from 1 to N, of the states, for no training in this process; (1, 1) else.
     """
+
+    job: Tuple[int, int] = (1, 1)
 
     def __init__(self, cfg: BertFusedTranslationConfig, model: Any) -> None:
         self._cfg = cfg
@@ -37,6 +42,9 @@ class CachedStates:
 
     def use_for(self, dataset: BertPairDataset, split: str) -> None:
         """Let *dataset* take its states from the cache; what the cache does not have yet is computed and written."""
+        if self.job != (1, 1):
+            self._open().add(dataset.word_pieces, self._load_bert, self._limit(split))
+            return
         left_out = dataset.use_cache(self._open(), self._load_bert, self._limit(split))
         if left_out:
             logger.info(
@@ -62,10 +70,11 @@ class CachedStates:
                 fingerprint=identity_fingerprint(self._identity),
                 dim=self._bert.state_dim,
                 dtype=str(self._cfg.bert_cache_dtype),
+                job=self.job,
             )
             logger.info(f"the BERT cache {self._cache.path} holds {len(self._cache):,} sentences")
             description = {**self._identity, "--bert-cache-dtype": str(self._cfg.bert_cache_dtype)}
-            write_description(self._cache.path, description)
+            write_description(self._cache.path, {**description, BERT_NAME: self._bert.name})
             too_small = small_shared_memory()
             if too_small is not None:
                 logger.warning(too_small)

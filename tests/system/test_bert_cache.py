@@ -1,10 +1,13 @@
 """Training and translating with BERT's states from the disk."""
 
 import re
+from unittest.mock import patch
 
 import pytest
 import torch
 from conftest import hypotheses
+
+from bert_fused_plugin.commands.cache import main
 
 pytestmark = pytest.mark.system
 
@@ -39,6 +42,19 @@ def test_training_with_and_without_the_cache_is_the_same(workspace, tmp_path, op
         [state["extra_state"]["val_loss"] for state in states[1:]], abs=1e-6
     )
     assert losses(second) == losses(first)
+
+
+def test_the_training_finds_the_cache_complete_that_the_command_has_built(workspace, tmp_path):
+    cache = ["--bert-cache", tmp_path / "cache"]
+    with patch.object(workspace, "run") as run:
+        workspace.train(*cache, save_dir=tmp_path / "save")
+    _, *words = run.call_args.args
+    main(["build", *map(str, words)])
+    before = sorted((tmp_path / "cache").rglob("*.safetensors"))
+    done = workspace.train(*cache, save_dir=tmp_path / "save")
+    assert before
+    assert "new sentences" not in done.stdout + done.stderr
+    assert sorted((tmp_path / "cache").rglob("*.safetensors")) == before
 
 
 def test_beyond_its_limit_bert_runs_in_every_step(workspace, tmp_path):

@@ -148,6 +148,18 @@ def test_segments_that_are_gone_leave_the_index_when_it_is_merged(tmp_path):
     check(index, some, gone={"0"})
 
 
+def test_a_segment_that_another_process_has_just_written_stays_in_the_index(tmp_path):
+    some = segments(3)
+    index = CacheIndex(tmp_path, [])
+    (tmp_path / "1").touch()
+    written(tmp_path, some[1:2])
+    index.add(some[:1])
+    index.write(sizes(some[:1]))  # it does not know of the other one yet
+    check(index, some[:1])
+    assert len(files(tmp_path)) == 1
+    check(opened(tmp_path, sizes(some)), some[:2])
+
+
 def test_the_same_segment_in_two_indexes_counts_once(tmp_path):
     some = segments(2)
     index, other = CacheIndex(tmp_path, []), CacheIndex(tmp_path, [])

@@ -12,6 +12,7 @@ from fairseq import options
 
 import bert_fused_plugin
 import bert_fused_plugin.commands.average_checkpoints as average
+import bert_fused_plugin.commands.cache as cache
 import bert_fused_plugin.commands.compare as compare
 import bert_fused_plugin.commands.export_model as export
 import bert_fused_plugin.commands.import_bert_nmt as import_bert_nmt
@@ -30,6 +31,7 @@ PARSERS = {
 COMMANDS = {
     "bert-fused-attention": attention.parse_args,
     "bert-fused-average": average.parse_args,
+    "bert-fused-cache": cache.parse_args,
     "bert-fused-compare": compare.parse_args,
     "bert-fused-export": export.parse_args,
     "bert-fused-import": import_bert_nmt.parse_args,
