@@ -151,6 +151,8 @@ def test_stamps_survive_lines_that_were_cut(tmp_path):
         file.write(b"b 7 1")
     stamp(tmp_path, "c", (6, OLD))
     stamp(tmp_path, "d", (8, OLD))
+    with open(tmp_path / STAMPS, "ab") as file:
+        file.write(b"e 7 1")
     assert read_stamps(tmp_path) == {"a": (5, OLD), "d": (8, OLD)}
     (tmp_path / STAMPS).write_bytes(b"\xff\x00\n a\nb x 1 .\n")
     assert read_stamps(tmp_path) == {}
