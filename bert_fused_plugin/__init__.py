@@ -28,6 +28,7 @@ The map of the package, one line a file::
       positions.py                  how many tokens an encoder can read
       layer_mix.py                  one state for each word piece from several layers of BERT
       reading.py                    how an encoder gets BERT's states of a batch
+      half_range.py                 whether half precision can hold BERT's states
       state_cache.py                BERT's states of the sentences that were read last, in memory
       record.py                     what a checkpoint says about its BERT
       pytorch_pretrained_bert.py    BERT in the format that bert-nmt reads
@@ -75,6 +76,7 @@ The map of the package, one line a file::
       deep_output.py                maxout and output matrix (Bahdanau et al., appendix A.2.2)
       sequence_dropout.py           dropout of units, of the same units everywhere, of words
       beam_order.py                 keeps once what all beams of a sentence share
+      device_copy.py                copies to and from a GPU for which nobody waits
       batch_rng.py                  random numbers that belong to a batch, on any rank
       zero_gradients.py             zeros as the gradient of what a step leaves out
     models/                         the architectures

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, Type, TypeVar
 import torch
 from torch import Tensor, nn
 
+from bert_fused_plugin.bert.half_range import HalfRangeWatch
 from bert_fused_plugin.bert.hugging_face import hub_revision, load_encoder
 from bert_fused_plugin.bert.identity import Settings, describe_identity, identity_fingerprint
 from bert_fused_plugin.bert.layer_choice import layer_indices
@@ -52,6 +53,7 @@ class PretrainedBert(nn.Module, ABC):
         self.dim = int(model.config.hidden_size)
         self.max_positions = count_positions(model)
         self.num_parameters = sum(parameter.numel() for parameter in model.parameters())
+        self.half_range = HalfRangeWatch()
         self.reads_segments = (model.config.to_dict().get("type_vocab_size") or 0) > 1
         # Padded positions are masked out, so any id will do, but RoBERTa counts positions by its own padding id.
         self._filler = model.config.pad_token_id or 0

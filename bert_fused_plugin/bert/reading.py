@@ -11,8 +11,6 @@ from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.errors import BertFusedError
 
-_LARGEST_HALF = torch.finfo(torch.float16).max
-
 
 class ReadsBert(Protocol):
     """The attributes of an encoder that reads BERT."""
@@ -66,7 +64,7 @@ def read_bert(
     bert_out = bert_out.to(dtype)
     # under --amp the parameters are in single precision, and CUDA's autocast turns the states to half precision later
     if not checked and (dtype == torch.float16 or torch.is_autocast_enabled()):
-        _check_half_range(bert_out, encoder.bert.name)
+        encoder.bert.half_range.check(bert_out, encoder.bert.name, wait=not encoder.bert.training)
     if encoder.mask_special_tokens:
         bert_padding_mask = _mask_special_tokens(bridge, bert_tokens, bert_padding_mask)
     # Time comes first in memory, as attention reads it, so that no layer copies the states for its keys and values.
@@ -76,25 +74,10 @@ def read_bert(
     return bert_out, bert_padding_mask
 
 
-def _check_half_range(bert_out: Tensor, name: str) -> None:
-    """Check that half precision can hold the states *bert_out* of the BERT *name*.
-
-    Otherwise training would end with fairseq's error about the loss scale, and translations would be random.
-
-    Raises:
-        BertFusedError: It cannot.
-    """
-    if not bool(bert_out.detach().abs().max() <= _LARGEST_HALF):  # also if the largest is NaN
-        raise BertFusedError(
-            "--fp16 and --amp compute in half precision, whose largest number is 65,504, and some states of "
-            f"--bert-model {name} in this batch are larger, or are made from larger ones; train with --bf16 or in "
-            "single precision, and translate without --fp16"
-        )
-
-
 def _mask_special_tokens(bridge: DictionaryBridge, bert_tokens: Tensor, bert_padding_mask: Tensor) -> Tensor:
     """Return *bert_padding_mask* with the special tokens masked too; an empty sentence keeps its first one."""
-    special = torch.tensor(bridge.special_tokens, device=bert_tokens.device)
-    masked = bert_padding_mask | torch.isin(bert_tokens, special)
+    masked = bert_padding_mask
+    for special in bridge.special_tokens:  # two or three; a tensor of them would be a copy to the device
+        masked = masked | bert_tokens.eq(special)
     masked[:, 0] &= ~masked.all(dim=1)
     return masked

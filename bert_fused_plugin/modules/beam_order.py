@@ -1,13 +1,18 @@
 """One copy of a sentence's tensors serves all of the beams of the sentence."""
 
-from typing import Any, Dict, List, Optional, Tuple
+import weakref
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 EncoderOut = Dict[str, List[Any]]  # fairseq's ``encoder_out``, with ``beam_size``, the number of rows of each sentence
 
+Kept = Tuple[Optional[Tensor], int]
+
 _TIME_FIRST = ("encoder_out", "encoder_states")  # (S, B, C); the batch is the first dimension of all other tensors
+_Asked = Tuple[Callable[[], Optional[Tensor]], Tuple[int, ...], Kept]
+_last: _Asked = (lambda: None, (), (None, 1))  # the last order, what was asked about it, and the answer
 
 
 def reorder_encoder_out(encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
@@ -23,12 +28,15 @@ def reorder_encoder_out(encoder_out: EncoderOut, new_order: Tensor) -> EncoderOu
     return reordered
 
 
-def sentences_to_keep(new_order: Tensor, num_sentences: int, beam_size: int) -> Tuple[Optional[Tensor], int]:
+def sentences_to_keep(new_order: Tensor, num_sentences: int, beam_size: int) -> Kept:
     """Return which sentences to keep, and their number of beams, after fairseq's generator has reordered the beams.
 
     Row r belongs to sentence r // beam_size.  The generator repeats each sentence at the start, lets beams of one
     sentence change places, and drops the sentences that are done.  After each of these, a tensor of a sentence, such
     as the encoder's states, needs no copy for each beam.  After any other order, each row is a sentence of its own.
+
+    The answer depends on numbers that a GPU may not have computed yet.  The generator gives the same order to the
+    decoder and to the encoder of each model, so the last answer is kept, and the program waits for a GPU once.
 
     Args:
         new_order: the rows that come next, (rows,).
@@ -38,6 +46,18 @@ def sentences_to_keep(new_order: Tensor, num_sentences: int, beam_size: int) -> 
     Returns:
         The sentences to keep, or None if all of them stay as they are, and the new number of rows of each.
     """
+    global _last  # no state of a model: an answer about one tensor
+    if new_order.is_inference():  # torch does not count the changes of such a tensor
+        return _decide(new_order, num_sentences, beam_size)
+    question = (new_order._version, num_sentences, beam_size)
+    order, asked, answer = _last
+    if order() is not new_order or asked != question:
+        answer = _decide(new_order, num_sentences, beam_size)
+        _last = (weakref.ref(new_order), question, answer)
+    return answer
+
+
+def _decide(new_order: Tensor, num_sentences: int, beam_size: int) -> Kept:
     sentence = torch.div(new_order, beam_size, rounding_mode="floor")
     rows = len(new_order)
     size = rows // num_sentences if beam_size == 1 else beam_size

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from bert_fused_plugin.modules.cross_attention import Attended, CrossAttention
+from bert_fused_plugin.modules.device_copy import to_device
 from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.modules.zero_gradients import with_zero_gradients
 
@@ -222,5 +223,5 @@ class Fusion(nn.Module):
         joined: Tensor = self.mix(nmt_out, bert_out)
         for alone, out in ((nmt_alone, nmt_out), (bert_alone, bert_out)):
             if alone.any():
-                joined = torch.where(alone.to(joined.device).view(1, -1, 1), out, joined)
+                joined = torch.where(to_device(alone, joined.device).view(1, -1, 1), out, joined)
         return joined, (nmt_weights, bert_weights)

@@ -13,6 +13,7 @@ from bert_fused_plugin.bert.record import BertRecord
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, has_attention
 from bert_fused_plugin.modules.beam_order import EncoderOut, reorder_encoder_out
+from bert_fused_plugin.modules.device_copy import to_device
 from bert_fused_plugin.modules.sequence_dropout import SequenceDropout, WordDropout
 
 
@@ -112,13 +113,16 @@ class GruEncoder(FairseqEncoder):
             lengths: the lengths of the sentences, (B,).
         """
         states, ends = [x], x.new_zeros(2, 0)
-        lengths = lengths.cpu()  # where torch wants them
+        # the longest sentence first; torch would sort in each layer, and wait for a GPU each time
+        lengths, order = torch.sort(lengths.cpu(), descending=True)
+        order = to_device(order, x.device)
+        back = order.argsort()
         for layer in self.layers:
-            packed = pack_padded_sequence(states[-1], lengths, batch_first=True, enforce_sorted=False)
+            packed = pack_padded_sequence(states[-1].index_select(0, order), lengths, batch_first=True)
             packed, ends = layer(packed)
             x, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.size(1))
-            states.append(self.dropout_module(x))
-        return states, torch.cat([ends[0], ends[1]], dim=-1)
+            states.append(self.dropout_module(x.index_select(0, back)))
+        return states, torch.cat([ends[0], ends[1]], dim=-1).index_select(0, back)
 
     def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
         """Return *encoder_out* with its rows in *new_order*; fairseq's hook."""
