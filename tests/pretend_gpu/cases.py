@@ -1,0 +1,155 @@
+"""The models of the ring, a batch for them, and what a training and a translation give."""
+
+from argparse import Namespace
+from types import SimpleNamespace
+
+import torch
+from fairseq.models.transformer import TransformerModel
+from fairseq.models.transformer.transformer_legacy import base_architecture
+from fairseq.sequence_generator import SequenceGenerator
+from helpers import SIZES, encode, make_gru, make_model, pad
+from pretend import Pretend
+from recurrent_models import KINDS, WITH_BERT
+
+from bert_fused_plugin.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropy
+from bert_fused_plugin.data.collate import collate_bert_tokens
+from bert_fused_plugin.data.document_context import DocumentContext
+from bert_fused_plugin.tasks.ensembles import members
+
+PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
+FUSED = {
+    "parallel": {},
+    "drop-net by sentence": {"bert_drop_net_per": "sentence", "bert_drop_net": 0.7},
+    "without drop-net, weights": {"bert_drop_net": 0.0, "bert_branch_weights": "0.3,0.7"},
+    "gated": {"bert_fusion": "gated"},
+    "gated, drop-net by sentence": {"bert_fusion": "gated", "bert_drop_net_per": "sentence", "bert_drop_net": 0.7},
+    "stacked": {"bert_fusion": "stacked"},
+    "stacked, encoder first": {"bert_fusion": "stacked", "bert_stack_order": "encoder-first"},
+    "embedding": {"bert_fusion": "embedding", "layernorm_embedding": True},
+    "bert_decoder": {"bert_fusion": "embedding", "encoder_layers": 0},
+    "no encoder layers": {"encoder_layers": 0},
+    "BERT in the encoder": {"bert_attend": "encoder"},
+    "BERT in the decoder": {"bert_attend": "decoder"},
+    "gates": {"bert_gates": "1,0"},
+    "identity start, pre-norm": {"bert_identity_start": True, "bert_fusion": "stacked", **PRE_NORM},
+    "mix": {"bert_layer": "mix"},
+    "random layer": {"bert_layer": "random:2"},
+    "special tokens masked": {"bert_mask_special_tokens": True},
+    "fine-tuned": {"bert_finetune": True},
+    "fine-tuned, slow, mix": {"bert_finetune": True, "bert_lr_factor": 0.5, "bert_layer": "mix"},
+    "fine-tuned, last layer": {"bert_finetune": True, "bert_finetune_layers": 1},
+    "context": {"bert_context": 2},
+    "shared, learned positions": {
+        "share_all_embeddings": True, "encoder_learned_pos": True, "decoder_learned_pos": True,
+        "max_source_positions": 30, "max_target_positions": 30,
+    },
+    "layer drop, checkpointed": {"encoder_layerdrop": 0.2, "decoder_layerdrop": 0.2, "checkpoint_activations": True},
+}  # fmt: skip
+STOCK = "fairseq's transformer"
+MODELS = [*FUSED, *(f"gru: {name}" for name in (*KINDS, *WITH_BERT)), STOCK]
+CACHED = ["parallel", "drop-net by sentence", "embedding", "mix", "special tokens masked", "context", "gru: BERT"]
+LINES = ["the old man sees a small dog .", "a dog", "play@@ house ? the hou@@ se , the red apple .", ""]
+TARGETS = ["a big house", "the dog eats a red apple", "runs", "old man sees"]
+
+
+class Cases:
+    """Builds models and batches, of one dictionary and one BERT.
+
+    Args:
+        dictionary: the dictionary of both languages.
+        bert_dir: the directory of BERT.
+    """
+
+    def __init__(self, dictionary, bert_dir):
+        self.dictionary, self.bert_dir = dictionary, bert_dir
+        self.task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+
+    def model(self, name, **options):
+        """Return the model *name* of `MODELS`, the same each time."""
+        torch.manual_seed(3)
+        if name == STOCK:
+            model = self._stock()
+        elif name.startswith("gru: "):
+            kind = name[len("gru: ") :]
+            bert = {"bert_model": self.bert_dir} if kind in WITH_BERT else {}
+            model = make_gru(self.dictionary, **{**KINDS, **WITH_BERT}[kind], **bert, **options)
+        else:
+            model = make_model(self.dictionary, bert_model=self.bert_dir, **FUSED[name], **options)
+        torch.manual_seed(4)
+        for key, parameter in model.named_parameters():
+            if not key.startswith("encoder.bert."):
+                torch.nn.init.normal_(parameter, std=0.3)
+        return model
+
+    def _stock(self):
+        args = Namespace(**SIZES)
+        base_architecture(args)
+        return TransformerModel.build_model(args, self.task)
+
+    def batch(self, model, cached=False):
+        """Return a batch for *model*, with BERT's tokens if it reads them and, if *cached*, with BERT's states."""
+        src_tokens = pad([encode(self.dictionary, line) for line in LINES], self.dictionary.pad(), left=True)
+        target = pad([encode(self.dictionary, line) for line in TARGETS], self.dictionary.pad(), left=False)
+        start = torch.full((len(LINES), 1), self.dictionary.eos())
+        net_input = {
+            "src_tokens": src_tokens,
+            "src_lengths": src_tokens.ne(self.dictionary.pad()).sum(dim=1),
+            "prev_output_tokens": torch.cat([start, target[:, :-1]], dim=1),
+        }
+        bridge = getattr(model.encoder, "bridge", None)
+        if bridge is not None:
+            context = DocumentContext(bridge)
+            rows = map(context.frame, bridge.word_pieces_of_tokens(src_tokens.tolist()))
+            net_input["bert_tokens"] = collate_bert_tokens(list(map(torch.tensor, rows)))
+        if cached:
+            bert_tokens = net_input["bert_tokens"]
+            net_input["bert_out"] = model.encoder.bert(bert_tokens, bridge.segments(bert_tokens))[0]
+        ntokens = int(target.ne(self.dictionary.pad()).sum())
+        return {"net_input": net_input, "target": target, "ntokens": ntokens, "nsentences": len(LINES)}
+
+    def optimizer(self, model):
+        return torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.01, eps=1e-4)
+
+    def train(self, model, batch, optimizer):
+        """Make an update, and return the loss of the batch and the gradients."""
+        criterion = LabelSmoothedCrossEntropy(self.task, label_smoothing=0.1, sentence_avg=False)
+        optimizer.zero_grad()
+        loss, sample_size, _ = criterion(model, batch)
+        (loss / sample_size).backward()
+        optimizer.step()
+        return {"loss": loss.detach(), **{name: p.grad for name, p in model.named_parameters() if p.grad is not None}}
+
+    def search(self, models, batch, strategy=None, beam=2, max_len=4, **options):
+        """Return what fairseq's generator finds, *strategy* being the class of its search, if it is a special one."""
+        models = list(members(models))
+        inputs = {name: options.pop(name) for name in ("prefix_tokens", "constraints") if name in options}
+        search = None if strategy is None else strategy(self.dictionary)
+        generator = SequenceGenerator(
+            models, self.dictionary, beam_size=beam, max_len_b=max_len, search_strategy=search, **options
+        )
+        with torch.no_grad():
+            return [hypothesis for beams in generator.generate(models, batch, **inputs) for hypothesis in beams]
+
+
+def assert_alike(seen, expected):
+    """Compare tensors, in dictionaries; GPUs have other kernels for attention and for the recurrent models' tanh.
+
+    All that is *seen* must be on the device.
+    """
+    assert seen.keys() == expected.keys()
+    for key, value in expected.items():
+        if isinstance(value, dict):
+            assert_alike(seen[key], value)
+            continue
+        assert isinstance(seen[key], Pretend)
+        assert not isinstance(value, Pretend)
+        atol = 1e-4 * float(value.abs().max()) + 1e-7
+        torch.testing.assert_close(seen[key].elem, value, atol=atol, rtol=0, msg=lambda text, key=key: f"{key}: {text}")
+
+
+def assert_same_lines(seen, expected):
+    """Compare hypotheses; those that are *seen* must be on the device."""
+    assert len(seen) == len(expected)
+    for line, expected_line in zip(seen, expected):
+        assert line["tokens"].tolist() == expected_line["tokens"].tolist()
+        assert_alike(*({"scores": found["positional_scores"]} for found in (line, expected_line)))

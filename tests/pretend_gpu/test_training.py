@@ -1,0 +1,114 @@
+"""Each model trains on the pretend GPU as on the CPU, and the host waits no more often than with fairseq's model."""
+
+from contextlib import nullcontext
+from typing import NamedTuple
+from unittest.mock import patch
+
+import pytest
+import torch
+from cases import CACHED, MODELS, STOCK, Cases, assert_alike
+from helpers import needs_half
+from pretend import Event, needs_pretend_gpu, pretend_gpu
+
+from bert_fused_plugin.errors import BertFusedError
+
+pytestmark = needs_pretend_gpu
+ALL = [(name, False) for name in MODELS] + [(name, True) for name in CACHED]
+_trainings = {}
+
+
+class Training(NamedTuple):
+    """The loss and the gradients of two updates, the parameters after them, and the waits and copies of the second."""
+
+    numbers: dict
+    waits: dict
+    copies: dict
+
+
+@pytest.fixture
+def cases(dictionary, bert_dir):
+    return Cases(dictionary, bert_dir)
+
+
+def train(cases, name, cached, on_gpu):
+    """Return the training of this model on the pretend GPU or on the CPU; it is made once."""
+    if (name, cached, on_gpu) not in _trainings:
+        model = cases.model(name).train()
+        batch = cases.batch(model, cached)
+        torch.manual_seed(5)
+        with pretend_gpu() if on_gpu else nullcontext() as gpu:
+            if on_gpu:
+                model, batch = gpu.put(model), gpu.put(batch)
+            optimizer = cases.optimizer(model)
+            first = cases.train(model, batch, optimizer)
+            with gpu.recording() if on_gpu else nullcontext():
+                second = cases.train(model, batch, optimizer)
+            numbers = {"1": first, "2": second, "end": {name: p.detach() for name, p in model.named_parameters()}}
+        counts = (dict(gpu.waits), dict(gpu.copies)) if on_gpu else ({}, {})
+        _trainings[name, cached, on_gpu] = Training(numbers, *counts)
+    return _trainings[name, cached, on_gpu]
+
+
+def waits_of_stock(cases):
+    return sum(train(cases, STOCK, False, True).waits.values())
+
+
+@pytest.mark.parametrize(("name", "cached"), ALL)
+def test_training_is_that_on_the_cpu(cases, name, cached):
+    seen, expected = (train(cases, name, cached, on_gpu).numbers for on_gpu in (True, False))
+    assert_alike(seen, expected)
+
+
+@pytest.mark.parametrize(("name", "cached"), ALL)
+def test_an_update_waits_no_more_often_than_with_fairseqs_transformer_and_copies_nothing(cases, name, cached):
+    training = train(cases, name, cached, on_gpu=True)
+    assert sum(training.waits.values()) <= waits_of_stock(cases), training.waits
+    assert not training.copies
+
+
+# --- half precision
+
+
+def half(cases, kind, state, training):
+    """Return a model in half precision, whose BERT has states of this size, and a batch."""
+    model = cases.model(kind)
+    set_state(model, state)
+    return model.half().train(training), cases.batch(model)
+
+
+def set_state(model, state):
+    model.encoder.bert.model.encoder.layer[-1].output.LayerNorm.bias.data.fill_(state)
+
+
+REFUSED = "largest number is 65,504, and some states of --bert-model .* in a batch are larger"
+
+
+@needs_half
+@pytest.mark.parametrize("kind", ["parallel", "gru: BERT"])
+def test_states_beyond_half_precision_are_refused_in_training_without_a_wait(cases, kind):
+    model, batch = half(cases, kind, 70_000.0, training=True)
+    with pretend_gpu() as gpu:
+        model, batch = gpu.put(model), gpu.put(batch)
+        with gpu.recording(), patch.object(Event, "passed", False):  # the GPU has not computed them yet
+            model(**batch["net_input"])
+        assert not any("half_range" in line or "device_copy" in line for line in gpu.waits)
+        assert sum(gpu.waits.values()) <= waits_of_stock(cases)
+        with pytest.raises(BertFusedError, match=REFUSED):
+            model(**batch["net_input"])
+        set_state(model, 0.5)
+        model(**batch["net_input"])  # what was refused once is not refused again
+
+
+@needs_half
+def test_in_evaluation_they_are_refused_at_once_and_so_is_what_training_left(cases):
+    model, batch = half(cases, "parallel", 70_000.0, training=False)
+    with pretend_gpu() as gpu, pytest.raises(BertFusedError, match=REFUSED):
+        gpu.put(model)(**gpu.put(batch)["net_input"])
+    model, batch = half(cases, "parallel", 70_000.0, training=True)
+    with pretend_gpu() as gpu, patch.object(Event, "passed", False):
+        model, batch = gpu.put(model), gpu.put(batch)
+        model(**batch["net_input"])
+        set_state(model, 0.5)
+        with pytest.raises(BertFusedError, match=REFUSED):
+            model.eval()(**batch["net_input"])
+        model(**batch["net_input"])
