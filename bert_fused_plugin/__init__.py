@@ -58,6 +58,11 @@ The map of the package, one line a file::
       cache_inventory.py            what the directory of that cache holds
       cache_descriptions.py         what a folder of that cache says about its BERT
       word_pieces.py                BERT's input of a data set, as flat arrays
+      tokenizing.py                 makes BERT's input, from any sentence on
+      kept_pieces.py                makes BERT's input of a corpus once, for all processes and later runs
+      piece_files.py                the files that keep it
+      data_identity.py              what tells that two data sets have the same sentences
+      work_progress.py              how far a long work is, for the terminal and for the log
       work_locks.py                 work that several processes share, part by part
       shared_memory.py              the memory through which worker processes pass batches
     modules/                        the parts of the papers' figures, and what they need; they import no other folder

@@ -1,30 +1,28 @@
 """A fairseq translation dataset with BERT's input for each source sentence."""
 
 import sys
-from typing import Any, Callable, Container, Dict, List, Optional, Sequence
+from pathlib import Path
+from typing import Any, Callable, Container, Dict, List, Optional, Sequence, Union
 
 import numpy as np
 import torch
 from fairseq.data import BaseWrapperDataset, LanguagePairDataset, data_utils
 from numpy.typing import NDArray
 from torch import Tensor
-from tqdm import tqdm
 
 from bert_fused_plugin.data.collate import add_bert_tokens
-from bert_fused_plugin.data.data_bin import read_whole
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.data.document_context import DocumentContext
 from bert_fused_plugin.data.feature_cache import ComputeStates, FeatureCache
-from bert_fused_plugin.data.word_pieces import WordPieces
-
-_CHUNK = 10_000  # sentences tokenised at once
+from bert_fused_plugin.data.kept_pieces import kept_word_pieces
+from bert_fused_plugin.data.raw_text import RawText
+from bert_fused_plugin.data.tokenizing import Sentences
 
 
 class BertPairDataset(BaseWrapperDataset):
     """Adds ``bert_tokens`` to the samples and batches of a `LanguagePairDataset`.
 
-    All sentences are tokenised once, at the start, since ``--max-tokens`` counts BERT's word pieces
-    too.  The word pieces are kept in one flat int32 array, which worker processes share.
+    All sentences are tokenised at the start, since ``--max-tokens`` counts BERT's word pieces too.  The word pieces
+    are one flat int32 array.  Those of a corpus are in a file that all processes map, see kept_pieces.py.
 
     Args:
         dataset: fairseq's dataset.
@@ -33,19 +31,23 @@ class BertPairDataset(BaseWrapperDataset):
         keep_long_targets: whether long references are kept, and sentences that are longer than ``--max-tokens``;
             not for training.
         document_starts: indices of the sentences that begin a document, for a bridge with context.
+        folders: folders that may keep the word pieces of a corpus.
+        name: name of the data set, for the files in these folders.
     """
 
     def __init__(
         self,
         dataset: LanguagePairDataset,
         bridge: DictionaryBridge,
-        texts: Optional[Sequence[str]] = None,
+        texts: Union[RawText, Sequence[str], None] = None,
         keep_long_targets: bool = False,
         document_starts: Container[int] = (),
+        folders: Sequence[Path] = (),
+        name: str = "",
     ) -> None:
         super().__init__(dataset)
         self.keep_long_targets = keep_long_targets
-        self.word_pieces = _tokenize(dataset, bridge, texts, document_starts)
+        self.word_pieces = kept_word_pieces(Sentences(dataset, bridge, texts, document_starts), folders, name)
         self.bert_sizes: NDArray[np.int64] = self.word_pieces.sizes
         self._cache: Optional[FeatureCache] = None
 
@@ -160,36 +162,3 @@ class InteractiveDataset(BertPairDataset):
         """Return fairseq's batch of *samples* with ``bert_tokens``, (B, L), also as ``constraints``."""
         batch = super().collater(samples, **options)
         return {**batch, "constraints": batch["net_input"]["bert_tokens"]} if batch else batch
-
-
-def _tokenize(
-    dataset: LanguagePairDataset,
-    bridge: DictionaryBridge,
-    texts: Optional[Sequence[str]],
-    document_starts: Container[int],
-) -> WordPieces:
-    """Return the word pieces of all sentences of *dataset*."""
-    chunks: List[NDArray[np.int32]] = []
-    sizes: List[int] = [0]
-    context = DocumentContext(bridge, document_starts)
-    if not isinstance(dataset.src, list):  # as it is in fairseq-interactive
-        read_whole(dataset.src)
-    with tqdm(
-        total=len(dataset),
-        desc="word pieces for BERT",
-        unit=" sentences",
-        disable=None,
-        leave=False,
-    ) as bar:
-        for start in range(0, len(dataset), _CHUNK):
-            indices = range(start, min(start + _CHUNK, len(dataset)))
-            if texts is None:
-                sentences = bridge.word_pieces_of_tokens([dataset.src[i].tolist() for i in indices])
-            else:
-                sentences = bridge.word_pieces([texts[i] for i in indices])
-            rows = [context.frame(pieces) for pieces in sentences]
-            chunks.append(np.fromiter((piece for row in rows for piece in row), dtype=np.int32))
-            sizes += [len(row) for row in rows]
-            bar.update(len(rows))
-    pieces = np.concatenate(chunks) if chunks else np.zeros(0, dtype=np.int32)
-    return WordPieces(pieces, np.cumsum(sizes, dtype=np.int64))

@@ -1,6 +1,7 @@
 """What this package reads from the directories of fairseq-preprocess, beside what fairseq reads itself."""
 
 import os
+from pathlib import Path
 from typing import Any, List, Optional
 
 from fairseq.data.data_utils import infer_language_pair
@@ -55,6 +56,19 @@ def directory_of_epoch(flag: str, given: Optional[str], data: str, epoch: Option
             "one; give as many, in the same order, joined by colons"
         )
     return os.path.expanduser(ours[(epoch - 1) % len(ours)])
+
+
+def piece_folders(data: str, epoch: Optional[int], cache: Optional[str]) -> List[Path]:
+    """Return the folders that may keep the word pieces of a data set, the preferred one first.
+
+    Args:
+        data: data directories, joined by colons.
+        epoch: number of the epoch, from 1; None for other splits than that of the training.
+        cache: directory of ``--bert-cache``, or None.
+    """
+    paths = split_paths(data)
+    beside_data = Path(paths[((epoch or 1) - 1) % len(paths)]) / "bert-pieces"
+    return [beside_data] if cache is None else [Path(os.path.expanduser(cache)) / "word-pieces", beside_data]
 
 
 def read_whole(dataset: Any) -> Any:

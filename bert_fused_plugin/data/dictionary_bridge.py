@@ -63,6 +63,7 @@ class DictionaryBridge:
         self.max_tokens = max_tokens
         self.subword = detect_subword(dictionary) if subword == "auto" else subword
         self.detok = detok
+        self._lang = lang
         self.context = context
         self.num_truncated = 0
         self.num_context_cut = 0
@@ -78,6 +79,9 @@ class DictionaryBridge:
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._tokenizer.encode_special_tokens = True
+        # the fast one computes no positions in the text; tokenizers has it since version 0.20
+        fast = hasattr(self._tokenizer, "encode_batch_fast")
+        self._encode_batch = self._tokenizer.encode_batch_fast if fast else self._tokenizer.encode_batch
         self._single = _template(self._tokenizer, "a")
         self._pair = _template(self._tokenizer, "a", "b")
         self.special_tokens = sorted({token for part in (*self._single, *self._pair) for token in part})
@@ -161,6 +165,19 @@ class DictionaryBridge:
         seen = [sorted(self._tokenizer.get_vocab(with_added_tokens=True).items()), probe]
         return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:32]
 
+    def identity(self) -> Dict[str, Any]:
+        """Return everything that the word pieces depend on, except the sentence and the versions of libraries."""
+        return {
+            "symbols": _hash(json.dumps([self._symbols, self._unk, sorted(self._silent)])),
+            "subword": self.subword,
+            "bpe": self.bpe,
+            "detok": [self.detok, self._lang],
+            "tokenizer": _hash(self._tokenizer.to_str()),
+            "special tokens": [self._single, self._pair, self._unk_piece, self._empty],
+            "max_tokens": self.max_tokens,
+            "context": self.context,
+        }
+
     def _parts(self, sentence: Sequence[int]) -> Iterator[Part]:
         """Yield the text between unknown words, and None for each unknown word."""
         if self._join is None:
@@ -178,7 +195,7 @@ class DictionaryBridge:
 
     def _encode_parts(self, sentences: Sequence[Sequence[Part]]) -> List[List[int]]:
         parts = [_valid_utf8(part) for sentence in sentences for part in sentence if part is not None]
-        encoded = iter(self._tokenizer.encode_batch(parts, add_special_tokens=False))
+        encoded = iter(self._encode_batch(parts, add_special_tokens=False))
         rows = []
         for sentence in sentences:
             pieces: List[int] = []
@@ -230,6 +247,10 @@ DETOK_CHOICES = tuple(_DETOKENIZERS)
 def looks_like_moses(dictionary: Dictionary) -> bool:
     """Return whether *dictionary* has symbols that only the tokenizer of Moses makes, such as ``&apos;``."""
     return any(dictionary.index(mark) != dictionary.unk() for mark in ("&apos;", "&quot;", "@-@", "&apos;s"))
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _valid_utf8(text: str) -> str:

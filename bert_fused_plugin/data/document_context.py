@@ -16,23 +16,33 @@ class DocumentContext:
     Args:
         bridge: bridge with the number of preceding sentences that BERT reads.
         starts: indices of the sentences that begin a document.
+        first: index of the sentence that comes first.
     """
 
-    def __init__(self, bridge: DictionaryBridge, starts: Container[int] = ()) -> None:
+    def __init__(self, bridge: DictionaryBridge, starts: Container[int] = (), first: int = 0) -> None:
         self._bridge = bridge
         self._starts = starts
         self._before: Deque[List[int]] = deque(maxlen=bridge.context)
-        self._index = 0
+        self._index = first
 
     def frame(self, pieces: List[int]) -> List[int]:
         """Return BERT's input for the next sentence, of the word-piece ids *pieces*."""
         if self._index in self._starts or not pieces:
             self._before.clear()
         row = self._bridge.frame(pieces, [piece for sentence in self._before for piece in sentence])
+        self._remember(pieces)
+        return row
+
+    def skip(self, pieces: List[int]) -> None:
+        """Let the next sentence, of the word-piece ids *pieces*, be context only."""
+        if self._index in self._starts or not pieces:
+            self._before.clear()
+        self._remember(pieces)
+
+    def _remember(self, pieces: List[int]) -> None:
         if pieces:
             self._before.append(pieces)
         self._index += 1
-        return row
 
 
 def read_document_starts(directory: Optional[str], split: str, size: int) -> Set[int]:

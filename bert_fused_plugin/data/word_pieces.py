@@ -16,11 +16,21 @@ class WordPieces:
     Args:
         pieces: word-piece ids of all sentences, (number of word pieces,).
         offsets: where each sentence begins, and where the last one ends, (number of sentences + 1,).
+        num_truncated: number of sentences that were cut to the longest input of BERT.
+        num_context_cut: number of sentences whose context was cut.
     """
 
-    def __init__(self, pieces: NDArray[np.int32], offsets: NDArray[np.int64]) -> None:
+    def __init__(
+        self,
+        pieces: NDArray[np.int32],
+        offsets: NDArray[np.int64],
+        num_truncated: int = 0,
+        num_context_cut: int = 0,
+    ) -> None:
         self.pieces = pieces
         self.offsets = offsets
+        self.num_truncated = num_truncated
+        self.num_context_cut = num_context_cut
 
     @classmethod
     def of(cls, rows: Iterable[Union[Sequence[int], NDArray[np.int32]]]) -> "WordPieces":
@@ -28,6 +38,19 @@ class WordPieces:
         arrays = [np.asarray(row, dtype=np.int32) for row in rows]
         offsets = np.cumsum([0, *map(len, arrays)], dtype=np.int64)
         return cls(np.concatenate(arrays) if arrays else np.zeros(0, dtype=np.int32), offsets)
+
+    @classmethod
+    def joined(cls, parts: Sequence["WordPieces"]) -> "WordPieces":
+        """Return the word pieces of all sentences of *parts*, in order."""
+        if len(parts) == 1:
+            return parts[0]
+        sizes = [np.zeros(1, dtype=np.int64), *(part.sizes for part in parts)]
+        return cls(
+            np.concatenate([np.zeros(0, dtype=np.int32), *(part.pieces for part in parts)]),
+            np.cumsum(np.concatenate(sizes), dtype=np.int64),
+            sum(part.num_truncated for part in parts),
+            sum(part.num_context_cut for part in parts),
+        )
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -44,8 +67,9 @@ class WordPieces:
     @cached_property
     def keys(self) -> NDArray[np.uint8]:
         """A hash of each sentence, (number of sentences, 16), by which its states are found."""
-        keys: List[bytes] = [hashlib.blake2b(row.tobytes(), digest_size=KEY_BYTES).digest() for row in self._rows()]
+        data = self.pieces.astype("<i4", copy=False).data.cast("B")
+        ends = (4 * self.offsets).tolist()
+        keys: List[bytes] = [
+            hashlib.blake2b(data[start:end], digest_size=KEY_BYTES).digest() for start, end in zip(ends, ends[1:])
+        ]
         return np.frombuffer(b"".join(keys), np.uint8).reshape(-1, KEY_BYTES)
-
-    def _rows(self) -> Iterable[NDArray[np.int32]]:
-        return (self[i].astype("<i4", copy=False) for i in range(len(self)))

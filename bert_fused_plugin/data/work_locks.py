@@ -3,18 +3,25 @@
 import logging
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator, Sequence
+from typing import Callable, Iterator, Sequence
 
 from filelock import FileLock, Timeout
 
 logger = logging.getLogger(__name__)
 
+_SAID_AFTER = 60  # seconds of waiting after which the log says so once more
 
-def each_part_locked(folder: Path, parts: Sequence[str]) -> Iterator[str]:
+
+def each_part_locked(folder: Path, parts: Sequence[str], describe: Callable[[], str] = lambda: "") -> Iterator[str]:
     """Yield each of *parts* while this process holds its lock: first the free ones, then those it has to wait for.
 
     Another process may have done all or some of a part before this one gets its lock, or may have been killed at
     it, so the caller must look at what is left to do.
+
+    Args:
+        folder: folder of the locks.
+        parts: names of the parts.
+        describe: a function that returns how far the work is, as the end of a sentence for the log.
     """
     busy = []
     for part in parts:
@@ -24,10 +31,23 @@ def each_part_locked(folder: Path, parts: Sequence[str]) -> Iterator[str]:
             else:
                 busy.append(part)
     if busy:
-        logger.info(f"{folder}: waiting for other processes, which are at work on it")
+        _say_waiting(folder, describe)
     for part in busy:
-        with _lock(folder, part):
+        lock = _lock(folder, part)
+        while True:
+            try:
+                lock.acquire(timeout=_SAID_AFTER)
+                break
+            except Timeout:
+                _say_waiting(folder, describe)
+        try:
             yield part
+        finally:
+            lock.release()
+
+
+def _say_waiting(folder: Path, describe: Callable[[], str]) -> None:
+    logger.info(f"{folder}: waiting for other processes, which are at work on it{describe()}")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from torch import Tensor
 from bert_fused_plugin.bert.sentence_encoder import last_layer_warning
 from bert_fused_plugin.data.any_length_dataset import AnyLengthDataset
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, InteractiveDataset
-from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch
+from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch, piece_folders
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.document_context import read_document_starts
 from bert_fused_plugin.data.raw_text import read_raw_text
@@ -233,13 +233,21 @@ class BertFusedTranslationTask(TranslationTask):
             text, split, self.cfg.source_lang, len(dataset), combine=combine, upsample=self.cfg.upsample_primary
         )
         starts = read_document_starts(documents, split, len(dataset))
-        truncated, context_cut = bridge.num_truncated, bridge.num_context_cut
-        result = BertPairDataset(dataset, bridge, texts, evaluation and self.keep_long_targets, starts)
-        sizes = result.bert_sizes
+        result = BertPairDataset(
+            dataset,
+            bridge,
+            texts,
+            evaluation and self.keep_long_targets,
+            starts,
+            piece_folders(self.cfg.data, shard, self.cfg.bert_cache),
+            f"{split}.{self.cfg.source_lang}",
+        )
+        pieces, size = result.word_pieces, len(dataset)
+        total = int(pieces.offsets[-1])
         logger.info(
-            f"{split}: {sizes.sum():,} word pieces for BERT, {sizes.mean() if len(sizes) else 0:.1f} a sentence, "
-            f"{bridge.num_truncated - truncated} sentences cut to {bridge.max_tokens}"
-            + (f", the context of {bridge.num_context_cut - context_cut} cut" if bridge.context else "")
+            f"{split}: {total:,} word pieces for BERT, {total / size if size else 0:.1f} a sentence, "
+            f"{pieces.num_truncated} sentences cut to {bridge.max_tokens}"
+            + (f", the context of {pieces.num_context_cut} cut" if bridge.context else "")
         )
         return result
 

@@ -6,7 +6,7 @@ from bert_fused_plugin.errors import BertFusedError
 
 def test_each_line_is_a_sentence_and_only_a_line_feed_ends_it(tmp_path):
     (tmp_path / "train.en").write_bytes("un café \r\n\r\na\u2028b\x0bc\rd\n the dog".encode())
-    assert read_raw_text(str(tmp_path), "train", "en", 4) == ["un café ", "", "a\u2028b\x0bc\rd", " the dog"]
+    assert list(read_raw_text(str(tmp_path), "train", "en", 4)) == ["un café ", "", "a\u2028b\x0bc\rd", " the dog"]
 
 
 def test_without_a_directory_there_is_no_raw_text():
@@ -32,12 +32,12 @@ def test_another_number_of_lines_is_refused(tmp_path, size):
 def test_what_fairseq_combines_for_training_is_combined_here(tmp_path):
     for name, text in (("train", "a\nb\n"), ("train1", "c\n"), ("train2", "d\n"), ("train4", "x\n")):
         (tmp_path / f"{name}.en").write_text(text)
-    combined = read_raw_text(str(tmp_path), "train", "en", 6, combine=True, upsample=2)
+    combined = list(read_raw_text(str(tmp_path), "train", "en", 6, combine=True, upsample=2))
     assert combined == ["a", "b", "a", "b", "c", "d"]
-    assert read_raw_text(str(tmp_path), "train", "en", 2, combine=False, upsample=2) == ["a", "b"]
+    assert list(read_raw_text(str(tmp_path), "train", "en", 2, combine=False, upsample=2)) == ["a", "b"]
     with pytest.raises(
         BertFusedError, match=r"train2\.en have 6 lines \(--upsample-primary 2\), but the binarised 'train' has 2"
     ):
         read_raw_text(str(tmp_path), "train", "en", 2, combine=True, upsample=2)
     (tmp_path / "train1.en").unlink()
-    assert read_raw_text(str(tmp_path), "train", "en", 2, combine=True, upsample=2) == ["a", "b"]  # as fairseq
+    assert list(read_raw_text(str(tmp_path), "train", "en", 2, combine=True, upsample=2)) == ["a", "b"]  # as fairseq

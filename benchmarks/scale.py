@@ -1,0 +1,221 @@
+#!/usr/bin/env python
+"""Measures what the bookkeeping of a large corpus costs: word pieces, and the cache of BERT's states.
+
+benchmarks/scale.py --text DATA/train.en-de.en --lang en --bert-model DIR --pairs 1e5 1e6 --ranks 1 8 --json scale.json
+benchmarks/scale_model.py scale.json
+
+A corpus of each number of pairs is made of the given text in a process of its own.  BERT is a stand-in of width 8 that
+computes nothing, so that only the bookkeeping costs.  The steps of --what come one after the other, each in new
+processes, one for each rank, all of them on this machine:
+
+  pieces  the word pieces are made, as at the first start with this corpus
+  map     the word pieces are mapped, as at each later start
+  build   the cache is opened and built
+  open    the complete cache is opened, and the places of all sentences are looked up
+
+A row of the result has the seconds from the first to the last rank, the seconds of CPU of all ranks together, and the
+largest figures of a rank: the private memory that a rank holds in the end, its peak, and its share of what the ranks
+have in common (PSS).  What the rank held before the step is not counted.  Files and bytes are those of the step.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Tuple
+
+STEPS = ("pieces", "map", "build", "open")
+WIDTH = 8  # of the stand-in for BERT
+_WAIT = 24 * 3600  # seconds that a rank may take
+
+Row = Dict[str, Any]
+
+
+def memory() -> Tuple[int, int]:
+    """Return the private bytes of this process, and its share of everything that it has mapped (PSS)."""
+    sizes = {}
+    with open("/proc/self/smaps_rollup", encoding="ascii") as lines:
+        for line in lines:
+            name, *numbers = line.split()
+            if len(numbers) == 2:
+                sizes[name] = 1024 * int(numbers[0])
+    return sizes["Private_Clean:"] + sizes["Private_Dirty:"], sizes["Pss:"]
+
+
+class PeakOfMemory:
+    """Looks at the private memory of this process twice a second."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> "PeakOfMemory":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while True:
+            self.bytes = max(self.bytes, memory()[0])
+            if self._stop.wait(0.5):
+                return
+
+
+def load_pieces(options: argparse.Namespace, folder: Path) -> Callable[[], Any]:
+    """Return a function that gives the word pieces of the corpus in *folder*, as the task does."""
+    from fairseq.data import Dictionary, LanguagePairDataset, data_utils
+
+    from bert_fused_plugin.bert.hugging_face import load_tokenizer
+    from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
+    from bert_fused_plugin.data.data_bin import piece_folders
+    from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+
+    dictionary = Dictionary.load(str(folder / f"dict.{options.lang}.txt"))
+    bridge = DictionaryBridge(dictionary, load_tokenizer(options.bert_model), max_tokens=512)
+    source = data_utils.load_indexed_dataset(str(folder / "train"), dictionary)
+    pairs = LanguagePairDataset(source, source.sizes, dictionary)
+    folders = piece_folders(str(folder), None, None)
+    return lambda: BertPairDataset(pairs, bridge, folders=folders, name=f"train.{options.lang}").word_pieces
+
+
+def use_cache(pieces: Any, folder: Path) -> Any:
+    """Open the cache in *folder*, add what it lacks, and return the cache and the places of all sentences."""
+    from bert_fused_plugin.data.feature_cache import FeatureCache
+
+    cache = FeatureCache(str(folder / "cache"), fingerprint="0" * 64, dim=WIDTH, dtype="fp16")
+    cache.add(pieces, lambda: lambda tokens: tokens.unsqueeze(-1).expand(-1, -1, WIDTH).float() % 1000)
+    return cache, cache.locate(pieces)
+
+
+def rank(options: argparse.Namespace, step: str, folder: Path, meet: Any, results: Any) -> None:
+    """Do *step* as one of several processes, and put what it cost into *results*."""
+    load = load_pieces(options, folder)
+    pieces = load() if step in ("build", "open") else None
+    private, share = memory()
+    meet.wait(_WAIT)
+    begin, cpu = time.monotonic(), time.process_time()
+    with PeakOfMemory() as peak:
+        held = load() if pieces is None else use_cache(pieces, folder)
+        end, cpu_end = time.monotonic(), time.process_time()
+    meet.wait(_WAIT)
+    now, share_now = memory()
+    meet.wait(_WAIT)
+    del held
+    results.put(
+        {
+            "begin": begin,
+            "end": end,
+            "cpu": cpu_end - cpu,
+            "private": now - private,
+            "peak": peak.bytes - private,
+            "pss": share_now - share,
+        }
+    )
+
+
+def files_of(folder: Path) -> Tuple[int, int]:
+    """Return the number of files in *folder*, at any depth, and their bytes."""
+    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+    return len(sizes), sum(sizes)
+
+
+def measure(options: argparse.Namespace, step: str, ranks: int, folder: Path) -> Row:
+    """Return the row of *step* with so many *ranks*."""
+    made = folder / ("bert-pieces" if step in ("pieces", "map") else "cache")
+    if step in ("pieces", "build"):
+        shutil.rmtree(made, ignore_errors=True)
+    context = multiprocessing.get_context("spawn")
+    meet, results = context.Barrier(ranks), context.Queue()
+    processes = [context.Process(target=rank, args=(options, step, folder, meet, results)) for _ in range(ranks)]
+    for process in processes:
+        process.start()
+    found = [results.get(timeout=_WAIT) for _ in processes]
+    for process in processes:
+        process.join()
+    files, size = files_of(made)
+    return {
+        "seconds": max(row["end"] for row in found) - min(row["begin"] for row in found),
+        "cpu": sum(row["cpu"] for row in found),
+        **{name: max(row[name] for row in found) for name in ("private", "peak", "pss")},
+        "files": files,
+        "bytes": size,
+    }
+
+
+def rows(options: argparse.Namespace) -> Iterator[Row]:
+    """Yield a row for each number of pairs, step and number of ranks."""
+    from scale_corpus import make_corpus
+
+    context = multiprocessing.get_context("spawn")
+    for pairs in map(int, options.pairs):
+        folder = Path(options.dir) / str(pairs)
+        maker = context.Process(target=make_corpus, args=(options.text, options.lang, pairs, folder))
+        maker.start()
+        maker.join()
+        if maker.exitcode:
+            sys.exit(f"the corpus of {pairs} pairs could not be made")
+        for ranks in options.ranks:
+            for step in options.what:
+                yield {"pairs": pairs, "ranks": ranks, "what": step, **measure(options, step, ranks, folder)}
+        if not options.keep:
+            shutil.rmtree(folder)
+
+
+def table(found: List[Row]) -> Iterator[str]:
+    """Yield the lines of a Markdown table of the rows that were *found*."""
+    yield "| pairs | ranks | step | seconds | CPU seconds | private MB | peak MB | PSS MB | files | MB on disk |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    for row in found:
+        sizes = " | ".join(f"{row[name] / 1e6:,.1f}" for name in ("private", "peak", "pss"))
+        yield (
+            f"| {row['pairs']:,} | {row['ranks']} | {row['what']} | {row['seconds']:,.2f} | {row['cpu']:,.2f} "
+            f"| {sizes} | {row['files']:,} | {row['bytes'] / 1e6:,.1f} |"
+        )
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--text", required=True, help="source side of a data-bin: DATA/train.en-de.en")
+    parser.add_argument("--lang", required=True, help="source language")
+    parser.add_argument("--bert-model", required=True, help="directory of a BERT, for its tokenizer")
+    parser.add_argument("--pairs", type=float, nargs="+", default=[1e5, 1e6], help="numbers of pairs")
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 8], help="numbers of processes")
+    parser.add_argument(
+        "--what", type=lambda text: text.split(","), default=STEPS, help="steps, joined by commas; default: all"
+    )
+    parser.add_argument("--dir", help="directory for corpora, word pieces and caches; default: a temporary one")
+    parser.add_argument("--keep", action="store_true", help="leave what was made in --dir, for further steps")
+    parser.add_argument("--json", help="file for the rows, for scale_model.py")
+    options = parser.parse_args()
+    unknown = set(options.what) - set(STEPS)
+    if unknown or min(options.pairs) < 1 or min(options.ranks) < 1:
+        parser.error(f"--what takes {', '.join(STEPS)}, and --pairs and --ranks must be above 0")
+    return options
+
+
+def main() -> None:
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # one core for each rank
+    options = parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        options.dir = options.dir or temporary
+        found = []
+        for row in rows(options):
+            found.append(row)
+            print(list(table([row]))[-1], file=sys.stderr, flush=True)
+            if options.json:
+                Path(options.json).write_text(json.dumps(found, indent=1), encoding="utf-8")
+    print("\n".join(table(found)))
+
+
+if __name__ == "__main__":
+    main()
