@@ -113,6 +113,7 @@ The map of the package, one line a file::
       bert_fused_translation_config.py  its flags
       ensembles.py                  members that differ in BERT, or do not read it
       cached_states.py              --bert-cache for the data sets of the task
+      meeting.py                    where the processes of a training wait for each other after long work
     criterions/                     the criterion
       label_smoothed_cross_entropy.py  cross entropy with label smoothing over the vocabulary
       smoothed_loss.py              its value and its gradient

@@ -2,6 +2,7 @@
 
 import copy
 import logging
+from contextlib import nullcontext
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
@@ -16,6 +17,7 @@ from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, Interactiv
 from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch, piece_folders
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.document_context import read_document_starts
+from bert_fused_plugin.data.kept_pieces import KEPT_FROM
 from bert_fused_plugin.data.raw_text import read_raw_text
 from bert_fused_plugin.data.tags import language_tags
 from bert_fused_plugin.data.typed_text import TypedText
@@ -32,6 +34,7 @@ from bert_fused_plugin.tasks.bert_fused_translation_config import (
 )
 from bert_fused_plugin.tasks.cached_states import CachedStates
 from bert_fused_plugin.tasks.ensembles import reads_bert
+from bert_fused_plugin.tasks.meeting import meeting
 
 logger = logging.getLogger(__name__)
 
@@ -111,9 +114,11 @@ class BertFusedTranslationTask(TranslationTask):
         if self.bridge is None:
             return
         raise_all(flags_without_cache(self.cfg))  # not before: the hub interface has the flags of the training
-        self.datasets[split] = self._with_bert_input(self.bridge, split, epoch, combine, evaluation)
-        if self.cached_states is not None:
-            self.cached_states.use_for(self.datasets[split], split)
+        takes_long = self.cached_states is not None or len(self.datasets[split]) >= KEPT_FROM
+        with meeting(split) if takes_long else nullcontext():
+            self.datasets[split] = self._with_bert_input(self.bridge, split, epoch, combine, evaluation)
+            if self.cached_states is not None:
+                self.cached_states.use_for(self.datasets[split], split)
 
     def build_tokenizer(self, args: Any) -> Any:
         """Build fairseq's tokenizer of raw text."""

@@ -30,3 +30,17 @@ def test_cached_states_give_the_same_logits_and_gradients(build, dictionary):
     half = logits_and_gradient(bert_out=bert_out.half())
     assert_close(half[0], expected[0], atol=5e-2)
     assert not torch.equal(half[0], expected[0])
+
+
+def test_a_model_that_gets_all_states_from_the_cache_does_not_move_bert(build, dictionary):
+    """So the memory of a GPU does not hold it."""
+    model = build()
+    expected = model.encoder.bert(model.encoder.bridge.bert_tokens(encode(dictionary, "a dog").unsqueeze(0)))[0]
+    model = model.double().train()
+    src_tokens = encode(dictionary, "a dog").unsqueeze(0)
+    bert_tokens = model.encoder.bridge.bert_tokens(src_tokens)
+    logits, _ = model(src_tokens, None, src_tokens, bert_tokens=bert_tokens, bert_out=expected.half())
+    logits.sum().backward()
+    assert model.encoder.bert._frozen.dtype == torch.float
+    model(src_tokens, None, src_tokens, bert_tokens=bert_tokens)
+    assert model.encoder.bert._frozen.dtype == torch.double

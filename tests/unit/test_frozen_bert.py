@@ -7,6 +7,8 @@ from types import SimpleNamespace
 import huggingface_hub
 import pytest
 import torch
+from fairseq.dataclass.configs import EMAConfig
+from fairseq.models.ema import build_ema
 from helpers import assert_close
 from safetensors.torch import load_file, save_file
 from torch import nn
@@ -57,6 +59,50 @@ def test_moves_and_copies_reach_it(bert):
     assert parent.half()[0].model.dtype == torch.half
     twin = copy.deepcopy(parent)
     assert twin[0].model is not parent[0].model
+
+
+def pointers(bert):
+    return [tensor.data_ptr() for tensor in (*bert._frozen.parameters(), *bert._frozen.buffers())]
+
+
+def test_a_move_waits_until_the_model_is_asked_for(bert):
+    """So a device gets no BERT if all states come from the cache."""
+    before = pointers(bert)
+    parent = nn.Sequential(bert, nn.Linear(2, 2)).half().float().double()
+    assert parent[1].weight.dtype == torch.double
+    assert bert._frozen.dtype == torch.float
+    assert pointers(bert) == before
+    rounded = AutoModel.from_pretrained(bert.name).half().double().eval()
+    assert_close(bert(TOKENS[:1])[0], rounded(TOKENS[:1]).last_hidden_state.detach())
+    assert bert.model.dtype == torch.double
+
+
+def test_a_copy_shares_the_weights_until_one_is_moved(bert):
+    parent = nn.Sequential(bert, nn.Linear(2, 2)).eval()
+    expected = bert(TOKENS)[0]
+    twin = copy.deepcopy(parent)
+    assert twin[1].weight.data_ptr() != parent[1].weight.data_ptr()
+    assert pointers(twin[0]) == pointers(bert)
+    assert (len(twin[0].state_cache), len(bert.state_cache)) == (0, 2)
+    twin.double()
+    assert twin[0](TOKENS)[0].dtype == torch.double
+    assert bert.model.dtype == torch.float
+    bert.state_cache.clear()
+    assert_close(bert(TOKENS)[0], expected)
+
+
+def test_a_copy_makes_the_moves_that_wait(bert):
+    twin = copy.deepcopy(nn.Sequential(bert).double())[0]
+    assert (bert._frozen.dtype, twin._frozen.dtype) == (torch.float, torch.float)
+    assert twin.model.dtype == torch.double
+    assert bert._frozen.dtype == torch.float
+    assert bert.model.dtype == torch.double
+
+
+def test_fairseqs_ema_has_no_weights_of_bert_of_its_own(bert):
+    ema = build_ema(nn.Sequential(bert, nn.Linear(2, 2)), EMAConfig(store_ema=True, ema_fp32=True), torch.device("cpu"))
+    assert pointers(ema.get_model()[0]) == pointers(bert)
+    assert set(ema.fp32_params) == {"1.weight", "1.bias"}
 
 
 def test_after_a_move_no_state_of_the_previous_dtype_is_returned(bert):
