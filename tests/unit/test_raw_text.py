@@ -1,5 +1,6 @@
 import pytest
 
+from bert_fused_plugin.data import raw_text
 from bert_fused_plugin.data.raw_text import read_raw_text
 from bert_fused_plugin.errors import BertFusedError
 
@@ -41,3 +42,21 @@ def test_what_fairseq_combines_for_training_is_combined_here(tmp_path):
         read_raw_text(str(tmp_path), "train", "en", 2, combine=True, upsample=2)
     (tmp_path / "train1.en").unlink()
     assert list(read_raw_text(str(tmp_path), "train", "en", 2, combine=True, upsample=2)) == ["a", "b"]  # as fairseq
+
+
+def test_an_empty_file_has_no_lines_and_a_line_beyond_the_end_is_an_error(tmp_path):
+    (tmp_path / "train.en").write_text("")
+    text = read_raw_text(str(tmp_path), "train", "en", 0)
+    assert list(text) == []
+    with pytest.raises(IndexError):
+        text[0]
+
+
+def test_lines_and_signs_may_lie_across_the_blocks_of_a_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(raw_text, "_BLOCK", 3)
+    lines = ["é€x", "", "a longer line", "𝔘"]
+    (tmp_path / "train.en").write_text("\n".join(lines), encoding="utf-8")
+    assert list(read_raw_text(str(tmp_path), "train", "en", 4)) == lines
+    (tmp_path / "train.en").write_bytes("é€".encode()[:-1])
+    with pytest.raises(BertFusedError, match="cannot be read as UTF-8 text"):
+        read_raw_text(str(tmp_path), "train", "en", 1)

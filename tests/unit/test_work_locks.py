@@ -2,6 +2,7 @@
 
 import threading
 
+from bert_fused_plugin.data import work_locks
 from bert_fused_plugin.data.work_locks import each_part_locked, try_lock
 
 
@@ -48,3 +49,21 @@ def test_a_part_is_locked_while_it_is_worked_on(tmp_path):
         with try_lock(tmp_path, part) as locked:
             assert not locked
     assert list(each_part_locked(tmp_path, [])) == []
+
+
+def test_who_waits_says_how_far_the_work_is_again_and_again(tmp_path, caplog, monkeypatch):
+    caplog.set_level("INFO")
+    monkeypatch.setattr(work_locks, "_SAID_AFTER", 0.1)
+    holder = try_lock(tmp_path, "a")
+    holder.__enter__()
+    percent = iter(range(34, 1000))
+    waiting = threading.Thread(
+        target=lambda: list(each_part_locked(tmp_path, ["a"], lambda: f": {next(percent)} %")), daemon=True
+    )
+    waiting.start()
+    waiting.join(0.5)
+    holder.__exit__(None, None, None)
+    waiting.join(30)
+    assert caplog.messages[:2] == [
+        f"{tmp_path}: waiting for other processes, which are at work on it: {number} %" for number in (34, 35)
+    ]
