@@ -10,7 +10,7 @@ process group, where a process that is at work says so every few seconds.
 import logging
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Any, Iterator
 
@@ -35,7 +35,8 @@ def meeting(what: str) -> Iterator[None]:
         what: what the processes work on in the block, for the log.  All of them come through the same blocks.
 
     Raises:
-        BertFusedError: no process that is at work has given a sign of life for long.
+        BertFusedError: another process has left the block with an error, or no process that is at work has given a
+            sign of life for long.
     """
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
         yield
@@ -48,6 +49,10 @@ def meeting(what: str) -> Iterator[None]:
     beats.start()
     try:
         yield
+    except BaseException:
+        with suppress(RuntimeError):  # the process that keeps the store may have ended, too
+            store.add(f"{name}/failed", 1)
+        raise
     finally:
         working.set()
         beats.join()
@@ -73,6 +78,11 @@ def _wait(store: Any, name: str, what: str) -> None:
         arrived = store.add(f"{name}/arrived", 0)
         signs, before = (arrived, store.add(f"{name}/signs of life", 0)), signs
         heard = now if signs != before else heard
+        if store.add(f"{name}/failed", 0):
+            raise BertFusedError(
+                f"another process has ended with an error in its work on {what}; look for it in the logs of all "
+                "processes, and start them again"
+            )
         if now - heard > _SILENT:
             raise BertFusedError(
                 f"{everyone - arrived} of {everyone} processes have not come to the end of their work on {what}, and "

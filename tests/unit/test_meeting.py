@@ -31,8 +31,10 @@ def _work(rank, address, seconds, silent, meets, results):
         for name in ("valid", "train"):
             with meeting(name) if meets else nullcontext():
                 if rank and name == "train":
-                    if seconds is None:
+                    if seconds == "die":
                         os._exit(1)
+                    if seconds == "fail":
+                        raise ValueError("my own")
                     time.sleep(seconds)
         total = torch.ones(1)
         dist.all_reduce(total)
@@ -51,7 +53,7 @@ def run(seconds, silent=1.0, meets=True):
     ]
     for process in both:
         process.start()
-    found = sorted(results.get(timeout=60) for _ in range(2 if seconds is not None else 1))
+    found = sorted(results.get(timeout=60) for _ in range(1 if seconds == "die" else 2))
     for process in both:
         process.join(30)
         process.kill()
@@ -71,9 +73,15 @@ def test_without_a_meeting_the_process_group_would_end():
 
 
 def test_nobody_waits_for_a_process_that_has_died():
-    [(rank, message, _)] = run(None)
+    [(rank, message, _)] = run("die")
     assert rank == 0
     assert message.startswith("BertFusedError: 1 of 2 processes have not come to the end of their work on train, and")
+
+
+def test_nobody_waits_for_a_process_that_has_failed():
+    (_, message, _), (_, own, _) = run("fail", silent=1000)
+    assert own == "ValueError: my own"
+    assert message.startswith("BertFusedError: another process has ended with an error in its work on train;")
 
 
 def test_a_process_alone_meets_nobody():
