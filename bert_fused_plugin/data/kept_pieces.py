@@ -13,6 +13,7 @@ that nobody needs again.  So nothing is written for the lines of fairseq-interac
 
 import errno
 import logging
+import os
 import shutil
 import time
 from pathlib import Path
@@ -30,6 +31,7 @@ KEPT_FROM = 50_000  # sentences
 _PART = 50_000  # sentences that are tokenised, and lost if the process is killed, together
 _OLD = 24 * 3600  # seconds after which nobody works on a folder of parts that has not changed
 _JOIN = "join"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _WHAT, _UNIT = "word pieces for BERT", "sentences"
 
 
@@ -97,14 +99,23 @@ class _SharedWork:
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(self._folder)
+        self._remove_damaged()
+        if not self._file.exists():
+            self._check_space()
+            logger.info(f"the word pieces of {len(self._sentences):,} sentences are made, and kept in {self._file}")
         try:
-            self._remove_damaged()
             found = self._make() or self._make()  # once more if a part is damaged, as after a power cut
-        finally:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        except OSError as error:
+            if error.errno in _FULL:
+                self._remove_folder()
+            raise
+        self._remove_folder()
         if found is None:
             raise OSError(errno.EIO, "what was written is not what is read", str(self._file))
         return found
+
+    def _remove_folder(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _remove_damaged(self) -> None:
         for _ in self._locked([_JOIN]):
@@ -114,15 +125,12 @@ class _SharedWork:
 
     def _make(self) -> Optional[WordPieces]:
         """Make the file with other processes; return None if what they made is damaged."""
-        if not self._file.exists():
-            self._check_space()
-            logger.info(f"the word pieces of {len(self._sentences):,} sentences are made, and kept in {self._file}")
         with progress(_WHAT, len(self._sentences), _UNIT, logged=True) as shown:
             self._make_parts(shown)
             for _ in self._locked([_JOIN], shown):
                 try:
                     if not self._file.exists():
-                        join_parts(self._file, self._folder / "joined", self._parts, len(self._sentences))
+                        join_parts(self._file, self._folder, self._parts, len(self._sentences))
                 except (ValueError, EOFError):
                     for part in self._parts:
                         part.unlink(missing_ok=True)
@@ -141,7 +149,11 @@ class _SharedWork:
 
     def _done(self) -> int:
         """Return the number of sentences that are in parts."""
-        return min(_PART * sum(part.exists() for part in self._parts), len(self._sentences))
+        try:
+            done = sum(name.isdigit() for name in os.listdir(self._folder))
+        except FileNotFoundError:  # another process has made the file of the parts, and removed them
+            done = len(self._parts)
+        return min(_PART * done, len(self._sentences))
 
     def _locked(self, parts: List[str], shown: Optional[Progress] = None) -> Iterator[str]:
         def say() -> str:
@@ -154,9 +166,12 @@ class _SharedWork:
 
     def _check_space(self) -> None:
         """Raise an OSError if the parts and the file would not fit on the disk."""
-        needed = 2 * (24 * len(self._sentences) + 4 * self._sentences.expected_pieces())
+        there = sum(path.stat().st_size for path in self._parts if path.exists())
+        needed = 2 * (24 * len(self._sentences) + 4 * self._sentences.expected_pieces()) - there
         free = shutil.disk_usage(self._folder).free
         if needed > 0.98 * free:
+            if not there:
+                self._remove_folder()
             raise OSError(
                 errno.ENOSPC, f"about {needed / 2**20:,.0f} MiB are needed, and {free / 2**20:,.0f} MiB are free"
             )

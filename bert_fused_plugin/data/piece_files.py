@@ -8,6 +8,7 @@ renamed when it is whole.  It is never changed.
 import json
 import mmap
 import os
+import uuid
 import zlib
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,21 +75,21 @@ def map_sound(file: Path) -> Optional[MappedWordPieces]:
 
 def write_part(file: Path, part: WordPieces) -> None:
     """Write *part* as *file*, whole."""
-    with _whole(file) as target:
+    with _whole(file, file.parent) as target:
         counts = np.array([part.num_truncated, part.num_context_cut], dtype=np.int64)
         for array in (part.sizes.astype(np.int32), part.keys, part.pieces, counts):
             np.save(target, array)
 
 
-def join_parts(file: Path, unfinished: Path, parts: Iterable[Path], sentences: int) -> None:
-    """Write *file* from all of its *parts*, in order, by way of the name *unfinished*; memory holds one part at a time.
+def join_parts(file: Path, folder: Path, parts: Iterable[Path], sentences: int) -> None:
+    """Write *file* from all of its *parts*, in order, by way of a file in *folder*; memory holds one part at a time.
 
     Raises:
         ValueError: a part is damaged, or they do not have that number of *sentences*.
     """
     starts = [*_starts(sentences)]
     checksums, done, size, counts = [0, 0, 0], 0, 0, np.zeros(2, dtype=np.int64)
-    with _whole(file, unfinished) as target:
+    with _whole(file, folder) as target:
         for number, path in enumerate(parts):
             lengths, keys, pieces, part_counts = _read_part(path)
             ends = size + np.cumsum(lengths, dtype=np.int64)
@@ -116,9 +117,9 @@ def _read_part(path: Path) -> List[NDArray[Any]]:
 
 
 @contextmanager
-def _whole(file: Path, unfinished: Optional[Path] = None) -> Iterator[BinaryIO]:
-    """Open a file for writing under the name *unfinished*; it becomes *file* when all of it is on the disk."""
-    unfinished = unfinished or file.with_name(f"{file.name}.unfinished")
+def _whole(file: Path, folder: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing in *folder*, under a name of its own; it becomes *file* when all of it is on the disk."""
+    unfinished = folder / f"{uuid.uuid4().hex}.unfinished"  # locks may not hold between machines
     try:
         with unfinished.open("wb") as target:
             yield target

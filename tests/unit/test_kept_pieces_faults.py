@@ -43,10 +43,10 @@ def test_a_damaged_part_is_made_anew(make, tmp_path, monkeypatch):
     """As a power cut may leave it."""
     join, damaged = kept_pieces.join_parts, []
 
-    def damage_once(file, unfinished, parts, sentences):
+    def damage_once(file, folder, parts, sentences):
         if not damaged:
             damaged.append(parts[1].write_bytes(b""))
-        join(file, unfinished, parts, sentences)
+        join(file, folder, parts, sentences)
 
     monkeypatch.setattr(kept_pieces, "join_parts", damage_once)
     assert_equal(make(), make(folders=()))
@@ -87,6 +87,39 @@ def test_a_full_disk_costs_only_the_file(make, small_disk, caplog, monkeypatch):
         (False, True),
     ]
     assert not list(disk.iterdir())
+
+
+def test_what_others_have_made_is_not_removed_for_want_of_space(make, small_disk, monkeypatch):
+    """A process that comes late finds less room, since others have filled it with parts of the same file."""
+    disk = small_disk("64k")
+    make(folders=(disk,))
+    [file] = disk.iterdir()
+    part = disk / f"{file.stem}.parts" / "0"
+    part.parent.mkdir()
+    part.write_bytes(bytes(30_000))
+    file.unlink()
+    sizes = iter([10**6, 5000])
+    monkeypatch.setattr(Sentences, "expected_pieces", lambda self: next(sizes))
+    make(folders=(disk,))
+    assert part.exists()
+    make(folders=(disk,))  # 40 kB and a little, of which 30 are there
+    assert files(disk) == [file.name]
+
+
+def test_an_interrupted_process_leaves_its_parts(make, tmp_path, monkeypatch):
+    join = kept_pieces.join_parts
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(kept_pieces, "join_parts", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        make()
+    assert len(list(tmp_path.glob("kept/*.parts/[0-9]"))) == 4
+    monkeypatch.setattr(kept_pieces, "join_parts", join)
+    monkeypatch.setattr(DictionaryBridge, "word_pieces_of_tokens", None)
+    make()
+    assert len(files(tmp_path / "kept")) == 1
 
 
 def test_leftovers_are_removed_when_they_are_old(make, tmp_path):
