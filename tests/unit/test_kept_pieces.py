@@ -76,7 +76,6 @@ def with_token(bert_dir):
     [
         {"max_tokens": 6},
         {"context": 1},
-        {"context": 1, "starts": [0, 1]},
         {"subword": "none"},
         {"detok": "moses"},
         {"lang": "de"},
@@ -95,6 +94,13 @@ def test_other_settings_and_other_tokenizers_have_other_files(make, options, ber
     dataset = make(**options)
     assert len(files(tmp_path / "kept")) == 2
     assert_equal(dataset, make(folders=(), **options))
+
+
+def test_other_documents_have_another_file(make, tmp_path):
+    make(context=1)
+    dataset = make(context=1, starts=[0, 1])
+    assert len(files(tmp_path / "kept")) == 2
+    assert_equal(dataset, make(folders=(), context=1, starts=[0, 1]))
 
 
 def test_another_dictionary_has_another_file(make, dictionary, tmp_path):
