@@ -122,8 +122,11 @@ def allowed_globals() -> Dict[str, Any]:
     return allowed
 
 
-def load(file: Any, map_location: Any = None) -> Any:
-    """Read a checkpoint as ``torch.load`` does, but with the allow-list, and with errors that name the file."""
+def load(file: Any, map_location: Any = None, weights_only: Any = None) -> Any:
+    """Read a checkpoint as ``torch.load`` does, but with the allow-list, and with errors that name the file.
+
+    *weights_only* changes nothing: fairseq's main says False here, which would run what the pickle says.
+    """
     if os.environ.get(TRUST_VARIABLE) == "1":
         return torch.load(file, map_location=map_location, weights_only=False)
     allowed = allowed_globals()

@@ -41,6 +41,13 @@ def test_a_stock_checkpoint_loads(tmp_path, zipped):
     assert counts.tolist() == [4, 3, 2, 1]
 
 
+@pytest.mark.parametrize("weights_only", [None, True, False])
+def test_fairseq_main_gives_weights_only_and_loads(tmp_path, weights_only):
+    with open(save(stock_state(), tmp_path / "stock.pt"), "rb") as file:
+        state = checkpoint_utils.torch.load(file, map_location=torch.device("cpu"), weights_only=weights_only)
+    assert type(state["extra_state"]["val_loss"]) is np.float64
+
+
 def test_a_config_object_loads_with_its_flags_and_namespace():
     model = argparse.Namespace(arch="x", lr=[0.1], size=np.int64(3))
     cfg = OmegaConf.create(

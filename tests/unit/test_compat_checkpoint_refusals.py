@@ -11,6 +11,7 @@ import sys
 import types
 from pathlib import Path
 
+import fairseq.distributed.utils
 import numpy as np
 import pytest
 import torch
@@ -59,6 +60,21 @@ def test_a_pickle_that_would_write_a_file_does_not_run(tmp_path, monkeypatch, pl
 
     with pytest.raises(CheckpointError, match=rf"evil\.pt is refused: it holds posix\.system.*{TRUST}=1"):
         checkpoint_utils.load_checkpoint_to_cpu(path)
+
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("torch_is", ["new", "old"])
+@pytest.mark.parametrize("weights_only", [True, False])
+@pytest.mark.parametrize("module", [checkpoint_utils, fairseq.distributed.utils], ids=lambda module: module.__name__)
+def test_weights_only_of_fairseq_main_does_not_open_the_door(tmp_path, monkeypatch, module, weights_only, torch_is):
+    if torch_is == "old":
+        old_torch(monkeypatch)
+    mark = tmp_path / "mark"
+    path = save({"x": Call(os.system, f"touch '{mark}'")}, tmp_path / "evil.pt")
+
+    with open(path, "rb") as file, pytest.raises(CheckpointError, match=r"posix\.system"):
+        module.torch.load(file, map_location="cpu", weights_only=weights_only)
 
     assert not mark.exists()
 
