@@ -25,7 +25,7 @@ USER_DIR_ERROR = (
     "give the path of the plug-in's folder, or install the package with this Python's pip"
 )
 
-# Warnings of stock fairseq 0.12.2 that its user can do nothing about: (category, start of the
+# Warnings of stock fairseq that its user can do nothing about: (category, start of the
 # message, module that is blamed), both regular expressions.  Everything else stays visible.
 _HOPELESS_WARNINGS = (
     # torch 2.4 renamed torch.cuda.amp.X(...) to torch.amp.X('cuda', ...)
@@ -42,22 +42,27 @@ _HOPELESS_WARNINGS = (
     (UserWarning, r"Future Hydra versions will no longer change working", r"hydra\._internal\."),
 )
 
-# The same of log messages: (logger, message).
-_HOPELESS_MESSAGES = (
+# The same of log messages: logger: starts of messages.
+_HOPELESS_MESSAGES = {
     # of speech synthesis, whose task is imported with all others
-    ("fairseq.tasks.text_to_speech", "Please install tensorboardX: pip install tensorboardX"),
-)
+    "fairseq.tasks.text_to_speech": ("Please install tensorboardX: pip install tensorboardX",),
+    # of fairseq's main, for each buffer of fairseq-interactive and each call of the hub interface
+    "fairseq.tasks.fairseq_task": (
+        *("can_reuse_epoch_itr = ", "reuse_dataloader = ", "rebuild_batches = "),
+        "creating new batches for epoch ",
+    ),
+}
 
 
 def _is_of_use(record: logging.LogRecord) -> bool:
-    return (record.name, record.getMessage()) not in _HOPELESS_MESSAGES
+    return not record.getMessage().startswith(_HOPELESS_MESSAGES[record.name])
 
 
 def before_fairseq() -> None:
     """Prepare Python before the first line of fairseq runs; repeating it does no harm."""
     for category, message, module in _HOPELESS_WARNINGS:
         warnings.filterwarnings("ignore", message, category, module)
-    for logger, _ in _HOPELESS_MESSAGES:
+    for logger in _HOPELESS_MESSAGES:
         logging.getLogger(logger).addFilter(_is_of_use)
 
     # Python 3.11 rejects dataclass defaults that cannot be hashed.  fairseq's configs have configs

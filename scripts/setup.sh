@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Makes the virtual environment .venv: this package (editable), stock fairseq 0.12.2 and the tools.
+# Makes the virtual environment .venv: this package (editable), stock fairseq and the tools.
 # Does nothing where it is up to date.  Settings, all optional:
 #   PYTHON=python3.12     the interpreter to build on (3.9 to 3.13; default: the first that fits)
 #   VENV=/some/folder     where the environment goes (default: .venv in the repository)
 #   TORCH=torch==2.13.0   what to ask pip for as torch
+#   FAIRSEQ=/some/folder  a checkout of fairseq's repository, or what to ask pip for (default: fairseq==0.12.2)
 # scripts/setup.sh --print-torch says what it would ask pip for, and installs nothing.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 venv=${VENV:-$root/.venv}
 case $venv in /*) ;; *) venv=$PWD/$venv ;; esac
-choices=$venv/setup-choices # an earlier TORCH=; also tells that we made this one
+choices=$venv/setup-choices # an earlier TORCH= and FAIRSEQ=; also tells that we made this one
 stamp=$venv/setup-stamp     # what was installed
 log=$venv/setup.log
-fairseq=fairseq==0.12.2
 
 say() { printf 'setup: %s\n' "$*"; }
 
@@ -49,7 +49,7 @@ find_python() {
 wanted_stamp() {
     {
         cat "$root/setup.py" "$root/pyproject.toml" "$root/scripts/setup.sh" "$root"/*.pth
-        echo "$root $python $torch"
+        echo "$root $python $torch $fairseq"
     } | cksum
 }
 
@@ -91,12 +91,18 @@ install() {
 }
 
 python=$(find_python)
-torch=${TORCH:-$(chosen TORCH)}
+chosen_torch=${TORCH:-$(chosen TORCH)} torch=${TORCH:-$(chosen TORCH)}
 if [ -z "$torch" ]; then # the tested version; an open range would take the newest
     torch=torch==2.13.0
     case $("$python" -V) in *" 3.9."*) torch=torch==2.8.0 ;; esac # the last one for Python 3.9
 fi
 [ "${1:-}" != --print-torch ] || { echo "$torch" && exit; }
+earlier_fairseq=$(chosen FAIRSEQ) chosen_fairseq=${FAIRSEQ:-$(chosen FAIRSEQ)}
+[ ! -d "$chosen_fairseq" ] || chosen_fairseq=$(cd "$chosen_fairseq" && pwd)
+fairseq=${chosen_fairseq:-fairseq==0.12.2}
+how=(--no-deps "$fairseq") needs=() minutes="half a minute"
+# The repository's setup.py imports torch, and pip would download one more for the build; fairseq's main imports sklearn.
+case $fairseq in */*) how=(--no-build-isolation "${how[@]}") needs=(scikit-learn wheel) minutes="some minutes" ;; esac
 
 mkdir -p "$(dirname "$venv")"
 # One set-up at a time: a second one waits, then finds the work done.
@@ -115,12 +121,14 @@ if [ -x "$venv/bin/fairseq-train" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wante
 fi
 make_venv
 rm -f "$stamp"
-echo "TORCH=${TORCH:-$(chosen TORCH)}" >"$choices.new" && mv "$choices.new" "$choices"
+printf 'TORCH=%s\nFAIRSEQ=%s\n' "$chosen_torch" "$chosen_fairseq" >"$choices.new" && mv "$choices.new" "$choices"
 : >"$log"
+# Both fairseqs call themselves 0.12.2, so pip would keep the other one.
+[ "$earlier_fairseq" = "$chosen_fairseq" ] || "$venv/bin/python" -m pip uninstall -y fairseq >>"$log" 2>&1
 # torch together with the package, so that the package's open range finds the tested version.
-install "1/2 $torch, bert_fused_plugin and its tools (a minute or two)" "$torch" -e "$root[dev]"
+install "1/2 $torch, bert_fused_plugin and its tools (a minute or two)" "$torch" -e "$root[dev]" ${needs[@]+"${needs[@]}"}
 # fairseq's own pins cannot be met today; what it needs came with the package.
-install "2/2 stock $fairseq (built from source, half a minute)" --no-deps "$fairseq"
+install "2/2 stock $fairseq (built from source, $minutes)" "${how[@]}"
 "$venv/bin/python" -c 'import fairseq_compat, fairseq, bert_fused_plugin' >>"$log" 2>&1 || {
     tail -n 15 "$log" >&2
     fail "all is installed, but importing it fails: see above, and $log"

@@ -125,6 +125,7 @@ NOT_SUPPORTED = {
     *("no_cross_attention", "cross_self_attention", "quant_noise_pq", "quant_noise_pq_block_size"),
     *("quant_noise_scalar", "base_layers", "base_sublayers", "base_shuffle", "char_inputs"),
     *("encoder_xformers_att_config", "decoder_xformers_att_config"),
+    "merge_src_tgt_embed",  # of fairseq's main
     *("adaptive_input", "tie_adaptive_weights", "tie_adaptive_proj"),  # fairseq has them for language models only
 }
 REASONS = IN_THE_RECORD_OF_BERT | SEEN_IN_PARAMETERS | OF_THE_START | OF_TRAINING | LIMITS_AND_PRUNING | NOT_SUPPORTED

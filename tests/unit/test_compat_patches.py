@@ -187,6 +187,16 @@ def test_only_messages_nobody_can_help_are_hidden(caplog):
     assert caplog.messages == ["Please install something else"]
 
 
+def test_notes_of_fairseq_main_about_each_data_set_are_hidden(caplog):
+    patches.before_fairseq()
+    logger = logging.getLogger("fairseq.tasks.fairseq_task")
+    notes = ["can_reuse_epoch_itr = True", "reuse_dataloader = True", "rebuild_batches = False"]
+    with caplog.at_level(logging.INFO):
+        for note in (*notes, "creating new batches for epoch 1", "3 samples have invalid sizes"):
+            logger.info(note)
+    assert caplog.messages == ["3 samples have invalid sizes"]
+
+
 @pytest.mark.system
 def test_the_hydra_command_goes_as_far_as_its_data_without_warnings(tmp_path):
     command = Path(sys.executable).parent / "fairseq-hydra-train"

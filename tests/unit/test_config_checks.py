@@ -1,9 +1,14 @@
 """Bad values of the model's flags are refused, all of them together."""
 
+from argparse import Namespace
+
 import pytest
-from helpers import make_model
+from helpers import SIZES, make_model
 
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.models.bert_fused import bert_fused
+from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
+from bert_fused_plugin.models.bert_fused.config_checks import config_errors
 
 
 @pytest.mark.parametrize(
@@ -49,4 +54,15 @@ def test_bad_values_are_refused_together(dictionary, bert_dir):
         "gates",
         "branch-weights",
         "layer",
+    ]
+
+
+def test_a_flag_that_only_fairseq_main_has_is_refused(dictionary, bert_dir):
+    args = Namespace(**SIZES, bert_model=bert_dir)
+    bert_fused(args)
+    cfg = BertFusedConfig.from_namespace(args)
+    assert config_errors(cfg, dictionary, dictionary) == []
+    cfg.merge_src_tgt_embed = True
+    assert config_errors(cfg, dictionary, dictionary) == [
+        "--merge-src-tgt-embed is not supported by the BERT-fused architectures, got True; leave it out"
     ]

@@ -210,6 +210,7 @@ def _unsupported(cfg: BertFusedConfig) -> List[str]:
         "--quant-noise-scalar": cfg.quant_noise.scalar,
         "--base-layers": cfg.base_layers,
         "--char-inputs": cfg.char_inputs,
+        "--merge-src-tgt-embed": vars(cfg).get("merge_src_tgt_embed"),  # of fairseq's main; 0.12.2 has no such field
         "--encoder-xformers-att-config": cfg.encoder.xformers_att_config,
         "--decoder-xformers-att-config": cfg.decoder.xformers_att_config,
     }

@@ -1,0 +1,84 @@
+"""scripts/setup.sh asks pip for the fairseq that FAIRSEQ names, remembers it, and lets pip never keep another one."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PIP = """
+import os, sys
+with open({log!r}, "a") as log:
+    print(*sys.argv[1:], file=log)
+script = os.path.join(sys.prefix, "bin", "fairseq-train")
+open(script, "w").close()
+os.chmod(script, 0o755)
+"""
+
+
+class SetUp:
+    """Runs the script with a pip that writes down its arguments and installs nothing."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.log = folder, folder / "pip.log"
+        (folder / "modules" / "pip").mkdir(parents=True)
+        (folder / "modules" / "pip" / "__main__.py").write_text(PIP.format(log=str(self.log)))
+        for name in ("fairseq", "fairseq_compat", "bert_fused_plugin"):  # what the script imports at the end
+            (folder / "modules" / f"{name}.py").touch()
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
+
+    def __call__(self, **settings: str):
+        """Return the commands that pip was given."""
+        self.log.write_text("")
+        env = {k: v for k, v in os.environ.items() if k not in ("TORCH", "FAIRSEQ")}
+        env.update(PYTHONPATH=str(self.folder / "modules"), VENV=str(self.folder / "venv"), PYTHON=sys.executable)
+        script = ROOT / "scripts" / "setup.sh"
+        done = subprocess.run(
+            [script], env={**env, **settings}, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        assert done.returncode == 0, done.stdout
+        return [line for line in self.log.read_text().splitlines() if "--version" not in line]
+
+
+@pytest.fixture
+def set_up(tmp_path):
+    return SetUp(tmp_path)
+
+
+START = "install --disable-pip-version-check"
+
+
+def test_fairseq_comes_from_the_package_index(set_up):
+    torch, fairseq = set_up()
+    assert torch == f"{START} torch=={torch.split('==')[1].split()[0]} -e {ROOT}[dev]"
+    assert fairseq == f"{START} --no-deps fairseq==0.12.2"
+    assert set_up() == []
+
+
+def test_a_checkout_is_built_with_the_torch_of_the_environment(set_up, tmp_path):
+    (tmp_path / "checkout").mkdir()
+    removal, torch, fairseq = set_up(FAIRSEQ="checkout")
+    assert removal == "uninstall -y fairseq"
+    assert torch.endswith(" scikit-learn wheel")
+    assert fairseq == f"{START} --no-build-isolation --no-deps {tmp_path / 'checkout'}"
+
+
+@pytest.mark.parametrize("fairseq", ["git+https://example.org/fairseq@main", "file:///somewhere/fairseq"])
+def test_an_address_is_built_in_the_same_way(set_up, fairseq):
+    assert set_up(FAIRSEQ=fairseq)[-1] == f"{START} --no-build-isolation --no-deps {fairseq}"
+
+
+def test_a_choice_is_remembered_and_another_one_replaces_what_is_installed(set_up, tmp_path):
+    (tmp_path / "checkout").mkdir()
+    assert len(set_up(FAIRSEQ="checkout", TORCH="torch==2.8.0")) == 3
+    assert set_up() == []
+    assert set_up(FAIRSEQ=str(tmp_path / "checkout")) == []
+    (tmp_path / "venv" / "setup-stamp").unlink()  # as after a change of setup.py
+    torch, fairseq = set_up()
+    assert torch.startswith(f"{START} torch==2.8.0 ")
+    assert fairseq.endswith(f" {tmp_path / 'checkout'}")
+    removal, torch, fairseq = set_up(FAIRSEQ="fairseq==0.12.2")
+    assert removal == "uninstall -y fairseq"
+    assert fairseq == f"{START} --no-deps fairseq==0.12.2"
