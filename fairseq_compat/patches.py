@@ -1,4 +1,4 @@
-"""The changes of fairseq_compat to stock fairseq 0.12.2: one function for each module that it adapts.
+"""The changes of fairseq_compat to stock fairseq, 0.12.2 and main: one function for each module that it adapts.
 
 Loaded with the first line of fairseq.  Each function gets a module that has just run; it changes
 names of that module, and of another one only where it says so.
@@ -12,13 +12,16 @@ import logging
 import os
 import sys
 import warnings
-from typing import Any
+from typing import Any, List
 
+from fairseq_compat.batches import no_lost_sentences, same_batches_when_resumed
 from fairseq_compat.configuration import hydra_and_types, hydra_command
 from fairseq_compat.files import files_of_workers, whole_copies
 from fairseq_compat.overlay import overlay
 
-__all__ = ["files_of_workers", "hydra_and_types", "hydra_command", "whole_copies"]  # beside those below
+__all__ = [  # beside those below
+    *("files_of_workers", "hydra_and_types", "hydra_command", "same_batches_when_resumed", "whole_copies"),
+]
 
 USER_DIR_ERROR = (
     "--user-dir {0}: neither a folder (seen from {1}) nor a package that this Python can import; "
@@ -54,12 +57,16 @@ _HOPELESS_MESSAGES = {
 }
 
 
+_root_logger: List[Any] = []  # as it was before fairseq: its level and its handlers
+
+
 def _is_of_use(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith(_HOPELESS_MESSAGES[record.name])
 
 
 def before_fairseq() -> None:
     """Prepare Python before the first line of fairseq runs; repeating it does no harm."""
+    _root_logger[:] = [logging.root.level, *logging.root.handlers]
     for category, message, module in _HOPELESS_WARNINGS:
         warnings.filterwarnings("ignore", message, category, module)
     for logger in _HOPELESS_MESSAGES:
@@ -83,6 +90,17 @@ def before_fairseq() -> None:
 
     vars(dataclass).update(is_fairseq_compat=True, __wrapped__=stock)
     dataclasses.dataclass = dataclass
+
+
+def no_root_logger(_module: Any) -> None:
+    """Take back that fairseq sets up the root logger when it is imported."""
+    # fairseq's main does so at level DEBUG, and the commands then cannot set up their own log, with times and on stdout.
+    # Can go when fairseq.models.wav2vec.wav2vec2_classification does not call logging.basicConfig.
+    if not _root_logger:  # fairseq was there before this package
+        return
+    level, *handlers = _root_logger
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)
 
 
 def safe_checkpoints(module: Any) -> None:
@@ -118,6 +136,12 @@ def numpy_aliases(module: Any) -> None:
 
     compat = argparse.Namespace(long=int)
     module.np = overlay(numpy, int=int, float=float, compat=compat, percentile=percentile)
+
+
+def numpy_and_batches(module: Any) -> None:
+    """Give fairseq what numpy has removed, and let no batch be lost."""
+    numpy_aliases(module)
+    no_lost_sentences(module)
 
 
 def ngrams_so_far(module: Any) -> None:

@@ -197,6 +197,18 @@ def test_notes_of_fairseq_main_about_each_data_set_are_hidden(caplog):
     assert caplog.messages == ["3 samples have invalid sizes"]
 
 
+def test_fairseq_main_does_not_set_up_the_root_logger(monkeypatch):
+    before = logging.Handler()
+    monkeypatch.setattr(logging.root, "handlers", [before])
+    monkeypatch.setattr(logging.root, "level", logging.ERROR)
+    patches.before_fairseq()
+    logging.root.addHandler(logging.Handler())
+    logging.root.setLevel(logging.DEBUG)
+    patches.no_root_logger(patches)
+    assert logging.root.handlers == [before]
+    assert logging.root.level == logging.ERROR
+
+
 @pytest.mark.system
 def test_the_hydra_command_goes_as_far_as_its_data_without_warnings(tmp_path):
     command = Path(sys.executable).parent / "fairseq-hydra-train"

@@ -36,7 +36,12 @@ class SetUp:
         env.update(PYTHONPATH=str(self.folder / "modules"), VENV=str(self.folder / "venv"), PYTHON=sys.executable)
         script = ROOT / "scripts" / "setup.sh"
         done = subprocess.run(
-            [script], env={**env, **settings}, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [script],
+            env={**env, **settings},
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         assert done.returncode == 0, done.stdout
         return [line for line in self.log.read_text().splitlines() if "--version" not in line]
