@@ -29,8 +29,8 @@ def no_lost_sentences(module: Any) -> None:
 
 def same_batches_when_resumed(module: Any) -> None:
     """Let a training that is resumed in a later epoch have the batches of the unbroken one."""
-    # fairseq's main makes the batches once, in the epoch of the start, and seeds them with this epoch's number.  0.12.2 has
-    # no make_batches.  Can go when the seed of batches that all epochs share does not depend on the epoch.
+    # fairseq's main makes the batches once, in the epoch of the start, and seeds them with this epoch's number.  0.12.2
+    # has no make_batches.  Can go when the seed of batches that all epochs share does not depend on the epoch.
     task = module.FairseqTask
     stock = task.get_batch_iterator
     if "make_batches" not in stock.__code__.co_varnames:

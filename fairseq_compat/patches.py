@@ -18,9 +18,16 @@ from fairseq_compat.batches import no_lost_sentences, same_batches_when_resumed
 from fairseq_compat.configuration import hydra_and_types, hydra_command
 from fairseq_compat.files import files_of_workers, whole_copies
 from fairseq_compat.overlay import overlay
+from fairseq_compat.precision import bf16_when_translating, bf16_without_tpu
 
 __all__ = [  # beside those below
-    *("files_of_workers", "hydra_and_types", "hydra_command", "same_batches_when_resumed", "whole_copies"),
+    "bf16_when_translating",
+    "bf16_without_tpu",
+    "files_of_workers",
+    "hydra_and_types",
+    "hydra_command",
+    "same_batches_when_resumed",
+    "whole_copies",
 ]
 
 USER_DIR_ERROR = (
@@ -94,7 +101,7 @@ def before_fairseq() -> None:
 
 def no_root_logger(_module: Any) -> None:
     """Take back that fairseq sets up the root logger when it is imported."""
-    # fairseq's main does so at level DEBUG, and the commands then cannot set up their own log, with times and on stdout.
+    # fairseq's main does so at level DEBUG, and the commands then cannot set up their own log.
     # Can go when fairseq.models.wav2vec.wav2vec2_classification does not call logging.basicConfig.
     if not _root_logger:  # fairseq was there before this package
         return
@@ -207,23 +214,6 @@ def _is_imported(folder: str) -> bool:
     """
     module = sys.modules.get(os.path.basename(os.path.abspath(folder)))
     return any(os.path.isdir(path) and os.path.samefile(path, folder) for path in getattr(module, "__path__", ()))
-
-
-def bf16_without_tpu(module: Any) -> None:
-    """Let --bf16 and --memory-efficient-bf16 work on CPUs and GPUs, as they do in fairseq-hydra-train."""
-    # Not a matter of versions: fairseq-train takes --bf16 for --tpu too, and then needs torch_xla.
-    stock = module.parse_args_and_arch
-
-    @functools.wraps(stock)
-    def parse_args_and_arch(parser: Any, input_args: Any = None, *rest: Any, **options: Any) -> Any:
-        parsed = stock(parser, input_args, *rest, **options)
-        args = parsed[0] if isinstance(parsed, tuple) else parsed
-        given = sys.argv if input_args is None else input_args
-        if getattr(args, "bf16", False) and "--tpu" not in given and not importlib.util.find_spec("torch_xla"):
-            args.tpu = False
-        return parsed
-
-    module.parse_args_and_arch = parse_args_and_arch
 
 
 def shared_parameters(module: Any) -> None:

@@ -65,7 +65,7 @@ def _number_errors(options: argparse.Namespace) -> List[str]:
 def compare(options: argparse.Namespace) -> Dict[str, Any]:
     """Return all that the report shows, for the settings *options* of the command line."""
     device = "cuda" if torch.cuda.is_available() and not options.cpu else "cpu"
-    place = Place(options.data, options.subset, options.bert_text, options.bert_documents, device)
+    place = Place(options.data, options.subset, options.bert_text, options.bert_documents, device, options.bf16)
     runs = []
     for files in find_runs(options.baseline, options.run, options.log):
         say(f"loading {files.name} from {files.checkpoint}")
@@ -90,6 +90,8 @@ def compare(options: argparse.Namespace) -> Dict[str, Any]:
         "hardware": hardware(device),
         **comparison.report(options.data, options.examples),
     }
+    if options.bf16:
+        report["remarks"].append("The models translated in bfloat16, with numbers of 8 significant bits (--bf16).")
     report["remarks"] += _remarks(options, texts, tokenised) + tokenised_references(options.reference, references)
     return report
 
@@ -190,4 +192,5 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
     add("--samples", type=int, default=1000, help="number of bootstrap resamples; default: %(default)s")
     add("--seed", type=int, default=1, help="seed of the shuffling and of the random BERT; default: %(default)s")
     add("--cpu", action="store_true", help="use no GPU")
+    add("--bf16", action="store_true", help="translate in bfloat16")
     return parser.parse_args(arguments)

@@ -9,6 +9,7 @@ from fairseq.models import BaseFairseqModel
 from torch import Tensor
 
 from bert_fused_plugin.data.typed_text import TypedText
+from bert_fused_plugin.errors import BertFusedError
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ def load_hub(
     data_name_or_path: str = ".",
     *,
     verbose: bool = False,
+    bf16: bool = False,
     **overrides: Any,
 ) -> TranslationHub:
     """Load a model, as fairseq's ``from_pretrained`` does, but without its log, in which warnings drown.
@@ -46,15 +48,22 @@ def load_hub(
         checkpoint_file: its checkpoint; several ones, with colons between them, are an ensemble.
         data_name_or_path: directory of the dictionaries; one that begins with a dot is seen from the model's.
         verbose: whether fairseq logs what it loads, and all settings of the training.
+        bf16: whether the models compute in bfloat16.
         overrides: settings that replace those of the training.
+
+    Raises:
+        BertFusedError: two precisions are asked for.
     """
+    if bf16 and overrides.get("fp16"):
+        raise BertFusedError("bf16 and fp16 are two precisions, got bf16=True and fp16=True; leave one of them out")
     with nullcontext() if verbose else _only_warnings():
         loaded = from_pretrained(
             model_name_or_path, checkpoint_file, data_name_or_path, archive_map=model_class.hub_models(), **overrides
         )
     if verbose:
         logger.info(loaded["args"])
-    return TranslationHub(loaded["args"], loaded["task"], loaded["models"])
+    hub = TranslationHub(loaded["args"], loaded["task"], loaded["models"])
+    return hub.bfloat16() if bf16 else hub
 
 
 @contextmanager

@@ -81,7 +81,8 @@ def random_bert(model: Any, seed: int) -> Iterator[None]:
         fresh = type(bert.model)(copy.deepcopy(bert.model.config))
     if hasattr(fresh, "pooler"):
         fresh.pooler = None
-    encoder.bert = FrozenBert(fresh, str(model.cfg.bert_layer)).to(next(model.parameters()).device)
+    trained = next(model.parameters())
+    encoder.bert = FrozenBert(fresh, str(model.cfg.bert_layer)).to(trained.device, trained.dtype)
     try:
         yield
     finally:

@@ -87,6 +87,7 @@ class Place:
         bert_text: directory with the raw text for BERT; None derives it from the data.
         bert_documents: directory with the document boundaries, for BERT's context.
         device: name of torch's device.
+        bf16: whether the models compute in bfloat16.
     """
 
     data: str
@@ -94,6 +95,7 @@ class Place:
     bert_text: Optional[str] = None
     bert_documents: Optional[str] = None
     device: str = "cpu"
+    bf16: bool = False
 
 
 def find_runs(baseline: str, others: Sequence[str], logs: Sequence[str]) -> List[RunFiles]:
@@ -166,7 +168,7 @@ def load_run(files: RunFiles, place: Place) -> Run:
             "since the report was made without --bert-text."
         )
     model.prepare_for_inference_(cfg)
-    model.to(place.device)
+    (model.bfloat16() if place.bf16 else model).to(place.device)
     return run
 
 

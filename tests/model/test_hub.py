@@ -3,8 +3,10 @@
 import logging
 
 import pytest
+import torch
 from documentation import ROOT
 
+from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 
@@ -51,3 +53,14 @@ def test_a_line_that_does_not_fit_the_dictionary_is_warned_of(model, name, caplo
     hub.translate("xyz", beam=1, max_len_b=3)
     [message] = caplog.messages
     assert message.startswith("1 of the 3 symbols of a line (33%) are unknown to the source dictionary: 'The' (1 of")
+
+
+@pytest.mark.parametrize(("model", "name"), MODELS)
+def test_bf16_is_chosen_where_the_model_is_loaded(model, name):
+    single, half = (model.from_pretrained(str(PINNED / name), **options) for options in ({}, {"bf16": True}))
+    assert {p.dtype for p in single.parameters()} == {torch.float32}
+    assert {p.dtype for p in half.parameters()} == {torch.bfloat16}
+    [[expected]], [[found]] = (hub.generate([hub.encode("the old dog")], beam=1, max_len_b=1) for hub in (single, half))
+    assert found["score"].item() == pytest.approx(expected["score"].item(), rel=0.05, abs=0.05)
+    with pytest.raises(BertFusedError, match="bf16 and fp16 are two precisions, got bf16=True and fp16=True"):
+        model.from_pretrained(str(PINNED / name), bf16=True, fp16=True)

@@ -38,6 +38,30 @@ def train(workspace, tmp_path_factory):
     return functools.lru_cache(train)
 
 
+def generate(workspace, path, *flags):
+    """Return fairseq-generate's hypotheses."""
+    output = command(
+        "generate", workspace.data, "--user-dir", ROOT / "bert_fused_plugin", "--task", "bert_fused_translation",
+        "--path", path, "--max-len-b", "5", "--num-workers", "0", "--cpu", *flags,
+    )  # fmt: skip
+    return hypotheses(output)
+
+
+@pytest.mark.parametrize("others", ["", "transformer"])
+@pytest.mark.parametrize("arch", ["bert_fused_tiny", "gru_bahdanau_tiny"])
+def test_translation_in_bf16_is_near_that_in_single(workspace, train, plain, arch, others):
+    path = str(train(arch, ()) / "checkpoint_last.pt")
+    if others:  # an ensemble with fairseq's own
+        path += f":{plain / 'checkpoint_best.pt'}"
+    single = generate(workspace, path)
+    cached = generate(workspace, path, "--bf16", "--bert-cache", workspace.path / "cache")
+    assert len(cached) == 30
+    for half in (generate(workspace, path, "--bf16"), cached):
+        assert {n: score for n, (score, _) in half.items()} != {n: score for n, (score, _) in single.items()}
+        near = [math.isclose(half[n][0], single[n][0], abs_tol=0.05, rel_tol=0.02) for n in single]
+        assert sum(near) >= 28  # rounding may tip a beam
+
+
 @pytest.mark.parametrize(
     ("arch", "precision"),
     [
@@ -55,8 +79,4 @@ def test_training_in_half_precision_is_near_that_in_single(workspace, train, arc
     loss = half_state["extra_state"]["val_loss"]
     assert math.isfinite(loss)
     assert loss == pytest.approx(single_state["extra_state"]["val_loss"], abs=0.02)
-    output = command(
-        "generate", workspace.data, "--user-dir", ROOT / "bert_fused_plugin", "--task", "bert_fused_translation",
-        "--path", half, "--max-len-b", "5", "--num-workers", "0", "--cpu", *(["--fp16"] if CPU_HAS_HALF else []),
-    )  # fmt: skip
-    assert len(hypotheses(output)) == 30
+    assert len(generate(workspace, half, *(["--fp16"] if CPU_HAS_HALF else []))) == 30

@@ -1,0 +1,46 @@
+"""The changes of fairseq_compat to --bf16, which stock fairseq takes for a flag of TPUs and of training."""
+
+import functools
+import importlib.util
+import sys
+from typing import Any
+
+
+def bf16_without_tpu(module: Any) -> None:
+    """Let --bf16 and --memory-efficient-bf16 work on CPUs and GPUs, as they do in fairseq-hydra-train."""
+    # Not a matter of versions: fairseq-train takes --bf16 for --tpu too, and then needs torch_xla.
+    stock = module.parse_args_and_arch
+
+    @functools.wraps(stock)
+    def parse_args_and_arch(parser: Any, input_args: Any = None, *rest: Any, **options: Any) -> Any:
+        given = sys.argv if input_args is None else input_args
+        try:
+            parsed = stock(parser, input_args, *rest, **options)
+        except ValueError as error:
+            if "--tpu" in given or "--fp16 and --tpu" not in str(error):
+                raise
+            parser.exit(2, "error: --bf16 and --fp16 are two precisions, got both; leave one of them out\n")
+        args = parsed[0] if isinstance(parsed, tuple) else parsed
+        if getattr(args, "bf16", False) and "--tpu" not in given and not importlib.util.find_spec("torch_xla"):
+            args.tpu = False
+        return parsed
+
+    module.parse_args_and_arch = parse_args_and_arch
+
+
+def bf16_when_translating(module: Any) -> None:
+    """Let fairseq-generate, fairseq-interactive and fairseq-eval-lm compute in bfloat16 with --bf16."""
+    # Not a matter of versions: fairseq looks at --fp16 there, and ignores --bf16.
+    model = module.BaseFairseqModel
+    stock = model.prepare_for_inference_
+
+    @functools.wraps(stock)
+    def prepare_for_inference_(self: Any, cfg: Any) -> Any:
+        # These commands have a --path.  The hub interface gives the settings of the training, which have none, and
+        # whose --bf16 says nothing of the translation.
+        path = getattr(getattr(cfg, "common_eval", None), "path", None)
+        if path is not None and getattr(getattr(cfg, "common", None), "bf16", False):
+            self.bfloat16()
+        return stock(self, cfg)
+
+    model.prepare_for_inference_ = prepare_for_inference_
