@@ -198,7 +198,11 @@ _DECODING = (
 )
 NOTES = {
     "train": [_TRAINING, _FUSED_TRAINING, _SIZE],
-    "decode": [_DECODING, "Systems with -cache read BERT's states in fp16 from memory."],
+    "decode": [
+        _DECODING,
+        "Systems with -cache read BERT's states in fp16 from memory.",
+        "Those with -bf16 compute in bfloat16.",
+    ],
     "rnn": [_TRAINING, _LSTM, _SIZE, _MEMORY, _DECODING],
     "cache": [
         "forward runs BERT on batches of --max-tokens; build runs BERT on batches of its own and writes the states; "

@@ -7,7 +7,7 @@ from typing import Dict, List, Optional, Sequence
 
 import torch
 from benchmark_data import MAX_POSITIONS
-from benchmark_systems import SIZES, System, recurrent_systems, transformer_systems
+from benchmark_systems import SIZES, System, in_bf16, recurrent_systems, transformer_systems
 
 from bert_fused_plugin.errors import raise_all
 
@@ -123,8 +123,10 @@ def all_systems(options: argparse.Namespace) -> Dict[str, System]:
         return {}
     if options.command == "rnn":
         return recurrent_systems()
-    drop_nets = ["1.0"] if options.command == "decode" else ["1.0", "0.5", "0"]
-    return transformer_systems(options.sizes, options.bert_model, drop_nets)
+    if options.command == "decode":
+        systems = transformer_systems(options.sizes, options.bert_model, ["1.0"])
+        return {**systems, **in_bf16(systems)}
+    return transformer_systems(options.sizes, options.bert_model, ["1.0", "0.5", "0"])
 
 
 def chosen_systems(options: argparse.Namespace) -> Dict[str, System]:

@@ -7,7 +7,7 @@ import io
 import itertools
 import logging
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -44,6 +44,12 @@ class System:
     flags: Tuple[str, ...]
     reads_bert: bool = False
     cached: bool = False
+    bf16: bool = False
+
+
+def in_bf16(systems: Dict[str, System]) -> Dict[str, System]:
+    """Return *systems* that compute in bfloat16, as fairseq-generate does with --bf16, by name."""
+    return {f"{name}-bf16": replace(system, bf16=True) for name, system in systems.items()}
 
 
 def transformer_systems(size: str, bert_model: Optional[str], drop_nets: Sequence[str]) -> Dict[str, System]:
@@ -150,7 +156,11 @@ class Decoding:
         utils.set_torch_seed(options.seed)
         self.task = tasks.setup_task(cfg.task)
         model = self.task.build_model(cfg.model)
-        self.model = (model.half() if options.fp16 else model).to(options.device).eval()
+        if system.bf16:
+            model.bfloat16()
+        elif options.fp16:
+            model.half()
+        self.model = model.to(options.device).eval()
         self.cuda = options.device == "cuda"
         self.model.prepare_for_inference_(cfg)
 

@@ -93,7 +93,8 @@ def test_decode(measure):
     figures, _ = measure("decode", "--sizes", "tiny", "--sentences", 9, "--batch-sizes", "1,4", "--lengths", "0,12")
     assert len(figures["results"]) == 4
     for result in figures["results"]:
-        assert list(result["systems"]) == ["transformer", "bert_fused", "bert_fused-cache"]
+        single = ["transformer", "bert_fused", "bert_fused-cache"]
+        assert list(result["systems"]) == [*single, *(f"{name}-bf16" for name in single)]
         check_metrics(result)
     for result in figures["results"][2:]:
         assert "12 source symbols, 12 symbols written" in result["title"]
