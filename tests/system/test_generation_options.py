@@ -46,7 +46,7 @@ def test_nbest(model):
 
 @pytest.mark.skipif(
     "diversity_discount" in inspect.signature(DiverseBeamSearch).parameters,
-    reason="fairseq's main takes a sentence's number in the data for its place in the batch, and ends with an IndexError",
+    reason="fairseq's main takes the number of a sentence for its place in the batch, and raises an IndexError",
 )
 def test_diverse_beam_groups(model):
     groups = ["--nbest", "3", "--diverse-beam-groups", "3", "--diverse-beam-strength"]
