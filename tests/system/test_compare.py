@@ -92,6 +92,18 @@ def test_what_the_json_holds(written, plain):
     assert sorted(os.listdir(written)) == ["fused.log", "report.html", "report.json"]
 
 
+def test_runs_are_compared_in_bf16(workspace, plain, report):
+    runs = ["--baseline", f"plain={plain}", "--run", f"fused={workspace.save_dir}", "--output", "unused"]
+    how = ["--samples", "10", "--examples", "2", "--bf16", *REPORT_HOW]  # with the tests of BERT
+    figures = compare(parse_args([workspace.data, *runs, *how]))
+    assert [remark for remark in figures["remarks"] if "in bfloat16" in remark]
+    assert not [remark for remark in report["remarks"] if "in bfloat16" in remark]
+    for half, single in zip(figures["runs"], report["runs"]):
+        assert half["scores"]["chrF"]["score"] == pytest.approx(single["scores"]["chrF"]["score"], abs=3)
+    entropies = [[run["entropy"]["source"] for run in made["runs"]] for made in (figures, report)]
+    assert entropies[0] != entropies[1]
+
+
 def test_the_page_needs_nothing_else(written):
     page = (written / "report.html").read_text(encoding="utf-8")
     assert not re.findall(r"https?:|//[a-z]", re.sub(r"<code>.*?</code>", "", page))
