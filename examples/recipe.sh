@@ -121,8 +121,10 @@ binarise() {
     fairseq-preprocess --source-lang "$source_lang" --target-lang "$target_lang" --joined-dictionary \
         --trainpref "$1/train" --validpref "$1/valid" --testpref "$1/test" --destdir "$out/data-bin.new" --workers 2 || return
     (cd "$1" && pwd) >"$out/data-bin.new/text" || return # for the step estimate
-    rm -rf "$out/data-bin"
+    rm -rf "$out/data-bin.old" # an interrupted run may have left it
+    [ ! -e "$out/data-bin" ] || mv "$out/data-bin" "$out/data-bin.old"
     mv "$out/data-bin.new" "$out/data-bin"
+    rm -rf "$out/data-bin.old"
 }
 
 train() { # train NAME UPDATES LR WARMUP FLAGS...

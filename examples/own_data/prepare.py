@@ -29,17 +29,32 @@ def main(args: argparse.Namespace) -> None:
     """Check, split, learn subwords, write."""
     check_places(args)
     check(args)
-    new = args.output / "text.new"
-    shutil.rmtree(new, ignore_errors=True)
+    new, old = args.output / ".text-new", args.output / ".text-old"  # an interrupted run may have left them
+    remove(new)
     try:
         (new / "raw").mkdir(parents=True)
         make(args, new)
-        shutil.rmtree(args.output / "text", ignore_errors=True)
-        new.rename(args.output / "text")
+        replace(args.output / "text", new, old)
     except OSError as error:
         raise SystemExit(f"error: {error.filename or new} cannot be written ({error.strerror})") from None
     finally:
-        shutil.rmtree(new, ignore_errors=True)
+        remove(new)
+
+
+def replace(text: Path, new: Path, old: Path) -> None:
+    """Let the directory *new* take the place of *text*, which is whole or absent at every moment, and is *old* last."""
+    remove(old)
+    if text.exists():
+        text.rename(old)
+    new.rename(text)
+    remove(old)
+
+
+def remove(folder: Path) -> None:
+    """Remove *folder* with all that is in it, or a link to one; do nothing if it is not there."""
+    if folder.is_symlink():
+        folder.unlink()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def check_places(args: argparse.Namespace) -> None:
