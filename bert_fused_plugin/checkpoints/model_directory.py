@@ -95,9 +95,7 @@ def export_model(
     """
     trained = _read_translation_model(checkpoint, data, {} if bert_model is None else {"bert_model": bert_model})
     state = without_training_state(trained)
-    errors = _output_errors(output)
-    if with_bert and model_settings(state).get("bert_model") is None:
-        errors.append(f"--with-bert: {checkpoint} is a model without BERT; leave --with-bert out")
+    errors = [*_output_errors(output), *_bert_errors(checkpoint, model_settings(state).get("bert_model"), with_bert)]
     state["cfg"]["bpe"], subword_file = _subwords(state["cfg"]["bpe"], subwords, errors)
     raise_all(errors)
     [model], _, task = load_model_ensemble_and_task([str(checkpoint)], state=trained)
@@ -166,6 +164,18 @@ def _output_errors(output: Path) -> List[str]:
         return [f"--output {output}: {output.parent} is no directory; make it first"]
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         return [f"--output {output} exists and is not empty; name a new directory, or remove this one first"]
+    return []
+
+
+def _bert_errors(checkpoint: Path, bert: Optional[str], with_bert: bool) -> List[str]:
+    """Return a sentence if the directory is to have a BERT that there is not, or lacks one that no other place has."""
+    if with_bert and bert is None:
+        return [f"--with-bert: {checkpoint} is a model without BERT; leave --with-bert out"]
+    if not with_bert and bert is not None and bert.startswith("./") and not os.path.isdir(bert):
+        return [
+            f"{checkpoint} reads BERT from {bert} in its own directory, which the new directory would not have; add "
+            "--with-bert, which copies it, or say with --bert-model where BERT is"
+        ]
     return []
 
 

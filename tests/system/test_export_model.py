@@ -217,6 +217,19 @@ def test_bert_that_is_not_where_it_was(workspace, tmp_path):
     assert not (tmp_path / "new" / "bert").exists()
 
 
+def test_an_exported_model_is_exported_again(workspace, tmp_path):
+    checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot", bert_model=workspace.bert_dir)
+    first, second = tmp_path / "first", tmp_path / "second"
+    export_model(checkpoint, workspace.data, first, Subwords(), with_bert=True)
+    with pytest.raises(BertFusedError, match=r"model.pt reads BERT from ./bert .* add --with-bert, which copies it, or"):
+        export_model(first / "model.pt", str(first), second, Subwords())
+    export_model(first / "model.pt", str(first), second, Subwords(), with_bert=True)
+    with gone(first):
+        assert isinstance(GruModel.from_pretrained(str(second)).translate("the dog", max_len_b=4), str)
+    third = export_model(first / "model.pt", str(first), tmp_path / "3", Subwords(), bert_model=workspace.bert_dir)
+    assert third == workspace.bert_dir
+
+
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), RuntimeError("write failed")])
 def test_a_full_disk_leaves_nothing(workspace, tmp_path, monkeypatch, error):
     checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot")
