@@ -121,6 +121,7 @@ The map of the package, one line a file::
       averaging.py                  the mean of checkpoints
       model_directory.py            a model as a directory that can be moved
       subword_check.py              whether its subword tool splits as the training data was split
+      subword_files.py              the subword tool as a part of that directory
       bert_directory.py             BERT as a part of that directory
       files.py                      reads checkpoints, and writes files whole or not at all
       bert_nmt.py                   reads a checkpoint of the authors' code, and writes the imported one

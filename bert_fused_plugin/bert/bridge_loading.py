@@ -1,6 +1,7 @@
 """Builds the bridge of a model from the flags of the model and of its task."""
 
 import os
+from argparse import Namespace
 from typing import TYPE_CHECKING, Any, Mapping, Optional, Tuple
 
 from fairseq.data import Dictionary, encoders
@@ -51,12 +52,25 @@ def load_bridge(
     )
     kind, bpe = _bpe_of(flags)
     if kind is not None and kind in SUBWORDS[bridge.subword].bpe:
-        bridge.join_by(*_join_by_files(kind, bpe, dictionary))
+        bridge.join_by(*_join_by_files(kind, _located(bpe, settings), dictionary))
     elif bridge.problem:
         bridge.problem = cannot_join(bridge.subword, dictionary, _dictionary_file(settings))
     if bridge.problem and settings.get("bert_text") is None:
         raise BertFusedError(bridge.problem)
     return bridge
+
+
+def _located(bpe: Any, settings: Mapping[str, Any]) -> Any:
+    """Return the flags *bpe*, whose files that begin with ``./`` are those in the data directory if it has them.
+
+    An exported model names its files in this way, as `bert_fused_plugin.bert.loading.locate_bert` says of its BERT.
+    """
+    if isinstance(bpe, DictConfig) or not settings.get("data"):
+        return bpe
+    data = split_paths(settings["data"])[0]
+    given = {name: value for name, value in vars(bpe).items() if isinstance(value, str) and value.startswith("./")}
+    found = {name: os.path.join(data, value[2:]) for name, value in given.items()}
+    return Namespace(**{**vars(bpe), **{name: place for name, place in found.items() if os.path.isfile(place)}})
 
 
 def _join_by_files(kind: str, bpe: Any, dictionary: Dictionary) -> Tuple[Join, str]:

@@ -4,9 +4,8 @@ import logging
 import os
 import shutil
 from argparse import Namespace
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
 from fairseq import hub_utils
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
@@ -25,6 +24,16 @@ from bert_fused_plugin.checkpoints.files import (
     written_whole,
 )
 from bert_fused_plugin.checkpoints.subword_check import check_subwords, source_texts
+from bert_fused_plugin.checkpoints.subword_files import (
+    FLAGS,
+    Files,
+    Subwords,
+    choose_tool,
+    files_in,
+    name_files,
+    readme_flags,
+    tool_name,
+)
 from bert_fused_plugin.checkpoints.training_settings import training_defaults
 from bert_fused_plugin.data.subwords import detect_subword
 from bert_fused_plugin.data.typed_text import hyphen_warning
@@ -34,11 +43,6 @@ from bert_fused_plugin.models.gru_bahdanau import GruModel
 
 logger = logging.getLogger(__name__)
 
-# kinds of --bpe of fairseq: the setting that names the file, the file name that fairseq's hub expects, and our flag
-_SUBWORDS = {
-    "subword_nmt": ("bpe_codes", "bpecodes", "--codes"),
-    "sentencepiece": ("sentencepiece_model", "sentencepiece.bpe.model", "--sentencepiece-model"),
-}
 _VECTORS = ("encoder_embed_path", "decoder_embed_path")  # these files are read only when a training begins
 _BATCHES = {"max_tokens": 12_000, "batch_size": None}  # as fairseq-generate has them by default
 _README = """\
@@ -54,21 +58,6 @@ On the command line:
     fairseq-interactive DIR --path DIR/model.pt --user-dir bert_fused_plugin --task bert_fused_translation \\
         {flags}
 """
-
-
-@dataclass(frozen=True)
-class Subwords:
-    """The tools that turn raw text into the model's tokens.
-
-    Attributes:
-        codes: file of subword-nmt's codes.
-        sentencepiece_model: file of sentencepiece's model.
-        tokenizer: settings of fairseq's ``--tokenizer``, with its name as ``_name``; default: those of the checkpoint.
-    """
-
-    codes: Optional[Path] = None
-    sentencepiece_model: Optional[Path] = None
-    tokenizer: Optional[Dict[str, Any]] = None
 
 
 def export_model(
@@ -96,20 +85,20 @@ def export_model(
     trained = _read_translation_model(checkpoint, data, {} if bert_model is None else {"bert_model": bert_model})
     state = without_training_state(trained)
     errors = [*_output_errors(output), *_bert_errors(checkpoint, model_settings(state).get("bert_model"), with_bert)]
-    state["cfg"]["bpe"], subword_file = _subwords(state["cfg"]["bpe"], subwords, errors)
+    state["cfg"]["bpe"], subword_files = choose_tool(state["cfg"]["bpe"], subwords, errors)
     raise_all(errors)
     [model], _, task = load_model_ensemble_and_task([str(checkpoint)], state=trained)
     _prepare(state, model, task, subwords.tokenizer)
     with written_whole(output) as new:
         new.mkdir()
-        for path, name in _text_files(data, task, state["cfg"]["bpe"], subword_file):
+        for path, name in [*_dictionaries(data, task), *subword_files]:
             shutil.copyfile(path, new / name)
         if with_bert:
             save_bert(model.encoder.bert, new / BERT)
             name_bert(state, model)
         save_checkpoint(state, new / "model.pt")
         _write_readme(new, model, state["cfg"])
-        _check(new, data, task, subword_file)
+        _check(new, data, task, subword_files)
     return model_settings(state).get("bert_model")
 
 
@@ -134,29 +123,28 @@ def _prepare(state: Dict[str, Any], model: Any, task: Any, tokenizer: Optional[D
     _warn_without_subwords(state["cfg"]["bpe"], task.source_dictionary)
     _set_languages(state["cfg"], task, tokenizer)
     _translate_any_line(state["cfg"], model)
+    name_files(model_settings(state), state["cfg"]["bpe"])
     _make_movable(state["cfg"])
     state["model"] = without_folders(state["model"])
 
 
-def _check(directory: Path, data: str, task: Any, subword_file: Optional[Path]) -> None:
+def _check(directory: Path, data: str, task: Any, subword_files: Files) -> None:
     """Load the model from *directory* as the hub interface does; its subword tool must split as that of the training.
 
     Raises:
         BertFusedError: The model cannot be loaded, or has another subword tool.
     """
-    loaded = hub_utils.from_pretrained(str(directory))
-    if subword_file is None:
+    loaded = hub_utils.from_pretrained(str(directory), **files_in(directory))
+    if not subword_files:
         return
     bpe, languages = loaded["args"].bpe, (task.cfg.source_lang, task.cfg.target_lang)
     texts = source_texts(split_paths(data)[0], *languages, task.source_dictionary)
-    check_subwords(bpe, task.source_dictionary, texts, f"{_SUBWORDS[bpe._name][2]} {subword_file}")
+    check_subwords(bpe, task.source_dictionary, texts, tool_name(bpe, subword_files))
 
 
-def _text_files(data: str, task: Any, bpe: Any, subword_file: Optional[Path]) -> List[Tuple[Path, str]]:
-    """Return dictionaries and subword codes, and their names in the directory."""
+def _dictionaries(data: str, task: Any) -> Files:
     names = [f"dict.{language}.txt" for language in (task.cfg.source_lang, task.cfg.target_lang)]
-    files = [(Path(split_paths(data)[0]) / name, name) for name in names]
-    return files if subword_file is None else [*files, (subword_file, _SUBWORDS[bpe["_name"]][1])]
+    return [(Path(split_paths(data)[0]) / name, name) for name in names]
 
 
 def _output_errors(output: Path) -> List[str]:
@@ -179,31 +167,12 @@ def _bert_errors(checkpoint: Path, bert: Optional[str], with_bert: bool) -> List
     return []
 
 
-def _subwords(
-    trained: Optional[Dict[str, Any]], given: Subwords, errors: List[str]
-) -> Tuple[Optional[Dict[str, Any]], Optional[Path]]:
-    """Return the settings of ``--bpe`` and the file that they need; the default is what the training used."""
-    files = {"subword_nmt": given.codes, "sentencepiece": given.sentencepiece_model}
-    named = {name: path for name, path in files.items() if path is not None}
-    kind = next(iter(named), trained["_name"] if trained else None)
-    if kind not in _SUBWORDS:
-        return trained, None
-    setting, name, flag = _SUBWORDS[kind]
-    before = trained if trained and trained["_name"] == kind else {}
-    path = named[kind] if kind in named else Path(before[setting])
-    if not path.is_file():
-        errors.append(f"{flag} {path}: no such file; give the one that the training data was split with")
-    # fairseq's hub writes the path of the file here; otherwise it says that the file of this name is not found.
-    return {**before, "_name": kind, setting: f"{name}, which belongs into the model's directory,"}, path
-
-
 def _warn_without_subwords(bpe: Optional[Dict[str, Any]], dictionary: Dictionary) -> None:
     marks = detect_subword(dictionary)
     if bpe is None and marks != "none":
-        flags = " or ".join(flag for _, _, flag in _SUBWORDS.values())
         logger.warning(
             f"the source dictionary has the subword marks of {marks}, but the model is exported without its subword "
-            f"tool, so it translates only text that is split already; give {flags}"
+            f"tool, so it translates only text that is split already; give {' or '.join(FLAGS)}"
         )
 
 
@@ -261,9 +230,7 @@ def _write_readme(directory: Path, model: Any, cfg: Dict[str, Any]) -> None:
     if cfg["tokenizer"] is not None:
         flags += [f"--tokenizer {cfg['tokenizer']['_name']}"]
         flags += [f"--{name.replace('_', '-')}" for name, value in cfg["tokenizer"].items() if value is True]
-    if cfg["bpe"] is not None and cfg["bpe"]["_name"] in _SUBWORDS:
-        setting, name, _ = _SUBWORDS[cfg["bpe"]["_name"]]
-        flags += [f"--bpe {cfg['bpe']['_name']} --{setting.replace('_', '-')} DIR/{name}"]
+    flags += readme_flags(cfg["bpe"])
     kind = type(model)
     text = _README.format(pair=pair, module=kind.__module__, model=kind.__name__, flags=" ".join(flags))
     # fairseq takes the languages from the name of such a file if they are not given.

@@ -14,6 +14,7 @@ from fairseq.data import Dictionary, data_utils
 from fairseq.data.encoders import build_bpe
 
 from bert_fused_plugin.data.data_bin import read_whole
+from bert_fused_plugin.data.subwords import SUBWORDS
 from bert_fused_plugin.errors import BertFusedError
 
 _ENOUGH = 0.9  # the right file restores nearly all, but not what subword-nmt's --vocabulary has split further
@@ -25,7 +26,7 @@ def check_subwords(cfg: Any, dictionary: Dictionary, texts: Sequence[Any], file:
     """Split what is known to have come from the subword tool of the training, and compare.
 
     Args:
-        cfg: fairseq's settings of ``--bpe``, ``subword_nmt`` or ``sentencepiece``.
+        cfg: fairseq's settings of ``--bpe``.
         dictionary: the source dictionary.
         texts: data sets of binarised source sentences, which the right file splits in the same way.
         file: the flag and the path of the tool's file, for the message.
@@ -83,9 +84,11 @@ def _symbols(dictionary: Dictionary) -> List[str]:
 def _words(kind: str, bpe: Any, dictionary: Dictionary) -> List[List[str]]:
     """Return the symbols that are whole words of several letters; the right file does not split these.
 
-    All symbols are returned if the dictionary cannot be that of a sentencepiece model, which restores none of them.
+    Numbers are no words.  All symbols are returned if the dictionary cannot be that of a sentencepiece model, which restores none of them.
     """
     symbols = _symbols(dictionary)
+    if kind in SUBWORDS["numbers"].bpe:
+        return []
     if kind == "sentencepiece":
         marked = [symbol for symbol in symbols if symbol.startswith("\u2581")]
         return [[symbol] for symbol in marked if len(symbol) > 2] if marked else [[symbol] for symbol in symbols]

@@ -16,7 +16,8 @@ from typing import Any, Dict, Optional, Sequence
 
 from transformers.utils import logging as hf_logging
 
-from bert_fused_plugin.checkpoints.model_directory import Subwords, export_model
+from bert_fused_plugin.checkpoints.model_directory import export_model
+from bert_fused_plugin.checkpoints.subword_files import Subwords
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:

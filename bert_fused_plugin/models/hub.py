@@ -2,12 +2,14 @@
 
 import logging
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any, Iterator, Type
 
 from fairseq.hub_utils import GeneratorHubInterface, from_pretrained
 from fairseq.models import BaseFairseqModel
 from torch import Tensor
 
+from bert_fused_plugin.checkpoints.subword_files import files_in
 from bert_fused_plugin.data.typed_text import TypedText
 from bert_fused_plugin.errors import BertFusedError
 
@@ -56,6 +58,7 @@ def load_hub(
     """
     if bf16 and overrides.get("fp16"):
         raise BertFusedError("bf16 and fp16 are two precisions, got bf16=True and fp16=True; leave one of them out")
+    overrides = {**files_in(Path(model_name_or_path)), **overrides}
     with nullcontext() if verbose else _only_warnings():
         loaded = from_pretrained(
             model_name_or_path, checkpoint_file, data_name_or_path, archive_map=model_class.hub_models(), **overrides

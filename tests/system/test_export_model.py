@@ -17,7 +17,8 @@ from transformers import BertConfig, BertModel
 from bert_fused_plugin.bert.record import read_record
 from bert_fused_plugin.checkpoints import model_directory
 from bert_fused_plugin.checkpoints.files import read_checkpoint
-from bert_fused_plugin.checkpoints.model_directory import Subwords, export_model
+from bert_fused_plugin.checkpoints.model_directory import export_model
+from bert_fused_plugin.checkpoints.subword_files import Subwords
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
@@ -221,7 +222,9 @@ def test_an_exported_model_is_exported_again(workspace, tmp_path):
     checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot", bert_model=workspace.bert_dir)
     first, second = tmp_path / "first", tmp_path / "second"
     export_model(checkpoint, workspace.data, first, Subwords(), with_bert=True)
-    with pytest.raises(BertFusedError, match=r"model.pt reads BERT from ./bert .* add --with-bert, which copies it, or"):
+    with pytest.raises(
+        BertFusedError, match=r"model.pt reads BERT from ./bert .* add --with-bert, which copies it, or"
+    ):
         export_model(first / "model.pt", str(first), second, Subwords())
     export_model(first / "model.pt", str(first), second, Subwords(), with_bert=True)
     with gone(first):
