@@ -87,6 +87,7 @@ The map of the package, one line a file::
     models/                         the architectures
       presets.py                    presets for the command line and for YAML files
       hub.py                        a finished model in Python, for raw text
+      task_check.py                 refuses tasks of fairseq that train no model of one encoder and one decoder
       settings_record.py            what a checkpoint says about its settings, and errors for other settings
       bert_fused/                   the BERT-fused transformer: the model and its presets
         config.py                   its flags

@@ -84,7 +84,8 @@ def _symbols(dictionary: Dictionary) -> List[str]:
 def _words(kind: str, bpe: Any, dictionary: Dictionary) -> List[List[str]]:
     """Return the symbols that are whole words of several letters; the right file does not split these.
 
-    Numbers are no words.  All symbols are returned if the dictionary cannot be that of a sentencepiece model, which restores none of them.
+    Numbers are no words.  All symbols are returned if the dictionary cannot be that of a sentencepiece model, which
+    restores none of them.
     """
     symbols = _symbols(dictionary)
     if kind in SUBWORDS["numbers"].bpe:

@@ -222,9 +222,7 @@ def test_an_exported_model_is_exported_again(workspace, tmp_path):
     checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot", bert_model=workspace.bert_dir)
     first, second = tmp_path / "first", tmp_path / "second"
     export_model(checkpoint, workspace.data, first, Subwords(), with_bert=True)
-    with pytest.raises(
-        BertFusedError, match=r"model.pt reads BERT from ./bert .* add --with-bert, which copies it, or"
-    ):
+    with pytest.raises(BertFusedError, match=r"model.pt reads BERT from ./bert .* add --with-bert, which copies"):
         export_model(first / "model.pt", str(first), second, Subwords())
     export_model(first / "model.pt", str(first), second, Subwords(), with_bert=True)
     with gone(first):

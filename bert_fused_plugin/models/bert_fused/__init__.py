@@ -27,6 +27,7 @@ from bert_fused_plugin.models.bert_fused.warm_start import read_warm_start
 from bert_fused_plugin.models.hub import TranslationHub, load_hub
 from bert_fused_plugin.models.presets import as_namespace, register_preset, sharding_errors
 from bert_fused_plugin.models.settings_record import SettingsRecord, settings_incompatibilities
+from bert_fused_plugin.models.task_check import check_task
 from bert_fused_plugin.modules.batch_rng import batch_rng
 from bert_fused_plugin.setup_messages import REPEAT
 
@@ -63,6 +64,7 @@ class BertFusedModel(TransformerModelBase):
         Raises:
             BertFusedError: all settings that break a rule.
         """
+        check_task(task)
         cfg = BertFusedConfig.from_namespace(as_namespace(args))
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
         raise_all(pruning_errors(cfg))

@@ -20,6 +20,7 @@ from bert_fused_plugin.models.gru_bahdanau.settings import settings_record
 from bert_fused_plugin.models.hub import TranslationHub, load_hub
 from bert_fused_plugin.models.presets import as_namespace, register_preset, sharding_errors
 from bert_fused_plugin.models.settings_record import settings_incompatibilities
+from bert_fused_plugin.models.task_check import check_task
 from bert_fused_plugin.modules.batch_rng import batch_rng
 from bert_fused_plugin.setup_messages import REPEAT
 
@@ -52,6 +53,7 @@ class GruModel(FairseqEncoderDecoderModel):
         Raises:
             BertFusedError: some settings break a rule; the error lists all of them.
         """
+        check_task(task)
         cfg = GruConfig.from_namespace(as_namespace(args))
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
         errors = [*gru_config_errors(cfg, src_dict, tgt_dict), *sharding_errors(args)]
