@@ -86,7 +86,9 @@ The map of the package, one line a file::
       zero_gradients.py             zeros as the gradient of what a step leaves out
     models/                         the architectures
       presets.py                    presets for the command line and for YAML files
+      embeddings.py                 embeddings, which may come from a file
       hub.py                        a finished model in Python, for raw text
+      other_parameters.py           how a checkpoint differs from the model that cannot load it
       task_check.py                 refuses tasks of fairseq that train no model of one encoder and one decoder
       settings_record.py            what a checkpoint says about its settings, and errors for other settings
       bert_fused/                   the BERT-fused transformer: the model and its presets
@@ -107,7 +109,6 @@ The map of the package, one line a file::
         settings.py                 the settings that their checkpoints record
         encoder.py                  the bidirectional encoder
         decoder.py                  the decoder with attention
-        embeddings.py               embeddings, which may come from a file
         initialisation.py           --rnn-init: the first values of the parameters
     tasks/                          the task
       bert_fused_translation.py     fairseq's translation task with BERT's input in every batch

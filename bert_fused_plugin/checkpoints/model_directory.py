@@ -29,7 +29,6 @@ from bert_fused_plugin.checkpoints.subword_files import (
     Files,
     Subwords,
     choose_tool,
-    files_in,
     name_files,
     readme_flags,
     tool_name,
@@ -40,6 +39,7 @@ from bert_fused_plugin.data.typed_text import hyphen_warning
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
+from bert_fused_plugin.models.hub import gpt2_files
 
 logger = logging.getLogger(__name__)
 
@@ -134,7 +134,7 @@ def _check(directory: Path, data: str, task: Any, subword_files: Files) -> None:
     Raises:
         BertFusedError: The model cannot be loaded, or has another subword tool.
     """
-    loaded = hub_utils.from_pretrained(str(directory), **files_in(directory))
+    loaded = hub_utils.from_pretrained(str(directory), **gpt2_files(str(directory)))
     if not subword_files:
         return
     bpe, languages = loaded["args"].bpe, (task.cfg.source_lang, task.cfg.target_lang)

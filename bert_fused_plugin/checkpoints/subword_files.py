@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
+from bert_fused_plugin.models.hub import GPT2_FILES
+
 Files = List[Tuple[Path, str]]
 
 
@@ -19,11 +21,11 @@ class _Tool(NamedTuple):
     flag: Optional[str] = None
 
 
-# fairseq's hub expects the files of these names, except those of gpt2, which `files_in` finds
+# fairseq's hub expects the files of these names, except those of gpt2, which `bert_fused_plugin.models.hub` finds
 _TOOLS = {
     "subword_nmt": _Tool({"bpe_codes": "bpecodes"}, "--codes"),
     "sentencepiece": _Tool({"sentencepiece_model": "sentencepiece.bpe.model"}, "--sentencepiece-model"),
-    "gpt2": _Tool({"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"}),
+    "gpt2": _Tool(GPT2_FILES),
     "hf_byte_bpe": _Tool({"bpe_vocab": "vocab.json", "bpe_merges": "merges.txt"}),
 }
 FLAGS = [tool.flag for tool in _TOOLS.values() if tool.flag is not None]
@@ -72,12 +74,6 @@ def name_files(settings: Dict[str, Any], bpe: Optional[Dict[str, Any]]) -> None:
     """Let *settings*, the flags of a model, name the files as *bpe* does: the model's bridge may read them, too."""
     if bpe is not None and settings.get("bpe") == bpe["_name"] and bpe["_name"] in _TOOLS:
         settings.update({setting: bpe[setting] for setting in _TOOLS[bpe["_name"]].files if setting in settings})
-
-
-def files_in(directory: Path) -> Dict[str, str]:
-    """Return the settings that name files of gpt2 which lie in *directory*; fairseq's hub finds those of others."""
-    places = {setting: directory / name for setting, name in _TOOLS["gpt2"].files.items()}
-    return {setting: str(place) for setting, place in places.items() if place.is_file()}
 
 
 def tool_name(bpe: Dict[str, Any], files: Files) -> str:

@@ -1,21 +1,21 @@
 """fairseq's hub interface: a finished model in Python, which takes raw text and gives raw text."""
 
 import logging
+import os
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
-from typing import Any, Iterator, Type
+from typing import Any, Dict, Iterator, Type
 
 from fairseq.hub_utils import GeneratorHubInterface, from_pretrained
 from fairseq.models import BaseFairseqModel
 from torch import Tensor
 
-from bert_fused_plugin.checkpoints.subword_files import files_in
 from bert_fused_plugin.data.typed_text import TypedText
 from bert_fused_plugin.errors import BertFusedError
 
 logger = logging.getLogger(__name__)
 
 _WORDY = ("fairseq", "bert_fused_plugin")  # the loggers of what is loaded
+GPT2_FILES = {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"}  # in the directory of a model
 
 
 class TranslationHub(GeneratorHubInterface):
@@ -58,7 +58,7 @@ def load_hub(
     """
     if bf16 and overrides.get("fp16"):
         raise BertFusedError("bf16 and fp16 are two precisions, got bf16=True and fp16=True; leave one of them out")
-    overrides = {**files_in(Path(model_name_or_path)), **overrides}
+    overrides = {**gpt2_files(model_name_or_path), **overrides}
     with nullcontext() if verbose else _only_warnings():
         loaded = from_pretrained(
             model_name_or_path, checkpoint_file, data_name_or_path, archive_map=model_class.hub_models(), **overrides
@@ -67,6 +67,12 @@ def load_hub(
         logger.info(loaded["args"])
     hub = TranslationHub(loaded["args"], loaded["task"], loaded["models"])
     return hub.bfloat16() if bf16 else hub
+
+
+def gpt2_files(directory: str) -> Dict[str, str]:
+    """Return the settings that name the files of ``--bpe gpt2`` in *directory*; fairseq finds those of other kinds."""
+    places = {setting: os.path.join(directory, name) for setting, name in GPT2_FILES.items()}
+    return {setting: place for setting, place in places.items() if os.path.isfile(place)}
 
 
 @contextmanager

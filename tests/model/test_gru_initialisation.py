@@ -38,6 +38,33 @@ def test_embeddings_from_a_file_and_tied_ones(dictionary, tmp_path):
     assert shared.encoder.embed_tokens.weight is shared.decoder.output_projection.weight
 
 
+@pytest.mark.parametrize("header", ["", "2 8\n"])
+def test_both_architectures_read_vectors_with_and_without_a_first_line_that_counts_them(
+    dictionary, build, tmp_path, monkeypatch, header
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "vectors").write_text(f"{header}dog {'0.5 ' * 8}\nThür {'1 ' * 8}\n", encoding="utf-8")
+    for model in (
+        build(encoder_embed_path="~/vectors"),
+        build(share_all_embeddings=True, encoder_embed_path="~/vectors"),
+        build(decoder_embed_path="~/vectors"),
+        make_gru(dictionary, encoder_embed_path="~/vectors", encoder_embed_dim=8),
+    ):
+        sides = {model.encoder.embed_tokens, model.decoder.embed_tokens}
+        assert any(side.weight[dictionary.index("dog")].tolist() == [0.5] * 8 for side in sides)
+
+
+def test_files_without_vectors_for_the_model_are_refused(dictionary, build, tmp_path):
+    for text, message in (("", "got none of the"), ("Thür 1 1\n", "got none of the"), ("dog x y\n", "cannot be read")):
+        (tmp_path / "vectors").write_text(text, encoding="utf-8")
+        with pytest.raises(BertFusedError, match=rf"^--encoder-embed-path .*vectors .*{message}"):
+            build(encoder_embed_path=str(tmp_path / "vectors"))
+        with pytest.raises(BertFusedError, match=rf"^--encoder-embed-path .*vectors .*{message}"):
+            make_gru(dictionary, encoder_embed_path=str(tmp_path / "vectors"))
+    with pytest.raises(BertFusedError, match=r"--decoder-embed-path is not for --share-all-embeddings .*, got x; give"):
+        build(share_all_embeddings=True, decoder_embed_path="x")
+
+
 def test_embeddings_of_another_width_are_refused(dictionary, tmp_path):
     (tmp_path / "dict.txt").write_text("dog 12\nman 3\n")
     with pytest.raises(BertFusedError, match=r"--decoder-embed-path .*dict.txt must hold a vector of 7 numbers"):

@@ -25,7 +25,7 @@ def expect_refusal(trained, model, unchecked, then, now, caplog):
     remedy = f"leave {then.split()[1]} out" if then.startswith("without") else f"give {then[5:]}"
     assert message.startswith(f"the checkpoint was trained {then}, and this model is built {now}; {remedy}, or load")
     assert message.endswith("with --bert-unchecked (at generation --model-overrides \"{'bert_unchecked': True}\")")
-    with contextlib.suppress(RuntimeError):  # some settings change the parameters too, which torch does not load
+    with contextlib.suppress(BertFusedError):  # some settings change the parameters too, which torch does not load
         unchecked.load_state_dict(state)
     [warning] = [record.getMessage() for record in caplog.records if "--bert-unchecked" in record.getMessage()]
     assert f"the checkpoint was trained {then}, and this model is built {now}" in warning
@@ -155,3 +155,24 @@ def test_the_text_keeps_its_length_and_ema_is_not_checked(build, caplog):
     caplog.clear()
     model.load_state_dict(mixed, strict=False)
     assert not caplog.text
+
+
+def test_a_checkpoint_of_another_architecture_or_of_other_sizes_is_refused(build, stock, dictionary, bert_dir):
+    fused, recurrent = build(), make_gru(dictionary)
+    saved = {
+        "sizes": build(encoder_ffn_embed_dim=20).state_dict(),
+        "layers": build(encoder_layers=3).state_dict(),
+        "stock": stock().state_dict(),
+        "recurrent": recurrent.state_dict(),
+        "recurrent with BERT": make_gru(dictionary, bert_model=bert_dir).state_dict(),
+    }
+    for name, model, message in (
+        ("sizes", fused, "6 differ in size, such as encoder.layers.0.fc1.weight 20 x 8, not 18 x 8; give --arch and"),
+        ("layers", fused, r"\d+ are unknown, such as encoder.layers.2"),
+        ("stock", fused, r"are missing, such as .*--bert-warm-start takes what fits"),
+        ("recurrent", fused, r"\d+ are missing, such as .* are unknown, such as .*, not"),
+        ("stock", recurrent, r"\d+ are missing, such as .* are unknown, such as .*with a new --save-dir$"),
+        ("recurrent with BERT", recurrent, r"\d+ are unknown"),
+    ):
+        with pytest.raises(BertFusedError, match=f"^the checkpoint has other parameters than this model: .*{message}"):
+            model.load_state_dict(dict(saved[name]))

@@ -18,6 +18,14 @@ def _log(caplog):
     caplog.set_level(logging.INFO)
 
 
+def test_the_checkpoint_may_be_in_the_home_directory(stock, save, start, monkeypatch, tmp_path):
+    model = stock()
+    save(model)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    started = start("~/stock.pt")
+    assert torch.equal(started.decoder.embed_tokens.weight, model.decoder.embed_tokens.weight)
+
+
 def test_without_identity_start_berts_branch_counts(stock, save, start, dictionary):
     baseline = stock()
     model = start(save(baseline))

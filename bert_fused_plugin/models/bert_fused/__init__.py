@@ -24,7 +24,9 @@ from bert_fused_plugin.models.bert_fused.decoder import BertFusedDecoder
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.models.bert_fused.settings import settings_record
 from bert_fused_plugin.models.bert_fused.warm_start import read_warm_start
+from bert_fused_plugin.models.embeddings import load_embedding
 from bert_fused_plugin.models.hub import TranslationHub, load_hub
+from bert_fused_plugin.models.other_parameters import explained
 from bert_fused_plugin.models.presets import as_namespace, register_preset, sharding_errors
 from bert_fused_plugin.models.settings_record import SettingsRecord, settings_incompatibilities
 from bert_fused_plugin.models.task_check import check_task
@@ -98,10 +100,13 @@ class BertFusedModel(TransformerModelBase):
             # the encoder uses only the width and the padding index
             encoder_embed = nn.Embedding(src_dict.pad() + 1, cfg.encoder.embed_dim, src_dict.pad())
         else:
-            encoder_embed = cls.build_embedding(cfg, src_dict, cfg.encoder.embed_dim, cfg.encoder.embed_path)
+            encoder_embed = cls.build_embedding(cfg, src_dict, cfg.encoder.embed_dim)
+            load_embedding("--encoder-embed-path", cfg.encoder.embed_path, src_dict, encoder_embed)
         if cfg.share_all_embeddings and not replaces_embeddings(cfg):
             return encoder_embed, encoder_embed
-        return encoder_embed, cls.build_embedding(cfg, tgt_dict, cfg.decoder.embed_dim, cfg.decoder.embed_path)
+        decoder_embed = cls.build_embedding(cfg, tgt_dict, cfg.decoder.embed_dim)
+        load_embedding("--decoder-embed-path", cfg.decoder.embed_path, tgt_dict, decoder_embed)
+        return encoder_embed, decoder_embed
 
     def forward(
         self,
@@ -151,7 +156,7 @@ class BertFusedModel(TransformerModelBase):
         """Load a checkpoint after a check that its dictionaries, its BERT and its settings are those of the model.
 
         Raises:
-            BertFusedError: a checkpoint of other dictionaries, of another BERT or of other settings.
+            BertFusedError: a checkpoint of other dictionaries, of another BERT, of other settings or sizes.
         """
         raise_all(
             incompatibilities(self, state_dict) + (settings_incompatibilities(self, state_dict) if strict else [])
@@ -161,7 +166,8 @@ class BertFusedModel(TransformerModelBase):
             # layer norms it removes
             versions = {key: value for key, value in self.state_dict().items() if key.endswith(".version")}
             state_dict = {**versions, **state_dict}
-        return super().load_state_dict(state_dict, strict, *args, **kwargs)
+        with explained(self, state_dict):
+            return super().load_state_dict(state_dict, strict, *args, **kwargs)
 
 
 @register_preset("bert_fused", "bert_fused")

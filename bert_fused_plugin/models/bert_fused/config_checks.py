@@ -198,6 +198,11 @@ def _shared_embeddings(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dic
             f"got {cfg.encoder.embed_dim} and {cfg.decoder.embed_dim}; make them equal, or leave "
             "--share-all-embeddings out"
         )
+    if cfg.decoder.embed_path not in (None, cfg.encoder.embed_path):
+        errors.append(
+            f"--decoder-embed-path is not for --share-all-embeddings (which bert_fused_tiny implies), got "
+            f"{cfg.decoder.embed_path}; give the file with --encoder-embed-path"
+        )
     return errors
 
 

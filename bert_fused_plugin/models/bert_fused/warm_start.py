@@ -1,6 +1,7 @@
 """``--bert-warm-start``: a new model takes the parameters of a checkpoint by name, and its embeddings by symbol."""
 
 import logging
+import os
 import re
 from collections import defaultdict
 from dataclasses import dataclass
@@ -149,9 +150,9 @@ def read_warm_start(args: Any, cfg: BertFusedConfig, task: Any) -> Tuple[Optiona
     Returns:
         The checkpoint, or None if there is none to be read, and a sentence for each reason why it cannot be used.
     """
-    path = cfg.bert_warm_start
-    if path is None:
+    if cfg.bert_warm_start is None:
         return None, []
+    path = os.path.expanduser(cfg.bert_warm_start)  # the shell leaves the ~ of --bert-warm-start=~/FILE
     args.bert_warm_start = cfg.bert_warm_start = None
     flags = flags_beside(args, "checkpoint")
     resumed = resumed_from(args)

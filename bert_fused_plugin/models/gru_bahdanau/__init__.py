@@ -11,13 +11,14 @@ from torch import Tensor
 from bert_fused_plugin.bert.checkpoint_checks import incompatibilities
 from bert_fused_plugin.bert.loading import describe_bert, load_bert
 from bert_fused_plugin.errors import raise_all
+from bert_fused_plugin.models.embeddings import build_embedding, load_embedding
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_errors, gru_drop_net_rate
 from bert_fused_plugin.models.gru_bahdanau.decoder import Extra, GruDecoder
-from bert_fused_plugin.models.gru_bahdanau.embeddings import build_embedding, load_embedding
 from bert_fused_plugin.models.gru_bahdanau.encoder import GruEncoder
 from bert_fused_plugin.models.gru_bahdanau.initialisation import initialise
 from bert_fused_plugin.models.gru_bahdanau.settings import settings_record
 from bert_fused_plugin.models.hub import TranslationHub, load_hub
+from bert_fused_plugin.models.other_parameters import explained
 from bert_fused_plugin.models.presets import as_namespace, register_preset, sharding_errors
 from bert_fused_plugin.models.settings_record import settings_incompatibilities
 from bert_fused_plugin.models.task_check import check_task
@@ -89,12 +90,13 @@ class GruModel(FairseqEncoderDecoderModel):
         """Load a checkpoint after a check that its dictionaries, its BERT and its settings are those of this model.
 
         Raises:
-            BertFusedError: the checkpoint belongs to other dictionaries, to another BERT or to other settings.
+            BertFusedError: the checkpoint belongs to other dictionaries, another BERT, other settings or sizes.
         """
         raise_all(
             incompatibilities(self, state_dict) + (settings_incompatibilities(self, state_dict) if strict else [])
         )
-        return super().load_state_dict(state_dict, strict, *args, **kwargs)
+        with explained(self, state_dict):
+            return super().load_state_dict(state_dict, strict, *args, **kwargs)
 
     def forward(
         self,
