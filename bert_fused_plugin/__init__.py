@@ -26,6 +26,7 @@ The map of the package, one line a file::
       layer_choice.py               which layers --bert-layer means
       sentence_encoder.py           encoders of whole sentences, whose last layer serves less
       positions.py                  how many tokens an encoder can read
+      padding_check.py              whether padding changes what an encoder computes
       layer_mix.py                  one state for each word piece from several layers of BERT
       reading.py                    how an encoder gets BERT's states of a batch
       half_range.py                 whether half precision can hold BERT's states
@@ -88,7 +89,7 @@ The map of the package, one line a file::
       presets.py                    presets for the command line and for YAML files
       embeddings.py                 embeddings, which may come from a file
       hub.py                        a finished model in Python, for raw text
-      other_parameters.py           how a checkpoint differs from the model that cannot load it
+      other_parameters.py           how a checkpoint differs from the model that cannot load it, or is no numbers
       task_check.py                 refuses tasks of fairseq that train no model of one encoder and one decoder
       settings_record.py            what a checkpoint says about its settings, and errors for other settings
       bert_fused/                   the BERT-fused transformer: the model and its presets

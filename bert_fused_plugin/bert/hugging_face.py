@@ -35,19 +35,33 @@ def load_encoder(name: str) -> "PreTrainedModel":
     logger.info(f"loading BERT {name}")
     with _quiet():
         model, report = _load(AutoModel.from_pretrained, name, torch_dtype=torch.float32, output_loading_info=True)
-    if model.config.is_encoder_decoder:
+    # the encoder of T5 that was saved alone says that it has no decoder, but AutoModel builds one
+    has_decoder = model.config.is_encoder_decoder or any(key.startswith("decoder.") for key in report["missing_keys"])
+    if has_decoder:
         model = model.get_encoder()
     if hasattr(model, "pooler"):
         model.pooler = None  # its output is never used
-    missing = sorted(key for key in report["missing_keys"] if "pooler." not in key)
+    unused = ("pooler.", "decoder.") if has_decoder else ("pooler.",)
+    missing = sorted(key for key in report["missing_keys"] if not any(part in key for part in unused))
     reads_text = hasattr(model.config, "hidden_size") and hasattr(model.config, "num_hidden_layers")
+    reads_text = reads_text and _has_symbols(model)
     if missing or not reads_text:
         reason = (
             f"{len(missing)} of its weights are missing ({missing[0]}, ...)" if missing else "it does not read text"
         )
         raise BertFusedError(f"--bert-model {name!r} cannot be used: {reason}; give a complete pre-trained encoder")
+    for tensor in (*model.parameters(), *model.buffers()):
+        tensor.data = tensor.data.clone()  # not a map of the file, whose content somebody may replace
     encoder: PreTrainedModel = model
     return encoder
+
+
+def _has_symbols(model: "PreTrainedModel") -> bool:
+    """Return whether *model* has an embedding for each word piece, as encoders of pictures and of characters do not."""
+    try:
+        return isinstance(model.get_input_embeddings(), torch.nn.Embedding)
+    except NotImplementedError:
+        return False
 
 
 def load_tokenizer(name: str) -> "PreTrainedTokenizerBase":

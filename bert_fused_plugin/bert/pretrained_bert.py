@@ -1,5 +1,6 @@
 """A pre-trained Hugging Face encoder as the source of BERT's states: what frozen and fine-tuned ones have in common."""
 
+import logging
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, Type, TypeVar
 
@@ -10,12 +11,15 @@ from bert_fused_plugin.bert.half_range import HalfRangeWatch
 from bert_fused_plugin.bert.hugging_face import hub_revision, load_encoder
 from bert_fused_plugin.bert.identity import Settings, describe_identity, identity_fingerprint
 from bert_fused_plugin.bert.layer_choice import layer_indices
+from bert_fused_plugin.bert.padding_check import depends_on_padding
 from bert_fused_plugin.bert.positions import count_positions
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.errors import BertFusedError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+logger = logging.getLogger(__name__)
 
 AnyBert = TypeVar("AnyBert", bound="PretrainedBert")
 
@@ -55,6 +59,7 @@ class PretrainedBert(nn.Module, ABC):
         self.num_parameters = sum(parameter.numel() for parameter in model.parameters())
         self.half_range = HalfRangeWatch()
         self.reads_segments = (model.config.to_dict().get("type_vocab_size") or 0) > 1
+        self.reads_lengths_apart = False
         # Padded positions are masked out, so any id will do, but RoBERTa counts positions by its own padding id.
         self._filler = model.config.pad_token_id or 0
 
@@ -63,10 +68,17 @@ class PretrainedBert(nn.Module, ABC):
         """Load the encoder *name*, a local directory or a name on the Hugging Face hub.
 
         Raises:
-            BertFusedError: The encoder cannot be loaded, or it has no such *layers*.
+            BertFusedError: The encoder cannot be loaded or run, or it has no such *layers*.
         """
         bert = cls(load_encoder(name), layers, **options)
         bert.name, bert.revision = name, hub_revision(name)
+        symbols = bert.model.get_input_embeddings().num_embeddings
+        bert.reads_lengths_apart = depends_on_padding(bert._compute, name, symbols, bert._filler, bert.max_positions)
+        if bert.reads_lengths_apart:
+            logger.warning(
+                f"--bert-model {name}: padding changes its states, so it reads sentences of different lengths one "
+                "after the other, which takes longer"
+            )
         return bert
 
     @property
@@ -89,6 +101,20 @@ class PretrainedBert(nn.Module, ABC):
 
     def _read(self, bert_tokens: Tensor, bert_padding_mask: Tensor, segments: Optional[Tensor]) -> Tensor:
         """Return the states of *bert_tokens*, (B, L, N x D)."""
+        if not self.reads_lengths_apart:
+            return self._compute(bert_tokens, bert_padding_mask, segments)
+        lengths, width = (~bert_padding_mask).sum(dim=1), bert_tokens.size(1)
+        rows, states = [], []
+        for length in lengths.unique().tolist():
+            rows.append(lengths.eq(length).nonzero().squeeze(1))
+            columns = (rows[-1], slice(length))
+            own_segments = None if segments is None else segments[columns]
+            part = self._compute(bert_tokens[columns], bert_padding_mask[columns], own_segments)
+            states.append(nn.functional.pad(part, (0, 0, 0, width - length)))
+        return torch.cat(states)[torch.cat(rows).argsort()]
+
+    def _compute(self, bert_tokens: Tensor, bert_padding_mask: Tensor, segments: Optional[Tensor]) -> Tensor:
+        """Return the states of one batch for the Hugging Face model."""
         inputs: Dict[str, Any] = {
             "input_ids": bert_tokens.masked_fill(bert_padding_mask, self._filler),
             "attention_mask": (~bert_padding_mask).long(),
@@ -100,7 +126,8 @@ class PretrainedBert(nn.Module, ABC):
         if self._only_last:
             states: Tensor = output.last_hidden_state
             return states
-        return torch.cat([output.hidden_states[layer] for layer in self.layers], dim=-1)
+        # BigBird pads its input to whole blocks
+        return torch.cat([output.hidden_states[layer][:, : bert_tokens.size(1)] for layer in self.layers], dim=-1)
 
     @abstractmethod
     def _run(self, inputs: Dict[str, Any]) -> Any:
