@@ -2,8 +2,9 @@
 
 import os
 from pathlib import Path
-from typing import Any, List, Optional
+from typing import Any, Callable, List, Optional
 
+from fairseq.data import Dictionary
 from fairseq.data.data_utils import infer_language_pair
 from fairseq.utils import split_paths
 
@@ -31,6 +32,22 @@ def data_errors(data: Optional[str], source_lang: Optional[str], target_lang: Op
         for flag, lang in (("--source-lang", source_lang), ("--target-lang", target_lang))
         if f"dict.{lang}.txt" not in found
     ]
+
+
+def read_dictionary(load: Callable[[str], Dictionary], path: str) -> Dictionary:
+    """Return the dictionary in the file *path*, which *load* reads.
+
+    Raises:
+        BertFusedError: the file cannot be read, or it holds no dictionary.
+    """
+    try:
+        return load(path)
+    except Exception as error:  # fairseq raises several kinds
+        reason = " ".join(str(error).split())
+        raise BertFusedError(
+            f"{path} cannot be read as a dictionary ({reason}); it must have a symbol, a space and a count in each "
+            "line, and each symbol once, as fairseq-preprocess writes it"
+        ) from error
 
 
 def directory_of_epoch(flag: str, given: Optional[str], data: str, epoch: Optional[int]) -> Optional[str]:

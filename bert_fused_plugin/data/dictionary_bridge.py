@@ -82,8 +82,10 @@ class DictionaryBridge:
         # the fast one computes no positions in the text; tokenizers has it since version 0.20
         fast = hasattr(self._tokenizer, "encode_batch_fast")
         self._encode_batch = self._tokenizer.encode_batch_fast if fast else self._tokenizer.encode_batch
-        self._single = _template(self._tokenizer, "a")
-        self._pair = _template(self._tokenizer, "a", "b")
+        text = _readable_text(self._tokenizer)
+        self._single = _template(self._tokenizer, text)
+        self._pair = _template(self._tokenizer, text, text)
+        raise_all(_room_errors(max_tokens, self._single, tokenizer))
         self.special_tokens = sorted({token for part in (*self._single, *self._pair) for token in part})
         self._unk_piece = [] if tokenizer.unk_token_id is None else [tokenizer.unk_token_id]
         self._empty = [_first_known(tokenizer)]
@@ -188,10 +190,18 @@ class DictionaryBridge:
             if is_unk:
                 yield from (None for _ in run)
             else:
-                text = self._detokenize(self._join([self._symbols[token] for token in run]))
+                text = self._detokenize(self._join(self._symbols_of(list(run))))
                 # the space tells byte-level tokenizers that a word begins
                 yield text if first else " " + text
             first = False
+
+    def _symbols_of(self, tokens: List[int]) -> List[str]:
+        if max(tokens) >= len(self._symbols):
+            raise BertFusedError(
+                f"the data has the source symbol number {max(tokens)}, but the source dictionary has only "
+                f"{len(self._symbols)} symbols; take data and dict.*.txt from the same run of fairseq-preprocess"
+            )
+        return [self._symbols[token] for token in tokens]
 
     def _encode_parts(self, sentences: Sequence[Sequence[Part]]) -> List[List[int]]:
         parts = [_valid_utf8(part) for sentence in sentences for part in sentence if part is not None]
@@ -256,6 +266,23 @@ def _hash(text: str) -> str:
 def _valid_utf8(text: str) -> str:
     # an unpaired surrogate cannot be passed to the tokenizer
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _room_errors(max_tokens: int, single: Sequence[List[int]], tokenizer: PreTrainedTokenizerBase) -> List[str]:
+    """Return a sentence if BERT could not read a single word piece of any sentence."""
+    special = sum(map(len, single))
+    if max_tokens > special:
+        return []
+    return [
+        f"--bert-max-tokens must be at least {special + 1}, one word piece and the special tokens around it, got "
+        f"{max_tokens}; give more, or correct model_max_length in tokenizer_config.json of {tokenizer.name_or_path!r}"
+    ]
+
+
+def _readable_text(tokenizer: Any) -> str:
+    """Return a text of which *tokenizer* makes at least one piece: one for Persian may have no Latin letters."""
+    texts = ("a", *sorted(tokenizer.get_vocab(with_added_tokens=False)))
+    return next((text for text in texts if tokenizer.encode(text, add_special_tokens=False).ids), "a")
 
 
 def _template(tokenizer: Any, *texts: str) -> "tuple[List[int], List[int], List[int]]":

@@ -56,7 +56,7 @@ def read_document_starts(directory: Optional[str], split: str, size: int) -> Set
     path = os.path.join(directory, f"{split}.docs")
     rule = f"it must list the line numbers, from 0 to {size - 1}, of the first sentence of each document, one a line"
     try:
-        with open(path, encoding="utf-8") as lines:
+        with open(path, encoding="utf-8-sig") as lines:
             starts = [int(line) for line in lines if line.strip()]
     except (OSError, ValueError) as error:
         raise BertFusedError(f"--bert-documents {directory}: {path} cannot be read ({error}); {rule}") from error

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
+from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModelBase
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationTask
@@ -14,7 +15,7 @@ from torch import Tensor
 from bert_fused_plugin.bert.sentence_encoder import last_layer_warning
 from bert_fused_plugin.data.any_length_dataset import AnyLengthDataset
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, InteractiveDataset
-from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch, piece_folders
+from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch, piece_folders, read_dictionary
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.document_context import read_document_starts
 from bert_fused_plugin.data.kept_pieces import KEPT_FROM
@@ -72,6 +73,15 @@ class BertFusedTranslationTask(TranslationTask):
         raise_all(data_errors(cfg.data, cfg.source_lang, cfg.target_lang))
         task: BertFusedTranslationTask = super().setup_task(cfg, **kwargs)
         return task
+
+    @classmethod
+    def load_dictionary(cls, filename: str) -> Dictionary:
+        """Load the dictionary in the file *filename*.
+
+        Raises:
+            BertFusedError: the file holds no dictionary.
+        """
+        return read_dictionary(super().load_dictionary, filename)
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         """Build the model, and take its bridge, and BERT's cache, for the data sets."""
@@ -165,8 +175,11 @@ class BertFusedTranslationTask(TranslationTask):
         """
         if not (self.datasets or options or self.cfg.eval_bleu):  # the hub interface gives options
             raise_all(flags_for_data_sets(self.cfg))
+        beam = getattr(args, "beam", None)  # --eval-bleu-args and the hub interface need not name it
+        if beam is not None and beam < 1:
+            raise BertFusedError(f"--beam must be at least 1, got {beam}; 5 is usual")
         ensembles.check_context(models)
-        if getattr(args, "print_alignment", None):  # --eval-bleu-args and the hub interface need not name it
+        if getattr(args, "print_alignment", None):
             ensembles.check_alignment(models)
         return super().build_generator(ensembles.members(models), args, **options)
 

@@ -26,6 +26,7 @@ CASES = [
     ("--bert-cache new --bert-cache-limit 1", "interactive", f"--bert-cache-limit is for data sets, got 1.0 {TYPED}"),
     ("--bert-cache-dtype fp32", "interactive", ALONE),
     ("--bert-cache-dtype fp32", "generate", ALONE),
+    ("--beam 0", "generate", "--beam must be at least 1, got 0; 5 is usual"),
     ("--bert-cache-limit 1", "generate", "--bert-cache-limit must be a number of GB above 0, with --bert-cache"),
     ("--bert-text=", "generate", f"--bert-text {UNSET}"),
     ("--bert-documents=", "generate", f"--bert-documents {UNSET}"),
