@@ -4,7 +4,7 @@
 import math
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import Any, Container, Dict, List, Optional, Tuple
+from typing import Any, Container, Dict, List, Optional, Tuple, get_args, get_type_hints
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
@@ -15,6 +15,14 @@ from bert_fused_plugin.data.subwords import SUBWORD_CHOICES
 CHECKED_BY_BRIDGE = ("bert_subword", "bert_detok")
 
 MEAN = (0.5, 0.5)  # the paper's weights of the NMT branch and of BERT's branch
+
+
+_KINDS: Dict[Any, Tuple[Tuple[type, ...], str]] = {
+    bool: ((bool,), "True or False"),
+    int: ((int,), "a whole number"),
+    float: ((int, float), "a number"),
+    str: ((str,), "a text"),
+}
 
 
 @dataclass
@@ -137,6 +145,26 @@ def bert_flag_errors(cfg: BertFlags) -> List[str]:
         for flag, value, default in given
         if value != default and not cfg.bert_finetune
     ]
+    return errors
+
+
+def kind_errors(cfg: FairseqDataclass) -> List[str]:
+    """Return a sentence for each ``bert_*`` setting of *cfg* that is not of its kind.
+
+    The command line reads a flag in its kind, but ``--model-overrides`` takes any value.
+    """
+    errors = []
+    for name, hint in get_type_hints(type(cfg)).items():
+        kinds = tuple(kind for kind in get_args(hint) or (hint,) if kind in _KINDS)
+        known = tuple(taken for kind in kinds for taken in _KINDS[kind][0])
+        if name == "bert_layer":  # a number is a text here
+            known += (int,)
+        value = vars(cfg).get(name)
+        if not name.startswith("bert_") or not kinds or (value is None and type(None) in get_args(hint)):
+            continue
+        if not isinstance(value, known) or (isinstance(value, bool) and bool not in kinds):
+            flag = f"--{name.replace('_', '-')}"
+            errors.append(f"{flag} must be {' or '.join(_KINDS[kind][1] for kind in kinds)}, got {value!r}; correct it")
     return errors
 
 

@@ -11,7 +11,13 @@ from bert_fused_plugin.bert.identity import config_differences
 from bert_fused_plugin.bert.record import RECORD_KEY, read_record
 from bert_fused_plugin.checkpoints.files import read_checkpoint, without_training_state
 from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.models.settings_record import SETTINGS_RECORD, differences, read_settings, with_or_without
+from bert_fused_plugin.models.settings_record import (
+    SETTINGS_RECORD,
+    differences,
+    other_symbols,
+    read_settings,
+    with_or_without,
+)
 
 _RECORDS = (RECORD_KEY, SETTINGS_RECORD)
 _LR_FACTOR = "encoder.bert.lr_factor"  # the scale of a fine-tuned BERT's weights
@@ -117,10 +123,13 @@ def _differences(path: Path, state: Dict[str, Tensor], other_path: Path, other: 
         return [f"{start} differ in --bert-lr-factor ({factors}), which scales the weights of BERT; {remedy}"]
     if _are_different_berts(_bert_record(other), _bert_record(state)):
         return [f"{start} were trained with different BERT models; {remedy}"]
+    others = other_symbols(_record(other), _record(state), {})
+    if others:
+        return [f"{start} were trained with different {' and '.join(others)} dictionaries; {remedy}"]
     return [
         f"{start} are of different models: they were trained {with_or_without(name, value)} and "
         f"{with_or_without(name, first)}; {remedy}"
-        for name, value, first in differences(_settings(other), _settings(state))
+        for name, value, first in differences(_record(other)["computed"], _record(state)["computed"])
     ]
 
 
@@ -141,11 +150,10 @@ def _are_different_berts(record: Dict[str, Any], other: Dict[str, Any]) -> bool:
     return bool(config_differences(config, other_config))
 
 
-def _settings(state: Dict[str, Tensor]) -> Dict[str, Any]:
-    """Return the settings that change what a model computes, as far as the checkpoint records them."""
+def _record(state: Dict[str, Tensor]) -> Dict[str, Any]:
+    """Return the record of the settings that change what a model computes, which may be empty."""
     try:
         record = read_settings(state)
     except ValueError:  # The record is damaged; a warning says so when the model is loaded.
         record = None
-    computed: Dict[str, Any] = {} if record is None else record["computed"]
-    return computed
+    return record or {"computed": {}}

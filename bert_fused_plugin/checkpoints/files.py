@@ -13,7 +13,8 @@ from omegaconf import OmegaConf
 from safetensors import SafetensorError
 
 from bert_fused_plugin.checkpoint_opening import open_checkpoint
-from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.models.other_parameters import diverged
 
 _REMEDY = "give a checkpoint that fairseq-train wrote, such as its checkpoint_best.pt"
 
@@ -26,11 +27,13 @@ def read_checkpoint(path: Path, **overrides: Any) -> Dict[str, Any]:
         overrides: settings that replace those of the checkpoint, as with ``--model-overrides``.
 
     Raises:
-        BertFusedError: The file cannot be read, or it is damaged, not safe to read, or no checkpoint of fairseq.
+        BertFusedError: The file cannot be read, or it is damaged, not safe to read, or no checkpoint of fairseq,
+            or its training has diverged.
     """
     state = open_checkpoint(path, _REMEDY, read=lambda name: load_checkpoint_to_cpu(name, arg_overrides=overrides))
     if state.get("cfg") is None:
         raise BertFusedError(f"{path} holds no model of fairseq; {_REMEDY}")
+    raise_all(diverged(path, state["model"]))
     return {**state, "args": None}
 
 

@@ -1,11 +1,29 @@
-"""Says how the parameters of a checkpoint differ from those of the model that cannot load it."""
+"""Says how the parameters of a checkpoint differ from those of the model that cannot load it, or are no numbers."""
 
 from contextlib import contextmanager
-from typing import Any, Collection, Iterator, Mapping
+from typing import Any, Collection, Iterator, List, Mapping
 
+import torch
 from torch import Tensor
 
-from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.errors import BertFusedError, raise_all
+
+
+def diverged(checkpoint: object, state_dict: Mapping[str, Tensor]) -> List[str]:
+    """Return a sentence if some parameters of the *checkpoint* are infinite, or no numbers, somewhere."""
+    names = [
+        name
+        for name, value in state_dict.items()
+        # fairseq leaves _float_tensor without a value: it only says what kind of number a module computes with
+        if torch.is_tensor(value) and value.is_floating_point() and not name.endswith("_float_tensor")
+        if not torch.isfinite(value).all()
+    ]
+    if not names:
+        return []
+    return [
+        f"{checkpoint} has numbers that are not finite in {len(names)} parameters, such as {names[0]}: its training "
+        "has diverged; take an earlier checkpoint, or train again with a lower --lr or with --clip-norm"
+    ]
 
 
 @contextmanager
@@ -13,8 +31,10 @@ def explained(model: Any, state_dict: Mapping[str, Tensor]) -> Iterator[None]:
     """Let *model* load *state_dict*; torch's list of all parameters that do not fit becomes one sentence.
 
     Raises:
-        BertFusedError: the checkpoint is that of another architecture, or of a model of other sizes.
+        BertFusedError: the checkpoint is that of another architecture, or of a model of other sizes, or of a training
+            that has diverged.
     """
+    raise_all(diverged("the checkpoint", state_dict))
     try:
         yield
     except RuntimeError as error:

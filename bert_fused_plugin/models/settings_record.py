@@ -1,12 +1,15 @@
 """The record of the settings in a checkpoint, by which other settings than those of the training are noticed.
 
 fairseq takes the flags of a model from the command line when a training resumes.  Most wrong flags change the shape of
-a parameter, which fairseq notices.  The settings that are recorded here would change the model silently.
+a parameter, which fairseq notices.  The settings that are recorded here would change the model silently, and so would a
+dictionary of the same size.
 """
 
+import hashlib
 import logging
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
+from fairseq.data import Dictionary
 from torch import Tensor
 
 from bert_fused_plugin.json_record import JsonRecord, read_json
@@ -20,6 +23,12 @@ Difference = Tuple[str, Any, Any]
 
 # fairseq's EMA in single precision requires that the text keeps its length when a value changes
 _BLOCK = 2048
+_SIDES = {"encoder": "source", "decoder": "target"}
+_OTHER_SYMBOLS = (
+    "the checkpoint was trained with another {side} dictionary: that of the data has other symbols, or the same ones "
+    "in another order"
+)
+_DICTIONARIES = "use the dict.*.txt that the model was trained with (fairseq-preprocess --srcdict, --tgtdict)"
 _KINDS = {"computed": dict, "noted": dict}
 _UNCHECKED = (
     "or load the checkpoint nevertheless with --bert-unchecked "
@@ -36,10 +45,12 @@ class SettingsRecord(JsonRecord):
     Args:
         computed: the settings that change what the model computes.
         noted: the settings that change only how the model is trained, or how much BERT reads at most.
+        dictionaries: the source dictionary and the target dictionary.
     """
 
-    def __init__(self, computed: Settings, noted: Settings) -> None:
-        super().__init__({"computed": _plain(computed), "noted": _plain(noted)}, _BLOCK)
+    def __init__(self, computed: Settings, noted: Settings, dictionaries: Tuple[Dictionary, Dictionary]) -> None:
+        symbols = dict(zip(_SIDES, map(_fingerprint, dictionaries)))
+        super().__init__({"computed": _plain(computed), "noted": _plain(noted), "symbols": symbols}, _BLOCK)
 
 
 def settings_incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> List[str]:
@@ -59,10 +70,12 @@ def settings_incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> 
     if noted:
         logger.warning("; ".join(noted))
     changed = differences(saved["computed"], current["computed"])
-    if changed and model.cfg.bert_unchecked:
-        logger.warning(f"--bert-unchecked: {'; '.join(map(_describe, changed))}")
+    reasons = [(_describe(difference), _remedy(difference)) for difference in changed]
+    reasons += [(_OTHER_SYMBOLS.format(side=side), _DICTIONARIES) for side in other_symbols(saved, current, state_dict)]
+    if reasons and model.cfg.bert_unchecked:
+        logger.warning(f"--bert-unchecked: {'; '.join(reason for reason, _ in reasons)}")
         return []
-    return [f"{_describe(difference)}; {_remedy(difference)}, {_UNCHECKED}" for difference in changed]
+    return [f"{reason}; {remedy}, {_UNCHECKED}" for reason, remedy in reasons]
 
 
 def read_settings(state_dict: Mapping[str, Tensor]) -> Optional[Dict[str, Settings]]:
@@ -80,6 +93,28 @@ def differences(then: Settings, now: Settings) -> List[Difference]:
     A setting that is in only one of them has no effect in the other, or a version did not know it.
     """
     return [(name, value, now[name]) for name, value in then.items() if name in now and value != now[name]]
+
+
+def other_symbols(saved: Dict[str, Any], current: Dict[str, Any], state_dict: Mapping[str, Tensor]) -> List[str]:
+    """Return the sides whose dictionary has other symbols than the *saved* record says, or has them in another order.
+
+    A dictionary of another size is noticed, and named, by the embeddings in *state_dict*.  Earlier versions did not
+    record the symbols.
+    """
+    then, now = saved.get("symbols", {}), current.get("symbols", {})
+    return [
+        _SIDES[side]
+        for side in _SIDES
+        if side in then
+        and side in now
+        and then[side] != now[side]
+        and (then[side]["count"] == now[side]["count"] or f"{side}.embed_tokens.weight" not in state_dict)
+    ]
+
+
+def _fingerprint(dictionary: Dictionary) -> Settings:
+    text = "\n".join(dictionary.symbols).encode("utf-8", "surrogatepass")
+    return {"count": len(dictionary), "hash": hashlib.sha256(text).hexdigest()[:16]}
 
 
 def with_or_without(name: str, value: Any) -> str:

@@ -1,13 +1,17 @@
 """A checkpoint knows the settings of its model: other settings are an error, or a warning, and never pass silently."""
 
 import contextlib
+import copy
+from argparse import Namespace
+from types import SimpleNamespace
 
 import pytest
 import torch
-from helpers import make_gru
+from helpers import SIZES, make_gru, make_model
 from settings_cases import FUSED, FUSED_NOTED, GRU, GRU_NOTED, GRU_WITH_BERT
 
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
 from bert_fused_plugin.models.settings_record import SETTINGS_RECORD, read_settings
 
 
@@ -176,3 +180,46 @@ def test_a_checkpoint_of_another_architecture_or_of_other_sizes_is_refused(build
     ):
         with pytest.raises(BertFusedError, match=f"^the checkpoint has other parameters than this model: .*{message}"):
             model.load_state_dict(dict(saved[name]))
+
+
+def test_dictionaries_of_the_same_size_with_other_symbols_are_refused(dictionary, bert_dir, caplog):
+    """fairseq would translate by wrong words."""
+    other = copy.deepcopy(dictionary)
+    other.symbols[-2:] = other.symbols[:-3:-1]
+    other.indices.update({symbol: index for index, symbol in enumerate(other.symbols)})
+    for make, options in ((make_model, {"bert_model": bert_dir}), (make_gru, {})):
+        state = make(dictionary, **options).state_dict()
+        with pytest.raises(BertFusedError) as caught:
+            make(other, **options).load_state_dict(state)
+        assert [error.split(" dictionary: ")[0] for error in caught.value.errors] == [
+            f"the checkpoint was trained with another {side}" for side in ("source", "target")
+        ]
+        assert "use the dict.*.txt that the model was trained with" in caught.value.errors[0]
+        caplog.clear()
+        make(other, **options, bert_unchecked=True).load_state_dict(state)
+        assert "--bert-unchecked: the checkpoint was trained with another source dictionary: that" in caplog.text
+        make(dictionary, **options).load_state_dict(state)
+
+
+def test_a_model_without_source_embeddings_knows_its_source_dictionary_too(dictionary, bert_dir):
+    larger = copy.deepcopy(dictionary)
+    larger.add_symbol("larger")
+    options = {"bert_fusion": "embedding", "bert_model": bert_dir}
+    tasks = [SimpleNamespace(source_dictionary=d, target_dictionary=dictionary, cfg=None) for d in (dictionary, larger)]
+    for task in tasks:
+        task.args = SimpleNamespace(source_lang="en")
+    models = []
+    for task in tasks:
+        args = Namespace(**{**SIZES, **options})
+        bert_fused(args)
+        models.append(BertFusedModel.build_model(args, task))
+    with pytest.raises(BertFusedError, match="another source dictionary"):
+        models[1].load_state_dict(models[0].state_dict())
+
+
+def test_a_checkpoint_of_a_training_that_diverged_is_refused(build, dictionary):
+    for model in (build(), make_gru(dictionary)):
+        state = {name: value.clone() for name, value in model.state_dict().items()}
+        state["decoder.embed_tokens.weight"][3, 2] = float("inf")
+        with pytest.raises(BertFusedError, match=r"^the checkpoint has numbers that are not finite in 1 parameter"):
+            model.load_state_dict(state)

@@ -128,6 +128,23 @@ def test_checkpoints_of_different_models_are_refused(tmp_path, first, second, me
     assert all(str(path) in seen for path in paths)
 
 
+def test_a_checkpoint_of_a_training_that_diverged_is_refused(tmp_path):
+    good, bad = torch.ones(2), torch.tensor([1.0, float("nan")])
+    for models in (({"a": good}, {"a": bad}), ({"a": bad}, {"a": good})):
+        with pytest.raises(BertFusedError, match=r"\d.pt has numbers that are not finite in .* such as a: its"):
+            average_checkpoints(saves(tmp_path, *models))
+    average_checkpoints(saves(tmp_path, {"a": good, "_float_tensor": bad}, {"a": good, "_float_tensor": good}))
+
+
+def test_checkpoints_of_other_dictionaries_are_refused(tmp_path):
+    texts = [json.dumps({"computed": {}, "noted": {}, "symbols": {"encoder": {"count": 5, "hash": h}}}) for h in "xy"]
+    records = [{"settings_record.text": torch.tensor([float(byte) for byte in text.encode()])} for text in texts]
+    one, other = ({"a": torch.ones(2), **record} for record in records)
+    with pytest.raises(BertFusedError, match="were trained with different source dictionaries; average checkpoints of"):
+        average_checkpoints(saves(tmp_path, one, other))
+    average_checkpoints(saves(tmp_path, one, {"a": torch.ones(2), **settings()}))  # of an earlier version
+
+
 def test_the_same_bert_in_another_place_is_the_same(tmp_path):
     first, second = ({"w": torch.ones(1), **record(name=name)} for name in ("bert", "/home/someone/bert"))
     state = average_checkpoints(saves(tmp_path, first, second))

@@ -3,7 +3,7 @@
 from argparse import Namespace
 
 import pytest
-from helpers import SIZES, make_model
+from helpers import SIZES, make_gru, make_model
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import bert_fused
@@ -66,3 +66,26 @@ def test_a_flag_that_only_fairseq_main_has_is_refused(dictionary, bert_dir):
     assert config_errors(cfg, dictionary, dictionary) == [
         "--merge-src-tgt-embed is not supported by the BERT-fused architectures, got True; leave it out"
     ]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bert_model": 3}, "--bert-model must be a text, got 3"),
+        ({"bert_drop_net": "x"}, "--bert-drop-net must be a number, got 'x'"),
+        ({"bert_context": 1.5}, "--bert-context must be a whole number, got 1.5"),
+        ({"bert_context": None}, "--bert-context must be a whole number, got None"),
+        ({"bert_finetune": "yes"}, "--bert-finetune must be True or False, got 'yes'"),
+        ({"bert_max_tokens": True}, "--bert-max-tokens must be a whole number, got True"),
+    ],
+)
+def test_values_of_another_kind_are_refused(build, dictionary, bert_dir, options, message):
+    """--model-overrides takes any."""
+    with pytest.raises(BertFusedError, match=rf"^{message}; correct it$"):
+        build(**options)
+    with pytest.raises(BertFusedError, match=rf"^{message}; correct it$"):
+        make_gru(dictionary, **{"bert_model": bert_dir, **options})
+
+
+def test_a_layer_may_be_a_number(build):
+    assert build(bert_layer=1).encoder.bert.layers == (1,)

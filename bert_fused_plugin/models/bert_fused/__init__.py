@@ -16,6 +16,7 @@ from fairseq.models.transformer.transformer_legacy import (
 from torch import Tensor, nn
 
 from bert_fused_plugin.bert.checkpoint_checks import incompatibilities
+from bert_fused_plugin.bert.flags import kind_errors
 from bert_fused_plugin.bert.loading import describe_bert, load_bert
 from bert_fused_plugin.errors import raise_all
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, drop_net_rate, kept_layers, replaces_embeddings
@@ -68,6 +69,7 @@ class BertFusedModel(TransformerModelBase):
         """
         check_task(task)
         cfg = BertFusedConfig.from_namespace(as_namespace(args))
+        raise_all(kind_errors(cfg))
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
         raise_all(pruning_errors(cfg))
         for side in (cfg.encoder, cfg.decoder):
@@ -84,7 +86,7 @@ class BertFusedModel(TransformerModelBase):
         encoder = BertFusedEncoder(cfg, src_dict, encoder_embed, bert=bert, bridge=bridge)
         decoder = BertFusedDecoder(cfg, tgt_dict, decoder_embed, encoder_dim=encoder.output_dim, bert_dim=bert.dim)
         model = cls(cfg, encoder, decoder)
-        model.settings_record = settings_record(cfg)
+        model.settings_record = settings_record(cfg, src_dict, tgt_dict)
         if warm_start is not None:
             warm_start.copy_to(model)
         line = f"{describe_bert(model, cfg.bert_model)}; {cfg.bert_fusion} fusion, drop-net {drop_net_rate(cfg)}"

@@ -9,6 +9,7 @@ from fairseq.models import FairseqEncoderDecoderModel, register_model
 from torch import Tensor
 
 from bert_fused_plugin.bert.checkpoint_checks import incompatibilities
+from bert_fused_plugin.bert.flags import kind_errors
 from bert_fused_plugin.bert.loading import describe_bert, load_bert
 from bert_fused_plugin.errors import raise_all
 from bert_fused_plugin.models.embeddings import build_embedding, load_embedding
@@ -56,6 +57,7 @@ class GruModel(FairseqEncoderDecoderModel):
         """
         check_task(task)
         cfg = GruConfig.from_namespace(as_namespace(args))
+        raise_all(kind_errors(cfg))
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
         errors = [*gru_config_errors(cfg, src_dict, tgt_dict), *sharding_errors(args)]
         bert, bridge = load_bert(cfg, task, errors, args) if cfg.bert_model is not None else (None, None)
@@ -84,7 +86,7 @@ class GruModel(FairseqEncoderDecoderModel):
     def __init__(self, cfg: GruConfig, encoder: GruEncoder, decoder: GruDecoder) -> None:
         super().__init__(encoder, decoder)
         self.cfg = cfg
-        self.settings_record = settings_record(cfg)
+        self.settings_record = settings_record(cfg, encoder.dictionary, decoder.dictionary)
 
     def load_state_dict(self, state_dict: Dict[str, Tensor], strict: bool = True, *args: Any, **kwargs: Any) -> Any:
         """Load a checkpoint after a check that its dictionaries, its BERT and its settings are those of this model.
