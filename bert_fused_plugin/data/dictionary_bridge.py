@@ -268,7 +268,7 @@ def _valid_utf8(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _room_errors(max_tokens: int, single: Sequence[List[int]], tokenizer: PreTrainedTokenizerBase) -> List[str]:
+def _room_errors(max_tokens: int, single: Sequence[List[int]], tokenizer: "PreTrainedTokenizerBase") -> List[str]:
     """Return a sentence if BERT could not read a single word piece of any sentence."""
     special = sum(map(len, single))
     if max_tokens > special:
