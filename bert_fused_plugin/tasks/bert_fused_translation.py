@@ -175,8 +175,9 @@ class BertFusedTranslationTask(TranslationTask):
         """
         if not (self.datasets or options or self.cfg.eval_bleu):  # the hub interface gives options
             raise_all(flags_for_data_sets(self.cfg))
-        if "beam" in args and args.beam < 1:  # --eval-bleu-args and the hub interface need not name it
-            raise BertFusedError(f"--beam must be at least 1, got {args.beam}; 5 is usual")
+        beam = getattr(args, "beam", None)  # --eval-bleu-args and the hub interface need not name it
+        if beam is not None and beam < 1:
+            raise BertFusedError(f"--beam must be at least 1, got {beam}; 5 is usual")
         ensembles.check_context(models)
         if getattr(args, "print_alignment", None):  # nor this
             ensembles.check_alignment(models)

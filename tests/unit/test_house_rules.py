@@ -11,7 +11,8 @@ FOLDERS = (PACKAGE, "fairseq_compat", "tests", "benchmarks", "examples")
 LONGEST_FILE, LONGEST_FUNCTION = 300, 45
 # getattr with a default hides a misspelt name: an attribute that may be missing needs a reason
 DEFAULTS = {
-    ("tasks/bert_fused_translation.py", "getattr(args, 'print_alignment', None)"): "--eval-bleu-args need not name it"
+    ("tasks/bert_fused_translation.py", "getattr(args, 'beam', None)"): "--eval-bleu-args need not name it",
+    ("tasks/bert_fused_translation.py", "getattr(args, 'print_alignment', None)"): "--eval-bleu-args need not name it",
 }
 
 
