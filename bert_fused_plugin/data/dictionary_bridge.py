@@ -80,11 +80,10 @@ class DictionaryBridge:
         self._tokenizer.no_padding()
         self._tokenizer.encode_special_tokens = True
         # the fast one computes no positions in the text; tokenizers has it since version 0.20
-        fast = hasattr(self._tokenizer, "encode_batch_fast")
-        self._encode_batch = self._tokenizer.encode_batch_fast if fast else self._tokenizer.encode_batch
+        name = "encode_batch_fast" if hasattr(self._tokenizer, "encode_batch_fast") else "encode_batch"
+        self._encode_batch = getattr(self._tokenizer, name)
         text = _readable_text(self._tokenizer)
-        self._single = _template(self._tokenizer, text)
-        self._pair = _template(self._tokenizer, text, text)
+        self._single, self._pair = (_template(self._tokenizer, *[text] * count) for count in (1, 2))
         raise_all(_room_errors(max_tokens, self._single, tokenizer))
         self.special_tokens = sorted({token for part in (*self._single, *self._pair) for token in part})
         self._unk_piece = [] if tokenizer.unk_token_id is None else [tokenizer.unk_token_id]
@@ -198,8 +197,8 @@ class DictionaryBridge:
     def _symbols_of(self, tokens: List[int]) -> List[str]:
         if max(tokens) >= len(self._symbols):
             raise BertFusedError(
-                f"the data has the source symbol number {max(tokens)}, but the source dictionary has only "
-                f"{len(self._symbols)} symbols; take data and dict.*.txt from the same run of fairseq-preprocess"
+                f"the data has the source symbol {max(tokens)}, but the dictionary has only {len(self._symbols)}; "
+                "take data and dict.*.txt from the same run of fairseq-preprocess"
             )
         return [self._symbols[token] for token in tokens]
 
@@ -270,18 +269,17 @@ def _valid_utf8(text: str) -> str:
 
 def _room_errors(max_tokens: int, single: Sequence[List[int]], tokenizer: "PreTrainedTokenizerBase") -> List[str]:
     """Return a sentence if BERT could not read a single word piece of any sentence."""
-    special = sum(map(len, single))
-    if max_tokens > special:
-        return []
-    return [
-        f"--bert-max-tokens must be at least {special + 1}, one word piece and the special tokens around it, got "
+    least = sum(map(len, single)) + 1
+    error = (
+        f"--bert-max-tokens must be at least {least}, one word piece and the special tokens around it, got "
         f"{max_tokens}; give more, or correct model_max_length in tokenizer_config.json of {tokenizer.name_or_path!r}"
-    ]
+    )
+    return [error] if max_tokens < least else []
 
 
 def _readable_text(tokenizer: Any) -> str:
     """Return a text of which *tokenizer* makes at least one piece: one for Persian may have no Latin letters."""
-    texts = ("a", *sorted(tokenizer.get_vocab(with_added_tokens=False)))
+    texts = ["a", *sorted(tokenizer.get_vocab(with_added_tokens=False))]
     return next((text for text in texts if tokenizer.encode(text, add_special_tokens=False).ids), "a")
 
 
