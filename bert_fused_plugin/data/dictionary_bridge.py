@@ -268,7 +268,6 @@ def _valid_utf8(text: str) -> str:
 
 
 def _room_errors(max_tokens: int, single: Sequence[List[int]], tokenizer: "PreTrainedTokenizerBase") -> List[str]:
-    """Return a sentence if BERT could not read a single word piece of any sentence."""
     least = sum(map(len, single)) + 1
     error = (
         f"--bert-max-tokens must be at least {least}, one word piece and the special tokens around it, got "
