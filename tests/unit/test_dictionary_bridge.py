@@ -201,9 +201,7 @@ def test_a_tokenizer_that_knows_no_latin_letters_keeps_its_special_tokens_around
 
 def test_a_symbol_that_the_dictionary_does_not_have_is_named(bridge, dictionary):
     sentence = [dictionary.index("the"), len(dictionary), dictionary.eos()]
-    message = (
-        f"the data has the source symbol number {len(dictionary)}, but .* has only {len(dictionary)} symbols; take"
-    )
+    message = f"the data has the source symbol {len(dictionary)}, but the dictionary has only {len(dictionary)}; take"
     with pytest.raises(BertFusedError, match=message):
         bridge.encode_tokens([sentence])
 

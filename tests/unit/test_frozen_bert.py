@@ -12,23 +12,9 @@ from fairseq.models.ema import build_ema
 from helpers import assert_close
 from safetensors.torch import load_file, save_file
 from torch import nn
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    FNetConfig,
-    FNetModel,
-    MT5Config,
-    MT5EncoderModel,
-    NystromformerConfig,
-    NystromformerModel,
-    ViTConfig,
-    ViTModel,
-    XmodConfig,
-    XmodModel,
-)
+from transformers import AutoConfig, AutoModel
 
 from bert_fused_plugin.bert import hugging_face
-from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.hugging_face import load_tokenizer
 from bert_fused_plugin.bert.positions import count_positions
@@ -258,72 +244,3 @@ def test_without_position_embeddings_the_configuration_tells_their_number(name, 
     model = nn.Module()
     model.config = SimpleNamespace(to_dict=lambda: {name: positions})
     assert count_positions(model) == positions
-
-
-SMALL = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 2, "intermediate_size": 10}
-
-
-@pytest.mark.parametrize("bert_class", [FrozenBert, FinetunedBert])
-@pytest.mark.parametrize("layers", ["-1", "mix"])
-def test_an_encoder_whose_states_depend_on_padding_reads_each_length_apart(tmp_path, caplog, bert_class, layers):
-    config = FNetConfig(**SMALL, max_position_embeddings=20, type_vocab_size=2, initializer_range=0.5)
-    FNetModel(config).save_pretrained(tmp_path)
-    bert = bert_class.from_pretrained(str(tmp_path), layers)
-    assert "padding changes its states, so it reads sentences of different lengths one after the other" in caplog.text
-    tokens = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 3, BERT_PAD, BERT_PAD], [2, 9, 4, 6, 3], [3, *[BERT_PAD] * 4]])
-    segments = torch.tensor([[0, 0, 1, 1, 1], [0, 0, 1, 0, 0], [0] * 5, [0] * 5])
-    states, mask = bert(tokens, segments)
-    for i, length in enumerate((~mask).sum(dim=1).tolist()):
-        alone = bert.model(
-            tokens[i : i + 1, :length], token_type_ids=segments[i : i + 1, :length], output_hidden_states=True
-        )
-        expected = torch.cat([alone.hidden_states[layer][0] for layer in bert.layers], dim=-1)
-        assert_close(states[i, :length], expected, atol=1e-5)
-    assert not states[mask].any()
-
-
-def test_other_encoders_read_a_batch_at_once(bert, caplog):
-    assert not bert.reads_lengths_apart
-    assert "padding" not in caplog.text
-
-
-def test_encoders_that_cannot_read_word_pieces_are_refused(tmp_path):
-    size = {name: value for name, value in SMALL.items() if name != "vocab_size"}
-    ViTModel(ViTConfig(**size, num_attention_heads=2, image_size=8, patch_size=4)).save_pretrained(tmp_path / "ViT")
-    XmodModel(XmodConfig(**SMALL, num_attention_heads=2, languages=["en_XX"])).save_pretrained(tmp_path / "X-MOD")
-    for name, reason in (("ViT", "it does not read text"), ("X-MOD", r"a batch of two .*Input language unknown")):
-        with pytest.raises(BertFusedError, match=rf"^--bert-model '.*{name}' cannot .*{reason}"):
-            FrozenBert.from_pretrained(str(tmp_path / name))
-
-
-def test_the_encoder_of_t5_may_come_without_its_decoder(tmp_path):
-    config = MT5Config(vocab_size=20, d_model=8, d_kv=4, d_ff=10, num_layers=2, num_heads=2)
-    encoder = MT5EncoderModel(config).eval()
-    encoder.save_pretrained(tmp_path)
-    bert = FrozenBert.from_pretrained(str(tmp_path))
-    assert_close(bert(TOKENS[:1])[0], encoder(TOKENS[:1]).last_hidden_state.detach(), atol=1e-5)
-
-
-def test_positions_are_no_more_than_the_configuration_says():
-    config = NystromformerConfig(**SMALL, num_attention_heads=2, max_position_embeddings=20)
-    assert count_positions(NystromformerModel(config)) == 20
-
-
-def test_a_file_of_weights_that_is_overwritten_changes_nothing_in_a_process_that_has_read_it(bert_dir, tmp_path):
-    shutil.copytree(bert_dir, tmp_path / "bert")
-    bert = FrozenBert.from_pretrained(str(tmp_path / "bert"))
-    before = bert(TOKENS)[0]
-    weights = tmp_path / "bert" / "model.safetensors"
-    with weights.open("r+b") as file:
-        file.seek(weights.stat().st_size // 4)
-        file.write(bytes(weights.stat().st_size // 2))
-    assert torch.equal(bert(TOKENS)[0], before)
-
-
-def test_an_encoder_whose_weights_are_no_numbers_is_refused(bert_dir, tmp_path):
-    shutil.copytree(bert_dir, tmp_path / "bert")
-    state = load_file(tmp_path / "bert" / "model.safetensors")
-    next(value for key, value in state.items() if key.endswith("layer.1.output.dense.bias"))[0] = float("nan")
-    save_file(state, tmp_path / "bert" / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(BertFusedError, match=r"^--bert-model '.*bert' gives states that are not finite; its weights"):
-        FrozenBert.from_pretrained(str(tmp_path / "bert"))
