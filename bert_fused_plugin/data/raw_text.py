@@ -46,7 +46,8 @@ class TextFile:
         """Return line *index* without its end; only a line feed ends a line."""
         start = int(self._ends[index - 1]) + 1 if index else 0
         end = int(self._ends[index]) if index < len(self._ends) else self._size
-        return bytes(self._bytes[start:end]).decode("utf-8").rstrip("\r\n")
+        encoding = "utf-8" if index else "utf-8-sig"  # a byte order mark at the start is no text
+        return bytes(self._bytes[start:end]).decode(encoding).rstrip("\r\n")
 
     def _blocks(self) -> Iterator[bytes]:
         with self._path.open("rb") as file:

@@ -10,6 +10,11 @@ def test_each_line_is_a_sentence_and_only_a_line_feed_ends_it(tmp_path):
     assert list(read_raw_text(str(tmp_path), "train", "en", 4)) == ["un café ", "", "a\u2028b\x0bc\rd", " the dog"]
 
 
+def test_a_byte_order_mark_is_no_text(tmp_path):
+    (tmp_path / "train.en").write_bytes("\ufeffa dog\n\ufeffb\n".encode())
+    assert list(read_raw_text(str(tmp_path), "train", "en", 2)) == ["a dog", "\ufeffb"]
+
+
 def test_without_a_directory_there_is_no_raw_text():
     assert read_raw_text(None, "train", "en", 3) is None
 
