@@ -83,7 +83,7 @@ def with_token(bert_dir):
         {"tokenizer": lambda bert_dir: lower(bert_dir, False)},
         {"tokenizer": with_token},
     ],
-    ids=str,
+    ids="max_tokens context subword detok lang tags cased_tokenizer tokenizer_with_token".split(),
 )
 def test_other_settings_and_other_tokenizers_have_other_files(make, options, bert_dir, tmp_path):
     make()
