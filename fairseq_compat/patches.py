@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import importlib.util
 import logging
+import math
 import os
 import sys
 import warnings
@@ -156,6 +157,8 @@ def ngrams_so_far(module: Any) -> None:
     stock = module.NGramRepeatBlock._no_repeat_ngram
 
     def _no_repeat_ngram(self: Any, tokens: Any, lprobs: Any, bsz: int, beam_size: int, step: int) -> Any:
+        if self.no_repeat_ngram_size == 1:  # which fairseq ignores; the first token is the end of sentence
+            return lprobs.scatter_(1, tokens[:, 1 : step + 1], -math.inf)
         return stock(self, tokens[:, : step + 1], lprobs, bsz, beam_size, step)
 
     module.NGramRepeatBlock._no_repeat_ngram = _no_repeat_ngram

@@ -20,6 +20,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import BaseFairseqModel
 from fairseq.models.transformer import TransformerConfig, base_architecture
 from fairseq.modules import transformer_layer
+from fairseq.ngram_repeat_block import NGramRepeatBlock
 from omegaconf import OmegaConf
 
 from fairseq_compat import patches
@@ -262,3 +263,9 @@ def test_dataclasses_of_others_are_left_alone():
                 dataclasses.dataclass(type("Config", (), body))
         else:
             assert dataclasses.dataclass(type("Config", (), body))().value is default
+
+
+def test_no_word_is_repeated_with_ngrams_of_one_word():
+    tokens, scores = torch.tensor([[2, 5, 7, 1], [2, 6, 6, 1]]), torch.zeros(2, 9)
+    NGramRepeatBlock(1)._no_repeat_ngram(tokens, scores, 1, 2, 2)
+    assert [row.isinf().nonzero().flatten().tolist() for row in scores] == [[5, 7], [6]]
