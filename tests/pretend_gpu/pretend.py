@@ -162,6 +162,9 @@ class _Backend(backend_registration._DummyBackendModule if needs_pretend_gpu.arg
     def is_available(self):
         return bool(_gpus)  # other tests of this process see no accelerator
 
+    def device_count(self):
+        return 0  # whose random numbers torch.random.fork_rng would keep; ours come from the CPU
+
 
 def _register():
     if torch._C._get_privateuse1_backend_name() != NAME:
