@@ -1,14 +1,13 @@
 """A small parallel corpus, binarised and trained on once, by the real command lines."""
 
 import os
-import random
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from corpus import write_corpus
 from fork_server import ENVIRONMENT, FORK_SERVER
-from helpers import WORDS
 from ranks import command, parameters, start
 from subword_nmt.learn_bpe import learn_bpe
 
@@ -88,17 +87,6 @@ def hypotheses(output: str):
     """Return {sentence number: (score, tokens)} of the H lines that a command printed."""
     rows = [line.split("\t") for line in output.splitlines() if line.startswith("H-")]
     return {int(number[2:]): (float(score), tokens) for number, score, tokens in rows}
-
-
-def write_corpus(path: Path, **sizes: int) -> None:
-    """Write {split}.en, random words, and {split}.de, the same words in reverse."""
-    rng = random.Random(5)
-    for split, size in sizes.items():
-        lines = [[rng.choice(WORDS[:15]) for _ in range(rng.randint(1, 8))] for _ in range(size)]
-        lines[0] = [*lines[0], "play@@", "hou@@", "se"]
-        for lang, step in (("en", 1), ("de", -1)):
-            text = "".join(" ".join(words[::step]) + "\n" for words in lines)
-            (path / f"{split}.{lang}").write_text(text, encoding="utf-8")
 
 
 @pytest.fixture(scope="session")
