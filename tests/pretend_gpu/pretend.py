@@ -14,6 +14,7 @@ import torch
 from fairseq.utils import apply_to_sample
 from operations import COPIES_ACROSS, GIVE_NUMBERS, MIXED, WAITS, detoured_gru
 from torch.utils import backend_registration
+from torch.utils._device import _device_constructors
 from torch.utils._python_dispatch import TorchDispatchMode
 
 NAME = "gpu"
@@ -64,6 +65,9 @@ class Pretend(torch.Tensor):
     def __repr__(self):
         return f"Pretend({self.elem})"
 
+    def __format__(self, form):  # torch's own formats numbers of plain tensors only
+        return format(self.item() if self.dim() == 0 else str(self), form)
+
     def __deepcopy__(self, memo):
         copied = Pretend(self.elem.clone()).requires_grad_(self.requires_grad)
         copied.__dict__.update({key: value for key, value in self.__dict__.items() if key != "elem"})
@@ -93,11 +97,7 @@ class Event:
 
 
 class PretendGpu(TorchDispatchMode):
-    """The device, which counts while it records.
-
-    Args:
-        device: the device.
-    """
+    """The device, which counts while it records."""
 
     def __init__(self):
         super().__init__()
@@ -167,6 +167,7 @@ class _Backend(backend_registration._DummyBackendModule if needs_pretend_gpu.arg
 
 
 def _register():
+    _device_constructors()  # torch remembers them; a patched torch.tensor must not be among them
     if torch._C._get_privateuse1_backend_name() != NAME:
         getattr(backend_registration, _SET_UP)(NAME, _Backend())
 
@@ -224,7 +225,7 @@ def _run(func, args, kwargs):
     _check_and_count(func, args, kwargs, on_gpu, any(not isinstance(t, Pretend) and t.dim() > 0 for t in tensors))
     if kwargs.get("device") is not None:
         on_gpu = _is_gpu(kwargs["device"])
-        plain["device"] = torch.device("cpu")
+        plain["device"] = torch.device("cpu") if on_gpu else kwargs["device"]
     elif func is aten.copy_.default:
         on_gpu = isinstance(args[0], Pretend)
     pinned = plain.pop("pin_memory", False)
@@ -269,9 +270,8 @@ def _in_place(func, args, kwargs, out):
     if not written:
         return out
     given = [args[i] if i < len(args) else kwargs.get(schema[i].name) for i in written]
-    if not func._schema.returns:
-        return None
-    return given[0] if len(given) == 1 or func._schema.name.startswith("aten::_foreach") else tuple(given)
+    returned = len(func._schema.returns)
+    return (None, given[0], tuple(given))[min(returned, 2)]
 
 
 def _count(func, args, kwargs, on_cpu):

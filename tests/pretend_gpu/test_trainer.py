@@ -1,0 +1,231 @@
+"""fairseq's own trainer and generator run on the pretend GPU, in each precision, and end near the CPU's result.
+
+``cuda_names.py`` and ``autocast.py`` say how much of ``torch.cuda`` is imitated.  Four things are left out.  With
+``--amp`` the layers of GRUs compute in single precision, because autocast does not reach their detour over the CPU.
+Dropout is off, because a GPU draws other masks.  Apex, whose kernels fairseq would use, is not there.  There is one
+device, so nothing is said about several.
+
+fairseq 0.12.2 divides the gradients of ``--amp`` by the scale twice, so Adam's epsilon counts for more than it should.
+This changes small gradients, as those of the recurrent model here, and their training ends farther from the CPU's.
+"""
+
+import math
+import re
+from contextlib import nullcontext
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+from corpus import write_corpus
+from cuda_names import pretend_cuda
+from fairseq.logging import progress_bar
+from helpers import needs_half
+from in_process import Printed, command
+from pretend import needs_pretend_gpu
+from torch.utils._device import _device_constructors
+
+from bert_fused_plugin.bert.hugging_face import load_encoder
+
+pytestmark = [needs_pretend_gpu, pytest.mark.filterwarnings("ignore:amp_C fused kernels unavailable:UserWarning")]
+ROOT = Path(__file__).resolve().parents[2]
+OURS = ["--user-dir", ROOT / "bert_fused_plugin", "--task", "bert_fused_translation"]
+CRITERION = ["--criterion", "bert_fused_label_smoothed_cross_entropy"]
+ARCHITECTURES = {
+    "bert_fused": "--encoder-embed-dim 16 --encoder-ffn-embed-dim 24 --encoder-layers 1 --decoder-layers 1 "
+    "--encoder-attention-heads 2 --decoder-attention-heads 2 --share-all-embeddings --bert-drop-net-per sentence",
+    "gru_bahdanau": "--encoder-embed-dim 16 --encoder-hidden-size 12 --decoder-embed-dim 16 --decoder-hidden-size 20 "
+    "--decoder-out-embed-dim 16",
+}
+# how far from the parameters of the CPU, in single precision, a training may end, as a part of the way that it went
+PRECISIONS = {
+    "": 1e-4,
+    "--fp16": 0.1,
+    "--fp16 --fp16-no-flatten-grads": 0.1,
+    "--memory-efficient-fp16": 0.1,
+    "--amp": 0.1,
+    "--bf16": 0.6,
+    "--memory-efficient-bf16": 0.6,
+}
+SLOW = [("gru_bahdanau", "--fp16 --fp16-no-flatten-grads"), ("gru_bahdanau", "--memory-efficient-fp16")]
+SLOW += [(arch, "--memory-efficient-bf16") for arch in ARCHITECTURES]
+BLEU = ["--eval-bleu", "--eval-bleu-remove-bpe", "--eval-bleu-args", '{"beam": 2, "max_len_b": 4}']
+
+
+class Runs:
+    """Trainings and translations of one small corpus, on the CPU or on the pretend GPU."""
+
+    def __init__(self, path, bert_dir):
+        self.path, self.bert_dir, self.data = path, bert_dir, path / "data-bin"
+        write_corpus(path, train=80, valid=10, test=8)
+        prefixes = [word for split in ("train", "valid", "test") for word in (f"--{split}pref", path / split)]
+        languages = ["--source-lang", "en", "--target-lang", "de", "--joined-dictionary"]
+        command("preprocess", *languages, *prefixes, "--destdir", self.data)
+
+    def train(self, save_dir, *flags, arch="bert_fused", on_gpu=True, updates=10):
+        """Return the checkpoint after some updates; drop-net is on."""
+        model = ["--arch", arch, *ARCHITECTURES[arch].split(), "--bert-model", self.bert_dir, "--dropout", "0"]
+        how = "--optimizer adam --lr 0.003 --max-tokens 60 --clip-norm 1 --no-epoch-checkpoints --log-format simple"
+        saving = ["--max-update", updates, "--save-dir", save_dir]
+        self._run("train", on_gpu, *model, *CRITERION, *how.split(), *saving, *flags)
+        return torch.load(save_dir / "checkpoint_last.pt", weights_only=False)
+
+    def translate(self, save_dir, *flags, on_gpu=True):
+        how = ["--path", save_dir / "checkpoint_last.pt", "--beam", "3", "--max-len-b", "8"]
+        return Printed(self._run("generate", on_gpu, *how, *flags))
+
+    def validate(self, save_dir, *flags, on_gpu=True):
+        how = ["--path", save_dir / "checkpoint_last.pt", "--max-tokens", "60", "--num-workers", "0"]
+        return self._run("validate", on_gpu, *CRITERION, *how, *flags)
+
+    def _run(self, name, on_gpu, *args):
+        with pretend_cuda() if on_gpu else nullcontext():
+            return command(name, self.data, *OURS, *([] if on_gpu else ["--cpu"]), *args)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, bert_dir):
+    return Runs(tmp_path_factory.mktemp("runs"), bert_dir)
+
+
+class OnCpu(NamedTuple):
+    """A training on the CPU in single precision: its folder, its checkpoint, and the parameters before it."""
+
+    save_dir: Path
+    checkpoint: dict
+    start: dict
+
+
+@pytest.fixture(scope="module")
+def on_cpu(runs):
+    known = {}
+
+    def train(arch="bert_fused"):
+        if arch not in known:
+            first = runs.train(runs.path / f"{arch}_start", "--lr", "0", arch=arch, on_gpu=False, updates=1)
+            checkpoint = runs.train(runs.path / arch, arch=arch, on_gpu=False)
+            known[arch] = OnCpu(runs.path / arch, checkpoint, parameters(first))
+        return known[arch]
+
+    return train
+
+
+def loss(checkpoint):
+    return checkpoint["extra_state"]["val_loss"]
+
+
+def updates(checkpoint):
+    return checkpoint["optimizer_history"][-1]["num_updates"]
+
+
+def parameters(checkpoint):
+    """Return the parameters that say something.
+
+    fairseq saves uninitialised memory of its position embeddings.  Attention does not depend on the biases of its keys,
+    so their gradients are rounding errors, which Adam makes large.
+    """
+    without = ("_float_tensor", "k_proj.bias")
+    return {name: value for name, value in checkpoint["model"].items() if not name.endswith(without)}
+
+
+def distance(left, right):
+    return math.sqrt(sum(float((left[name] - value).square().sum()) for name, value in right.items()))
+
+
+def assert_finite(checkpoint):
+    for name, value in parameters(checkpoint).items():
+        assert torch.isfinite(value).all(), name
+
+
+@pytest.mark.parametrize(
+    ("arch", "flags"),
+    [
+        pytest.param(arch, flags, marks=[pytest.mark.slow] * ((arch, flags) in SLOW))
+        for arch in ARCHITECTURES
+        for flags in PRECISIONS
+    ],
+)
+@needs_half
+def test_ten_updates_in_each_precision_end_near_those_on_the_cpu(runs, on_cpu, tmp_path, arch, flags):
+    expected = on_cpu(arch)
+    seen = runs.train(tmp_path, *flags.split(), arch=arch)
+    goal = parameters(expected.checkpoint)
+    assert updates(seen) == 10
+    assert loss(seen) == pytest.approx(loss(expected.checkpoint), abs=0.02 if flags else 1e-4)
+    bound = 0.9 if (arch, flags) == ("gru_bahdanau", "--amp") else PRECISIONS[flags]  # the docstring above says why
+    assert distance(parameters(seen), goal) < bound * distance(expected.start, goal)
+
+
+def test_the_cache_of_berts_states_is_written_and_trained_with(runs, on_cpu, tmp_path):
+    expected = on_cpu()
+    seen = runs.train(tmp_path, "--bert-cache", tmp_path / "cache", "--bert-cache-dtype", "fp32")
+    goal = parameters(expected.checkpoint)
+    assert distance(parameters(seen), goal) < 1e-4 * distance(expected.start, goal)
+
+
+@pytest.mark.parametrize("flags", ["", "--fp16", "--amp"])
+@needs_half
+def test_a_resumed_training_ends_as_one_without_a_break(runs, on_cpu, tmp_path, flags):
+    whole = runs.train(tmp_path / "whole", *flags.split())
+    runs.train(tmp_path / "parts", *flags.split(), updates=6)
+    parts = runs.train(tmp_path / "parts", *flags.split())
+    assert updates(parts) == 10
+    away = distance(parameters(parts), parameters(whole)) / distance(on_cpu().start, parameters(whole))
+    assert away <= (0.05 if flags == "--fp16" else 0)  # a checkpoint of --fp16 holds parameters of half precision
+
+
+@pytest.mark.parametrize("flags", ["--fp16", "--memory-efficient-fp16", "--amp"])
+@needs_half
+def test_updates_whose_gradients_overflow_are_skipped(runs, on_cpu, tmp_path, caplog, flags):
+    caplog.set_level("INFO")
+    seen = runs.train(tmp_path, flags, "--fp16-init-scale", 2**22)
+    skipped = caplog.text.count("overflow detected")
+    assert skipped > 1
+    assert updates(seen) == 10
+    if flags != "--amp":  # fairseq does not save the scale of --amp
+        assert seen["last_optimizer_state"]["loss_scale"] == 2 ** (22 - skipped)
+    assert_finite(seen)
+    assert loss(seen) == pytest.approx(loss(on_cpu().checkpoint), abs=0.1)  # other batches; training lowers it by more
+
+
+@pytest.mark.parametrize("flags", ["", "--fp16"])
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@needs_half
+def test_fairseq_generate_translates_as_on_the_cpu(runs, on_cpu, arch, flags):
+    save_dir = on_cpu(arch).save_dir
+    expected, seen = runs.translate(save_dir, on_gpu=False), runs.translate(save_dir, *flags.split())
+    assert seen.scores() == pytest.approx(expected.scores(), abs=0.01 if flags else 1e-4)
+    assert seen.best("H") == expected.best("H")
+
+
+@pytest.fixture
+def validated(monkeypatch):
+    """The loss and BLEU that the validations so far have shown."""
+    found = []
+
+    def note(line, *args):
+        found.extend(map(float, part) for part in re.findall(r"valid.* \| loss ([0-9.]+) .* \| bleu ([0-9.]+)", line))
+
+    monkeypatch.setattr(progress_bar.logger, "info", note)
+    return found
+
+
+@pytest.mark.parametrize("flags", ["", "--fp16"])
+@needs_half
+def test_validation_in_training_and_by_fairseq_validate_shows_the_loss_and_bleu_of_the_cpu(
+    runs, tmp_path, validated, flags
+):
+    runs.train(tmp_path, *BLEU, *flags.split())
+    runs.validate(tmp_path, *flags.split())
+    runs.validate(tmp_path, on_gpu=False)
+    in_training, by_command, on_cpu = map(list, validated)
+    assert by_command == in_training
+    assert by_command == pytest.approx(on_cpu, abs=0.01)
+
+
+def test_a_bert_that_is_loaded_while_there_is_a_gpu_is_complete(bert_dir):
+    _device_constructors.cache_clear()  # as in a process whose first BERT this is
+    with pretend_cuda():
+        inside = load_encoder(bert_dir).embeddings.position_ids
+    outside = load_encoder(bert_dir).embeddings.position_ids
+    assert inside.tolist() == outside.tolist() == [list(range(32))]
