@@ -149,7 +149,8 @@ def prune(directory: Path, unwanted: Sequence[str], wanted: Sequence[str], *, ye
     chosen = [folder_of(name, folders) for name in unwanted]
     if wanted:
         kept = [folder_of(name, folders) for name in wanted]
-        chosen = [folder for folder in folders if folder not in kept]
+        places = {folder.resolve() for folder in kept}  # a folder may be a link to another one
+        chosen = [folder for folder in folders if folder.resolve() not in places]
     found: List[Tuple[Path, int]] = []
     for folder in folders:
         inventory = take_inventory(folder)
@@ -161,8 +162,8 @@ def prune(directory: Path, unwanted: Sequence[str], wanted: Sequence[str], *, ye
             found.append((folder, inventory.size))
     for path, size in found:
         print(f"{'removed' if yes else 'would be removed'}: {path}, {_size(size)}")
-        if yes:
-            remove(path)
+        for other in remove(path) if yes else []:
+            print(f"{other} stays, since the cache has not written it")
     if not found:
         print("there is nothing to remove; --remove FOLDER names a folder that is not wanted, as `info` shows it")
     elif not yes:

@@ -1,23 +1,27 @@
 """What a directory of ``--bert-cache`` holds, for the command that shows, verifies and prunes it."""
 
 import re
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
 import numpy as np
 
-from bert_fused_plugin.data.cache_descriptions import Description, read_description
+from bert_fused_plugin.data.cache_descriptions import DESCRIPTION, Description, read_description
 from bert_fused_plugin.data.cache_index import INDEX_SUFFIX
-from bert_fused_plugin.data.cache_stamps import file_state, read_stamps, stamp
+from bert_fused_plugin.data.cache_stamps import STAMPS, file_state, read_stamps, stamp
 from bert_fused_plugin.data.feature_segments import SUFFIX, is_sound, open_segment
 from bert_fused_plugin.data.tensor_files import UNFINISHED
 from bert_fused_plugin.data.work_locks import try_lock
 from bert_fused_plugin.errors import BertFusedError
 
+_LOCK = "lock"
 _DTYPES: "Dict[str, np.dtype[Any]]" = {"fp16": np.dtype(np.float16), "fp32": np.dtype(np.float32)}
-_NAME = re.compile(rf"[0-9a-f]{{1,32}}-({'|'.join(_DTYPES)})")
+_NAME = re.compile(rf"[0-9a-f]{{32}}-({'|'.join(_DTYPES)})")
+_FILE = re.compile(
+    rf"[0-9a-f]{{32}}({re.escape(SUFFIX)}|{re.escape(INDEX_SUFFIX)})"
+    rf"|(index|[0-9]+-of-[0-9]+)({re.escape(UNFINISHED)}|\.lock)|{_LOCK}|{STAMPS}|{re.escape(DESCRIPTION)}"
+)  # what a cache writes; whatever else is in a folder belongs to the user
 
 
 @dataclass(frozen=True)
@@ -67,21 +71,27 @@ def take_inventory(folder: Path) -> Inventory:
     stamps = read_stamps(folder)
     files = segments_of(folder)
     headers = [open_segment(file) for file in files]
+    indexes = [file for file in folder.glob(f"*{INDEX_SUFFIX}") if is_of_cache(file)]
     return Inventory(
         folder,
         read_description(folder),
         len(files),
         sum(header.sizes.shape[0] for header in headers if header is not None),
-        sum(path.stat().st_size for path in folder.iterdir()),
+        sum(path.stat().st_size for path in folder.iterdir() if is_of_cache(path)),
         sum(stamps.get(file.name) == file_state(file) for file in files),
-        len(list(folder.glob(f"*{INDEX_SUFFIX}"))),
-        sorted(folder.glob(f"*{UNFINISHED}")),
+        len(indexes),
+        sorted(file for file in folder.glob(f"*{UNFINISHED}") if is_of_cache(file)),
     )
 
 
 def segments_of(folder: Path) -> List[Path]:
     """Return the files of all segments of a *folder*."""
-    return sorted(folder.glob(f"*{SUFFIX}"))
+    return sorted(file for file in folder.glob(f"*{SUFFIX}") if is_of_cache(file))
+
+
+def is_of_cache(path: Path) -> bool:
+    """Return whether *path* is a file that a cache has written, by its name, and not a user's own file."""
+    return _FILE.fullmatch(path.name) is not None and path.is_file()
 
 
 def verify_segments(folder: Path, advance: Callable[[int], None]) -> List[Path]:
@@ -115,10 +125,10 @@ def folder_of(name: str, folders: List[Path]) -> Path:
     Raises:
         BertFusedError: there is no such folder, or there are several.
     """
-    found = [folder for folder in folders if folder.name.startswith(name)]
+    found = [folder for folder in folders if name and folder.name.startswith(name)]
     if len(found) != 1:
         raise BertFusedError(
-            f"{name} must be the name of one folder, or its beginning, and it fits {len(found)}; the folders are "
+            f"{name!r} must be the name of one folder, or its beginning, and it fits {len(found)}; the folders are "
             f"{', '.join(folder.name for folder in folders)}"
         )
     return found[0]
@@ -143,9 +153,21 @@ def left_by_killed_processes(inventory: Inventory) -> List[Path]:
     return found
 
 
-def remove(path: Path) -> None:
-    """Remove the folder of a BERT, or an unfinished file."""
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
+def remove(path: Path) -> List[Path]:
+    """Remove an unfinished file, or what a cache has written into the folder of a BERT, and that folder if it is empty.
+
+    Of a symbolic link to a folder, only the link is removed.
+
+    Returns:
+        What else is in the folder, and stays.
+    """
+    if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
+        return []
+    for file in path.iterdir():
+        if is_of_cache(file) or (file.is_symlink() and not file.exists() and _FILE.fullmatch(file.name)):
+            file.unlink(missing_ok=True)
+    others = sorted(path.iterdir())
+    if not others:
+        path.rmdir()
+    return others

@@ -134,7 +134,10 @@ def read_index(file: Path) -> Optional[KeyIndex]:
     sums = {name: str(tensor_files.checksum(file, header.arrays[name])) for name in _COLUMNS}
     if any(header.metadata.get(name) != value for name, value in sums.items()):
         return None
-    names = [(str(name), int(size)) for name, size in json.loads(header.metadata["segments"])]
+    try:
+        names = [(str(name), int(size)) for name, size in json.loads(header.metadata["segments"])]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
     data = tensor_files.map_file(file).numpy()
     return KeyIndex(names, *(data[place.start : place.end].view(place.dtype) for place in places))
 

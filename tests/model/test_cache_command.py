@@ -121,7 +121,7 @@ def filled(tmp_path, monkeypatch):
 
 def test_info_shows_what_is_there(filled, capsys):
     [folder] = filled.glob("*-fp32")
-    (folder / "left.unfinished").write_bytes(b"torn")
+    (folder / "7-of-9.unfinished").write_bytes(b"torn")
     out = printed(capsys, "info", filled)
     number = len(list(folder.glob("*.safetensors")))
     assert f"{folder}\n  BERT: some-bert, of the kind bert, layers [2]\n  settings other than the def" in out
@@ -162,14 +162,14 @@ def test_verify_reads_everything_and_removes_what_is_damaged(filled, capsys):
 
 def test_prune_removes_what_it_is_told_to_and_only_with_yes(filled, capsys):
     [folder] = filled.glob("*-fp32")
-    other = folder.with_name("0123-fp16")
+    other = folder.with_name(f"{'0123' * 8}-fp16")
     shutil.copytree(folder, other)
-    left = folder / "left.unfinished"
+    left = folder / "7-of-9.unfinished"
     left.write_bytes(b"torn")
     (filled / "word-pieces").mkdir()
     assert f"would be removed: {left}, 0.00 MiB\nnothing has been removed" in printed(capsys, "prune", filled)
     assert f"would be removed: {other}, 0." in printed(capsys, "prune", filled, "--remove", "0123")
-    with try_lock(folder, "left"), try_lock(other, "0-of-2"):  # two processes are at work
+    with try_lock(folder, "7-of-9"), try_lock(other, "0-of-2"):  # two processes are at work
         out = printed(capsys, "prune", filled, "--remove", "0123", "--yes")
     assert f"{other} stays, since a process computes states for it now" in out
     assert "there is nothing to remove" in out
@@ -184,10 +184,43 @@ def test_prune_removes_what_it_is_told_to_and_only_with_yes(filled, capsys):
 def test_names_that_do_not_fit_are_refused(filled, tmp_path):
     [folder] = filled.glob("*-fp32")
     with pytest.raises(
-        BertFusedError, match=f"zz must be the name of one folder, .* fits 0; the folders are {folder.name}"
+        BertFusedError, match=f"'zz' must be the name of one folder, .* fits 0; the folders are {folder.name}"
     ):
         main(["prune", str(filled), "--remove", "zz"])
     with pytest.raises(BertFusedError, match="it holds no states of any BERT; give the directory of --bert-cache"):
         main(["info", str(tmp_path)])
     with pytest.raises(BertFusedError, match="it holds no states"):
         main(["verify", str(tmp_path / "nowhere")])
+
+
+def test_files_of_the_user_are_neither_damaged_segments_nor_pruned(filled, capsys, tmp_path):
+    [folder] = filled.glob("*-fp32")
+    model = tmp_path / "models" / "1-fp16" / "model.safetensors"  # of a directory that is no cache
+    model.parent.mkdir(parents=True)
+    model.write_bytes(b"weights")
+    for words in (["verify"], ["prune", "--keep", "1", "--yes"]):
+        with pytest.raises(BertFusedError, match="it holds no states of any BERT"):
+            main([words[0], str(tmp_path / "models"), *words[1:]])
+    own = [folder / "model.safetensors", folder / "notes.unfinished", folder / "notes.index", folder / "more" / "text"]
+    own[-1].parent.mkdir()
+    for file in own:
+        file.write_bytes(b"of the user")
+    with pytest.raises(SystemExit, match="0"):
+        main(["verify", str(filled)])
+    assert "there is nothing to remove" in printed(capsys, "prune", filled, "--yes")
+    out = printed(capsys, "prune", filled, "--remove", "f", "--yes")
+    assert f"{own[0]} stays, since the cache has not written it" in out
+    assert all(file.exists() for file in [model, *own])
+    assert sorted(folder.iterdir()) == sorted([*own[:3], own[-1].parent])
+
+
+def test_a_link_to_a_folder_is_neither_followed_nor_a_way_around_keep(filled, capsys):
+    [folder] = filled.glob("*-fp32")
+    link = folder.with_name(f"{'e' * 32}-fp32")
+    link.symlink_to(folder)
+    assert "there is nothing to remove" in printed(capsys, "prune", filled, "--keep", "e", "--yes")
+    printed(capsys, "prune", filled, "--remove", "e", "--yes")
+    assert (link.is_symlink(), len(list(folder.glob("*.safetensors"))) > 1) == (False, True)
+    with pytest.raises(BertFusedError, match="'' must be the name of one folder"):
+        main(["prune", str(filled), "--remove", "", "--yes"])
+    assert folder.exists()

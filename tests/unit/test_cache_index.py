@@ -107,7 +107,16 @@ def test_a_segment_that_is_gone_or_has_another_size_is_not_found(tmp_path):
     check(index, some)
 
 
-@pytest.mark.parametrize("damage", [lambda d: d[:-1], lambda d: b"", lambda d: d[:-9] + bytes([d[-9] ^ 2]) + d[-8:]])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda d: d[:-1],
+        lambda d: b"",
+        lambda d: d[:-9] + bytes([d[-9] ^ 2]) + d[-8:],
+        lambda d: d.replace(b'"segments"', b'"segmentz"'),
+        lambda d: d.replace(b", 100]", b"- 100]", 1),
+    ],
+)
 def test_a_damaged_index_is_removed(tmp_path, damage, caplog):
     some = segments(2)
     written(tmp_path, some)
