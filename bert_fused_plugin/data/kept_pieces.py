@@ -14,6 +14,7 @@ that nobody needs again.  So nothing is written for the lines of fairseq-interac
 import errno
 import logging
 import os
+import re
 import shutil
 import time
 from pathlib import Path
@@ -30,6 +31,7 @@ logger = logging.getLogger(__name__)
 KEPT_FROM = 50_000  # sentences
 _PART = 50_000  # sentences that are tokenised, and lost if the process is killed, together
 _OLD = 24 * 3600  # seconds after which nobody works on a folder of parts that has not changed
+_PARTS = re.compile(r".*-[0-9a-f]{32}\.parts", re.DOTALL)  # the name of a folder of parts
 _JOIN = "join"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _WHAT, _UNIT = "word pieces for BERT", "sentences"
@@ -180,6 +182,8 @@ class _SharedWork:
 def _remove_leftovers(folder: Path) -> None:
     """Remove the folders of parts beside *folder* that nobody has worked on for long."""
     for other in folder.parent.glob("*.parts"):
+        if not _PARTS.fullmatch(other.name):  # a folder of the user
+            continue
         try:
             is_old = time.time() - other.stat().st_mtime > _OLD
         except OSError:  # another process has removed it

@@ -5,6 +5,7 @@ A file holds a header of `_HEADER` bytes, the offsets (int64), the keys (16 byte
 renamed when it is whole.  It is never changed.
 """
 
+import io
 import json
 import mmap
 import os
@@ -33,7 +34,7 @@ class MappedWordPieces(WordPieces):
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        header = _read_header(file)
+        self._header = header = _read_header(file)
         sentences, size = header["sentences"], header["pieces"]
         with file.open("rb") as source:
             mapped = mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ)
@@ -51,8 +52,13 @@ class MappedWordPieces(WordPieces):
         return super().__getitem__(index).copy()
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        # another process maps the file by itself
-        return (MappedWordPieces, (self.file,))
+        # another process maps the file by itself, unless somebody has deleted it while this process keeps its map
+        try:
+            if _read_header(self.file) == self._header:
+                return (MappedWordPieces, (self.file,))
+        except (OSError, ValueError):
+            pass
+        return (WordPieces, (self.pieces, self.offsets, self.num_truncated, self.num_context_cut))
 
 
 def map_sound(file: Path) -> Optional[MappedWordPieces]:
@@ -74,11 +80,14 @@ def map_sound(file: Path) -> Optional[MappedWordPieces]:
 
 
 def write_part(file: Path, part: WordPieces) -> None:
-    """Write *part* as *file*, whole."""
+    """Write *part* as *file*, whole, with a checksum: what is made of the parts has a right one, whatever they hold."""
+    counts = np.array([part.num_truncated, part.num_context_cut], dtype=np.int64)
+    arrays = io.BytesIO()
+    for array in (part.sizes.astype(np.int32), part.keys, part.pieces, counts):
+        np.save(arrays, array)
     with _whole(file, file.parent) as target:
-        counts = np.array([part.num_truncated, part.num_context_cut], dtype=np.int64)
-        for array in (part.sizes.astype(np.int32), part.keys, part.pieces, counts):
-            np.save(target, array)
+        target.write(_checksum_bytes(arrays.getvalue()))
+        target.write(arrays.getvalue())
 
 
 def join_parts(file: Path, folder: Path, parts: Iterable[Path], sentences: int) -> None:
@@ -109,11 +118,16 @@ def join_parts(file: Path, folder: Path, parts: Iterable[Path], sentences: int) 
 
 
 def _read_part(path: Path) -> List[NDArray[Any]]:
-    with path.open("rb") as source:
-        lengths, keys, pieces, counts = (np.load(source, allow_pickle=False) for _ in range(4))
-    if len(keys) != len(lengths) or len(pieces) != int(lengths.sum()):
+    with path.open("rb") as file:
+        checksum, data = file.read(4), file.read()
+    if checksum != _checksum_bytes(data):
         raise ValueError(f"{path} is damaged")
-    return [lengths, keys, pieces, counts]
+    source = io.BytesIO(data)
+    return [np.load(source, allow_pickle=False) for _ in range(4)]
+
+
+def _checksum_bytes(data: bytes) -> bytes:
+    return zlib.crc32(data).to_bytes(4, "little")
 
 
 @contextmanager

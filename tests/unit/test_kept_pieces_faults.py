@@ -1,6 +1,7 @@
 """What happens to the word pieces of a corpus while they are made and read: kill -9, damage, full and closed disks."""
 
 import os
+import pickle
 import time
 
 import pytest
@@ -39,13 +40,22 @@ def test_a_damaged_file_is_made_anew_with_one_sentence(make, tmp_path, caplog, p
     assert (files(tmp_path / "kept"), warnings(caplog)) == ([file.name], [])
 
 
-def test_a_damaged_part_is_made_anew(make, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: data[:-152] + bytes([data[-152] ^ 1]) + data[-151:],
+        lambda data: b"PK\3\4" + data,
+    ],
+    ids=["empty", "word pieces", "zip"],
+)
+def test_a_damaged_part_is_made_anew(make, tmp_path, monkeypatch, damage):
     """As a power cut may leave it."""
     join, damaged = kept_pieces.join_parts, []
 
     def damage_once(file, folder, parts, sentences):
         if not damaged:
-            damaged.append(parts[1].write_bytes(b""))
+            damaged.append(parts[1].write_bytes(damage(parts[1].read_bytes())))
         join(file, folder, parts, sentences)
 
     monkeypatch.setattr(kept_pieces, "join_parts", damage_once)
@@ -74,6 +84,16 @@ def test_a_complete_file_may_be_read_only(make, small_disk):
     expected = make(folders=(disk,))
     assert os.system(f"mount -o remount,ro {disk}") == 0
     assert_equal(make(folders=(disk,)), expected)
+
+
+@pytest.mark.parametrize("change", [lambda file: None, lambda file: file.write_bytes(b"other")], ids=["gone", "other"])
+def test_workers_get_a_copy_of_word_pieces_whose_file_was_deleted(make, tmp_path, change):
+    """Workers that are not forked start anew in each epoch."""
+    dataset = make()
+    [file] = (tmp_path / "kept").iterdir()
+    file.unlink()
+    change(file)
+    assert_equal(pickle.loads(pickle.dumps(dataset)), make(folders=()))
 
 
 def test_a_full_disk_costs_only_the_file(make, small_disk, caplog, monkeypatch):
@@ -123,14 +143,16 @@ def test_an_interrupted_process_leaves_its_parts(make, tmp_path, monkeypatch):
 
 
 def test_leftovers_are_removed_when_they_are_old(make, tmp_path):
-    old, new = tmp_path / "kept" / "a.parts", tmp_path / "kept" / "b.parts"
-    for folder in (old, new):
+    names = (f"a-{'0' * 32}.parts", f"b-{'1' * 32}.parts", "of-the-user.parts")
+    old, new, foreign = (tmp_path / "kept" / name for name in names)
+    for folder in (old, new, foreign):
         folder.mkdir(parents=True)
         (folder / "0").write_bytes(b"part")
     yesterday = time.time() - 25 * 3600
-    os.utime(old, (yesterday, yesterday))
+    for folder in (old, foreign):
+        os.utime(folder, (yesterday, yesterday))
     make()
-    assert (old.exists(), new.exists()) == (False, True)
+    assert (old.exists(), new.exists(), foreign.exists()) == (False, True, True)
 
 
 def _share(make_arguments, seconds, results):
