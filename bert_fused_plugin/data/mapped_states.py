@@ -99,4 +99,9 @@ class MappedStates:
         except FileNotFoundError:
             self.lost.add(name)
             logger.warning(f"BERT cache {file} is gone: BERT computes the states of its sentences in every step")
+        except OSError as error:  # a network disk may fail for a moment, and the states can be computed
+            self.lost.add(name)
+            logger.warning(
+                f"BERT cache {file} cannot be read ({error}): BERT computes the states of its sentences in every step"
+            )
         return None
