@@ -15,10 +15,10 @@ Description = Dict[str, Any]
 
 
 def write_description(folder: Path, description: Description) -> None:
-    """Write *description* into *folder* if it has none; a folder that cannot be written stays without."""
+    """Write *description* into *folder* if it has none that can be read; one that cannot be written stays without."""
     file = folder / DESCRIPTION
     try:
-        if not file.exists():
+        if read_description(folder) is None:  # a full disk leaves an empty file
             file.write_text(json.dumps(description, indent=1), encoding="utf-8")
     except OSError:
         return

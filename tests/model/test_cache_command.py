@@ -10,7 +10,7 @@ from helpers import SIZES, WORDS
 
 from bert_fused_plugin.commands.cache import main, parse_args
 from bert_fused_plugin.data import cache_plan, cache_stamps
-from bert_fused_plugin.data.cache_descriptions import BERT_NAME, write_description
+from bert_fused_plugin.data.cache_descriptions import BERT_NAME, DESCRIPTION, read_description, write_description
 from bert_fused_plugin.data.feature_cache import FeatureCache
 from bert_fused_plugin.data.feature_segments import open_segment, read_keys
 from bert_fused_plugin.data.word_pieces import WordPieces
@@ -133,6 +133,15 @@ def test_info_shows_what_is_there(filled, capsys):
     out = printed(capsys, "info", filled)
     assert "the folder does not say which one" in out
     assert f"  0 of {number} segments" in out
+
+
+def test_a_description_that_was_cut_is_written_again(tmp_path):
+    for text in ("", "{"):
+        (tmp_path / DESCRIPTION).write_text(text)
+        write_description(tmp_path, {BERT_NAME: "some-bert"})
+        assert read_description(tmp_path) == {BERT_NAME: "some-bert"}
+    write_description(tmp_path, {BERT_NAME: "other-bert"})
+    assert read_description(tmp_path) == {BERT_NAME: "some-bert"}
 
 
 def test_verify_reads_everything_and_removes_what_is_damaged(filled, capsys):
