@@ -2,8 +2,11 @@
 
 import functools
 import importlib.util
+import logging
 import sys
 from typing import Any
+
+logger = logging.getLogger(__name__)
 
 
 def bf16_without_tpu(module: Any) -> None:
@@ -41,6 +44,7 @@ def bf16_when_translating(module: Any) -> None:
         path = getattr(getattr(cfg, "common_eval", None), "path", None)
         if path is not None and getattr(getattr(cfg, "common", None), "bf16", False):
             self.bfloat16()
+            logger.info(f"{type(self).__name__} computes in bfloat16 (--bf16)")
         return stock(self, cfg)
 
     model.prepare_for_inference_ = prepare_for_inference_

@@ -1,6 +1,6 @@
 """Builds, shows, verifies and prunes the directory of --bert-cache.
 
-    bert-fused-cache build DATA_BIN --arch bert_fused --bert-model BERT --bert-cache DIR [flags of the training]
+    bert-fused-cache build DATA --arch ARCH --bert-model BERT --bert-cache DIR [--part K/N] [flags of the training]
     bert-fused-cache info DIR
     bert-fused-cache verify DIR
     bert-fused-cache prune DIR --remove FOLDER --yes
@@ -72,8 +72,9 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
         "repeated",
     )  # fmt: skip
     command.add_argument(
-        "--yes", action="store_true", help="remove; default: only say what would be removed, and how large it is"
-    )
+        "--yes", action="store_true",
+        help="remove it; without this flag, the command only says what it would remove, and how large it is",
+    )  # fmt: skip
     return parser.parse_args(words)
 
 
@@ -101,11 +102,11 @@ def _bert_lines(description: Optional[Description]) -> List[str]:
 
 def _content_lines(found: Inventory) -> List[str]:
     lines = [
-        f"{found.sentences:,} sentences in {found.segments:,} segments, {_size(found.size)}",
-        f"{found.verified:,} of {found.segments:,} segments have been verified; {found.indexes} files have the index",
+        f"{_count(found.sentences, 'sentence')} in {_count(found.segments, 'segment')}, {_size(found.size)}",
+        f"verified segments: {found.verified:,} of {found.segments:,}; index: {_count(found.indexes, 'file')}",
     ]
     if found.unfinished:
-        lines.append(f"{len(found.unfinished)} unfinished files, which a process is writing, or has left")
+        lines.append(f"{_count(len(found.unfinished), 'unfinished file')}, which a process is writing, or has left")
     return lines
 
 
@@ -132,7 +133,7 @@ def verify(directory: Path) -> bool:
             print(f"{file} is damaged: it is removed, and its sentences are computed anew")
         except OSError as error:
             print(f"{file} is damaged and cannot be removed ({error})")
-    print(f"{len(damaged)} segments are damaged, of {_size(total)} in {len(folders)} folders")
+    print(f"damaged segments: {len(damaged):,}; {_size(total)} have been read in {_count(len(folders), 'folder')}")
     return not damaged
 
 
@@ -168,6 +169,10 @@ def prune(directory: Path, unwanted: Sequence[str], wanted: Sequence[str], *, ye
         print("there is nothing to remove; --remove FOLDER names a folder that is not wanted, as `info` shows it")
     elif not yes:
         print("nothing has been removed; --yes removes it")
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _size(size: int) -> str:

@@ -11,6 +11,12 @@ from fairseq.utils import split_paths
 
 from bert_fused_plugin.errors import raise_all
 
+USAGE = (
+    "bert-fused-cache build DATA --arch ARCH --bert-model BERT --bert-cache DIR [--part K/N] [flags of the training]"
+)
+DESCRIPTION = """Compute BERT's states of all sentences of a training, before the training and as a job of its own.
+Give the command line of the training.  The flags about the data, BERT and its input count, such as --bert-layer and
+--bert-text, which fairseq does not list here.  Most other flags do nothing."""
 TASK, ARCHITECTURE = "bert_fused_translation", "bert_fused"
 
 logger = logging.getLogger(__name__)
@@ -22,10 +28,11 @@ def parse_build(argv: Optional[Sequence[str]] = None) -> Namespace:
     The architecture and the task need not be given.
     """
     parser = options.get_training_parser(default_task=TASK)
-    parser.prog = "bert-fused-cache build"
-    parser.add_argument(
+    parser.prog, parser.description = "bert-fused-cache build", DESCRIPTION
+    parser.usage = USAGE  # argparse would list all flags of fairseq, a screen full, before each error
+    parser.add_argument_group("share of the cache").add_argument(
         "--part", type=_share, default=(1, 1), metavar="K/N",
-        help="compute the share K, from 1 to N, of the states; N such jobs build the whole cache together",
+        help="compute the share K, from 1 to N, of the states; the N jobs of all shares build the whole cache together",
     )  # fmt: skip
     parser.set_defaults(arch=ARCHITECTURE)
     args: Namespace = options.parse_args_and_arch(parser, input_args=None if argv is None else list(argv))

@@ -92,3 +92,11 @@ def test_members_of_an_ensemble_may_be_of_any_kind(build, stock, dictionary, ber
     members = [build(), stock(), make_gru(dictionary, bert_model=bert_dir)]
     found = translate([prepared(member, "--bf16") for member in members], dictionary)
     assert all(torch.isfinite(hypotheses[0]["positional_scores"]).all() for hypotheses in found)
+
+
+def test_the_log_says_that_a_model_computes_in_bfloat16(build, caplog):
+    caplog.set_level("INFO")
+    prepared(build())
+    assert "bfloat16" not in caplog.text
+    prepared(build(), "--bf16")
+    assert "BertFusedModel computes in bfloat16 (--bf16)" in caplog.text

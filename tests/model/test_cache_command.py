@@ -103,6 +103,15 @@ def test_a_share_that_cannot_be_is_refused(training, share, capsys):
     assert f"must be K/N with K from 1 to N, such as 1/8, got '{share}'" in capsys.readouterr().err
 
 
+def test_a_wrong_command_line_gets_a_short_usage(capsys):
+    with pytest.raises(SystemExit):
+        main(["build", "--arch", "bert_fused"])
+    err = capsys.readouterr().err
+    assert "usage: bert-fused-cache build DATA --arch ARCH --bert-model BERT --bert-cache DIR [--part K/N]" in err
+    assert "the following arguments are required: data" in err
+    assert len(err.splitlines()) == 2
+
+
 def test_a_training_without_a_cache_is_refused(training):
     at = training.index("--bert-cache")
     with pytest.raises(BertFusedError, match="build needs --bert-cache DIR, got none; give the flags of the training"):
@@ -126,13 +135,13 @@ def test_info_shows_what_is_there(filled, capsys):
     number = len(list(folder.glob("*.safetensors")))
     assert f"{folder}\n  BERT: some-bert, of the kind bert, layers [2]\n  settings other than the def" in out
     assert re.search(rf" of that kind: a 5\n  30 sentences in {number} segments, 0\.\d\d MiB\n", out)
-    assert f"  {number} of {number} segments have been verified; 1 files have the index\n" in out
-    assert "1 unfinished files" in out
+    assert f"  verified segments: {number} of {number}; index: 1 file\n" in out
+    assert "  1 unfinished file, which" in out
     (folder / "bert.json").unlink()
     (folder / cache_stamps.STAMPS).unlink()
     out = printed(capsys, "info", filled)
     assert "the folder does not say which one" in out
-    assert f"  0 of {number} segments" in out
+    assert f"  verified segments: 0 of {number}; index: 1 file\n" in out
 
 
 def test_a_description_that_was_cut_is_written_again(tmp_path):
@@ -153,8 +162,8 @@ def test_verify_reads_everything_and_removes_what_is_damaged(filled, capsys):
     assert end.value.code == 0
     out = capsys.readouterr().out
     assert "100 % of 0.0" in out
-    assert "0 segments are damaged, of 0.0" in out
-    assert f"{len(files)} of {len(files)} segments have been verified" in printed(capsys, "info", filled)
+    assert re.search(r"^damaged segments: 0; 0\.0\d MiB have been read in 1 folder$", out, re.MULTILINE)
+    assert f"verified segments: {len(files)} of {len(files)};" in printed(capsys, "info", filled)
     changed = files[0].stat().st_mtime_ns
     data = bytearray(files[0].read_bytes())
     data[-5] ^= 4
@@ -165,7 +174,7 @@ def test_verify_reads_everything_and_removes_what_is_damaged(filled, capsys):
     assert end.value.code == 1
     out = capsys.readouterr().out
     assert f"{files[0]} is damaged: it is removed, and its sentences are computed anew" in out
-    assert "1 segments are damaged" in out
+    assert "damaged segments: 1; " in out
     assert sorted(folder.glob("*.safetensors")) == files[1:]
 
 
