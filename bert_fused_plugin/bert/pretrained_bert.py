@@ -1,5 +1,6 @@
 """A pre-trained Hugging Face encoder as the source of BERT's states: what frozen and fine-tuned ones have in common."""
 
+import inspect
 import logging
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, Type, TypeVar
@@ -60,6 +61,8 @@ class PretrainedBert(nn.Module, ABC):
         self.half_range = HalfRangeWatch()
         self.reads_segments = (model.config.to_dict().get("type_vocab_size") or 0) > 1
         self.reads_lengths_apart = False
+        parameters = inspect.signature(model.forward).parameters
+        self._takes_mask = "attention_mask" in parameters or "kwargs" in parameters  # FNet of transformers 4 does not
         # Padded positions are masked out, so any id will do, but RoBERTa counts positions by its own padding id.
         self._filler = model.config.pad_token_id or 0
 
@@ -117,9 +120,10 @@ class PretrainedBert(nn.Module, ABC):
         """Return the states of one batch for the Hugging Face model."""
         inputs: Dict[str, Any] = {
             "input_ids": bert_tokens.masked_fill(bert_padding_mask, self._filler),
-            "attention_mask": (~bert_padding_mask).long(),
             "output_hidden_states": not self._only_last,
         }
+        if self._takes_mask:
+            inputs["attention_mask"] = (~bert_padding_mask).long()
         if self.reads_segments and segments is not None:
             inputs["token_type_ids"] = segments
         output = self._run(inputs)
