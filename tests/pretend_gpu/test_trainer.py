@@ -163,7 +163,7 @@ def test_the_cache_of_berts_states_is_written_and_trained_with(runs, on_cpu, tmp
     assert distance(parameters(seen), goal) < 1e-4 * distance(expected.start, goal)
 
 
-@pytest.mark.parametrize("flags", ["", "--fp16", "--amp"])
+@pytest.mark.parametrize("flags", ["", "--fp16", pytest.param("--amp", marks=pytest.mark.slow)])
 @needs_half
 def test_a_resumed_training_ends_as_one_without_a_break(runs, on_cpu, tmp_path, flags):
     whole = runs.train(tmp_path / "whole", *flags.split())
@@ -174,7 +174,9 @@ def test_a_resumed_training_ends_as_one_without_a_break(runs, on_cpu, tmp_path, 
     assert away <= (0.05 if flags == "--fp16" else 0)  # a checkpoint of --fp16 holds parameters of half precision
 
 
-@pytest.mark.parametrize("flags", ["--fp16", "--memory-efficient-fp16", "--amp"])
+@pytest.mark.parametrize(
+    "flags", ["--fp16", *(pytest.param(f, marks=pytest.mark.slow) for f in ("--memory-efficient-fp16", "--amp"))]
+)
 @needs_half
 def test_updates_whose_gradients_overflow_are_skipped(runs, on_cpu, tmp_path, caplog, flags):
     caplog.set_level("INFO")
