@@ -7,7 +7,7 @@ import os
 import time
 import uuid
 from pathlib import Path
-from typing import Any, Iterable, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, NamedTuple, Optional, Tuple
 
 import numpy as np
 import torch
@@ -58,7 +58,11 @@ def write_segment(
         "sizes": (np.dtype(np.int32), sizes.shape),
         "states": (dtype, (int(sizes.sum()), dim)),
     }
-    with tensor_files.written_whole(final, part, shapes, lambda checksums: {"crc32": str(checksums[""])}) as writer:
+
+    def metadata(checksums: Dict[str, int]) -> tensor_files.Metadata:
+        return {"crc32": str(checksums[""]), "file": _place_of(final)}
+
+    with tensor_files.written_whole(final, part, shapes, metadata) as writer:
         writer.append("keys", keys)
         writer.append("sizes", sizes)
         for some in states:
@@ -84,7 +88,10 @@ def remove_unfinished(directory: Path) -> int:
 
 
 def open_segment(file: Path, dim: Optional[int] = None, dtype: "Optional[np.dtype[Any]]" = None) -> Optional[Segment]:
-    """Return where a segment has its arrays, or None if its header shows damage.
+    """Return where a segment has its arrays, or None if its header shows damage, or is that of another segment.
+
+    An index knows a segment by its name, and a folder is that of one BERT.  A segment that somebody has renamed, or
+    copied from the folder of another BERT, would give the states of other sentences, or of another BERT.
 
     Args:
         file: path of the segment.
@@ -96,6 +103,8 @@ def open_segment(file: Path, dim: Optional[int] = None, dtype: "Optional[np.dtyp
     """
     header = tensor_files.read_header(file)
     if header is None or set(header.arrays) != {"keys", "sizes", "states"} or "crc32" not in header.metadata:
+        return None
+    if header.metadata.get("file", _place_of(file)) != _place_of(file):  # old segments do not say it
         return None
     keys, sizes, states = (header.arrays[name] for name in ("keys", "sizes", "states"))
     sound = (
@@ -128,3 +137,8 @@ def map_states(file: Path, segment: Segment) -> Tensor:
     """Return the states of a segment, (word pieces, dim), memory-mapped, without a file that stays open."""
     place = segment.states
     return tensor_files.map_file(file)[place.start : place.end].view(_DTYPES[place.dtype]).view(place.shape)
+
+
+def _place_of(file: Path) -> str:
+    """Return the folder and the name of a segment, as it notes them in itself."""
+    return f"{file.parent.name}/{file.name}"

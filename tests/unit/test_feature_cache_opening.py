@@ -191,3 +191,19 @@ def test_500_segments_are_read_with_64_open_files_and_few_maps(tmp_path, monkeyp
     assert number == 500
     assert sums == [6.0 * n for n in range(500)]
     assert maps <= 20
+
+
+def test_segments_that_have_changed_places_give_no_states_of_other_sentences(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache_plan, "PART_BYTES", 1)
+    sentences = [torch.tensor([2, 5, 3]), torch.tensor([2, 6, 3])]  # whose segments have the same size
+    open_cache(tmp_path).add(WordPieces.of(sentences), CountingBert().load)
+    one, other = segments(tmp_path)
+    spare = one.rename(one.with_name("spare"))
+    other.rename(one)
+    spare.rename(other)
+    touch(one, other)
+    reader = CountingBert()
+    cache = open_cache(tmp_path)
+    cache.add(WordPieces.of(sentences), reader.load)
+    check(cache, sentences)
+    assert sum(map(len, reader.batches)) == len(sentences)

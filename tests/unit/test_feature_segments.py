@@ -94,6 +94,20 @@ def test_a_file_with_another_checksum_is_not_sound(tmp_path):
     assert not is_sound(file, open_segment(file, D, HALF))
 
 
+@pytest.mark.parametrize("place", ["other.safetensors", "../of-another-bert/{name}"])
+def test_a_segment_at_the_place_of_another_one_is_damage(tmp_path, place):
+    """Its index would give the states of other sentences, or of another BERT."""
+    file = write(tmp_path)
+    moved = (file.parent / place.format(name=file.name)).resolve()
+    moved.parent.mkdir(exist_ok=True)
+    assert open_segment(file.rename(moved), D, HALF) is None
+
+
+def test_a_segment_of_earlier_versions_does_not_say_its_place(tmp_path):
+    file = rewritten(write(tmp_path), lambda header: header["__metadata__"].pop("file"))
+    assert is_sound(file, open_segment(file, D, HALF))
+
+
 @pytest.mark.parametrize(
     ("name", "entry"),
     [
