@@ -14,8 +14,10 @@ processes, one for each rank, all of them on this machine:
   open    the complete cache is opened, and the places of all sentences are looked up
 
 A row of the result has the seconds from the first to the last rank, the seconds of CPU of all ranks together, and the
-largest figures of a rank: the private memory that a rank holds in the end, its peak, and its share of what the ranks
-have in common (PSS).  What the rank held before the step is not counted.  Files and bytes are those of the step.
+largest figures of a rank: the private memory that a rank holds in the end, its peak, and its share of everything that is
+in memory (PSS).  Private memory is what no file backs.  The system takes the pages of mapped files back when it needs
+them, so they count in the PSS only.  What the rank held before the step is not counted.  Files and bytes are those of the
+step.
 """
 
 import argparse
@@ -38,14 +40,14 @@ Row = Dict[str, Any]
 
 
 def memory() -> Tuple[int, int]:
-    """Return the private bytes of this process, and its share of everything that it has mapped (PSS)."""
+    """Return the bytes of memory of this process that no file backs, and its share of everything in memory (PSS)."""
     sizes = {}
     with open("/proc/self/smaps_rollup", encoding="ascii") as lines:
         for line in lines:
             name, *numbers = line.split()
             if len(numbers) == 2:
                 sizes[name] = 1024 * int(numbers[0])
-    return sizes["Private_Clean:"] + sizes["Private_Dirty:"], sizes["Pss:"]
+    return sizes["Anonymous:"] + sizes["Swap:"], sizes["Pss:"]
 
 
 class PeakOfMemory:
@@ -63,6 +65,7 @@ class PeakOfMemory:
     def __exit__(self, *_: Any) -> None:
         self._stop.set()
         self._thread.join()
+        self.bytes = max(self.bytes, memory()[0])
 
     def _watch(self) -> None:
         while True:
