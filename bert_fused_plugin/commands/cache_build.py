@@ -9,7 +9,7 @@ from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.utils import split_paths
 
-from bert_fused_plugin.errors import raise_all
+from bert_fused_plugin.errors import BertFusedError, raise_all
 
 USAGE = (
     "bert-fused-cache build DATA --arch ARCH --bert-model BERT --bert-cache DIR [--part K/N] [flags of the training]"
@@ -44,7 +44,7 @@ def build(args: Namespace) -> None:
     """Compute what the cache lacks of all data sets of the training whose settings are *args*.
 
     Raises:
-        BertFusedError: the settings are not those of a training with a cache.
+        BertFusedError: the settings are not those of a training with a cache, or a data set is missing.
     """
     raise_all(_errors(args))
     job = args.part
@@ -56,12 +56,25 @@ def build(args: Namespace) -> None:
     task.build_model(cfg.model)
     task.cached_states.job = job
     for split, options_of_split in _splits(cfg):
-        task.load_dataset(split, **options_of_split)
+        _load(task, split, options_of_split)
         del task.datasets[split]
     if job == (1, 1):
         logger.info(f"the BERT cache {cfg.task.bert_cache} is complete for this training")
     else:
         logger.info(f"share {job[0]} of {job[1]} of the BERT cache {cfg.task.bert_cache} is complete for this training")
+
+
+def _load(task: Any, split: str, options_of_split: Dict[str, Any]) -> None:
+    """Load the data set *split*, which computes what its cache lacks."""
+    try:
+        task.load_dataset(split, **options_of_split)
+    except FileNotFoundError as error:
+        if not str(error).startswith("Dataset not found: "):  # as fairseq says it
+            raise
+        raise BertFusedError(
+            f"--train-subset and --valid-subset must name data sets of {task.cfg.data}, and it has no {split!r}; give "
+            "the names of files that are there"
+        ) from error
 
 
 def _splits(cfg: Any) -> Iterator[Tuple[str, Dict[str, Any]]]:

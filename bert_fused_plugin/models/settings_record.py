@@ -10,6 +10,7 @@ import logging
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from fairseq.data import Dictionary
+from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
 from bert_fused_plugin.json_record import JsonRecord, read_json
@@ -45,11 +46,12 @@ class SettingsRecord(JsonRecord):
     Args:
         computed: the settings that change what the model computes.
         noted: the settings that change only how the model is trained, or how much BERT reads at most.
-        dictionaries: the source dictionary and the target dictionary.
+        task: the task, whose dictionaries are recorded, and its languages noted.
     """
 
-    def __init__(self, computed: Settings, noted: Settings, dictionaries: Tuple[Dictionary, Dictionary]) -> None:
-        symbols = dict(zip(_SIDES, map(_fingerprint, dictionaries)))
+    def __init__(self, computed: Settings, noted: Settings, task: Any) -> None:
+        noted = {**noted, **_languages(task)}
+        symbols = dict(zip(_SIDES, map(_fingerprint, (task.source_dictionary, task.target_dictionary))))
         super().__init__({"computed": _plain(computed), "noted": _plain(noted), "symbols": symbols}, _BLOCK)
 
 
@@ -110,6 +112,16 @@ def other_symbols(saved: Dict[str, Any], current: Dict[str, Any], state_dict: Ma
         and then[side] != now[side]
         and (then[side]["count"] == now[side]["count"] or f"{side}.embed_tokens.weight" not in state_dict)
     ]
+
+
+def _languages(task: Any) -> Settings:
+    """Return the languages of a *task* that translates from one language to another; none of a multilingual one.
+
+    Where both share a dictionary, nothing else tells a model for the one direction from one for the other.
+    """
+    if not isinstance(task, TranslationTask):
+        return {}
+    return {"source_lang": task.cfg.source_lang, "target_lang": task.cfg.target_lang}
 
 
 def _fingerprint(dictionary: Dictionary) -> Settings:

@@ -118,6 +118,12 @@ def test_a_training_without_a_cache_is_refused(training):
         main(["build", *training[:at], *training[at + 4 :]])
 
 
+@pytest.mark.parametrize("flag", ["--valid-subset", "--train-subset"])
+def test_a_data_set_that_is_not_there_is_named(training, flag):
+    with pytest.raises(BertFusedError, match="must name data sets of .*, and it has no 'nowhere'; give the names"):
+        main(["build", *training, flag, "nowhere"])
+
+
 @pytest.fixture
 def filled(tmp_path, monkeypatch):
     """A cache of some segments, as a training leaves it."""

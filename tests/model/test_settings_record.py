@@ -7,11 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from helpers import SIZES, make_gru, make_model
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from helpers import GRU_SIZES, SIZES, make_gru, make_model
 from settings_cases import FUSED, FUSED_NOTED, GRU, GRU_NOTED, GRU_WITH_BERT
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
+from bert_fused_plugin.models.gru_bahdanau import GruModel, gru_bahdanau
 from bert_fused_plugin.models.settings_record import SETTINGS_RECORD, read_settings
 
 
@@ -87,6 +89,27 @@ def test_drop_net_of_a_recurrent_model_is_noted(dictionary, bert_dir, caplog):
     trained = make_gru(dictionary, bert_model=bert_dir, bert_drop_net=0.25)
     make_gru(dictionary, bert_model=bert_dir).load_state_dict(trained.state_dict())
     assert "trained with --bert-drop-net 0.25, and this model is built with --bert-drop-net 1.0" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("model", "preset", "sizes"), [(BertFusedModel, bert_fused, SIZES), (GruModel, gru_bahdanau, GRU_SIZES)]
+)
+def test_the_other_direction_is_noted(model, preset, sizes, dictionary, bert_dir, caplog):
+    """With a joined dictionary, nothing else shows that the text is in the other language."""
+
+    def build(source, target):
+        args = Namespace(**sizes, bert_model=bert_dir)
+        preset(args)
+        task = TranslationTask(TranslationConfig(source_lang=source, target_lang=target), dictionary, dictionary)
+        return model.build_model(args, task)
+
+    trained = build("en", "de").state_dict()
+    build("en", "de").load_state_dict(trained)
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    build("de", "en").load_state_dict(trained)
+    [line] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    for flag, then, now in [("source", "en", "de"), ("target", "de", "en")]:
+        assert f"trained with --{flag}-lang {then}, and this model is built with --{flag}-lang {now}" in line
 
 
 def test_all_other_settings_are_named_together(build):

@@ -86,7 +86,7 @@ class BertFusedModel(TransformerModelBase):
         encoder = BertFusedEncoder(cfg, src_dict, encoder_embed, bert=bert, bridge=bridge)
         decoder = BertFusedDecoder(cfg, tgt_dict, decoder_embed, encoder_dim=encoder.output_dim, bert_dim=bert.dim)
         model = cls(cfg, encoder, decoder)
-        model.settings_record = settings_record(cfg, src_dict, tgt_dict)
+        model.settings_record = settings_record(cfg, task)
         if warm_start is not None:
             warm_start.copy_to(model)
         line = f"{describe_bert(model, cfg.bert_model)}; {cfg.bert_fusion} fusion, drop-net {drop_net_rate(cfg)}"

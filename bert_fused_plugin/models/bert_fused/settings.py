@@ -1,6 +1,6 @@
 """The settings of a BERT-fused model that its checkpoints record, because no parameter shows them."""
 
-from fairseq.data import Dictionary
+from typing import Any
 
 from bert_fused_plugin.bert.flags import noted_bert_settings, weights_text
 from bert_fused_plugin.models.bert_fused.config import (
@@ -17,9 +17,9 @@ OF_SIDES = ("attention_heads", "normalize_before", "learned_pos")
 OF_BOTH = ("activation_fn", "no_scale_embedding", "no_token_positional_embeddings", "no_decoder_final_norm")
 
 
-def settings_record(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> SettingsRecord:
-    """Return the record of the settings *cfg*, which keep all rules, and of the dictionaries."""
-    return SettingsRecord({**_of_fusion(cfg), **_of_transformer(cfg)}, _noted(cfg), (src_dict, tgt_dict))
+def settings_record(cfg: BertFusedConfig, task: Any) -> SettingsRecord:
+    """Return the record of the settings *cfg*, which keep all rules, and of what *task* translates."""
+    return SettingsRecord({**_of_fusion(cfg), **_of_transformer(cfg)}, _noted(cfg), task)
 
 
 def _of_fusion(cfg: BertFusedConfig) -> Settings:

@@ -21,7 +21,7 @@ from bert_fused_plugin.models.gru_bahdanau.settings import settings_record
 from bert_fused_plugin.models.hub import TranslationHub, load_hub
 from bert_fused_plugin.models.other_parameters import explained
 from bert_fused_plugin.models.presets import as_namespace, register_preset, sharding_errors
-from bert_fused_plugin.models.settings_record import settings_incompatibilities
+from bert_fused_plugin.models.settings_record import SettingsRecord, settings_incompatibilities
 from bert_fused_plugin.models.task_check import check_task
 from bert_fused_plugin.modules.batch_rng import batch_rng
 from bert_fused_plugin.setup_messages import REPEAT
@@ -35,6 +35,7 @@ class GruModel(FairseqEncoderDecoderModel):
 
     encoder: GruEncoder
     decoder: GruDecoder
+    settings_record: SettingsRecord
 
     config_class = GruConfig
 
@@ -68,6 +69,7 @@ class GruModel(FairseqEncoderDecoderModel):
         bert_dim = None if bert is None else bert.dim
         decoder = GruDecoder(cfg, tgt_dict, decoder_embed, context_dim=encoder.output_dim, bert_dim=bert_dim)
         model = cls(cfg, encoder, decoder)
+        model.settings_record = settings_record(cfg, task)
         initialise(model, str(cfg.rnn_init))
         load_embedding("--encoder-embed-path", cfg.encoder_embed_path, src_dict, encoder_embed)
         load_embedding("--decoder-embed-path", cfg.decoder_embed_path, tgt_dict, decoder_embed)
@@ -86,7 +88,6 @@ class GruModel(FairseqEncoderDecoderModel):
     def __init__(self, cfg: GruConfig, encoder: GruEncoder, decoder: GruDecoder) -> None:
         super().__init__(encoder, decoder)
         self.cfg = cfg
-        self.settings_record = settings_record(cfg, encoder.dictionary, decoder.dictionary)
 
     def load_state_dict(self, state_dict: Dict[str, Tensor], strict: bool = True, *args: Any, **kwargs: Any) -> Any:
         """Load a checkpoint after a check that its dictionaries, its BERT and its settings are those of this model.

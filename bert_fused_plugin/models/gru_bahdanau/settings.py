@@ -1,6 +1,6 @@
 """The settings of a recurrent model that its checkpoints record, because not all of them show in its parameters."""
 
-from fairseq.data import Dictionary
+from typing import Any
 
 from bert_fused_plugin.bert.flags import noted_bert_settings, weights_text
 from bert_fused_plugin.models.gru_bahdanau.config import (
@@ -14,9 +14,9 @@ from bert_fused_plugin.models.settings_record import Settings, SettingsRecord
 from bert_fused_plugin.modules.recurrent_attention import attention_flags
 
 
-def settings_record(cfg: GruConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> SettingsRecord:
-    """Return the record of the settings *cfg*, which keep all rules, and of the dictionaries."""
-    return SettingsRecord(_computed(cfg), _noted(cfg), (src_dict, tgt_dict))
+def settings_record(cfg: GruConfig, task: Any) -> SettingsRecord:
+    """Return the record of the settings *cfg*, which keep all rules, and of what *task* translates."""
+    return SettingsRecord(_computed(cfg), _noted(cfg), task)
 
 
 def _computed(cfg: GruConfig) -> Settings:
