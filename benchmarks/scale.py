@@ -14,10 +14,10 @@ processes, one for each rank, all of them on this machine:
   open    the complete cache is opened, and the places of all sentences are looked up
 
 A row of the result has the seconds from the first to the last rank, the seconds of CPU of all ranks together, and the
-largest figures of a rank: the private memory that a rank holds in the end, its peak, and its share of everything that is
-in memory (PSS).  Private memory is what no file backs.  The system takes the pages of mapped files back when it needs
-them, so they count in the PSS only.  What the rank held before the step is not counted.  Files and bytes are those of the
-step.
+largest figures of a rank: the private memory that a rank holds in the end, its peak, and its share of everything that
+is in memory (PSS).  Private memory is what no file backs.  The system takes the pages of mapped files back when it
+needs them, so they count in the PSS only.  What the rank held before the step is not counted.  Files and bytes are
+those of the step.
 """
 
 import argparse

@@ -120,7 +120,7 @@ def test_a_training_without_a_cache_is_refused(training):
 
 @pytest.mark.parametrize("flag", ["--valid-subset", "--train-subset"])
 def test_a_data_set_that_is_not_there_is_named(training, flag):
-    with pytest.raises(BertFusedError, match="must name data sets of .*, and it has no 'nowhere'; give the names"):
+    with pytest.raises(BertFusedError, match="it has no 'nowhere'; give the names"):
         main(["build", *training, flag, "nowhere"])
 
 
