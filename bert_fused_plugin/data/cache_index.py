@@ -143,16 +143,16 @@ class CacheIndex:
         first, second = first[left], second[left]
         for part in self._parts:
             rows = part.index.find(first, second)
-            hits = np.flatnonzero(rows >= 0)
-            segments = part.index.segment[rows[hits]]
-            hits = hits[self._usable(part)[segments]]
-            places[left[hits], 0] = part.numbers[part.index.segment[rows[hits]]]
-            places[left[hits], 1] = part.index.start[rows[hits]]
-            others = np.ones(len(left), dtype=bool)
-            others[hits] = False
-            left, first, second = left[others], first[others], second[others]
-            if not len(left):
+            found = rows >= 0
+            numbers = np.where(self._usable(part), part.numbers, np.int32(-1))
+            of_found = numbers[part.index.segment[rows[found]]]
+            found[found] = of_found >= 0
+            rows, at = rows[found], left[found]
+            places[at, 0] = of_found[of_found >= 0]
+            places[at, 1] = part.index.start[rows]
+            if len(at) == len(left):
                 return
+            left, first, second = left[~found], first[~found], second[~found]
 
     def _usable(self, part: _Part) -> NDArray[np.bool_]:
         """Return which segments of *part* are there, and as they were when it was written."""
