@@ -73,6 +73,8 @@ The map of the package, one line a file::
       fusion.py                     the table of fusions: how BERT's states join the model
       drop_net.py                   drop-net (Zhu et al., section 4.2)
       cross_attention.py            attention to another encoder's states
+      mapped_self_attention.py      self-attention with another map than softmax
+      attention_map.py              the table of maps from scores to weights
       sublayer.py                   the residual connection and layer norm around a part of a layer
       recurrent_attention.py        the table of attentions of the recurrent models
       attention_steps.py            its energies and their gradients in many steps
@@ -90,6 +92,8 @@ The map of the package, one line a file::
       embeddings.py                 embeddings, which may come from a file
       hub.py                        a finished model in Python, for raw text
       other_parameters.py           how a checkpoint differs from the model that cannot load it, or is no numbers
+      learned_alphas.py             what the heads have learned about these maps
+      attention_map_flags.py        what the flags of these maps have in common
       task_check.py                 refuses tasks of fairseq that train no model of one encoder and one decoder
       settings_record.py            what a checkpoint says about its settings, and errors for other settings
       bert_fused/                   the BERT-fused transformer: the model and its presets

@@ -14,12 +14,16 @@ KINDS = {
     "coverage, new query": {"coverage": True, "attention_query": "new"},
     "deep": {"encoder_layers": 2, "decoder_layers": 3},
     "deep, new query, layer norm": {"decoder_layers": 2, "attention_query": "new", "layer_norm": True},
+    "sparsemax, scaled dot": {"attention": "dot", "attention_scaled": True, "attention_map": "sparsemax"},
+    "entmax, coverage, new query": {"coverage": True, "attention_query": "new", "attention_map": "entmax"},
 }
 WITH_BERT = {
     "BERT": {"bert_branch_weights": "0.7,0.2"},
     "BERT, new query, mix": {"attention_query": "new", "input_feeding": True, "bert_layer": "mix"},
     "BERT, no attention": {"attention": "none"},
     "BERT, coverage, deep": {"coverage": True, "decoder_layers": 2, "bert_mask_special_tokens": True},
+    "BERT, entmax15": {"attention_map": "entmax15"},
+    "BERT, entmax": {"attention_map": "entmax"},
 }
 LINES = ["the old man sees a small dog .", "a dog", "", "red apple eats a house"]
 PREFIXES = ["a big house", "the dog eats a red apple", "runs", "old man sees"]

@@ -21,6 +21,8 @@ FUSED = [
     ({"bert_attend": "encoder"}, {}, "with --bert-attend encoder", "with --bert-attend both"),
     ({"bert_gates": "1, 0"}, {}, "with --bert-gates 1,0", "without --bert-gates"),
     ({}, {"bert_gates": "0,1"}, "without --bert-gates", "with --bert-gates 0,1"),
+    ({"attention_map": "sparsemax"}, {}, "with --attention-map sparsemax", "with --attention-map softmax"),
+    ({}, {"self_attention_map": "entmax15"}, "with --self-attention-map softmax", "with --self-attention-map entmax15"),
     ({"activation_fn": "gelu"}, {}, "with --activation-fn gelu", "with --activation-fn relu"),
     ({"encoder_attention_heads": 4}, {}, "with --encoder-attention-heads 4", "with --encoder-attention-heads 2"),
     ({"decoder_attention_heads": 1}, {}, "with --decoder-attention-heads 1", "with --decoder-attention-heads 2"),
@@ -62,6 +64,7 @@ FUSED = [
 NEW = {"attention_query": "new"}
 TIED = {"encoder_embed_dim": 7, "decoder_out_embed_dim": 7}  # helpers' decoder_embed_dim
 GRU = [
+    ({"attention_map": "entmax15"}, {}, "with --attention-map entmax15", "with --attention-map softmax"),
     ({"attention": "dot"}, {}, "with --attention dot", "with --attention additive"),
     (
         {"attention": "dot", "attention_scaled": True},

@@ -14,6 +14,7 @@ from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
 from bert_fused_plugin.json_record import JsonRecord, read_json
+from bert_fused_plugin.models.attention_map_flags import BEFORE_MAPS
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ def settings_incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> 
     noted = [_describe(difference) for difference in differences(saved["noted"], current["noted"])]
     if noted:
         logger.warning("; ".join(noted))
-    changed = differences(saved["computed"], current["computed"])
+    changed = differences({**BEFORE_MAPS, **saved["computed"]}, current["computed"])
     reasons = [(_describe(difference), _remedy(difference)) for difference in changed]
     reasons += [(_OTHER_SYMBOLS.format(side=side), _DICTIONARIES) for side in other_symbols(saved, current, state_dict)]
     if reasons and model.cfg.bert_unchecked:

@@ -6,7 +6,7 @@ from typing import Any, Dict, Optional, Tuple
 from fairseq.modules import LayerNorm
 from torch import Tensor, nn
 
-from bert_fused_plugin.modules.cross_attention import Attended, CrossAttention, KeysAndValues, States
+from bert_fused_plugin.modules.cross_attention import Attended, KeysAndValues, States
 from bert_fused_plugin.modules.fused_layer import LayerOptions, attend_with_bert, cross_branch, feed_forward
 from bert_fused_plugin.modules.fusion import Fusion
 from bert_fused_plugin.modules.sublayer import apply_sublayer
@@ -32,7 +32,7 @@ class BertFusedDecoderLayer(nn.Module):
         super().__init__()
         self.self_attn = options.build_self_attention()
         self.self_attn_layer_norm = LayerNorm(options.embed_dim)
-        self.encoder_attn = CrossAttention(options.embed_dim, options.num_heads, encoder_dim, options.attention_dropout)
+        self.encoder_attn = options.build_encoder_attention(encoder_dim)
         self.encoder_attn_layer_norm = LayerNorm(options.embed_dim)
         self.bert_attn, self.bert_attn_layer_norm, self.fusion = options.build_bert_attention()
         self.bert_first = options.fusion.bert_first

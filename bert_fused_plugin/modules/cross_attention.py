@@ -7,6 +7,8 @@ import torch.nn.functional as F
 from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
+from bert_fused_plugin.modules.attention_map import attention_weights_of, build_attention_map
+
 Attended = Tuple[Tensor, Optional[Tensor]]  # the output of an attention, (T, B, C), and its weights
 
 
@@ -40,10 +42,14 @@ class CrossAttention(MultiheadAttention):
         num_heads: H.
         dim: the width of the states.
         dropout: the dropout rate on attention weights.
+        attention_map: the name of the map from scores to weights.
     """
 
-    def __init__(self, embed_dim: int, num_heads: int, dim: int, dropout: float) -> None:
+    def __init__(
+        self, embed_dim: int, num_heads: int, dim: int, dropout: float, attention_map: str = "softmax"
+    ) -> None:
         super().__init__(embed_dim, num_heads, kdim=dim, vdim=dim, dropout=dropout, encoder_decoder_attention=True)
+        self.attention_map = build_attention_map(attention_map, num_heads)
 
     def project(self, states: Tensor, padding_mask: Tensor) -> KeysAndValues:
         """Return the keys and values of *states*, (S, N, D), whose padding is *padding_mask*, (N, S)."""
@@ -68,14 +74,15 @@ class CrossAttention(MultiheadAttention):
         by_beam = (steps, sentences, rows // sentences, heads, self.head_dim)
         queries = self.q_proj(query).view(by_beam).permute(1, 3, 2, 0, 4).flatten(2, 3)
         mask = padding_mask.view(sentences, 1, 1, length)
-        if need_weights:
+        weights = None
+        if need_weights or self.attention_map is not None:
             scores = torch.matmul(queries * self.scaling, keys.transpose(-1, -2)).masked_fill(mask, float("-inf"))
-            probabilities = F.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+            probabilities = attention_weights_of(self.attention_map, scores)
             out = torch.matmul(self.dropout_module(probabilities.type_as(scores)), values)
-            weights = probabilities.view(sentences, heads, -1, steps, length).transpose(0, 1).flatten(1, 2)
+            if need_weights:
+                weights = probabilities.view(sentences, heads, -1, steps, length).transpose(0, 1).flatten(1, 2)
         else:
             out = F.scaled_dot_product_attention(queries, keys, values, ~mask, dropout_p=self._dropout_rate())
-            weights = None
         out = out.view(sentences, heads, -1, steps, self.head_dim).permute(3, 0, 2, 1, 4)
         return self.out_proj(out.reshape(steps, rows, self.embed_dim)), weights
 

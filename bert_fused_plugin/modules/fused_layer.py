@@ -11,8 +11,9 @@ from typing import Any, Callable, Optional, Protocol, Tuple, Union
 from fairseq.modules import FairseqDropout, LayerNorm, MultiheadAttention
 from torch import Tensor, nn
 
-from bert_fused_plugin.modules.cross_attention import KeysAndValues, States
+from bert_fused_plugin.modules.cross_attention import CrossAttention, KeysAndValues, States
 from bert_fused_plugin.modules.fusion import Branch, Fusion, FusionOptions
+from bert_fused_plugin.modules.mapped_self_attention import MappedSelfAttention
 from bert_fused_plugin.modules.sublayer import TransformerLayer, apply_sublayer
 
 
@@ -31,6 +32,8 @@ class LayerOptions:
         activation_fn: the non-linearity of the feed-forward network.
         normalize_before: whether layer norm stands before each sub-layer (pre-norm) instead of after it.
         fusion: how the layer joins its NMT attention and its attention to BERT.
+        attention_map: the name of the map from scores to weights in the attentions to the encoder and to BERT.
+        self_attention_map: the name of the map in self-attention.
     """
 
     embed_dim: int
@@ -43,16 +46,27 @@ class LayerOptions:
     activation_fn: Callable[[Tensor], Tensor]
     normalize_before: bool
     fusion: FusionOptions
+    attention_map: str = "softmax"
+    self_attention_map: str = "softmax"
 
     def build_self_attention(self) -> MultiheadAttention:
         """Build the self-attention."""
-        return MultiheadAttention(self.embed_dim, self.num_heads, dropout=self.attention_dropout, self_attention=True)
+        sizes = (self.embed_dim, self.num_heads)
+        if self.self_attention_map == "softmax":
+            return MultiheadAttention(*sizes, dropout=self.attention_dropout, self_attention=True)
+        return MappedSelfAttention(*sizes, self.attention_dropout, self.self_attention_map)
+
+    def build_encoder_attention(self, encoder_dim: int) -> CrossAttention:
+        """Build the attention to the encoder's states, which are *encoder_dim* wide."""
+        return CrossAttention(self.embed_dim, self.num_heads, encoder_dim, self.attention_dropout, self.attention_map)
 
     def build_bert_attention(self) -> Tuple[Optional[nn.Module], Optional[nn.Module], Optional[Fusion]]:
         """Build the attention to BERT, and its layer norm (for a sub-layer) or the fusion (for two branches)."""
         if self.bert_dim is None:
             return None, None, None
-        attention = self.fusion.build_attention(self.embed_dim, self.num_heads, self.bert_dim, self.attention_dropout)
+        attention = self.fusion.build_attention(
+            self.embed_dim, self.num_heads, self.bert_dim, self.attention_dropout, self.attention_map
+        )
         fusion = self.fusion.build(self.embed_dim)
         return attention, LayerNorm(self.embed_dim) if fusion is None else None, fusion
 

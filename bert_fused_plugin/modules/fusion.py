@@ -133,9 +133,11 @@ class FusionOptions:
         build_mix = fusion_kind(self.kind).build_mix
         return None if build_mix is None else Fusion(build_mix(self, embed_dim), DropNet(self.p_net, self.per_sentence))
 
-    def build_attention(self, embed_dim: int, num_heads: int, bert_dim: int, dropout: float) -> CrossAttention:
+    def build_attention(
+        self, embed_dim: int, num_heads: int, bert_dim: int, dropout: float, attention_map: str = "softmax"
+    ) -> CrossAttention:
         """Build the attention to BERT's states."""
-        attention = CrossAttention(embed_dim, num_heads, bert_dim, dropout)
+        attention = CrossAttention(embed_dim, num_heads, bert_dim, dropout, attention_map)
         if self.identity_start:
             nn.init.zeros_(attention.out_proj.weight)
             nn.init.zeros_(attention.out_proj.bias)

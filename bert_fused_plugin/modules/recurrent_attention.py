@@ -20,6 +20,7 @@ from typing import (
 import torch
 from torch import Tensor, nn
 
+from bert_fused_plugin.modules.attention_map import attention_weights_of, build_attention_map
 from bert_fused_plugin.modules.attention_steps import AdditiveSteps, AttentionSteps, DotSteps
 
 
@@ -69,9 +70,17 @@ class AdditiveAttention(nn.Module):
         key_dim: the width of h_j.
         attention_dim: the width A of the alignment model, the paper's n'.
         coverage: whether the energy depends on the attention in the steps before.
+        attention_map: the name of the map from energies to weights.
     """
 
-    def __init__(self, query_dim: int, key_dim: int, attention_dim: int, coverage: bool = False) -> None:
+    def __init__(
+        self,
+        query_dim: int,
+        key_dim: int,
+        attention_dim: int,
+        coverage: bool = False,
+        attention_map: str = "softmax",
+    ) -> None:
         super().__init__()
         self.query_proj = nn.Linear(query_dim, attention_dim, bias=False)
         self.key_proj = nn.Linear(key_dim, attention_dim, bias=False)
@@ -79,6 +88,7 @@ class AdditiveAttention(nn.Module):
         self.coverage_weight: Optional[nn.Parameter] = None
         if coverage:
             self.coverage_weight = nn.Parameter(torch.empty(attention_dim).uniform_(-0.1, 0.1))
+        self.attention_map = build_attention_map(attention_map, num_heads=1)
 
     def forward(self, query: Tensor, keys: Tensor, padding_mask: Tensor, coverage: Optional[Tensor] = None) -> Tensor:
         """Return alpha, (B, K, S), for K queries of each sentence.
@@ -95,7 +105,7 @@ class AdditiveAttention(nn.Module):
             assert coverage is not None
             hidden = query.unsqueeze(2) + keys.unsqueeze(1) + coverage.unsqueeze(-1) * self.coverage_weight
             energies = torch.tanh(hidden) @ self.v
-        return masked_softmax(energies, padding_mask)
+        return masked_weights(self.attention_map, energies, padding_mask)
 
     def initialise_vectors(self) -> None:
         """Draw v_a from N(0, 1 / A)."""
@@ -110,13 +120,22 @@ class DotAttention(nn.Module):
         key_dim: the width of h_j.
         attention_dim: the width A of queries and keys.
         scaled: whether products are divided by the square root of A (Vaswani et al. 2017, equation 1).
+        attention_map: the name of the map from products to weights.
     """
 
-    def __init__(self, query_dim: int, key_dim: int, attention_dim: int, scaled: bool = False) -> None:
+    def __init__(
+        self,
+        query_dim: int,
+        key_dim: int,
+        attention_dim: int,
+        scaled: bool = False,
+        attention_map: str = "softmax",
+    ) -> None:
         super().__init__()
         self.query_proj = nn.Linear(query_dim, attention_dim, bias=False)
         self.key_proj = nn.Linear(key_dim, attention_dim, bias=False)
         self.scale = attention_dim**-0.5 if scaled else 1.0
+        self.attention_map = build_attention_map(attention_map, num_heads=1)
 
     def forward(self, query: Tensor, keys: Tensor, padding_mask: Tensor, coverage: Optional[Tensor] = None) -> Tensor:
         """Return alpha, (B, K, S), for K queries of each sentence.
@@ -127,7 +146,7 @@ class DotAttention(nn.Module):
             padding_mask: the positions that get no weight, (B, S).
             coverage: the sum of alpha over the steps before, (B, K, S); it is not used.
         """
-        return masked_softmax(DotSteps(keys, self.scale).energies(query), padding_mask)
+        return masked_weights(self.attention_map, DotSteps(keys, self.scale).energies(query), padding_mask)
 
     def initialise_vectors(self) -> None:
         """Do nothing, because there are no vectors."""
@@ -150,10 +169,14 @@ class AttentionKind(NamedTuple):
 
 RECURRENT_ATTENTIONS: Dict[str, AttentionKind] = {
     "additive": AttentionKind(
-        AdditiveAttention, {"coverage": "coverage"}, "v_a^T tanh(W_a s + U_a h_j), as in the paper"
+        AdditiveAttention,
+        {"coverage": "coverage", "attention_map": "attention_map"},
+        "v_a^T tanh(W_a s + U_a h_j), as in the paper",
     ),
     "dot": AttentionKind(
-        DotAttention, {"attention_scaled": "scaled"}, "dot products of projected states and annotations"
+        DotAttention,
+        {"attention_scaled": "scaled", "attention_map": "attention_map"},
+        "dot products of projected states and annotations",
     ),
     "none": AttentionKind(None, {}, "no attention; the encoder's summary is the context of each step"),
 }
@@ -203,17 +226,22 @@ def attention_flags() -> Dict[str, List[str]]:
 def attention_steps(attention: RecurrentAttention, keys: Tensor) -> Optional[AttentionSteps]:
     """Return *attention* to *keys* with gradients written by hand; None if it has none.
 
-    They do not cover coverage, which depends on the steps before.
+    They do not cover coverage, which depends on the steps before, and maps other than softmax.
     """
-    if type(attention) is AdditiveAttention and attention.coverage_weight is None:
+    if type(attention) is AdditiveAttention and attention.coverage_weight is None and attention.attention_map is None:
         return AdditiveSteps(keys, attention.v)
-    return DotSteps(keys, attention.scale) if type(attention) is DotAttention else None
+    if type(attention) is DotAttention and attention.attention_map is None:
+        return DotSteps(keys, attention.scale)
+    return None
 
 
-def masked_softmax(energies: Tensor, padding_mask: Tensor) -> Tensor:
-    """Return the softmax of *energies*, (B, K, S), over the positions that are no padding; it is computed in fp32."""
+def masked_weights(attention_map: Optional[nn.Module], energies: Tensor, padding_mask: Tensor) -> Tensor:
+    """Return the weights that a map gives to *energies*, (B, K, S), of positions that are no padding.
+
+    The map computes in fp32; None is softmax.
+    """
     energies = energies.masked_fill(padding_mask.unsqueeze(1), -torch.inf)
-    return torch.softmax(energies, dim=-1, dtype=torch.promote_types(energies.dtype, torch.float32)).to(energies.dtype)
+    return attention_weights_of(attention_map, energies).to(energies.dtype)
 
 
 class _Energies(torch.autograd.Function):

@@ -13,7 +13,7 @@ from torch import Tensor
 from bert_fused_plugin.modules.attention_memory import WeightedMemory
 from bert_fused_plugin.modules.attention_steps import AttentionSteps
 from bert_fused_plugin.modules.conditional_gru import ConditionalGru
-from bert_fused_plugin.modules.recurrent_attention import attention_steps, masked_softmax
+from bert_fused_plugin.modules.recurrent_attention import attention_steps, masked_weights
 
 
 class _Memory(NamedTuple):
@@ -30,7 +30,8 @@ def fused_loop(
 ) -> Optional[Tuple[Tensor, Dict[str, Tensor]]]:
     """Return the states, (B, T, n), and the attention to each memory, (B, T, S), if this function can compute them.
 
-    It cannot for beams, for an attention with coverage, and where autocast chooses number formats step by step.
+    It cannot for beams, for an attention with coverage or with another map than softmax, and where autocast chooses
+    number formats step by step.
 
     Args:
         cell: the gated recurrent unit.
@@ -91,7 +92,7 @@ class _Loop(torch.autograd.Function):
             for memory, query, alpha in zip(memories, _queries(memories, queries[step]), alphas):
                 if memory.steps is not None:
                     energies = memory.steps.energies(query.unsqueeze(1))
-                    alpha[:, step] = masked_softmax(energies, memory.padding_mask).squeeze(1)
+                    alpha[:, step] = masked_weights(None, energies, memory.padding_mask).squeeze(1)
                 context = torch.bmm(alpha[:, step].unsqueeze(1), memory.gate_values).squeeze(1)
                 gate_inputs = torch.add(gate_inputs, context, alpha=memory.weight)
             opening = torch.sigmoid(gate_inputs[:, : 2 * hidden] + projected[:, : 2 * hidden])

@@ -24,6 +24,7 @@ from bert_fused_plugin.data.tags import language_tags
 from bert_fused_plugin.data.typed_text import TypedText
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.models.gru_bahdanau import GruModel
+from bert_fused_plugin.models.learned_alphas import log_alphas
 from bert_fused_plugin.models.presets import resumed_from
 from bert_fused_plugin.setup_messages import SetupMessages
 from bert_fused_plugin.tasks import ensembles
@@ -107,6 +108,10 @@ class BertFusedTranslationTask(TranslationTask):
         if self._setup_messages is not None:
             self._setup_messages.repeat()
             self._setup_messages = None
+
+    def post_validate(self, model: Any, stats: Dict[str, Any], agg: Any) -> None:
+        """Add to *stats*, which fairseq prints next, what the heads of *model* have learned about their attention."""
+        stats.update(log_alphas(model))
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
         """Load *split*, with BERT's input for each sentence.

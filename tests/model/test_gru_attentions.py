@@ -102,7 +102,8 @@ def test_the_documents_name_the_kinds_of_the_table():
 
 @pytest.mark.parametrize("name", RECURRENT_ATTENTIONS)
 def test_every_kind_obeys_the_protocol(name):
-    attention = build_recurrent_attention(name, 3, 4, 5, {"attention_scaled": True, "coverage": True})
+    flags = {"attention_scaled": True, "coverage": True, "attention_map": "sparsemax"}
+    attention = build_recurrent_attention(name, 3, 4, 5, flags)
     if name == "none":
         assert attention is None
         return

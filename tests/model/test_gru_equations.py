@@ -1,9 +1,18 @@
 """The recurrent models compute the equations of their papers, step by step."""
 
+import entmax
 import pytest
 import torch
 from helpers import assert_close, encode, make_gru
 from recurrent_models import KINDS, LINES, WITH_BERT, make_batch, make_random_gru
+
+
+def literal_map(attention, kind, energies):
+    """Return the weights of *energies*, (S,), none of which is of padding, by the functions of the package entmax."""
+    name = kind.get("attention_map", "softmax")
+    if name == "entmax":
+        return entmax.entmax_bisect(energies, 1 + float(torch.sigmoid(attention.attention_map.raw_alpha)), dim=0)
+    return torch.softmax(energies, 0) if name == "softmax" else vars(entmax)[name](energies, dim=0)
 
 
 def literal_alpha(attention, kind, query, annotations, so_far):
@@ -14,7 +23,7 @@ def literal_alpha(attention, kind, query, annotations, so_far):
     else:
         covered = torch.outer(so_far, attention.coverage_weight) if kind.get("coverage") else 0
         energies = torch.tanh(q + keys + covered) @ attention.v
-    return torch.softmax(energies, 0)
+    return literal_map(attention, kind, energies)
 
 
 def with_bert(decoder, kind, nmt, query, encoder_out):
@@ -24,7 +33,8 @@ def with_bert(decoder, kind, nmt, query, encoder_out):
         return nmt
     states, hidden = encoder_out["bert_out"][0][0], encoder_out["bert_padding_mask"][0][0]
     energies = torch.tanh(bert.query_proj(query) + bert.key_proj(states)) @ bert.v
-    beta = torch.softmax(energies.masked_fill(hidden, -torch.inf), 0)
+    beta = torch.zeros_like(energies)
+    beta[~hidden] = literal_map(bert, kind, energies[~hidden])
     w_nmt, w_bert = (float(w) for w in kind.get("bert_branch_weights", "0.5,0.5").split(","))
     return w_nmt * nmt + w_bert * (beta @ decoder.bert_value_proj(states))
 

@@ -17,8 +17,10 @@ KINDS = {
     "random layer": {"bert_layer": "random:2"},
     "embedding": {"bert_fusion": "embedding", "layernorm_embedding": True},
     "finetune": {"bert_finetune": True},
+    "sparsemax, entmax": {"bert_drop_net": 0.0, "attention_map": "sparsemax", "self_attention_map": "entmax"},
     "gru": {"bert_drop_net": 0.0},
     "gru, dot": {"attention": "dot", "layer_norm": True},
+    "gru, entmax15": {"attention_map": "entmax15"},
     "gru, coverage": {"coverage": True, "bert_layer": "mix"},
     "gru, new state asks": {"attention_query": "new", "input_feeding": True, "decoder_layers": 2, "encoder_layers": 2},
 }

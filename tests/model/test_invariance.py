@@ -30,13 +30,23 @@ IN_LAYERS = {
     "mix": {"bert_layer": "mix"},
     "random layer": {"bert_layer": "random:2"},
     "no encoder layers": {"encoder_layers": 0},
-}
+    "sparsemax": {"attention_map": "sparsemax"},
+    "entmax15, gated, self-attention too": {
+        "bert_fusion": "gated", "attention_map": "entmax15", "self_attention_map": "sparsemax",
+    },
+    "entmax, stacked, self-attention too": {
+        "bert_fusion": "stacked", "attention_map": "entmax", "self_attention_map": "entmax",
+    },
+}  # fmt: skip
 IN_EMBEDDINGS = {
     "embedding": {"bert_fusion": "embedding"},
     "embedding, mix": {"bert_fusion": "embedding", "bert_layer": "mix", "layernorm_embedding": True, **PRE_NORM},
     "embedding, learned positions": {"bert_fusion": "embedding", "encoder_learned_pos": True},
     "decoder on BERT": {"bert_fusion": "embedding", "encoder_layers": 0},
-}
+    "decoder on BERT, entmax": {
+        "bert_fusion": "embedding", "encoder_layers": 0, "attention_map": "entmax", "self_attention_map": "entmax15",
+    },
+}  # fmt: skip
 KINDS = {**IN_LAYERS, **IN_EMBEDDINGS}
 
 

@@ -10,6 +10,8 @@ from fairseq.models.transformer.transformer_config import EncDecBaseConfig
 
 from bert_fused_plugin.bert.flags import MEAN, BertFlags, parse_weights
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.models.attention_map_flags import map_help
+from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
 from bert_fused_plugin.modules.fusion import FUSION_KINDS, FusionKind, FusionOptions, fusion_kind
 
 
@@ -52,6 +54,12 @@ class BertFusedConfig(TransformerConfig, BertFlags):
             "help": "BERT's branch begins as zero, so that the first step computes what the model without BERT "
             "computes."
         },
+    )
+    attention_map: ChoiceEnum(tuple(ATTENTION_MAPS)) = field(  # type: ignore[valid-type]
+        default="softmax", metadata={"help": map_help("the attentions to the encoder and to BERT")}
+    )
+    self_attention_map: ChoiceEnum(tuple(ATTENTION_MAPS)) = field(  # type: ignore[valid-type]
+        default="softmax", metadata={"help": map_help("the self-attention of the encoder and of the decoder")}
     )
     bert_warm_start: Optional[str] = field(
         default=None,

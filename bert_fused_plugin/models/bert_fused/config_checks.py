@@ -7,6 +7,7 @@ from fairseq.data import Dictionary
 
 from bert_fused_plugin.bert.flags import CHECKED_BY_BRIDGE, bert_flag_errors, choice_errors
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.models.attention_map_flags import map_package_errors
 from bert_fused_plugin.models.bert_fused.config import (
     BertFusedConfig,
     bert_gates,
@@ -32,6 +33,7 @@ def config_errors(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictiona
         *choice_errors(cfg, except_for=("bert_fusion", *CHECKED_BY_BRIDGE)),
         *bert_flag_errors(cfg),
         *_fusion_errors(cfg, src_dict, tgt_dict),
+        *map_package_errors(cfg, ("attention_map", "self_attention_map")),
         *_unsupported(cfg),
     ]
 

@@ -30,6 +30,8 @@ def layer_options(cfg: BertFusedConfig, side: EncDecBaseConfig, bert_dim: Option
         activation_fn=get_activation_fn(cfg.activation_fn),
         normalize_before=side.normalize_before,
         fusion=fusion_options(cfg),
+        attention_map=str(cfg.attention_map),
+        self_attention_map=str(cfg.self_attention_map),
     )
 
 

@@ -15,6 +15,7 @@ from bert_fused_plugin.models.settings_record import Settings, SettingsRecord
 # fairseq's flags that change what is computed, but not the shape of any parameter
 OF_SIDES = ("attention_heads", "normalize_before", "learned_pos")
 OF_BOTH = ("activation_fn", "no_scale_embedding", "no_token_positional_embeddings", "no_decoder_final_norm")
+MAPS = ("attention_map", "self_attention_map")
 
 
 def settings_record(cfg: BertFusedConfig, task: Any) -> SettingsRecord:
@@ -39,8 +40,8 @@ def _of_fusion(cfg: BertFusedConfig) -> Settings:
 
 
 def _of_transformer(cfg: BertFusedConfig) -> Settings:
-    """Return fairseq's own settings; a side without layers has none."""
-    settings: Settings = {name: vars(cfg)[name] for name in OF_BOTH}
+    """Return fairseq's own settings, and the maps of attention; a side without layers has none."""
+    settings: Settings = {name: vars(cfg)[name] for name in (*OF_BOTH, *MAPS)}
     for side, part in (("encoder", cfg.encoder), ("decoder", cfg.decoder)):
         if part.layers:
             settings.update({f"{side}_{name}": vars(part)[name] for name in OF_SIDES})

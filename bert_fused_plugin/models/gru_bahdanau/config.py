@@ -2,6 +2,7 @@
 
 # fairseq reads the field types: no `from __future__ import annotations`, no `X | None` in this file.
 from dataclasses import dataclass, field, fields
+from enum import Enum
 from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq.data import Dictionary
@@ -16,7 +17,9 @@ from bert_fused_plugin.bert.flags import (
     choice_errors,
     parse_weights,
 )
+from bert_fused_plugin.models.attention_map_flags import map_help, map_package_errors
 from bert_fused_plugin.models.gru_bahdanau.initialisation import INITIALISATIONS
+from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
 from bert_fused_plugin.modules.recurrent_attention import RECURRENT_ATTENTIONS, attention_flags, attention_kind
 
 
@@ -59,6 +62,9 @@ class GruConfig(BertFlags):
             + "; ".join(f"{name}: {kind.help}" for name, kind in RECURRENT_ATTENTIONS.items())
             + "."
         },
+    )
+    attention_map: ChoiceEnum(tuple(ATTENTION_MAPS)) = field(  # type: ignore[valid-type]
+        default="softmax", metadata={"help": map_help("the attentions to the source and to BERT")}
     )
     attention_scaled: bool = field(
         default=False,
@@ -114,7 +120,8 @@ def has_attention(cfg: GruConfig) -> bool:
 
 def gru_attention_flags(cfg: GruConfig) -> Dict[str, Any]:
     """Return the values of the flags that belong to some kinds of attention only."""
-    return {flag: getattr(cfg, flag) for flag in attention_flags()}
+    values = {flag: getattr(cfg, flag) for flag in attention_flags()}
+    return {flag: str(value) if isinstance(value, Enum) else value for flag, value in values.items()}
 
 
 def gru_branch_weights(cfg: GruConfig) -> Tuple[float, float]:
@@ -145,6 +152,7 @@ def gru_config_errors(cfg: GruConfig, src_dict: Dictionary, tgt_dict: Dictionary
         *errors,
         *choice_errors(cfg, except_for=("attention", *CHECKED_BY_BRIDGE)),
         *_attention_errors(cfg),
+        *map_package_errors(cfg, ("attention_map",)),
         *_embedding_errors(cfg, src_dict, tgt_dict),
         *_bert_errors(cfg),
     ]

@@ -76,7 +76,8 @@ class GruDecoder(FairseqIncrementalDecoder):
         )
         self.bert_attention: Optional[RecurrentAttention] = None
         if bert_dim is not None:
-            self.bert_attention = AdditiveAttention(hidden, bert_dim, hidden)
+            bert_map = str(cfg.attention_map)
+            self.bert_attention = AdditiveAttention(hidden, bert_dim, hidden, attention_map=bert_map)
             self.bert_value_proj = nn.Linear(bert_dim, context_dim)
             self.drop_net = DropNet(gru_drop_net_rate(cfg))
             self.branch_weights = gru_branch_weights(cfg)

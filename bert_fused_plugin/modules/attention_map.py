@@ -1,0 +1,137 @@
+"""The maps from scores to attention weights: the table of the maps, and the maps that the package ``entmax`` computes.
+
+Attention is pi(scores) times values.  Softmax is one choice of pi, and gives each position some weight; the others of
+the table give weights that are exactly zero.
+"""
+
+from importlib.util import find_spec
+from typing import Any, Callable, Dict, NamedTuple, Optional
+
+import torch
+from torch import Tensor, nn
+
+PACKAGE = "entmax"  # its functions are imported when a map is built, because softmax does not need them
+LEAST_ALPHA_MINUS_ONE = 0.01  # the learned map and its gradient divide by alpha - 1
+ITERATIONS = {torch.float32: 24}  # of the bisection; then fp32 is exact to its last bit
+MOST_ITERATIONS = 50
+
+Function = Callable[[Tensor], Tensor]
+
+
+class MapKind(NamedTuple):
+    """An entry of the table of maps.
+
+    Args:
+        build: a function that takes the number of heads and returns the map; None for softmax, which an attention
+            computes itself, by a kernel that fuses it with its products where there is one.
+        help: the description of the map in the help of the flags.
+    """
+
+    build: Optional[Callable[[int], nn.Module]]
+    help: str
+
+
+ATTENTION_MAPS: Dict[str, MapKind] = {
+    "softmax": MapKind(None, "each position gets some weight"),
+    "sparsemax": MapKind(
+        lambda heads: FixedMap("sparsemax"), "the projection onto the simplex, with few weights that are not zero"
+    ),
+    "entmax15": MapKind(lambda heads: FixedMap("entmax15"), "1.5-entmax, half way between these two"),
+    "entmax": MapKind(lambda heads: LearnedEntmax(heads), "alpha-entmax, whose alpha each head learns, from 1.5"),
+}
+
+
+def build_attention_map(name: str, num_heads: int) -> Optional[nn.Module]:
+    """Return a new map for an attention of *num_heads* heads; None for softmax.
+
+    A map takes scores, (..., H, T, S), that are -inf where no weight may be, and returns the weights, at least in fp32.
+    An attention with one head may leave out the dimension H.
+
+    Raises:
+        ValueError: the table has no such map.
+    """
+    if name not in ATTENTION_MAPS:
+        raise ValueError(f"The attention map must be one of {', '.join(ATTENTION_MAPS)}, got {name!r}.")
+    build = ATTENTION_MAPS[name].build
+    return None if build is None else build(num_heads)
+
+
+def lacks_package(name: str) -> bool:
+    """Return whether the map *name* needs a package that is not installed."""
+    return name in ATTENTION_MAPS and ATTENTION_MAPS[name].build is not None and find_spec(PACKAGE) is None
+
+
+def attention_weights_of(attention_map: Optional[nn.Module], scores: Tensor) -> Tensor:
+    """Return the weights, (..., S), that *attention_map* gives to *scores*, at least in fp32; None is softmax."""
+    if attention_map is None:
+        return torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+    weights: Tensor = attention_map(scores)
+    return weights
+
+
+class FixedMap(nn.Module):
+    """Sparsemax (Martins and Astudillo, ICML 2016) or 1.5-entmax (Peters, Niculae and Martins, ACL 2019).
+
+    Args:
+        name: the name of the function in the package ``entmax``.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self._function: Function = getattr(_entmax(), name)
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """Return the weights, (..., S), of *scores*."""
+        return _where_finite(self._function, scores)
+
+    def extra_repr(self) -> str:
+        """Show the map where a module is printed."""
+        return self.name
+
+
+class LearnedEntmax(nn.Module):
+    """alpha-entmax, whose alpha = 1 + sigmoid(a) each head learns (Correia, Niculae and Martins, EMNLP 2019).
+
+    Args:
+        num_heads: H.
+    """
+
+    def __init__(self, num_heads: int) -> None:
+        super().__init__()
+        self.raw_alpha = nn.Parameter(torch.zeros(num_heads))  # alpha begins as 1.5
+        self._function: Callable[..., Tensor] = _entmax().entmax_bisect
+
+    def alpha(self) -> Tensor:
+        """Return alpha of each head, (H), at least in fp32."""
+        share = torch.sigmoid(self.raw_alpha.to(torch.promote_types(self.raw_alpha.dtype, torch.float32)))
+        # the gradient ignores the bound, so that a head that has reached it can leave it again
+        return 1 + share + (share.clamp(min=LEAST_ALPHA_MINUS_ONE) - share).detach()
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """Return the weights, (..., H, T, S), of *scores*; H may be missing if it is 1."""
+
+        def function(finite: Tensor) -> Tensor:
+            alpha = self.alpha().to(finite.dtype).view(-1, 1, 1).expand(*finite.shape[:-1], 1)
+            return self._function(finite, alpha, n_iter=ITERATIONS.get(finite.dtype, MOST_ITERATIONS))
+
+        return _where_finite(function, scores)
+
+
+def _entmax() -> Any:
+    import entmax
+
+    return entmax
+
+
+def _where_finite(function: Function, scores: Tensor) -> Tensor:
+    """Return *function* of *scores*, (..., S), at least in fp32, with weights of exactly zero where they are -inf.
+
+    A row that is -inf everywhere gets no weight at all.  A row with +inf or with no number, as half precision has them
+    before a step is skipped, gets weights that are no numbers; the package would stop there with an error of an index.
+    """
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    peak = scores.detach().amax(dim=-1, keepdim=True)
+    weights = function(torch.where(peak.isfinite(), scores, torch.zeros_like(scores)))
+    weights = weights.masked_fill(scores.detach() == -torch.inf, 0.0)
+    return weights.masked_fill(~(peak < torch.inf), torch.nan)
