@@ -9,9 +9,11 @@
 #   bert_fused     the same way on, with BERT: it begins with the transformer's parameters (where BERT's word pieces are
 #                  more than fairseq's symbols its batches are smaller: they count in --max-tokens too)
 #   [random_bert]  the same with a BERT of random weights: does the gain come from pre-training?
-#   [scratch]      bert_fused without the transformer's parameters, UPDATES + MORE updates
+#   [scratch]      bert_fused without the transformer's parameters, UPDATES + MORE updates; [scratch_entmax15] the same, and
+#                  its attentions to the encoder and to BERT are sparse
 #   gru_bahdanau   RNNsearch, UPDATES + MORE updates; [gru_dot], [gru_seq2seq], [gru_bert] (RNNsearch
-#                  with BERT) and [bert_decoder] (BERT in place of the encoder) as well
+#                  with BERT), [gru_entmax15] (RNNsearch with sparse attention) and [bert_decoder] (BERT in place of the
+#                  encoder) as well
 #   compare        averages of the five best checkpoints (those as good as the best: up to 0.1 more validation loss), scored
 #                  on the test set: $OUT/report.html, $OUT/report.json
 #
@@ -28,7 +30,8 @@ examples=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$examples/.." && pwd)
 name=$(basename "$here")
 out=${OUT:-$name-out} seed=${SEED:-1}
-all_steps=(prepare estimate transformer continued bert_fused random_bert scratch gru_bahdanau gru_dot gru_seq2seq gru_bert bert_decoder compare)
+all_steps=(prepare estimate transformer continued bert_fused random_bert scratch scratch_entmax15 gru_bahdanau gru_dot
+    gru_seq2seq gru_bert gru_entmax15 bert_decoder compare)
 default_steps=(prepare transformer continued bert_fused gru_bahdanau compare)
 
 recipe() {
@@ -171,8 +174,10 @@ fused() { # fused NAME BERT
     train_with_bert "$1" "$more" "$more_lr" "$more_warmup" --arch "$fused_arch" --bert-model "$2" "${fusion[@]}" "${warm_start[@]}" \
         --bert-warm-start "$out/transformer/checkpoint_best.pt"
 }
-scratch() {
-    train_with_bert scratch $((updates + more)) "$lr" "$warmup" --arch "$fused_arch" --bert-model "$(bert_model)" "${fusion[@]}"
+scratch() { from_scratch scratch; }
+scratch_entmax15() { from_scratch scratch_entmax15 --attention-map entmax15; }
+from_scratch() { # from_scratch NAME FLAGS...
+    train_with_bert "$1" $((updates + more)) "$lr" "$warmup" --arch "$fused_arch" --bert-model "$(bert_model)" "${fusion[@]}" "${@:2}"
 }
 bert_decoder() {
     train_with_bert bert_decoder $((updates + more)) "$lr" "$warmup" --arch "$fused_arch" --bert-model "$(bert_model)" \
@@ -182,6 +187,7 @@ gru() { train "$1" $((updates + more)) "$gru_lr" "$warmup" --arch "$gru_arch" --
 gru_bahdanau() { gru gru_bahdanau; }
 gru_dot() { gru gru_dot --attention dot; }
 gru_seq2seq() { gru gru_seq2seq --attention none; }
+gru_entmax15() { gru gru_entmax15 --attention-map entmax15; }
 gru_bert() {
     train_with_bert gru_bert $((updates + more)) "$gru_lr" "$warmup" --arch "$gru_arch" --clip-norm 1.0 \
         --bert-model "$(bert_model)" "${fusion[@]}"
