@@ -23,7 +23,6 @@ WITH_BERT = {
     "BERT, no attention": {"attention": "none"},
     "BERT, coverage, deep": {"coverage": True, "decoder_layers": 2, "bert_mask_special_tokens": True},
     "BERT, entmax15": {"attention_map": "entmax15"},
-    "BERT, entmax": {"attention_map": "entmax"},
 }
 LINES = ["the old man sees a small dog .", "a dog", "", "red apple eats a house"]
 PREFIXES = ["a big house", "the dog eats a red apple", "runs", "old man sees"]

@@ -4,8 +4,11 @@ bert-fused-attention data-bin --path checkpoint_best.pt --subset test --index 3 
 
 The command also prints the alignment (source-target, by attention), the entropy of the attention in each decoder layer,
 in bits and in % of the largest possible entropy (a dash stands for a layer without such attention), and, for
---bert-fusion gated, the mean of each layer's gate (1 means that the layer uses BERT's branch alone).  The command says
-so if attention is so even that map and alignment mean nothing: if its entropy is 95 % or more of the largest possible.
+--bert-fusion gated, the mean of each layer's gate (1 means that the layer uses BERT's branch alone).  For an attention
+with zeros, as --attention-map sparsemax gives them, it prints the share of exact zeros of each layer and head and the
+mean number of symbols that get a weight, and for --attention-map entmax the alpha that each head has learned.  The
+command says so if attention is so even that map and alignment mean nothing: if its entropy is 95 % or more of the
+largest possible.
 """
 
 import argparse
@@ -22,9 +25,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.models.learned_alphas import learned_alphas
 from bert_fused_plugin.reports.attention import SOURCE, AttentionMap, AttentionStatistics, attention_maps, evenness
 from bert_fused_plugin.reports.decoding import Decoding, Texts, translate_one
 from bert_fused_plugin.reports.runs import Place, Run, RunFiles, load_run
+from bert_fused_plugin.reports.sparsity import described
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
@@ -74,6 +79,12 @@ def _print_figures(run: Run, sample: Any, tokens: Any, maps: List[Tuple[Attentio
             f"entropy:     {kind}: "
             + ", ".join(f"{each.bits:.2f} ({each.share:.0%})" if each else "-" for each in layers)
         )
+    for kind, sparse in statistics.sparsity().items():
+        if any(layer is not None and layer.has_zeros() for layer in sparse):
+            for number, head_means in enumerate(sparse):
+                print(f"zeros:       {described(kind, number, head_means)}")
+    for name, alphas in learned_alphas(run.model).items():
+        print(f"alpha:       {name}: {' '.join(f'{alpha:.2f}' for alpha in alphas)}")
     for name, gate in statistics.gates().items():
         print(f"gate:        {name}: {gate['mean']:.2f} ± {gate['deviation']:.2f}")
     for warning in filter(None, (evenness(kind, layers) for kind, layers in entropies.items())):

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
 from bert_fused_plugin.modules.fusion import Gate
+from bert_fused_plugin.reports.sparsity import Sparsity, mean_sparsity, recorded_heads, sparsity_sums
 from bert_fused_plugin.reports.words import Words, merge, merge_attention, piece_marks
 
 SOURCE, BERT = "source", "BERT"  # what a decoder attends to
@@ -111,6 +112,7 @@ def attention_maps(
 
 class _Attention(NamedTuple):
     layers: List[Optional[Tensor]]
+    heads: List[Optional[Tensor]]  # (H, B, T, S) each
     sizes: Tensor  # the number of positions that may be attended to, (B)
 
 
@@ -145,13 +147,19 @@ def _read(model: Any, net_input: Dict[str, Any], translations: Sequence[Tensor])
     encoder_out = model.encoder.forward_torchscript(net_input)
     prev_output_tokens = previous_tokens(translations, decoder.dictionary.pad()).to(net_input["src_tokens"].device)
     layers: Dict[str, List[Optional[Tensor]]] = {SOURCE: [], BERT: []}
-    for option in options:
-        _, extra = decoder(prev_output_tokens, encoder_out=encoder_out, **option)
-        layers[SOURCE].append(extra["attn"][0])
-        layers[BERT].append(extra.get("bert_attn", [None])[0])
+    heads: Dict[str, List[Optional[Tensor]]] = {SOURCE: [], BERT: []}
+    for number, option in enumerate(options):
+        with recorded_heads(model) as seen:
+            _, extra = decoder(prev_output_tokens, encoder_out=encoder_out, **option)
+        found = {SOURCE: extra["attn"][0], BERT: extra.get("bert_attn", [None])[0]}
+        names = {SOURCE: "encoder_attn", BERT: "encoder_attn" if found[SOURCE] is None else "bert_attn"}
+        for kind, weights in found.items():
+            layers[kind].append(weights)
+            one_head = None if weights is None else weights.unsqueeze(0)
+            heads[kind].append(one_head if weights is None else seen.get(f"layers.{number}.{names[kind]}", one_head))
     masks = {SOURCE: "encoder_padding_mask", BERT: "bert_padding_mask"}
     return {
-        kind: _Attention(layers[kind], (~encoder_out[mask][0]).sum(dim=1))
+        kind: _Attention(layers[kind], heads[kind], (~encoder_out[mask][0]).sum(dim=1))
         for kind, mask in masks.items()
         if any(layer is not None for layer in layers[kind])
     }
@@ -164,10 +172,11 @@ def previous_tokens(translations: Sequence[Tensor], pad: int) -> Tensor:
 
 
 class AttentionStatistics:
-    """The entropy of attention and the values of gates, averaged over all positions of any number of batches."""
+    """Entropy and sparsity of attention, and the values of gates: means over all positions of any number of batches."""
 
     def __init__(self) -> None:
         self._entropy: Dict[str, List[Optional[Tensor]]] = {}
+        self._sparsity: Dict[str, List[Optional[Tensor]]] = {}
         self._gates: Dict[str, Tensor] = {}
 
     def add(self, model: Any, net_input: Dict[str, Any], translations: Sequence[Tensor]) -> None:
@@ -182,6 +191,9 @@ class AttentionStatistics:
             for total, layer in zip(sums, found.layers):
                 if total is not None and layer is not None:
                     total += _entropy_sums(layer, found.sizes, written)
+            added = [None if x is None else sparsity_sums(x, found.sizes, written) for x in found.heads]
+            before = self._sparsity.get(kind, [None] * len(added))
+            self._sparsity[kind] = [x if y is None or x is None else x + y for x, y in zip(added, before)]
         for name, gate in gates.items():
             mask = (src_tokens.ne(pad) if name.startswith("encoder") else written).t()
             self._gates[name] = self._gates.get(name, torch.zeros(3)) + torch.stack(
@@ -193,6 +205,13 @@ class AttentionStatistics:
         return {
             kind: [None if total is None else _mean_entropy(total) for total in layers]
             for kind, layers in self._entropy.items()
+        }
+
+    def sparsity(self) -> Dict[str, List[Optional[Sparsity]]]:
+        """Return the sparsity of each layer for `SOURCE` and `BERT`; None for a layer without such attention."""
+        return {
+            kind: [None if total is None else mean_sparsity(total) for total in layers]
+            for kind, layers in self._sparsity.items()
         }
 
     def gates(self) -> Dict[str, Dict[str, float]]:

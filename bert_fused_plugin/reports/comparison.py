@@ -5,6 +5,7 @@ from typing import Any, Dict, List, Sequence
 
 from bert_fused_plugin.checkpoint_origin import updates_before
 from bert_fused_plugin.data.dictionary_bridge import looks_like_moses
+from bert_fused_plugin.models.learned_alphas import learned_alphas
 from bert_fused_plugin.reports.attention import AttentionStatistics, attention_maps, evenness
 from bert_fused_plugin.reports.bert_ablations import MEANINGS, bert_ablations
 from bert_fused_plugin.reports.buckets import (
@@ -146,6 +147,11 @@ class Comparison:
                 for kind, layers in entropies.items()
             },
             "too_even": [too_even for kind, layers in entropies.items() if (too_even := evenness(kind, layers))],
+            "sparsity": {
+                kind: [None if layer is None else layer._asdict() for layer in layers]
+                for kind, layers in statistics.sparsity().items()
+            },
+            "alphas": learned_alphas(run.model),
             "gates": statistics.gates(),
         }
 

@@ -39,6 +39,7 @@ FUSED = {
     "fine-tuned, slow, mix": {"bert_finetune": True, "bert_lr_factor": 0.5, "bert_layer": "mix"},
     "fine-tuned, last layer": {"bert_finetune": True, "bert_finetune_layers": 1},
     "context": {"bert_context": 2},
+    "entmax, sparsemax": {"attention_map": "entmax", "self_attention_map": "sparsemax"},
     "shared, learned positions": {
         "share_all_embeddings": True, "encoder_learned_pos": True, "decoder_learned_pos": True,
         "max_source_positions": 30, "max_target_positions": 30,

@@ -15,7 +15,7 @@ MEMBERS = ["parallel", "gru: BERT", STOCK, "gated"]
 MODELS = {
     "parallel", "gated", "stacked", "embedding", "bert_decoder", "BERT in the decoder", "special tokens masked",
     "context", "mix", "fine-tuned", "gru: paper", "gru: none", "gru: input feeding", "gru: coverage", "gru: deep",
-    "gru: BERT", STOCK,
+    "gru: BERT", "entmax, sparsemax", "gru: sparsemax, scaled dot", STOCK,
 }  # fmt: skip
 CONSTRAINED = partial(LexicallyConstrainedBeamSearch, representation="ordered")
 SEARCHES = {

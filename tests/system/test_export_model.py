@@ -113,7 +113,7 @@ def test_model_pt_names_no_place_of_this_machine_and_holds_no_training_state(wor
         (BertFusedModel, "bert_fused", {"bert_model": "{bert}", "bert_finetune": True, "bert_lr_factor": 0.3}, True),
         (BertFusedModel, "bert_fused", {"bert_model": "{bert}", "bert_finetune": True, "bert_layer": "1"}, True),
         (GruModel, "gru_bahdanau", {"bert_model": "{bert}", "bert_finetune": True, "bert_finetune_layers": 1}, True),
-        (GruModel, "gru_dot", {"bert_model": "{bert}"}, True),
+        (GruModel, "gru_dot", {"bert_model": "{bert}", "attention_map": "entmax"}, True),
         (GruModel, "gru_seq2seq", {}, False),
         (TransformerModel, "transformer", {"task": "translation"}, False),
     ],

@@ -1,0 +1,78 @@
+"""How sparse the attention of each head is: the share of exact zeros, the symbols with a weight, and the entropy."""
+
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+
+class Sparsity(NamedTuple):
+    """The means over target positions, for each head of a layer.
+
+    Args:
+        zeros: the share of the symbols that may be attended to whose weight is exactly zero.
+        attended: the number of symbols whose weight is not zero.
+        bits: the entropy of the weights, in bits.
+    """
+
+    zeros: List[float]
+    attended: List[float]
+    bits: List[float]
+
+    def has_zeros(self) -> bool:
+        """Return whether some head has weights that are exactly zero."""
+        return any(share > 0 for share in self.zeros)
+
+
+def sparsity_sums(weights: Tensor, sizes: Tensor, written: Tensor) -> Tensor:
+    """Return the sums over all *written* positions of what `Sparsity` has the means of, and of ones, (4, H).
+
+    Args:
+        weights: the weights of each head, (H, B, T, S).
+        sizes: the number of symbols that may be attended to, (B).
+        written: the target positions that count, (B, T).
+    """
+    weights, most = weights.float().cpu(), sizes.cpu().clamp(min=1).view(1, -1, 1)
+    attended = weights.gt(0).sum(dim=-1)
+    bits = torch.special.entr(weights).sum(dim=-1) / torch.log(torch.tensor(2.0))
+    parts = torch.stack([1 - attended / most, attended.float(), bits, torch.ones_like(bits)])  # (4, H, B, T)
+    return parts.masked_fill(~written.cpu(), 0).double().sum(dim=(2, 3))
+
+
+def mean_sparsity(sums: Tensor) -> Sparsity:
+    """Return the means, from the sums of `sparsity_sums`."""
+    return Sparsity(*(sums[:3] / sums[3]).tolist())
+
+
+@contextmanager
+def recorded_heads(model: Any) -> Iterator[Dict[str, Tensor]]:
+    """Yield a dict that gets the weights of each head, (H, B, T, S), of the attentions that return them in a pass.
+
+    Its keys are the names of the attentions in the decoder, such as ``layers.0.encoder_attn``.
+    """
+    seen: Dict[str, Tensor] = {}
+    hooks = []
+    for name, module in model.decoder.named_modules():
+        if not name.endswith((".encoder_attn", ".bert_attn")):
+            continue
+
+        def record(module: Any, inputs: Any, output: Any, name: str = name) -> None:
+            if output[1] is not None:
+                seen[name] = output[1]
+
+        hooks.append(module.register_forward_hook(record))
+    try:
+        yield seen
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def described(kind: str, number: int, layer: Optional[Sparsity]) -> str:
+    """Return a line about the attention to *kind* of the decoder's layer *number*, counted from 0."""
+    if layer is None:
+        return f"{kind}, layer {number + 1}: -"
+    zeros = " ".join(f"{share:.0%}" for share in layer.zeros)
+    mean = sum(layer.attended) / len(layer.attended)
+    return f"{kind}, layer {number + 1}: {zeros} by head; {mean:.1f} symbols attended to"

@@ -1,0 +1,264 @@
+"""Whole models whose attentions have other maps than softmax; what all models do, other tests test of these too."""
+
+import argparse
+import logging
+import sys
+
+import pytest
+import torch
+from fairseq.modules import MultiheadAttention
+from fairseq.sequence_generator import SequenceGenerator
+from helpers import assert_close, encode, make_gru, pad, randomise
+from warm_start_helpers import table
+
+from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.models import attention_map_flags
+from bert_fused_plugin.models.bert_fused import BertFusedModel
+from bert_fused_plugin.models.gru_bahdanau import GruModel
+from bert_fused_plugin.models.learned_alphas import learned_alphas, log_alphas
+from bert_fused_plugin.models.settings_record import SETTINGS_RECORD
+from bert_fused_plugin.modules import attention_map
+from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS, FixedMap, LearnedEntmax
+from bert_fused_plugin.modules.cross_attention import CrossAttention
+from bert_fused_plugin.modules.mapped_self_attention import MappedSelfAttention
+from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention
+from bert_fused_plugin.reports.attention import BERT, SOURCE, AttentionStatistics
+from bert_fused_plugin.tasks.ensembles import members
+
+LINES = ["the old man sees a small dog .", "a dog runs", ""]
+BOTH = {"attention_map": "entmax", "self_attention_map": "entmax"}
+
+
+def sharpen(model):
+    """Give the parameters random values with which scores are large enough for zeros."""
+    randomise(model)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(("q_proj.weight", "k_proj.weight", "attention.v")):
+                parameter *= 30
+
+
+@pytest.fixture
+def net_input(dictionary):
+    rows = [encode(dictionary, line) for line in LINES]
+    source = pad(rows, dictionary.pad(), left=True)
+    return {"src_tokens": source, "src_lengths": None, "prev_output_tokens": pad(rows, dictionary.pad(), left=False)}
+
+
+@pytest.mark.parametrize("fusion", ["parallel", "gated", "stacked", "embedding"])
+def test_each_flag_reaches_its_attentions_and_no_others(build, fusion):
+    model = build(bert_fusion=fusion, attention_map="sparsemax", self_attention_map="entmax")
+    for name, module in model.named_modules():
+        if isinstance(module, CrossAttention):
+            assert isinstance(module.attention_map, FixedMap), name
+            assert module.attention_map.name == "sparsemax"
+        elif isinstance(module, MultiheadAttention):
+            assert isinstance(module.attention_map, LearnedEntmax), name
+    plain = build(bert_fusion=fusion)
+    assert not any(isinstance(module, (FixedMap, LearnedEntmax, MappedSelfAttention)) for module in plain.modules())
+    extra = set(model.state_dict()) - set(plain.state_dict())
+    assert {name.rpartition(".self_attn.")[2] for name in extra} == {"attention_map.raw_alpha"}
+
+
+def test_softmax_draws_and_computes_as_without_the_flags(build, dictionary, net_input):
+    """Also the random numbers that follow are the same."""
+    torch.manual_seed(1)
+    plain, number = build(), torch.rand(())
+    for options in ({"attention_map": "softmax", "self_attention_map": "softmax"}, BOTH):
+        torch.manual_seed(1)
+        other = build(**options)
+        assert torch.equal(torch.rand(()), number)
+        for name, value in plain.named_parameters():
+            assert torch.equal(other.state_dict()[name], value), name
+        if options is not BOTH:
+            assert torch.equal(other.eval()(**net_input)[0], plain.eval()(**net_input)[0])
+
+
+def test_self_attention_with_softmax_in_place_of_its_map_is_fairseqs(monkeypatch):
+    ours = MappedSelfAttention(8, 2, 0.0, "sparsemax").eval()
+    stock = MultiheadAttention(8, 2, self_attention=True).eval()
+    randomise(stock)
+    ours.load_state_dict(stock.state_dict())
+    monkeypatch.setattr(ours, "attention_map", torch.nn.Softmax(dim=-1))
+    x, padding = torch.randn(5, 3, 8), torch.arange(5) >= torch.tensor([[5], [3], [1]])
+    future = torch.full((5, 5), -torch.inf).triu(1)
+    out, weights = ours(x, x, x, key_padding_mask=padding, attn_mask=future)
+    expected, expected_weights = stock(x, x, x, key_padding_mask=padding, attn_mask=future, need_head_weights=True)
+    assert_close(out, expected)
+    assert_close(weights.mean(dim=0), expected_weights)
+    assert ours(x, x, x, need_weights=False)[1] is None
+    assert ours.dropout_module.module_name == "MultiheadAttention"  # for --retain-dropout-modules
+
+
+@pytest.mark.parametrize("options", [{"bert_fusion": "parallel"}, {"bert_mask_special_tokens": True}, {"gru": True}])
+def test_rows_sum_to_one_and_padding_gets_exactly_zero(build, dictionary, bert_dir, net_input, options):
+    gru = options == {"gru": True}
+    options = {"attention_map": "sparsemax", **({"bert_model": bert_dir} if gru else options)}
+    model = (make_gru(dictionary, **options) if gru else build(**options)).eval()
+    sharpen(model)
+    _, extra = model(**net_input)
+    masks = model.encoder(net_input["src_tokens"])
+    for name, mask in (("attn", "encoder_padding_mask"), ("bert_attn", "bert_padding_mask")):
+        weights, padding = extra[name][0], masks[mask][0]
+        assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:2]))
+        assert not weights.transpose(1, 2)[padding].any()
+        assert weights.transpose(1, 2)[~padding].eq(0).any()
+
+
+def test_cached_states_and_context_give_what_bert_gives(build, net_input):
+    model = build(bert_context=1, attention_map="entmax", bert_drop_net=0.0).eval()
+    sharpen(model)
+    tokens = model.encoder.bridge.bert_tokens(net_input["src_tokens"])
+    states, _ = model.encoder.bert(tokens, model.encoder.bridge.segments(tokens))
+    expected, _ = model(**net_input, bert_tokens=tokens)
+    assert_close(model(**net_input, bert_tokens=tokens, bert_out=states)[0], expected)
+
+
+def test_the_ensembles_probability_is_the_mean_of_a_sparse_member_and_one_with_softmax(build, dictionary, net_input):
+    models = [build(**BOTH).eval(), build().eval(), make_gru(dictionary, attention_map="sparsemax").eval()]
+    for model in models:
+        sharpen(model)
+    generator = SequenceGenerator(list(members(models)), dictionary, beam_size=2, max_len_b=6)
+    with torch.no_grad():
+        found = generator.generate(list(members(models)), {"net_input": net_input})
+        for row, (best, *_) in enumerate(found):
+            line = encode(dictionary, LINES[row]).unsqueeze(0)
+            prev = torch.cat([best["tokens"][-1:], best["tokens"][:-1]]).unsqueeze(0)
+            mean = torch.stack([torch.softmax(model(line, None, prev)[0][0], dim=-1) for model in models]).mean(dim=0)
+            scores = mean.log().gather(1, best["tokens"].unsqueeze(1)).squeeze(1)
+            assert_close(best["positional_scores"], scores, atol=1e-4)
+
+
+def test_warm_start_from_softmax_leaves_alpha_at_its_start_and_says_so(stock, save, start, caplog):
+    caplog.set_level(logging.INFO)
+    model = start(save(stock()), **BOTH)
+    assert {alpha for heads in learned_alphas(model).values() for alpha in heads} == {1.5}
+    new = table(caplog)[1]["new"]
+    assert new["encoder.layers.*.self_attn"] == (2, 4, "layers 0-1")
+    assert new["decoder.layers.*.encoder_attn"] == (2, 4, "layers 0-1")
+
+
+@pytest.mark.parametrize("gru", [False, True])
+def test_a_checkpoint_of_an_earlier_version_has_softmax(build, dictionary, monkeypatch, gru):
+    """Its record says nothing of maps."""
+
+    def make(**options):
+        return make_gru(dictionary, **options) if gru else build(**options)
+
+    old = make()
+    for name in ("attention_map", "self_attention_map"):
+        old.settings_record.record["computed"].pop(name, None)
+    state = old.state_dict()
+    state[SETTINGS_RECORD] = _without_maps(make, monkeypatch)
+    make().load_state_dict(state)
+    with pytest.raises(
+        BertFusedError, match=r"trained with --attention-map softmax, and this model is built with --att"
+    ):
+        make(attention_map="sparsemax").load_state_dict(state)
+
+
+def _without_maps(make, monkeypatch):
+    from bert_fused_plugin.models import settings_record
+
+    plain = settings_record._plain
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            settings_record, "_plain", lambda values: {k: v for k, v in plain(values).items() if "_map" not in k}
+        )
+        return make().state_dict()[SETTINGS_RECORD]
+
+
+def test_the_flags_offer_the_maps_of_the_table_and_explain_each():
+    for model, flags in ((BertFusedModel, ("attention_map", "self_attention_map")), (GruModel, ("attention_map",))):
+        parser = argparse.ArgumentParser()
+        model.add_args(parser)
+        for flag in flags:
+            [action] = [action for action in parser._actions if action.dest == flag]
+            assert list(action.choices) == list(ATTENTION_MAPS) == ["softmax", "sparsemax", "entmax15", "entmax"]
+            assert all(f"{name}: {kind.help}" in action.help for name, kind in ATTENTION_MAPS.items())
+
+
+def test_unknown_maps_are_refused_by_name(build, dictionary):
+    with pytest.raises(
+        BertFusedError, match=r"--attention-map must be one of softmax, .*, entmax, got hardmax; choose"
+    ):
+        build(attention_map="hardmax")
+    with pytest.raises(BertFusedError, match=r"--self-attention-map must be one of softmax, .*, got hardmax; choose"):
+        build(self_attention_map="hardmax")
+    with pytest.raises(
+        BertFusedError, match=r"--attention-map must be one of softmax, .*, entmax, got hardmax; choose"
+    ):
+        make_gru(dictionary, attention_map="hardmax")
+
+
+def test_a_map_without_an_attention_is_refused(dictionary):
+    with pytest.raises(BertFusedError, match=r"--attention-map works only with --attention additive or dot, got"):
+        make_gru(dictionary, attention="none", attention_map="sparsemax")
+
+
+def test_a_map_without_its_package_names_the_command_beside_other_errors(build, dictionary, monkeypatch):
+    monkeypatch.setattr(attention_map, "PACKAGE", "entmax_that_is_not_there")
+    monkeypatch.setitem(sys.modules, "entmax", None)
+    with pytest.raises(BertFusedError) as caught:
+        build(attention_map="sparsemax", self_attention_map="entmax", bert_context=-1)
+    assert len(caught.value.errors) == 3
+    assert f"--self-attention-map entmax needs the package {attention_map_flags.PACKAGE}" in str(caught.value)
+    assert caught.value.errors[-1].endswith("which is not installed; run: pip install entmax")
+    with pytest.raises(BertFusedError, match=r"--attention-map entmax15 needs the package .*; run: pip install entmax"):
+        make_gru(dictionary, attention_map="entmax15")
+    build()
+    make_gru(dictionary)
+
+
+def test_learned_alphas_are_logged(build, dictionary, caplog):
+    caplog.set_level(logging.INFO)
+    model = make_gru(dictionary, attention_map="entmax")
+    torch.nn.init.constant_(model.decoder.attention.attention_map.raw_alpha, 1.0)
+    assert log_alphas(model) == {"alpha": 1.731}
+    assert [record.getMessage() for record in caplog.records][-1] == "alpha of decoder.attention: 1.731"
+    assert log_alphas(build(attention_map="sparsemax")) == {}
+    assert len(learned_alphas(build(**BOTH))) == 2 * 2 + 2 * 3
+
+
+def test_the_report_counts_exact_zeros_of_each_head(build, dictionary, net_input):
+    model = build(attention_map="sparsemax", bert_attend="encoder").eval()
+    sharpen(model)
+    translations = [encode(dictionary, line) for line in ("a red apple .", "the", "dog dog")]
+    statistics = AttentionStatistics()
+    with torch.no_grad():
+        for row, tokens in enumerate(translations):
+            line = encode(dictionary, LINES[row]).unsqueeze(0)
+            statistics.add(model, {"src_tokens": line, "src_lengths": None}, [tokens])
+    together = AttentionStatistics()
+    together.add(model, {"src_tokens": net_input["src_tokens"], "src_lengths": None}, translations)
+    seen = []
+    for row, tokens in enumerate(translations):
+        line = encode(dictionary, LINES[row]).unsqueeze(0)
+        prev = torch.cat([tokens[-1:], tokens[:-1]]).unsqueeze(0)
+        layer = model.decoder.layers[1].encoder_attn
+        hook = layer.register_forward_hook(lambda module, inputs, output: seen.append(output[1][:, 0]))
+        model(line, None, prev)
+        hook.remove()
+    share = torch.cat([weights.eq(0).float().mean(dim=-1) for weights in seen], dim=1).mean(dim=1)
+    symbols = torch.cat([weights.gt(0).float().sum(dim=-1) for weights in seen], dim=1).mean(dim=1)
+    for each in (statistics, together):
+        assert list(each.sparsity()) == [SOURCE]
+        found = each.sparsity()[SOURCE][1]
+        assert found.zeros == pytest.approx(share.tolist(), abs=1e-6)
+        assert found.attended == pytest.approx(symbols.tolist(), abs=1e-6)
+        assert found.has_zeros()
+
+
+def test_the_report_counts_those_of_a_recurrent_model_too(dictionary, bert_dir, net_input):
+    translations = [encode(dictionary, line) for line in LINES]
+    model = make_gru(dictionary, bert_model=bert_dir, attention_map="sparsemax").eval()
+    sharpen(model)
+    assert isinstance(model.decoder.bert_attention, AdditiveAttention)
+    statistics = AttentionStatistics()
+    statistics.add(model, net_input, translations)
+    assert {kind: len(layers[0].zeros) for kind, layers in statistics.sparsity().items()} == {SOURCE: 1, BERT: 1}
+    assert statistics.sparsity()[BERT][0].has_zeros()
+    softmax = make_gru(dictionary).eval()
+    statistics = AttentionStatistics()
+    statistics.add(softmax, net_input, translations)
+    assert not statistics.sparsity()[SOURCE][0].has_zeros()

@@ -1,0 +1,45 @@
+"""Maps of attention through the real commands."""
+
+import re
+
+import pytest
+import torch
+from conftest import ROOT, hypotheses
+
+pytestmark = pytest.mark.system
+ENTMAX = ["--attention-map", "entmax"]
+
+
+def test_a_learned_map_is_logged_translates_beside_softmax_and_is_not_exchanged(workspace, tmp_path):
+    done = workspace.train_gru(tmp_path, *ENTMAX, "--max-epoch", "1")
+    log = done.stdout + done.stderr
+    path = tmp_path / "checkpoint_last.pt"
+    raw = torch.load(path, weights_only=False)["model"]["decoder.attention.attention_map.raw_alpha"]
+    assert raw.item() != 0
+    assert f"alpha of decoder.attention: {1 + torch.sigmoid(raw).item():.3f}\n" in log
+    assert re.search(r"valid on 'valid' subset \| loss .* \| alpha 1\.\d+\b", log)
+    out = workspace.generate("--path", f"{path}:{workspace.checkpoint}", "--print-alignment").stdout
+    assert sorted(hypotheses(out)) == list(range(30))
+    assert len(re.findall(r"^A-\d+\t", out, re.MULTILINE)) == 30
+    resumed = workspace.train_gru(tmp_path, "--attention-map", "entmax15", ok=False)
+    assert "the checkpoint was trained with --attention-map entmax, and this model is built with" in resumed.stderr
+    other = ["--model-overrides", "{'attention_map': 'sparsemax'}"]
+    refused = workspace.generate("--path", path, *other, ok=False)
+    assert "with --attention-map sparsemax; give --attention-map entmax, or load" in refused.stderr
+    drawn = workspace.run(
+        "python", ROOT / "scripts/plot_attention.py", workspace.data, "--path", path, "--output", tmp_path / "x.svg"
+    )
+    assert re.search(r"^alpha: +decoder\.attention: 1\.\d\d$", drawn.stdout, re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_resumed_training_equals_the_unbroken_one(workspace, tmp_path):
+    flags = [*ENTMAX, "--self-attention-map", "entmax", "--no-epoch-checkpoints"]
+    workspace.train(*flags, save_dir=tmp_path / "whole")
+    for epochs in ("1", "2"):
+        workspace.train(*flags, "--max-epoch", epochs, save_dir=tmp_path / "parts")
+    whole, parts = (
+        torch.load(tmp_path / name / "checkpoint_last.pt", weights_only=False)["model"] for name in ("whole", "parts")
+    )
+    assert any(name.endswith("self_attn.attention_map.raw_alpha") and value.any() for name, value in whole.items())
+    assert all(torch.equal(whole[name], parts[name]) for name in whole if not name.endswith("_float_tensor"))
