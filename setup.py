@@ -35,6 +35,7 @@ def read(name):
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
+SPARSE = ["entmax>=1.1"]  # for --attention-map and --self-attention-map other than softmax
 PLOTS = ["tensorboard"]  # for --tensorboard-logdir; without a bound, since each Python has its newest version
 
 setup(
@@ -108,8 +109,10 @@ setup(
     ],
     extras_require={
         "plots": PLOTS,
+        "sparse": SPARSE,
         "dev": [
             *PLOTS,
+            *SPARSE,
             "ruff==0.17.5",
             'mypy==2.4.1; python_version >= "3.10"',
             "pytest>=7",

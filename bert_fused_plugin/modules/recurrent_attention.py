@@ -20,7 +20,7 @@ from typing import (
 import torch
 from torch import Tensor, nn
 
-from bert_fused_plugin.modules.attention_map import attention_weights_of, build_attention_map
+from bert_fused_plugin.modules.attention_map import LearnedEntmax, attention_weights_of, build_attention_map
 from bert_fused_plugin.modules.attention_steps import AdditiveSteps, AttentionSteps, DotSteps
 
 
@@ -226,13 +226,20 @@ def attention_flags() -> Dict[str, List[str]]:
 def attention_steps(attention: RecurrentAttention, keys: Tensor) -> Optional[AttentionSteps]:
     """Return *attention* to *keys* with gradients written by hand; None if it has none.
 
-    They do not cover coverage, which depends on the steps before, and maps other than softmax.
+    They do not cover coverage, which depends on the steps before, and a map that is learned.
     """
-    if type(attention) is AdditiveAttention and attention.coverage_weight is None and attention.attention_map is None:
-        return AdditiveSteps(keys, attention.v)
-    if type(attention) is DotAttention and attention.attention_map is None:
+    if type(attention) not in (AdditiveAttention, DotAttention) or isinstance(map_of(attention), LearnedEntmax):
+        return None
+    if isinstance(attention, DotAttention):
         return DotSteps(keys, attention.scale)
-    return None
+    assert isinstance(attention, AdditiveAttention)
+    return AdditiveSteps(keys, attention.v) if attention.coverage_weight is None else None
+
+
+def map_of(attention: RecurrentAttention) -> Optional[nn.Module]:
+    """Return the map of an attention of this file; None is softmax."""
+    assert isinstance(attention, (AdditiveAttention, DotAttention))
+    return attention.attention_map
 
 
 def masked_weights(attention_map: Optional[nn.Module], energies: Tensor, padding_mask: Tensor) -> Tensor:

@@ -10,10 +10,11 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
+from bert_fused_plugin.modules.attention_map import FixedMap
 from bert_fused_plugin.modules.attention_memory import WeightedMemory
 from bert_fused_plugin.modules.attention_steps import AttentionSteps
 from bert_fused_plugin.modules.conditional_gru import ConditionalGru
-from bert_fused_plugin.modules.recurrent_attention import attention_steps, masked_weights
+from bert_fused_plugin.modules.recurrent_attention import attention_steps, map_of, masked_weights
 
 
 class _Memory(NamedTuple):
@@ -23,6 +24,7 @@ class _Memory(NamedTuple):
     gate_values: Tensor  # (B, S, 3n)
     padding_mask: Tensor  # (B, S)
     weight: float
+    attention_map: Optional[FixedMap]  # None: softmax
 
 
 def fused_loop(
@@ -30,8 +32,8 @@ def fused_loop(
 ) -> Optional[Tuple[Tensor, Dict[str, Tensor]]]:
     """Return the states, (B, T, n), and the attention to each memory, (B, T, S), if this function can compute them.
 
-    It cannot for beams, for an attention with coverage or with another map than softmax, and where autocast chooses
-    number formats step by step.
+    It cannot for beams, for an attention with coverage or with a learned map, and where autocast chooses number
+    formats step by step.
 
     Args:
         cell: the gated recurrent unit.
@@ -41,13 +43,15 @@ def fused_loop(
     """
     parts, queries = [], []
     for attention, memory, weight in memories.values():
-        steps = None
+        steps, attention_map = None, None
         if attention is not None:
             steps = attention_steps(attention, memory.keys)
             if steps is None:
                 return None
             queries.append(attention.query_proj.weight)
-        parts.append(_Memory(steps, memory.gate_values, memory.padding_mask, weight))
+            attention_map = map_of(attention)
+            assert attention_map is None or isinstance(attention_map, FixedMap)
+        parts.append(_Memory(steps, memory.gate_values, memory.padding_mask, weight, attention_map))
     from_state = torch.cat([cell.gate_proj.weight, *queries])
     tensors = [part.gate_values for part in parts]
     if any(len(tensor) != len(inputs) for tensor in tensors):
@@ -92,7 +96,7 @@ class _Loop(torch.autograd.Function):
             for memory, query, alpha in zip(memories, _queries(memories, queries[step]), alphas):
                 if memory.steps is not None:
                     energies = memory.steps.energies(query.unsqueeze(1))
-                    alpha[:, step] = masked_weights(None, energies, memory.padding_mask).squeeze(1)
+                    alpha[:, step] = masked_weights(memory.attention_map, energies, memory.padding_mask).squeeze(1)
                 context = torch.bmm(alpha[:, step].unsqueeze(1), memory.gate_values).squeeze(1)
                 gate_inputs = torch.add(gate_inputs, context, alpha=memory.weight)
             opening = torch.sigmoid(gate_inputs[:, : 2 * hidden] + projected[:, : 2 * hidden])
@@ -127,7 +131,7 @@ class _Loop(torch.autograd.Function):
                     continue
                 to_alpha = torch.bmm(memory.gate_values, to_gates[step].unsqueeze(2)).squeeze(2)
                 to_alpha = torch.add(to_alphas[i][:, step], to_alpha, alpha=memory.weight)
-                to_energies[i][:, step] = _through_softmax(alphas[i][:, step], to_alpha)
+                to_energies[i][:, step] = _through_map(memory.attention_map, alphas[i][:, step], to_alpha)
                 to_query.copy_(memory.steps.backward(query.unsqueeze(1), to_energies[i][:, step : step + 1]).squeeze(1))
             carried = to_state * (1 - z) + to_reset * r
             carried.addmm_(to_gates[step, :, : 2 * hidden], from_state[: 2 * hidden])
@@ -154,8 +158,10 @@ def _queries(memories: Sequence[_Memory], queries: Tensor) -> List[Tensor]:
     return [queries[..., :0] if memory.steps is None else next(parts) for memory in memories]
 
 
-def _through_softmax(alpha: Tensor, gradient: Tensor) -> Tensor:
-    """Return the gradient of the energies of a softmax, in fp32 as the softmax itself."""
+def _through_map(attention_map: Optional[FixedMap], alpha: Tensor, gradient: Tensor) -> Tensor:
+    """Return the gradient of the energies of a map, in fp32 as the map itself; None is softmax."""
     dtype = torch.promote_types(alpha.dtype, torch.float32)
+    if attention_map is not None:
+        return attention_map.backward(alpha.to(dtype), gradient.to(dtype)).to(alpha.dtype)
     weighted = alpha.to(dtype) * gradient.to(dtype)
     return torch.sub(weighted, alpha.to(dtype) * weighted.sum(dim=-1, keepdim=True)).to(alpha.dtype)

@@ -11,7 +11,7 @@ def literal_map(attention, kind, energies):
     """Return the weights of *energies*, (S,), none of which is of padding, by the functions of the package entmax."""
     name = kind.get("attention_map", "softmax")
     if name == "entmax":
-        return entmax.entmax_bisect(energies, 1 + float(torch.sigmoid(attention.attention_map.raw_alpha)), dim=0)
+        return entmax.entmax_bisect(energies, 1 + torch.sigmoid(attention.attention_map.raw_alpha).item(), dim=0)
     return torch.softmax(energies, 0) if name == "softmax" else vars(entmax)[name](energies, dim=0)
 
 

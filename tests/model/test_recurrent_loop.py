@@ -15,11 +15,14 @@ OPTIONS = {
     "two layers": {"decoder_layers": 2, "encoder_layers": 2},
     "layer norm": {"layer_norm": True},
     "dropout": {"dropout": 0.3, "word_dropout": 0.2, "variational_dropout": True},
+    "sparsemax": {"attention_map": "sparsemax"},
+    "entmax15, dot": {"attention": "dot", "attention_map": "entmax15"},
+    "entmax": {"attention_map": "entmax"},
     "coverage": {"coverage": True},
     "new query": {"attention_query": "new"},
     "input feeding": {"attention_query": "new", "input_feeding": True},
 }
-COVERED = {*OPTIONS} - {"coverage", "new query", "input feeding"}
+COVERED = {*OPTIONS} - {"entmax", "coverage", "new query", "input feeding"}
 
 
 def results(model, batch):

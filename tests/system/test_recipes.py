@@ -23,8 +23,8 @@ pytestmark = pytest.mark.system
 ALL = sorted(path.parent.name for path in (ROOT / "examples").glob("*/run.sh") if "recipe.sh" in path.read_text())
 RECIPES = [name for name in ALL if name != "own_data"]  # whose settings follow from the text: test_own_data_recipe.py
 LANGUAGES = {name: name.split("_")[-2:] for name in RECIPES}
-SYSTEMS = ["transformer", "continued", "bert_fused", "random_bert", "scratch"]
-SYSTEMS += ["gru_bahdanau", "gru_dot", "gru_seq2seq", "gru_bert", "bert_decoder"]
+SYSTEMS = ["transformer", "continued", "bert_fused", "random_bert", "scratch", "scratch_entmax15"]
+SYSTEMS += ["gru_bahdanau", "gru_dot", "gru_seq2seq", "gru_bert", "gru_entmax15", "bert_decoder"]
 STUB = """#!{python}
 import json, sys
 from pathlib import Path
