@@ -20,7 +20,7 @@ from typing import (
 import torch
 from torch import Tensor, nn
 
-from bert_fused_plugin.modules.attention_map import LearnedEntmax, attention_weights_of, build_attention_map
+from bert_fused_plugin.modules.attention_map import FixedMap, LearnedEntmax, attention_weights_of, build_attention_map
 from bert_fused_plugin.modules.attention_steps import AdditiveSteps, AttentionSteps, DotSteps
 
 
@@ -228,18 +228,19 @@ def attention_steps(attention: RecurrentAttention, keys: Tensor) -> Optional[Att
 
     They do not cover coverage, which depends on the steps before, and a map that is learned.
     """
-    if type(attention) not in (AdditiveAttention, DotAttention) or isinstance(map_of(attention), LearnedEntmax):
-        return None
-    if isinstance(attention, DotAttention):
+    if type(attention) is AdditiveAttention and not isinstance(attention.attention_map, LearnedEntmax):
+        return AdditiveSteps(keys, attention.v) if attention.coverage_weight is None else None
+    if type(attention) is DotAttention and not isinstance(attention.attention_map, LearnedEntmax):
         return DotSteps(keys, attention.scale)
-    assert isinstance(attention, AdditiveAttention)
-    return AdditiveSteps(keys, attention.v) if attention.coverage_weight is None else None
+    return None
 
 
-def map_of(attention: RecurrentAttention) -> Optional[nn.Module]:
-    """Return the map of an attention of this file; None is softmax."""
+def fixed_map(attention: RecurrentAttention) -> Optional[FixedMap]:
+    """Return the map of an *attention* for which there are `attention_steps`; None is softmax."""
     assert isinstance(attention, (AdditiveAttention, DotAttention))
-    return attention.attention_map
+    found = attention.attention_map
+    assert found is None or isinstance(found, FixedMap)
+    return found
 
 
 def masked_weights(attention_map: Optional[nn.Module], energies: Tensor, padding_mask: Tensor) -> Tensor:

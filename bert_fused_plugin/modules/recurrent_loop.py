@@ -14,7 +14,7 @@ from bert_fused_plugin.modules.attention_map import FixedMap
 from bert_fused_plugin.modules.attention_memory import WeightedMemory
 from bert_fused_plugin.modules.attention_steps import AttentionSteps
 from bert_fused_plugin.modules.conditional_gru import ConditionalGru
-from bert_fused_plugin.modules.recurrent_attention import attention_steps, map_of, masked_weights
+from bert_fused_plugin.modules.recurrent_attention import attention_steps, fixed_map, masked_weights
 
 
 class _Memory(NamedTuple):
@@ -49,8 +49,7 @@ def fused_loop(
             if steps is None:
                 return None
             queries.append(attention.query_proj.weight)
-            attention_map = map_of(attention)
-            assert attention_map is None or isinstance(attention_map, FixedMap)
+            attention_map = fixed_map(attention)
         parts.append(_Memory(steps, memory.gate_values, memory.padding_mask, weight, attention_map))
     from_state = torch.cat([cell.gate_proj.weight, *queries])
     tensors = [part.gate_values for part in parts]
