@@ -26,7 +26,14 @@ from matplotlib.figure import Figure
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.learned_alphas import learned_alphas
-from bert_fused_plugin.reports.attention import SOURCE, AttentionMap, AttentionStatistics, attention_maps, evenness
+from bert_fused_plugin.reports.attention import (
+    SOURCE,
+    AttentionMap,
+    AttentionStatistics,
+    attention_maps,
+    evenness,
+    merged_words,
+)
 from bert_fused_plugin.reports.decoding import Decoding, Texts, translate_one
 from bert_fused_plugin.reports.runs import Place, Run, RunFiles, load_run
 from bert_fused_plugin.reports.sparsity import described
@@ -63,13 +70,14 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     draw(chosen, args.output, words=not args.subwords)
     print(f"source:      {texts.source(sample['net_input']['src_tokens'][0])}")
     print(f"translation: {texts.hypothesis(tokens)}")
-    _print_figures(run, sample, tokens, chosen)
+    _print_figures(run, sample, tokens, chosen, texts.source_subwords)
     print(f"written:     {args.output}")
 
 
-def _print_figures(run: Run, sample: Any, tokens: Any, maps: List[Tuple[AttentionMap, int]]) -> None:
+def _print_figures(run: Run, sample: Any, tokens: Any, maps: List[Tuple[AttentionMap, int]], marks: str) -> None:
     statistics = AttentionStatistics()
-    statistics.add(run.model, sample["net_input"], [tokens])
+    source = merged_words(run.task.source_dictionary, sample["net_input"]["src_tokens"][0], marks)
+    statistics.add(run.model, sample["net_input"], [tokens], [source])
     for found, layer in maps:
         if found.kind == SOURCE:
             print(f"alignment:   {found.pharaoh(layer)}")
@@ -79,16 +87,24 @@ def _print_figures(run: Run, sample: Any, tokens: Any, maps: List[Tuple[Attentio
             f"entropy:     {kind}: "
             + ", ".join(f"{each.bits:.2f} ({each.share:.0%})" if each else "-" for each in layers)
         )
-    for kind, sparse in statistics.sparsity().items():
-        if any(layer is not None and layer.has_zeros() for layer in sparse):
-            for number, head_means in enumerate(sparse):
-                print(f"zeros:       {described(kind, number, head_means)}")
+    _print_sparsity(statistics, len(source.texts))
     for name, alphas in learned_alphas(run.model).items():
         print(f"alpha:       {name}: {' '.join(f'{alpha:.2f}' for alpha in alphas)}")
     for name, gate in statistics.gates().items():
         print(f"gate:        {name}: {gate['mean']:.2f} ± {gate['deviation']:.2f}")
     for warning in filter(None, (evenness(kind, layers) for kind, layers in entropies.items())):
         print(f"too even:    {warning}")
+
+
+def _print_sparsity(statistics: AttentionStatistics, num_words: int) -> None:
+    """Print the exact zeros of an attention that has some, for a source of *num_words* words."""
+    for kind, sparse in statistics.sparsity().items():
+        if any(layer is not None and layer.has_zeros() for layer in sparse):
+            for number, head_means in enumerate(sparse):
+                print(f"zeros:       {described(kind, number, head_means)}")
+            if kind == SOURCE:
+                words = ", ".join("-" if mean is None else f"{mean:.1f}" for mean in statistics.attended_words())
+                print(f"words:       {kind}: {words} of {num_words} attended to by some head, by layer")
 
 
 def draw(maps: List[Tuple[AttentionMap, int]], path: str, words: bool = True) -> None:

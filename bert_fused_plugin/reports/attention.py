@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
 from bert_fused_plugin.modules.fusion import Gate
-from bert_fused_plugin.reports.sparsity import Sparsity, mean_sparsity, recorded_heads, sparsity_sums
+from bert_fused_plugin.reports.sparsity import Sparsity, mean_sparsity, recorded_heads, sparsity_sums, word_sums
 from bert_fused_plugin.reports.words import Words, merge, merge_attention, piece_marks
 
 SOURCE, BERT = "source", "BERT"  # what a decoder attends to
@@ -92,7 +92,7 @@ def attention_maps(
     """
     net_input = sample["net_input"]
     from_source, from_target = subwords
-    rows = _words(task.target_dictionary, tokens, from_target)
+    rows = merged_words(task.target_dictionary, tokens, from_target)
     maps = []
     written = torch.ones(1, len(tokens), dtype=torch.bool)
     for kind, found in _read(model, net_input, [tokens]).items():
@@ -101,7 +101,7 @@ def attention_maps(
             special = model.encoder.bridge.pieces(model.encoder.bridge.special_tokens)
             columns = merge(pieces, "none" if from_source == "none" else piece_marks(pieces), special)
         else:
-            columns = _words(task.source_dictionary, net_input["src_tokens"][0], from_source)
+            columns = merged_words(task.source_dictionary, net_input["src_tokens"][0], from_source)
         merged, entropies = [], []
         for layer in found.layers:
             merged.append(None if layer is None else merge_attention(layer[0].float().cpu(), rows, columns))
@@ -177,10 +177,17 @@ class AttentionStatistics:
     def __init__(self) -> None:
         self._entropy: Dict[str, List[Optional[Tensor]]] = {}
         self._sparsity: Dict[str, List[Optional[Tensor]]] = {}
+        self._words: Optional[List[Optional[Tensor]]] = None
         self._gates: Dict[str, Tensor] = {}
 
-    def add(self, model: Any, net_input: Dict[str, Any], translations: Sequence[Tensor]) -> None:
-        """Add a batch and its *translations*, which *model* reads."""
+    def add(
+        self,
+        model: Any,
+        net_input: Dict[str, Any],
+        translations: Sequence[Tensor],
+        sources: Optional[Sequence[Words]] = None,
+    ) -> None:
+        """Add a batch and its *translations*, which *model* reads; *sources* are the words of each source."""
         with recorded_gates(model) as gates:
             read = _read(model, net_input, translations)
         pad = model.decoder.dictionary.pad()
@@ -192,8 +199,11 @@ class AttentionStatistics:
                 if total is not None and layer is not None:
                     total += _entropy_sums(layer, found.sizes, written)
             added = [None if x is None else sparsity_sums(x, found.sizes, written) for x in found.heads]
-            before = self._sparsity.get(kind, [None] * len(added))
-            self._sparsity[kind] = [x if y is None or x is None else x + y for x, y in zip(added, before)]
+            self._sparsity[kind] = _added(self._sparsity.get(kind), added)
+            if kind == SOURCE and sources is not None:
+                kept = src_tokens.ne(pad)
+                counts = [None if x is None else word_sums(x, kept, written, sources) for x in found.layers]
+                self._words = _added(self._words, counts)
         for name, gate in gates.items():
             mask = (src_tokens.ne(pad) if name.startswith("encoder") else written).t()
             self._gates[name] = self._gates.get(name, torch.zeros(3)) + torch.stack(
@@ -213,6 +223,10 @@ class AttentionStatistics:
             kind: [None if total is None else mean_sparsity(total) for total in layers]
             for kind, layers in self._sparsity.items()
         }
+
+    def attended_words(self) -> List[Optional[float]]:
+        """Return the mean number of source words with a weight at a target position, for each layer."""
+        return [None if total is None else float(total[0] / total[1]) for total in self._words or []]
 
     def gates(self) -> Dict[str, Dict[str, float]]:
         """Return mean and standard deviation of g, BERT's share, of each gated layer."""
@@ -256,6 +270,11 @@ def _entropy_sums(weights: Tensor, sizes: Tensor, written: Tensor) -> Tensor:
     return torch.stack([_masked_sum(x, written) for x in (bits, bits / most, torch.ones_like(bits))])
 
 
+def _added(sums: Optional[List[Optional[Tensor]]], more: List[Optional[Tensor]]) -> List[Optional[Tensor]]:
+    """Return the sums over two batches of each layer."""
+    return [x if y is None or x is None else x + y for x, y in zip(more, sums or [None] * len(more))]
+
+
 def _mean_entropy(sums: Tensor) -> Entropy:
     return Entropy(*(sums[:2] / sums[2]).tolist())
 
@@ -264,6 +283,7 @@ def _masked_sum(values: Tensor, mask: Tensor) -> Tensor:
     return values.float().cpu().masked_fill(~mask.cpu(), 0).sum()
 
 
-def _words(dictionary: Any, tokens: Tensor, subwords: str) -> Words:
+def merged_words(dictionary: Any, tokens: Tensor, subwords: str) -> Words:
+    """Return the words of a sentence from its ids, without padding."""
     symbols = [dictionary[token] for token in tokens.tolist() if token != dictionary.pad()]
     return merge(symbols, subwords, {dictionary[dictionary.eos()], dictionary[dictionary.unk()]})

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Sequence
 from bert_fused_plugin.checkpoint_origin import updates_before
 from bert_fused_plugin.data.dictionary_bridge import looks_like_moses
 from bert_fused_plugin.models.learned_alphas import learned_alphas
-from bert_fused_plugin.reports.attention import AttentionStatistics, attention_maps, evenness
+from bert_fused_plugin.reports.attention import AttentionStatistics, attention_maps, evenness, merged_words
 from bert_fused_plugin.reports.bert_ablations import MEANINGS, bert_ablations
 from bert_fused_plugin.reports.buckets import (
     RARE,
@@ -128,7 +128,9 @@ class Comparison:
         with Progress(f"entropy of the attention of {run.name}", self.size, "sentences") as progress:
             for sample in batches(run, self.subset, self.how.max_tokens):
                 tokens = [self.found[run.name].tokens[i] for i in sample["id"].tolist()]
-                statistics.add(run.model, sample["net_input"], tokens)
+                dictionary, marks = run.task.source_dictionary, self.texts.source_subwords
+                sources = [merged_words(dictionary, line, marks) for line in sample["net_input"]["src_tokens"]]
+                statistics.add(run.model, sample["net_input"], tokens, sources)
                 progress.update(len(tokens))
         entropies = statistics.entropies()
         return {
@@ -151,6 +153,7 @@ class Comparison:
                 kind: [None if layer is None else layer._asdict() for layer in layers]
                 for kind, layers in statistics.sparsity().items()
             },
+            "attended_words": statistics.attended_words(),
             "alphas": learned_alphas(run.model),
             "gates": statistics.gates(),
         }

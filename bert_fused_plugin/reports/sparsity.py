@@ -1,10 +1,12 @@
 """How sparse the attention of each head is: the share of exact zeros, the symbols with a weight, and the entropy."""
 
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 import torch
 from torch import Tensor
+
+from bert_fused_plugin.reports.words import Words
 
 
 class Sparsity(NamedTuple):
@@ -43,6 +45,24 @@ def sparsity_sums(weights: Tensor, sizes: Tensor, written: Tensor) -> Tensor:
 def mean_sparsity(sums: Tensor) -> Sparsity:
     """Return the means, from the sums of `sparsity_sums`."""
     return Sparsity(*(sums[:3] / sums[3]).tolist())
+
+
+def word_sums(weights: Tensor, kept: Tensor, written: Tensor, sources: Sequence[Words]) -> Tensor:
+    """Return the number of source words with a weight, summed over all *written* positions, and that of positions, (2).
+
+    Args:
+        weights: the mean weights of the heads, (B, T, S); a word has a weight if some head gives it one.
+        kept: the source symbols that are no padding, (B, S).
+        written: the target positions that count, (B, T).
+        sources: the words of each source.
+    """
+    total = torch.zeros(2, dtype=torch.double)
+    rows = zip(weights.cpu().gt(0), kept.cpu(), written.cpu(), sources)
+    for has_weight, is_symbol, is_written, words in rows:
+        symbols = has_weight[is_written][:, is_symbol]
+        attended = torch.stack([symbols[:, positions].any(dim=1) for positions in words.positions])
+        total += torch.tensor([int(attended.sum()), attended.size(1)])
+    return total
 
 
 @contextmanager

@@ -1,10 +1,11 @@
 """Maps of attention through the real commands."""
 
+import json
 import re
 
 import pytest
 import torch
-from conftest import ROOT, hypotheses
+from conftest import REPORT_QUICK, ROOT, hypotheses
 
 pytestmark = pytest.mark.system
 ENTMAX = ["--attention-map", "entmax"]
@@ -29,6 +30,10 @@ def test_a_learned_map_is_logged_translates_beside_softmax_and_is_not_exchanged(
     drawn = workspace.run(
         "python", ROOT / "scripts/plot_attention.py", workspace.data, "--path", path, "--output", tmp_path / "x.svg"
     )
+    report = ["--output", tmp_path / "x.html", "--json", tmp_path / "x.json", *REPORT_QUICK]
+    workspace.run("python", ROOT / "scripts/compare.py", workspace.data, "--baseline", f"a={path}", *report)
+    assert json.loads((tmp_path / "x.json").read_text())["runs"][0]["alphas"].keys() == {"decoder.attention"}
+    assert "The alpha that each head of a has learned." in (tmp_path / "x.html").read_text(encoding="utf-8")
     assert re.search(r"^alpha: +decoder\.attention: 1\.\d\d$", drawn.stdout, re.MULTILINE)
 
 
