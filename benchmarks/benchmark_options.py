@@ -7,9 +7,10 @@ from typing import Dict, List, Optional, Sequence
 
 import torch
 from benchmark_data import MAX_POSITIONS
-from benchmark_systems import SIZES, System, in_bf16, recurrent_systems, transformer_systems
+from benchmark_systems import SIZES, System, in_bf16, recurrent_systems, transformer_systems, with_maps
 
 from bert_fused_plugin.errors import raise_all
+from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
 
 
 def parse_args(arguments: Optional[Sequence[str]], commands: Sequence[str], description: str) -> argparse.Namespace:
@@ -57,8 +58,15 @@ def parse_args(arguments: Optional[Sequence[str]], commands: Sequence[str], desc
                 metavar="NAME",
                 help="systems to measure; the others are compared with the first; default: all",
             )
+            command.add_argument(
+                "--maps",
+                nargs="+",
+                default=[],
+                choices=[name for name in ATTENTION_MAPS if name != "softmax"],
+                help="maps of attention to measure too, each as a system NAME-MAP beside NAME; default: none",
+            )
     # the values of flags that a subcommand does not have
-    options = parser.parse_args(arguments, argparse.Namespace(systems=None, warmup=0))
+    options = parser.parse_args(arguments, argparse.Namespace(systems=None, maps=[], warmup=0))
     raise_all(_problems(options))
     return options
 
@@ -122,11 +130,11 @@ def all_systems(options: argparse.Namespace) -> Dict[str, System]:
     if options.command == "cache":
         return {}
     if options.command == "rnn":
-        return recurrent_systems()
+        return with_maps(recurrent_systems(), options.maps)
     if options.command == "decode":
-        systems = transformer_systems(options.sizes, options.bert_model, ["1.0"])
+        systems = with_maps(transformer_systems(options.sizes, options.bert_model, ["1.0"]), options.maps)
         return {**systems, **in_bf16(systems)}
-    return transformer_systems(options.sizes, options.bert_model, ["1.0", "0.5", "0"])
+    return with_maps(transformer_systems(options.sizes, options.bert_model, ["1.0", "0.5", "0"]), options.maps)
 
 
 def chosen_systems(options: argparse.Namespace) -> Dict[str, System]:

@@ -52,6 +52,16 @@ def in_bf16(systems: Dict[str, System]) -> Dict[str, System]:
     return {f"{name}-bf16": replace(system, bf16=True) for name, system in systems.items()}
 
 
+def with_maps(systems: Dict[str, System], maps: Sequence[str]) -> Dict[str, System]:
+    """Return *systems*, and each of this package's once more with each of the *maps* of attention, by name."""
+    own = {name: system for name, system in systems.items() if name.startswith(("bert_fused", "gru_"))}
+    mapped = {
+        f"{name}-{pi}": replace(system, flags=(*system.flags, "--attention-map", pi))
+        for (name, system), pi in itertools.product(own.items(), maps)
+    }
+    return {**systems, **mapped}
+
+
 def transformer_systems(size: str, bert_model: Optional[str], drop_nets: Sequence[str]) -> Dict[str, System]:
     """Return fairseq's transformer and the BERT-fused ones of *size*, by name."""
     layers, width, inner, heads = SIZES[size]

@@ -105,10 +105,12 @@ def test_decode(measure):
 
 
 def test_rnn(measure, data):
-    figures, _ = measure("rnn", "--batches", 1, "--sentences", 5, "--max-len-b", 6, "--warmup", 0, "--rounds", 1)
+    systems = ["lstm", "gru_bahdanau", "gru_dot", "gru_dot-entmax15"]
+    sizes = ["--batches", 1, "--sentences", 5, "--max-len-b", 6, "--warmup", 0, "--rounds", 1]
+    figures, _ = measure("rnn", *sizes, "--maps", "entmax15", "--systems", *systems)
     training, memory, decoding = figures["results"]
     for result in figures["results"]:
-        assert list(result["systems"]) == ["lstm", "gru_bahdanau", "gru_dot"]
+        assert list(result["systems"]) == systems
         check_metrics(result, rounds=1)
     assert all(system["metrics"]["difference MiB"]["median"] > 0 for system in memory["systems"].values())
     for system in training["systems"].values():
