@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.bert.state_cache import LruStateCache
+from bert_fused_plugin.modules.weight_layout import lay_out_weights
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -41,6 +42,7 @@ class FrozenBert(PretrainedBert):
 
     def __init__(self, model: "PreTrainedModel", layers: str = "-1") -> None:
         super().__init__(model, layers)
+        lay_out_weights(model)
         object.__setattr__(self, "_frozen", model)  # nn.Module.__setattr__ would register it
         self._moves: List[Move] = []
         self.state_cache = LruStateCache(_STATE_CACHE_BYTES)
@@ -48,9 +50,11 @@ class FrozenBert(PretrainedBert):
     @property
     def model(self) -> "PreTrainedModel":
         """The encoder, after all moves."""
-        for move in self._moves:
-            self._frozen._apply(move)
-        self._moves.clear()
+        if self._moves:
+            for move in self._moves:
+                self._frozen._apply(move)
+            self._moves.clear()
+            lay_out_weights(self._frozen)
         return self._frozen
 
     def _read(self, bert_tokens: Tensor, bert_padding_mask: Tensor, segments: Optional[Tensor]) -> Tensor:

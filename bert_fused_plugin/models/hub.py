@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bert_fused_plugin.data.typed_text import TypedText
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.modules.weight_layout import lay_out_weights
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +31,13 @@ class TranslationHub(GeneratorHubInterface):
         self._typed_text.check([sentence], self.tokenizer)
         ids: Tensor = super().binarize(sentence)
         return ids
+
+    def _apply(self, *args: Any, **kwargs: Any) -> "TranslationHub":
+        """Move the models to a device or to a dtype, as ``nn.Module`` does."""
+        super()._apply(*args, **kwargs)
+        for model in self.models:
+            lay_out_weights(model)
+        return self
 
 
 def load_hub(

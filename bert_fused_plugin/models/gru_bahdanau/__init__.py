@@ -24,6 +24,7 @@ from bert_fused_plugin.models.presets import as_namespace, register_preset, shar
 from bert_fused_plugin.models.settings_record import SettingsRecord, settings_incompatibilities
 from bert_fused_plugin.models.task_check import check_task
 from bert_fused_plugin.modules.batch_rng import batch_rng
+from bert_fused_plugin.modules.weight_layout import lay_out_weights
 from bert_fused_plugin.setup_messages import REPEAT
 
 logger = logging.getLogger(__name__)
@@ -88,6 +89,11 @@ class GruModel(FairseqEncoderDecoderModel):
     def __init__(self, cfg: GruConfig, encoder: GruEncoder, decoder: GruDecoder) -> None:
         super().__init__(encoder, decoder)
         self.cfg = cfg
+
+    def prepare_for_inference_(self, cfg: Any) -> None:
+        """Prepare the model for translation, as fairseq's commands and its hub interface ask for it."""
+        super().prepare_for_inference_(cfg)
+        lay_out_weights(self)
 
     def load_state_dict(self, state_dict: Dict[str, Tensor], strict: bool = True, *args: Any, **kwargs: Any) -> Any:
         """Load a checkpoint after a check that its dictionaries, its BERT and its settings are those of this model.
