@@ -84,6 +84,7 @@ The map of the package, one line a file::
       deep_output.py                maxout and output matrix (Bahdanau et al., appendix A.2.2)
       sequence_dropout.py           dropout of units, of the same units everywhere, of words
       beam_order.py                 keeps once what all beams of a sentence share
+      weight_layout.py              puts weights in the order that makes products of few rows fast
       device_copy.py                copies to and from a GPU for which nobody waits
       batch_rng.py                  random numbers that belong to a batch, on any rank
       zero_gradients.py             zeros as the gradient of what a step leaves out
@@ -114,6 +115,7 @@ The map of the package, one line a file::
         settings.py                 the settings that their checkpoints record
         encoder.py                  the bidirectional encoder
         decoder.py                  the decoder with attention
+        decoder_cache.py            what it keeps from step to step
         initialisation.py           --rnn-init: the first values of the parameters
     tasks/                          the task
       bert_fused_translation.py     fairseq's translation task with BERT's input in every batch

@@ -35,7 +35,7 @@ def attention_weights(memories: Dict[str, WeightedMemory], queries: Tensor, cove
     Args:
         memories: the memories that this pass reads.
         queries: the projected queries of the memories with an attention, side by side, (B, number of memories x A).
-        coverage: the sum of alpha over the steps before, (B, S).
+        coverage: the sum of alpha over the steps before, (B, S); (B, 0) where no attention reads it.
     """
     alphas = {}
     with_attention = sum(memory.attention is not None for memory in memories.values())
@@ -46,9 +46,9 @@ def attention_weights(memories: Dict[str, WeightedMemory], queries: Tensor, cove
             alphas[name] = queries.new_ones(rows, 1, 1)
             continue
         # the beams of a sentence are further queries to the same keys: (B, A) -> (sentences, beams, A)
-        by_sentence = (sentences, rows // sentences, -1)
-        query = next(remaining_queries).reshape(by_sentence)
-        alphas[name] = attention(query, memory.keys, memory.padding_mask, coverage.view(by_sentence)).view(rows, 1, -1)
+        query = next(remaining_queries).reshape(sentences, rows // sentences, -1)
+        covered = coverage.view(sentences, rows // sentences, coverage.size(-1))
+        alphas[name] = attention(query, memory.keys, memory.padding_mask, covered).view(rows, 1, -1)
     return alphas
 
 
@@ -60,10 +60,11 @@ def projected_context(memories: Dict[str, WeightedMemory], alphas: Dict[str, Ten
         alphas: the weights of the positions, (B, T, S), for each memory.
         values: the name of the field of `ProjectedMemory` that holds C h.
     """
-    parts = [
-        memory.weight * _weighted_sum(alphas[name], getattr(memory.memory, values)) for name, memory in memories.items()
+    sums = [_weighted_sum(alphas[name], getattr(memory.memory, values)) for name, memory in memories.items()]
+    first, *others = [
+        part if memory.weight == 1 else memory.weight * part for part, memory in zip(sums, memories.values())
     ]
-    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+    return first + others[0] if others else first
 
 
 def _weighted_sum(alpha: Tensor, values: Tensor) -> Tensor:

@@ -55,7 +55,8 @@ class AdditiveSteps(AttentionSteps):
 
     def energies(self, query: Tensor) -> Tensor:
         """Return the energies, (B, K, S)."""
-        return torch.cat([_tanh(q, k) @ self.vectors[0] for q, k in _parts(query, self.keys)])
+        parts = [_tanh(q, k) @ self.vectors[0] for q, k in _parts(query, self.keys)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def backward(self, query: Tensor, gradient: Tensor) -> Tensor:
         """Return the gradient of *query*, and add to those of the keys and of v."""
@@ -118,4 +119,6 @@ def _parts(query: Tensor, keys: Tensor, *others: Tensor) -> "List[Tuple[Tensor, 
     sentence_numbers = query.size(1) * keys.size(1) * max(1, query.size(2))
     on_cpu = query.device.type == "cpu"
     size = max(1, MAX_CACHED_NUMBERS // max(1, sentence_numbers)) if on_cpu else max(1, len(query))
+    if size >= len(query):
+        return [(query, keys, *others)]
     return list(zip(*(tensor.split(size) for tensor in (query, keys, *others))))

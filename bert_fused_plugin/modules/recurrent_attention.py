@@ -100,7 +100,8 @@ class AdditiveAttention(nn.Module):
             coverage: the sum of alpha over the steps before, (B, K, S); only attention with coverage reads it.
         """
         if self.coverage_weight is None:
-            energies = _Energies.apply(query, keys, self.v)
+            needs_gradient = torch.is_grad_enabled()  # in a step of decoding, autograd's own work would show
+            energies = (_Energies.apply if needs_gradient else _energies)(query, keys, self.v)
         else:
             assert coverage is not None
             hidden = query.unsqueeze(2) + keys.unsqueeze(1) + coverage.unsqueeze(-1) * self.coverage_weight
@@ -252,13 +253,18 @@ def masked_weights(attention_map: Optional[nn.Module], energies: Tensor, padding
     return attention_weights_of(attention_map, energies).to(energies.dtype)
 
 
+def _energies(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
+    """Return the energies v^T tanh(query + keys), (B, K, S), from queries (B, K, A), keys (B, S, A) and v (A)."""
+    return AdditiveSteps(keys, v).energies(query)
+
+
 class _Energies(torch.autograd.Function):
-    """The energies v^T tanh(query + keys), (B, K, S), from queries (B, K, A), keys (B, S, A) and v (A)."""
+    """The value of `_energies`, and its gradients."""
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
         ctx.save_for_backward(query, keys, v)
-        return AdditiveSteps(keys, v).energies(query)
+        return _energies(query, keys, v)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tuple[Tensor, ...]:

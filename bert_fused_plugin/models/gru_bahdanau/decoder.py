@@ -1,6 +1,6 @@
 """The recurrent decoder with attention (Bahdanau et al. 2015, section 3.1 and appendix A.2.2)."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 from fairseq.models import FairseqIncrementalDecoder
@@ -13,13 +13,13 @@ from bert_fused_plugin.models.gru_bahdanau.config import (
     gru_branch_weights,
     gru_drop_net_rate,
 )
+from bert_fused_plugin.models.gru_bahdanau.decoder_cache import StateWeights, Step, from_cache, reordered, to_cache
 from bert_fused_plugin.modules.attention_memory import (
     ProjectedMemory,
     WeightedMemory,
     attention_weights,
     projected_context,
 )
-from bert_fused_plugin.modules.beam_order import sentences_to_keep
 from bert_fused_plugin.modules.conditional_gru import ConditionalGru
 from bert_fused_plugin.modules.deep_output import DeepOutput
 from bert_fused_plugin.modules.drop_net import DropNet
@@ -68,6 +68,7 @@ class GruDecoder(FairseqIncrementalDecoder):
         self.max_target_positions = cfg.max_target_positions
         self.query_is_new = str(cfg.attention_query) == "new"
         self.input_feeding = cfg.input_feeding
+        self.coverage = cfg.coverage
         self.embed_tokens = embed_tokens
         self.word_dropout = WordDropout(cfg.word_dropout)
         self.dropout_module = SequenceDropout(cfg.dropout, cfg.variational_dropout)
@@ -135,8 +136,10 @@ class GruDecoder(FairseqIncrementalDecoder):
             memories = self._memories(encoder_out)
             begin = self._first_step(encoder_out["final_states"][0], memories[0], len(prev_output_tokens))
         else:
-            memories, begin = _from_cache(cached)
+            memories, weights, begin = from_cache(cached)
         weighted_memories, unused_tensors = self._weigh(memories)
+        if cached is None:
+            weights = self._state_weights(weighted_memories)
 
         inputs = self.cell.input_proj(embedded)
         if unused_tensors:
@@ -145,7 +148,7 @@ class GruDecoder(FairseqIncrementalDecoder):
         if torch.is_grad_enabled() and incremental_state is None and not self.query_is_new:
             fused = fused_loop(self.cell, inputs, begin.states[0], weighted_memories)
         # only incremental decoding asks for the end of the last step
-        states, attns, end = self._loop(inputs, weighted_memories, begin) if fused is None else (*fused, begin)
+        states, attns, end = self._loop(inputs, weighted_memories, weights, begin) if fused is None else (*fused, begin)
         # the layers above the attention read all positions at once: (B, T, n) -> (T, B, n)
         top = states.transpose(0, 1)
         finals = [end.states[0]]
@@ -153,12 +156,12 @@ class GruDecoder(FairseqIncrementalDecoder):
             top, final = layer(top, initial.unsqueeze(0).contiguous())
             finals.append(final[0])
         if not self.query_is_new and self.attention is not None:
-            top = torch.cat([begin.states[-1].unsqueeze(0), top[:-1]])  # the paper's readout reads s_{i-1}
+            top = torch.cat([begin.states[-1:], top[:-1]])  # the paper's readout reads s_{i-1}
         from_context = projected_context(weighted_memories, attns, "output_values")
         x = self.dropout_module(self.deep_output(top.transpose(0, 1), embedded, from_context))
         if incremental_state is not None:
             end = end._replace(states=torch.stack(finals))
-            self.set_incremental_state(incremental_state, "gru", _to_cache(memories, end))
+            self.set_incremental_state(incremental_state, "gru", to_cache(memories, weights, end))
         if self.attention is None:
             attns.pop("attn", None)
         return x, {"attn": [attns.get("attn")], "bert_attn": [attns.get("bert_attn")]}
@@ -171,19 +174,8 @@ class GruDecoder(FairseqIncrementalDecoder):
     def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> None:
         """Put the rows of the caches into *new_order*; the memories are kept once for all beams of a sentence."""
         cached = self.get_incremental_state(incremental_state, "gru")
-        if cached is None:
-            return
-        memories, step = _from_cache(cached)
-        rows, sentences = step.states.size(1), len(memories[0].keys)
-        keep, _ = sentences_to_keep(new_order, sentences, rows // sentences)
-        if keep is not None:
-            memories = [ProjectedMemory(*(tensor.index_select(0, keep) for tensor in memory)) for memory in memories]
-        step = Step(
-            step.states.index_select(1, new_order),
-            step.input_feed.index_select(0, new_order),
-            step.coverage.index_select(0, new_order),
-        )
-        self.set_incremental_state(incremental_state, "gru", _to_cache(memories, step))
+        if cached is not None:
+            self.set_incremental_state(incremental_state, "gru", reordered(cached, new_order))
 
     def max_positions(self) -> int:
         """Return the length of the longest target that the model accepts."""
@@ -208,13 +200,20 @@ class GruDecoder(FairseqIncrementalDecoder):
         gate_values = values[..., :0] if self.cell.context_proj is None else self.cell.context_proj(values)
         return ProjectedMemory(keys, gate_values, self.deep_output.context_proj(values), padding_mask)
 
-    def _first_step(self, final_states: Tensor, memory: ProjectedMemory, rows: int) -> "Step":
+    def _first_step(self, final_states: Tensor, memory: ProjectedMemory, rows: int) -> Step:
         """Return the start of the first step, s_0 = tanh(W_s backward h_1), for each of the *rows*."""
         initial = torch.tanh(self.initial_proj(final_states[:, -self.initial_proj.in_features :]))
         initial = initial.repeat_interleave(rows // len(final_states), dim=0)
         states = torch.stack(initial.chunk(1 + len(self.upper_layers), dim=-1))
         input_feed = initial.new_zeros(rows, memory.gate_values.size(-1) if self.input_feeding else 0)
-        return Step(states, input_feed, initial.new_zeros(rows, memory.keys.size(1)))
+        return Step(states, input_feed, initial.new_zeros(rows, memory.keys.size(1) if self.coverage else 0))
+
+    def _state_weights(self, memories: Dict[str, WeightedMemory]) -> StateWeights:
+        """Return the weights by which the loop multiplies the states, for the memories that this pass reads."""
+        queries = [m.attention.query_proj.weight for m in memories.values() if m.attention is not None]
+        if self.query_is_new:
+            return StateWeights(self.cell.gate_proj.weight, torch.cat(queries))
+        return StateWeights(torch.cat([self.cell.gate_proj.weight, *queries]), None)
 
     def _weigh(self, memories: List[ProjectedMemory]) -> Tuple[Dict[str, WeightedMemory], List[Tensor]]:
         """Return the memories that this pass reads, under drop-net, and the tensors that would not get a gradient."""
@@ -232,31 +231,26 @@ class GruDecoder(FairseqIncrementalDecoder):
         return {"attn": nmt._replace(weight=w_nmt), "bert_attn": bert._replace(weight=w_bert)}, []
 
     def _loop(
-        self, inputs: Tensor, memories: Dict[str, WeightedMemory], begin: "Step"
-    ) -> "Tuple[Tensor, Dict[str, Tensor], Step]":
+        self, inputs: Tensor, memories: Dict[str, WeightedMemory], weights: StateWeights, begin: Step
+    ) -> Tuple[Tensor, Dict[str, Tensor], Step]:
         """Return the states, (B, T, n), the attention to each memory, (B, T, S or L), and the start of the next step.
 
         Args:
             inputs: the products W e for the gates, (B, T, 3n).
             memories: the memories that this pass reads.
+            weights: the weights of the products with the states.
             begin: the start of the first step.
         """
         hidden = self.cell.hidden_dim
-        query_weights = [m.attention.query_proj.weight for m in memories.values() if m.attention is not None]
-        # one product gives U_z s, U_r s and, unless the new state is the query, the queries W_a s
-        if self.query_is_new:
-            from_state, to_queries = self.cell.gate_proj.weight, torch.cat(query_weights)
-        else:
-            from_state, to_queries = torch.cat([self.cell.gate_proj.weight, *query_weights]), None
         state, input_feed, coverage = begin.states[0], begin.input_feed, begin.coverage
         states: List[Tensor] = []
         alphas: Dict[str, List[Tensor]] = {name: [] for name in memories}
         for step_inputs in inputs.unbind(1):
-            projected = linear(state, from_state)
-            if to_queries is not None:
+            projected = linear(state, weights.old)
+            if weights.new is not None:
                 gates = step_inputs + input_feed if self.input_feeding else step_inputs
                 state = self.cell(gates, projected, state)
-                step_alphas = attention_weights(memories, linear(state, to_queries), coverage)
+                step_alphas = attention_weights(memories, linear(state, weights.new), coverage)
                 if self.input_feeding:
                     input_feed = projected_context(memories, step_alphas, "gate_values").squeeze(1)
             else:
@@ -266,29 +260,7 @@ class GruDecoder(FairseqIncrementalDecoder):
             states.append(state)
             for name, alpha in step_alphas.items():
                 alphas[name].append(alpha)
-            if "attn" in memories:
+            if self.coverage and "attn" in memories:
                 coverage = coverage + step_alphas["attn"].squeeze(1)
         attns = {name: torch.cat(steps, dim=1) for name, steps in alphas.items()}
         return torch.stack(states, dim=1), attns, Step(state.unsqueeze(0), input_feed, coverage)
-
-
-class Step(NamedTuple):
-    """The values that one step passes on to the next, for each row."""
-
-    states: Tensor  # s of each layer, (layers, B, n)
-    input_feed: Tensor  # C c of the previous step, (B, 3n), with input feeding; otherwise (B, 0)
-    coverage: Tensor  # the sum of alpha over the steps before, (B, S)
-
-
-def _to_cache(memories: List[ProjectedMemory], step: Step) -> Dict[str, Optional[Tensor]]:
-    cached: Dict[str, Optional[Tensor]] = dict(step._asdict())
-    for i, memory in enumerate(memories):
-        cached.update({f"{name}.{i}": value for name, value in memory._asdict().items()})
-    return cached
-
-
-def _from_cache(cached: Dict[str, Optional[Tensor]]) -> Tuple[List[ProjectedMemory], Step]:
-    values: Any = cached
-    count = sum(name.startswith("keys.") for name in cached)
-    memories = [ProjectedMemory(*(values[f"{name}.{i}"] for name in ProjectedMemory._fields)) for i in range(count)]
-    return memories, Step(*(values[name] for name in Step._fields))

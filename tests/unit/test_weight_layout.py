@@ -1,0 +1,82 @@
+"""The order of weights in memory: fast for few rows, and of no influence on anything else."""
+
+import copy
+
+import pytest
+import torch
+from documentation import ROOT
+from helpers import assert_close
+from torch import nn
+
+from bert_fused_plugin.bert.frozen_bert import FrozenBert
+from bert_fused_plugin.models.bert_fused import BertFusedModel
+from bert_fused_plugin.models.gru_bahdanau import GruModel
+from bert_fused_plugin.modules.weight_layout import lay_out_weights
+
+MODELS = [(BertFusedModel, "fused"), (GruModel, "gru")]
+
+
+def linear_maps(module):
+    return [linear for linear in module.modules() if isinstance(linear, nn.Linear) and min(linear.weight.shape) > 1]
+
+
+def lie_by_columns(module):
+    found = {linear.weight.t().is_contiguous() for linear in linear_maps(module)}
+    assert len(found) == 1
+    return found.pop()
+
+
+@pytest.fixture
+def tied():
+    """An output matrix that is also the embeddings."""
+    model = nn.Sequential(nn.Embedding(7, 4), nn.Linear(4, 5), nn.Linear(5, 4), nn.Linear(4, 7, bias=False))
+    model[3].weight = model[0].weight
+    return model
+
+
+def test_values_names_and_ties_stay(tied):
+    before = {name: value.clone() for name, value in tied.state_dict().items()}
+    parameters = list(tied.parameters())
+    out = tied(torch.arange(7))
+    for _ in range(2):
+        lay_out_weights(tied)
+        assert lie_by_columns(tied)
+        assert all(old is new for old, new in zip(parameters, tied.parameters()))
+        assert tied[3].weight is tied[0].weight
+        assert list(tied.state_dict()) == list(before)
+        assert all(torch.equal(tied.state_dict()[name], value) for name, value in before.items())
+        assert_close(tied(torch.arange(7)), out)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_other_number_formats_lie_by_rows(tied, dtype):
+    lay_out_weights(tied)
+    lay_out_weights(tied.to(dtype))
+    assert not lie_by_columns(tied)
+
+
+@pytest.mark.parametrize(("model", "name"), MODELS)
+def test_a_model_that_translates_is_laid_out_for_its_number_format(model, name):
+    hub = model.from_pretrained(str(ROOT / "tests" / "pinned" / name))
+    assert lie_by_columns(hub.models[0])
+    hub.double()
+    assert not lie_by_columns(hub.models[0])
+    hub.float()
+    assert lie_by_columns(hub.models[0])
+
+
+def test_a_model_that_trains_is_left_alone(build):
+    assert not lie_by_columns(build(share_all_embeddings=True))
+
+
+def test_bert_is_laid_out_before_it_is_copied_and_after_it_is_moved(bert_dir):
+    bert = FrozenBert.from_pretrained(bert_dir)
+    fingerprint = bert.fingerprint()
+    assert lie_by_columns(bert.model)
+    other = copy.deepcopy(bert)
+    assert lie_by_columns(other.model)
+    for one, copied in zip(linear_maps(bert.model), linear_maps(other.model)):
+        assert one.weight.data_ptr() == copied.weight.data_ptr()
+    assert not lie_by_columns(bert.double().model)
+    assert lie_by_columns(bert.float().model)
+    assert bert.fingerprint() == fingerprint
