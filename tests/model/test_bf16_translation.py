@@ -82,10 +82,11 @@ def test_the_search_is_that_of_single_precision_but_for_rounding(model, dictiona
                 torch.testing.assert_close(positional, scored, atol=0.25, rtol=0.05)
 
 
-def test_without_the_flag_nothing_changes(model, dictionary):
+def test_without_the_flag_nothing_changes_but_the_order_of_sums(model, dictionary):
     for before, after in zip(translate([model], dictionary), translate([prepared(model)], dictionary)):
         assert [h["tokens"].tolist() for h in before] == [h["tokens"].tolist() for h in after]
-        assert all(torch.equal(x["positional_scores"], y["positional_scores"]) for x, y in zip(before, after))
+        for x, y in zip(before, after):
+            torch.testing.assert_close(x["positional_scores"], y["positional_scores"], atol=1e-5, rtol=1e-5)
 
 
 def test_members_of_an_ensemble_may_be_of_any_kind(build, stock, dictionary, bert_dir):
