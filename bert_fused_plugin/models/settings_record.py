@@ -67,8 +67,9 @@ def settings_incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> 
     except ValueError:
         logger.warning("the checkpoint's record of its settings is damaged, so the settings are not compared")
         return []
-    if saved is None:
+    if saved is None and _lacks_parameters(model, state_dict):  # loading it says what it is
         return []
+    saved = saved or {"computed": {}, "noted": {}}
     noted = [_describe(difference) for difference in differences(saved["noted"], current["noted"])]
     if noted:
         logger.warning("; ".join(noted))
@@ -79,6 +80,11 @@ def settings_incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> 
         logger.warning(f"--bert-unchecked: {'; '.join(reason for reason, _ in reasons)}")
         return []
     return [f"{reason}; {remedy}, {_UNCHECKED}" for reason, remedy in reasons]
+
+
+def _lacks_parameters(model: Any, state_dict: Mapping[str, Tensor]) -> bool:
+    """Return whether *model* has parameters that *state_dict* lacks; records are no parameters."""
+    return any(not name.endswith(".text") for name in model.state_dict().keys() - state_dict.keys())
 
 
 def read_settings(state_dict: Mapping[str, Tensor]) -> Optional[Dict[str, Settings]]:

@@ -58,8 +58,14 @@ def build_attention_map(name: str, num_heads: int) -> Optional[nn.Module]:
 
 
 def lacks_package(name: str) -> bool:
-    """Return whether the map *name* needs a package that is not installed."""
-    return name in ATTENTION_MAPS and ATTENTION_MAPS[name].build is not None and find_spec(PACKAGE) is None
+    """Return whether the map *name* needs a package that is not installed.
+
+    A folder of its name, such as a ``--save-dir``, is found as a package too, but it has no file of its own.
+    """
+    if name not in ATTENTION_MAPS or ATTENTION_MAPS[name].build is None:
+        return False
+    spec = find_spec(PACKAGE)
+    return spec is None or spec.origin is None
 
 
 def attention_weights_of(attention_map: Optional[nn.Module], scores: Tensor) -> Tensor:
@@ -121,6 +127,8 @@ class LearnedEntmax(nn.Module):
         """Return the weights, (..., H, T, S), of *scores*; H may be missing if it is 1."""
 
         def function(finite: Tensor) -> Tensor:
+            # the bisection looks for tau within 1 of the peak; beside a large peak, tau would lose its digits
+            finite = finite - finite.detach().amax(dim=-1, keepdim=True)
             alpha = self.alpha().to(finite.dtype).view(-1, 1, 1).expand(*finite.shape[:-1], 1)
             return self._function(finite, alpha, n_iter=ITERATIONS.get(finite.dtype, MOST_ITERATIONS))
 

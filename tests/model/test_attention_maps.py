@@ -155,6 +155,13 @@ def test_a_checkpoint_of_an_earlier_version_has_softmax(build, dictionary, monke
         BertFusedError, match=r"trained with --attention-map softmax, and this model is built with --att"
     ):
         make(attention_map="sparsemax").load_state_dict(state)
+    del state[SETTINGS_RECORD]  # as in versions that recorded no settings at all
+    make().load_state_dict(state)
+    with pytest.raises(
+        BertFusedError, match=r"with --attention-map softmax, and this model is built with --attention-map sp"
+    ):
+        make(attention_map="sparsemax").load_state_dict(state)
+    make(attention_map="sparsemax", bert_unchecked=True).load_state_dict(state)
 
 
 def _without_maps(make, monkeypatch):

@@ -96,6 +96,16 @@ def test_a_score_that_is_no_number_spoils_its_row_alone(pi, scores, bad):
     assert torch.equal(weights, expected)
 
 
+@pytest.mark.parametrize("shift", [2.0**13, 2.0**40, -(2.0**100)])
+def test_what_is_added_to_all_scores_changes_nothing(pi, shift):
+    """Single precision holds these sums exactly, but the bisection of the library loses tau beside them."""
+    step = max(2.0**-10, abs(shift) * 2.0**-22)
+    scores = step * torch.tensor([[[[0.0, 1.0, 3.0, 2.0]]]]).expand(1, H, 1, 4)
+    expected = pi(scores.double())
+    weights = pi.float()((scores + shift).float())
+    assert_close(weights, expected.float(), atol=2e-6)
+
+
 def test_alpha_begins_half_way_and_belongs_to_its_head(scores):
     pi = LearnedEntmax(H).double()
     assert pi.alpha().tolist() == [1.5] * H
@@ -132,4 +142,12 @@ def test_softmax_needs_no_module_and_an_unknown_map_is_named():
 def test_only_softmax_does_without_the_package(monkeypatch):
     assert not any(map(attention_map.lacks_package, ATTENTION_MAPS))
     monkeypatch.setattr(attention_map, "PACKAGE", "entmax_that_is_not_there")
+    assert [name for name in ATTENTION_MAPS if attention_map.lacks_package(name)] == MAPS
+
+
+def test_a_folder_of_the_packages_name_is_not_the_package(monkeypatch, tmp_path):
+    """Such as that of --save-dir entmax, where the folder of the command is searched for packages."""
+    (tmp_path / "entmax_of_a_training").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(attention_map, "PACKAGE", "entmax_of_a_training")
     assert [name for name in ATTENTION_MAPS if attention_map.lacks_package(name)] == MAPS

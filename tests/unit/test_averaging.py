@@ -128,6 +128,18 @@ def test_checkpoints_of_different_models_are_refused(tmp_path, first, second, me
     assert all(str(path) in seen for path in paths)
 
 
+@pytest.mark.parametrize("earlier", [settings(bert_fusion="gated"), {}])
+def test_a_checkpoint_of_a_version_without_maps_of_attention_has_softmax(tmp_path, earlier):
+    """The parameters of sparsemax are those of softmax."""
+    ours = settings(bert_fusion="gated", attention_map="sparsemax", self_attention_map="softmax")
+    for models in ((earlier, ours), (ours, earlier)):
+        seen = refusal(saves(tmp_path, *({"a": torch.ones(1), **model} for model in models)))
+        assert "--attention-map sparsemax" in seen
+        assert "--attention-map softmax" in seen
+    softmax = settings(bert_fusion="gated", attention_map="softmax", self_attention_map="softmax")
+    average_checkpoints(saves(tmp_path, *({"a": torch.ones(1), **model} for model in (earlier, softmax))))
+
+
 def test_a_checkpoint_of_a_training_that_diverged_is_refused(tmp_path):
     good, bad = torch.ones(2), torch.tensor([1.0, float("nan")])
     for models in (({"a": good}, {"a": bad}), ({"a": bad}, {"a": good})):
