@@ -6,15 +6,19 @@ file reads the section as fairseq reads the command line, and adds the settings 
 
 import difflib
 import functools
+import logging
 import os
 from argparse import SUPPRESS, Action, ArgumentParser, Namespace
 from typing import Any, Callable, Dict, List, Optional
 
+import torch
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import MODEL_REGISTRY, register_model_architecture
 from omegaconf import DictConfig, OmegaConf
 
 from bert_fused_plugin.errors import raise_all
+
+logger = logging.getLogger(__name__)
 
 Preset = Callable[[Namespace], None]
 
@@ -85,6 +89,20 @@ def sharding_errors(flags: Any) -> List[str]:
         "--ddp-backend fully_sharded is not supported by the architectures of this package; leave it out, or give "
         "--ddp-backend legacy_ddp: a frozen BERT needs neither gradients nor the optimizer's memory"
     ]
+
+
+def warn_of_lone_processes() -> None:
+    """Warn if torchrun has started several processes, and fairseq has not joined them.
+
+    fairseq's main looks for torchrun's variables only with ``--distributed-world-size``, so each process would train
+    alone, and write the same checkpoints.
+    """
+    processes = os.environ.get("WORLD_SIZE", "1")
+    if "TORCHELASTIC_RUN_ID" in os.environ and processes != "1" and not torch.distributed.is_initialized():
+        logger.warning(
+            f"torchrun has started {processes} processes, but fairseq has not joined them, so each works alone; "
+            f"to train together, give --distributed-world-size {processes}"
+        )
 
 
 def _complete(section: DictConfig, preset: Preset, config_class: Any) -> None:

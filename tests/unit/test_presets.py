@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import torch
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
@@ -12,7 +13,7 @@ from omegaconf import OmegaConf, open_dict
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models.presets import as_namespace, flags_beside, sharding_errors
+from bert_fused_plugin.models.presets import as_namespace, flags_beside, sharding_errors, warn_of_lone_processes
 
 MODELS = Path(__file__).resolve().parents[2] / "examples" / "hydra" / "model"
 ARCHITECTURES = [arch for arch, model in ARCH_MODEL_REGISTRY.items() if "bert_fused_plugin" in model.__module__]
@@ -105,3 +106,16 @@ def test_a_training_that_shards_its_parameters_is_refused():
     model = section("gru_dot")
     model._get_root().distributed_training.ddp_backend = "fully_sharded"
     assert sharding_errors(model) == [error]
+
+
+@pytest.mark.parametrize(
+    ("processes", "joined", "warned"), [("2", False, True), ("2", True, False), ("1", False, False)]
+)
+def test_processes_of_torchrun_that_work_alone_are_warned_of(monkeypatch, caplog, processes, joined, warned):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    monkeypatch.setenv("WORLD_SIZE", processes)
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: joined)
+    warn_of_lone_processes()
+    assert [message.rpartition("; ")[2] for message in caplog.messages] == [
+        "to train together, give --distributed-world-size 2"
+    ] * warned

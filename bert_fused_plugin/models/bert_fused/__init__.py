@@ -28,7 +28,7 @@ from bert_fused_plugin.models.bert_fused.warm_start import read_warm_start
 from bert_fused_plugin.models.embeddings import load_embedding
 from bert_fused_plugin.models.hub import TranslationHub, load_hub
 from bert_fused_plugin.models.other_parameters import explained
-from bert_fused_plugin.models.presets import as_namespace, register_preset, sharding_errors
+from bert_fused_plugin.models.presets import as_namespace, register_preset, sharding_errors, warn_of_lone_processes
 from bert_fused_plugin.models.settings_record import SettingsRecord, settings_incompatibilities
 from bert_fused_plugin.models.task_check import check_task
 from bert_fused_plugin.modules.batch_rng import batch_rng
@@ -69,6 +69,7 @@ class BertFusedModel(TransformerModelBase):
             BertFusedError: all settings that break a rule.
         """
         check_task(task)
+        warn_of_lone_processes()
         cfg = BertFusedConfig.from_namespace(as_namespace(args))
         raise_all(kind_errors(cfg))
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary

@@ -20,7 +20,7 @@ from bert_fused_plugin.models.gru_bahdanau.initialisation import initialise
 from bert_fused_plugin.models.gru_bahdanau.settings import settings_record
 from bert_fused_plugin.models.hub import TranslationHub, load_hub
 from bert_fused_plugin.models.other_parameters import explained
-from bert_fused_plugin.models.presets import as_namespace, register_preset, sharding_errors
+from bert_fused_plugin.models.presets import as_namespace, register_preset, sharding_errors, warn_of_lone_processes
 from bert_fused_plugin.models.settings_record import SettingsRecord, settings_incompatibilities
 from bert_fused_plugin.models.task_check import check_task
 from bert_fused_plugin.modules.batch_rng import batch_rng
@@ -58,6 +58,7 @@ class GruModel(FairseqEncoderDecoderModel):
             BertFusedError: some settings break a rule; the error lists all of them.
         """
         check_task(task)
+        warn_of_lone_processes()
         cfg = GruConfig.from_namespace(as_namespace(args))
         raise_all(kind_errors(cfg))
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
