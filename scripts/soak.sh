@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The tests of reliability in their long form: fifty kills, ten thousand lines, thousands of updates.  About half an hour on
-# two cores; ends in a table of what was seen.
+# The tests of reliability in their long form: fifty kills, ten thousand lines, thousands of updates, each pair of flags.  Some
+# hours on two cores; ends in a table of what was seen.
 #
 #   scripts/soak.sh [arguments for pytest]...
 set -uo pipefail
@@ -13,7 +13,7 @@ SOAK=$(mktemp)
 export SOAK HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1
 started=$SECONDS
 "$bin/python" -m pytest -q -n auto --dist loadfile \
-    tests/system/test_{interruptions,nasty_lines,long_runs,full_disk,untrusted_files,pinned}.py "$@"
+    tests/system/test_{interruptions,nasty_lines,long_runs,full_disk,untrusted_files,pinned,flag_pairs}.py "$@"
 status=$?
 printf '\nsoak: %d s\n' $((SECONDS - started))
 "$bin/python" -c 'import json, sys
