@@ -147,6 +147,7 @@ The map of the package, one line a file::
       training_log.py               curves from what fairseq-train printed
       attention.py                  weights, entropy, alignments and gates
       sparsity.py                   exact zeros, by head
+      recording.py                  what some modules compute in a pass
       words.py                      words from subwords
       charts.py                     where the lines of a chart go
       page.py                       the page and the JSON; templates/ has its HTML

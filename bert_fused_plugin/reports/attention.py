@@ -1,8 +1,7 @@
 """What translations attend to: the weights of each decoder layer between words, their entropy, alignments, gates."""
 
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, ContextManager, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from fairseq.data.data_utils import collate_tokens
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
 from bert_fused_plugin.modules.fusion import Gate
+from bert_fused_plugin.reports.recording import recorded
 from bert_fused_plugin.reports.sparsity import Sparsity, mean_sparsity, recorded_heads, sparsity_sums, word_sums
 from bert_fused_plugin.reports.words import Words, merge, merge_attention, piece_marks
 
@@ -242,26 +242,19 @@ def entropy(weights: Tensor) -> Tensor:
     return torch.special.entr(weights.float()).sum(dim=-1) / torch.log(torch.tensor(2.0))
 
 
-@contextmanager
-def recorded_gates(model: Any) -> Iterator[Dict[str, Tensor]]:
-    """Yield a dict that gets, for each gated layer, g and g^2 of its last pass, mean over dimensions: (2, T, B)."""
-    seen: Dict[str, Tensor] = {}
-    hooks = []
-    for name, gate in model.named_modules():
-        if not isinstance(gate, Gate):
-            continue
-        side, _, number, *_ = name.split(".")  # encoder.layers.0.fusion.mix
+def recorded_gates(model: Any) -> ContextManager[Dict[str, Tensor]]:
+    """Record, for each gated layer, g and g^2 of its last pass, mean over dimensions: (2, T, B)."""
+    gates = []
+    for name, module in model.named_modules():
+        if isinstance(module, Gate):
+            side, _, number, *_ = name.split(".")  # encoder.layers.0.fusion.mix
+            gates.append((f"{side} layer {int(number) + 1}", module))
 
-        def record(module: Any, inputs: Any, _: Tensor, name: str = f"{side} layer {int(number) + 1}") -> None:
-            g = module.bert_share(*inputs)
-            seen[name] = torch.stack([g.mean(dim=-1), g.square().mean(dim=-1)])
+    def read(gate: Any, inputs: Any, output: Any) -> Tensor:
+        g = gate.bert_share(*inputs)
+        return torch.stack([g.mean(dim=-1), g.square().mean(dim=-1)])
 
-        hooks.append(gate.register_forward_hook(record))
-    try:
-        yield seen
-    finally:
-        for hook in hooks:
-            hook.remove()
+    return recorded(gates, read)
 
 
 def _entropy_sums(weights: Tensor, sizes: Tensor, written: Tensor) -> Tensor:

@@ -1,11 +1,11 @@
 """How sparse the attention of each head is: the share of exact zeros, the symbols with a weight, and the entropy."""
 
-from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, ContextManager, Dict, List, NamedTuple, Optional, Sequence
 
 import torch
 from torch import Tensor
 
+from bert_fused_plugin.reports.recording import recorded
 from bert_fused_plugin.reports.words import Words
 
 
@@ -65,28 +65,14 @@ def word_sums(weights: Tensor, kept: Tensor, written: Tensor, sources: Sequence[
     return total
 
 
-@contextmanager
-def recorded_heads(model: Any) -> Iterator[Dict[str, Tensor]]:
-    """Yield a dict that gets the weights of each head, (H, B, T, S), of the attentions that return them in a pass.
+def recorded_heads(model: Any) -> ContextManager[Dict[str, Tensor]]:
+    """Record the weights of each head, (H, B, T, S), of the attentions that return them in a pass.
 
-    Its keys are the names of the attentions in the decoder, such as ``layers.0.encoder_attn``.
+    The keys are the names of the attentions in the decoder, such as ``layers.0.encoder_attn``.
     """
-    seen: Dict[str, Tensor] = {}
-    hooks = []
-    for name, module in model.decoder.named_modules():
-        if not name.endswith((".encoder_attn", ".bert_attn")):
-            continue
-
-        def record(module: Any, inputs: Any, output: Any, name: str = name) -> None:
-            if output[1] is not None:
-                seen[name] = output[1]
-
-        hooks.append(module.register_forward_hook(record))
-    try:
-        yield seen
-    finally:
-        for hook in hooks:
-            hook.remove()
+    modules = model.decoder.named_modules()
+    attentions = [(name, module) for name, module in modules if name.endswith((".encoder_attn", ".bert_attn"))]
+    return recorded(attentions, lambda module, inputs, output: output[1])
 
 
 def described(kind: str, number: int, layer: Optional[Sparsity]) -> str:
