@@ -19,7 +19,7 @@ from fairseq_compat.batches import no_lost_sentences, same_batches_when_resumed
 from fairseq_compat.configuration import hydra_and_types, hydra_command
 from fairseq_compat.files import files_of_workers, whole_copies
 from fairseq_compat.overlay import overlay
-from fairseq_compat.precision import bf16_when_translating, bf16_without_tpu
+from fairseq_compat.precision import bf16_training_on_cpus, bf16_when_translating, bf16_without_tpu
 
 __all__ = [  # beside those below
     "bf16_when_translating",
@@ -217,6 +217,12 @@ def _is_imported(folder: str) -> bool:
     """
     module = sys.modules.get(os.path.basename(os.path.abspath(folder)))
     return any(os.path.isdir(path) and os.path.samefile(path, folder) for path in getattr(module, "__path__", ()))
+
+
+def shared_parameters_and_bf16(module: Any) -> None:
+    """Adapt fairseq.trainer: what the log names as shared, and attention in bfloat16 on a CPU."""
+    shared_parameters(module)
+    bf16_training_on_cpus(module)
 
 
 def shared_parameters(module: Any) -> None:

@@ -48,3 +48,23 @@ def bf16_when_translating(module: Any) -> None:
         return stock(self, cfg)
 
     model.prepare_for_inference_ = prepare_for_inference_
+
+
+def bf16_training_on_cpus(module: Any) -> None:
+    """Let updates in bfloat16 on a CPU compute attention by torch's plain kernel."""
+    # torch 2.13: the gradient of the flash kernel for CPUs takes 2 to 8 times as long in bfloat16 on sentences of 10 to
+    # 40 tokens, which made it a third of an update (docs/performance.md); without a gradient it is the faster one.
+    trainer = module.Trainer
+    stock = trainer.train_step
+
+    @functools.wraps(stock)
+    def train_step(self: Any, *args: Any, **options: Any) -> Any:
+        flash = module.torch.backends.cuda  # the switch is that of CPUs, too
+        before = flash.flash_sdp_enabled()
+        flash.enable_flash_sdp(before and (self.cuda or not self.cfg.common.bf16))
+        try:
+            return stock(self, *args, **options)
+        finally:
+            flash.enable_flash_sdp(before)
+
+    trainer.train_step = train_step

@@ -7,6 +7,7 @@ import importlib.util
 import logging
 import subprocess
 import sys
+import types
 import warnings
 from pathlib import Path
 
@@ -122,6 +123,29 @@ def test_bf16_of_a_training_does_not_change_the_hub_interface(path, expected):
         OmegaConf.create({"common": {"bf16": True}, "common_eval": {"path": path}, "generation": {}})
     )
     assert model.weight.dtype == expected
+
+
+class ToyTrainer:
+    """Has a step that says which kernel it is given, or that fails."""
+
+    def __init__(self, bf16, cuda):
+        self.cfg = OmegaConf.create({"common": {"bf16": bf16}})
+        self.cuda = cuda
+
+    def train_step(self, samples):
+        if not samples:
+            raise ValueError("no samples")
+        return torch.backends.cuda.flash_sdp_enabled()
+
+
+@pytest.mark.parametrize(("bf16", "cuda", "flash"), [(True, False, False), (True, True, True), (False, False, True)])
+def test_only_updates_in_bf16_on_a_cpu_do_without_the_flash_kernel(bf16, cuda, flash):
+    toy_trainer = type("Trainer", (ToyTrainer,), {})
+    patches.bf16_training_on_cpus(types.SimpleNamespace(Trainer=toy_trainer, torch=torch))
+    assert toy_trainer(bf16, cuda).train_step([{}]) == flash
+    with pytest.raises(ValueError, match="no samples"):
+        toy_trainer(bf16, cuda).train_step([])
+    assert torch.backends.cuda.flash_sdp_enabled()
 
 
 # the other patches
