@@ -188,7 +188,9 @@ _SIZE = (
     "Trained parameters are those that get a gradient; fairseq's transformer has others too, which are in its "
     "checkpoint all the same.  The checkpoint is the model alone, without the state of the optimizer."
 )
-_LSTM = "All systems have fairseq's criterion and the sizes of lstm_wiseman_iwslt_de_en."
+_LSTM = (
+    "lstm has fairseq's criterion, and the recurrent models have ours; all have the sizes of lstm_wiseman_iwslt_de_en."
+)
 _MEMORY = (
     "The memory before the steps is that of model and batches, without gradients and optimizer.  On the CPU it has all "
     "that Python has loaded, but not BERT's weights if they are mapped from their file, since BERT has not run yet."

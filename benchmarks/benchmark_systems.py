@@ -83,16 +83,18 @@ def recurrent_systems() -> Dict[str, System]:
     """Return fairseq's lstm, with a bidirectional encoder, and the GRU models of the same sizes, by name."""
     stock = argparse.Namespace()
     lstm_wiseman_iwslt_de_en(stock)
-    shared = ["--task", "translation", "--criterion", "label_smoothed_cross_entropy", "--dropout", str(stock.dropout)]
+    shared = ["--task", "translation", "--dropout", str(stock.dropout)]
     for name in (
         "encoder_layers", "encoder_embed_dim", "encoder_hidden_size",
         "decoder_layers", "decoder_embed_dim", "decoder_hidden_size", "decoder_out_embed_dim",
     ):  # fmt: skip
         shared += [f"--{name.replace('_', '-')}", str(vars(stock)[name])]
+    lstm = ["--criterion", "label_smoothed_cross_entropy", "--encoder-bidirectional"]
+    ours = ["--criterion", "bert_fused_label_smoothed_cross_entropy"]
     return {
-        "lstm": System(("--arch", "lstm_wiseman_iwslt_de_en", "--encoder-bidirectional", *shared)),
-        "gru_bahdanau": System(("--arch", "gru_bahdanau", *shared)),
-        "gru_dot": System(("--arch", "gru_dot", *shared)),
+        "lstm": System(("--arch", "lstm_wiseman_iwslt_de_en", *lstm, *shared)),
+        "gru_bahdanau": System(("--arch", "gru_bahdanau", *ours, *shared)),
+        "gru_dot": System(("--arch", "gru_dot", *ours, *shared)),
     }
 
 

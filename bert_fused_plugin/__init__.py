@@ -26,6 +26,7 @@ The map of the package, one line a file::
       layer_choice.py               which layers --bert-layer means
       sentence_encoder.py           encoders of whole sentences, whose last layer serves less
       positions.py                  how many tokens an encoder can read
+      length_groups.py              sentences of a batch by length, so that little is computed for padding
       padding_check.py              whether padding changes what an encoder computes
       layer_mix.py                  one state for each word piece from several layers of BERT
       reading.py                    how an encoder gets BERT's states of a batch
@@ -126,6 +127,7 @@ The map of the package, one line a file::
     criterions/                     the criterion
       label_smoothed_cross_entropy.py  cross entropy with label smoothing over the vocabulary
       smoothed_loss.py              its value and its gradient
+      projected_loss.py             both, and those of the output matrix, without the scores of all positions at once
     checkpoints/                    finished models as files
       averaging.py                  the mean of checkpoints
       model_directory.py            a model as a directory that can be moved

@@ -136,7 +136,7 @@ train() { # train NAME UPDATES LR WARMUP FLAGS...
     need "$out/data-bin" prepare
     # shellcheck disable=SC2206
     command=("$out/data-bin" --user-dir bert_fused_plugin "$@" "${training[@]}"
-        --criterion label_smoothed_cross_entropy --label-smoothing 0.1
+        --criterion bert_fused_label_smoothed_cross_entropy --label-smoothing 0.1
         --optimizer adam --adam-betas '(0.9, 0.98)'
         --lr "$rate" --lr-scheduler inverse_sqrt --warmup-updates "$warmup" --max-update "$updates" --seed "$seed"
         --no-epoch-checkpoints --keep-best-checkpoints 5 --save-dir "$out/$system"
@@ -221,7 +221,7 @@ estimate() {
         began=$SECONDS
         # shellcheck disable=SC2086
         probe "$kind" fairseq-train "$probe/data-bin" --user-dir bert_fused_plugin "${task[@]}" "${model[@]}" "${training[@]}" \
-            --criterion label_smoothed_cross_entropy --optimizer adam --lr 0.0001 --max-update 25 \
+            --criterion bert_fused_label_smoothed_cross_entropy --optimizer adam --lr 0.0001 --max-update 25 \
             --no-epoch-checkpoints --save-dir "$probe/$kind" --log-format json --log-interval 5 ${TRAIN_FLAGS:-}
         echo $((SECONDS - began)) >"$probe/$kind.seconds"
         probe "$kind-test" fairseq-generate "$probe/data-bin" --user-dir bert_fused_plugin "${task[@]}" \

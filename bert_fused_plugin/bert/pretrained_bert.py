@@ -12,6 +12,7 @@ from bert_fused_plugin.bert.half_range import HalfRangeWatch
 from bert_fused_plugin.bert.hugging_face import hub_revision, load_encoder
 from bert_fused_plugin.bert.identity import Settings, describe_identity, identity_fingerprint
 from bert_fused_plugin.bert.layer_choice import layer_indices
+from bert_fused_plugin.bert.length_groups import groups_by_length
 from bert_fused_plugin.bert.padding_check import depends_on_padding
 from bert_fused_plugin.bert.positions import count_positions
 from bert_fused_plugin.data.collate import BERT_PAD
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 logger = logging.getLogger(__name__)
+
+_FEWEST_TOKENS = 256  # that a CPU computes together, so that its products are large enough
 
 AnyBert = TypeVar("AnyBert", bound="PretrainedBert")
 
@@ -104,17 +107,20 @@ class PretrainedBert(nn.Module, ABC):
 
     def _read(self, bert_tokens: Tensor, bert_padding_mask: Tensor, segments: Optional[Tensor]) -> Tensor:
         """Return the states of *bert_tokens*, (B, L, N x D)."""
-        if not self.reads_lengths_apart:
+        if not self.reads_lengths_apart and bert_tokens.device.type != "cpu":
             return self._compute(bert_tokens, bert_padding_mask, segments)
-        lengths, width = (~bert_padding_mask).sum(dim=1), bert_tokens.size(1)
-        rows, states = [], []
-        for length in lengths.unique().tolist():
-            rows.append(lengths.eq(length).nonzero().squeeze(1))
-            columns = (rows[-1], slice(length))
-            own_segments = None if segments is None else segments[columns]
-            part = self._compute(bert_tokens[columns], bert_padding_mask[columns], own_segments)
-            states.append(nn.functional.pad(part, (0, 0, 0, width - length)))
-        return torch.cat(states)[torch.cat(rows).argsort()]
+        lengths, width = (~bert_padding_mask).sum(dim=1).clamp(min=1).tolist(), bert_tokens.size(1)
+        groups = list(groups_by_length(lengths, 1 if self.reads_lengths_apart else _FEWEST_TOKENS))
+        if len(groups) == 1:
+            return self._compute(bert_tokens, bert_padding_mask, segments)
+        states = []
+        for rows in groups:
+            part = (torch.tensor(rows, device=bert_tokens.device), slice(lengths[rows[-1]]))
+            own_segments = None if segments is None else segments[part]
+            computed = self._compute(bert_tokens[part], bert_padding_mask[part], own_segments)
+            states.append(nn.functional.pad(computed, (0, 0, 0, width - computed.size(1))))
+        order = torch.tensor([row for rows in groups for row in rows], device=bert_tokens.device)
+        return torch.cat(states)[order.argsort()]
 
     def _compute(self, bert_tokens: Tensor, bert_padding_mask: Tensor, segments: Optional[Tensor]) -> Tensor:
         """Return the states of one batch for the Hugging Face model."""

@@ -11,6 +11,7 @@ from fairseq.logging import metrics
 from omegaconf import II
 from torch import Tensor
 
+from bert_fused_plugin.criterions.projected_loss import output_matrix, projected_loss
 from bert_fused_plugin.criterions.smoothed_loss import label_smoothed_loss
 from bert_fused_plugin.errors import BertFusedError
 
@@ -43,14 +44,20 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, Any, Dict[str, Any]]:
         """Return the loss, summed over the batch or, if not *reduce*, per token; its divisor; and the values to log."""
-        net_output = model(**sample["net_input"])
-        target = model.get_targets(sample, net_output)
-        if net_output[0].size(-1) != self.vocabulary_size:
-            raise BertFusedError(
-                "--criterion bert_fused_label_smoothed_cross_entropy needs a score for each target symbol, which "
-                "--adaptive-softmax-cutoff does not give; leave that flag out, or take --criterion adaptive_loss"
-            )
-        loss, nll_loss, correct = label_smoothed_loss(net_output[0], target, self.eps, self.padding_idx)
+        matrix = output_matrix(model) if reduce else None
+        if matrix is not None:
+            features = model(**sample["net_input"], features_only=True)
+            target = model.get_targets(sample, features)
+            loss, nll_loss, correct = projected_loss(features[0], matrix, target, self.eps, self.padding_idx)
+        else:
+            net_output = model(**sample["net_input"])
+            target = model.get_targets(sample, net_output)
+            if net_output[0].size(-1) != self.vocabulary_size:
+                raise BertFusedError(
+                    "--criterion bert_fused_label_smoothed_cross_entropy needs a score for each target symbol, which "
+                    "--adaptive-softmax-cutoff does not give; leave that flag out, or take --criterion adaptive_loss"
+                )
+            loss, nll_loss, correct = label_smoothed_loss(net_output[0], target, self.eps, self.padding_idx)
         sample_size = target.size(0) if self.sentence_avg else sample["ntokens"]
         logging_output = {
             "loss": loss.detach().sum(),

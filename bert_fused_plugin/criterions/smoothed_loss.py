@@ -3,7 +3,6 @@
 from typing import Any, Tuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -12,9 +11,8 @@ def label_smoothed_loss(logits: Tensor, target: Tensor, eps: float, padding_idx:
     """Return the loss, the negative log-likelihood, and whether no symbol is likelier than the target, each (B, T).
 
     The loss L = (1 - eps) H(p, q) + eps H(U, q) of a position is -(1 - eps) log q_target - eps mean(log q).  It is
-    computed in single precision at least, and is zero at padded positions.  Only the loss has a gradient, and it can
-    be computed once: the log-probabilities, the one tensor of the logits' size that is kept, become the gradient in
-    place.
+    computed in single precision at least, and is zero at padded positions.  Only the loss has a gradient.  It is
+    computed with the loss, is the one tensor of the logits' size that is kept, and can be used once.
 
     Args:
         logits: scores of all symbols, (B, T, V).
@@ -26,30 +24,42 @@ def label_smoothed_loss(logits: Tensor, target: Tensor, eps: float, padding_idx:
     return loss, nll_loss, correct
 
 
+def to_gradient(scores: Tensor, target: Tensor, eps: float, is_token: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+    """Return what `label_smoothed_loss` returns, (...), and turn *scores*, in place, into the gradient of the loss.
+
+    dL/dscores = q - (1 - eps) onehot(target) - eps / V.
+
+    Args:
+        scores: scores of all symbols, in single precision at least, (..., V).
+        target: target symbols, (...).
+        eps: weight of the uniform distribution.
+        is_token: False at padded positions, whose loss and gradient are zero, (...).
+    """
+    scores.sub_(scores.amax(dim=-1, keepdim=True))
+    of_target, mean = scores.gather(-1, target.unsqueeze(-1)).squeeze(-1), scores.mean(dim=-1)
+    total = scores.exp_().sum(dim=-1)
+    nll_loss = total.log() - of_target
+    loss = nll_loss - eps * (mean - of_target)
+    mask = is_token.to(scores.dtype)
+    scores.mul_((mask / total).unsqueeze(-1))
+    scores.scatter_add_(-1, target.unsqueeze(-1), ((eps - 1) * mask).unsqueeze(-1))
+    if eps:
+        scores.sub_((eps / scores.size(-1) * mask).unsqueeze(-1))
+    return loss * mask, nll_loss * mask, of_target.eq(0) & is_token
+
+
 class _SmoothedLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, eps: float, padding_idx: int) -> Tuple[Tensor, ...]:
-        log_q = F.log_softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
-        of_target = log_q.gather(-1, target.unsqueeze(-1)).squeeze(-1)
-        is_token = target.ne(padding_idx)
-        nll_loss = -of_target * is_token
-        loss = (1 - eps) * nll_loss
-        if eps:
-            loss -= eps * log_q.mean(dim=-1) * is_token
-        correct = of_target.eq(log_q.amax(dim=-1)) & is_token  # argmax takes seven times as long
-        ctx.save_for_backward(log_q, target, is_token)
-        ctx.eps, ctx.dtype = eps, logits.dtype
+        scores = logits.to(torch.promote_types(logits.dtype, torch.float32), copy=True)
+        loss, nll_loss, correct = to_gradient(scores, target, eps, target.ne(padding_idx))
+        ctx.save_for_backward(scores)
+        ctx.dtype = logits.dtype
         ctx.mark_non_differentiable(nll_loss, correct)
         return loss, nll_loss, correct
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_loss: Tensor, *_: Tensor) -> Tuple[Tensor, None, None, None]:
-        """dL/dlogits = q - (1 - eps) onehot(target) - eps / V."""
-        log_q, target, is_token = ctx.saved_tensors
-        grad = log_q.exp_()
-        grad.scatter_add_(-1, target.unsqueeze(-1), grad.new_full((*target.shape, 1), ctx.eps - 1))
-        if ctx.eps:
-            grad.sub_(ctx.eps / grad.size(-1))
-        grad.mul_((grad_loss * is_token).unsqueeze(-1))
-        return grad.to(ctx.dtype), None, None, None
+        (grad,) = ctx.saved_tensors
+        return grad.mul_(grad_loss.unsqueeze(-1)).to(ctx.dtype), None, None, None

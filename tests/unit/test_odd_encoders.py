@@ -48,10 +48,25 @@ def test_an_encoder_whose_states_depend_on_padding_reads_each_length_apart(tmp_p
     assert not states[mask].any()
 
 
-def test_other_encoders_read_a_batch_at_once(bert_dir, caplog):
-    bert = FrozenBert.from_pretrained(bert_dir)
+def test_other_encoders_read_a_small_batch_at_once_and_a_large_one_in_groups_of_like_lengths(
+    bert_dir, caplog, monkeypatch
+):
+    bert = FrozenBert.from_pretrained(bert_dir).train()  # in evaluation the states of a sentence are kept
     assert not bert.reads_lengths_apart
     assert "padding" not in caplog.text
+    tokens = torch.randint(5, 9, (3, 8)).repeat(40, 1)
+    tokens[::3, 4:] = BERT_PAD
+    tokens[1::3, 6:] = BERT_PAD
+    tokens[-1] = BERT_PAD  # not a sentence, but no error either
+    widths = []
+    stock = bert._compute
+    monkeypatch.setattr(bert, "_compute", lambda x, *rest: widths.append(tuple(x.shape)) or stock(x, *rest))
+    small, large = bert(tokens[:6])[0], bert(tokens)[0]
+    assert widths == [(6, 8), (81, 6), (39, 8)]
+    mask = tokens.ne(BERT_PAD)
+    expected = stock(tokens, ~mask, None)
+    assert_close(large[mask], expected[mask], atol=1e-5)
+    assert_close(small[mask[:6]], expected[:6][mask[:6]], atol=1e-5)
 
 
 def test_encoders_that_cannot_read_word_pieces_are_refused(tmp_path):

@@ -115,6 +115,7 @@ class GruModel(FairseqEncoderDecoderModel):
         prev_output_tokens: Tensor,
         bert_tokens: Optional[Tensor] = None,
         bert_out: Optional[Tensor] = None,
+        features_only: bool = False,
     ) -> Tuple[Tensor, Extra]:
         """Return the logits, (B, T, V), and the decoder's ``extra``.
 
@@ -124,10 +125,13 @@ class GruModel(FairseqEncoderDecoderModel):
             prev_output_tokens: the target tokens, shifted by one position, (B, T).
             bert_tokens: BERT's input, (B, L); None: it is derived from *src_tokens*.
             bert_out: BERT's states for *bert_tokens*, (B, L, N x D), from the cache; None: they are computed.
+            features_only: whether to return t, (B, T, l), in place of the logits.
         """
         with batch_rng(self.training):
             encoder_out = self.encoder(src_tokens, bert_tokens=bert_tokens, bert_out=bert_out)
-            out: Tuple[Tensor, Extra] = self.decoder(prev_output_tokens, encoder_out=encoder_out)
+            out: Tuple[Tensor, Extra] = self.decoder(
+                prev_output_tokens, encoder_out=encoder_out, features_only=features_only
+            )
         return out
 
 

@@ -1,0 +1,177 @@
+"""The output matrix and the loss as one function, against both apart; and the models that it fits."""
+
+import pytest
+import torch
+from fairseq.distributed import LegacyDistributedDataParallel, ModuleProxyWrapper
+from fairseq.models import FairseqEncoderDecoderModel
+from literal_loss import PAD, TARGET, B, T, V
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from bert_fused_plugin.criterions import projected_loss as projected
+from bert_fused_plugin.criterions.smoothed_loss import label_smoothed_loss
+from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
+
+C = 5
+
+
+def leaves(dtype=torch.double):
+    torch.manual_seed(0)
+    return [torch.randn(*size, dtype=dtype).requires_grad_() for size in ((B, T, C), (V, C))]
+
+
+def together(features, matrix, eps=0.1, target=TARGET):
+    return projected.projected_loss(features, matrix, target, eps, PAD)
+
+
+def apart(features, matrix, eps=0.1, target=TARGET):
+    return [term.sum() for term in label_smoothed_loss(features @ matrix.t(), target, eps, PAD)]
+
+
+@pytest.fixture(params=[1, 2 * V, 10**6], ids=["one position", "two positions", "all"])
+def chunk(request, monkeypatch):
+    monkeypatch.setattr(projected, "_CPU_SCORES", request.param)
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.1])
+def test_it_equals_the_loss_of_all_scores(eps, chunk):
+    ours, theirs = leaves(), leaves()
+    found, expected = together(*ours, eps), apart(*theirs, eps)
+    torch.testing.assert_close(torch.stack(found), torch.stack(expected).double(), atol=1e-12, rtol=1e-12)
+    (3 * found[0]).backward()
+    (3 * expected[0]).backward()
+    for one, other in zip(ours, theirs):
+        torch.testing.assert_close(one.grad, other.grad, atol=1e-12, rtol=1e-12)
+
+
+def test_a_matrix_that_is_also_the_embedding_gets_the_sum_of_both_gradients():
+    grads = []
+    for loss in (together, apart):
+        embedding = leaves()[1]
+        loss(embedding[TARGET], embedding)[0].backward()
+        grads.append(embedding.grad)
+    torch.testing.assert_close(*grads, atol=1e-12, rtol=1e-12)
+
+
+def test_padding_alone_costs_nothing():
+    ours = leaves()
+    found = together(*ours, target=torch.full((B, T), PAD))
+    found[0].backward()
+    assert torch.stack(found).tolist() == [0, 0, 0]
+    assert all(not leaf.grad.any() for leaf in ours)
+
+
+def test_bfloat16_is_near_single_precision():
+    single, half = leaves(torch.float), leaves(torch.float)
+    expected = together(*single)
+    expected[0].backward()
+    low = [leaf.bfloat16() for leaf in half]
+    found = together(*low)
+    found[0].backward()
+    assert found[0].dtype == torch.float
+    torch.testing.assert_close(found[0], expected[0], rtol=0.01, atol=0)
+    for one, other in zip(half, single):
+        torch.testing.assert_close(one.grad, other.grad, rtol=0.03, atol=0.03)
+
+
+def test_without_a_gradient_none_is_computed():
+    features, matrix = leaves()
+    with torch.no_grad(), torch.profiler.profile() as profile:
+        found = together(features, matrix)[0]
+    products = [event.key for event in profile.key_averages() if "mm" in event.key]
+    assert found.item() == pytest.approx(apart(features, matrix)[0].item())
+    assert products == ["aten::mm"]
+
+
+def test_a_second_backward_is_refused_not_wrong():
+    loss = together(*leaves())[0]
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+class Model(FairseqEncoderDecoderModel):
+    """A model of the least that `output_matrix` looks at."""
+
+    def __init__(self, **decoder):
+        nn.Module.__init__(self)
+        self.decoder = GruDecoder.__new__(GruDecoder)
+        nn.Module.__init__(self.decoder)
+        self.decoder.output_projection = nn.Linear(C, V, bias=False)
+        for name, value in decoder.items():
+            setattr(self.decoder, name, value)
+
+    def forward(self, features_only=False):
+        raise NotImplementedError
+
+
+class WithoutFeatures(Model):
+    def forward(self):
+        raise NotImplementedError
+
+
+class OtherScores(GruDecoder):
+    def output_layer(self, features, **unused):
+        return features
+
+
+def other_scores():
+    model = Model()
+    model.decoder.__class__ = OtherScores
+    return model
+
+
+def hooked():
+    model = Model()
+    model.decoder.output_projection.register_forward_pre_hook(lambda module, inputs: None)
+    return model
+
+
+def wrapped(*kinds, **attributes):
+    """A model in wrappers of these kinds, the outer ones first, which are not set up."""
+    model = Model()
+    for kind in reversed(kinds):
+        wrapper = kind.__new__(kind)
+        nn.Module.__init__(wrapper)
+        wrapper.module = model
+        vars(wrapper).update(attributes)
+        model = wrapper
+    return model
+
+
+DDP = (ModuleProxyWrapper, DistributedDataParallel)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        Model,
+        lambda: wrapped(*DDP, find_unused_parameters=False),
+        lambda: wrapped(ModuleProxyWrapper, LegacyDistributedDataParallel),
+    ],
+    ids=["alone", "DDP", "legacy DDP"],
+)
+def test_models_with_an_output_matrix_give_it(make):
+    model = inner = make()
+    while not isinstance(inner, Model):
+        inner = inner.module
+    assert projected.output_matrix(model) is inner.decoder.output_projection.weight
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Linear(2, 2),
+        lambda: WithoutFeatures(),
+        other_scores,
+        hooked,
+        lambda: Model().half(),
+        lambda: Model(output_projection=nn.Linear(C, V)),
+        lambda: Model(output_projection=None),
+        lambda: wrapped(*DDP, find_unused_parameters=True),
+        lambda: wrapped(nn.DataParallel),
+    ],
+    ids=["other", "no features", "scores", "hooks", "half", "bias", "adaptive", "unused", "wrapped"],
+)
+def test_other_models_give_none(make):
+    assert projected.output_matrix(make()) is None
