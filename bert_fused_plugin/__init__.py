@@ -92,6 +92,7 @@ The map of the package, one line a file::
     models/                         the architectures
       presets.py                    presets for the command line and for YAML files
       embeddings.py                 embeddings, which may come from a file
+      search_scores.py              log-probabilities of a step of the search, in the memory of the scores
       hub.py                        a finished model in Python, for raw text
       other_parameters.py           how a checkpoint differs from the model that cannot load it, or is no numbers
       learned_alphas.py             what the heads have learned about these maps

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, bert_gates, replaces_embeddings
 from bert_fused_plugin.models.bert_fused.layer_building import layer_options, wrap_layer
+from bert_fused_plugin.models.search_scores import SearchScores
 from bert_fused_plugin.modules.beam_order import sentences_to_keep
 from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer, Memories
 from bert_fused_plugin.modules.zero_gradients import with_zero_gradients
@@ -14,7 +15,7 @@ from bert_fused_plugin.modules.zero_gradients import with_zero_gradients
 Extra = Dict[str, List[Optional[Tensor]]]
 
 
-class BertFusedDecoder(TransformerDecoderBase):
+class BertFusedDecoder(SearchScores, TransformerDecoderBase):
     """Embeddings and BERT-fused layers (Zhu et al. 2020, section 4.1, step 3).
 
     Args:

@@ -14,6 +14,7 @@ from bert_fused_plugin.models.gru_bahdanau.config import (
     gru_drop_net_rate,
 )
 from bert_fused_plugin.models.gru_bahdanau.decoder_cache import StateWeights, Step, from_cache, reordered, to_cache
+from bert_fused_plugin.models.search_scores import SearchScores
 from bert_fused_plugin.modules.attention_memory import (
     ProjectedMemory,
     WeightedMemory,
@@ -36,7 +37,7 @@ IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
 Extra = Dict[str, List[Optional[Tensor]]]
 
 
-class GruDecoder(FairseqIncrementalDecoder):
+class GruDecoder(SearchScores, FairseqIncrementalDecoder):
     """Attention, a gated recurrent unit and a deep output, step by step.
 
     The loop over the steps computes only what depends on the previous state.  The products with the context come from

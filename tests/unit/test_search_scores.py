@@ -1,0 +1,50 @@
+"""Log-probabilities of a step of the search."""
+
+import pytest
+import torch
+
+from bert_fused_plugin.models.search_scores import SearchScores
+
+
+@pytest.fixture
+def decoder():
+    return SearchScores(dictionary=None)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 70])
+@pytest.mark.parametrize("symbols", [2, 7, 1000])
+def test_those_of_a_step_take_the_place_of_the_scores(decoder, rows, symbols):
+    scores = torch.randn(rows, 1, symbols) * 5
+    expected = scores.log_softmax(-1)
+    found = decoder.get_normalized_probs((scores, None), log_probs=True)
+    assert torch.equal(found, expected)
+    assert found.data_ptr() == scores.data_ptr()
+
+
+def test_so_do_those_of_the_last_position_that_fairseq_cuts_out(decoder):
+    scores = torch.randn(3, 4, 50)
+    expected = scores[:, -1:].log_softmax(-1)
+    assert torch.equal(decoder.get_normalized_probs((scores[:, -1:], None), log_probs=True), expected)
+
+
+@pytest.mark.parametrize("positions", [1, 2])
+@pytest.mark.parametrize("log_probs", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float, torch.bfloat16])
+def test_all_others_leave_the_scores_alone(decoder, positions, log_probs, dtype):
+    scores = torch.randn(2, positions, 9).to(dtype)
+    if positions == 1 and log_probs and dtype == torch.float:
+        scores.requires_grad_()
+    before = scores.clone()
+    found = decoder.get_normalized_probs((scores, None), log_probs=log_probs)
+    expected = before.float().softmax(-1)
+    torch.testing.assert_close(found, expected.log() if log_probs else expected)
+    assert torch.equal(scores, before)
+
+
+def test_an_adaptive_softmax_reads_features(decoder):
+    class Adaptive(torch.nn.Module):
+        def get_log_prob(self, features, target):
+            return features + 1
+
+    decoder.adaptive_softmax = Adaptive()
+    assert decoder.get_normalized_probs((torch.zeros(1, 1, 2), None), log_probs=True).tolist() == [[[1, 1]]]
