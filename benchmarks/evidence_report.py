@@ -10,7 +10,6 @@ same quality.
 import argparse
 import json
 import re
-import statistics
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
@@ -113,32 +112,37 @@ def scores_table(parts: List[Part]) -> List[str]:
 def time_table(parts: List[Part]) -> List[str]:
     """Return the lines of the table of updates and minutes to the same quality."""
     lines = [
-        "| pairs | what the control reaches | after updates | minutes | with BERT: after updates | minutes, without and "
-        "with BERT's states |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| pairs | quality | control: updates | minutes | with BERT: updates | minutes | and with BERT's states |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for part in parts:
-        seconds = {system: part.seconds_of_update(system) for system in SYSTEMS}
-        states = part.seconds_of_states()
+        control_update, fused_update = (part.seconds_of_update(system) for system in SYSTEMS[1:])
         for meter, unit, rises in (("nll_loss", "bits", False), ("bleu", "BLEU", True)):
-            control, fused = part.curve("continued", meter), part.curve("bert_fused", meter)
-            last = control[-1][0]
-            levels: Dict[float, None] = {}
-            for share in _PARTS:
-                values = [value for updates, value in control if updates <= share * last]
-                if values:
-                    levels[max(values) if rises else min(values)] = None
-            for level in levels:
-                updates, found = reached(control, level, rises), reached(fused, level, rises)
-                assert updates is not None
-                minutes = "" if found is None else (
-                    f"{found * seconds['bert_fused'] / 60:.1f}; {(found * seconds['bert_fused'] + states) / 60:.1f}"
-                )  # fmt: skip
-                lines.append(
-                    f"| {part.pairs:,} | {level:.2f} {unit} | {updates:,} | {updates * seconds['continued'] / 60:.1f} | "
-                    f"{'not reached' if found is None else f'{found:,}'} | {minutes} |"
-                )
+            fused = part.curve("bert_fused", meter)
+            for level, updates in levels(part.curve("continued", meter), rises).items():
+                cells = [f"{part.pairs:,}", f"{level:.2f} {unit}", f"{updates:,}", _minutes(updates * control_update)]
+                found = reached(fused, level, rises)
+                if found is None:
+                    cells += ["not reached", "", ""]
+                else:
+                    seconds = found * fused_update
+                    cells += [f"{found:,}", _minutes(seconds), _minutes(seconds + part.seconds_of_states())]
+                lines.append(f"| {' | '.join(cells)} |")
     return lines
+
+
+def levels(curve: Points, rises: bool) -> Dict[float, int]:
+    """Return the best values after the `_PARTS` of *curve*, and the updates after which they were reached."""
+    found = {}
+    for share in _PARTS:
+        values = [value for updates, value in curve if updates <= share * curve[-1][0]]
+        level = max(values) if rises else min(values)
+        found[level] = next(updates for updates, value in curve if value == level)
+    return found
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.1f}"
 
 
 def draw(parts: List[Part], folder: Path) -> None:
@@ -202,9 +206,7 @@ def main() -> None:
         speeds = [f"{part.pairs:,}: {part.seconds_of_update(system):.2f}" for part in parts]
         print(f"\nseconds of an update, {system}: {', '.join(speeds)}")
     states = [f"{part.pairs:,}: {part.seconds_of_states():.0f}" for part in parts]
-    print(
-        f"\nseconds of BERT's states: {', '.join(states)}; median {statistics.median(p.seconds_of_states() for p in parts):.0f}"
-    )
+    print(f"\nseconds of BERT's states: {', '.join(states)}")
     if args.pictures:
         draw(parts, args.pictures)
 
