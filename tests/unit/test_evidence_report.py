@@ -1,0 +1,93 @@
+"""The tables of benchmarks/evidence_report.py, from the logs and the report of one made-up corpus."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+spec = importlib.util.spec_from_file_location(
+    "evidence_report", Path(__file__).parents[2] / "benchmarks" / "evidence_report.py"
+)
+evidence_report = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(evidence_report)
+
+CURVES = {  # nll_loss and BLEU after 10, 20, 30 and 40 updates
+    "transformer": [(9.0, 1.0), (8.0, 2.0), (7.0, 3.0), (6.0, 4.0)],
+    "continued": [(5.5, 5.0), (5.0, 6.0), (5.2, 7.0), (4.8, 6.5)],
+    "bert_fused": [(5.6, 6.0), (4.9, 6.8), (4.7, 6.9), (4.75, 6.9)],
+}
+
+
+def log_of(system):
+    lines = []
+    if system == "bert_fused":
+        lines += ["2026-01-01 10:00:00 | INFO | x | BERT cache a: 9 new sentences of 99 word pieces, 1 MiB to write"]
+        lines += ["2026-01-01 10:01:00 | INFO | x | BERT cache: 100 % of 99 word pieces"]
+    for epoch, (nll, bleu) in enumerate(CURVES[system], 1):
+        updates, ups = 10 * epoch, 0.5 if epoch == 2 else 0.25
+        lines += [
+            f"2026-01-01 10:02:00 | INFO | train_inner | epoch 00{epoch}:     10 / 20 loss=9, nll_loss=9, "
+            f"ups={ups}, num_updates={updates}, wall=1",
+            f"2026-01-01 10:02:00 | INFO | valid | epoch 00{epoch} | valid on 'valid' subset | loss 9 | "
+            f"nll_loss {nll} | bleu {bleu} | num_updates {updates}",
+        ]
+    return "\n".join(lines)
+
+
+def scores(bleu, p):
+    return {name: {"score": bleu, "interval": 1.0, "p": p} for name in ("BLEU", "chrF")}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    part = tmp_path / "2500-1"
+    part.mkdir()
+    for system in CURVES:
+        (part / f"{system}.log").write_text(log_of(system))
+    runs = [("transformer", 10.0, 0.001), ("continued", 20.0, None), ("bert_fused", 22.5, 0.02)]
+    report = {
+        "runs": [{"name": name, "scores": scores(bleu, p)} for name, bleu, p in runs],
+        "bert_tests": [{"run": "bert_fused", "states": [{"name": "shuffled", "scores": scores(3.25, 0.001)}]}],
+    }
+    (part / "report.json").write_text(json.dumps(report))
+    return tmp_path
+
+
+def test_scores_and_gains(folder):
+    part = evidence_report.Part(folder / "2500-1")
+    assert evidence_report.scores_table([part])[2:] == [
+        "| 2,500 | 4 + 4 | BLEU | 10.0 ± 1.0 (p = 0.001) | 20.0 ± 1.0 | 22.5 ± 1.0 (p = 0.020) | +2.5 | 3.2 |",
+        "|  |  | chrF | 10.0 ± 1.0 (p = 0.001) | 20.0 ± 1.0 | 22.5 ± 1.0 (p = 0.020) | +2.5 |  |",
+    ]
+
+
+def test_updates_and_minutes_to_the_quality_of_the_control(folder):
+    part = evidence_report.Part(folder / "2500-1")
+    assert evidence_report.time_table([part])[2:] == [
+        "| 2,500 | 5.50 bits | 10 | 0.3 | 20 | 0.7 | 1.7 |",
+        "| 2,500 | 5.00 bits | 20 | 0.7 | 20 | 0.7 | 1.7 |",
+        "| 2,500 | 4.80 bits | 40 | 1.3 | 30 | 1.0 | 2.0 |",
+        "| 2,500 | 5.00 BLEU | 10 | 0.3 | 10 | 0.3 | 1.3 |",
+        "| 2,500 | 6.00 BLEU | 20 | 0.7 | 10 | 0.3 | 1.3 |",
+        "| 2,500 | 7.00 BLEU | 30 | 1.0 | not reached |  |  |",
+    ]
+
+
+def test_the_command_prints_both_and_draws(folder, monkeypatch, capsys):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(sys, "argv", ["evidence_report.py", str(folder), "--pictures", str(folder)])
+    evidence_report.main()
+    out = capsys.readouterr().out
+    assert "| 2,500 | 4 + 4 | BLEU |" in out
+    assert "seconds of BERT's states: 2,500: 60" in out
+    for name in ("data_curve.png", "learning_curves.png"):
+        assert (folder / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_folder_without_reports_is_an_error(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["evidence_report.py", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        evidence_report.main()
+    assert "run benchmarks/evidence.sh first" in capsys.readouterr().err
