@@ -15,7 +15,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 out=${OUT:-$root/evidence-out} data=${DATA:?DATA= must be a directory with train.en, train.de, valid.en and valid.de}
 held_out=1000
 declare -A parts=( # pairs: updates, further updates, warm-up (that of the recipe where there is none), updates between validations
-    [2500]="1000 500 '' 50" [10000]="1000 500 500 50" [40000]="2000 1000 800 100" [160000]="4000 1500 800 200"
+    [2500]="1000 500 '' 50" [10000]="1000 500 500 50" [40000]="1500 600 800 100" [160000]="4000 1500 800 200"
 )
 
 # One number of pairs, from text to report.
