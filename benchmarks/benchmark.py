@@ -1,15 +1,17 @@
 #!/usr/bin/env python
-"""Measures speed and memory of the models, side by side with fairseq's own.
+"""Measures speed, memory and start-up of the models, side by side with fairseq's own.
 
 scripts/benchmark.py train  --data DIR --bert-model NAME_OR_DIR   training steps: transformer, BERT-fused
 scripts/benchmark.py decode --data DIR --bert-model NAME_OR_DIR   beam search: the same
 scripts/benchmark.py rnn    --data DIR                            both, and memory: lstm, the GRU models
 scripts/benchmark.py cache  --data DIR --bert-model NAME_OR_DIR   BERT's states: computed, written, read
 scripts/benchmark.py memory --data DIR --bert-model NAME_OR_DIR   the peak of training, each in its own process
+scripts/benchmark.py start  --data DIR --bert-model NAME_OR_DIR   a process from its start to its first translation
 
 DIR holds {train,test}.{en,de} with one sentence a line, tokenised and in subwords.  The systems take turns in one
-process, A B C A B C ..., on the same batches.  The report gives median, minimum and maximum over the rounds, also
-of the ratios to the first system in the same round.  To compare BERT models, run the benchmark once for each.
+process, A B C A B C ..., on the same batches; for start, each turn is a new process.  The report gives median, minimum
+and maximum over the rounds, also of the ratios to the first system in the same round.  To compare BERT models, run the
+benchmark once for each.
 """
 
 import argparse
@@ -28,6 +30,7 @@ import torch
 from benchmark_data import Corpus
 from benchmark_options import chosen_systems, parse_args, reads_bert, splits_of
 from benchmark_report import Result, Turn, environment, report, take_turns, write_json
+from benchmark_start import BEAM, Starts
 from benchmark_systems import (
     Decoding,
     StatesOnDisk,
@@ -175,7 +178,20 @@ def memory(bench: Bench) -> List[Result]:
     return [Result(title, samples, "difference MiB", ["before MiB", "peak MiB", "difference MiB"])]
 
 
-COMMANDS = {"train": train, "decode": decode, "rnn": rnn, "cache": cache, "memory": memory}
+def start(bench: Bench) -> List[Result]:
+    starts = Starts(bench.corpus, bench.options, bench.directory)
+    for system in tqdm(bench.systems.values(), desc="checkpoints", unit=" systems", disable=None):
+        starts.prepare(system)
+
+    def turn(name: str) -> Dict[str, float]:
+        return starts.start(bench.systems[name])
+
+    source = f"one sentence of {len(starts.source.split())} symbols"
+    title = f"start-up, {source}, beam {BEAM}, {starts.written} symbols written"
+    return [take_turns(title, bench.turns(turn), bench.options, ["seconds", "CPU seconds"], ratio_of="CPU seconds")]
+
+
+COMMANDS = {"train": train, "decode": decode, "rnn": rnn, "cache": cache, "memory": memory, "start": start}
 
 _TRAINING = (
     "A step is a step of fairseq's Trainer: forward, loss, backward, clipping, Adam; it does not load the batch."
@@ -198,6 +214,13 @@ _MEMORY = (
 _DECODING = (
     "The models are untrained: all systems write hypotheses of the length that the title says, and eos is counted."
 )
+_START = (
+    "Each turn is a process from its start to its end, which translates the sentence on the CPU.  CPU seconds are its "
+    "user and system time.  Systems with -hub are Python programs that call from_pretrained and translate; the others "
+    "are fairseq-interactive.  transformer and transformer-hub do not import bert_fused_plugin; "
+    "transformer-user-dir is transformer with --user-dir.  The files are in the page cache, because the checkpoints "
+    "have just been made with them."
+)
 NOTES = {
     "train": [_TRAINING, _FUSED_TRAINING, _SIZE],
     "decode": [
@@ -211,6 +234,7 @@ NOTES = {
         "open verifies the checksums; read makes batches of states in the page cache, as a build leaves them there."
     ],
     "memory": [_FUSED_TRAINING, _MEMORY],
+    "start": [_START],
 }
 
 

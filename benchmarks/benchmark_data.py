@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from fairseq.data import Dictionary, LanguagePairDataset
+from fairseq.data import Dictionary, LanguagePairDataset, indexed_dataset
 from fairseq.data.data_utils import numpy_seed
 from torch import Tensor
 
@@ -41,6 +41,16 @@ class Corpus:
         """Write to *data_bin* what fairseq's tasks read at set-up."""
         for lang in (self.options.source_lang, self.options.target_lang):
             self.dictionary.save(str(Path(data_bin) / f"dict.{lang}.txt"))
+
+    def write_split(self, data_bin: str, split: str, pairs: Pairs) -> None:
+        """Write *pairs* to *data_bin* as fairseq-preprocess does."""
+        langs = (self.options.source_lang, self.options.target_lang)
+        for lang, side in zip(langs, zip(*pairs)):
+            prefix = str(Path(data_bin) / f"{split}.{'-'.join(langs)}.{lang}")
+            builder = indexed_dataset.make_builder(f"{prefix}.bin", "mmap", vocab_size=len(self.dictionary))
+            for line in side:
+                builder.add_item(self._encode(line))
+            builder.finalize(f"{prefix}.idx")
 
     def choose(self, split: str, count: int) -> Pairs:
         """Return *count* random pairs of *split* with different sources; the seed decides which."""

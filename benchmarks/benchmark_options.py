@@ -7,6 +7,7 @@ from typing import Dict, List, Optional, Sequence
 
 import torch
 from benchmark_data import MAX_POSITIONS
+from benchmark_start import start_systems
 from benchmark_systems import SIZES, System, in_bf16, recurrent_systems, transformer_systems, with_maps
 
 from bert_fused_plugin.errors import raise_all
@@ -24,6 +25,8 @@ def parse_args(arguments: Optional[Sequence[str]], commands: Sequence[str], desc
     for name in commands:
         command = subparsers.add_parser(name)
         _add_common(command, rounds=2 if name == "memory" else 5)
+        if name != "start":
+            _add_device(command)
         if name != "memory":
             command.add_argument(
                 "--warmup",
@@ -58,6 +61,7 @@ def parse_args(arguments: Optional[Sequence[str]], commands: Sequence[str], desc
                 metavar="NAME",
                 help="systems to measure; the others are compared with the first; default: all",
             )
+        if name not in ("cache", "start"):
             command.add_argument(
                 "--maps",
                 nargs="+",
@@ -66,7 +70,8 @@ def parse_args(arguments: Optional[Sequence[str]], commands: Sequence[str], desc
                 help="maps of attention to measure too, each as a system NAME-MAP beside NAME; default: none",
             )
     # the values of flags that a subcommand does not have
-    options = parser.parse_args(arguments, argparse.Namespace(systems=None, maps=[], warmup=0))
+    absent = argparse.Namespace(systems=None, maps=[], warmup=0, device="cpu", fp16=False)
+    options = parser.parse_args(arguments, absent)
     raise_all(_problems(options))
     return options
 
@@ -90,11 +95,15 @@ def _add_common(command: argparse.ArgumentParser, rounds: int) -> None:
         metavar="N",
         help="largest number of tokens in a batch; default: %(default)s",
     )
-    add("--device", choices=("cpu", "cuda"), default="cpu", help="device of the models; default: %(default)s")
-    add("--fp16", action="store_true", help="use half precision, on a GPU")
     add("--threads", type=int, metavar="N", help="number of threads of torch; default: torch's own")
     add("--seed", type=int, default=1, metavar="N", help="random seed; default: %(default)s")
     add("--json", metavar="FILE", help="file for the figures of each round")
+
+
+def _add_device(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add("--device", choices=("cpu", "cuda"), default="cpu", help="device of the models; default: %(default)s")
+    add("--fp16", action="store_true", help="use half precision, on a GPU")
 
 
 def _add_decoding(command: argparse.ArgumentParser, batch_sizes: List[int]) -> None:
@@ -129,6 +138,8 @@ def splits_of(command: str) -> List[str]:
 def all_systems(options: argparse.Namespace) -> Dict[str, System]:
     if options.command == "cache":
         return {}
+    if options.command == "start":
+        return dict(start_systems(options.bert_model))
     if options.command == "rnn":
         return with_maps(recurrent_systems(), options.maps)
     if options.command == "decode":

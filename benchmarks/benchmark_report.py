@@ -17,7 +17,8 @@ import torch
 import transformers
 from tqdm import tqdm
 
-Turn = Callable[[], Dict[str, float]]  # does the work of one system in a round and returns the amount of it
+# does the work of one system in a round; returns the amount of it, and what it has measured itself
+Turn = Callable[[], Dict[str, float]]
 Samples = Dict[str, List[float]]  # the values of all rounds, by metric
 
 
@@ -72,14 +73,22 @@ class Result:
         return [own / other for own, other in zip(self.samples[name][self.ratio_of], first)]
 
 
-def take_turns(title: str, turns: Dict[str, Turn], options: argparse.Namespace, shown: Sequence[str]) -> Result:
+def take_turns(
+    title: str,
+    turns: Dict[str, Turn],
+    options: argparse.Namespace,
+    shown: Sequence[str],
+    ratio_of: str = "seconds",
+) -> Result:
     """Let the systems take turns, A B C A B C ..., and time each turn; the warm-up is not reported.
 
     Args:
         title: title, which says what is measured.
         turns: turn of each system.
         options: flags, of which ``rounds``, ``warmup`` and ``device`` are read.
-        shown: metrics of the table, ``ms/X`` and ``X/s`` for any X that the turns return.
+        shown: metrics of the table, ``seconds``, and ``ms/X`` and ``X/s`` for any X that the turns return; any other
+            metric is one that the turns have measured and return under its name.
+        ratio_of: metric whose ratios to the first system are reported.
     """
     samples: Dict[str, Samples] = {name: {} for name in turns}
     work: Dict[str, Dict[str, float]] = {}
@@ -98,7 +107,9 @@ def take_turns(title: str, turns: Dict[str, Turn], options: argparse.Namespace, 
                     value = _metric(metric, seconds, work[name])
                     if value is not None:
                         samples[name].setdefault(metric, []).append(value)
-    return Result(title, samples, "seconds", shown, work=work)
+    for name, values in samples.items():
+        work[name] = {unit: amount for unit, amount in work[name].items() if unit not in values}
+    return Result(title, samples, ratio_of, shown, work=work)
 
 
 def summary(values: Sequence[float]) -> Dict[str, float]:
@@ -139,6 +150,8 @@ def write_json(path: str, facts: Dict[str, Any], results: Sequence[Result], note
 def _metric(metric: str, seconds: float, work: Dict[str, float]) -> Optional[float]:
     if metric == "seconds":
         return seconds
+    if metric in work:
+        return work[metric]
     if metric.startswith("ms/"):
         unit = metric[len("ms/") :]
         return 1000 * seconds / work[unit] if unit in work else None

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Measures speed and memory of the models side by side with fairseq's own; see benchmarks/benchmark.py."""
+"""Measures speed, memory and start-up of the models side by side with fairseq's own; see benchmarks/benchmark.py."""
 
 import sys
 from pathlib import Path

@@ -1,9 +1,12 @@
 """scripts/benchmark.py: it measures real work and reports all of it.  Speed itself is never asserted."""
 
+import argparse
 import importlib
 import json
 import logging
 import math
+import shlex
+import sys
 
 import pytest
 from conftest import ROOT, write_corpus
@@ -35,10 +38,10 @@ def run(*args, ok=True, **variables):
 def measure(data, bert_dir, tmp_path):
     """Run a subcommand for two rounds; return its JSON and its standard output."""
 
-    def run_it(command, *args):
+    def run_it(command, *args, timeout=250):
         file = tmp_path / "figures.json"
         model = [] if command == "rnn" else ["--bert-model", bert_dir]
-        done = run(command, *model, "--rounds", 2, "--json", file, *args, DATA=str(data))
+        done = run(command, *model, "--rounds", 2, "--json", file, *args, DATA=str(data), timeout=timeout)
         return json.loads(file.read_text(encoding="utf-8")), done.stdout
 
     return run_it
@@ -146,6 +149,29 @@ def test_memory(measure):
         assert min(difference) > 10
 
 
+STARTS = ["transformer", "transformer-user-dir", "bert_fused", "transformer-hub", "bert_fused-hub"]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("systems", [STARTS[:2], pytest.param(STARTS, marks=pytest.mark.slow)], ids=["stock", "all"])
+def test_start(measure, systems):
+    chosen = [] if systems == STARTS else ["--systems", *systems]
+    figures, table = measure("start", "--warmup", 0, "--rounds", 1, "--threads", 1, *chosen, timeout=550)
+    [result] = figures["results"]
+    assert list(result["systems"]) == systems
+    check_metrics(result, rounds=1)
+    assert "| system | seconds | CPU seconds | CPU seconds / transformer |" in table
+    assert table.count("\n| transformer") + table.count("\n| bert_fused") == len(systems)
+    for system in result["systems"].values():
+        assert set(system["metrics"]) == {"seconds", "CPU seconds"}
+        assert system["metrics"]["CPU seconds"]["median"] > 0.5  # the import of torch alone takes longer
+        assert set(system["work"]) == {"sentences", "symbols"}
+        assert system["work"]["sentences"] == 1
+    # the same checkpoint writes the same translation in all ways
+    for model in ("transformer", "bert_fused"):
+        assert len({system["work"]["symbols"] for name, system in result["systems"].items() if model in name}) <= 1
+
+
 def test_all_bad_settings_are_reported_together(tmp_path):
     done = run(
         "train", "--data", tmp_path / "nowhere", "--sizes", "huge", "--rounds", 0, "--fp16", "--device", "cuda",
@@ -184,6 +210,8 @@ def main(monkeypatch):
         ("rnn --data {data} --max-tokens 1", ["--max-tokens 1: all train sentences are longer; raise it"]),
         ("cache --data {data} --bert-model ./nowhere", ["--bert-model ./nowhere: neither the data directory"]),
         ("memory --data {data} --bert-model x --fp16", ["--fp16 is for --device cuda; leave it out"]),
+        ("start --data {data}", ["--bert-model is required here"]),
+        ("start --data {data} --systems lstm", ["--systems must be among transformer, transformer-user-dir, "]),
     ],
 )
 def test_bad_settings(main, data, tmp_path, options, messages):
@@ -196,3 +224,47 @@ def test_bad_settings(main, data, tmp_path, options, messages):
     for error, message in zip(caught.value.errors, messages):
         assert error.startswith(message.format(**names))
         assert "\n" not in error
+
+
+@pytest.fixture
+def starts(main, data, tmp_path):
+    """What starts the processes, with the corpus written and no checkpoint made."""
+    benchmark_start, benchmark_data = (importlib.import_module(f"benchmark_{name}") for name in ("start", "data"))
+    options = argparse.Namespace(
+        data=str(data), source_lang="en", target_lang="de", max_tokens=4096, seed=1, threads=None
+    )
+    corpus = benchmark_data.Corpus(options, ["train"])
+    corpus.write_dictionaries(tmp_path)
+    return benchmark_start.Starts(corpus, options, str(tmp_path))
+
+
+FAILS = "raise SystemExit('\\n'.join(f'line {number} of the child' for number in range(1, 31)))"
+
+
+@pytest.mark.parametrize(
+    ("program", "first", "last"),
+    [
+        (FAILS, "ended with the exit status 1; correct", "line 30 of the child"),
+        ("print('a warning')", "translated nothing; correct", "a warning"),
+        ("", "translated nothing; correct", "(nothing)"),
+    ],
+    ids=["failure", "no translation", "silence"],
+)
+def test_a_start_that_fails_shows_the_last_lines(starts, monkeypatch, program, first, last):
+    command = [sys.executable, "-c", program]
+    monkeypatch.setattr(starts, "_interactive", lambda system: command)
+    system = importlib.import_module("benchmark_start").start_systems("unread")["transformer"]
+    with pytest.raises(BertFusedError) as caught:
+        starts.start(system)
+    lines = str(caught.value).splitlines()
+    assert lines[0].startswith(f"a command that the benchmark runs {first}")
+    assert lines[1] == f"  the command: {shlex.join(command)}".splitlines()[0]
+    assert lines[-1].strip() == last
+    assert sum(line.strip().startswith("line ") for line in lines) == (20 if program == FAILS else 0)
+
+
+def test_a_start_whose_command_is_not_installed(starts, monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    system = importlib.import_module("benchmark_start").start_systems("unread")["transformer"]
+    with pytest.raises(BertFusedError, match=f"^{tmp_path}/fairseq-train cannot be started .*; run the benchmark with"):
+        starts.prepare(system)
