@@ -102,7 +102,8 @@ def scores_table(parts: List[Part]) -> List[str]:
                 value, interval, p = part.score(system, metric)
                 cells.append(f"{value:.1f} ± {interval:.1f}" + ("" if p is None else f" (p = {p:.3f})"))
             gain = part.score("bert_fused", metric)[0] - part.score("continued", metric)[0]
-            epochs = f"{part.epochs('transformer'):.0f} + {part.epochs('continued'):.0f}"
+            further = ", ".join(f"{part.epochs(system):.0f}" for system in SYSTEMS[1:])
+            epochs = f"{part.epochs('transformer'):.0f} + {further}"
             other = f"{part.bert_tests['shuffled']:.1f}" if metric == "BLEU" else ""
             first = (f"{part.pairs:,}", epochs) if metric == "BLEU" else ("", "")
             lines.append("| " + " | ".join((*first, metric, *cells, f"{gain:+.1f}", other)) + " |")
@@ -160,7 +161,17 @@ def draw(parts: List[Part], folder: Path) -> None:
             pairs, [score[0] for score in scores], [score[1] for score in scores],
             label=LABELS[system], color=_COLOURS[system], marker="o", capsize=3,
         )  # fmt: skip
-    axis.set(xscale="log", xlabel="sentence pairs", ylabel="BLEU", ylim=(0, None))
+    for part in parts:
+        score, interval, _ = part.score("bert_fused", "BLEU")
+        gain = score - part.score("continued", "BLEU")[0]
+        axis.annotate(f"{gain:+.1f}", (part.pairs, score + interval), (0, 4), textcoords="offset points", ha="center")
+    axis.set(
+        xscale="log",
+        xlabel="sentence pairs",
+        ylabel="BLEU",
+        ylim=(0, 1.15 * max(run["scores"]["BLEU"]["score"] for part in parts for run in part.runs.values())),
+        xlim=(pairs[0] / 1.4, pairs[-1] * 1.4),
+    )
     axis.set_xticks(pairs, [f"{number:,}" for number in pairs])
     axis.minorticks_off()
     _finish(figure, axis, folder / "data_curve.png")
@@ -186,7 +197,7 @@ def draw(parts: List[Part], folder: Path) -> None:
 
 
 def _finish(figure: Any, axis: Any, path: Path) -> None:
-    axis.legend(frameon=False, fontsize="small")
+    axis.legend(frameon=False, fontsize="small", loc="best")
     figure.savefig(path, dpi=110)
     print(f"{path} is written")
 

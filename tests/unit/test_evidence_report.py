@@ -58,7 +58,7 @@ def folder(tmp_path):
 def test_scores_and_gains(folder):
     part = evidence_report.Part(folder / "2500-1")
     assert evidence_report.scores_table([part])[2:] == [
-        "| 2,500 | 4 + 4 | BLEU | 10.0 ± 1.0 (p = 0.001) | 20.0 ± 1.0 | 22.5 ± 1.0 (p = 0.020) | +2.5 | 3.2 |",
+        "| 2,500 | 4 + 4, 4 | BLEU | 10.0 ± 1.0 (p = 0.001) | 20.0 ± 1.0 | 22.5 ± 1.0 (p = 0.020) | +2.5 | 3.2 |",
         "|  |  | chrF | 10.0 ± 1.0 (p = 0.001) | 20.0 ± 1.0 | 22.5 ± 1.0 (p = 0.020) | +2.5 |  |",
     ]
 
@@ -80,7 +80,7 @@ def test_the_command_prints_both_and_draws(folder, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["evidence_report.py", str(folder), "--pictures", str(folder)])
     evidence_report.main()
     out = capsys.readouterr().out
-    assert "| 2,500 | 4 + 4 | BLEU |" in out
+    assert "| 2,500 | 4 + 4, 4 | BLEU |" in out
     assert "seconds of BERT's states: 2,500: 60" in out
     for name in ("data_curve.png", "learning_curves.png"):
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
