@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
-# Does BERT help, and how much by the amount of text?  What docs/results.md says under "How much text" comes from here.
+# Does BERT help, by the amount of text, and when the transformer has converged?  The top of docs/results.md comes from here.
 #
 #   DATA=dir benchmarks/evidence.sh [PART]...
 #
 # Each part trains a transformer, its control and a BERT-fused model by examples/own_data/run.sh, in bfloat16 on a CPU, and
-# compares them on a test set that nothing was tuned on.  PART is a number of sentence pairs of PARTS below; all by default.
+# compares them on a test set that nothing was tuned on.  By default all parts are made, in this order:
+#   2500 10000 40000 160000   the first so many sentence pairs, few updates
+#   systems                   160000 as well, and there the other systems: BERT with random weights, recurrent models, ...
+#   converged                 160,000 pairs; the transformer has 12,000 updates; also a BERT-fused model that mixes BERT's layers
 # Trainings that were interrupted go on where they were, and finished ones are skipped, so the command can be run again.
 #
 # DATA: {train,valid}.{en,de} of Tatoeba English-German, one raw sentence a line.  The first pairs of train are trained on, its
@@ -14,15 +17,27 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 out=${OUT:-$root/evidence-out} data=${DATA:?DATA= must be a directory with train.en, train.de, valid.en and valid.de}
 held_out=1000
-declare -A parts=( # pairs: updates, further updates, warm-up (that of the recipe where there is none), updates between validations
-    [2500]="1000 500 '' 50" [10000]="1000 500 500 50" [40000]="1500 600 800 100" [160000]="4000 1500 800 200"
+all_parts=(2500 10000 40000 160000 systems converged)
+declare -A budgets=( # pairs, updates, further updates, warm-up (the recipe's where there is none), updates between validations
+    [2500]="2500 1000 500 '' 50" [10000]="10000 1000 500 500 50" [40000]="40000 1500 600 800 100"
+    [160000]="160000 4000 1500 800 200" [systems]="160000 4000 1500 800 200" [converged]="160000 12000 2500 800 400"
 )
+declare -A folders=([systems]=160000) # where it is not named after the part
 
-# One number of pairs, from text to report.
-part() { # part PAIRS UPDATES MORE WARMUP INTERVAL
-    local pairs=$1 updates=$2 more=$3 warmup=$4 interval=$5 here=$out/$1-$seed lang flags
+# One part, from text to report.
+part() { # part NAME PAIRS UPDATES MORE WARMUP INTERVAL
+    local name=$1 pairs=$2 updates=$3 more=$4 warmup=$5 interval=$6 here=$out/${folders[$1]:-$1}-$seed lang flags
+    local begun=(transformer) further=(continued bert_fused) # from text, and on from the transformer's parameters
+    case $name in
+        systems) begun+=(gru_bahdanau gru_seq2seq gru_bert bert_decoder lstm) further+=(random_bert) ;;
+        converged) further+=(bert_mix) ;;
+    esac
     mkdir -p "$here/raw"
     for lang in en de; do
+        if [ "$(wc -l <"$data/train.$lang")" -lt $((pairs + held_out)) ]; then
+            echo "evidence.sh: $data/train.$lang has fewer than $((pairs + held_out)) lines, which the part $name needs" >&2
+            exit 2
+        fi
         [ -e "$here/raw/test.$lang" ] && continue
         head -n "$pairs" "$data/train.$lang" >"$here/raw/train.$lang"
         tail -n "$held_out" "$data/train.$lang" >"$here/raw/valid.$lang"
@@ -33,17 +48,22 @@ part() { # part PAIRS UPDATES MORE WARMUP INTERVAL
         --validate-interval 100000 --save-interval 100000 --validate-interval-updates $interval
         --save-interval-updates $interval --keep-interval-updates 1"
     export SRC=en TGT=de DATA=$here/raw OUT=$here SEED=$seed UPDATES=$updates MORE=$more WARMUP=$warmup
-    TRAIN_FLAGS=$flags "$root/examples/own_data/run.sh" prepare transformer
-    TRAIN_FLAGS="$flags --warmup-updates 100" "$root/examples/own_data/run.sh" continued bert_fused
-    [ -e "$here/report.json" ] || "$root/examples/own_data/run.sh" compare
+    TRAIN_FLAGS=$flags "$root/examples/own_data/run.sh" prepare "${begun[@]}"
+    TRAIN_FLAGS="$flags --warmup-updates 100" "$root/examples/own_data/run.sh" "${further[@]}"
+    if [ ! -e "$here/report.json" ] || [ -n "$(find "$here" -name finished -newer "$here/report.json")" ]; then
+        "$root/examples/own_data/run.sh" compare
+    fi
 }
 
 seed=${SEED:-1}
-[ $# -gt 0 ] || set -- 2500 10000 40000 160000
-for pairs in "$@"; do
-    [ -n "${parts[$pairs]:-}" ] || { echo "evidence.sh: unknown part '$pairs'; parts: ${!parts[*]}" >&2 && exit 2; }
+[ $# -gt 0 ] || set -- "${all_parts[@]}"
+for name in "$@"; do
+    [ -n "${budgets[$name]:-}" ] || { echo "evidence.sh: unknown part '$name'; parts: ${all_parts[*]}" >&2 && exit 2; }
 done
-for pairs in "$@"; do
-    eval "part $pairs ${parts[$pairs]}"
+for file in {train,valid}.{en,de}; do
+    [ -s "$data/$file" ] || { echo "evidence.sh: DATA=$data has no $file; it must hold {train,valid}.{en,de}" >&2 && exit 2; }
+done
+for name in "$@"; do
+    eval "part $name ${budgets[$name]}"
 done
 exit # bash reads a script as it goes: it may be edited while this runs

@@ -3,8 +3,8 @@
 
     benchmarks/evidence_report.py evidence-out [--pictures docs/pictures]
 
-The output is Markdown: the scores by the amount of text, and how soon the control and the BERT-fused model reach the
-same quality.
+The output is Markdown: the scores by the amount of text, how soon the control and the BERT-fused model reach the same
+quality, and where a part has other systems too, all of them, also by length and by rare words.
 """
 
 import argparse
@@ -23,22 +23,27 @@ _PARTS = (0.25, 0.5, 1.0)  # of the control's further updates: the levels of qua
 
 
 class Part:
-    """The trainings on one number of sentence pairs.
+    """The trainings of one part.
 
     Args:
         folder: what benchmarks/evidence.sh has made for it.
 
     Attributes:
-        pairs: number of sentence pairs.
+        name: the number of sentence pairs in words, or the name of the part if it has one.
+        pairs: number of sentence pairs; None for a part with a name, which is no point of the curve over them.
         runs: what the report says, by system.
+        buckets: BLEU by length and by rare words, as in the report.
         bert_tests: BLEU of the BERT-fused model by the name of the test, such as ``shuffled``.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.pairs = int(folder.name.split("-")[0])
+        name = folder.name.rsplit("-", 1)[0]
+        self.pairs = int(name) if name.isdigit() else None
+        self.name = name if self.pairs is None else f"{self.pairs:,} pairs"
         report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
         self.runs = {run["name"]: run for run in report["runs"]}
+        self.buckets: Dict[str, Any] = report["buckets"]
         self.bert_tests = {
             state["name"]: state["scores"]["BLEU"]["score"]
             for test in report["bert_tests"] if test["run"] == "bert_fused" for state in test["states"]
@@ -55,6 +60,11 @@ class Part:
     def curve(self, system: str, meter: str) -> Points:
         """Return (updates, value) on the validation set."""
         return read_curves([self.folder / f"{system}.log"])[f"valid {meter}"]
+
+    def updates(self, system: str) -> str:
+        """Return the updates of the training, those of the transformer that it began from first."""
+        begun = [str(run["updates"]) for run in self.runs[system]["began_from"]]
+        return " + ".join([*begun, str(self.curve(system, "nll_loss")[-1][0])])
 
     def seconds_of_update(self, system: str) -> float:
         """Return the time of an update in the fastest tenth of the log, which other work has disturbed least."""
@@ -92,7 +102,7 @@ def reached(curve: Points, level: float, rises: bool) -> Optional[int]:
 def scores_table(parts: List[Part]) -> List[str]:
     """Return the lines of the table of scores."""
     lines = [
-        "| pairs | epochs | metric | transformer | control | with BERT | gain | BERT reads another sentence |",
+        "| part | epochs | metric | transformer | control | with BERT | gain | BERT reads another sentence |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for part in parts:
@@ -105,7 +115,7 @@ def scores_table(parts: List[Part]) -> List[str]:
             further = ", ".join(f"{part.epochs(system):.0f}" for system in SYSTEMS[1:])
             epochs = f"{part.epochs('transformer'):.0f} + {further}"
             other = f"{part.bert_tests['shuffled']:.1f}" if metric == "BLEU" else ""
-            first = (f"{part.pairs:,}", epochs) if metric == "BLEU" else ("", "")
+            first = (part.name, epochs) if metric == "BLEU" else ("", "")
             lines.append("| " + " | ".join((*first, metric, *cells, f"{gain:+.1f}", other)) + " |")
     return lines
 
@@ -113,7 +123,7 @@ def scores_table(parts: List[Part]) -> List[str]:
 def time_table(parts: List[Part]) -> List[str]:
     """Return the lines of the table of updates and minutes to the same quality."""
     lines = [
-        "| pairs | quality | control: updates | minutes | with BERT: updates | minutes | and with BERT's states |",
+        "| part | quality | control: updates | minutes | with BERT: updates | minutes | and with BERT's states |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for part in parts:
@@ -121,7 +131,7 @@ def time_table(parts: List[Part]) -> List[str]:
         for meter, unit, rises in (("nll_loss", "bits", False), ("bleu", "BLEU", True)):
             fused = part.curve("bert_fused", meter)
             for level, updates in levels(part.curve("continued", meter), rises).items():
-                cells = [f"{part.pairs:,}", f"{level:.2f} {unit}", f"{updates:,}", _minutes(updates * control_update)]
+                cells = [part.name, f"{level:.2f} {unit}", f"{updates:,}", _minutes(updates * control_update)]
                 found = reached(fused, level, rises)
                 if found is None:
                     cells += ["not reached", "", ""]
@@ -130,6 +140,34 @@ def time_table(parts: List[Part]) -> List[str]:
                     cells += [f"{found:,}", _minutes(seconds), _minutes(seconds + part.seconds_of_states())]
                 lines.append(f"| {' | '.join(cells)} |")
     return lines
+
+
+def systems_table(part: Part) -> List[str]:
+    """Return the lines of the table of all systems of *part*."""
+    lines = ["| system | updates | epochs | valid nll, bits | BLEU | chrF | TER |", "|" + " --- |" * 7]
+    for system in part.runs:
+        cells = [f"`{system}`", part.updates(system), f"{part.epochs(system):.0f}"]
+        cells.append(f"{min(value for _, value in part.curve(system, 'nll_loss')):.3f}")
+        for metric in ("BLEU", "chrF", "TER"):
+            value, interval, p = part.score(system, metric)
+            cells.append(f"{value:.1f} ± {interval:.1f}" + ("" if p is None else f" (p = {p:.3f})"))
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def buckets_table(part: Part) -> List[str]:
+    """Return the lines of the table of BLEU by length and by rare words."""
+    lines = [f"| BLEU of sentences | number | {' | '.join(f'`{name}`' for name in part.runs)} |"]
+    lines.append("|" + " --- |" * (2 + len(part.runs)))
+    for kind, unit in (("length", "length"), ("rare", "rare words")):
+        for bucket in part.buckets[kind]:
+            scores = [_score(bucket["BLEU"][name]) for name in part.runs]
+            lines.append(f"| {unit}: {bucket['name']} | {bucket['sentences']} | {' | '.join(scores)} |")
+    return lines
+
+
+def _score(value: Optional[float]) -> str:
+    return "" if value is None else f"{value:.1f}"
 
 
 def levels(curve: Points, rises: bool) -> Dict[float, int]:
@@ -151,30 +189,41 @@ def draw(parts: List[Part], folder: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
+    sized = {part.pairs: part for part in parts if part.pairs is not None}
+    if sized:
+        _draw_scores(sized, folder / "data_curve.png")
+    _draw_curves(parts, folder / "learning_curves.png")
+
+
+def _draw_scores(parts: Dict[int, Part], path: Path) -> None:
     from matplotlib import pyplot
 
-    pairs = [part.pairs for part in parts]
+    pairs = list(parts)
     figure, axis = pyplot.subplots(figsize=(6, 3.4), layout="constrained")
     for system in SYSTEMS:
-        scores = [part.score(system, "BLEU") for part in parts]
+        scores = [part.score(system, "BLEU") for part in parts.values()]
         axis.errorbar(
             pairs, [score[0] for score in scores], [score[1] for score in scores],
             label=LABELS[system], color=_COLOURS[system], marker="o", capsize=3,
         )  # fmt: skip
-    for part in parts:
+    for number, part in parts.items():
         score, interval, _ = part.score("bert_fused", "BLEU")
         gain = score - part.score("continued", "BLEU")[0]
-        axis.annotate(f"{gain:+.1f}", (part.pairs, score + interval), (0, 4), textcoords="offset points", ha="center")
+        axis.annotate(f"{gain:+.1f}", (number, score + interval), (0, 4), textcoords="offset points", ha="center")
     axis.set(
         xscale="log",
         xlabel="sentence pairs",
         ylabel="BLEU",
-        ylim=(0, 1.15 * max(run["scores"]["BLEU"]["score"] for part in parts for run in part.runs.values())),
+        ylim=(0, 1.15 * max(run["scores"]["BLEU"]["score"] for part in parts.values() for run in part.runs.values())),
         xlim=(pairs[0] / 1.4, pairs[-1] * 1.4),
     )
     axis.set_xticks(pairs, [f"{number:,}" for number in pairs])
     axis.minorticks_off()
-    _finish(figure, axis, folder / "data_curve.png")
+    _finish(figure, axis, path)
+
+
+def _draw_curves(parts: List[Part], path: Path) -> None:
+    from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(2, len(parts), figsize=(3 * len(parts), 5), layout="constrained", squeeze=False)
     for column, part in enumerate(parts):
@@ -192,8 +241,8 @@ def draw(parts: List[Part], folder: Path) -> None:
             if row == 0:
                 best = min(value for system in SYSTEMS for _, value in part.curve(system, meter))
                 axis.set_ylim(best - 0.1, min(best + 3, max(values)))
-            axis.set(title=f"{part.pairs:,} pairs" if row == 0 else "", xlabel="updates", ylabel=name)
-    _finish(figure, axes[0][0], folder / "learning_curves.png")
+            axis.set(title=part.name if row == 0 else "", xlabel="updates", ylabel=name)
+    _finish(figure, axes[0][0], path)
 
 
 def _finish(figure: Any, axis: Any, path: Path) -> None:
@@ -210,13 +259,16 @@ def main() -> None:
     args = parser.parse_args()
     folders = [path.parent for path in args.folder.glob(f"*-{args.seed}/report.json")]
     if not folders:
-        parser.error(f"{args.folder} has no PAIRS-{args.seed}/report.json; run benchmarks/evidence.sh first")
-    parts = sorted((Part(folder) for folder in folders), key=lambda part: part.pairs)
+        parser.error(f"{args.folder} has no PART-{args.seed}/report.json; run benchmarks/evidence.sh first")
+    parts = sorted((Part(folder) for folder in folders), key=lambda part: part.pairs or float("inf"))
     print("\n".join([*scores_table(parts), "", *time_table(parts)]))
+    for part in parts:
+        if len(part.runs) > len(SYSTEMS):
+            print("\n".join(["", f"{part.name}:", "", *systems_table(part), "", *buckets_table(part)]))
     for system in SYSTEMS:
-        speeds = [f"{part.pairs:,}: {part.seconds_of_update(system):.2f}" for part in parts]
+        speeds = [f"{part.name}: {part.seconds_of_update(system):.2f}" for part in parts]
         print(f"\nseconds of an update, {system}: {', '.join(speeds)}")
-    states = [f"{part.pairs:,}: {part.seconds_of_states():.0f}" for part in parts]
+    states = [f"{part.name}: {part.seconds_of_states():.0f}" for part in parts]
     print(f"\nseconds of BERT's states: {', '.join(states)}")
     if args.pictures:
         draw(parts, args.pictures)

@@ -8,12 +8,13 @@
 #   continued      the transformer trained on for MORE updates, its learning rate begun anew: what bert_fused has to beat
 #   bert_fused     the same way on, with BERT: it begins with the transformer's parameters (where BERT's word pieces are
 #                  more than fairseq's symbols its batches are smaller: they count in --max-tokens too)
-#   [random_bert]  the same with a BERT of random weights: does the gain come from pre-training?
+#   [bert_mix]     the same, and it learns which of BERT's layers to read: the cache holds all of them, so it takes more disk
+#   [random_bert]  bert_fused with a BERT of random weights: does the gain come from pre-training?
 #   [scratch]      bert_fused without the transformer's parameters, UPDATES + MORE updates; [scratch_entmax15] the same, and
 #                  its attentions to the encoder and to BERT are sparse
 #   gru_bahdanau   RNNsearch, UPDATES + MORE updates; [gru_dot], [gru_seq2seq], [gru_bert] (RNNsearch
 #                  with BERT), [gru_entmax15] (RNNsearch with sparse attention) and [bert_decoder] (BERT in place of the
-#                  encoder) as well
+#                  encoder) as well; [lstm] is fairseq's lstm of the sizes of gru_bahdanau
 #   compare        averages of the five best checkpoints (those as good as the best: up to 0.1 more validation loss), scored
 #                  on the test set: $OUT/report.html, $OUT/report.json
 #
@@ -30,8 +31,8 @@ examples=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$examples/.." && pwd)
 name=$(basename "$here")
 out=${OUT:-$name-out} seed=${SEED:-1}
-all_steps=(prepare estimate transformer continued bert_fused random_bert scratch scratch_entmax15 gru_bahdanau gru_dot
-    gru_seq2seq gru_bert gru_entmax15 bert_decoder compare)
+all_steps=(prepare estimate transformer continued bert_fused bert_mix random_bert scratch scratch_entmax15 gru_bahdanau
+    gru_dot gru_seq2seq gru_bert gru_entmax15 bert_decoder lstm compare)
 default_steps=(prepare transformer continued bert_fused gru_bahdanau compare)
 
 recipe() {
@@ -164,6 +165,10 @@ continued() {
         --finetune-from-model "$out/transformer/checkpoint_best.pt"
 }
 bert_fused() { fused bert_fused "$(bert_model)"; }
+bert_mix() (
+    bert+=(--bert-layer mix) # for this step alone
+    fused bert_mix "$(bert_model)"
+)
 random_bert() {
     need "$out/transformer/checkpoint_best.pt" transformer
     python "$examples/random_bert.py" "$(bert_model)" "$out/random-bert"
@@ -191,6 +196,12 @@ gru_entmax15() { gru gru_entmax15 --attention-map entmax15; }
 gru_bert() {
     train_with_bert gru_bert $((updates + more)) "$gru_lr" "$warmup" --arch "$gru_arch" --clip-norm 1.0 \
         --bert-model "$(bert_model)" "${fusion[@]}"
+}
+lstm() {
+    local flags
+    flags=$(python "$examples/lstm_flags.py" "$gru_arch")
+    # shellcheck disable=SC2086
+    train lstm $((updates + more)) "$gru_lr" "$warmup" $flags --clip-norm 1.0
 }
 
 # How long the trainings will take: some updates and translations of both models are timed on a part of the text.

@@ -13,7 +13,8 @@
 #   continued      trains the transformer on, as long as bert_fused: the fair control
 #   bert_fused     trains the BERT-fused model, which begins with the transformer's parameters
 #   compare        translates the test set with all of them; writes OUT/report.html and OUT/report.json
-#   [random_bert] [scratch] [scratch_entmax15] [gru_bahdanau] [gru_dot] [gru_seq2seq] [gru_bert] [gru_entmax15] [bert_decoder]
+#   [bert_mix] [random_bert] [scratch] [scratch_entmax15] [gru_bahdanau] [gru_dot] [gru_seq2seq] [gru_bert] [gru_entmax15]
+#   [bert_decoder] [lstm]
 #                  see examples/recipe.sh
 #
 # Settings of the environment, with their defaults:

@@ -23,11 +23,16 @@ pytestmark = pytest.mark.system
 ALL = sorted(path.parent.name for path in (ROOT / "examples").glob("*/run.sh") if "recipe.sh" in path.read_text())
 RECIPES = [name for name in ALL if name != "own_data"]  # whose settings follow from the text: test_own_data_recipe.py
 LANGUAGES = {name: name.split("_")[-2:] for name in RECIPES}
-SYSTEMS = ["transformer", "continued", "bert_fused", "random_bert", "scratch", "scratch_entmax15"]
-SYSTEMS += ["gru_bahdanau", "gru_dot", "gru_seq2seq", "gru_bert", "gru_entmax15", "bert_decoder"]
+AS_CONTROL = ["bert_fused", "bert_mix", "random_bert"]  # on from the transformer, the same way as the control
+FROM_SCRATCH = ["scratch", "scratch_entmax15", "gru_bahdanau", "gru_dot", "gru_seq2seq", "gru_bert", "gru_entmax15"]
+FROM_SCRATCH += ["bert_decoder", "lstm"]
+SYSTEMS = ["transformer", "continued", *AS_CONTROL, *FROM_SCRATCH]
 STUB = """#!{python}
-import json, sys
+import json, os, sys
 from pathlib import Path
+if "lstm_flags.py" in " ".join(sys.argv):
+    os.environ["PYTHONPATH"] = {root!r}
+    os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 with open({log!r}, "a") as log:
     log.write(json.dumps([Path(sys.argv[0]).name, *sys.argv[1:]]) + "\\n")
 if "--save-dir" in sys.argv:
@@ -51,7 +56,7 @@ class Dry:
         for program in ("scripts/setup.sh", *(f"venv/bin/{name}" for name in self.programs())):
             file = path / program
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(STUB.format(python=sys.executable, log=str(self.log)), encoding="utf-8")
+            file.write_text(STUB.format(python=sys.executable, log=str(self.log), root=str(ROOT)), encoding="utf-8")
             file.chmod(file.stat().st_mode | stat.S_IXUSR)
 
     @staticmethod
@@ -89,11 +94,13 @@ def test_every_system_has_a_command_line_that_fairseq_accepts(dry, recipe, tmp_p
         if hasattr(args, "bert_fusion"):
             assert config_errors(BertFusedConfig.from_namespace(args), dictionary, dictionary) == []
     plain, more = parsed["transformer"], parsed["continued"]
-    assert more.finetune_from_model == parsed["bert_fused"].bert_warm_start == parsed["random_bert"].bert_warm_start
-    for system in ("bert_fused", "random_bert"):  # the same way on as the control's
+    layers = [vars(parsed[system]).get("bert_layer") for system in AS_CONTROL]  # of some recipes the default
+    assert layers == [layers[0], "mix", layers[0]]
+    for system in AS_CONTROL:
+        assert parsed[system].bert_warm_start == more.finetune_from_model
         same = ("lr", "warmup_updates", "max_update", "max_tokens", "dropout", "seed", "label_smoothing")
         assert [getattr(parsed[system], name) for name in same] == [getattr(more, name) for name in same]
-    for system in SYSTEMS[4:]:
+    for system in FROM_SCRATCH:
         assert parsed[system].warmup_updates == plain.warmup_updates
         assert parsed[system].max_update == plain.max_update + more.max_update
     [compared] = dry.calls("bert-fused-compare")
@@ -150,7 +157,7 @@ def test_a_step_says_what_it_lacks(dry, steps, variables, message):
 
 def test_steps_out_of_order_name_the_one_before(dry, tmp_path):
     (tmp_path / "multi30k-out" / "data-bin").mkdir(parents=True)
-    for step in ("continued", "bert_fused", "random_bert"):
+    for step in ("continued", *AS_CONTROL):
         done = dry.run("multi30k", step)
         assert done.returncode == 2
         assert "checkpoint_best.pt; run the step transformer first" in done.stderr

@@ -37,7 +37,11 @@ def log_of(system):
 
 
 def scores(bleu, p):
-    return {name: {"score": bleu, "interval": 1.0, "p": p} for name in ("BLEU", "chrF")}
+    return {name: {"score": bleu, "interval": 1.0, "p": p} for name in ("BLEU", "chrF", "TER")}
+
+
+def bucket(name, *bleu):
+    return {"name": name, "sentences": 7, "BLEU": dict(zip(CURVES, bleu))}
 
 
 @pytest.fixture
@@ -47,8 +51,10 @@ def folder(tmp_path):
     for system in CURVES:
         (part / f"{system}.log").write_text(log_of(system))
     runs = [("transformer", 10.0, 0.001), ("continued", 20.0, None), ("bert_fused", 22.5, 0.02)]
+    began = {"transformer": [], "continued": [{"updates": 40}], "bert_fused": [{"updates": 40}]}
     report = {
-        "runs": [{"name": name, "scores": scores(bleu, p)} for name, bleu, p in runs],
+        "runs": [{"name": name, "scores": scores(bleu, p), "began_from": began[name]} for name, bleu, p in runs],
+        "buckets": {"length": [bucket("1-10", 1.0, 2.0, 3.0)], "rare": [bucket("none", 4.0, 5.0, None)]},
         "bert_tests": [{"run": "bert_fused", "states": [{"name": "shuffled", "scores": scores(3.25, 0.001)}]}],
     }
     (part / "report.json").write_text(json.dumps(report))
@@ -58,7 +64,7 @@ def folder(tmp_path):
 def test_scores_and_gains(folder):
     part = evidence_report.Part(folder / "2500-1")
     assert evidence_report.scores_table([part])[2:] == [
-        "| 2,500 | 4 + 4, 4 | BLEU | 10.0 ± 1.0 (p = 0.001) | 20.0 ± 1.0 | 22.5 ± 1.0 (p = 0.020) | +2.5 | 3.2 |",
+        "| 2,500 pairs | 4 + 4, 4 | BLEU | 10.0 ± 1.0 (p = 0.001) | 20.0 ± 1.0 | 22.5 ± 1.0 (p = 0.020) | +2.5 | 3.2 |",
         "|  |  | chrF | 10.0 ± 1.0 (p = 0.001) | 20.0 ± 1.0 | 22.5 ± 1.0 (p = 0.020) | +2.5 |  |",
     ]
 
@@ -66,13 +72,38 @@ def test_scores_and_gains(folder):
 def test_updates_and_minutes_to_the_quality_of_the_control(folder):
     part = evidence_report.Part(folder / "2500-1")
     assert evidence_report.time_table([part])[2:] == [
-        "| 2,500 | 5.50 bits | 10 | 0.3 | 20 | 0.7 | 1.7 |",
-        "| 2,500 | 5.00 bits | 20 | 0.7 | 20 | 0.7 | 1.7 |",
-        "| 2,500 | 4.80 bits | 40 | 1.3 | 30 | 1.0 | 2.0 |",
-        "| 2,500 | 5.00 BLEU | 10 | 0.3 | 10 | 0.3 | 1.3 |",
-        "| 2,500 | 6.00 BLEU | 20 | 0.7 | 10 | 0.3 | 1.3 |",
-        "| 2,500 | 7.00 BLEU | 30 | 1.0 | not reached |  |  |",
+        "| 2,500 pairs | 5.50 bits | 10 | 0.3 | 20 | 0.7 | 1.7 |",
+        "| 2,500 pairs | 5.00 bits | 20 | 0.7 | 20 | 0.7 | 1.7 |",
+        "| 2,500 pairs | 4.80 bits | 40 | 1.3 | 30 | 1.0 | 2.0 |",
+        "| 2,500 pairs | 5.00 BLEU | 10 | 0.3 | 10 | 0.3 | 1.3 |",
+        "| 2,500 pairs | 6.00 BLEU | 20 | 0.7 | 10 | 0.3 | 1.3 |",
+        "| 2,500 pairs | 7.00 BLEU | 30 | 1.0 | not reached |  |  |",
     ]
+
+
+def test_all_systems_and_where_they_differ(folder):
+    part = evidence_report.Part(folder / "2500-1")
+    better = "22.5 ± 1.0 (p = 0.020)"
+    assert evidence_report.systems_table(part)[2:] == [
+        "| `transformer` | 40 | 4 | 6.000 | 10.0 ± 1.0 (p = 0.001) | 10.0 ± 1.0 (p = 0.001) | 10.0 ± 1.0 (p = 0.001) |",
+        "| `continued` | 40 + 40 | 4 | 4.800 | 20.0 ± 1.0 | 20.0 ± 1.0 | 20.0 ± 1.0 |",
+        f"| `bert_fused` | 40 + 40 | 4 | 4.700 | {better} | {better} | {better} |",
+    ]
+    assert evidence_report.buckets_table(part) == [
+        "| BLEU of sentences | number | `transformer` | `continued` | `bert_fused` |",
+        "| --- | --- | --- | --- | --- |",
+        "| length: 1-10 | 7 | 1.0 | 2.0 | 3.0 |",
+        "| rare words: none | 7 | 4.0 | 5.0 |  |",
+    ]
+
+
+def test_a_part_with_a_name_is_no_point_of_the_curve_over_pairs(folder, monkeypatch, capsys):
+    pytest.importorskip("matplotlib")
+    (folder / "2500-1").rename(folder / "converged-1")
+    monkeypatch.setattr(sys, "argv", ["evidence_report.py", str(folder), "--pictures", str(folder)])
+    evidence_report.main()
+    assert "| converged | 4 + 4, 4 | BLEU |" in capsys.readouterr().out
+    assert sorted(path.name for path in folder.glob("*.png")) == ["learning_curves.png"]
 
 
 def test_the_command_prints_both_and_draws(folder, monkeypatch, capsys):
@@ -80,8 +111,8 @@ def test_the_command_prints_both_and_draws(folder, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["evidence_report.py", str(folder), "--pictures", str(folder)])
     evidence_report.main()
     out = capsys.readouterr().out
-    assert "| 2,500 | 4 + 4, 4 | BLEU |" in out
-    assert "seconds of BERT's states: 2,500: 60" in out
+    assert "| 2,500 pairs | 4 + 4, 4 | BLEU |" in out
+    assert "seconds of BERT's states: 2,500 pairs: 60" in out
     for name in ("data_curve.png", "learning_curves.png"):
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
 

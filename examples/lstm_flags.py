@@ -1,0 +1,34 @@
+"""Print the flags of fairseq's lstm of the sizes of a recurrent architecture of this package.
+
+python examples/lstm_flags.py ARCH
+"""
+
+import sys
+from argparse import Namespace
+
+from fairseq.models import ARCH_CONFIG_REGISTRY
+
+from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
+
+_SIZES = (
+    "encoder_embed_dim", "encoder_hidden_size", "encoder_layers",
+    "decoder_embed_dim", "decoder_hidden_size", "decoder_out_embed_dim", "decoder_layers",
+)  # fmt: skip
+
+
+def main(arch: str) -> str:
+    """Return the flags for the sizes of *arch*, such as ``gru_bahdanau_tiny``."""
+    if not arch.startswith("gru_") or arch not in ARCH_CONFIG_REGISTRY:
+        known = sorted(name for name in ARCH_CONFIG_REGISTRY if name.startswith("gru_"))
+        raise SystemExit(f"error: {arch} is not a recurrent architecture of this package; they are: {', '.join(known)}")
+    sizes = Namespace()
+    ARCH_CONFIG_REGISTRY[arch](sizes)
+    defaults = GruConfig()
+    given = (f"--{name.replace('_', '-')} {vars(sizes).get(name, vars(defaults)[name])}" for name in _SIZES)
+    return " ".join(["--arch lstm --encoder-bidirectional", *given])
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(f"error: usage: {sys.argv[0]} ARCH")
+    print(main(sys.argv[1]))
