@@ -7,7 +7,7 @@
 # compares them on a test set that nothing was tuned on.  By default all parts are made, in this order:
 #   2500 10000 40000 160000   the first so many sentence pairs, few updates
 #   systems                   160000 as well, and there the other systems: BERT with random weights, recurrent models, ...
-#   converged                 160,000 pairs; the transformer has 12,000 updates; also a BERT-fused model that mixes BERT's layers
+#   converged                 160,000 pairs; the transformer has 10,000 updates; also a BERT-fused model that mixes BERT's layers
 # Trainings that were interrupted go on where they were, and finished ones are skipped, so the command can be run again.
 #
 # DATA: {train,valid}.{en,de} of Tatoeba English-German, one raw sentence a line.  The first pairs of train are trained on, its
@@ -20,7 +20,7 @@ held_out=1000
 all_parts=(2500 10000 40000 160000 systems converged)
 declare -A budgets=( # pairs, updates, further updates, warm-up (the recipe's where there is none), updates between validations
     [2500]="2500 1000 500 '' 50" [10000]="10000 1000 500 500 50" [40000]="40000 1500 600 800 100"
-    [160000]="160000 4000 1500 800 200" [systems]="160000 4000 1500 800 200" [converged]="160000 12000 2500 800 400"
+    [160000]="160000 4000 1500 800 200" [systems]="160000 4000 1500 800 200" [converged]="160000 10000 2500 800 400"
 )
 declare -A folders=([systems]=160000) # where it is not named after the part
 

@@ -6,9 +6,10 @@ from typing import Any, Dict, Optional, Tuple
 from fairseq.modules import LayerNorm
 from torch import Tensor, nn
 
-from bert_fused_plugin.modules.cross_attention import Attended, KeysAndValues, States
+from bert_fused_plugin.modules.cross_attention import KeysAndValues, States
 from bert_fused_plugin.modules.fused_layer import LayerOptions, attend_with_bert, cross_branch, feed_forward
 from bert_fused_plugin.modules.fusion import Fusion
+from bert_fused_plugin.modules.mapped_attention import Attended
 from bert_fused_plugin.modules.sublayer import apply_sublayer
 
 Memories = Tuple[KeysAndValues, Optional[KeysAndValues]]  # of the encoder, of BERT
@@ -97,7 +98,7 @@ class BertFusedDecoderLayer(nn.Module):
     def _attend_to_target(
         self, s: Tensor, mask: Optional[Tensor], padding_mask: Optional[Tensor], cache: Optional[Dict[str, Any]]
     ) -> Attended:
-        attended: Attended = self.self_attn(
-            s, s, s, key_padding_mask=padding_mask, incremental_state=cache, need_weights=False, attn_mask=mask
-        )
+        if cache is not None:
+            return self.self_attn.step(s, cache), None
+        attended: Attended = self.self_attn(s, s, s, key_padding_mask=padding_mask, need_weights=False, attn_mask=mask)
         return attended

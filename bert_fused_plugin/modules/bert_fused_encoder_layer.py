@@ -6,9 +6,10 @@ from typing import Dict, Optional
 from fairseq.modules import LayerNorm
 from torch import Tensor, nn
 
-from bert_fused_plugin.modules.cross_attention import Attended, States
+from bert_fused_plugin.modules.cross_attention import States
 from bert_fused_plugin.modules.fused_layer import LayerOptions, attend_with_bert, cross_branch, feed_forward
 from bert_fused_plugin.modules.fusion import Branch, Fusion
+from bert_fused_plugin.modules.mapped_attention import Attended
 
 # fairseq 0.12's layer registers these copies of q_proj, k_proj, ... for a fused kernel
 _SAVED_TWICE = tuple(f"{part}_{kind}" for part in ("in_proj", "out_proj", "fc1", "fc2") for kind in ("weight", "bias"))

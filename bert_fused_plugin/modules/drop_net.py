@@ -5,6 +5,9 @@ from typing import Tuple
 import torch
 from torch import Tensor, nn
 
+_none = torch.zeros(1, dtype=torch.bool)
+BOTH = (_none, _none)  # what is drawn if every sentence takes both branches for certain
+
 
 class DropNet(nn.Module):
     """Draws whether a layer uses its NMT branch alone, BERT's branch alone, or both.
@@ -27,10 +30,10 @@ class DropNet(nn.Module):
         """Return which sentences take the NMT branch alone, and which take BERT's branch alone.
 
         Both tensors are bool and on the CPU: (B,) if each sentence has its own U, or else (1,) for the whole batch.
+        Without a draw they are `BOTH`.
         """
         if not self.training or self.p_net == 0:
-            none = torch.zeros(1, dtype=torch.bool)
-            return none, none
+            return BOTH
         # torch's CPU generator gives the same numbers again after a resume, and nothing waits for the GPU
         u = torch.rand(batch_size if self.per_sentence else 1)
         return u < self.p_net / 2, u > 1 - self.p_net / 2

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, Optional, Protocol, Tuple, Union
 
-from fairseq.modules import FairseqDropout, LayerNorm, MultiheadAttention
+from fairseq.modules import FairseqDropout, LayerNorm
 from torch import Tensor, nn
 
 from bert_fused_plugin.modules.cross_attention import CrossAttention, KeysAndValues, States
 from bert_fused_plugin.modules.fusion import Branch, Fusion, FusionOptions
-from bert_fused_plugin.modules.mapped_self_attention import MappedSelfAttention
+from bert_fused_plugin.modules.self_attention import SelfAttention
 from bert_fused_plugin.modules.sublayer import TransformerLayer, apply_sublayer
 
 
@@ -49,12 +49,9 @@ class LayerOptions:
     attention_map: str = "softmax"
     self_attention_map: str = "softmax"
 
-    def build_self_attention(self) -> MultiheadAttention:
+    def build_self_attention(self) -> SelfAttention:
         """Build the self-attention."""
-        sizes = (self.embed_dim, self.num_heads)
-        if self.self_attention_map == "softmax":
-            return MultiheadAttention(*sizes, dropout=self.attention_dropout, self_attention=True)
-        return MappedSelfAttention(*sizes, self.attention_dropout, self.self_attention_map)
+        return SelfAttention(self.embed_dim, self.num_heads, self.attention_dropout, self.self_attention_map)
 
     def build_encoder_attention(self, encoder_dim: int) -> CrossAttention:
         """Build the attention to the encoder's states, which are *encoder_dim* wide."""

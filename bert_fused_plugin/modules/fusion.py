@@ -7,9 +7,10 @@ from typing import Callable, Dict, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from bert_fused_plugin.modules.cross_attention import Attended, CrossAttention
+from bert_fused_plugin.modules.cross_attention import CrossAttention
 from bert_fused_plugin.modules.device_copy import to_device
-from bert_fused_plugin.modules.drop_net import DropNet
+from bert_fused_plugin.modules.drop_net import BOTH, DropNet
+from bert_fused_plugin.modules.mapped_attention import Attended
 from bert_fused_plugin.modules.zero_gradients import with_zero_gradients
 
 
@@ -213,7 +214,11 @@ class Fusion(nn.Module):
             nmt: the NMT branch.
             bert: BERT's branch.
         """
-        nmt_alone, bert_alone = self.drop_net(x.size(1))
+        drawn = self.drop_net(x.size(1))
+        if drawn is BOTH:  # as in each step of the search
+            (nmt_out, nmt_weights), (bert_out, bert_weights) = nmt.attend(x), bert.attend(x)
+            return self.mix(nmt_out, bert_out), (nmt_weights, bert_weights)
+        nmt_alone, bert_alone = drawn
         if nmt_alone.all():
             nmt_out, nmt_weights = nmt.attend(x)
             return with_zero_gradients(nmt_out, *bert.module.parameters(), *self.mix.parameters()), (nmt_weights, None)

@@ -20,8 +20,8 @@ from bert_fused_plugin.models.settings_record import SETTINGS_RECORD
 from bert_fused_plugin.modules import attention_map
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS, FixedMap, LearnedEntmax
 from bert_fused_plugin.modules.cross_attention import CrossAttention
-from bert_fused_plugin.modules.mapped_self_attention import MappedSelfAttention
 from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention
+from bert_fused_plugin.modules.self_attention import SelfAttention
 from bert_fused_plugin.reports.attention import BERT, SOURCE, AttentionStatistics, merged_words
 from bert_fused_plugin.tasks.ensembles import members
 
@@ -55,7 +55,7 @@ def test_each_flag_reaches_its_attentions_and_no_others(build, fusion):
         elif isinstance(module, MultiheadAttention):
             assert isinstance(module.attention_map, LearnedEntmax), name
     plain = build(bert_fusion=fusion)
-    assert not any(isinstance(module, (FixedMap, LearnedEntmax, MappedSelfAttention)) for module in plain.modules())
+    assert not any(isinstance(module, (FixedMap, LearnedEntmax)) for module in plain.modules())
     extra = set(model.state_dict()) - set(plain.state_dict())
     assert {name.rpartition(".self_attn.")[2] for name in extra} == {"attention_map.raw_alpha"}
 
@@ -75,7 +75,7 @@ def test_softmax_draws_and_computes_as_without_the_flags(build, dictionary, net_
 
 
 def test_self_attention_with_softmax_in_place_of_its_map_is_fairseqs(monkeypatch):
-    ours = MappedSelfAttention(8, 2, 0.0, "sparsemax").eval()
+    ours = SelfAttention(8, 2, 0.0, "sparsemax").eval()
     stock = MultiheadAttention(8, 2, self_attention=True).eval()
     randomise(stock)
     ours.load_state_dict(stock.state_dict())

@@ -1,0 +1,83 @@
+"""Self-attention: fairseq's over a whole sequence, and this package's own in a step of the search."""
+
+from typing import Any, Dict, Optional
+
+import torch
+from fairseq.modules import MultiheadAttention
+from torch import Tensor
+
+from bert_fused_plugin.modules.mapped_attention import Attended, MappedAttention
+
+
+class SelfAttention(MappedAttention):
+    """fairseq's self-attention, with its parameters, and with a map that can be chosen.
+
+    A step of the search takes fewer operations than fairseq's: one tensor keeps the keys and values of the positions
+    so far, there is no mask, and torch's fused attention does the rest.
+
+    Args:
+        embed_dim: C.
+        num_heads: H.
+        dropout: the dropout rate on attention weights.
+        attention_map: the name of the map from scores to weights.
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int, dropout: float, attention_map: str = "softmax") -> None:
+        super().__init__(embed_dim, num_heads, dropout, attention_map, self_attention=True)
+        self.dropout_module.module_name = MultiheadAttention.__name__  # --retain-dropout-modules asks for it
+        if self.attention_map is not None:
+            self.skip_embed_dim_check = True  # fairseq then computes the scores itself, and not in torch's function
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Optional[Tensor],
+        value: Optional[Tensor],
+        key_padding_mask: Optional[Tensor] = None,
+        need_weights: bool = True,
+        attn_mask: Optional[Tensor] = None,
+    ) -> Attended:
+        """Return the attention's output, (T, B, C), and its weights, (H, B, T, S), or None if nobody needs them.
+
+        Args:
+            query: the states, (T, B, C).
+            key: the same.
+            value: the same.
+            key_padding_mask: the padding, (B, T).
+            need_weights: whether to return the weights; with softmax they are the mean over heads, (B, T, S).
+            attn_mask: what is added to the scores, (T, T): -inf for a position that may not be seen.
+        """
+        masks = {"key_padding_mask": key_padding_mask, "attn_mask": attn_mask}
+        if self.attention_map is None:
+            attended: Attended = super().forward(query, key, value, need_weights=need_weights, **masks)
+            return attended
+        scores, values = super().forward(query, key, value, before_softmax=True, **masks)
+        probabilities = self.attention_map(scores.unflatten(0, (-1, self.num_heads)))  # (B, H, T, S)
+        out = torch.bmm(self.dropout_module(probabilities.to(values.dtype)).flatten(0, 1), values)  # (B H, T, C / H)
+        out = self.out_proj(out.transpose(0, 1).reshape(query.shape))
+        return out, probabilities.transpose(0, 1) if need_weights else None
+
+    def step(self, x: Tensor, incremental_state: Dict[str, Any]) -> Tensor:
+        """Return the attention's output, (1, B, C), to the positions so far.
+
+        Args:
+            x: the states of the next position, (1, B, C).
+            incremental_state: where the keys and values of the positions before lie, and these are added to them.
+        """
+        rows = x.size(1)
+        query, keys_and_values = self.q_proj(x), torch.cat([self.k_proj(x), self.v_proj(x)], dim=-1)
+        before = self.get_incremental_state(incremental_state, "self_attention")
+        if before is not None:
+            keys_and_values = torch.cat([before["keys_and_values"], keys_and_values])
+        self.set_incremental_state(incremental_state, "self_attention", {"keys_and_values": keys_and_values})
+        # (S, B, 2 C) -> 2 x (B, H, S, C / H)
+        keys, values = keys_and_values.view(-1, rows, 2, self.num_heads, self.head_dim).permute(2, 1, 3, 0, 4)
+        out, _ = self.attend(query.view(rows, self.num_heads, 1, self.head_dim), keys, values, None)
+        return self.out_proj(out.reshape(1, rows, self.embed_dim))
+
+    def reorder_incremental_state(self, incremental_state: Dict[str, Any], new_order: Tensor) -> None:
+        """Put the rows of the positions so far in *new_order*; fairseq's hook."""
+        before = self.get_incremental_state(incremental_state, "self_attention")
+        if before is not None:
+            chosen = before["keys_and_values"].index_select(1, new_order)
+            self.set_incremental_state(incremental_state, "self_attention", {"keys_and_values": chosen})
