@@ -10,5 +10,5 @@ check: setup  ## lint, format and types
 	$(bin)/ruff check .
 	$(bin)/ruff format --check .
 	$(bin)/mypy
-test:  ## check, and all tests
+test:  ## check, and all tests but the slow ones
 	scripts/test.sh

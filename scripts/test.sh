@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up if needed, then runs lint, format check, types and all tests; no network but for set-up.
+# Sets up if needed, then runs lint, format check, types and all tests but the slow ones; no network but for set-up.
 # Arguments go to pytest: scripts/test.sh -k reorder
 set -euo pipefail
 
