@@ -6,8 +6,8 @@
 # Each part trains a transformer, its control and a BERT-fused model by examples/own_data/run.sh, in bfloat16 on a CPU, and
 # compares them on a test set that nothing was tuned on.  By default all parts are made, in this order:
 #   2500 10000 40000 160000   the first so many sentence pairs, few updates
-#   systems                   160000 as well, and there the other systems: BERT with random weights, recurrent models, ...
-#   converged                 160,000 pairs; the transformer has 10,000 updates; also a BERT-fused model that mixes BERT's layers
+#   systems                   160000 again, and there the other systems: a mix of BERT's layers, a random BERT, recurrent models
+#   converged                 160,000 pairs; the transformer has 10,000 updates
 # Trainings that were interrupted go on where they were, and finished ones are skipped, so the command can be run again.
 #
 # DATA: {train,valid}.{en,de} of Tatoeba English-German, one raw sentence a line.  The first pairs of train are trained on, its
@@ -28,10 +28,10 @@ declare -A folders=([systems]=160000) # where it is not named after the part
 part() { # part NAME PAIRS UPDATES MORE WARMUP INTERVAL
     local name=$1 pairs=$2 updates=$3 more=$4 warmup=$5 interval=$6 here=$out/${folders[$1]:-$1}-$seed lang flags
     local begun=(transformer) further=(continued bert_fused) # from text, and on from the transformer's parameters
-    case $name in
-        systems) begun+=(gru_bahdanau gru_seq2seq gru_bert bert_decoder lstm) further+=(random_bert) ;;
-        converged) further+=(bert_mix) ;;
-    esac
+    if [ "$name" = systems ]; then
+        begun+=(gru_bahdanau gru_seq2seq gru_bert bert_decoder lstm)
+        further+=(bert_mix random_bert)
+    fi
     mkdir -p "$here/raw"
     for lang in en de; do
         if [ "$(wc -l <"$data/train.$lang")" -lt $((pairs + held_out)) ]; then

@@ -2,14 +2,15 @@
 
 import importlib.util
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-spec = importlib.util.spec_from_file_location(
-    "evidence_report", Path(__file__).parents[2] / "benchmarks" / "evidence_report.py"
-)
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+spec = importlib.util.spec_from_file_location("evidence_report", BENCHMARKS / "evidence_report.py")
 evidence_report = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(evidence_report)
 
@@ -122,3 +123,21 @@ def test_a_folder_without_reports_is_an_error(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         evidence_report.main()
     assert "run benchmarks/evidence.sh first" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("part", "lines", "message"),
+    [
+        ("2501", 5000, "unknown part '2501'; parts: 2500 10000 40000 160000 systems converged"),
+        ("2500", 0, "has no train.en; it must hold {train,valid}.{en,de}"),
+        ("2500", 3499, "train.en has fewer than 3500 lines, which the part 2500 needs"),
+    ],
+)
+def test_the_script_says_what_is_wrong_before_it_trains(tmp_path, part, lines, message):
+    for name in ("train.en", "train.de", "valid.en", "valid.de"):
+        (tmp_path / name).write_text("a\n" * lines)
+    env = {**os.environ, "DATA": str(tmp_path), "OUT": str(tmp_path / "out")}
+    done = subprocess.run([BENCHMARKS / "evidence.sh", part], capture_output=True, text=True, env=env)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert not list(tmp_path.glob("out/*/raw/*"))
