@@ -29,6 +29,7 @@ class Progress:
     def __init__(self, name: str, updates: int) -> None:
         self.name, self.updates = name, updates
         self._first: Optional[tuple[int, float]] = None  # update and time of the first line about one
+        self._trace = self._ours = False  # whether the line before is of a trace, or of a message of this package
 
     def lines(self, log: Iterable[str]) -> Iterator[str]:
         """Yield what is worth showing of *log*."""

@@ -4,6 +4,7 @@ import inspect
 from typing import Any, Optional, Tuple
 
 import torch
+import torch.nn.functional as F
 from fairseq.distributed import LegacyDistributedDataParallel, ModuleProxyWrapper
 from fairseq.models import FairseqEncoderDecoderModel
 from fairseq.models.transformer import TransformerDecoderBase
@@ -11,11 +12,13 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.parallel import DistributedDataParallel
 
-from bert_fused_plugin.criterions.smoothed_loss import to_gradient
+from bert_fused_plugin.criterions.smoothed_loss import label_smoothed_loss, to_gradient
 from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
 
-_CPU_SCORES = 2**21  # scores that are computed together: few enough for the cache of a CPU,
-_GPU_SCORES = 2**26  # and 256 MiB in single precision on a GPU, which was not tuned
+# scores that are computed together, unless the width of the features, C, is a larger number of positions: each part
+# reads the whole matrix and adds to its gradient, which costs more than the scores of few positions
+_CPU_SCORES = 2**21  # few enough for the cache
+_GPU_SCORES = 2**26  # 256 MiB in single precision, which was not tuned
 _KNOWN = (TransformerDecoderBase.output_layer, GruDecoder.output_layer)  # those that only apply `output_projection`
 
 
@@ -61,6 +64,9 @@ def projected_loss(
         eps: weight of the uniform distribution.
         padding_idx: target symbol to exclude.
     """
+    if features.dtype != matrix.dtype:  # torch.autocast on a CPU
+        sums = label_smoothed_loss(F.linear(features, matrix), target, eps, padding_idx)
+        return sums[0].sum(), sums[1].sum(), sums[2].sum()
     learns = torch.is_grad_enabled() and (features.requires_grad or matrix.requires_grad)
     loss, nll_loss, correct = _ProjectedLoss.apply(features, matrix, target, eps, padding_idx, learns)
     return loss, nll_loss, correct
@@ -79,9 +85,10 @@ class _ProjectedLoss(torch.autograd.Function):
             x, symbols, is_token = x[rows], symbols[rows], is_token[rows]
         grad_x = torch.empty_like(x)
         exact = torch.promote_types(x.dtype, torch.float32)
-        grad_matrix = torch.zeros_like(matrix, dtype=exact) if learns else None
+        grad_matrix = torch.zeros_like(matrix, dtype=exact) if learns and ctx.needs_input_grad[1] else None
         sums = x.new_zeros(3, dtype=exact)
-        size = min(max(1, (_CPU_SCORES if on_cpu else _GPU_SCORES) // len(matrix)), max(1, len(x)))
+        size = max((_CPU_SCORES if on_cpu else _GPU_SCORES) // len(matrix), x.size(1))
+        size = min(size, max(1, len(x)))
         products = x.new_empty(size, len(matrix))  # memory that is written again stays in the cache
         buffer = products if exact == x.dtype else torch.empty_like(products, dtype=exact)
         for start in range(0, len(x), size):
@@ -92,16 +99,18 @@ class _ProjectedLoss(torch.autograd.Function):
                 scores.copy_(product)
             terms = to_gradient(scores, symbols[some], eps, is_token[some])
             sums += torch.stack([term.sum().to(exact) for term in terms])
-            if grad_matrix is None:
+            if not learns:
                 continue
             if buffer is not products:
                 product.copy_(scores)
             torch.mm(product, matrix, out=grad_x[some])
+            if grad_matrix is None:
+                continue
             if buffer is products:
                 grad_matrix.addmm_(product.t(), x[some])
             else:  # the sum over all positions needs more digits than bfloat16 has
                 grad_matrix += product.t() @ x[some]
-        if grad_matrix is not None:
+        if learns:
             if rows is not None:
                 grad_x = grad_x.new_zeros(target.numel(), grad_x.size(1)).index_copy_(0, rows, grad_x)
             ctx.save_for_backward(grad_x, grad_matrix)
@@ -114,5 +123,6 @@ class _ProjectedLoss(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_loss: Tensor, *_: Tensor) -> Tuple[Optional[Tensor], ...]:
         grad_x, grad_matrix = ctx.saved_tensors
-        grad_matrix.mul_(grad_loss)
-        return grad_x.mul_(grad_loss).view(ctx.shape), grad_matrix.to(ctx.dtype), None, None, None, None
+        if grad_matrix is not None:
+            grad_matrix = grad_matrix.mul_(grad_loss).to(ctx.dtype)
+        return grad_x.mul_(grad_loss).view(ctx.shape), grad_matrix, None, None, None, None

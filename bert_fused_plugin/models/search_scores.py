@@ -27,7 +27,8 @@ class SearchScores(FairseqDecoder):
         """
         scores = net_output[0]
         is_step = scores.size(1) == 1 and not scores.requires_grad and "adaptive_softmax" not in self._modules
-        if log_probs and is_step and scores.dtype == torch.float32 and scores.device.type == "cpu":
+        writable = torch.is_inference_mode_enabled() or not scores.is_inference()
+        if log_probs and is_step and writable and scores.dtype == torch.float32 and scores.device.type == "cpu":
             return torch.log_softmax(scores, -1, out=scores)
         probabilities: Tensor = super().get_normalized_probs(net_output, log_probs, sample)
         return probabilities

@@ -58,7 +58,7 @@ class BertFusedDecoderLayer(nn.Module):
         """Return this layer's states, (T, B, C), and, if *need_attn*, the weights of its attentions.
 
         Args:
-            x: the states of the layer below, (T, B, C); T is 1 in incremental decoding.
+            x: the states of the layer below, (T, B, C); T is 1 in incremental decoding, without masks of the target.
             encoder_out: the encoder's states, (S, B, C).
             encoder_padding_mask: the padding of the source, (B, S).
             bert_out: BERT's states, time first: (L, B, D).

@@ -33,6 +33,7 @@ class MappedAttention(MultiheadAttention):
 
     def __init__(self, embed_dim: int, num_heads: int, dropout: float, attention_map: str, **options: Any) -> None:
         super().__init__(embed_dim, num_heads, dropout=dropout, **options)
+        self.dropout_module.module_name = MultiheadAttention.__name__  # --retain-dropout-modules asks for it
         self.attention_map: Any = build_attention_map(attention_map, num_heads)
 
     def attend(

@@ -3,7 +3,6 @@
 from typing import Any, Dict, Optional
 
 import torch
-from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
 from bert_fused_plugin.modules.mapped_attention import Attended, MappedAttention
@@ -12,8 +11,8 @@ from bert_fused_plugin.modules.mapped_attention import Attended, MappedAttention
 class SelfAttention(MappedAttention):
     """fairseq's self-attention, with its parameters, and with a map that can be chosen.
 
-    A step of the search takes fewer operations than fairseq's: one tensor keeps the keys and values of the positions
-    so far, there is no mask, and torch's fused attention does the rest.
+    A step of the search takes fewer operations than fairseq's: there is no mask, and torch's fused attention takes the
+    keys and values of the positions so far as they are kept.
 
     Args:
         embed_dim: C.
@@ -24,7 +23,6 @@ class SelfAttention(MappedAttention):
 
     def __init__(self, embed_dim: int, num_heads: int, dropout: float, attention_map: str = "softmax") -> None:
         super().__init__(embed_dim, num_heads, dropout, attention_map, self_attention=True)
-        self.dropout_module.module_name = MultiheadAttention.__name__  # --retain-dropout-modules asks for it
         if self.attention_map is not None:
             self.skip_embed_dim_check = True  # fairseq then computes the scores itself, and not in torch's function
 
@@ -65,19 +63,18 @@ class SelfAttention(MappedAttention):
             incremental_state: where the keys and values of the positions before lie, and these are added to them.
         """
         rows = x.size(1)
-        query, keys_and_values = self.q_proj(x), torch.cat([self.k_proj(x), self.v_proj(x)], dim=-1)
+        by_head = (rows, self.num_heads, 1, self.head_dim)
+        query, key, value = (proj(x).view(by_head) for proj in (self.q_proj, self.k_proj, self.v_proj))
         before = self.get_incremental_state(incremental_state, "self_attention")
         if before is not None:
-            keys_and_values = torch.cat([before["keys_and_values"], keys_and_values])
-        self.set_incremental_state(incremental_state, "self_attention", {"keys_and_values": keys_and_values})
-        # (S, B, 2 C) -> 2 x (B, H, S, C / H)
-        keys, values = keys_and_values.view(-1, rows, 2, self.num_heads, self.head_dim).permute(2, 1, 3, 0, 4)
-        out, _ = self.attend(query.view(rows, self.num_heads, 1, self.head_dim), keys, values, None)
+            key, value = torch.cat([before["keys"], key], dim=2), torch.cat([before["values"], value], dim=2)
+        self.set_incremental_state(incremental_state, "self_attention", {"keys": key, "values": value})
+        out, _ = self.attend(query, key, value, None)
         return self.out_proj(out.reshape(1, rows, self.embed_dim))
 
     def reorder_incremental_state(self, incremental_state: Dict[str, Any], new_order: Tensor) -> None:
         """Put the rows of the positions so far in *new_order*; fairseq's hook."""
         before = self.get_incremental_state(incremental_state, "self_attention")
         if before is not None:
-            chosen = before["keys_and_values"].index_select(1, new_order)
-            self.set_incremental_state(incremental_state, "self_attention", {"keys_and_values": chosen})
+            chosen = {name: states.index_select(0, new_order) for name, states in before.items()}
+            self.set_incremental_state(incremental_state, "self_attention", chosen)

@@ -65,6 +65,14 @@ def test_dropout_is_on_the_weights_in_training_and_where_it_is_retained(states):
         attention.dropout_module.apply_during_inference = False
 
 
+def test_fairseqs_name_of_attention_retains_this_dropout_too(states):
+    attention = CrossAttention(C, H, D, dropout=0.5)
+    attention.dropout_module.make_generation_fast_(
+        "x", retain_dropout=True, retain_dropout_modules=["MultiheadAttention"]
+    )
+    assert attention.dropout_module.apply_during_inference
+
+
 def test_gradients_reach_all_parameters_and_are_right():
     attention = CrossAttention(4, 2, 3, dropout=0.0).double()
     h, query = torch.randn(3, 2, 3, dtype=torch.double), torch.randn(2, 4, 4, dtype=torch.double)

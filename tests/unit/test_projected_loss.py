@@ -9,10 +9,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from bert_fused_plugin.criterions import projected_loss as projected
-from bert_fused_plugin.criterions.smoothed_loss import label_smoothed_loss
+from bert_fused_plugin.criterions.smoothed_loss import label_smoothed_loss, to_gradient
 from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
 
-C = 5
+C = 3
 
 
 def leaves(dtype=torch.double):
@@ -28,7 +28,7 @@ def apart(features, matrix, eps=0.1, target=TARGET):
     return [term.sum() for term in label_smoothed_loss(features @ matrix.t(), target, eps, PAD)]
 
 
-@pytest.fixture(params=[1, 2 * V, 10**6], ids=["one position", "two positions", "all"])
+@pytest.fixture(params=[1, 4 * V, 10**6], ids=["C positions", "four positions", "all"])
 def chunk(request, monkeypatch):
     monkeypatch.setattr(projected, "_CPU_SCORES", request.param)
 
@@ -81,6 +81,36 @@ def test_without_a_gradient_none_is_computed():
     products = [event.key for event in profile.key_averages() if "mm" in event.key]
     assert found.item() == pytest.approx(apart(features, matrix)[0].item())
     assert products == ["aten::mm"]
+
+
+@pytest.mark.parametrize("frozen", [0, 1], ids=["features", "matrix"])
+def test_what_is_frozen_gets_no_gradient_and_the_other_one_the_same(frozen):
+    ours, theirs = leaves(), leaves()
+    for loss, both in ((together, ours), (apart, theirs)):
+        both[frozen].requires_grad_(False)
+        loss(*both)[0].backward()
+        assert both[frozen].grad is None
+    torch.testing.assert_close(ours[1 - frozen].grad, theirs[1 - frozen].grad, atol=1e-12, rtol=1e-12)
+
+
+def test_a_part_has_as_many_positions_as_the_matrix_is_wide(monkeypatch):
+    """Each part reads the whole matrix, so few positions at a time would be slow where the vocabulary is large."""
+    monkeypatch.setattr(projected, "_CPU_SCORES", V)
+    rows = []
+    monkeypatch.setattr(projected, "to_gradient", lambda x, *rest: rows.append(len(x)) or to_gradient(x, *rest))
+    together(*leaves())
+    tokens = int(TARGET.ne(PAD).sum())
+    assert rows == [C] * (tokens // C) + [tokens % C] * (tokens % C > 0)
+
+
+def test_autocast_on_a_cpu_computes_as_without_this_function():
+    features, matrix = leaves(torch.float)
+    with torch.autocast("cpu", torch.bfloat16):
+        half = features.bfloat16()
+        found, expected = together(half, matrix), apart(half, matrix)
+    torch.testing.assert_close(torch.stack(found), torch.stack(expected))
+    found[0].backward()
+    assert matrix.grad.any()
 
 
 def test_a_second_backward_is_refused_not_wrong():

@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 sys.path[:0] = [str(EXAMPLES), str(EXAMPLES / "own_data")]
 
@@ -44,3 +46,11 @@ def test_progress_shows_updates_validation_and_what_went_wrong(monkeypatch):
         "gru: take care",
         "bert_fused_plugin: error: --bert-model must be there",
     ]
+
+
+@pytest.mark.parametrize(
+    "line", ["usage: fairseq-train: error: unrecognized arguments: --x", "Traceback (most recent):"]
+)
+def test_a_log_may_begin_with_an_error(line):
+    shown = Progress("gru", 250).lines([line + "\n", "  of more lines\n"])
+    assert next(shown) == line

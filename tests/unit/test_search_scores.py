@@ -41,6 +41,16 @@ def test_all_others_leave_the_scores_alone(decoder, positions, log_probs, dtype)
     assert torch.equal(scores, before)
 
 
+def test_scores_of_inference_mode_are_left_alone_outside_of_it(decoder):
+    with torch.inference_mode():
+        scores = torch.randn(2, 1, 9)
+        before = scores.clone()
+    found = decoder.get_normalized_probs((scores, None), log_probs=True)
+    torch.testing.assert_close(found, before.log_softmax(-1))
+    with torch.inference_mode():
+        assert decoder.get_normalized_probs((scores, None), log_probs=True).data_ptr() == scores.data_ptr()
+
+
 def test_an_adaptive_softmax_reads_features(decoder):
     class Adaptive(torch.nn.Module):
         def get_log_prob(self, features, target):
