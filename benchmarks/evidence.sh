@@ -41,7 +41,8 @@ part() { # part NAME PAIRS UPDATES MORE WARMUP INTERVAL
         [ -e "$here/raw/test.$lang" ] && continue
         head -n "$pairs" "$data/train.$lang" >"$here/raw/train.$lang"
         tail -n "$held_out" "$data/train.$lang" >"$here/raw/valid.$lang"
-        cp "$data/valid.$lang" "$here/raw/test.$lang"
+        cp "$data/valid.$lang" "$here/raw/test.$lang.new"
+        mv "$here/raw/test.$lang.new" "$here/raw/test.$lang" # whole, or not there: then all three are made again
     done
     flags="--cpu --bf16 --eval-bleu --eval-bleu-remove-bpe sentencepiece
         --eval-bleu-args {\"beam\":1,\"max_len_a\":1.5,\"max_len_b\":10}

@@ -78,9 +78,9 @@ class Part:
         for line in self.log("bert_fused").splitlines():
             if re.search(r"\d new sentences of", line):
                 began = _time(line)
-            elif began is not None and "BERT cache: 100 %" in line:
+            elif began is not None and "BERT cache: " in line:  # also of a pass that was interrupted
                 total += (_time(line) - began).total_seconds()
-                began = None
+                began = _time(line)
         return total
 
     def epochs(self, system: str) -> float:
@@ -175,6 +175,8 @@ def levels(curve: Points, rises: bool) -> Dict[float, int]:
     found = {}
     for share in _PARTS:
         values = [value for updates, value in curve if updates <= share * curve[-1][0]]
+        if not values:  # the first validation came later
+            continue
         level = max(values) if rises else min(values)
         found[level] = next(updates for updates, value in curve if value == level)
     return found

@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154,SC2034  # what run.sh sets
+# shellcheck shell=bash disable=SC2154,SC2034,SC2086,SC2206  # what run.sh sets
 # What the recipes share.  examples/NAME/run.sh says how its data is prepared and with what sizes and settings it is
 # trained, and ends in: recipe "$@".  The steps, in their order; those in brackets only where they are asked for:
 #
@@ -30,7 +30,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[1]}")" && pwd)
 examples=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$examples/.." && pwd)
 name=$(basename "$here")
-out=${OUT:-$name-out} seed=${SEED:-1}
+out=${OUT:-$name-out} seed=${SEED:-1} gru_sizes=() # flags that change the sizes of gru_arch
 all_steps=(prepare estimate transformer continued bert_fused bert_mix random_bert scratch scratch_entmax15 gru_bahdanau
     gru_dot gru_seq2seq gru_bert gru_entmax15 bert_decoder lstm compare)
 default_steps=(prepare transformer continued bert_fused gru_bahdanau compare)
@@ -135,7 +135,6 @@ train() { # train NAME UPDATES LR WARMUP FLAGS...
     local system=$1 updates=$2 rate=$3 warmup=$4 command
     shift 4
     need "$out/data-bin" prepare
-    # shellcheck disable=SC2206
     command=("$out/data-bin" --user-dir bert_fused_plugin "$@" "${training[@]}"
         --criterion bert_fused_label_smoothed_cross_entropy --label-smoothing 0.1
         --optimizer adam --adam-betas '(0.9, 0.98)'
@@ -159,23 +158,26 @@ train_with_bert() {
 }
 
 transformer() { train transformer "$updates" "$lr" "$warmup" "${transformer[@]}"; }
-continued() {
+from_transformer() { # from_transformer NAME: the transformer is there, and is the one that NAME began from
+    local now=$out/transformer/finished began=$out/$1/began-from
     need "$out/transformer/checkpoint_best.pt" transformer
+    [ ! -e "$began" ] || cmp -s "$now" "$began" || fail "$out/$1 began from another transformer; remove it to train it again"
+    [ ! -e "$now" ] || { mkdir -p "$out/$1" && cp "$now" "$began"; }
+}
+continued() {
+    from_transformer continued
     train continued "$more" "$more_lr" "$more_warmup" "${transformer[@]}" \
         --finetune-from-model "$out/transformer/checkpoint_best.pt"
 }
 bert_fused() { fused bert_fused "$(bert_model)"; }
-bert_mix() (
-    bert+=(--bert-layer mix) # for this step alone
-    fused bert_mix "$(bert_model)"
-)
+bert_mix() (bert+=(--bert-layer mix) && fused bert_mix "$(bert_model)") # for this step alone
 random_bert() {
     need "$out/transformer/checkpoint_best.pt" transformer
     python "$examples/random_bert.py" "$(bert_model)" "$out/random-bert"
     fused random_bert "$out/random-bert"
 }
 fused() { # fused NAME BERT
-    need "$out/transformer/checkpoint_best.pt" transformer
+    from_transformer "$1"
     train_with_bert "$1" "$more" "$more_lr" "$more_warmup" --arch "$fused_arch" --bert-model "$2" "${fusion[@]}" "${warm_start[@]}" \
         --bert-warm-start "$out/transformer/checkpoint_best.pt"
 }
@@ -188,20 +190,18 @@ bert_decoder() {
     train_with_bert bert_decoder $((updates + more)) "$lr" "$warmup" --arch "$fused_arch" --bert-model "$(bert_model)" \
         --bert-fusion embedding --encoder-layers 0
 }
-gru() { train "$1" $((updates + more)) "$gru_lr" "$warmup" --arch "$gru_arch" --clip-norm 1.0 "${@:2}"; }
+# rnn train|train_with_bert NAME FLAGS...
+rnn() { "$1" "$2" $((updates + more)) "$gru_lr" "$warmup" --clip-norm 1.0 "${@:3}" "${gru_sizes[@]}"; }
+gru() { rnn train "$1" --arch "$gru_arch" "${@:2}"; }
 gru_bahdanau() { gru gru_bahdanau; }
 gru_dot() { gru gru_dot --attention dot; }
 gru_seq2seq() { gru gru_seq2seq --attention none; }
 gru_entmax15() { gru gru_entmax15 --attention-map entmax15; }
-gru_bert() {
-    train_with_bert gru_bert $((updates + more)) "$gru_lr" "$warmup" --arch "$gru_arch" --clip-norm 1.0 \
-        --bert-model "$(bert_model)" "${fusion[@]}"
-}
+gru_bert() { rnn train_with_bert gru_bert --arch "$gru_arch" --bert-model "$(bert_model)" "${fusion[@]}"; }
 lstm() {
-    local flags
+    local flags # what fails in the next line ends the recipe
     flags=$(python "$examples/lstm_flags.py" "$gru_arch")
-    # shellcheck disable=SC2086
-    train lstm $((updates + more)) "$gru_lr" "$warmup" $flags --clip-norm 1.0
+    rnn train lstm $flags
 }
 
 # How long the trainings will take: some updates and translations of both models are timed on a part of the text.
@@ -230,7 +230,6 @@ estimate() {
             model=(--arch "$fused_arch" --bert-model "$(bert_model)" "${bert[@]}" "${fusion[@]}" --bert-cache "$probe/cache")
         fi
         began=$SECONDS
-        # shellcheck disable=SC2086
         probe "$kind" fairseq-train "$probe/data-bin" --user-dir bert_fused_plugin "${task[@]}" "${model[@]}" "${training[@]}" \
             --criterion bert_fused_label_smoothed_cross_entropy --optimizer adam --lr 0.0001 --max-update 25 \
             --no-epoch-checkpoints --save-dir "$probe/$kind" --log-format json --log-interval 5 ${TRAIN_FLAGS:-}

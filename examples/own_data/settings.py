@@ -21,12 +21,15 @@ class Size:
         fused_arch: the BERT-fused architecture of the same sizes.
         gru_arch: the recurrent architecture of this size class.
         lr: largest learning rate of the transformer.
+        gru_sizes: flags that change the sizes of *gru_arch*: where the embeddings are shared with the output matrix,
+            both are equally wide.
     """
 
     transformer: str
     fused_arch: str
     gru_arch: str
     lr: float
+    gru_sizes: str = ""
 
 
 SIZES: Dict[str, Size] = {
@@ -39,7 +42,7 @@ SIZES: Dict[str, Size] = {
         0.005,
     ),
     "iwslt": Size("--arch transformer_iwslt_de_en", "bert_fused_iwslt_de_en", "gru_bahdanau_iwslt_de_en", 0.0005),
-    "base": Size("--arch transformer", "bert_fused", "gru_bahdanau", 0.0007),
+    "base": Size("--arch transformer", "bert_fused", "gru_bahdanau", 0.0007, "--decoder-out-embed-dim 620"),
 }
 
 
@@ -126,7 +129,8 @@ def as_shell(settings: Settings) -> str:
     """Return the settings as the assignments of the recipe's shell variables, one a line."""
     values = {name: f"{value:g}" if isinstance(value, float) else value for name, value in asdict(settings).items()}
     size = SIZES[settings.size]
-    values.update(transformer=f"({size.transformer})", fused_arch=size.fused_arch, gru_arch=size.gru_arch)
+    values.update(transformer=f"({size.transformer})", fused_arch=size.fused_arch)
+    values.update(gru_arch=size.gru_arch, gru_sizes=f"({size.gru_sizes})")
     return "".join(f"{name}={value}\n" for name, value in values.items())
 
 

@@ -195,3 +195,16 @@ def test_a_recipe_runs_from_text_to_report(workspace, tmp_path, recipe):
     report = json.loads((out / "report.json").read_text(encoding="utf-8"))
     assert [run["name"] for run in report["runs"]] == ["transformer", "bert_fused", "gru_bahdanau"]
     assert (out / "report.html").stat().st_size > 10000
+
+
+def test_what_began_from_another_transformer_is_not_taken_for_done(dry, tmp_path):
+    (tmp_path / "multi30k-out" / "data-bin").mkdir(parents=True)
+    assert dry.run("multi30k", "transformer", "continued", "bert_fused", UPDATES="10").returncode == 0
+    assert "continued: done before" in dry.run("multi30k", "transformer", "continued", UPDATES="10").stdout
+    assert dry.run("multi30k", "transformer", UPDATES="20").returncode == 0
+    for step in ("continued", "bert_fused"):
+        done = dry.run("multi30k", step, UPDATES="20")
+        assert done.returncode == 2
+        assert f"multi30k-out/{step} began from another transformer; remove it to train it again" in done.stderr
+        shutil.rmtree(tmp_path / "multi30k-out" / step)
+        assert dry.run("multi30k", step, UPDATES="20").returncode == 0

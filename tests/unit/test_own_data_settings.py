@@ -5,10 +5,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from fairseq import options
+from fairseq.data import Dictionary
+from fairseq.models.lstm import LSTMModel
+
+from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_errors
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 sys.path[:0] = [str(EXAMPLES), str(EXAMPLES / "own_data")]
 
+import lstm_flags  # noqa: E402
 import settings  # noqa: E402
 
 
@@ -44,3 +50,21 @@ def test_settings_are_assignments_of_bash():
     script = f'{shell}\necho "$lr ${{#transformer[@]}} $fused_arch"'
     done = subprocess.run(["bash", "-euc", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "0.002 18 bert_fused_tiny"
+
+
+@pytest.mark.parametrize("size", settings.SIZES)
+def test_the_recurrent_models_of_each_size_share_their_embeddings(size):
+    chosen = settings.SIZES[size]
+    shared = [*chosen.gru_sizes.split(), "--share-all-embeddings"]
+
+    def parsed(*flags):
+        return options.parse_args_and_arch(options.get_training_parser(), ["data", *flags, *shared])
+
+    args = parsed("--arch", chosen.gru_arch)
+    ours = GruConfig.from_namespace(args)
+    assert gru_config_errors(ours, Dictionary(), Dictionary()) == []
+    lstm = parsed(*lstm_flags.main(chosen.gru_arch).split())
+    task = type("Task", (), {"source_dictionary": Dictionary(), "target_dictionary": Dictionary()})
+    model = LSTMModel.build_model(lstm, task)
+    assert model.decoder.hidden_size == ours.decoder_hidden_size
+    assert model.encoder.embed_tokens is model.decoder.embed_tokens
