@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Does BERT help, by the amount of text, and when the transformer has converged?  The top of docs/results.md comes from here.
+# Does BERT help, by the amount of text, and of training?  The top of docs/results.md comes from here.
 #
 #   DATA=dir benchmarks/evidence.sh [PART]...
 #
@@ -7,7 +7,7 @@
 # compares them on a test set that nothing was tuned on.  By default all parts are made, in this order:
 #   2500 10000 40000 160000   the first so many sentence pairs, few updates
 #   systems                   160000 again, and there the other systems: a mix of BERT's layers, a random BERT, recurrent models
-#   converged                 160,000 pairs; the transformer has 10,000 updates
+#   long                      160,000 pairs; the transformer has 10,000 updates
 # Trainings that were interrupted go on where they were, and finished ones are skipped, so the command can be run again.
 #
 # DATA: {train,valid}.{en,de} of Tatoeba English-German, one raw sentence a line.  The first pairs of train are trained on, its
@@ -17,10 +17,10 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 out=${OUT:-$root/evidence-out} data=${DATA:?DATA= must be a directory with train.en, train.de, valid.en and valid.de}
 held_out=1000
-all_parts=(2500 10000 40000 160000 systems converged)
+all_parts=(2500 10000 40000 160000 systems long)
 declare -A budgets=( # pairs, updates, further updates, warm-up (the recipe's where there is none), updates between validations
     [2500]="2500 1000 500 '' 50" [10000]="10000 1000 500 500 50" [40000]="40000 1500 600 800 100"
-    [160000]="160000 4000 1500 800 200" [systems]="160000 4000 1500 800 200" [converged]="160000 10000 2500 800 400"
+    [160000]="160000 4000 1500 800 200" [systems]="160000 4000 1500 800 200" [long]="160000 10000 2500 800 400"
 )
 declare -A folders=([systems]=160000) # where it is not named after the part
 

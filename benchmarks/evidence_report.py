@@ -29,7 +29,7 @@ class Part:
         folder: what benchmarks/evidence.sh has made for it.
 
     Attributes:
-        name: the number of sentence pairs in words, or the name of the part if it has one.
+        name: the number of sentence pairs in words, or "long training" of the part ``long``.
         pairs: number of sentence pairs; None for a part with a name, which is no point of the curve over them.
         runs: what the report says, by system.
         buckets: BLEU by length and by rare words, as in the report.
@@ -40,7 +40,7 @@ class Part:
         self.folder = folder
         name = folder.name.rsplit("-", 1)[0]
         self.pairs = int(name) if name.isdigit() else None
-        self.name = name if self.pairs is None else f"{self.pairs:,} pairs"
+        self.name = f"{name} training" if self.pairs is None else f"{self.pairs:,} pairs"
         report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
         self.runs = {run["name"]: run for run in report["runs"]}
         self.buckets: Dict[str, Any] = report["buckets"]

@@ -100,10 +100,10 @@ def test_all_systems_and_where_they_differ(folder):
 
 def test_a_part_with_a_name_is_no_point_of_the_curve_over_pairs(folder, monkeypatch, capsys):
     pytest.importorskip("matplotlib")
-    (folder / "2500-1").rename(folder / "converged-1")
+    (folder / "2500-1").rename(folder / "long-1")
     monkeypatch.setattr(sys, "argv", ["evidence_report.py", str(folder), "--pictures", str(folder)])
     evidence_report.main()
-    assert "| converged | 4 + 4, 4 | BLEU |" in capsys.readouterr().out
+    assert "| long training | 4 + 4, 4 | BLEU |" in capsys.readouterr().out
     assert sorted(path.name for path in folder.glob("*.png")) == ["learning_curves.png"]
 
 
@@ -128,7 +128,7 @@ def test_a_folder_without_reports_is_an_error(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("part", "lines", "message"),
     [
-        ("2501", 5000, "unknown part '2501'; parts: 2500 10000 40000 160000 systems converged"),
+        ("2501", 5000, "unknown part '2501'; parts: 2500 10000 40000 160000 systems long"),
         ("2500", 0, "has no train.en; it must hold {train,valid}.{en,de}"),
         ("2500", 3499, "train.en has fewer than 3500 lines, which the part 2500 needs"),
     ],
