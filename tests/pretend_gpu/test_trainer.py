@@ -196,8 +196,15 @@ def test_updates_whose_gradients_overflow_are_skipped(runs, on_cpu, tmp_path, ca
 def test_fairseq_generate_translates_as_on_the_cpu(runs, on_cpu, arch, flags):
     save_dir = on_cpu(arch).save_dir
     expected, seen = runs.translate(save_dir, on_gpu=False), runs.translate(save_dir, *flags.split())
-    assert seen.scores() == pytest.approx(expected.scores(), abs=0.01 if flags else 1e-4)
-    assert seen.best("H") == expected.best("H")
+    rounding = 0.01 if flags else 1e-4
+    assert seen.scores() == pytest.approx(expected.scores(), abs=rounding)
+    others = {number: text for number, text in seen.best("H").items() if text != expected.best("H")[number]}
+    assert flags or not others
+    # in half precision, rounding decides between translations that are as likely: on the CPU they have the same scores
+    more = runs.translate(save_dir, "--beam", "20", "--nbest", "20", on_gpu=False).all("H")
+    for number, hypothesis in others.items():
+        scores = {text: float(score) for score, text in more[number]}
+        assert seen.scores()[number] == pytest.approx(scores[hypothesis], abs=rounding)
 
 
 @pytest.fixture
