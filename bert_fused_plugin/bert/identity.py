@@ -10,7 +10,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Iterable, List, Mapping, Sequence, Tuple
 
-from torch import nn
+from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -104,18 +104,16 @@ def weights_fingerprints(model: nn.Module) -> Tuple[str, str]:
     Neither depends on the names, which differ between versions of transformers.  The second one takes the numbers
     from the names, and so it notices layers that changed places.  The first one is for records of earlier versions.
     """
-    digests = [
-        (
-            re.findall(r"\d+", name),
-            hashlib.sha256(
-                str(tuple(p.shape)).encode() + p.detach().cpu().float().contiguous().numpy().tobytes()
-            ).digest(),
-        )
-        for name, p in model.named_parameters()
-    ]
+    digests = [(re.findall(r"\d+", name), _digest(p)) for name, p in model.named_parameters()]
     values = sorted(digest for _, digest in digests)
     placed = sorted(",".join(numbers).encode() + b":" + digest for numbers, digest in digests)
     return _hash(values), _hash(placed)
+
+
+def _digest(parameter: Tensor) -> bytes:
+    digest = hashlib.sha256(str(tuple(parameter.shape)).encode())
+    digest.update(parameter.detach().cpu().float().contiguous().numpy().data)
+    return digest.digest()
 
 
 def _hash(parts: Iterable[bytes]) -> str:

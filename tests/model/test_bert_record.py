@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import make_gru
+from torch import nn
 from transformers import AutoTokenizer, BertModel
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
@@ -44,6 +45,15 @@ def test_the_record_says_what_was_read(build, bert_dir):
     assert record["config"]["hidden_size"] == 12
     fingerprints = weights_fingerprints(FrozenBert.from_pretrained(bert_dir).model)
     assert (record["weights"], record["weights_in_layers"]) == fingerprints
+
+
+def test_the_fingerprints_of_earlier_versions_stay():
+    encoder = nn.ModuleDict({"layer": nn.ModuleList([nn.Linear(2, 3), nn.LayerNorm(3)])})
+    for i, parameter in enumerate(encoder.parameters()):
+        parameter.data = torch.arange(float(parameter.numel())).view_as(parameter) + i
+    linear = encoder["layer"][0]
+    linear.weight.data = linear.weight.data.t().contiguous().t()  # the order in memory does not count
+    assert weights_fingerprints(encoder) == ("ef985f949cc8f7306216d511d9d88538", "579169cf8fb83180b9ff33541138503c")
 
 
 def test_a_setting_that_json_does_not_know_is_recorded_as_text(build):

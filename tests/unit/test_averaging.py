@@ -146,6 +146,8 @@ def test_a_checkpoint_of_a_training_that_diverged_is_refused(tmp_path):
         with pytest.raises(BertFusedError, match=r"\d.pt has numbers that are not finite in .* such as a: its"):
             average_checkpoints(saves(tmp_path, *models))
     average_checkpoints(saves(tmp_path, {"a": good, "_float_tensor": bad}, {"a": good, "_float_tensor": good}))
+    large = torch.full((2,), torch.finfo(torch.float32).max)  # whose sum is infinite
+    average_checkpoints(saves(tmp_path, {"a": large}, {"a": large}))
 
 
 def test_checkpoints_of_other_dictionaries_are_refused(tmp_path):
