@@ -73,6 +73,3 @@ class CrossAttention(MappedAttention):
             weights = weights.view(sentences, heads, -1, steps, length).transpose(0, 1).flatten(1, 2)
         out = out.view(sentences, heads, -1, steps, self.head_dim).permute(3, 0, 2, 1, 4)
         return self.out_proj(out.reshape(steps, rows, self.embed_dim)), weights
-
-    def reorder_incremental_state(self, incremental_state: object, new_order: Tensor) -> None:
-        """Do nothing: the decoder, not this module, keeps what the next step needs."""

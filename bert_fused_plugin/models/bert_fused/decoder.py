@@ -85,6 +85,12 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
             "inner_states": [*inner_states],
         }
 
+    def reorder_incremental_state_scripting(self, incremental_state: Dict[str, Any], new_order: Tensor) -> None:
+        """Reorder what this decoder and its layers keep; fairseq's would look for it in all modules in each step."""
+        self.reorder_incremental_state(incremental_state, new_order)
+        for layer in self.layers:
+            layer.self_attn.reorder_incremental_state(incremental_state, new_order)
+
     def reorder_incremental_state(self, incremental_state: Dict[str, Any], new_order: Tensor) -> None:
         """Drop the keys and values of the sentences that are done, in all layers; fairseq's hook."""
         cached = self.get_incremental_state(incremental_state, "memories")

@@ -172,6 +172,10 @@ class GruDecoder(SearchScores, FairseqIncrementalDecoder):
         logits: Tensor = self.output_projection(features)
         return logits
 
+    def reorder_incremental_state_scripting(self, incremental_state: IncrementalState, new_order: Tensor) -> None:
+        """Reorder what this decoder keeps; fairseq's would look at all modules, in each step."""
+        self.reorder_incremental_state(incremental_state, new_order)
+
     def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> None:
         """Put the rows of the caches into *new_order*; the memories are kept once for all beams of a sentence."""
         cached = self.get_incremental_state(incremental_state, "gru")
