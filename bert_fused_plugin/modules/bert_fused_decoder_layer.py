@@ -6,13 +6,13 @@ from typing import Any, Dict, Optional, Tuple
 from fairseq.modules import LayerNorm
 from torch import Tensor, nn
 
-from bert_fused_plugin.modules.cross_attention import KeysAndValues, States
+from bert_fused_plugin.modules.cross_attention import Memory, States
 from bert_fused_plugin.modules.fused_layer import LayerOptions, attend_with_bert, cross_branch, feed_forward
 from bert_fused_plugin.modules.fusion import Fusion
 from bert_fused_plugin.modules.mapped_attention import Attended
 from bert_fused_plugin.modules.sublayer import apply_sublayer
 
-Memories = Tuple[KeysAndValues, Optional[KeysAndValues]]  # of the encoder, of BERT
+Memories = Tuple[Memory, Optional[Memory]]  # of the encoder, of BERT
 
 
 class BertFusedDecoderLayer(nn.Module):
@@ -67,7 +67,7 @@ class BertFusedDecoderLayer(nn.Module):
             self_attn_mask: the causal mask, (T, T).
             self_attn_padding_mask: the padding of the target, (B, T).
             need_attn: whether to return the attention to the encoder, (H, B, T, S), and to BERT, (H, B, T, L).
-            memories: the result of `project`; without it the layer projects the states itself.
+            memories: the result of `project_for_search`; without it the layer projects the states itself.
         """
         encoder_memory, bert_memory = memories or (
             States(encoder_out, encoder_padding_mask),
@@ -85,14 +85,14 @@ class BertFusedDecoderLayer(nn.Module):
         # 3. FFN(s~)
         return feed_forward(self, x), attn, bert_attn
 
-    def project(
+    def project_for_search(
         self, encoder_out: Tensor, encoder_padding_mask: Tensor, bert_out: Tensor, bert_padding_mask: Tensor
     ) -> Memories:
-        """Return the keys and values of the encoder's states and of BERT's, for all steps of incremental decoding."""
+        """Return what all steps of incremental decoding read of the encoder's states and of BERT's."""
         bert_attn: Any = self.bert_attn
         return (
-            self.encoder_attn.project(encoder_out, encoder_padding_mask),
-            None if bert_attn is None else bert_attn.project(bert_out, bert_padding_mask),
+            self.encoder_attn.project_for_search(encoder_out, encoder_padding_mask),
+            None if bert_attn is None else bert_attn.project_for_search(bert_out, bert_padding_mask),
         )
 
     def _attend_to_target(

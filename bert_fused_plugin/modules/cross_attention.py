@@ -4,6 +4,7 @@ from typing import NamedTuple, Union
 
 from torch import Tensor
 
+from bert_fused_plugin.modules.folded_memory import FoldedMemory, attend_folded, fold, worth_folding
 from bert_fused_plugin.modules.mapped_attention import Attended, MappedAttention, attention_mask
 
 
@@ -26,11 +27,14 @@ class KeysAndValues(NamedTuple):
         return KeysAndValues(*(tensor.index_select(0, sentences) for tensor in self))
 
 
+Memory = Union[KeysAndValues, FoldedMemory]  # what each step of the search reads in place of the states
+
+
 class CrossAttention(MappedAttention):
     """Multi-head attention to states of any width.
 
-    The computation is in two parts: `project` and `forward`.  fairseq's attention projects the states again for each
-    beam.
+    The computation is in two parts: `project` or `project_for_search`, and `forward`.  fairseq's attention projects the
+    states again for each beam.
 
     Args:
         embed_dim: C.
@@ -53,7 +57,12 @@ class CrossAttention(MappedAttention):
         keys, values = (proj(states).view(shape).permute(1, 2, 0, 3) for proj in (self.k_proj, self.v_proj))
         return KeysAndValues(keys, values, attention_mask(padding_mask, keys.dtype))
 
-    def forward(self, query: Tensor, memory: Union[States, KeysAndValues], need_weights: bool = False) -> Attended:
+    def project_for_search(self, states: Tensor, padding_mask: Tensor) -> Memory:
+        """Return what each step of the search reads in place of *states*, (S, N, D), with padding (N, S)."""
+        memory = self.project(states, padding_mask)
+        return fold(self, *memory) if worth_folding(self, memory.keys) else memory
+
+    def forward(self, query: Tensor, memory: Union[States, Memory], need_weights: bool = False) -> Attended:
         """Return the attention's output, (T, B, C), and its weights, (H, B, T, S), or None if nobody needs them.
 
         Args:
@@ -62,6 +71,8 @@ class CrossAttention(MappedAttention):
             memory: the states that are attended to, projected or not.
             need_weights: whether to return the weights.
         """
+        if isinstance(memory, FoldedMemory):
+            return attend_folded(self, query, memory, need_weights)
         steps, rows, _ = query.shape
         keys, values, mask = self.project(*memory) if isinstance(memory, States) else memory
         sentences, heads, length, _ = keys.shape

@@ -11,7 +11,7 @@ from typing import Any, Callable, Optional, Protocol, Tuple, Union
 from fairseq.modules import FairseqDropout, LayerNorm
 from torch import Tensor, nn
 
-from bert_fused_plugin.modules.cross_attention import CrossAttention, KeysAndValues, States
+from bert_fused_plugin.modules.cross_attention import CrossAttention, Memory, States
 from bert_fused_plugin.modules.fusion import Branch, Fusion, FusionOptions
 from bert_fused_plugin.modules.self_attention import SelfAttention
 from bert_fused_plugin.modules.sublayer import TransformerLayer, apply_sublayer
@@ -94,9 +94,7 @@ class FusedLayer(TransformerLayer, Protocol):
     activation_dropout_module: nn.Module
 
 
-def cross_branch(
-    attention: nn.Module, memory: Union[States, KeysAndValues, None], need_weights: bool = False
-) -> Branch:
+def cross_branch(attention: nn.Module, memory: Union[States, Memory, None], need_weights: bool = False) -> Branch:
     """Return the branch of *attention* to *memory*; the states are projected only if the branch is computed."""
     return Branch(partial(attention, memory=memory, need_weights=need_weights), attention)
 

@@ -6,6 +6,7 @@ from fairseq.models import FairseqIncrementalDecoder
 from helpers import assert_close, encode, pad, randomise
 
 from bert_fused_plugin.models.bert_fused.decoder import BertFusedDecoder
+from bert_fused_plugin.modules import folded_memory
 
 LINES = [
     "the old man sees a small dog .",
@@ -115,8 +116,12 @@ def test_states_are_kept_once_for_the_beams_of_a_sentence(model, dictionary):
         assert torch.equal(actual["encoder_padding_mask"][0], first["encoder_padding_mask"][0][sentences])
 
 
-def test_beams_keep_their_own_states_when_they_change_places_and_sentences_end(model, dictionary):
+@pytest.mark.parametrize("folded", [True, False])
+@torch.no_grad()  # as the search has it
+def test_beams_keep_their_own_states_when_they_change_places_and_sentences_end(model, dictionary, monkeypatch, folded):
     """What beam search does: two sentences with two beams each; beams swap, then a sentence is done."""
+    if not folded:
+        monkeypatch.setattr(folded_memory, "SMALL_ROWS", 0)
     src_tokens, prev_output_tokens = batch(
         dictionary,
         [line for line in LINES[:2] for _ in range(2)],

@@ -106,7 +106,7 @@ def test_what_was_projected_before_takes_the_place_of_the_states():
     layer = decoder_layer().eval()
     s, encoder, bert = states(T, B, C), states(S, B, C), states(L, B, D)
     expected, _, _ = layer(s, encoder, PAD, bert, BERT_PAD, self_attn_mask=causal_mask())
-    memories = layer.project(encoder, PAD, bert, BERT_PAD)
+    memories = layer.project_for_search(encoder, PAD, bert, BERT_PAD)
     actual, _, _ = layer(
         s, states(S, B, C), ~PAD, states(L, B, D), ~BERT_PAD, self_attn_mask=causal_mask(), memories=memories
     )

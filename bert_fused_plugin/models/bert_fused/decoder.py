@@ -139,12 +139,12 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
     def _memories(
         self, states: Tuple[Tensor, ...], incremental_state: Optional[Dict[str, Any]], rows: int
     ) -> List[Optional[Memories]]:
-        """Return the keys and values of each layer; in training a layer projects what drop-net leaves in."""
+        """Return what each layer reads in all steps; in training a layer projects what drop-net leaves in."""
         if incremental_state is None:
             return [None] * self.num_layers
         cached = self.get_incremental_state(incremental_state, "memories")
         if cached is None:
-            layers = [layer.project(*states) for layer in self.layers]
+            layers = [layer.project_for_search(*states) for layer in self.layers]
             cached = {"layers": layers, "beam_size": rows // len(states[1])}
             self.set_incremental_state(incremental_state, "memories", cached)
         memories: List[Optional[Memories]] = cached["layers"]

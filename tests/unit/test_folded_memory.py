@@ -1,0 +1,82 @@
+"""Attention whose matrices are multiplied into its keys and values against attention that applies them in each step."""
+
+import pytest
+import torch
+from helpers import assert_close, randomise
+from torch import nn
+
+from bert_fused_plugin.modules import folded_memory
+from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
+from bert_fused_plugin.modules.cross_attention import CrossAttention, KeysAndValues
+from bert_fused_plugin.modules.folded_memory import FoldedMemory
+from bert_fused_plugin.modules.weight_layout import lay_out_weights
+
+C, H, D, S, N = 12, 3, 6, 5, 3
+
+
+@pytest.fixture(autouse=True)
+def no_gradients():
+    with torch.no_grad():
+        yield
+
+
+@pytest.fixture
+def states():
+    mask = torch.zeros(N, S, dtype=torch.bool)
+    mask[0, 3:] = mask[2, :1] = True
+    return torch.randn(S, N, D).double(), mask
+
+
+def make(attention_map="softmax"):
+    attention = CrossAttention(C, H, D, dropout=0.5, attention_map=attention_map).double().eval()
+    randomise(attention)
+    return attention
+
+
+@pytest.mark.parametrize("attention_map", ATTENTION_MAPS)
+@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize("beams", [1, 4])
+def test_equals_attention_that_is_not_folded(states, attention_map, steps, beams):
+    attention, query = make(attention_map), torch.randn(steps, N * beams, C).double()
+    expected, expected_weights = attention(query, attention.project(*states), need_weights=True)
+    memory = attention.project_for_search(*states)
+    assert isinstance(memory, FoldedMemory)
+    out, weights = attention(query, memory, need_weights=True)
+    assert_close(out, expected, atol=1e-12)
+    assert_close(weights, expected_weights, atol=1e-12)
+    assert attention(query, memory)[1] is None  # nobody has asked
+
+
+def test_selected_sentences_keep_theirs(states):
+    attention, query, kept = make(), torch.randn(1, 4, C).double(), torch.tensor([2, 0])
+    (h, mask), memory = states, attention.project_for_search(*states)
+    expected, _ = attention(query, attention.project(h[:, kept], mask[kept]))
+    assert_close(attention(query, memory.select(kept))[0], expected, atol=1e-12)
+
+
+def test_dropout_that_is_retained_is_on_the_weights(states):
+    attention, query = make(), torch.randn(1, N, C).double()
+    memory = attention.project_for_search(*states)
+    whole = attention(query, memory)[0]
+    attention.dropout_module.apply_during_inference = True
+    assert not torch.equal(attention(query, memory)[0], whole)
+
+
+@pytest.mark.parametrize("case", ["many rows", "gradients", "half precision", "quantised"])
+def test_is_not_folded_where_it_does_not_pay(monkeypatch, states, case):
+    attention, (h, mask) = make(), states
+    if case == "many rows":
+        monkeypatch.setattr(folded_memory, "SMALL_ROWS", N * H * S - 1)
+    elif case == "half precision":
+        attention, h = attention.bfloat16(), h.bfloat16()
+    elif case == "quantised":
+        attention.out_proj.__class__ = type("QuantisedLinear", (nn.Linear,), {})
+    with torch.set_grad_enabled(case == "gradients"):
+        assert isinstance(attention.project_for_search(h, mask), KeysAndValues)
+
+
+def test_is_folded_with_matrices_that_were_laid_out(states):
+    attention, h, query = make().float(), states[0].float(), torch.randn(1, N, C)
+    expected, _ = attention(query, attention.project(h, states[1]))
+    lay_out_weights(attention)
+    assert_close(attention(query, attention.project_for_search(h, states[1]))[0], expected)
