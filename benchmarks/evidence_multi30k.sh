@@ -3,9 +3,10 @@
 #
 #   [DATA=dir] benchmarks/evidence_multi30k.sh
 #
-# The trainings are those of examples/multi30k/run.sh with 6,000 and 2,000 more updates, in bfloat16 on a CPU.  The exponent
-# of the length penalty is the one that gives the best BLEU on the validation set.  Trainings that were interrupted go on
-# where they were, and translations that are there are kept, so the command can be run again.
+# The trainings are those of examples/multi30k/run.sh, in bfloat16 on a CPU.  The transformer has 6,000 updates, and the other
+# two go on from it for 2,000.  The exponent of the length penalty is the one that gives the best BLEU on the validation
+# set.  Trainings that were interrupted go on where they were, and translations that are there are kept, so the command can
+# be run again.
 #
 # DATA: as for examples/multi30k/run.sh.  OUT=evidence-out: the results are in OUT/multi30k-SEED.  SEED=1.
 # OMP_NUM_THREADS= threads of each training.
@@ -28,8 +29,6 @@ translate() {
     mv "$to.new" "$to"
 }
 
-bleu() { sacrebleu "$here/lenpen/$1.valid" -i "$2" -tok none --force -b -w 2; }
-
 export OUT=$here UPDATES=6000 MORE=2000
 TRAIN_FLAGS="--cpu --bf16 --eval-bleu --eval-bleu-remove-bpe
     --eval-bleu-args {\"beam\":1,\"max_len_a\":1.5,\"max_len_b\":10}
@@ -48,10 +47,10 @@ for subset in valid test; do
 done
 chosen=()
 for system in "${systems[@]}"; do
-    best=-1
+    best=-1 best_penalty=
     for penalty in "${penalties[@]}"; do
         translate "$system" valid "$penalty"
-        score=$(bleu reference "$here/lenpen/$system.valid.$penalty")
+        score=$(sacrebleu "$here/lenpen/reference.valid" -i "$here/lenpen/$system.valid.$penalty" -tok none --force -b -w 2)
         echo "$system: --lenpen $penalty: $score BLEU on valid"
         if awk "BEGIN {exit !($score > $best)}"; then
             best=$score best_penalty=$penalty

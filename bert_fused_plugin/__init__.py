@@ -74,7 +74,8 @@ The map of the package, one line a file::
       fusion.py                     the table of fusions: how BERT's states join the model
       drop_net.py                   drop-net (Zhu et al., section 4.2)
       cross_attention.py            attention to another encoder's states
-      folded_memory.py              what it reads in the search with few sentences
+      folded_memory.py              what it reads in the search, if sentences are few and short
+      plain_linear.py               whether a linear map may be replaced by products with its weight
       self_attention.py             self-attention, and its steps in the search
       mapped_attention.py           what both have in common: attention whose map can be chosen
       attention_map.py              the table of maps from scores to weights

@@ -111,9 +111,9 @@ def weights_fingerprints(model: nn.Module) -> Tuple[str, str]:
 
 
 def _digest(parameter: Tensor) -> bytes:
-    digest = hashlib.sha256(str(tuple(parameter.shape)).encode())
-    digest.update(parameter.detach().cpu().float().contiguous().numpy().data)
-    return digest.digest()
+    hashed = hashlib.sha256(str(tuple(parameter.shape)).encode())
+    hashed.update(parameter.detach().cpu().float().contiguous().numpy().data)
+    return hashed.digest()
 
 
 def _hash(parts: Iterable[bytes]) -> str:

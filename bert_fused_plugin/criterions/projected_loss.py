@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from bert_fused_plugin.criterions.smoothed_loss import label_smoothed_loss, to_gradient
 from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
+from bert_fused_plugin.modules.plain_linear import is_plain_linear
 
 # scores that are computed together, unless the width of the features, C, is a larger number of positions: each part
 # reads the whole matrix and adds to its gradient, which costs more than the scores of few positions
@@ -39,9 +40,8 @@ def output_matrix(model: nn.Module) -> Optional[Tensor]:
     if not isinstance(decoder, (TransformerDecoderBase, GruDecoder)) or type(decoder).output_layer not in _KNOWN:
         return None
     projection = decoder.output_projection
-    if type(projection) is not nn.Linear or projection.bias is not None:  # None with an adaptive softmax
-        return None
-    if projection._forward_pre_hooks or projection._forward_hooks:  # such as quantisation noise
+    # None with an adaptive softmax
+    if projection is None or not is_plain_linear(projection) or projection.bias is not None:
         return None
     if projection.weight.dtype == torch.half or torch.is_autocast_enabled():
         return None

@@ -29,7 +29,7 @@ def diverged(checkpoint: object, state_dict: Mapping[str, Tensor]) -> List[str]:
 
 
 def _is_finite(value: Tensor) -> bool:
-    # a sum is ten times as fast; of finite numbers it may be infinite, if they are large
+    # A finite sum has finite terms only, and is much faster.  A sum of large finite numbers may be infinite.
     return bool(torch.isfinite(value.sum()) or torch.isfinite(value).all())
 
 

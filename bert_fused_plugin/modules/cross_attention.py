@@ -4,7 +4,7 @@ from typing import NamedTuple, Union
 
 from torch import Tensor
 
-from bert_fused_plugin.modules.folded_memory import FoldedMemory, attend_folded, fold, worth_folding
+from bert_fused_plugin.modules.folded_memory import FoldedMemory, attend_folded, fold, may_fold
 from bert_fused_plugin.modules.mapped_attention import Attended, MappedAttention, attention_mask
 
 
@@ -60,7 +60,7 @@ class CrossAttention(MappedAttention):
     def project_for_search(self, states: Tensor, padding_mask: Tensor) -> Memory:
         """Return what each step of the search reads in place of *states*, (S, N, D), with padding (N, S)."""
         memory = self.project(states, padding_mask)
-        return fold(self, *memory) if worth_folding(self, memory.keys) else memory
+        return fold(self, *memory) if may_fold(self, memory.keys) else memory
 
     def forward(self, query: Tensor, memory: Union[States, Memory], need_weights: bool = False) -> Attended:
         """Return the attention's output, (T, B, C), and its weights, (H, B, T, S), or None if nobody needs them.

@@ -1,10 +1,11 @@
-"""Keys and values with the matrices of query and output multiplied in, for the search with few sentences.
+"""Folded memories: keys and values with the matrices of query and output multiplied in, for short sentences.
 
-A step of the search with one sentence waits until the matrices of the model have come from memory.  Attention needs no
-W_Q and no W_O in its steps if W_Q^T k and W_O v are computed once for the sentence, since
-(W_Q x + b_Q) . k = x . (W_Q^T k) + b_Q . k and W_O sum_j a_j v_j = sum_j a_j (W_O v_j) (DeepSeek-AI, "DeepSeek-V2",
-2024, section 2.1.2).  Each head has its own products, so they are H S rows of C numbers.  In a short sentence these are
-fewer numbers than the matrices have.
+A step of the search with one sentence waits until the matrices of the model have come from main memory.  Attention
+needs no W_Q and no W_O in its steps if W_Q^T k and W_O v are computed once for the sentence, since
+(W_Q x + b_Q) . k = x . (W_Q^T k) + b_Q . k and W_O sum_j a_j v_j = sum_j a_j (W_O v_j).  (DeepSeek-AI, "DeepSeek-V2",
+2024, section 2.1.2, has the same identity the other way round: there W_Q and W_O take in the matrices of the keys and
+values.)  Each head has its own products, so they are H S vectors of C numbers.  They take fewer numbers than W_Q and
+W_O if H S < C, and pay for themselves after a few steps if H S is at most C / 2.
 """
 
 from typing import NamedTuple
@@ -14,42 +15,54 @@ from torch import Tensor, nn
 
 from bert_fused_plugin.modules.attention_map import attention_weights_of
 from bert_fused_plugin.modules.mapped_attention import Attended, MappedAttention
+from bert_fused_plugin.modules.plain_linear import is_plain_linear
 
-SMALL_ROWS = 256  # up to here, fewer operations make it faster for matrices of any size (docs/performance.md, "Tried")
+# sentences x heads x positions, up to which fewer operations make the steps faster whatever the width: measured with
+# 5 beams (docs/performance.md, "Tried")
+SMALL_SIZE = 256
 
 
 class FoldedMemory(NamedTuple):
-    """What attention to the states of N sentences reads in each step of the search."""
+    """What attention to the states of N sentences reads in each step of the search.
 
-    keys: Tensor  # the products of keys and W_Q, (N, H S, C)
-    biases: Tensor  # those of keys and b_Q, and the mask, (N, 1, H S)
-    values: Tensor  # those of values and W_O, (N, H S, C)
+    It takes H times the memory of keys and values.
+    """
+
+    keys: Tensor  # the scaled keys times W_Q, (N, H S, C)
+    biases: Tensor  # the scaled keys times b_Q, plus the mask, (N, 1, H S)
+    values: Tensor  # the values times W_O, (N, H S, C)
 
     def select(self, sentences: Tensor) -> "FoldedMemory":
         """Return what belongs to *sentences*, in that order."""
         return FoldedMemory(*(tensor.index_select(0, sentences) for tensor in self))
 
 
-def worth_folding(attention: MappedAttention, keys: Tensor) -> bool:
-    """Return whether steps of the search are faster with the matrices of *attention* in its *keys*, (N, H, S, C/H)."""
+def may_fold(attention: MappedAttention, keys: Tensor) -> bool:
+    """Return whether the matrices of *attention* can be folded into its *keys*, (N, H, S, C / H), and this pays."""
     sentences, heads, length, _ = keys.shape
     return (
         not torch.is_grad_enabled()
         and keys.device.type == "cpu"
         and keys.dtype in (torch.float32, torch.float64)  # half precision would round once more
-        and sentences * heads * length <= max(SMALL_ROWS, attention.embed_dim // 2)
-        and type(attention.q_proj) is type(attention.out_proj) is nn.Linear  # somebody may have quantised them
+        and sentences * heads * length <= max(SMALL_SIZE, attention.embed_dim // 2)
+        and _has_bias(attention.q_proj)
+        and _has_bias(attention.out_proj)
     )
 
 
+def _has_bias(projection: nn.Module) -> bool:
+    """Return whether *projection* is W x + b; where the memory is folded, nobody calls it."""
+    return is_plain_linear(projection) and projection.bias is not None
+
+
 def fold(attention: MappedAttention, keys: Tensor, values: Tensor, mask: Tensor) -> FoldedMemory:
-    """Return *keys* and *values*, (N, H, S, C / H), with the matrices of *attention*; *mask* is (N, 1, 1, S)."""
+    """Return the folded memory of *keys* and *values*, (N, H, S, C / H), with *mask*, (N, 1, 1, S)."""
     heads = (attention.num_heads, attention.head_dim)
     to_query, to_out = attention.q_proj.weight.unflatten(0, heads), attention.out_proj.weight.unflatten(1, heads)
-    keys = attention.scaling * keys
-    biases = torch.einsum("nhsd,hd->nhs", keys, attention.q_proj.bias.unflatten(0, heads)) + mask.squeeze(2)
+    scaled = attention.scaling * keys
+    biases = torch.einsum("nhsd,hd->nhs", scaled, attention.q_proj.bias.unflatten(0, heads)) + mask.squeeze(2)
     return FoldedMemory(
-        torch.einsum("nhsd,hdc->nhsc", keys, to_query).flatten(1, 2),
+        torch.einsum("nhsd,hdc->nhsc", scaled, to_query).flatten(1, 2),
         biases.flatten(1).unsqueeze(1),
         torch.einsum("nhsd,chd->nhsc", values, to_out).flatten(1, 2),
     )
@@ -61,7 +74,7 @@ def attend_folded(attention: MappedAttention, query: Tensor, memory: FoldedMemor
     Args:
         attention: the attention.
         query: the queries, (T, B, C), where B is a multiple of the N sentences of *memory*.
-        memory: what the attention reads.
+        memory: what the attention reads; each of its sentences has a position that is no padding.
         need_weights: whether to return the weights.
     """
     steps, rows, width = query.shape

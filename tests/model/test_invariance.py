@@ -7,6 +7,7 @@ from helpers import assert_close, encode, pad, randomise
 
 from bert_fused_plugin.models.bert_fused.decoder import BertFusedDecoder
 from bert_fused_plugin.modules import folded_memory
+from bert_fused_plugin.modules.folded_memory import FoldedMemory
 
 LINES = [
     "the old man sees a small dog .",
@@ -121,7 +122,7 @@ def test_states_are_kept_once_for_the_beams_of_a_sentence(model, dictionary):
 def test_beams_keep_their_own_states_when_they_change_places_and_sentences_end(model, dictionary, monkeypatch, folded):
     """What beam search does: two sentences with two beams each; beams swap, then a sentence is done."""
     if not folded:
-        monkeypatch.setattr(folded_memory, "SMALL_ROWS", 0)
+        monkeypatch.setattr(folded_memory, "SMALL_SIZE", 0)
     src_tokens, prev_output_tokens = batch(
         dictionary,
         [line for line in LINES[:2] for _ in range(2)],
@@ -132,6 +133,8 @@ def test_beams_keep_their_own_states_when_they_change_places_and_sentences_end(m
     encoder_out = model.encoder(src_tokens)
     model.decoder(prev_output_tokens[:, :1], encoder_out=encoder_out, incremental_state=incremental_state)
     model.decoder(prev_output_tokens[:, :2], encoder_out=encoder_out, incremental_state=incremental_state)
+    memory = model.decoder.get_incremental_state(incremental_state, "memories")["layers"][0][0]
+    assert isinstance(memory, FoldedMemory) is folded
     for new_order in (torch.tensor([1, 0, 2, 2]), torch.tensor([3, 2])):
         src_tokens, prev_output_tokens = src_tokens[new_order], prev_output_tokens[new_order]
         encoder_out = model.encoder.reorder_encoder_out(encoder_out, new_order)

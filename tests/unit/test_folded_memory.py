@@ -4,6 +4,7 @@ import pytest
 import torch
 from helpers import assert_close, randomise
 from torch import nn
+from torch.nn.utils import prune
 
 from bert_fused_plugin.modules import folded_memory
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
@@ -62,17 +63,34 @@ def test_dropout_that_is_retained_is_on_the_weights(states):
     assert not torch.equal(attention(query, memory)[0], whole)
 
 
-@pytest.mark.parametrize("case", ["many rows", "gradients", "half precision", "quantised"])
-def test_is_not_folded_where_it_does_not_pay(monkeypatch, states, case):
+@pytest.mark.parametrize("case", ["many positions", "gradients", "half precision", "no bias"])
+def test_is_not_folded_where_it_does_not_pay_or_fit(monkeypatch, states, case):
     attention, (h, mask) = make(), states
-    if case == "many rows":
-        monkeypatch.setattr(folded_memory, "SMALL_ROWS", N * H * S - 1)
+    if case == "many positions":
+        monkeypatch.setattr(folded_memory, "SMALL_SIZE", N * H * S - 1)
     elif case == "half precision":
         attention, h = attention.bfloat16(), h.bfloat16()
-    elif case == "quantised":
-        attention.out_proj.__class__ = type("QuantisedLinear", (nn.Linear,), {})
+    elif case == "no bias":
+        attention.q_proj.bias = None
     with torch.set_grad_enabled(case == "gradients"):
         assert isinstance(attention.project_for_search(h, mask), KeysAndValues)
+
+
+CHANGES = {
+    "another class": lambda linear: setattr(linear, "__class__", type("Quantised", (nn.Linear,), {})),
+    "another forward": lambda linear: setattr(linear, "forward", lambda x: 2 * x),
+    "a hook": lambda linear: linear.register_forward_hook(lambda module, inputs, out: 0 * out),
+    "a pre-hook": lambda linear: prune.random_unstructured(linear, "weight", 0.5),
+    "another weight": lambda linear: setattr(linear, "weight", type("Q", (nn.Parameter,), {})(linear.weight.data)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("name", ["q_proj", "out_proj"])
+def test_is_not_folded_where_a_projection_is_more_than_its_matrix(states, name, change):
+    attention = make()
+    CHANGES[change](getattr(attention, name))
+    assert isinstance(attention.project_for_search(*states), KeysAndValues)
 
 
 def test_is_folded_with_matrices_that_were_laid_out(states):

@@ -86,13 +86,16 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
         }
 
     def reorder_incremental_state_scripting(self, incremental_state: Dict[str, Any], new_order: Tensor) -> None:
-        """Reorder what this decoder and its layers keep; fairseq's would look for it in all modules in each step."""
+        """Reorder what this decoder and its layers keep; fairseq's would look for it in all modules in each step.
+
+        A module that keeps something for the next step must be named here.
+        """
         self.reorder_incremental_state(incremental_state, new_order)
-        for layer in self.layers:
+        for layer in self.layers.children():  # with LayerDrop, iterating over layers draws random numbers
             layer.self_attn.reorder_incremental_state(incremental_state, new_order)
 
     def reorder_incremental_state(self, incremental_state: Dict[str, Any], new_order: Tensor) -> None:
-        """Drop the keys and values of the sentences that are done, in all layers; fairseq's hook."""
+        """Drop what the layers read of the sentences that are done; fairseq's hook."""
         cached = self.get_incremental_state(incremental_state, "memories")
         if cached is None:
             return
@@ -144,7 +147,7 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
             return [None] * self.num_layers
         cached = self.get_incremental_state(incremental_state, "memories")
         if cached is None:
-            layers = [layer.project_for_search(*states) for layer in self.layers]
+            layers = [layer.project_for_search(*states) for layer in self.layers.children()]
             cached = {"layers": layers, "beam_size": rows // len(states[1])}
             self.set_incremental_state(incremental_state, "memories", cached)
         memories: List[Optional[Memories]] = cached["layers"]

@@ -173,7 +173,10 @@ class GruDecoder(SearchScores, FairseqIncrementalDecoder):
         return logits
 
     def reorder_incremental_state_scripting(self, incremental_state: IncrementalState, new_order: Tensor) -> None:
-        """Reorder what this decoder keeps; fairseq's would look at all modules, in each step."""
+        """Reorder what this decoder keeps; fairseq's would look for it in all modules in each step.
+
+        A module that keeps something for the next step must be named here.
+        """
         self.reorder_incremental_state(incremental_state, new_order)
 
     def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> None:
