@@ -9,6 +9,7 @@ from typing import Any, Dict, Optional, Tuple
 from bert_fused_plugin.reports.training_log import Points, read_curves
 
 SYSTEMS = ("transformer", "continued", "bert_fused")
+_NAMES = {"long": "160,000 pairs, long training", "multi30k": "Multi30k, long training"}
 
 
 class Part:
@@ -18,7 +19,8 @@ class Part:
         folder: what benchmarks/evidence.sh has made for it.
 
     Attributes:
-        name: the number of sentence pairs in words, or "long training" of the part ``long``.
+        name: what tables and pictures call it: the number of sentence pairs in words, or its name.
+        seed: seed of the trainings.
         pairs: number of sentence pairs; None for a part with a name, which is no point of the curve over them.
         runs: what the report says, by system.
         buckets: BLEU by length and by rare words, as in the report.
@@ -27,9 +29,10 @@ class Part:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        name = folder.name.rsplit("-", 1)[0]
+        name, seed = folder.name.rsplit("-", 1)
+        self.seed = int(seed)
         self.pairs = int(name) if name.isdigit() else None
-        self.name = f"{name} training" if self.pairs is None else f"{self.pairs:,} pairs"
+        self.name = _NAMES.get(name, name) if self.pairs is None else f"{self.pairs:,} pairs"
         report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
         self.runs = {run["name"]: run for run in report["runs"]}
         self.buckets: Dict[str, Any] = report["buckets"]

@@ -3,8 +3,8 @@
 
     benchmarks/evidence_report.py evidence-out [--pictures docs/pictures]
 
-The output is Markdown: the scores by the amount of text, how soon the control and the BERT-fused model reach the same
-quality, and where a part has other systems too, all of them, also by length and by rare words.
+The output is Markdown: the scores by the amount of text, the gain of each seed, how soon the control and the BERT-fused
+model reach the same quality, and where a part has other systems too, all of them, also by length and by rare words.
 """
 
 import argparse
@@ -42,6 +42,18 @@ def scores_table(parts: List[Part]) -> List[str]:
             other = f"{part.bert_tests['shuffled']:.1f}" if metric == "BLEU" else ""
             first = (part.name, epochs) if metric == "BLEU" else ("", "")
             lines.append("| " + " | ".join((*first, metric, *cells, f"{gain:+.1f}", other)) + " |")
+    return lines
+
+
+def seeds_table(parts: List[Part]) -> List[str]:
+    """Return the lines of the table of gains by seed."""
+    lines = ["| part | seed | metric | transformer | control | with BERT | gain | p |", "|" + " --- |" * 8]
+    for part in parts:
+        for metric in ("BLEU", "chrF"):
+            values = [part.score(system, metric)[0] for system in SYSTEMS]
+            cells = [part.name, str(part.seed), metric, *(f"{value:.1f}" for value in values)]
+            cells += [f"{values[2] - values[1]:+.1f}", f"{part.score('bert_fused', metric)[2]:.3f}"]
+            lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 
@@ -115,13 +127,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="directory OUT of benchmarks/evidence.sh")
     parser.add_argument("--pictures", type=Path, metavar="DIR", help="also draw data_curve.png and learning_curves.png")
-    parser.add_argument("--seed", type=int, default=1, help="which seed; default: %(default)s")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the tables and pictures; default: %(default)s")
     args = parser.parse_args()
-    folders = [path.parent for path in args.folder.glob(f"*-{args.seed}/report.json")]
-    if not folders:
+    found = [Part(path.parent) for path in args.folder.glob("*-*/report.json")]
+    found.sort(key=lambda part: (part.pairs or float("inf"), part.name, part.seed))
+    parts = [part for part in found if part.seed == args.seed]
+    if not parts:
         parser.error(f"{args.folder} has no PART-{args.seed}/report.json; run benchmarks/evidence.sh first")
-    parts = sorted((Part(folder) for folder in folders), key=lambda part: part.pairs or float("inf"))
-    print("\n".join([*scores_table(parts), "", *time_table(parts)]))
+    print("\n".join([*scores_table(parts), "", *seeds_table(found), "", *time_table(parts)]))
     for part in parts:
         if len(part.runs) > len(SYSTEMS):
             print("\n".join(["", f"{part.name}:", "", *systems_table(part), "", *buckets_table(part)]))
@@ -131,7 +144,7 @@ def main() -> None:
     states = [f"{part.name}: {part.seconds_of_states():.0f}" for part in parts]
     print(f"\nseconds of BERT's states: {', '.join(states)}")
     if args.pictures:
-        draw(parts, args.pictures)
+        draw(parts, [part for part in found if part.seed != args.seed], args.pictures)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -69,6 +70,14 @@ def test_scores_and_gains(folder):
     ]
 
 
+def test_gains_of_each_seed(folder):
+    (folder / "2500-1").rename(folder / "2500-7")
+    assert evidence_report.seeds_table([evidence_report.Part(folder / "2500-7")])[2:] == [
+        "| 2,500 pairs | 7 | BLEU | 10.0 | 20.0 | 22.5 | +2.5 | 0.020 |",
+        "| 2,500 pairs | 7 | chrF | 10.0 | 20.0 | 22.5 | +2.5 | 0.020 |",
+    ]
+
+
 def test_updates_and_minutes_to_the_quality_of_the_control(folder):
     part = evidence_report.Part(folder / "2500-1")
     assert evidence_report.time_table([part])[2:] == [
@@ -102,16 +111,18 @@ def test_a_part_with_a_name_is_no_point_of_the_curve_over_pairs(folder, monkeypa
     (folder / "2500-1").rename(folder / "long-1")
     monkeypatch.setattr(sys, "argv", ["evidence_report.py", str(folder), "--pictures", str(folder)])
     evidence_report.main()
-    assert "| long training | 4 + 4, 4 | BLEU |" in capsys.readouterr().out
+    assert "| 160,000 pairs, long training | 4 + 4, 4 | BLEU |" in capsys.readouterr().out
     assert sorted(path.name for path in folder.glob("*.png")) == ["learning_curves.png"]
 
 
 def test_the_command_prints_both_and_draws(folder, monkeypatch, capsys):
     pytest.importorskip("matplotlib")
+    shutil.copytree(folder / "2500-1", folder / "2500-2")
     monkeypatch.setattr(sys, "argv", ["evidence_report.py", str(folder), "--pictures", str(folder)])
     evidence_report.main()
     out = capsys.readouterr().out
-    assert "| 2,500 pairs | 4 + 4, 4 | BLEU |" in out
+    assert out.count("| 2,500 pairs | 4 + 4, 4 | BLEU |") == 1  # of seed 1
+    assert out.index("| 2,500 pairs | 1 | BLEU |") < out.index("| 2,500 pairs | 2 | BLEU |")
     assert "seconds of BERT's states: 2,500 pairs: 60" in out
     for name in ("data_curve.png", "learning_curves.png"):
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
