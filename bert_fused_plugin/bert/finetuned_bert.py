@@ -1,5 +1,6 @@
 """A pre-trained Hugging Face encoder that trains with the model, at a learning rate of its own."""
 
+import math
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 import torch
@@ -59,7 +60,7 @@ class FinetunedBert(PretrainedBert):
             )
         raise_all(errors)
         self.register_buffer("lr_factor", torch.tensor(lr_factor))
-        self._factor = lr_factor  # the buffer may be on a GPU, and half precision rounds it
+        self._factor = lr_factor  # the buffer may be on a GPU
         for parameter in _used_parameters(model, self.depth, top, last_layers):
             parameter.requires_grad_(True)
             parameter.data /= self._factor
@@ -93,6 +94,7 @@ class FinetunedBert(PretrainedBert):
         largest = max((size.max().item() for size in sizes), default=1.0)
         mean = sum(size.sum().item() for size in sizes) / self.num_trained if sizes else 1.0
         super()._apply(fn, *args, **kwargs)
+        self.lr_factor = torch.full_like(self.lr_factor, self._factor, dtype=torch.float32)  # half precision rounds it
         half = torch.finfo(torch.float16)
         to_half = next(self.model.parameters()).dtype == torch.float16
         if to_half and self._factor != 1 and (largest > half.max or mean < half.tiny):
@@ -105,9 +107,8 @@ class FinetunedBert(PretrainedBert):
 
     def _load_from_state_dict(self, state_dict: Dict[str, Tensor], prefix: str, *args: Any, **kwargs: Any) -> None:
         """Convert a checkpoint that was saved with another lr_factor, so that the weights W stay the same."""
-        ratio = float(state_dict.get(f"{prefix}lr_factor", self.lr_factor)) / self._factor
-        if abs(ratio - 1) < 2e-3:  # half precision rounds f
-            ratio = 1.0
+        saved = float(state_dict.get(f"{prefix}lr_factor", self._factor))
+        ratio = 1.0 if _is_rounded(saved, self._factor) else saved / self._factor
         for name, theta in self.model.named_parameters():
             key = f"{prefix}model.{name}"
             if theta.requires_grad and key in state_dict and ratio != 1:
@@ -126,6 +127,12 @@ class _Scaled(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tuple[Tensor, None]:
         return gradients[0], None
+
+
+def _is_rounded(saved: float, factor: float) -> bool:
+    """Return whether *saved* is *factor* in some number format; earlier versions saved it in that of the model."""
+    formats = (torch.float32, torch.float16, torch.bfloat16)
+    return any(math.isclose(saved, float(torch.tensor(factor, dtype=dtype)), rel_tol=1e-6) for dtype in formats)
 
 
 def _used_parameters(model: "PreTrainedModel", depth: int, top: int, last_layers: Optional[int]) -> List[nn.Parameter]:
