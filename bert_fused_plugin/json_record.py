@@ -1,10 +1,16 @@
-"""What a model says about itself in its checkpoints, as a JSON text among its parameters."""
+"""What a model says about itself in its checkpoints, as a JSON text among its parameters.
+
+fairseq's EMA in single precision (``--ema-fp32``) requires that a text has the same length when a training resumes.  So
+a text is as long as that of the checkpoint if it fits into it, and is else filled up to whole blocks.
+"""
 
 import json
 from typing import Any, Dict, Mapping, Optional
 
 import torch
 from torch import Tensor, nn
+
+_BLOCK = 2048
 
 
 class JsonRecord(nn.Module):
@@ -15,15 +21,14 @@ class JsonRecord(nn.Module):
 
     Args:
         record: what is recorded.
-        block: the length of the text is a multiple of this number; spaces fill the text up.
     """
 
     text: Tensor
 
-    def __init__(self, record: Dict[str, Any], block: int = 1) -> None:
+    def __init__(self, record: Dict[str, Any]) -> None:
         super().__init__()
         self.record = record
-        self._block = block
+        self._saved_length = 0  # of the text in the checkpoint
         self.register_buffer("text", self._encoded())
 
     def update(self, **values: Any) -> None:
@@ -33,11 +38,16 @@ class JsonRecord(nn.Module):
 
     def _encoded(self) -> Tensor:
         text = json.dumps(self.record, default=str).encode()
-        text = text.ljust(-(-len(text) // self._block) * self._block)
+        fits = len(text) <= self._saved_length
+        text = text.ljust(self._saved_length if fits else -(-len(text) // _BLOCK) * _BLOCK)
         return torch.tensor(list(text), dtype=torch.float32)
 
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        """Keep the record of the present model."""
+    def _load_from_state_dict(self, state_dict: Dict[str, Tensor], prefix: str, *args: Any, **kwargs: Any) -> None:
+        """Keep the record of the present model, in a text that is as long as that of *state_dict*, if it fits."""
+        saved = state_dict.get(f"{prefix}text")
+        if saved is not None and saved.shape != self.text.shape:
+            self._saved_length = saved.numel()
+            self.update()
 
 
 def read_json(state_dict: Mapping[str, Tensor], key: str, kinds: Mapping[str, Any]) -> Optional[Dict[str, Any]]:

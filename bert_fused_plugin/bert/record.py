@@ -72,6 +72,7 @@ class BertRecord(JsonRecord):
 
         So a training that resumes keeps the note, though fairseq takes all flags from the command line then.
         """
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         text = state_dict.get(f"{prefix}text")
         if text is not None:
             self.note_origins(recorded_origins({RECORD_KEY: text}))

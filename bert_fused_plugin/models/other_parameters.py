@@ -1,7 +1,7 @@
 """Says how the parameters of a checkpoint differ from those of the model that cannot load it, or are no numbers."""
 
 from contextlib import contextmanager
-from typing import Any, Collection, Iterator, List, Mapping
+from typing import Any, Collection, Dict, Iterator, List, Mapping
 
 import torch
 from torch import Tensor
@@ -9,6 +9,11 @@ from torch import Tensor
 from bert_fused_plugin.errors import BertFusedError, raise_all
 
 _MAY_LACK = "_record.text"  # records, which checkpoints of earlier versions lack
+
+
+def without_records(state_dict: Mapping[str, Tensor]) -> Dict[str, Tensor]:
+    """Return *state_dict* without what a model says about itself, which takes time to read."""
+    return {name: value for name, value in state_dict.items() if not name.endswith(_MAY_LACK)}
 
 
 def diverged(checkpoint: object, state_dict: Mapping[str, Tensor]) -> List[str]:

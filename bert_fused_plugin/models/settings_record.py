@@ -23,8 +23,6 @@ SETTINGS_RECORD = "settings_record.text"  # its name in a checkpoint
 Settings = Dict[str, Any]
 Difference = Tuple[str, Any, Any]
 
-# fairseq's EMA in single precision requires that the text keeps its length when a value changes
-_BLOCK = 2048
 _SIDES = {"encoder": "source", "decoder": "target"}
 _OTHER_SYMBOLS = (
     "the checkpoint was trained with another {side} dictionary: that of the data has other symbols, or the same ones "
@@ -53,7 +51,7 @@ class SettingsRecord(JsonRecord):
     def __init__(self, computed: Settings, noted: Settings, task: Any) -> None:
         noted = {**noted, **_languages(task)}
         symbols = dict(zip(_SIDES, map(_fingerprint, (task.source_dictionary, task.target_dictionary))))
-        super().__init__({"computed": _plain(computed), "noted": _plain(noted), "symbols": symbols}, _BLOCK)
+        super().__init__({"computed": _plain(computed), "noted": _plain(noted), "symbols": symbols})
 
 
 def settings_incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> List[str]:

@@ -47,6 +47,29 @@ def test_the_record_says_what_was_read(build, bert_dir):
     assert (record["weights"], record["weights_in_layers"]) == fingerprints
 
 
+def test_the_text_is_as_long_as_that_of_the_checkpoint_if_it_fits(build):
+    """Else fairseq's EMA in single precision could not go on, for example if BERT has been moved to another folder."""
+    record, short = build().encoder.bert_record, len(json.dumps(build().encoder.bert_record.record))
+    assert len(record.text) % 2048 == 0
+    for saved, length in ((short + 7, short + 7), (short - 1, len(record.text)), (3 * 2048, 3 * 2048)):
+        state = {**build().state_dict(), KEY: torch.full((saved,), 32.0)}
+        model = build()
+        model.encoder.load_state_dict({name[8:]: value for name, value in state.items() if name.startswith("encoder.")})
+        assert len(model.state_dict()[KEY]) == length
+        assert read_record(model.state_dict()) == record.record
+
+
+def test_what_emas_load_at_each_update_is_not_read(build, monkeypatch):
+    """Each number that is read would be a wait for the GPU."""
+    state = {**build(bert_layer="-1").state_dict()}
+    for model in (build(bert_layer="0"), build(bert_layer="-1")):
+        with monkeypatch.context() as patch:
+            for name in ("tolist", "__bool__"):  # fairseq itself asks for one item
+                patch.setattr(torch.Tensor, name, None)
+            model.load_state_dict(state, strict=False)
+        assert torch.equal(model.decoder.layers[0].fc1.weight, state["decoder.layers.0.fc1.weight"])
+
+
 def test_the_fingerprints_of_earlier_versions_stay():
     encoder = nn.ModuleDict({"layer": nn.ModuleList([nn.Linear(2, 3), nn.LayerNorm(3)])})
     for i, parameter in enumerate(encoder.parameters()):

@@ -1,5 +1,6 @@
 """What people do with checkpoints: fine-tune, begin anew from one, keep an EMA, average, by the real command lines."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,9 @@ def test_ema(workspace, tmp_path):
 
 
 @pytest.mark.parametrize("version", ["this", "older"])
-def test_an_ema_in_single_precision_goes_on_with_another_drop_net(workspace, tmp_path, version):
+def test_an_ema_in_single_precision_goes_on_with_another_drop_net_and_a_bert_that_was_moved(
+    workspace, tmp_path, version
+):
     """fairseq copies its texts to those of the present model, and so they must have one length."""
     options = ["--store-ema", "--ema-fp32", "--disable-validation", "--no-epoch-checkpoints"]
     workspace.train(*options, "--max-update", "2", "--bert-drop-net", "0.125", save_dir=tmp_path)
@@ -92,7 +95,8 @@ def test_an_ema_in_single_precision_goes_on_with_another_drop_net(workspace, tmp
         for parameters in (state["model"], state["extra_state"]["ema"], state["extra_state"]["ema_fp32_params"]):
             del parameters["settings_record.text"]
         torch.save(state, path)
-    workspace.train(*options, "--max-update", "4", save_dir=tmp_path)
+    moved = shutil.copytree(workspace.bert_dir, tmp_path / "moved" / "to" / "a" / "deep" / "folder")
+    workspace.train(*options, "--max-update", "4", "--bert-model", moved, save_dir=tmp_path)
     assert updates(load(path)) == 4
 
 

@@ -27,7 +27,7 @@ from bert_fused_plugin.models.bert_fused.settings import settings_record
 from bert_fused_plugin.models.bert_fused.warm_start import read_warm_start
 from bert_fused_plugin.models.embeddings import load_embedding
 from bert_fused_plugin.models.hub import TranslationHub, load_hub
-from bert_fused_plugin.models.other_parameters import explained
+from bert_fused_plugin.models.other_parameters import explained, without_records
 from bert_fused_plugin.models.presets import as_namespace, register_preset, sharding_errors, warn_of_lone_processes
 from bert_fused_plugin.models.settings_record import SettingsRecord, settings_incompatibilities
 from bert_fused_plugin.models.task_check import check_task
@@ -164,17 +164,17 @@ class BertFusedModel(TransformerModelBase):
     def load_state_dict(self, state_dict: Dict[str, Tensor], strict: bool = True, *args: Any, **kwargs: Any) -> Any:
         """Load a checkpoint after a check that its dictionaries, its BERT and its settings are those of the model.
 
+        Without *strict* nothing is checked: so fairseq's EMA loads what it has computed, after each update.
+
         Raises:
             BertFusedError: a checkpoint of other dictionaries, of another BERT, of other settings or sizes.
         """
-        raise_all(
-            incompatibilities(self, state_dict) + (settings_incompatibilities(self, state_dict) if strict else [])
-        )
         if not strict:
             # fairseq's EMA leaves the versions out, and fairseq takes a model without them for an old one, whose last
             # layer norms it removes
             versions = {key: value for key, value in self.state_dict().items() if key.endswith(".version")}
-            state_dict = {**versions, **state_dict}
+            return super().load_state_dict({**versions, **without_records(state_dict)}, strict, *args, **kwargs)
+        raise_all(incompatibilities(self, state_dict) + settings_incompatibilities(self, state_dict))
         with explained(self, state_dict):
             return super().load_state_dict(state_dict, strict, *args, **kwargs)
 

@@ -19,7 +19,7 @@ from bert_fused_plugin.models.gru_bahdanau.encoder import GruEncoder
 from bert_fused_plugin.models.gru_bahdanau.initialisation import initialise
 from bert_fused_plugin.models.gru_bahdanau.settings import settings_record
 from bert_fused_plugin.models.hub import TranslationHub, load_hub
-from bert_fused_plugin.models.other_parameters import explained
+from bert_fused_plugin.models.other_parameters import explained, without_records
 from bert_fused_plugin.models.presets import as_namespace, register_preset, sharding_errors, warn_of_lone_processes
 from bert_fused_plugin.models.settings_record import SettingsRecord, settings_incompatibilities
 from bert_fused_plugin.models.task_check import check_task
@@ -99,12 +99,14 @@ class GruModel(FairseqEncoderDecoderModel):
     def load_state_dict(self, state_dict: Dict[str, Tensor], strict: bool = True, *args: Any, **kwargs: Any) -> Any:
         """Load a checkpoint after a check that its dictionaries, its BERT and its settings are those of this model.
 
+        Without *strict* nothing is checked: so fairseq's EMA loads what it has computed, after each update.
+
         Raises:
             BertFusedError: the checkpoint belongs to other dictionaries, another BERT, other settings or sizes.
         """
-        raise_all(
-            incompatibilities(self, state_dict) + (settings_incompatibilities(self, state_dict) if strict else [])
-        )
+        if not strict:
+            return super().load_state_dict(without_records(state_dict), strict, *args, **kwargs)
+        raise_all(incompatibilities(self, state_dict) + settings_incompatibilities(self, state_dict))
         with explained(self, state_dict):
             return super().load_state_dict(state_dict, strict, *args, **kwargs)
 
