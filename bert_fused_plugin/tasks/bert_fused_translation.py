@@ -25,7 +25,7 @@ from bert_fused_plugin.data.typed_text import TypedText
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.models.learned_alphas import log_alphas
-from bert_fused_plugin.models.presets import resumed_from
+from bert_fused_plugin.models.presets import flags_beside, resumed_from
 from bert_fused_plugin.setup_messages import SetupMessages
 from bert_fused_plugin.tasks import ensembles
 from bert_fused_plugin.tasks.bert_fused_translation_config import (
@@ -93,7 +93,8 @@ class BertFusedTranslationTask(TranslationTask):
         self.max_source = min(self.max_source, model.max_positions()[0])  # of all members of an ensemble
         self.keep_long_targets = self.keep_long_targets and _takes_any_target(model)
         if reads_bert(model):
-            self._prepare_bert_input(model)
+            # of a checkpoint, cfg has the flags of its training
+            self._prepare_bert_input(model, not from_checkpoint and bool(flags_beside(cfg, "common").get("cpu")))
             if not from_checkpoint:
                 self._warn_of_input(model, resumed_from(cfg) is not None)
             return model
@@ -210,8 +211,8 @@ class BertFusedTranslationTask(TranslationTask):
         """Return the flags of those *settings* of the task that are set."""
         return [f"--{name.replace('_', '-')}" for name in settings if getattr(self.cfg, name) is not None]
 
-    def _prepare_bert_input(self, model: Any) -> None:
-        """Prepare to give *model* its BERT input.
+    def _prepare_bert_input(self, model: Any, on_cpu: bool) -> None:
+        """Prepare to give *model* its BERT input; *on_cpu* says that no GPU computes what the cache lacks.
 
         Raises:
             BertFusedError: the task's flags do not fit the model.
@@ -222,7 +223,7 @@ class BertFusedTranslationTask(TranslationTask):
         self.bridge = encoder.bridge
         raise_all(unusable_flags(self.cfg, model))
         if self.cfg.bert_cache is not None:
-            self.cached_states = CachedStates(self.cfg, model)
+            self.cached_states = CachedStates(self.cfg, model, on_cpu)
 
     def _warn_of_input(self, model: Any, resumed: bool) -> None:
         """Warn before a training if other settings would give *model* better input from BERT.

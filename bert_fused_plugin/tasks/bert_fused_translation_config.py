@@ -14,6 +14,10 @@ from bert_fused_plugin.data.feature_cache import CACHE_DTYPES
 class BertFusedTranslationConfig(TranslationConfig):
     """All flags of fairseq's translation task, and those for BERT's text, documents and cache."""
 
+    upsample_primary: int = field(
+        default=1,  # fairseq's is -1, with which it cannot load several training sets
+        metadata={"help": "How many times an epoch reads the first training set, if there are several."},
+    )
     bert_text: Optional[str] = field(
         default=None,
         metadata={

@@ -25,6 +25,7 @@ class CachedStates:
     Args:
         cfg: the task's flags.
         model: a model that reads BERT, before fairseq turns it to half precision.
+        on_cpu: whether BERT computes on the CPU, although there may be a GPU.
 
     Attributes:
         job: (K, N) to compute the share K, from 1 to N, of the states, for no training in this process; (1, 1) else.
@@ -32,8 +33,9 @@ class CachedStates:
 
     job: Tuple[int, int] = (1, 1)
 
-    def __init__(self, cfg: BertFusedTranslationConfig, model: Any) -> None:
+    def __init__(self, cfg: BertFusedTranslationConfig, model: Any, on_cpu: bool = False) -> None:
         self._cfg = cfg
+        self._on_cpu = on_cpu
         self._bert: FrozenBert = model.encoder.bert
         self._bridge = model.encoder.bridge
         self._layers = str(model.cfg.bert_layer)
@@ -84,8 +86,8 @@ class CachedStates:
         return self._cache
 
     def _load_bert(self) -> ComputeStates:
-        """Load BERT once more: in full precision, and on a GPU if there is one, whatever the model runs in."""
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        """Load BERT once more, in full precision, whatever the model runs in; on a GPU if there is one."""
+        device = torch.device("cuda" if torch.cuda.is_available() and not self._on_cpu else "cpu")
         bert = FrozenBert.from_pretrained(self._bert.name, self._layers).to(device)
 
         def states(bert_tokens: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from helpers import SIZES, WORDS
 
+from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.commands.cache import main, parse_args
 from bert_fused_plugin.data import cache_plan, cache_stamps
 from bert_fused_plugin.data.cache_descriptions import BERT_NAME, DESCRIPTION, read_description, write_description
@@ -56,6 +57,22 @@ def loads(monkeypatch):
     load = CachedStates._load_bert
     monkeypatch.setattr(CachedStates, "_load_bert", lambda self: (count.append(1), load(self))[1])
     return count
+
+
+@pytest.mark.parametrize(("given", "used"), [([], "cuda"), (["--cpu"], "cpu")])
+def test_bert_computes_on_a_gpu_unless_the_training_is_on_the_cpu(training, monkeypatch, given, used):
+    devices, load = [], CachedStates._load_bert
+
+    def load_beside_a_gpu(states):
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.cuda, "is_available", lambda: True)
+            patch.setattr(FrozenBert, "to", lambda bert, device: devices.append(device.type) or bert)
+            load(states)
+        return load(states)
+
+    monkeypatch.setattr(CachedStates, "_load_bert", load_beside_a_gpu)
+    main(["build", *training, *given])
+    assert set(devices) == {used}
 
 
 def segments(tmp_path):

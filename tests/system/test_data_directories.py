@@ -64,9 +64,10 @@ def test_one_directory_for_several_of_data_is_refused(workspace, places, task):
         several.load_dataset("train", epoch=1)
 
 
-def test_training_sets_that_fairseq_combines(places, task):
-    settings = {"data": str(places / "data-both"), "upsample_primary": 2}
+@pytest.mark.parametrize(("upsampled", "lines"), [({}, 300), ({"upsample_primary": 2}, 450)])
+def test_training_sets_that_fairseq_combines(places, task, upsampled, lines):
+    settings = {"data": str(places / "data-both"), **upsampled}
     derived, given = task(**settings), task(**settings, bert_text=str(places / "text-both"))
     tokens = bert_tokens(derived, combine=True)
-    assert len(tokens) == 450
+    assert len(tokens) == lines
     assert bert_tokens(given, combine=True) == tokens
