@@ -56,14 +56,13 @@ def read_bert(
                 "task does not bring them; use --task bert_fused_translation"
             )
         bert_tokens = bridge.bert_tokens(src_tokens)
-    checked = bert_out is not None and bert_out.dtype == torch.float16  # the cache writes finite states only
     if bert_out is None:
         bert_out, bert_padding_mask = encoder.bert(bert_tokens, bridge.segments(bert_tokens))
     else:
         bert_padding_mask = bert_tokens.eq(BERT_PAD)
     bert_out = bert_out.to(dtype)
     # under --amp the parameters are in single precision, and CUDA's autocast turns the states to half precision later
-    if not checked and (dtype == torch.float16 or torch.is_autocast_enabled()):
+    if dtype == torch.float16 or torch.is_autocast_enabled():
         encoder.bert.half_range.check(bert_out, encoder.bert.name, wait=not encoder.bert.training)
     if encoder.mask_special_tokens:
         bert_padding_mask = _mask_special_tokens(bridge, bert_tokens, bert_padding_mask)

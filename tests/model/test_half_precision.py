@@ -138,8 +138,9 @@ def test_other_precisions_hold_them(make_large, dictionary, dtype):
 
 
 @needs_half
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])  # fairseq's trainer turns batches to half precision
 @pytest.mark.parametrize("value", [LARGE, float("nan"), -LARGE])
-def test_so_are_cached_states_in_single_precision(build, dictionary, value):
+def test_so_are_cached_states_of_single_precision(build, dictionary, value, dtype):
     model = build()
     tokens = model.encoder.bridge.bert_tokens(
         pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=True)
@@ -148,7 +149,7 @@ def test_so_are_cached_states_in_single_precision(build, dictionary, value):
     step(model.half(), dictionary, bert_out)
     bert_out[1, 0, 0] = value
     with pytest.raises(BertFusedError, match=REFUSED):
-        step(model, dictionary, bert_out)
+        step(model, dictionary, bert_out.to(dtype))
 
 
 def test_so_are_states_that_autocast_turns_to_half_precision(build, dictionary, monkeypatch):
