@@ -151,7 +151,7 @@ def _read(model: Any, net_input: Dict[str, Any], translations: Sequence[Tensor])
     for number, option in enumerate(options):
         with recorded_heads(model) as seen:
             _, extra = decoder(prev_output_tokens, encoder_out=encoder_out, **option)
-        found = {SOURCE: extra["attn"][0], BERT: extra.get("bert_attn", [None])[0]}
+        found = {kind: (extra.get(name) or [None])[0] for kind, name in ((SOURCE, "attn"), (BERT, "bert_attn"))}
         names = {SOURCE: "encoder_attn", BERT: "encoder_attn" if found[SOURCE] is None else "bert_attn"}
         for kind, weights in found.items():
             layers[kind].append(weights)

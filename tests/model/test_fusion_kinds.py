@@ -4,7 +4,8 @@ import argparse
 
 import pytest
 import torch
-from helpers import SIZES, assert_close, encode, pad, randomise
+from fairseq.sequence_scorer import SequenceScorer
+from helpers import SIZES, assert_close, encode, make_gru, pad, randomise
 from torch import nn
 
 from bert_fused_plugin.errors import BertFusedError
@@ -46,9 +47,20 @@ def test_embedding_fusion_shows_attention_to_word_pieces_not_to_source_tokens(bu
     model = build(bert_fusion="embedding").eval()
     target = pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=False)
     _, extra = model(source, None, target)
-    assert extra["attn"] == [None]
+    assert extra["attn"] is None
     bert_tokens = model.encoder.bridge.bert_tokens(source)
     assert extra["bert_attn"][0].shape == (*target.shape, bert_tokens.size(1))
+
+
+def test_a_reference_is_scored_by_models_with_and_without_attention_to_source_tokens(build, dictionary, source):
+    models = [build().eval(), build(bert_fusion="embedding").eval(), make_gru(dictionary, attention="none").eval()]
+    target = pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=False)
+    net_input = {"src_tokens": source, "src_lengths": None, "prev_output_tokens": target}
+    scored = SequenceScorer(dictionary).generate(models, {"net_input": net_input, "target": target})
+    probabilities = sum(model(**net_input)[0].softmax(-1) for model in models) / len(models)
+    for i, [row] in enumerate(scored):
+        words = torch.arange(len(row["tokens"]))
+        assert_close(row["positional_scores"], probabilities[i, words, row["tokens"]].log(), atol=1e-5)
 
 
 def test_bert_decoder_attends_to_berts_states_alone(build, dictionary, source):

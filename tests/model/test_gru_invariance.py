@@ -20,7 +20,7 @@ def test_a_sentence_alone_and_in_a_batch_has_the_same_logits_and_attention(model
         alone_source, alone_target = make_batch(dictionary, slice(i, i + 1))
         alone, alone_extra = model(alone_source, None, alone_target)
         assert_close(together[i, : alone.size(1)], alone[0], atol=1e-10)
-        if extra["attn"][0] is not None:  # at the places of the source, wherever the padding is
+        if extra["attn"] is not None:  # at the places of the source, wherever the padding is
             kept = source[i].ne(dictionary.pad())
             assert_close(extra["attn"][0][i, : alone.size(1)][:, kept], alone_extra["attn"][0][0], atol=1e-10)
             assert not extra["attn"][0][i][:, ~kept].any()

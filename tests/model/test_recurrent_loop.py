@@ -30,7 +30,7 @@ def results(model, batch):
     model.zero_grad()
     torch.manual_seed(1)
     logits, extra = model(batch[0], None, batch[1])
-    attentions = [extra[name][0] for name in ("attn", "bert_attn") if extra[name][0] is not None]
+    attentions = [extra[name][0] for name in ("attn", "bert_attn") if extra[name] is not None]
     sum((tensor.sin() * (i + 1)).sum() for i, tensor in enumerate([logits, *attentions])).backward()
     return [logits, *attentions, *(parameter.grad.clone() for parameter in model.parameters())]
 

@@ -12,7 +12,7 @@ from bert_fused_plugin.modules.beam_order import sentences_to_keep
 from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer, Memories
 from bert_fused_plugin.modules.zero_gradients import with_zero_gradients
 
-Extra = Dict[str, List[Optional[Tensor]]]
+Extra = Dict[str, Optional[List[Tensor]]]
 
 
 class BertFusedDecoder(SearchScores, TransformerDecoderBase):
@@ -52,7 +52,7 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
     ) -> Tuple[Tensor, Extra]:
         """Return the states under the output layer, (B, T, C), and what fairseq calls ``extra``.
 
-        ``extra["attn"]`` and ``extra["bert_attn"]`` hold the attention of one layer to the source, (B, T, S), and to
+        ``extra["attn"]`` and ``extra["bert_attn"]`` list the attention of one layer to the source, (B, T, S), and to
         BERT, (B, T, L), as the mean over heads.  In training they are None unless *alignment_layer* is given.  With
         embedding fusion the encoder's positions are BERT's word pieces, and the attention to them is
         ``extra["bert_attn"]``.
@@ -80,8 +80,8 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
         if self.replaces_embeddings:
             attn, bert_attn = None, attn
         return self._output(inner_states[-1]), {
-            "attn": [_mean(attn, alignment_heads)],
-            "bert_attn": [_mean(bert_attn, alignment_heads)],
+            "attn": _mean(attn, alignment_heads),
+            "bert_attn": _mean(bert_attn, alignment_heads),
             "inner_states": [*inner_states],
         }
 
@@ -185,6 +185,6 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
         return x if self.project_out_dim is None else self.project_out_dim(x)
 
 
-def _mean(weights: Optional[Tensor], num_heads: Optional[int]) -> Optional[Tensor]:
-    """Return the mean over the first *num_heads* heads, (B, T, S), of *weights*, (H, B, T, S)."""
-    return None if weights is None else weights[:num_heads].mean(dim=0)
+def _mean(weights: Optional[Tensor], num_heads: Optional[int]) -> Optional[List[Tensor]]:
+    """Return a list of the mean over the first *num_heads* heads, (B, T, S), of *weights*, (H, B, T, S)."""
+    return None if weights is None else [weights[:num_heads].mean(dim=0)]

@@ -34,7 +34,7 @@ from bert_fused_plugin.modules.sequence_dropout import SequenceDropout, WordDrop
 from bert_fused_plugin.modules.zero_gradients import with_zero_gradients
 
 IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
-Extra = Dict[str, List[Optional[Tensor]]]
+Extra = Dict[str, Optional[List[Tensor]]]
 
 
 class GruDecoder(SearchScores, FairseqIncrementalDecoder):
@@ -107,7 +107,7 @@ class GruDecoder(SearchScores, FairseqIncrementalDecoder):
     ) -> Tuple[Tensor, Extra]:
         """Return the logits, (B, T, V), and ``extra``, which holds the attention.
 
-        ``extra["attn"]`` is a list of alpha, (B, T, S); ``extra["bert_attn"]`` is a list of beta, (B, T, L).  An entry
+        ``extra["attn"]`` is a list of alpha, (B, T, S); ``extra["bert_attn"]`` is a list of beta, (B, T, L).  Either
         is None where there is no such attention or where drop-net has left it out.
 
         Args:
@@ -165,7 +165,7 @@ class GruDecoder(SearchScores, FairseqIncrementalDecoder):
             self.set_incremental_state(incremental_state, "gru", to_cache(memories, weights, end))
         if self.attention is None:
             attns.pop("attn", None)
-        return x, {"attn": [attns.get("attn")], "bert_attn": [attns.get("bert_attn")]}
+        return x, {name: [attns[name]] if name in attns else None for name in ("attn", "bert_attn")}
 
     def output_layer(self, features: Tensor, **unused: Any) -> Tensor:
         """Return the logits, (..., V), of *features*, (..., l)."""
@@ -271,4 +271,7 @@ class GruDecoder(SearchScores, FairseqIncrementalDecoder):
             if self.coverage and "attn" in memories:
                 coverage = coverage + step_alphas["attn"].squeeze(1)
         attns = {name: torch.cat(steps, dim=1) for name, steps in alphas.items()}
-        return torch.stack(states, dim=1), attns, Step(state.unsqueeze(0), input_feed, coverage)
+        all_states = torch.stack(states, dim=1)
+        if input_feed.requires_grad:  # no step reads the context of the last one, and there may be one step only
+            all_states = with_zero_gradients(all_states, input_feed)
+        return all_states, attns, Step(state.unsqueeze(0), input_feed, coverage)
