@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, Optional, Tuple
 
 import numpy as np
-from filelock import FileLock, Timeout
+from filelock import Timeout
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -18,7 +18,7 @@ from bert_fused_plugin.data.cache_index import ROWS
 from bert_fused_plugin.data.cache_plan import Indices, lengths
 from bert_fused_plugin.data.feature_segments import write_segment
 from bert_fused_plugin.data.word_pieces import KEY_BYTES, WordPieces
-from bert_fused_plugin.data.work_locks import each_part_locked
+from bert_fused_plugin.data.work_locks import WorkLock, each_part_locked
 from bert_fused_plugin.errors import BertFusedError
 
 logger = logging.getLogger(__name__)
@@ -131,7 +131,7 @@ class FeatureCache:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        lock = FileLock(self.path / "lock")
+        lock = WorkLock(self.path / "lock")
         try:
             lock.acquire(timeout=1)
         except Timeout:

@@ -58,7 +58,7 @@ def kept_word_pieces(sentences: Sentences, folders: Sequence[Path], name: str) -
     for file in files:
         try:
             return _SharedWork(sentences, file).result()
-        except (OSError, NotImplementedError) as error:  # NotImplementedError: the file system has no locks
+        except OSError as error:
             found = map_sound(file)  # another process may have made it, and removed the folder of the parts
             if found is not None:
                 return found

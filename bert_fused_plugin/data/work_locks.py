@@ -1,9 +1,10 @@
 """Locks on the parts of a work that several processes share, so that one process at a time does each part."""
 
+import errno
 import logging
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Callable, Iterator, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 from filelock import FileLock, Timeout
 
@@ -65,5 +66,20 @@ def try_lock(folder: Path, part: str) -> Iterator[bool]:
         lock.release()
 
 
-def _lock(folder: Path, part: str) -> FileLock:
-    return FileLock(folder / f"{part}.lock")
+def _lock(folder: Path, part: str) -> "WorkLock":
+    return WorkLock(folder / f"{part}.lock")
+
+
+class WorkLock(FileLock):
+    """A lock on a file.
+
+    Raises:
+        OSError: the file system has no locks; some versions of filelock raise a NotImplementedError then.
+    """
+
+    def acquire(self, *args: Any, **options: Any) -> Any:
+        """Lock the file; the arguments are those of filelock."""
+        try:
+            return super().acquire(*args, **options)
+        except NotImplementedError as error:
+            raise OSError(errno.ENOSYS, str(error), self.lock_file) from error

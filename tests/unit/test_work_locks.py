@@ -2,6 +2,9 @@
 
 import threading
 
+import pytest
+from filelock import FileLock
+
 from bert_fused_plugin.data import work_locks
 from bert_fused_plugin.data.work_locks import each_part_locked, try_lock
 
@@ -21,6 +24,15 @@ def test_a_lock_ends_with_an_error(tmp_path):
         pass
     with try_lock(tmp_path, "a") as locked:
         assert locked
+
+
+def test_a_file_system_without_locks_is_an_error_of_the_system(tmp_path, monkeypatch):
+    def acquire(*args, **options):
+        raise NotImplementedError("no flock")
+
+    monkeypatch.setattr(FileLock, "acquire", acquire)
+    with pytest.raises(OSError, match="no flock"), try_lock(tmp_path, "a"):
+        pass
 
 
 def test_free_parts_come_first_and_the_others_once_they_are_free(tmp_path, caplog):
