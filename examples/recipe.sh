@@ -141,13 +141,18 @@ train() { # train NAME UPDATES LR WARMUP FLAGS...
         --lr "$rate" --lr-scheduler inverse_sqrt --warmup-updates "$warmup" --max-update "$updates" --seed "$seed"
         --no-epoch-checkpoints --keep-best-checkpoints 5 --save-dir "$out/$system"
         --log-format simple --log-interval 50 ${TRAIN_FLAGS:-})
-    if [ "$(cat "$out/$system/finished" 2>/dev/null)" = "${command[*]}" ]; then
+    if [ "$(without_limit "$(cat "$out/$system/finished" 2>/dev/null)")" = "$(without_limit "${command[*]}")" ]; then
         say "$system: done before"
         return
     fi
     say "$system: $updates updates (log: $out/$system.log)"
     fairseq-train "${command[@]}" 2>&1 | python "$examples/progress.py" "$system" "$updates" "$out/$system.log"
     echo "${command[*]}" >"$out/$system/finished"
+}
+
+# A training is done, also if BERT's states may take another amount of disk now.
+without_limit() { # without_limit COMMAND
+    sed -E 's/ --bert-cache-limit [^ ]+//' <<<"$1"
 }
 
 # With BERT: its states are computed once for all steps and seeds.

@@ -34,7 +34,7 @@
 #                               500 below 10,000 pairs.  The verdict of the report holds for this budget.
 #   WARMUP=, LR=                warm-up and learning rate of transformer, scratch and bert_decoder; the recurrent models take
 #                               WARMUP alone.  The further updates keep those that SIZE and the amount of text give
-#   CACHE_GB=                   GB of disk for BERT's states; default: half of what is free
+#   CACHE_GB=                   GB of disk for BERT's states; default: what was given before, or half of what is free
 #   SEED=1                      seed of the training and of the pairs that are put aside.  To compare seeds, give valid and test
 #                               of your own, and each seed another OUT
 #   TRAIN_FLAGS=                flags for every fairseq-train; default on a GPU: --fp16
@@ -82,7 +82,9 @@ settings() {
     warmup=${WARMUP:-$((warmup < updates ? warmup : (updates + 1) / 2))}
     # a sentence in valid that is too long for the models would end the training; longer ones of train are left out anyway
     training=(--dropout "$dropout" --share-all-embeddings --max-tokens "$max_tokens" --skip-invalid-size-inputs-valid-test)
-    [ -e "$out/cache_gb" ] || echo "${CACHE_GB:-$(($(df -Pk "$out" | awk 'END {print $4}') / 2000000 + 1))}" >"$out/cache_gb"
+    if [ -n "${CACHE_GB:-}" ] || [ ! -e "$out/cache_gb" ]; then
+        echo "${CACHE_GB:-$(($(df -Pk "$out" | awk 'END {print $4}') / 2000000 + 1))}" >"$out/cache_gb"
+    fi
     layer=${BERT_FLAGS-}
     [ -n "${BERT_FLAGS+given}" ] || layer=$(python "$here/bert_layer.py" "$(bert_model)") # what fails here ends the recipe
     # shellcheck disable=SC2206
