@@ -157,7 +157,7 @@ def test_every_flag_of_the_recurrent_models_has_its_row_with_its_default():
 @pytest.mark.parametrize("config", [BertFusedConfig, BertFusedTranslationConfig])
 def test_every_flag_has_its_row_with_its_default(config):
     rows = flag_rows(config)
-    own = [field for field in fields(config) if field.name.startswith("bert_") or field.name.endswith("attention_map")]
+    own = [field for field in fields(config) if re.match(r"bert_|.*attention_map$|upsample_primary$", field.name)]
     names = {field.name: field.default for field in own}
     for name, default in names.items():
         flag = "--" + name.replace("_", "-")
