@@ -1,17 +1,21 @@
 #!/usr/bin/env python
 """Tables and pictures of what benchmarks/evidence.sh has trained.
 
-    benchmarks/evidence_report.py evidence-out [--pictures docs/pictures]
+    benchmarks/evidence_report.py evidence-out [--pictures docs/pictures] [--json docs/evidence]
+    benchmarks/evidence_report.py docs/evidence
+
+The second command reads the files of figures that the first one has written; they hold no text of the corpora.
 
 The output is Markdown: the scores by the amount of text, the gain of each seed, how soon the control and the BERT-fused
 model reach the same quality, and where a part has other systems too, all of them, also by length and by rare words.
 """
 
 import argparse
+import json
 from pathlib import Path
 from typing import Dict, List, Optional
 
-from evidence_part import SYSTEMS, Part
+from evidence_part import SYSTEMS, Part, read_parts
 from evidence_pictures import draw
 
 from bert_fused_plugin.reports.training_log import Points
@@ -125,12 +129,14 @@ def _minutes(seconds: float) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="directory OUT of benchmarks/evidence.sh")
+    parser.add_argument("folder", type=Path, help="directory OUT of benchmarks/evidence.sh, or files of --json")
     parser.add_argument("--pictures", type=Path, metavar="DIR", help="also draw data_curve.png and learning_curves.png")
+    parser.add_argument(
+        "--json", type=Path, metavar="DIR", help="also write the figures of each part to DIR/PART-SEED.json"
+    )
     parser.add_argument("--seed", type=int, default=1, help="seed of the tables and pictures; default: %(default)s")
     args = parser.parse_args()
-    found = [Part(path.parent) for path in args.folder.glob("*-*/report.json")]
-    found.sort(key=lambda part: (part.pairs or float("inf"), part.name, part.seed))
+    found = read_parts(args.folder)
     parts = [part for part in found if part.seed == args.seed]
     if not parts:
         parser.error(f"{args.folder} has no PART-{args.seed}/report.json; run benchmarks/evidence.sh first")
@@ -143,6 +149,12 @@ def main() -> None:
         print(f"\nseconds of an update, {system}: {', '.join(speeds)}")
     states = [f"{part.name}: {part.seconds_of_states():.0f}" for part in parts]
     print(f"\nseconds of BERT's states: {', '.join(states)}")
+    if args.json:
+        args.json.mkdir(parents=True, exist_ok=True)
+        for part in found:
+            path = args.json / f"{part.figures['part']}.json"
+            path.write_text(json.dumps(part.figures, ensure_ascii=False) + "\n", encoding="utf-8")
+            print(f"{path} is written")
     if args.pictures:
         draw(parts, [part for part in found if part.seed != args.seed], args.pictures)
 

@@ -12,6 +12,7 @@ import pytest
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
+import evidence_part  # noqa: E402
 import evidence_report  # noqa: E402
 
 CURVES = {  # nll_loss and BLEU after 10, 20, 30 and 40 updates
@@ -52,9 +53,22 @@ def folder(tmp_path):
     for system in CURVES:
         (part / f"{system}.log").write_text(log_of(system))
     runs = [("transformer", 10.0, 0.001), ("continued", 20.0, None), ("bert_fused", 22.5, 0.02)]
-    began = {"transformer": [], "continued": [{"updates": 40}], "bert_fused": [{"updates": 40}]}
+    transformer = {"path": "/home/me/transformer.pt", "updates": 40}
+    began = {"transformer": [], "continued": [transformer], "bert_fused": [transformer]}
     report = {
-        "runs": [{"name": name, "scores": scores(bleu, p), "began_from": began[name]} for name, bleu, p in runs],
+        "command": "bert-fused-compare /home/me/data-bin",
+        "sentence_texts": {"3": "a sentence of the corpus"},
+        **dict.fromkeys(["sentences", "decoding", "hardware", "baseline", "signatures"], 1),
+        "runs": [
+            {
+                "name": name,
+                "checkpoint": "/home/me/average.pt",
+                "scores": scores(bleu, p),
+                "began_from": began[name],
+                **dict.fromkeys(["architecture", "updates", "parameters", "length", "entropy", "alphas"], 2),
+            }
+            for name, bleu, p in runs
+        ],
         "buckets": {"length": [bucket("1-10", 1.0, 2.0, 3.0)], "rare": [bucket("none", 4.0, 5.0, None)]},
         "bert_tests": [{"run": "bert_fused", "states": [{"name": "shuffled", "scores": scores(3.25, 0.001)}]}],
     }
@@ -62,8 +76,12 @@ def folder(tmp_path):
     return tmp_path
 
 
+def part_of(folder):
+    return evidence_report.Part(evidence_part.figures_of(folder))
+
+
 def test_scores_and_gains(folder):
-    part = evidence_report.Part(folder / "2500-1")
+    part = part_of(folder / "2500-1")
     assert evidence_report.scores_table([part])[2:] == [
         "| 2,500 pairs | 4 + 4, 4 | BLEU | 10.0 ± 1.0 (p = 0.001) | 20.0 ± 1.0 | 22.5 ± 1.0 (p = 0.020) | +2.5 | 3.2 |",
         "|  |  | chrF | 10.0 ± 1.0 (p = 0.001) | 20.0 ± 1.0 | 22.5 ± 1.0 (p = 0.020) | +2.5 |  |",
@@ -72,14 +90,14 @@ def test_scores_and_gains(folder):
 
 def test_gains_of_each_seed(folder):
     (folder / "2500-1").rename(folder / "2500-7")
-    assert evidence_report.seeds_table([evidence_report.Part(folder / "2500-7")])[2:] == [
+    assert evidence_report.seeds_table([part_of(folder / "2500-7")])[2:] == [
         "| 2,500 pairs | 7 | BLEU | 10.0 | 20.0 | 22.5 | +2.5 | 0.020 |",
         "| 2,500 pairs | 7 | chrF | 10.0 | 20.0 | 22.5 | +2.5 | 0.020 |",
     ]
 
 
 def test_updates_and_minutes_to_the_quality_of_the_control(folder):
-    part = evidence_report.Part(folder / "2500-1")
+    part = part_of(folder / "2500-1")
     assert evidence_report.time_table([part])[2:] == [
         "| 2,500 pairs | 5.50 bits | 10 | 0.3 | 20 | 0.7 | 1.7 |",
         "| 2,500 pairs | 5.00 bits | 20 | 0.7 | 20 | 0.7 | 1.7 |",
@@ -91,7 +109,7 @@ def test_updates_and_minutes_to_the_quality_of_the_control(folder):
 
 
 def test_all_systems_and_where_they_differ(folder):
-    part = evidence_report.Part(folder / "2500-1")
+    part = part_of(folder / "2500-1")
     better = "22.5 ± 1.0 (p = 0.020)"
     assert evidence_report.systems_table(part)[2:] == [
         "| `transformer` | 40 | 4 | 6.000 | 10.0 ± 1.0 (p = 0.001) | 10.0 ± 1.0 (p = 0.001) | 10.0 ± 1.0 (p = 0.001) |",
@@ -126,6 +144,20 @@ def test_the_command_prints_both_and_draws(folder, monkeypatch, capsys):
     assert "seconds of BERT's states: 2,500 pairs: 60" in out
     for name in ("data_curve.png", "learning_curves.png"):
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_figures_alone_give_the_same_tables(folder, tmp_path, monkeypatch, capsys):
+    figures = tmp_path / "docs" / "evidence"
+    monkeypatch.setattr(sys, "argv", ["evidence_report.py", str(folder), "--json", str(figures)])
+    evidence_report.main()
+    *tables, written, _ = capsys.readouterr().out.split("\n")
+    assert written == f"{figures / '2500-1.json'} is written"
+    monkeypatch.setattr(sys, "argv", ["evidence_report.py", str(figures)])
+    evidence_report.main()
+    assert capsys.readouterr().out.split("\n")[:-1] == tables
+    text = (figures / "2500-1.json").read_text()
+    assert "corpus" not in text
+    assert "/home/me" not in text
 
 
 def test_a_folder_without_reports_is_an_error(tmp_path, monkeypatch, capsys):
