@@ -14,12 +14,16 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
+_ROUNDING = 2**-8  # earlier versions saved the factor in the model's number format, and EMA takes rounded means of it
+
+
 class FinetunedBert(PretrainedBert):
     """BERT as a registered submodule: its parameters train, follow ``train()`` and are saved in checkpoints.
 
     fairseq's optimizers know only one learning rate.  A trained weight W is therefore stored as theta = W / f, where
     f is *lr_factor*, and theta receives the gradient of W unchanged: a step of any optimizer moves W by f times
-    the usual distance.  (Weight decay is relative, so it acts at the full rate.)  A checkpoint holds theta and f.
+    the usual distance.  (Weight decay is relative, so it acts at the full rate.)  A checkpoint holds theta, f and which
+    parameters f scales.
 
     Args:
         model: the encoder.
@@ -34,6 +38,7 @@ class FinetunedBert(PretrainedBert):
 
     saves_weights = True
     lr_factor: Tensor
+    scaled: Tensor
 
     def __init__(
         self,
@@ -64,33 +69,35 @@ class FinetunedBert(PretrainedBert):
         for parameter in _used_parameters(model, self.depth, top, last_layers):
             parameter.requires_grad_(True)
             parameter.data /= self._factor
+        # requires_grad may change: fairseq's copy for EMA has no parameter that trains
+        self._trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+        scaled = [float(name in self._trained) for name, _ in model.named_parameters()]
+        self.register_buffer("scaled", torch.tensor(scaled))  # numbers, since EMA takes means of all that is saved
 
     @property
     def num_trained(self) -> int:
         """Number of the parameters that train."""
-        return sum(p.numel() for p in self.model.parameters() if p.requires_grad)
+        return sum(theta.numel() for _, theta in self._thetas())
 
     def weights(self) -> Dict[str, Tensor]:
         """Return the weights W, by the model's own names."""
-        trained = {name: theta * self._factor for name, theta in self.model.named_parameters() if theta.requires_grad}
-        return {**self.model.state_dict(), **trained}
+        return {**self.model.state_dict(), **{name: theta * self._factor for name, theta in self._thetas()}}
 
     def describe_parameters(self) -> str:
         """Return the numbers of frozen and trained parameters in words, for the log."""
         frozen = self.num_parameters - self.num_trained
         return f"{frozen:,} frozen and {self.num_trained:,} trained parameters"
 
+    def _thetas(self) -> List[Tuple[str, Tensor]]:
+        return [(name, theta) for name, theta in self.model.named_parameters() if name in self._trained]
+
     def _run(self, inputs: Dict[str, Any]) -> Any:
-        weights = {
-            name: _Scaled.apply(theta, self._factor)
-            for name, theta in self.model.named_parameters()
-            if theta.requires_grad and self._factor != 1
-        }
-        return functional_call(self.model, weights, (), inputs)
+        thetas = self._thetas() if self._factor != 1 else []
+        return functional_call(self.model, {name: _Scaled.apply(x, self._factor) for name, x in thetas}, (), inputs)
 
     def _apply(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
         """Change the numbers as torch does; fairseq's ``--fp16`` comes here as ``half()``."""
-        sizes = [theta.detach().float().abs() for theta in self.model.parameters() if theta.requires_grad]
+        sizes = [theta.detach().float().abs() for _, theta in self._thetas()]
         largest = max((size.max().item() for size in sizes), default=1.0)
         mean = sum(size.sum().item() for size in sizes) / self.num_trained if sizes else 1.0
         super()._apply(fn, *args, **kwargs)
@@ -106,14 +113,17 @@ class FinetunedBert(PretrainedBert):
         return self
 
     def _load_from_state_dict(self, state_dict: Dict[str, Tensor], prefix: str, *args: Any, **kwargs: Any) -> None:
-        """Convert a checkpoint that was saved with another lr_factor, so that the weights W stay the same."""
+        """Convert a checkpoint of another lr_factor, or of other layers, so that the weights W stay the same."""
         saved = float(state_dict.get(f"{prefix}lr_factor", self._factor))
-        ratio = 1.0 if _is_rounded(saved, self._factor) else saved / self._factor
-        for name, theta in self.model.named_parameters():
+        if math.isclose(saved, self._factor, rel_tol=_ROUNDING):
+            saved = self._factor
+        scaled = state_dict.get(f"{prefix}scaled", self.scaled)  # earlier versions did not save it
+        for (name, _), then in zip(self.model.named_parameters(), scaled.tolist()):
             key = f"{prefix}model.{name}"
-            if theta.requires_grad and key in state_dict and ratio != 1:
+            ratio = (saved if then > 0.5 else 1.0) / (self._factor if name in self._trained else 1.0)
+            if key in state_dict and ratio != 1:
                 state_dict[key] = state_dict[key] * ratio
-        state_dict[f"{prefix}lr_factor"] = torch.tensor(self._factor)
+        state_dict.update({f"{prefix}lr_factor": torch.tensor(self._factor), f"{prefix}scaled": self.scaled})
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
@@ -127,12 +137,6 @@ class _Scaled(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tuple[Tensor, None]:
         return gradients[0], None
-
-
-def _is_rounded(saved: float, factor: float) -> bool:
-    """Return whether *saved* is *factor* in some number format; earlier versions saved it in that of the model."""
-    formats = (torch.float32, torch.float16, torch.bfloat16)
-    return any(math.isclose(saved, float(torch.tensor(factor, dtype=dtype)), rel_tol=1e-6) for dtype in formats)
 
 
 def _used_parameters(model: "PreTrainedModel", depth: int, top: int, last_layers: Optional[int]) -> List[nn.Parameter]:

@@ -22,6 +22,7 @@ from bert_fused_plugin.models.settings_record import (
 
 _RECORDS = (RECORD_KEY, SETTINGS_RECORD)
 _LR_FACTOR = "encoder.bert.lr_factor"  # the scale of a fine-tuned BERT's weights
+_SCALED = "encoder.bert.scaled"  # those of them that it scales
 
 
 def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
@@ -83,7 +84,7 @@ def last_checkpoints(
 
 
 def _is_averaged(key: str, value: Tensor) -> bool:
-    return value.is_floating_point() and key not in (*_RECORDS, _LR_FACTOR)
+    return value.is_floating_point() and key not in (*_RECORDS, _LR_FACTOR, _SCALED)
 
 
 def _with_means(first: Dict[str, Tensor], sums: Dict[str, Tensor], count: int) -> Dict[str, Tensor]:
@@ -104,8 +105,8 @@ def _with_means(first: Dict[str, Tensor], sums: Dict[str, Tensor], count: int) -
 def _differences(path: Path, state: Dict[str, Tensor], other_path: Path, other: Dict[str, Tensor]) -> List[str]:
     """Return a sentence if the models *state* and *other* cannot be averaged."""
     start, remedy = f"{other_path} and {path}", "average checkpoints of one training"
-    # older versions did not record the settings
-    names, other_names = state.keys() - {SETTINGS_RECORD}, other.keys() - {SETTINGS_RECORD}
+    later = {SETTINGS_RECORD, _SCALED}  # older versions did not record them
+    names, other_names = state.keys() - later, other.keys() - later
     missing, extra = sorted(names - other_names), sorted(other_names - names)
     if missing or extra:
         where, keys = (path, missing) if missing else (other_path, extra)
@@ -113,7 +114,7 @@ def _differences(path: Path, state: Dict[str, Tensor], other_path: Path, other: 
             f"{start} are of different models: {len(missing) + len(extra)} parameters are in only one of them, such as "
             f"{keys[0]} in {where}; {remedy}"
         ]
-    sizes = [key for key in state if key not in _RECORDS and state[key].shape != other[key].shape]
+    sizes = [key for key in state if key in names and key not in _RECORDS and state[key].shape != other[key].shape]
     if sizes:
         shapes = f"{tuple(other[sizes[0]].shape)} and {tuple(state[sizes[0]].shape)}"
         return [
@@ -122,6 +123,8 @@ def _differences(path: Path, state: Dict[str, Tensor], other_path: Path, other: 
     if _LR_FACTOR in state and not torch.equal(state[_LR_FACTOR].float(), other[_LR_FACTOR].float()):
         factors = f"{float(other[_LR_FACTOR]):g} and {float(state[_LR_FACTOR]):g}"
         return [f"{start} differ in --bert-lr-factor ({factors}), which scales the weights of BERT; {remedy}"]
+    if _SCALED in state and _SCALED in other and not torch.equal(state[_SCALED].round(), other[_SCALED].round()):
+        return [f"{start} differ in --bert-finetune-layers, whose weights of BERT are scaled; {remedy}"]
     if _are_different_berts(_bert_record(other), _bert_record(state)):
         return [f"{start} were trained with different BERT models; {remedy}"]
     others = other_symbols(_record(other), _record(state), {})

@@ -1,5 +1,6 @@
 """BERT trains with the model: which parameters, how fast, and how it is saved."""
 
+import copy
 import re
 
 import pytest
@@ -165,6 +166,26 @@ def test_a_factor_rounded_to_half_precision_is_the_same_and_half_the_factor_is_n
     for name, parameter in same.model.named_parameters():
         assert torch.equal(parameter, rounded.model.get_parameter(name))
         assert_close(weights(half)[name], weights(same)[name], atol=5e-3)
+
+
+@pytest.mark.parametrize(("then", "now"), [(None, 1), (2, 1), (1, 2), (1, None)])
+def test_other_layers_may_train_than_in_the_checkpoint(bert_dir, then, now):
+    trained = FinetunedBert.from_pretrained(bert_dir, last_layers=then, lr_factor=0.1).eval()
+    model = FinetunedBert.from_pretrained(bert_dir, last_layers=now, lr_factor=0.2).eval()
+    for parameter in trained.model.parameters():
+        parameter.data *= 1.5
+    model.load_state_dict(trained.state_dict())
+    assert_close(model(TOKENS)[0], trained(TOKENS)[0], atol=1e-5)
+
+
+def test_a_copy_that_does_not_train_is_the_same_model(bert_dir):
+    """fairseq's EMA is such a copy."""
+    bert = FinetunedBert.from_pretrained(bert_dir, lr_factor=0.1).eval()
+    twin = copy.deepcopy(bert).requires_grad_(False)
+    assert_close(twin(TOKENS)[0], bert(TOKENS)[0], atol=1e-6)
+    slower = FinetunedBert.from_pretrained(bert_dir, lr_factor=0.05).eval().requires_grad_(False)
+    slower.load_state_dict(bert.state_dict())
+    assert_close(slower(TOKENS)[0], bert(TOKENS)[0], atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

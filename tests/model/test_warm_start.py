@@ -148,6 +148,16 @@ def test_a_finetuned_bert_is_taken_with_its_factor(start, save, tmp_path, dictio
     trained, path = own_checkpoint(start, save, tmp_path, dictionary, bert_finetune=True, bert_lr_factor=0.25)
     model = start(path, bert_finetune=True, bert_lr_factor=2.0)
     assert_close(logits(model, dictionary), logits(trained.eval(), dictionary), atol=1e-5)
+    fewer = start(path, bert_finetune=True, bert_finetune_layers=1)
+    assert_close(logits(fewer, dictionary), logits(trained, dictionary), atol=1e-5)
+
+
+def test_a_finetuned_bert_of_an_earlier_version_is_taken(start, save, tmp_path, dictionary):
+    trained, _ = own_checkpoint(start, save, tmp_path, dictionary, bert_finetune=True, bert_lr_factor=0.25)
+    state = trained.state_dict()
+    del state["encoder.bert.scaled"]
+    model = start(save(trained, model=state), bert_finetune=True)
+    assert_close(logits(model, dictionary), logits(trained.eval(), dictionary), atol=1e-5)
 
 
 def test_a_finetuned_bert_of_another_size_is_left_out_as_a_whole(start, save, tmp_path, dictionary, caplog):

@@ -119,6 +119,11 @@ def test_a_parameter_that_was_shared_in_the_first_only_keeps_its_own_mean(tmp_pa
             {"encoder__bert__lr_factor": torch.tensor(0.2)},
             "differ in --bert-lr-factor (0.2 and 0.1)",
         ),
+        (
+            {"encoder__bert__scaled": torch.tensor([0.0, 1.0])},
+            {"encoder__bert__scaled": torch.tensor([1.0, 1.0])},
+            "differ in --bert-finetune-layers",
+        ),
     ],
 )  # fmt: skip
 def test_checkpoints_of_different_models_are_refused(tmp_path, first, second, message):

@@ -27,7 +27,7 @@ _OF_BERT = re.compile(r"encoder\.(bert|bert_proj|layer_mix)\.|.+\.(bert_attn|ber
 # version numbers, sinusoids, the records of BERT and of the settings, and the weights that encoder layers of
 # fairseq 0.12 save twice
 _NO_PARAMETER = re.compile(
-    r"settings_record\.text$|(en|de)coder\.(version|bert_record\.text|embed_positions\.(weights|_float_tensor)|"
+    r"settings_record\.text$|(en|de)coder\.(version|bert\.scaled|bert_record\.text|embed_positions\.(weights|_float_tensor)|"
     r"layers\.\d+\.(in_proj|out_proj|fc1|fc2)_\w+)$"
 )
 
@@ -104,6 +104,7 @@ class WarmStart:
     def _has_bert(self, expected: State) -> bool:
         """Say whether the checkpoint has all weights of BERT, and the factor by which they are scaled."""
         state, names = self.saved.state, [name for name in expected if name.startswith("encoder.bert.")]
+        names = [name for name in names if name != "encoder.bert.scaled"]  # earlier versions did not save it
         return all(name in state and state[name].shape == expected[name].shape for name in names)
 
     def _offers(self, name: str) -> bool:
