@@ -30,6 +30,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[1]}")" && pwd)
 examples=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$examples/.." && pwd)
 name=$(basename "$here")
+source "$examples/recipe_data.sh"
+source "$examples/recipe_estimate.sh"
 out=${OUT:-$name-out} seed=${SEED:-1} gru_sizes=() # flags that change the sizes of gru_arch
 all_steps=(prepare estimate transformer continued bert_fused bert_mix random_bert scratch scratch_entmax15 gru_bahdanau
     gru_dot gru_seq2seq gru_bert gru_entmax15 bert_decoder lstm compare)
@@ -84,51 +86,6 @@ fail() {
 # need FILE STEP: it is there, or the step is named that makes it.
 need() {
     [ -e "$1" ] || fail "there is no $1; run the step $2 first"
-}
-
-# DATA must have the files named.
-check_data() {
-    local file
-    for file in "$@"; do
-        [ -s "${DATA:-}/$file" ] || fail "DATA=${DATA:-} has no $file; DATA=dir must hold $*"
-    done
-}
-
-# prepare_raw DIR OPTIONS...: checks and splits the raw text there into subwords: $out/text, $out/data-bin.
-prepare_raw() {
-    python "$examples/own_data/prepare.py" "$1" "$out" "$source_lang" "$target_lang" "${@:2}"
-    binarise "$out/text" >"$out/binarise.log" 2>&1 || {
-        tail -n 20 "$out/binarise.log" >&2
-        fail "fairseq-preprocess failed; all that it said is in $out/binarise.log"
-    }
-}
-
-# put_aside N DIR: the last N pairs of DIR/train become valid, DIR/valid becomes test; all of it in $out/raw.
-put_aside() {
-    local lang
-    mkdir -p "$out/raw"
-    for lang in "$source_lang" "$target_lang"; do
-        head -n "-$1" "$2/train.$lang" >"$out/raw/train.$lang"
-        tail -n "$1" "$2/train.$lang" >"$out/raw/valid.$lang"
-        cp "$2/valid.$lang" "$out/raw/test.$lang"
-    done
-}
-
-# binarise DIR: {train,valid,test} there, with subwords of both languages, to $out/data-bin.  Bash's set -e does not hold in
-# `binarise ... || ...`, so what fails returns.
-binarise() {
-    local split
-    for split in train valid test; do
-        python "$examples/parallel_text.py" "$1/$split.$source_lang" "$1/$split.$target_lang" || return
-    done
-    rm -rf "$out/data-bin.new"
-    fairseq-preprocess --source-lang "$source_lang" --target-lang "$target_lang" --joined-dictionary \
-        --trainpref "$1/train" --validpref "$1/valid" --testpref "$1/test" --destdir "$out/data-bin.new" --workers 2 || return
-    (cd "$1" && pwd) >"$out/data-bin.new/text" || return # for the step estimate
-    rm -rf "$out/data-bin.old" # an interrupted run may have left it
-    [ ! -e "$out/data-bin" ] || mv "$out/data-bin" "$out/data-bin.old"
-    mv "$out/data-bin.new" "$out/data-bin"
-    rm -rf "$out/data-bin.old"
 }
 
 train() { # train NAME UPDATES LR WARMUP FLAGS...
@@ -207,55 +164,6 @@ lstm() {
     local flags # what fails in the next line ends the recipe
     flags=$(python "$examples/lstm_flags.py" "$gru_arch")
     rnn train lstm $flags
-}
-
-# How long the trainings will take: some updates and translations of both models are timed on a part of the text.
-estimate() {
-    local probe=$out/probe text lang kind began ratio
-    [ ! -e "$out/bert_fused/finished" ] || return 0
-    say "estimate: timing some updates and translations"
-    need "$out/data-bin/text" prepare
-    text=$(cat "$out/data-bin/text")
-    rm -rf "$probe" && mkdir -p "$probe"
-    for lang in "$source_lang" "$target_lang"; do
-        sample 2000 "$text/train.$lang" "$probe/train.$lang"
-        cp "$text/valid.$lang" "$probe/valid.$lang"
-        sample 100 "$text/test.$lang" "$probe/test.$lang"
-    done
-    fairseq-preprocess --source-lang "$source_lang" --target-lang "$target_lang" --trainpref "$probe/train" \
-        --validpref "$probe/valid" --testpref "$probe/test" \
-        --srcdict "$out/data-bin/dict.$source_lang.txt" --tgtdict "$out/data-bin/dict.$target_lang.txt" \
-        --destdir "$probe/data-bin" >"$probe/preprocess.log" 2>&1
-    # a model that has hardly learned translates on to the greatest length: that of the references
-    ratio=$(awk -v from="$(wc -w <"$probe/test.$source_lang")" -v to="$(wc -w <"$probe/test.$target_lang")" 'BEGIN {print to / from}')
-    for kind in plain fused; do
-        local model=("${transformer[@]}") task=()
-        if [ $kind = fused ]; then
-            task=(--task bert_fused_translation)
-            model=(--arch "$fused_arch" --bert-model "$(bert_model)" "${bert[@]}" "${fusion[@]}" --bert-cache "$probe/cache")
-        fi
-        began=$SECONDS
-        probe "$kind" fairseq-train "$probe/data-bin" --user-dir bert_fused_plugin "${task[@]}" "${model[@]}" "${training[@]}" \
-            --criterion bert_fused_label_smoothed_cross_entropy --optimizer adam --lr 0.0001 --max-update 25 \
-            --no-epoch-checkpoints --save-dir "$probe/$kind" --log-format json --log-interval 5 ${TRAIN_FLAGS:-}
-        echo $((SECONDS - began)) >"$probe/$kind.seconds"
-        probe "$kind-test" fairseq-generate "$probe/data-bin" --user-dir bert_fused_plugin "${task[@]}" \
-            --path "$probe/$kind/checkpoint_last.pt" --max-len-a "$ratio" --max-len-b 1
-    done
-    python "$examples/estimate.py" "$probe" "$text" "$target_lang" --updates "$updates" --more "$more"
-    rm -rf "$probe"
-}
-
-probe() { # probe NAME COMMAND...: its output goes to $out/probe/NAME.log
-    "${@:2}" >"$out/probe/$1.log" 2>&1 || {
-        tail -n 5 "$out/probe/$1.log" >&2
-        fail "the first updates failed; all that was said is in $out/probe/$1.log"
-    }
-}
-
-# sample N FROM TO: N lines, evenly, since text may be sorted by length
-sample() {
-    awk -v n="$1" -v lines="$(wc -l <"$2")" 'int(NR * n / lines) > int((NR - 1) * n / lines) || lines <= n' "$2" >"$3"
 }
 
 compare() {

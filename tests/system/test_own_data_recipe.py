@@ -25,7 +25,9 @@ def run(tmp_path, *steps, **variables):
 def test_help_lists_every_setting_with_its_default(tmp_path):
     done = run(tmp_path, "--help")
     assert done.returncode == 0
-    script = SCRIPT.read_text(encoding="utf-8") + (SCRIPT.parents[1] / "recipe.sh").read_text(encoding="utf-8")
+    script = SCRIPT.read_text(encoding="utf-8") + "".join(
+        path.read_text(encoding="utf-8") for path in SCRIPT.parents[1].glob("recipe*.sh")
+    )
     settings = set(re.findall(r"\$\{([A-Z_]+):?-", script)) - {"VENV"}
     assert settings >= {"SRC", "OUT", "BERT", "UPDATES", "MORE", "WARMUP", "LR", "SEED", "TRAIN_FLAGS", "SYMBOLS"}
     for setting in settings:

@@ -1,0 +1,47 @@
+# shellcheck shell=bash disable=SC2154,SC2034,SC2086  # what recipe.sh and run.sh set
+# The part of the recipes that makes data-bin of text.
+
+# DATA must have the files named.
+check_data() {
+    local file
+    for file in "$@"; do
+        [ -s "${DATA:-}/$file" ] || fail "DATA=${DATA:-} has no $file; DATA=dir must hold $*"
+    done
+}
+
+# prepare_raw DIR OPTIONS...: checks and splits the raw text there into subwords: $out/text, $out/data-bin.
+prepare_raw() {
+    python "$examples/own_data/prepare.py" "$1" "$out" "$source_lang" "$target_lang" "${@:2}"
+    binarise "$out/text" >"$out/binarise.log" 2>&1 || {
+        tail -n 20 "$out/binarise.log" >&2
+        fail "fairseq-preprocess failed; all that it said is in $out/binarise.log"
+    }
+}
+
+# put_aside N DIR: the last N pairs of DIR/train become valid, DIR/valid becomes test; all of it in $out/raw.
+put_aside() {
+    local lang
+    mkdir -p "$out/raw"
+    for lang in "$source_lang" "$target_lang"; do
+        head -n "-$1" "$2/train.$lang" >"$out/raw/train.$lang"
+        tail -n "$1" "$2/train.$lang" >"$out/raw/valid.$lang"
+        cp "$2/valid.$lang" "$out/raw/test.$lang"
+    done
+}
+
+# binarise DIR: {train,valid,test} there, with subwords of both languages, to $out/data-bin.  Bash's set -e does not hold in
+# `binarise ... || ...`, so what fails returns.
+binarise() {
+    local split
+    for split in train valid test; do
+        python "$examples/parallel_text.py" "$1/$split.$source_lang" "$1/$split.$target_lang" || return
+    done
+    rm -rf "$out/data-bin.new"
+    fairseq-preprocess --source-lang "$source_lang" --target-lang "$target_lang" --joined-dictionary \
+        --trainpref "$1/train" --validpref "$1/valid" --testpref "$1/test" --destdir "$out/data-bin.new" --workers 2 || return
+    (cd "$1" && pwd) >"$out/data-bin.new/text" || return # for the step estimate
+    rm -rf "$out/data-bin.old" # an interrupted run may have left it
+    [ ! -e "$out/data-bin" ] || mv "$out/data-bin" "$out/data-bin.old"
+    mv "$out/data-bin.new" "$out/data-bin"
+    rm -rf "$out/data-bin.old"
+}

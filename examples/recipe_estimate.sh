@@ -1,0 +1,51 @@
+# shellcheck shell=bash disable=SC2154,SC2034,SC2086  # what recipe.sh and run.sh set
+# The step estimate of the recipes.
+
+# How long the trainings will take: some updates and translations of both models are timed on a part of the text.
+estimate() {
+    local probe=$out/probe text lang kind began ratio
+    [ ! -e "$out/bert_fused/finished" ] || return 0
+    say "estimate: timing some updates and translations"
+    need "$out/data-bin/text" prepare
+    text=$(cat "$out/data-bin/text")
+    rm -rf "$probe" && mkdir -p "$probe"
+    for lang in "$source_lang" "$target_lang"; do
+        sample 2000 "$text/train.$lang" "$probe/train.$lang"
+        cp "$text/valid.$lang" "$probe/valid.$lang"
+        sample 100 "$text/test.$lang" "$probe/test.$lang"
+    done
+    fairseq-preprocess --source-lang "$source_lang" --target-lang "$target_lang" --trainpref "$probe/train" \
+        --validpref "$probe/valid" --testpref "$probe/test" \
+        --srcdict "$out/data-bin/dict.$source_lang.txt" --tgtdict "$out/data-bin/dict.$target_lang.txt" \
+        --destdir "$probe/data-bin" >"$probe/preprocess.log" 2>&1
+    # a model that has hardly learned translates on to the greatest length: that of the references
+    ratio=$(awk -v from="$(wc -w <"$probe/test.$source_lang")" -v to="$(wc -w <"$probe/test.$target_lang")" 'BEGIN {print to / from}')
+    for kind in plain fused; do
+        local model=("${transformer[@]}") task=()
+        if [ $kind = fused ]; then
+            task=(--task bert_fused_translation)
+            model=(--arch "$fused_arch" --bert-model "$(bert_model)" "${bert[@]}" "${fusion[@]}" --bert-cache "$probe/cache")
+        fi
+        began=$SECONDS
+        probe "$kind" fairseq-train "$probe/data-bin" --user-dir bert_fused_plugin "${task[@]}" "${model[@]}" "${training[@]}" \
+            --criterion bert_fused_label_smoothed_cross_entropy --optimizer adam --lr 0.0001 --max-update 25 \
+            --no-epoch-checkpoints --save-dir "$probe/$kind" --log-format json --log-interval 5 ${TRAIN_FLAGS:-}
+        echo $((SECONDS - began)) >"$probe/$kind.seconds"
+        probe "$kind-test" fairseq-generate "$probe/data-bin" --user-dir bert_fused_plugin "${task[@]}" \
+            --path "$probe/$kind/checkpoint_last.pt" --max-len-a "$ratio" --max-len-b 1
+    done
+    python "$examples/estimate.py" "$probe" "$text" "$target_lang" --updates "$updates" --more "$more"
+    rm -rf "$probe"
+}
+
+probe() { # probe NAME COMMAND...: its output goes to $out/probe/NAME.log
+    "${@:2}" >"$out/probe/$1.log" 2>&1 || {
+        tail -n 5 "$out/probe/$1.log" >&2
+        fail "the first updates failed; all that was said is in $out/probe/$1.log"
+    }
+}
+
+# sample N FROM TO: N lines, evenly, since text may be sorted by length
+sample() {
+    awk -v n="$1" -v lines="$(wc -l <"$2")" 'int(NR * n / lines) > int((NR - 1) * n / lines) || lines <= n' "$2" >"$3"
+}
