@@ -32,7 +32,7 @@ root=$(cd "$examples/.." && pwd)
 name=$(basename "$here")
 source "$examples/recipe_data.sh"
 source "$examples/recipe_estimate.sh"
-out=${OUT:-$name-out} seed=${SEED:-1} gru_sizes=() # flags that change the sizes of gru_arch
+out=${OUT:-$name-out} seed=${SEED:-1} gru_sizes=() text_options=() # flags: sizes of gru_arch; how data-bin is made
 all_steps=(prepare estimate transformer continued bert_fused bert_mix random_bert scratch scratch_entmax15 gru_bahdanau
     gru_dot gru_seq2seq gru_bert gru_entmax15 bert_decoder lstm compare)
 default_steps=(prepare transformer continued bert_fused gru_bahdanau compare)
@@ -53,6 +53,7 @@ recipe() {
     done
     [[ $out != *:* ]] || fail "OUT=$out must have no colon: fairseq takes it for the end of a directory's name"
     ! declare -F check_settings >/dev/null || check_settings
+    [ ! -d "${DATA:-}" ] || DATA=$(cd "$DATA" && pwd -P)
     "$root/scripts/setup.sh"
     PATH=$(cd "${VENV:-$root/.venv}/bin" && pwd):$PATH
     export PATH PYTHONUTF8=1
@@ -98,18 +99,44 @@ train() { # train NAME UPDATES LR WARMUP FLAGS...
         --lr "$rate" --lr-scheduler inverse_sqrt --warmup-updates "$warmup" --max-update "$updates" --seed "$seed"
         --no-epoch-checkpoints --keep-best-checkpoints 5 --save-dir "$out/$system"
         --log-format simple --log-interval 50 ${TRAIN_FLAGS:-})
-    if [ "$(without_limit "$(cat "$out/$system/finished" 2>/dev/null)")" = "$(without_limit "${command[*]}")" ]; then
+    if [ "$(comparable "$(cat "$out/$system/finished" 2>/dev/null)")" = "$(comparable "${command[*]}")" ]; then
         say "$system: done before"
         return
     fi
+    if [ -e "$out/$system/checkpoint_last.pt" ]; then
+        check_same "$system" "$updates" "${command[*]}"
+    else
+        rm -f "$out/$system.log" # of a training that was removed
+    fi
+    mkdir -p "$out/$system"
+    rm -f "$out/$system/finished"
+    comparable "${command[*]}" >"$out/$system/begun"
     say "$system: $updates updates (log: $out/$system.log)"
     fairseq-train "${command[@]}" 2>&1 | python "$examples/progress.py" "$system" "$updates" "$out/$system.log"
-    echo "${command[*]}" >"$out/$system/finished"
+    comparable "${command[*]}" >"$out/$system/finished"
 }
 
-# A training is done, also if BERT's states may take another amount of disk now.
-without_limit() { # without_limit COMMAND
-    sed -E 's/ --bert-cache-limit [^ ]+//' <<<"$1"
+# The same command is the same text, also if OUT is spelled in another way, or BERT's states may take another amount of disk.
+comparable() { # comparable COMMAND
+    local text=" $1"
+    sed -E 's/ --bert-cache-limit [^ ]+//; s/^ +//' <<<"${text// "$out"\// OUT\/}"
+}
+
+# A training goes on with the settings that it began with, to as many updates as before, or to more.
+check_same() { # check_same NAME UPDATES COMMAND
+    local begun=$out/$1/begun before now updates
+    [ -e "$begun" ] || return 0
+    before=$(flags_of "$(cat "$begun")") now=$(flags_of "$3")
+    updates=$(sed -n 's/^--max-update //p' <<<"$before")
+    [ "$2" -lt "${updates:-0}" ] || now=${now/--max-update $2/--max-update $updates}
+    [ "$before" = "$now" ] || fail "$out/$1 began with other settings" \
+        "(before: $(comm -23 <(sort <<<"$before") <(sort <<<"$now") | paste -sd ' ');" \
+        "now: $(comm -13 <(sort <<<"$before") <(sort <<<"$now") | paste -sd ' '));" \
+        "give another OUT=, remove $out/$1 to train it anew, or remove $begun to train it on with the new settings"
+}
+
+flags_of() { # flags_of COMMAND: one a line
+    comparable "$1" | sed 's/ --/\n--/g'
 }
 
 # With BERT: its states are computed once for all steps and seeds.
@@ -121,10 +148,15 @@ train_with_bert() {
 
 transformer() { train transformer "$updates" "$lr" "$warmup" "${transformer[@]}"; }
 from_transformer() { # from_transformer NAME: the transformer is there, and is the one that NAME began from
-    local now=$out/transformer/finished began=$out/$1/began-from
+    local now began=$out/$1/began-from
     need "$out/transformer/checkpoint_best.pt" transformer
-    [ ! -e "$began" ] || cmp -s "$now" "$began" || fail "$out/$1 began from another transformer; remove it to train it again"
-    [ ! -e "$now" ] || { mkdir -p "$out/$1" && cp "$now" "$began"; }
+    [ -e "$out/transformer/finished" ] || [ ! -e "$out/transformer/begun" ] ||
+        fail "$out/transformer is not trained to its end; run the step transformer first"
+    now=$(comparable "$(cat "$out/transformer/finished" 2>/dev/null)") # nothing, if it was put there
+    [ ! -e "$began" ] || [ "$(comparable "$(cat "$began")")" = "$now" ] ||
+        fail "$out/$1 began from another transformer; remove it to train it again"
+    mkdir -p "$out/$1"
+    cp "$out/transformer/finished" "$began" 2>/dev/null || : >"$began"
 }
 continued() {
     from_transformer continued
@@ -175,6 +207,7 @@ compare() {
     need "$baseline/checkpoint_best.pt" transformer
     [ ${#systems[@]} -gt 1 ] || fail "there is nothing to compare ${systems[*]} with; train another system first"
     for system in "${systems[@]}"; do
+        [ -e "$out/$system/finished" ] || [ ! -e "$out/$system/begun" ] || say "compare: $system is not trained to its end"
         near_best "$out/$system"
         bert-fused-average --inputs "${best[@]}" --output "$out/$system/average.pt"
         if [ "$out/$system" = "$baseline" ]; then

@@ -1,9 +1,29 @@
 # shellcheck shell=bash disable=SC2154,SC2034,SC2086  # what recipe.sh and run.sh set
 # The part of the recipes that makes data-bin of text.
 
-# DATA must have the files named.
+# The step: run.sh says in make_data how it is done, and in text_options what the user has chosen for it.
+prepare() {
+    local made_from
+    made_from=$(echo "${DATA:-}${text_options[*]:+ ${text_options[*]}}" && [ -z "${DATA:-}" ] ||
+        stat -Lc '%n %s %Y' "$DATA"/{train,valid,test}."$source_lang" "$DATA"/{train,valid,test}."$target_lang" 2>/dev/null || true)
+    if [ -e "$out/data-bin/made-from" ] && [ "$(cat "$out/data-bin/made-from")" = "$made_from" ]; then
+        say "prepare: done before"
+        return
+    fi
+    if compgen -G "$out/*/checkpoint_*.pt" >/dev/null; then
+        fail "$out holds models of other text or other subwords; give this data another directory: OUT=dir"
+    fi
+    rm -f "$out/data-bin/made-from" # what follows may be interrupted
+    make_data
+    echo "$made_from" >"$out/data-bin/made-from"
+}
+
+# DATA must have the files named, and be no directory that the recipe writes.
 check_data() {
     local file
+    for file in raw normalised; do
+        [[ ! ${DATA:-} -ef $out/$file ]] || fail "DATA=$DATA is written by the recipe itself; give another directory OUT=dir"
+    done
     for file in "$@"; do
         [ -s "${DATA:-}/$file" ] || fail "DATA=${DATA:-} has no $file; DATA=dir must hold $*"
     done

@@ -21,7 +21,7 @@ fusion=(--bert-drop-net 1.0)
 warm_start=()
 scoring=()
 
-prepare() {
+make_data() {
     if [ -n "${DATA:-}" ]; then
         check_data {train,valid,test}.{de,en}
     else

@@ -22,7 +22,7 @@ fusion=(--bert-drop-net 0)
 warm_start=(--bert-identity-start)
 scoring=() # of tokenised text, as it is usual for this test set
 
-prepare() {
+make_data() {
     if [ -n "${DATA:-}" ]; then
         check_data {train,valid,test}.{en,de}
     else

@@ -47,6 +47,9 @@ subwords=${SUBWORDS:-sentencepiece} moses=${MOSES:-0}
 [ "$source_lang" = en ] && default_bert='' || default_bert=bert-base-multilingual-cased
 fusion=(--bert-drop-net 0)
 warm_start=(--bert-identity-start)
+text_options=(--subwords "$subwords" --seed "$seed")
+[ -z "${SYMBOLS:-}" ] || text_options+=(--symbols "$SYMBOLS")
+[ "$moses" = 0 ] || text_options+=(--moses)
 scoring=(--reference "$out/text/reference.$target_lang" --max-len-a 1.5 --max-len-b 10)
 [ "$moses" = 0 ] || scoring+=(--detok moses)
 
@@ -64,7 +67,6 @@ check_settings() {
     [[ ${CACHE_GB:-1} =~ ^[0-9]+(\.[0-9]+)?$ ]] || fail "CACHE_GB=$CACHE_GB must be a number"
     [[ ${SIZE:-auto} =~ ^(auto|tiny|iwslt|base)$ ]] || fail "SIZE=$SIZE must be auto, tiny, iwslt or base"
     [ -d "$DATA" ] || fail "DATA=$DATA is no directory"
-    DATA=$(cd "$DATA" && pwd)
 }
 
 # What the steps after prepare need, by the amount of text.
@@ -95,23 +97,7 @@ settings() {
         "${bert[*]} ${fusion[*]} ${warm_start[*]}${TRAIN_FLAGS:+; last of all TRAIN_FLAGS: $TRAIN_FLAGS}"
 }
 
-prepare() {
-    local options=(--bert "$(bert_model)" --subwords "$subwords" --seed "$seed")
-    [ -z "${SYMBOLS:-}" ] || options+=(--symbols "$SYMBOLS")
-    [ "$moses" = 0 ] || options+=(--moses)
-    local made_from
-    made_from=$(echo "$DATA ${options[*]:2}" && stat -c '%n %s %Y' "$DATA"/{train,valid,test}."$source_lang" \
-        "$DATA"/{train,valid,test}."$target_lang" 2>/dev/null || true)
-    if [ "$(cat "$out/data-bin/made-from" 2>/dev/null)" = "$made_from" ]; then
-        say "prepare: done before"
-        return
-    fi
-    if [ -e "$out/transformer" ] || [ -e "$out/bert_fused" ]; then
-        fail "$out holds models of other text or other subwords; give this data another directory: OUT=dir"
-    fi
-    prepare_raw "$DATA" "${options[@]}"
-    echo "$made_from" >"$out/data-bin/made-from"
-}
+make_data() { prepare_raw "$DATA" --bert "$(bert_model)" "${text_options[@]}"; }
 
 recipe "$@"
 exit # bash reads a script as it goes: it may be edited while this runs

@@ -22,7 +22,7 @@ fusion=(--bert-drop-net 0)
 warm_start=(--bert-identity-start)
 scoring=(--reference "$out/text/reference.de" --max-len-a 1.5 --max-len-b 10)
 
-prepare() {
+make_data() {
     check_data {train,valid}.{en,de}
     put_aside 2000 "$DATA"
     prepare_raw "$out/raw" --symbols 8000

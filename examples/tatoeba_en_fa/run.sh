@@ -28,7 +28,7 @@ fusion=(--bert-drop-net 0)
 warm_start=(--bert-identity-start)
 scoring=(--reference "$out/text/reference.fa" --max-len-a 1.5 --max-len-b 10)
 
-prepare() {
+make_data() {
     local split
     check_data {train,valid}.{en,fa}
     mkdir -p "$out/normalised"

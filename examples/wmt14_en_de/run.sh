@@ -24,7 +24,7 @@ fusion=(--bert-drop-net 1.0)
 warm_start=()
 scoring=(--lenpen 0.6 --beam 4)
 
-prepare() {
+make_data() {
     if [ -n "${DATA:-}" ]; then
         check_data {train,valid,test}.{en,de}
     else

@@ -3,13 +3,13 @@
 import json
 import os
 import shutil
-import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from conftest import ROOT
+from dry_recipes import Dry
 from fairseq import options
 from fairseq.data import Dictionary
 from hydra_settings import differences, settings_of_command_line, settings_of_hydra
@@ -27,50 +27,10 @@ AS_CONTROL = ["bert_fused", "bert_mix", "random_bert"]  # on from the transforme
 FROM_SCRATCH = ["scratch", "scratch_entmax15", "gru_bahdanau", "gru_dot", "gru_seq2seq", "gru_bert", "gru_entmax15"]
 FROM_SCRATCH += ["bert_decoder", "lstm"]
 SYSTEMS = ["transformer", "continued", *AS_CONTROL, *FROM_SCRATCH]
-STUB = """#!{python}
-import json, os, sys
-from pathlib import Path
-if "lstm_flags.py" in " ".join(sys.argv):
-    os.environ["PYTHONPATH"] = {root!r}
-    os.execv({python!r}, [{python!r}, *sys.argv[1:]])
-with open({log!r}, "a") as log:
-    log.write(json.dumps([Path(sys.argv[0]).name, *sys.argv[1:]]) + "\\n")
-if "--save-dir" in sys.argv:
-    folder = Path(sys.argv[sys.argv.index("--save-dir") + 1])
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in ("_best", ".best_loss_10.060", ".best_loss_9.951", ".best_loss_10.049", ".best_loss_9.999"):
-        (folder / ("checkpoint" + name + ".pt")).touch()
-"""
 
 
 def test_these_recipes_are_there():
     assert ALL == ["iwslt14_de_en", "multi30k", "own_data", "tatoeba_en_de", "tatoeba_en_fa", "wmt14_en_de"]
-
-
-class Dry:
-    """A copy of the examples whose commands only write down what they were called with."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.log = path, path / "log"
-        shutil.copytree(ROOT / "examples", path / "examples")
-        for program in ("scripts/setup.sh", *(f"venv/bin/{name}" for name in self.programs())):
-            file = path / program
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(STUB.format(python=sys.executable, log=str(self.log), root=str(ROOT)), encoding="utf-8")
-            file.chmod(file.stat().st_mode | stat.S_IXUSR)
-
-    @staticmethod
-    def programs():
-        return ["fairseq-preprocess", "fairseq-train", "bert-fused-compare", "bert-fused-average", "python"]
-
-    def run(self, recipe, *steps, **variables):
-        script = self.path / "examples" / recipe / "run.sh"
-        env = {**os.environ, "VENV": str(self.path / "venv"), "BERT": "some-bert", **variables}
-        return subprocess.run([script, *steps], capture_output=True, text=True, cwd=self.path, env=env)
-
-    def calls(self, program):
-        rows = [json.loads(line) for line in self.log.read_text().splitlines()]
-        return [row[1:] for row in rows if row[0] == program]
 
 
 @pytest.fixture
@@ -124,6 +84,25 @@ def test_the_hydra_recipe_is_the_training_from_scratch(dry, recipe, tmp_path):
         f"model.bert_model={args.bert_model}", f"common.user_dir={args.user_dir}",
     )  # fmt: skip
     assert differences(settings_of_command_line(args), hydra) == {}
+
+
+def test_the_estimate_takes_all_flags_for_training_and_keeps_its_own(dry, tmp_path):
+    folder = tmp_path / "multi30k-out" / "data-bin"
+    folder.mkdir(parents=True)
+    (folder / "text").write_text(f"{tmp_path}/text")
+    (tmp_path / "text").mkdir()
+    for split in ("train", "valid", "test"):
+        for lang in ("en", "de"):
+            (tmp_path / "text" / f"{split}.{lang}").write_text("a b\n")
+    flags = "--warmup-init-lr 1e-7 --log-interval 100 --log-format simple"
+    done = dry.run("multi30k", "estimate", TRAIN_FLAGS=flags)
+    assert done.returncode == 0, done.stderr
+    calls = dry.calls("fairseq-train")
+    assert len(calls) == 2
+    for call in calls:
+        call[call.index("bert_fused_plugin")] = str(ROOT / "bert_fused_plugin")
+        args = options.parse_args_and_arch(options.get_training_parser(), call)
+        assert (args.warmup_init_lr, args.log_interval, args.log_format) == (1e-7, 5, "json")
 
 
 def test_what_is_wrong_is_said_before_anything_runs(dry, tmp_path):
@@ -195,16 +174,3 @@ def test_a_recipe_runs_from_text_to_report(workspace, tmp_path, recipe):
     report = json.loads((out / "report.json").read_text(encoding="utf-8"))
     assert [run["name"] for run in report["runs"]] == ["transformer", "bert_fused", "gru_bahdanau"]
     assert (out / "report.html").stat().st_size > 10000
-
-
-def test_what_began_from_another_transformer_is_not_taken_for_done(dry, tmp_path):
-    (tmp_path / "multi30k-out" / "data-bin").mkdir(parents=True)
-    assert dry.run("multi30k", "transformer", "continued", "bert_fused", UPDATES="10").returncode == 0
-    assert "continued: done before" in dry.run("multi30k", "transformer", "continued", UPDATES="10").stdout
-    assert dry.run("multi30k", "transformer", UPDATES="20").returncode == 0
-    for step in ("continued", "bert_fused"):
-        done = dry.run("multi30k", step, UPDATES="20")
-        assert done.returncode == 2
-        assert f"multi30k-out/{step} began from another transformer; remove it to train it again" in done.stderr
-        shutil.rmtree(tmp_path / "multi30k-out" / step)
-        assert dry.run("multi30k", step, UPDATES="20").returncode == 0

@@ -1,0 +1,118 @@
+"""The recipes of examples/, run again: what is done is not done twice, and what is not done is not taken for done."""
+
+import shutil
+
+import pytest
+from dry_recipes import Dry
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture
+def dry(tmp_path):
+    return Dry(tmp_path)
+
+
+def test_what_began_from_another_transformer_is_not_taken_for_done(dry, tmp_path):
+    (tmp_path / "multi30k-out" / "data-bin").mkdir(parents=True)
+    assert dry.run("multi30k", "transformer", "continued", "bert_fused", UPDATES="10").returncode == 0
+    assert "continued: done before" in dry.run("multi30k", "transformer", "continued", UPDATES="10").stdout
+    assert dry.run("multi30k", "transformer", UPDATES="20").returncode == 0
+    for step in ("continued", "bert_fused"):
+        done = dry.run("multi30k", step, UPDATES="20")
+        assert done.returncode == 2
+        assert f"multi30k-out/{step} began from another transformer; remove it to train it again" in done.stderr
+        shutil.rmtree(tmp_path / "multi30k-out" / step)
+        assert dry.run("multi30k", step, UPDATES="20").returncode == 0
+
+
+def test_a_training_goes_on_only_with_the_settings_that_it_began_with(dry, tmp_path):
+    out = tmp_path / "multi30k-out"
+    (out / "data-bin").mkdir(parents=True)
+    assert dry.run("multi30k", "transformer", UPDATES="10").returncode == 0
+    for spelling in (f"{out}/", "./multi30k-out"):
+        assert "transformer: done before" in dry.run("multi30k", "transformer", UPDATES="10", OUT=spelling).stdout
+    for given, changed in (
+        ({"LR": "0.1"}, "(before: --lr 0.005; now: --lr 0.1)"),
+        ({"UPDATES": "9"}, "(before: --max-update 10; now: --max-update 9)"),
+        ({"UPDATES": "20", "TRAIN_FLAGS": "--fp16"}, "(before: ; now: --fp16)"),
+    ):
+        done = dry.run("multi30k", "transformer", **{"UPDATES": "10", **given})
+        assert done.returncode == 2
+        assert f"multi30k-out/transformer began with other settings {changed}; give another OUT=" in done.stderr
+    assert len(dry.calls("fairseq-train")) == 1
+    assert dry.run("multi30k", "transformer", UPDATES="20").returncode == 0
+    (out / "transformer" / "begun").unlink()
+    assert dry.run("multi30k", "transformer", UPDATES="20", LR="0.1").returncode == 0
+    assert len(dry.calls("fairseq-train")) == 3
+
+
+def test_a_half_trained_system_is_not_taken_for_a_trained_one(dry, tmp_path):
+    out = tmp_path / "multi30k-out"
+    (out / "data-bin").mkdir(parents=True)
+    assert dry.run("multi30k", "transformer", "continued").returncode == 0
+    (out / "continued" / "finished").unlink()  # as if it had been interrupted
+    done = dry.run("multi30k", "compare")
+    assert done.returncode == 0
+    assert "multi30k: compare: continued is not trained to its end" in done.stdout
+    (out / "transformer" / "finished").unlink()
+    done = dry.run("multi30k", "bert_fused")
+    assert done.returncode == 2
+    assert "multi30k-out/transformer is not trained to its end; run the step transformer first" in done.stderr
+
+
+def test_the_log_of_a_training_that_was_removed_is_removed_too(dry, tmp_path):
+    log = tmp_path / "multi30k-out" / "transformer.log"
+    (log.parent / "data-bin").mkdir(parents=True)
+    assert dry.run("multi30k", "transformer", UPDATES="10").returncode == 0
+    log.write_text("valid")
+    assert dry.run("multi30k", "transformer", UPDATES="20").returncode == 0
+    assert log.exists()
+    shutil.rmtree(log.parent / "transformer")
+    assert dry.run("multi30k", "transformer", UPDATES="10").returncode == 0
+    assert not log.exists()
+
+
+@pytest.fixture
+def text(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for name in ("train.en", "train.de", "valid.en", "valid.de"):
+        (folder / name).write_text("a\n" * 3000)
+    return folder
+
+
+def prepared(dry, text, preprocess="mkdir -p tatoeba_en_de-out/data-bin.new tatoeba_en_de-out/text"):
+    (dry.path / "venv/bin/fairseq-preprocess").write_text(f"#!/bin/sh\n{preprocess}\n")
+    (dry.path / "tatoeba_en_de-out" / "text").mkdir(parents=True, exist_ok=True)
+    return dry.run("tatoeba_en_de", "prepare", DATA=str(text))
+
+
+def test_other_text_is_noticed(dry, text, tmp_path):
+    out = tmp_path / "tatoeba_en_de-out"
+    assert prepared(dry, text).returncode == 0
+    assert "prepare: done before" in prepared(dry, text).stdout
+    link = tmp_path / "link"
+    link.symlink_to(text)
+    (text / "train.en").rename(tmp_path / "elsewhere")
+    (text / "train.en").symlink_to(tmp_path / "elsewhere")
+    assert "prepare: done before" in prepared(dry, link).stdout
+    (tmp_path / "elsewhere").write_text("b\n" * 3001)
+    (out / "transformer").mkdir()
+    (out / "transformer" / "checkpoint_last.pt").touch()
+    done = prepared(dry, text)
+    assert done.returncode == 2
+    assert "tatoeba_en_de-out holds models of other text or other subwords" in done.stderr
+    shutil.rmtree(out / "transformer")
+    assert prepared(dry, text, preprocess="exit 1").returncode == 2
+    assert not (out / "data-bin" / "made-from").exists()
+
+
+def test_the_directory_that_a_recipe_writes_is_not_its_text(dry, text, tmp_path):
+    raw = tmp_path / "tatoeba_en_de-out" / "raw"
+    raw.parent.mkdir()
+    text.rename(raw)
+    done = dry.run("tatoeba_en_de", "prepare", DATA=str(raw))
+    assert done.returncode == 2
+    assert f"DATA={raw} is written by the recipe itself; give another directory OUT=dir" in done.stderr
+    assert (raw / "train.en").stat().st_size == 6000
