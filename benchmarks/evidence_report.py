@@ -140,15 +140,7 @@ def main() -> None:
     parts = [part for part in found if part.seed == args.seed]
     if not parts:
         parser.error(f"{args.folder} has no PART-{args.seed}/report.json; run benchmarks/evidence.sh first")
-    print("\n".join([*scores_table(parts), "", *seeds_table(found), "", *time_table(parts)]))
-    for part in parts:
-        if len(part.runs) > len(SYSTEMS):
-            print("\n".join(["", f"{part.name}:", "", *systems_table(part), "", *buckets_table(part)]))
-    for system in SYSTEMS:
-        speeds = [f"{part.name}: {part.seconds_of_update(system):.2f}" for part in parts]
-        print(f"\nseconds of an update, {system}: {', '.join(speeds)}")
-    states = [f"{part.name}: {part.seconds_of_states():.0f}" for part in parts]
-    print(f"\nseconds of BERT's states: {', '.join(states)}")
+    print_tables(parts, found)
     if args.json:
         args.json.mkdir(parents=True, exist_ok=True)
         for part in found:
@@ -156,7 +148,27 @@ def main() -> None:
             path.write_text(json.dumps(part.figures, ensure_ascii=False) + "\n", encoding="utf-8")
             print(f"{path} is written")
     if args.pictures:
-        draw(parts, [part for part in found if part.seed != args.seed], args.pictures)
+        draw(compared(parts), [part for part in compared(found) if part.seed != args.seed], args.pictures)
+
+
+def compared(parts: List[Part]) -> List[Part]:
+    """Return those of *parts* that have a transformer, its control and a BERT-fused model."""
+    return [part for part in parts if set(SYSTEMS) <= part.runs.keys()]
+
+
+def print_tables(parts: List[Part], found: List[Part]) -> None:
+    """Print the tables of *parts*, and the gains of all seeds in *found*."""
+    with_bert = compared(parts)
+    if with_bert:
+        print("\n".join([*scores_table(with_bert), "", *seeds_table(compared(found)), "", *time_table(with_bert)]))
+    for part in parts:
+        if part.runs.keys() > set(SYSTEMS) or part not in with_bert:
+            print("\n".join(["", f"{part.name}:", "", *systems_table(part), "", *buckets_table(part)]))
+    for system in SYSTEMS:
+        speeds = [f"{part.name}: {part.seconds_of_update(system):.2f}" for part in parts if system in part.runs]
+        print(f"\nseconds of an update, {system}: {', '.join(speeds)}")
+    states = [f"{part.name}: {part.seconds_of_states():.0f}" for part in with_bert]
+    print(f"\nseconds of BERT's states: {', '.join(states)}")
 
 
 if __name__ == "__main__":

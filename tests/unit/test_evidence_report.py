@@ -160,6 +160,19 @@ def test_the_figures_alone_give_the_same_tables(folder, tmp_path, monkeypatch, c
     assert "/home/me" not in text
 
 
+def test_a_part_without_a_fused_model_has_a_table_of_its_systems(folder, monkeypatch, capsys):
+    path = folder / "2500-1" / "report.json"
+    report = json.loads(path.read_text())
+    report.update(runs=report["runs"][:2], bert_tests=[])
+    path.write_text(json.dumps(report))
+    monkeypatch.setattr(sys, "argv", ["evidence_report.py", str(folder)])
+    evidence_report.main()
+    out = capsys.readouterr().out
+    assert "2,500 pairs:\n\n| system | updates |" in out
+    assert "| `continued` | 40 + 40 |" in out
+    assert "gain" not in out
+
+
 def test_a_folder_without_reports_is_an_error(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["evidence_report.py", str(tmp_path)])
     with pytest.raises(SystemExit):
