@@ -56,7 +56,8 @@ def count_training_words(
 ) -> "Optional[Counter[Word]]":
     """Return how often each of the *wanted* words is in the training source; None if *data* has no training set.
 
-    The dictionary counts subwords, and a word that was never seen may consist of frequent subwords.
+    The dictionary counts subwords, and a word that was never seen may consist of frequent subwords.  Words that the
+    dictionary does not know are not counted: they all have one symbol, which says nothing about any of them.
     """
     source, target = task.cfg.source_lang, task.cfg.target_lang
     datasets = []
@@ -69,7 +70,8 @@ def count_training_words(
                 break
     if not datasets:
         return None
-    known = {word for words in wanted for word in words}
+    unk = task.source_dictionary.unk()
+    known = {word for words in wanted for word in words if unk not in word}
     seen: Counter[Word] = Counter()
     sentences = (dataset[i].tolist() for dataset in datasets for i in range(len(dataset)))
     total = sum(map(len, datasets))

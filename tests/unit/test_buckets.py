@@ -1,21 +1,29 @@
 """Groups of sentences by length and by rare words."""
 
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
-from bert_fused_plugin.reports.buckets import by_length, by_rare_words, rare_word_counts, words_of
+from bert_fused_plugin.reports import buckets
+from bert_fused_plugin.reports.buckets import (
+    by_length,
+    by_rare_words,
+    count_training_words,
+    rare_word_counts,
+    words_of,
+)
 
 
 def test_groups_of_lengths():
-    buckets = by_length([1, 10, 11, 30, 31, 400, 2])
-    assert [(b.name, b.numbers) for b in buckets] == [
+    groups = by_length([1, 10, 11, 30, 31, 400, 2])
+    assert [(b.name, b.numbers) for b in groups] == [
         ("1-10", [0, 1, 6]),
         ("11-15", [2]),
         ("26-30", [3]),
         ("over 30", [4, 5]),
     ]
-    assert buckets[0].mean_length == pytest.approx(13 / 3)
+    assert groups[0].mean_length == pytest.approx(13 / 3)
 
 
 def test_rare_words_are_words_and_not_subwords(dictionary):
@@ -26,5 +34,18 @@ def test_rare_words_are_words_and_not_subwords(dictionary):
     the, house, sees, _ = words
     seen = Counter({the: 100, house: 6, sees: 5})
     assert rare_word_counts([words, [the, house], []], seen) == [2, 0, 0]
-    buckets = by_rare_words([2, 0, 0, 7, 3], [4, 2, 0, 9, 9])
-    assert [(b.name, b.numbers) for b in buckets] == [("none", [1, 2]), ("2", [0]), ("3 or more", [3, 4])]
+    groups = by_rare_words([2, 0, 0, 7, 3], [4, 2, 0, 9, 9])
+    assert [(b.name, b.numbers) for b in groups] == [("none", [1, 2]), ("2", [0]), ("3 or more", [3, 4])]
+
+
+def test_a_word_that_the_dictionary_does_not_know_is_rare(dictionary, monkeypatch):
+    """The symbol of unknown words is frequent in the training data, where it stands for many words."""
+    line = dictionary.encode_line("the unheard-of hou@@ se", add_if_not_exist=False)
+    assert dictionary.unk() in line
+    monkeypatch.setattr(buckets.data_utils, "load_indexed_dataset", lambda *_: [line] * 100)
+    monkeypatch.setattr(buckets, "read_whole", lambda dataset: dataset)
+    task = SimpleNamespace(cfg=SimpleNamespace(source_lang="en", target_lang="de"), source_dictionary=dictionary)
+    words = words_of(dictionary, line.tolist(), "subword_nmt")
+    seen = count_training_words(task, "data", "subword_nmt", [words])
+    assert [seen[word] for word in words] == [100, 0, 100]
+    assert rare_word_counts([words], seen) == [1]
