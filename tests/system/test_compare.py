@@ -1,5 +1,6 @@
 """bert-fused-compare: the real command, and what it refuses."""
 
+import html
 import json
 import os
 import re
@@ -110,6 +111,23 @@ def test_the_page_needs_nothing_else(written):
     assert not re.findall(r"<(?:link|img|iframe)|@import|url\(", page)
     Balanced().feed(page)
     assert page.count("<polyline") >= 8
+
+
+def test_each_sentence_of_the_page_has_a_direction_of_its_own(written):
+    """Sentences in Arabic, Persian and Hebrew run from the right to the left."""
+    page = (written / "report.html").read_text(encoding="utf-8")
+    sentences = json.loads((written / "report.json").read_text(encoding="utf-8"))["sentence_texts"].values()
+    texts = {
+        side: {html.escape(sentence[side], quote=False) for sentence in sentences} for side in ("source", "reference")
+    }
+    assert set(re.findall(r'<span class="what" dir="auto">(.*?)</span>', page)) == texts["source"]
+    shown = re.findall(r'<dd dir="auto">(.*?)</dd>', page)
+    assert texts["reference"] <= set(shown)
+    examples = page.split('<article class="example">')[1:]
+    assert len(shown) == sum(text.split("</article>")[0].count("<dd") for text in examples) > len(examples)
+    headings = re.findall(r'element\("th", word, .*\)', page)  # which the script makes
+    assert len(headings) == 2
+    assert all('dir: "auto"' in heading for heading in headings)
 
 
 class Balanced(HTMLParser):

@@ -17,11 +17,11 @@ function heatTable(map, layer) {
   const table = element("table", "", null, { class: "heat", "aria-label": titleOf(map) });
   const head = element("tr", "", element("thead", "", table));
   element("td", "", head);
-  map.columns.forEach((word) => element("th", word, head, { scope: "col" }));
+  map.columns.forEach((word) => element("th", word, head, { scope: "col", dir: "auto" }));
   const body = element("tbody", "", table);
   map.rows.forEach((word, i) => {
     const row = element("tr", "", body);
-    element("th", word, row, { scope: "row" });
+    element("th", word, row, { scope: "row", dir: "auto" });
     map.percent[layer][i].forEach((percent) => {
       const cell = element("td", percent || "", row, percent > 55 ? { class: "strong" } : {});
       cell.style.setProperty("--share", percent / 100);
