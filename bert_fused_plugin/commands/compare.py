@@ -21,6 +21,7 @@ from bert_fused_plugin.reports.decoding import Decoding, Texts, hardware
 from bert_fused_plugin.reports.page import check_writable, render, to_json, write_together
 from bert_fused_plugin.reports.progress import say
 from bert_fused_plugin.reports.runs import Place, Run, check_comparable, find_runs, load_run
+from bert_fused_plugin.reports.scoring import DEFAULT_SAMPLES, FEWEST_SAMPLES, SIGNIFICANT
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
@@ -48,7 +49,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 def _number_errors(options: argparse.Namespace) -> List[str]:
     """Return a sentence for each number of the command line that is out of its range."""
     given = vars(options)
-    least = {"beam": 1, "max_len_a": 0, "max_len_b": 1, "max_tokens": 1, "samples": 1, "examples": 0, "seed": 0}
+    least = {"beam": 1, "max_len_a": 0, "max_len_b": 1, "max_tokens": 1, "examples": 0, "seed": 0}
     errors = [
         f"--{name.replace('_', '-')} must be a finite number, got {given[name]}; leave it out for {default}"
         for name, default in (("lenpen", Decoding.lenpen), ("max_len_a", Decoding.max_len_a))
@@ -59,6 +60,12 @@ def _number_errors(options: argparse.Namespace) -> List[str]:
         for name, bound in least.items()
         if given[name] < bound and math.isfinite(given[name])
     ]
+    if options.samples < FEWEST_SAMPLES:
+        errors.append(
+            f"--samples must be at least {FEWEST_SAMPLES}, got {options.samples}: the smallest possible p is "
+            f"1 / (samples + 1), so with fewer resamples no difference can be significant (p < {SIGNIFICANT}); "
+            f"give a larger number, or leave it out for {DEFAULT_SAMPLES}"
+        )
     return errors
 
 
@@ -87,6 +94,7 @@ def compare(options: argparse.Namespace) -> Dict[str, Any]:
         "sentences": len(references),
         "references": options.reference or f"{options.data}, {'tokenised' if tokenised else 'detokenised'}",
         "decoding": asdict(how),
+        "samples": options.samples,
         "hardware": hardware(device),
         **comparison.report(options.data, options.examples),
     }
@@ -189,7 +197,7 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
     add("--no-bert-tests", action="store_true", help="leave out the translations with BERT off, shuffled and random")
     add("--examples", type=int, default=10,
         help="number of best and of worst sentences on the page for each run; default: %(default)s")  # fmt: skip
-    add("--samples", type=int, default=1000, help="number of bootstrap resamples; default: %(default)s")
+    add("--samples", type=int, default=DEFAULT_SAMPLES, help="number of bootstrap resamples; default: %(default)s")
     add("--seed", type=int, default=1, help="seed of the shuffling and of the random BERT; default: %(default)s")
     add("--cpu", action="store_true", help="use no GPU")
     add("--bf16", action="store_true", help="translate in bfloat16")

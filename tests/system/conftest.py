@@ -123,7 +123,7 @@ def codes(workspace):
 # --- reports
 
 REPORT_HOW = ["--beam", "3", "--max-len-b", "10", "--cpu"]
-REPORT_QUICK = [*REPORT_HOW, "--no-bert-tests", "--samples", "10", "--examples", "2"]
+REPORT_QUICK = [*REPORT_HOW, "--no-bert-tests", "--samples", "20", "--examples", "2"]
 TRANSFORMER = (
     "--task translation --arch transformer --encoder-embed-dim 16 --encoder-ffn-embed-dim 24 --encoder-layers 2 "
     "--decoder-layers 2 --encoder-attention-heads 2 --decoder-attention-heads 2 --share-all-embeddings "

@@ -95,7 +95,7 @@ def test_what_the_json_holds(written, plain):
 
 def test_runs_are_compared_in_bf16(workspace, plain, report):
     runs = ["--baseline", f"plain={plain}", "--run", f"fused={workspace.save_dir}", "--output", "unused"]
-    how = ["--samples", "10", "--examples", "2", "--bf16", *REPORT_HOW]  # with the tests of BERT
+    how = ["--samples", "20", "--examples", "2", "--bf16", *REPORT_HOW]  # with the tests of BERT
     figures = compare(parse_args([workspace.data, *runs, *how]))
     assert [remark for remark in figures["remarks"] if "in bfloat16" in remark]
     assert not [remark for remark in report["remarks"] if "in bfloat16" in remark]
@@ -128,6 +128,12 @@ def test_each_sentence_of_the_page_has_a_direction_of_its_own(written):
     headings = re.findall(r'element\("th", word, .*\)', page)  # which the script makes
     assert len(headings) == 2
     assert all('dir: "auto"' in heading for heading in headings)
+
+
+def test_the_page_says_what_p_is(written):
+    page = (written / "report.html").read_text(encoding="utf-8")
+    assert "Of runs that are equally good, about one in nine has a p below 0.05." in page
+    assert "With 1,000 resamples, the smallest possible p is 0.001." in page
 
 
 class Balanced(HTMLParser):

@@ -33,13 +33,14 @@ def test_what_is_said_of_bert(better, said):
 def test_numbers_that_are_too_small_are_named_together():
     lengths = ["--max-len-a", "-1", "--max-len-b", "0", "--max-tokens", "0"]
     with pytest.raises(BertFusedError) as caught:
-        main(["data", "--baseline", "a=b", "--output", "c", *lengths, "--samples", "0", "--examples", "-1"])
+        main(["data", "--baseline", "a=b", "--output", "c", *lengths, "--samples", "19", "--examples", "-1"])
     assert caught.value.errors == (
         "--max-len-a must be at least 0, got -1.0; give a larger number",
         "--max-len-b must be at least 1, got 0; give a larger number",
         "--max-tokens must be at least 1, got 0; give a larger number",
-        "--samples must be at least 1, got 0; give a larger number",
         "--examples must be at least 0, got -1; give a larger number",
+        "--samples must be at least 20, got 19: the smallest possible p is 1 / (samples + 1), so with fewer resamples "
+        "no difference can be significant (p < 0.05); give a larger number, or leave it out for 1000",
     )
 
 

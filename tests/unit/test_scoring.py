@@ -5,7 +5,7 @@ import sacrebleu
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.reports.comparison import verdict
-from bert_fused_plugin.reports.scoring import Scorer
+from bert_fused_plugin.reports.scoring import FEWEST_SAMPLES, SIGNIFICANT, Scorer
 
 REFERENCES = [f"the {a} {b} sees the {c} ." for a in ("big", "old") for b in "man dog".split() for c in "abcde"]
 GOOD = list(REFERENCES)
@@ -36,6 +36,14 @@ def test_a_better_and_a_worse_system():
     _, scores = scorer.compare([("base", GOOD), ("bad", BAD)])
     assert {score.better for score in scores["bad"].values()} == {-1}
     assert verdict("bad", "base", scores).startswith("bad is worse than base")
+
+
+def test_the_fewest_resamples_can_show_a_difference_and_one_less_cannot():
+    systems = [("base", BAD), ("good", GOOD)]
+    for samples, better in ((FEWEST_SAMPLES, 1), (FEWEST_SAMPLES - 1, 0)):
+        _, scores = Scorer(REFERENCES, tokenised=True, samples=samples).compare(systems)
+        assert scores["good"]["BLEU"].p == pytest.approx(1 / (samples + 1))
+        assert (scores["good"]["BLEU"].p < SIGNIFICANT, scores["good"]["BLEU"].better) == (better == 1, better)
 
 
 def test_one_other_word_in_one_sentence_is_no_difference():
