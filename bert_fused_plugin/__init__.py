@@ -155,6 +155,7 @@ The map of the package, one line a file::
       sparsity.py                   exact zeros, by head
       recording.py                  what some modules compute in a pass
       words.py                      words from subwords
+      unspaced.py                   languages that are written without spaces
       charts.py                     where the lines of a chart go
       page.py                       the page and the JSON; templates/ has its HTML
     commands/                       the installed commands

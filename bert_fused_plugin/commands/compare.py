@@ -21,7 +21,14 @@ from bert_fused_plugin.reports.decoding import Decoding, Texts, hardware
 from bert_fused_plugin.reports.page import check_writable, render, to_json, write_together
 from bert_fused_plugin.reports.progress import say
 from bert_fused_plugin.reports.runs import Place, Run, check_comparable, find_runs, load_run
-from bert_fused_plugin.reports.scoring import DEFAULT_SAMPLES, FEWEST_SAMPLES, SIGNIFICANT
+from bert_fused_plugin.reports.scoring import (
+    DEFAULT_SAMPLES,
+    FEWEST_SAMPLES,
+    SIGNIFICANT,
+    TOKENIZERS,
+    Scorer,
+    tokenizer_error,
+)
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
@@ -32,7 +39,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     """
     logging.getLogger().setLevel(logging.WARNING)  # fairseq sets INFO when it is imported
     options = parse_args(arguments)
-    raise_all(_number_errors(options))
+    raise_all([*_number_errors(options), *_tokenizer_errors(options)])
     outputs = [Path(path) for path in (options.output, options.json) if path is not None]
     check_writable(outputs)
     report = compare(options)
@@ -69,6 +76,11 @@ def _number_errors(options: argparse.Namespace) -> List[str]:
     return errors
 
 
+def _tokenizer_errors(options: argparse.Namespace) -> List[str]:
+    error = None if options.tokenize is None else tokenizer_error(options.tokenize)
+    return [] if error is None else [error]
+
+
 def compare(options: argparse.Namespace) -> Dict[str, Any]:
     """Return all that the report shows, for the settings *options* of the command line."""
     device = "cuda" if torch.cuda.is_available() and not options.cpu else "cpu"
@@ -83,9 +95,8 @@ def compare(options: argparse.Namespace) -> Dict[str, Any]:
     references = read_references(options, runs[0], texts)
     tokenised = options.reference is None and options.detok == "none"
     with_ablations = not options.no_bert_tests
-    comparison = Comparison(
-        runs, options.subset, how, texts, references, tokenised, options.samples, options.seed, with_ablations
-    )
+    scorer = Scorer(references, tokenised, options.samples, runs[0].task.cfg.target_lang, options.tokenize)
+    comparison = Comparison(runs, options.subset, how, texts, scorer, options.seed, with_ablations)
     report = {
         "command": shlex.join(["bert-fused-compare", *(sys.argv[1:])]),
         "data": options.data,
@@ -183,6 +194,8 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
         help="subword marks to undo; default: those that the dictionaries have")  # fmt: skip
     add("--detok", default="none", choices=["none", "moses"],
         help="detokenisation of the translations; default: %(default)s")  # fmt: skip
+    add("--tokenize", choices=TOKENIZERS, help="sacreBLEU's tokeniser for BLEU; default: none for the tokenised "
+        "references of the data, zh or char for languages that are written without spaces, or else 13a")  # fmt: skip
     add("--beam", type=int, default=how.beam, help="beam size; default: %(default)s")
     add("--lenpen", type=float, default=how.lenpen, help="exponent of the length penalty; default: %(default)s")
     add("--max-len-a", type=float, default=how.max_len_a,

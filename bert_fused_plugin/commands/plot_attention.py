@@ -58,7 +58,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     sample = run.sample(args.subset, args.index)
     tokens = translate_one(run, sample, Decoding(beam=args.beam))
     texts = Texts(run.task, "auto", "none")
-    subwords = ("none", "none") if args.subwords else (texts.source_subwords, texts.target_subwords)
+    subwords = ("none", "none") if args.subwords else (texts.source_words, texts.target_words)
     maps = attention_maps(run.model, run.task, sample, tokens, subwords)
     if not maps:
         raise BertFusedError(f"--path {args.path}: this model has no attention to draw; give a model with attention")
@@ -70,7 +70,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     draw(chosen, args.output, words=not args.subwords)
     print(f"source:      {texts.source(sample['net_input']['src_tokens'][0])}")
     print(f"translation: {texts.hypothesis(tokens)}")
-    _print_figures(run, sample, tokens, chosen, texts.source_subwords)
+    _print_figures(run, sample, tokens, chosen, texts.source_words)
     print(f"written:     {args.output}")
 
 

@@ -87,8 +87,8 @@ def attention_maps(
         task: the model's task.
         sample: the batch of the one sentence.
         tokens: ids of the translation, (T,), ending in eos.
-        subwords: subword marks of the source and the target dictionary, as for `merge`; if those of the source are
-            ``none``, BERT's word pieces are not merged either.
+        subwords: subword marks of the source and the target dictionary, as for `merge`; BERT's pieces follow those of
+            the source, as for `piece_marks`.
     """
     net_input = sample["net_input"]
     from_source, from_target = subwords
@@ -99,7 +99,7 @@ def attention_maps(
         if kind == BERT:
             pieces = model.encoder.bridge.pieces(net_input["bert_tokens"][0].tolist())
             special = model.encoder.bridge.pieces(model.encoder.bridge.special_tokens)
-            columns = merge(pieces, "none" if from_source == "none" else piece_marks(pieces), special)
+            columns = merge(pieces, piece_marks(pieces, from_source), special)
         else:
             columns = merged_words(task.source_dictionary, net_input["src_tokens"][0], from_source)
         merged, entropies = [], []

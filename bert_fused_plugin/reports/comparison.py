@@ -24,6 +24,7 @@ from bert_fused_plugin.reports.runs import Run
 from bert_fused_plugin.reports.scoring import Scorer, Scores
 from bert_fused_plugin.reports.training_log import Points, read_curves
 from bert_fused_plugin.reports.verdicts import bert_verdict, fairness, verdict
+from bert_fused_plugin.reports.words import PIECES
 
 _CHARTS = {
     "valid nll_loss": "validation nll_loss (bits)",
@@ -44,9 +45,7 @@ class Comparison:
         subset: name of the test set.
         how: settings of the search.
         texts: the maker of texts from ids.
-        references: reference of each sentence.
-        tokenised: whether translations and references are tokenised texts.
-        samples: number of bootstrap resamples.
+        scorer: the scorer, which has the reference of each sentence.
         seed: seed of the shuffling and of the random BERT.
         with_ablations: whether to translate with BERT off, shuffled and random too.
     """
@@ -57,27 +56,25 @@ class Comparison:
         subset: str,
         how: Decoding,
         texts: Texts,
-        references: Sequence[str],
-        tokenised: bool,
-        samples: int,
+        scorer: Scorer,
         seed: int,
         with_ablations: bool,
     ) -> None:
         self.runs, self.subset, self.how, self.texts = runs, subset, how, texts
-        self.scorer = Scorer(references, tokenised, samples)
+        self.scorer = scorer
         self.size = len(runs[0].sources)
         sources = [runs[0].sources[i] for i in range(self.size)]
         self.sources = [texts.source(source) for source in sources]
         dictionary = runs[0].task.source_dictionary
-        self.words = [words_of(dictionary, source.tolist(), texts.source_subwords) for source in sources]
+        self.words = [words_of(dictionary, source.tolist(), texts.source_words) for source in sources]
         self.ablations = {
             run.name: bert_ablations(run, subset, seed) for run in runs if with_ablations and run.reads_bert
         }
         self._translated, self._to_translate = 0, len(runs) + sum(len(states) - 1 for states in self.ablations.values())
         self.found = {run.name: self._translate(run, run.name) for run in runs}
         self.hypotheses = {name: self._texts_of(found) for name, found in self.found.items()}
-        self.remarks = [remark for run in runs for remark in run.remarks]
-        unknown = sum("<<unk>>" in reference for reference in references)
+        self.remarks = [remark for run in runs for remark in run.remarks] + texts.remarks + scorer.remarks
+        unknown = sum("<<unk>>" in reference for reference in scorer.references)
         if unknown:
             self.remarks.append(
                 f"{unknown} references have words that the dictionary does not know, which no translation can match. "
@@ -128,7 +125,7 @@ class Comparison:
         with Progress(f"entropy of the attention of {run.name}", self.size, "sentences") as progress:
             for sample in batches(run, self.subset, self.how.max_tokens):
                 tokens = [self.found[run.name].tokens[i] for i in sample["id"].tolist()]
-                dictionary, marks = run.task.source_dictionary, self.texts.source_subwords
+                dictionary, marks = run.task.source_dictionary, self.texts.source_words
                 sources = [merged_words(dictionary, line, marks) for line in sample["net_input"]["src_tokens"]]
                 statistics.add(run.model, sample["net_input"], tokens, sources)
                 progress.update(len(tokens))
@@ -183,12 +180,17 @@ class Comparison:
         lengths = [len(words) for words in self.words]
         tables = {"length": by_length(lengths)}
         task = self.runs[0].task
-        seen = count_training_words(task, data, self.texts.source_subwords, self.words)
+        seen = count_training_words(task, data, self.texts.source_words, self.words)
         if seen is None:
             self.remarks.append(f"{data} holds no training data, so the report does not know which words are rare.")
         else:
             tables["rare"] = by_rare_words(rare_word_counts(self.words, seen), lengths)
-        return {"rare_at_most": RARE, **{kind: self._bucket_rows(buckets) for kind, buckets in tables.items()}}
+        of_subwords = self.texts.source_words == PIECES
+        return {
+            "rare_at_most": RARE,
+            "of_subwords": of_subwords,
+            **{kind: self._bucket_rows(buckets) for kind, buckets in tables.items()},
+        }
 
     def _bucket_rows(self, buckets: Sequence[Bucket]) -> List[Dict[str, Any]]:
         return [
@@ -257,7 +259,7 @@ class Comparison:
         result = []
         for run in self.runs:
             tokens = self.found[run.name].tokens[number]
-            subwords = self.texts.source_subwords, self.texts.target_subwords
+            subwords = self.texts.source_words, self.texts.target_words
             for found in attention_maps(run.model, run.task, run.sample(self.subset, number), tokens, subwords):
                 result.append(
                     {

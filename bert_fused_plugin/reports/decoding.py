@@ -17,6 +17,7 @@ from torch import Tensor
 from bert_fused_plugin.data.subwords import SUBWORDS, detect_subword
 from bert_fused_plugin.reports.progress import Progress
 from bert_fused_plugin.reports.runs import Run, on_device
+from bert_fused_plugin.reports.words import PIECES, word_marks
 
 # fairseq's names of what --remove-bpe undoes; this package undoes the other kinds of subwords
 _POST_PROCESS = {"subword_nmt": "@@ ", "sentencepiece": "sentencepiece", "none": None}
@@ -104,6 +105,11 @@ class Texts:
         subwords: kind of subwords to join, of the table in data/subwords.py; ``auto`` joins those that the dictionary
             has.
         detok: detokenisation of the target, ``moses`` or ``none``.
+
+    Attributes:
+        source_subwords, target_subwords: kinds of subwords that are joined.
+        source_words, target_words: marks by which symbols become words, as for `merge` of reports/words.py.
+        remarks: what the reader of a report must know about these words.
     """
 
     def __init__(self, task: Any, subwords: str, detok: str) -> None:
@@ -111,6 +117,15 @@ class Texts:
         self.dictionaries = (self.source_dictionary, self.target_dictionary)
         self.source_subwords = detect_subword(self.source_dictionary) if subwords == "auto" else subwords
         self.target_subwords = detect_subword(self.target_dictionary) if subwords == "auto" else subwords
+        self.source_words = word_marks(self.source_subwords, task.cfg.source_lang)
+        self.target_words = word_marks(self.target_subwords, task.cfg.target_lang)
+        words = {task.cfg.source_lang: self.source_words, task.cfg.target_lang: self.target_words}
+        self.remarks = [
+            f"{language} is written without spaces between words, so in tables and in maps of attention each of its "
+            "subwords counts as a word."
+            for language, marks in words.items()
+            if marks == PIECES
+        ]
         self._moses = MosesDetokenizer(lang=task.cfg.target_lang) if detok == "moses" else None
 
     def source(self, tokens: Tensor) -> str:

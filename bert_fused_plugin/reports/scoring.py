@@ -9,11 +9,18 @@ from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest
 
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.reports.unspaced import bleu_tokenizer, has_few_spaces
 
 SIGNIFICANT = 0.05
 DEFAULT_SAMPLES = 1000
+TOKENIZERS = tuple(BLEU.TOKENIZERS)
 FEWEST_SAMPLES = 20  # with fewer, the smallest possible p, 1 / (samples + 1), is not below SIGNIFICANT
 LOWER_IS_BETTER = ("TER",)
+_UNSPACED = (
+    "{language} is written without spaces between words. The signatures show how BLEU splits the text. TER takes each "
+    "Chinese character for a word, and in other scripts all that stands between two spaces, so it says little about "
+    "such scripts; go by BLEU and chrF."
+)
 
 
 @dataclass
@@ -51,13 +58,34 @@ class Scorer:
         references: one text for each sentence.
         tokenised: whether the texts are tokenised already, so that BLEU only splits them at spaces.
         samples: number of bootstrap resamples; with less than `FEWEST_SAMPLES`, no difference is significant.
+        language: language of the texts.  One that is written without spaces, such as ``zh``, has its own tokeniser,
+            unless the texts are tokenised and have spaces.
+        tokenize: name of sacreBLEU's tokeniser; None chooses by language and texts.
+
+    Attributes:
+        remarks: what the reader of the scores must know about them.
     """
 
-    def __init__(self, references: Sequence[str], tokenised: bool, samples: int = DEFAULT_SAMPLES) -> None:
+    def __init__(
+        self,
+        references: Sequence[str],
+        tokenised: bool,
+        samples: int = DEFAULT_SAMPLES,
+        language: str = "",
+        tokenize: Optional[str] = None,
+    ) -> None:
         self.references = list(references)
         self.samples = samples
+        self.remarks: List[str] = []
         # sacreBLEU would repeat its warning about text that looks tokenised for each score; the page has one remark
         self._bleu: Dict[str, Any] = {"force": True, **({"tokenize": "none"} if tokenised else {})}
+        self._ter: Dict[str, Any] = {}
+        by_characters = bleu_tokenizer(language)
+        if by_characters is not None and (not tokenised or has_few_spaces(self.references)):
+            self._bleu["tokenize"], self._ter = by_characters, {"normalized": True, "asian_support": True}
+            self.remarks.append(_UNSPACED.format(language=language))
+        if tokenize is not None:
+            self._bleu["tokenize"] = tokenize
 
     def compare(self, systems: Sequence[Tuple[str, Sequence[str]]]) -> Tuple[Dict[str, str], Dict[str, Scores]]:
         """Return the signature of each metric, and the scores of each of *systems*; the first is the baseline.
@@ -74,7 +102,7 @@ class Scorer:
                     f"{name} has {len(texts)} translations, but there are {len(self.references)} references; "
                     "give references of the same sentences"
                 )
-        metrics = {"BLEU": BLEU(**self._bleu), "chrF": CHRF(), "TER": TER()}
+        metrics = {"BLEU": BLEU(**self._bleu), "chrF": CHRF(), "TER": TER(**self._ter)}
         signatures, found = PairedTest(
             [(name, list(texts)) for name, texts in systems],
             metrics,
@@ -114,6 +142,19 @@ class Scorer:
             }
             for text, reference in zip(texts, self.references)
         ]
+
+
+def tokenizer_error(name: str) -> Optional[str]:
+    """Return a sentence that says why sacreBLEU's tokeniser *name* cannot be used here; None if it can.
+
+    Some need another package, or a file from the network.
+    """
+    try:
+        BLEU(tokenize=name)
+    except (Exception, SystemExit) as error:  # a download that fails may end in either
+        reason = " ".join(str(error).split())
+        return f"--tokenize {name} cannot be used ({reason}); do what sacreBLEU says, or leave it out"
+    return None
 
 
 def _better(metric: str, score: Score, baseline: float) -> int:

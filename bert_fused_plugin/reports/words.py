@@ -7,6 +7,9 @@ from tokenizers import decoders
 from torch import Tensor
 
 from bert_fused_plugin.data.byte_symbols import decode_byte_bpe
+from bert_fused_plugin.reports.unspaced import bleu_tokenizer
+
+PIECES = "pieces"  # marks of sentencepiece in a language without spaces, where each piece is a word
 
 
 class Words(NamedTuple):
@@ -21,8 +24,8 @@ def merge(symbols: Sequence[str], marks: str, special: Container[str] = ()) -> W
 
     Args:
         symbols: symbols of one sentence.
-        marks: kind of subwords, of the table in data/subwords.py; with a kind that no rule joins, each symbol is a
-            word.
+        marks: kind of subwords, of the table in data/subwords.py, or `PIECES`; with a kind that no rule joins, each
+            symbol is a word.
         special: symbols that are words by themselves, such as ``</s>``.
     """
     positions: List[List[int]] = []
@@ -35,11 +38,31 @@ def merge(symbols: Sequence[str], marks: str, special: Container[str] = ()) -> W
     return Words(texts, positions)
 
 
-def piece_marks(pieces: Sequence[str]) -> str:
-    """Return the name of the subword marks that a tokenizer's *pieces* of a sentence carry."""
+def word_marks(subwords: str, language: str) -> str:
+    """Return the marks by which symbols of *language* become words: `PIECES` where *subwords* mark spaces in vain.
+
+    Args:
+        subwords: kind of subwords, of the table in data/subwords.py.
+        language: the language, such as ``de`` or ``zh_CN``.
+    """
+    unspaced = bleu_tokenizer(language) is not None
+    return PIECES if subwords == "sentencepiece" and unspaced else subwords
+
+
+def piece_marks(pieces: Sequence[str], of_source: str) -> str:
+    """Return the marks by which a tokenizer's *pieces* of a sentence become words: those that they carry.
+
+    Args:
+        pieces: the pieces.
+        of_source: marks of the source.  If they are ``none``, pieces are not merged either, and if they are `PIECES`,
+            sentencepieces of the tokenizer are words, too.
+    """
+    if of_source == "none":
+        return "none"
     prefixes = {"word_piece": "##", "sentencepiece": "\u2581", "byte_level": "\u0120"}
     found = (name for name, mark in prefixes.items() if any(piece.startswith(mark) for piece in pieces))
-    return next(found, "none")
+    marks = next(found, "none")
+    return PIECES if (marks, of_source) == ("sentencepiece", PIECES) else marks
 
 
 def merge_attention(weights: Tensor, rows: Words, columns: Words) -> Tensor:
@@ -68,6 +91,8 @@ def _continues(before: str, symbol: str, marks: str) -> bool:
         return not symbol.startswith("\u2581")
     if marks == "end_of_word":
         return not before.endswith("</w>")
+    if marks == PIECES:
+        return before == "\u2581"
     return marks == "byte_level" and not symbol.startswith("\u0120")
 
 
@@ -84,4 +109,4 @@ def _text(symbols: Sequence[str], marks: str, special: Container[str]) -> str:
         return "".join(symbols).replace("</w>", "")
     if marks == "byte_bpe":
         return decode_byte_bpe("".join(symbols)) or symbols[0]
-    return "".join(symbols).replace("\u2581", "") or symbols[0] if marks == "sentencepiece" else symbols[0]
+    return "".join(symbols).replace("\u2581", "") or symbols[0] if marks in ("sentencepiece", PIECES) else symbols[0]

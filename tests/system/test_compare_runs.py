@@ -117,6 +117,23 @@ def test_several_data_directories(workspace, tmp_path):
     assert twice == {word: 2 * count for word, count in once.items()}
 
 
+def test_a_target_language_without_spaces(workspace, plain, tmp_path):
+    """The command tells the scorer the language, and the tokeniser of the flag."""
+    data = shutil.copytree(workspace.data, tmp_path / "data")
+    for file in data.glob("*.de.*"):
+        file.rename(data / re.sub(r"\bde\b", "zh", file.name))
+    for file in data.glob("*.en-de.en.*"):
+        file.rename(data / file.name.replace("en-de", "en-zh"))
+    checkpoint = edited(plain / "checkpoint_best.pt", tmp_path / "x.pt", target_lang="zh", data=str(data))
+    lines = words(workspace, "de")
+    (tmp_path / "ref").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    report = reported(str(data), checkpoint, more=["--reference", str(tmp_path / "ref")])
+    assert "tok:zh" in report["signatures"]["BLEU"]
+    assert [remark for remark in report["remarks"] if remark.startswith("zh is written without spaces")]
+    report = reported(str(data), checkpoint, more=["--tokenize", "char"])
+    assert "tok:char" in report["signatures"]["BLEU"]
+
+
 def test_layers_that_do_not_attend_to_bert(workspace, tmp_path):
     checkpoint = save_model(
         workspace, tmp_path / "x.pt", "bert_fused", bert_model=workspace.bert_dir, bert_gates="0,1,0", decoder_layers=3,

@@ -7,14 +7,16 @@ import torch
 from fairseq.data import Dictionary
 from helpers import encode
 
+from bert_fused_plugin.reports.buckets import words_of
 from bert_fused_plugin.reports.decoding import Texts, Translations
+from bert_fused_plugin.reports.words import PIECES
 
 LINE = "the old man sees a play@@ hou@@ se ."
 
 
 @pytest.fixture
 def texts(dictionary):
-    cfg = SimpleNamespace(target_lang="de")
+    cfg = SimpleNamespace(source_lang="en", target_lang="de")
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, cfg=cfg)
     return lambda *how: Texts(task, *how)
 
@@ -32,7 +34,7 @@ def test_subwords_that_fairseq_does_not_join_are_joined_too():
     pieces = Dictionary()
     for symbol in ("the", "hou", "##se", "￭x"):
         pieces.add_symbol(symbol)
-    cfg = SimpleNamespace(target_lang="de")
+    cfg = SimpleNamespace(source_lang="en", target_lang="de")
     task = SimpleNamespace(source_dictionary=pieces, target_dictionary=pieces, cfg=cfg)
     tokens = encode(pieces, "the hou ##se unseen")
     assert Texts(task, "auto", "none").hypothesis(tokens) == "the house <unk>"
@@ -50,3 +52,16 @@ def test_unknown_words_of_a_reference_match_none_of_a_translation(dictionary, te
 def test_speeds_count_the_end_of_sentence():
     found = Translations({0: torch.tensor([5, 6, 2]), 1: torch.tensor([2])}, seconds=2.0)
     assert found.speed() == {"seconds": 2.0, "sentences_per_second": 1.0, "tokens_per_second": 2.0}
+
+
+def test_words_of_languages_without_spaces_are_their_pieces():
+    pieces = Dictionary()
+    for symbol in ("▁我", "喜欢", "▁the", "▁cat"):
+        pieces.add_symbol(symbol)
+    cfg = SimpleNamespace(source_lang="zh", target_lang="en")
+    texts = Texts(SimpleNamespace(source_dictionary=pieces, target_dictionary=pieces, cfg=cfg), "auto", "none")
+    assert (texts.source_words, texts.target_words) == (PIECES, "sentencepiece")
+    assert texts.source(encode(pieces, "▁我 喜欢")) == "我喜欢"
+    [remark] = texts.remarks
+    assert remark.startswith("zh is written without spaces between words, so in tables and in maps of attention each")
+    assert [len(word) for word in words_of(pieces, encode(pieces, "▁我 喜欢").tolist(), texts.source_words)] == [1, 1]

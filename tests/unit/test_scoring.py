@@ -2,10 +2,13 @@
 
 import pytest
 import sacrebleu
+from sacrebleu.metrics.bleu import BLEU
 
+from bert_fused_plugin.commands.compare import main
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.reports.comparison import verdict
-from bert_fused_plugin.reports.scoring import FEWEST_SAMPLES, SIGNIFICANT, Scorer
+from bert_fused_plugin.reports.scoring import FEWEST_SAMPLES, SIGNIFICANT, Scorer, tokenizer_error
+from bert_fused_plugin.reports.unspaced import bleu_tokenizer
 
 REFERENCES = [f"the {a} {b} sees the {c} ." for a in ("big", "old") for b in "man dog".split() for c in "abcde"]
 GOOD = list(REFERENCES)
@@ -73,3 +76,87 @@ def test_sacrebleu_does_not_repeat_its_warning_of_tokenised_text(caplog):
     references = REFERENCES * 6  # it warns of 100 lines
     Scorer(references, tokenised=False, samples=20).compare([("base", BAD * 6), ("good", references)])
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []
+
+
+CHINESE = [f"那{a}{b}看见了那{c}。" for a in "个只" for b in ("男人", "老狗") for c in "猫马牛羊鸟"]
+OTHER_CHINESE = [text.replace("看见", "给").replace("个", "些") for text in CHINESE]
+THAI = [f"ชาย{a}เห็น{b}ใหญ่" for a in ("แก่", "หนุ่ม") for b in ("แมว", "ม้า", "วัว", "นก", "หมา")]
+OTHER_THAI = [text.replace("เห็น", "ให้") for text in THAI]
+
+
+@pytest.mark.parametrize(
+    ("languages", "tokenizer"),
+    [
+        ("zh zh_CN zh-Hans zho_Hant ZH_TW cmn yue_Hant", "zh"),
+        ("ja ja_XX jpn_Jpan th tha_Thai lo lao_Laoo km_KH khm_Khmr my_MM mya_Mymr bod_Tibt", "char"),
+        ("de en ko kor_Hang ko_KR fa vi jv tl ms_MY zho_Latn ja-Latn unknown zhx", None),
+    ],
+)
+def test_the_tokeniser_of_a_language(languages, tokenizer):
+    assert {language: bleu_tokenizer(language) for language in languages.split()} == dict.fromkeys(
+        languages.split(), tokenizer
+    )
+    assert bleu_tokenizer("") is None
+
+
+@pytest.mark.parametrize(
+    ("language", "references", "texts", "tokenizer"),
+    [("zh_CN", CHINESE, OTHER_CHINESE, "zh"), ("tha_Thai", THAI, OTHER_THAI, "char")],
+)
+@pytest.mark.parametrize("tokenised", [False, True], ids=["raw", "from the data"])
+def test_text_without_spaces_is_split(language, references, texts, tokenizer, tokenised):
+    """That of the data, too, where sentencepiece has split it: without its marks, it is raw text."""
+    scorer = Scorer(references, tokenised, 20, language)
+    signatures, scores = scorer.compare([("base", texts), ("good", references)])
+    assert f"tok:{tokenizer}" in signatures["BLEU"]
+    assert "norm:yes" in signatures["TER"]
+    assert "asian:yes" in signatures["TER"]
+    bleu = sacrebleu.corpus_bleu(texts, [references], tokenize=tokenizer).score
+    assert scores["base"]["BLEU"].score == pytest.approx(bleu)
+    assert scorer.bleu(texts, range(len(texts))) == pytest.approx(bleu)
+    assert 10 < bleu < 90
+    assert all(sentence["BLEU"] > 10 for sentence in scorer.sentences(texts))
+    assert scorer.length(["".join(references)[:-30], *[""] * (len(references) - 1)]) > 0.8
+    assert tokenizer == "char" or 5 < scores["base"]["TER"].score < 50
+    [remark] = scorer.remarks
+    assert remark.startswith(f"{language} is written without spaces between words.")
+
+
+@pytest.mark.parametrize("language", ["", "de", "ko", "zho_Latn"])
+def test_text_of_other_languages_is_scored_as_ever(language):
+    for tokenised, tokenizer in ((False, "13a"), (True, "none")):
+        scorer = Scorer(REFERENCES, tokenised, 20, language)
+        assert scorer.remarks == []
+        signatures, scores = scorer.compare([("base", BAD), ("good", GOOD)])
+        assert f"tok:{tokenizer}" in signatures["BLEU"]
+        assert "norm:no|punct:yes|asian:no" in signatures["TER"]
+        assert scores["base"]["TER"].score == pytest.approx(sacrebleu.corpus_ter(BAD, [REFERENCES]).score)
+
+
+def test_segmented_text_stays_as_it_is():
+    references, texts = (
+        [" ".join(text[i : i + 2] for i in range(0, len(text), 2)) for text in lines]
+        for lines in (CHINESE, OTHER_CHINESE)
+    )
+    signatures, _ = Scorer(references, True, 20, "zh").compare([("base", texts)])
+    assert "tok:none" in signatures["BLEU"]
+    assert "asian:no" in signatures["TER"]
+
+
+def test_a_tokeniser_that_is_named_is_used():
+    for language, tokenised in (("zh", False), ("de", False), ("de", True)):
+        signatures, _ = Scorer(REFERENCES, tokenised, 20, language, "intl").compare([("base", BAD)])
+        assert "tok:intl" in signatures["BLEU"]
+
+
+def test_a_tokeniser_that_cannot_be_had_is_an_error_at_the_start(monkeypatch):
+    assert [tokenizer_error(name) for name in ("none", "zh", "13a", "intl", "char")] == [None] * 5
+
+    def fail(*_, **__):
+        raise RuntimeError("Please install them.\n\n pip install x")
+
+    monkeypatch.setattr(BLEU, "__init__", fail)
+    said = "--tokenize ja-mecab cannot be used (Please install them. pip install x)"
+    assert tokenizer_error("ja-mecab") == f"{said}; do what sacreBLEU says, or leave it out"
+    with pytest.raises(BertFusedError, match="--tokenize ja-mecab cannot be used"):
+        main(["data", "--baseline", "a=b", "--output", "c", "--tokenize", "ja-mecab"])

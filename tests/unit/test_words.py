@@ -4,7 +4,7 @@ import pytest
 import torch
 from helpers import assert_close
 
-from bert_fused_plugin.reports.words import merge, merge_attention, piece_marks
+from bert_fused_plugin.reports.words import PIECES, merge, merge_attention, piece_marks, word_marks
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,7 @@ from bert_fused_plugin.reports.words import merge, merge_attention, piece_marks
         ("subword_nmt", "a@@ <unk> b", ["a", "<unk>", "b"]),
         ("sentencepiece", "▁the ▁hou se ▁ runs </s>", ["the", "house", "runs", "</s>"]),
         ("sentencepiece", "se ▁the", ["se", "the"]),
+        (PIECES, "▁我 喜欢 猫 ▁ B ERT <unk> </s>", ["我", "喜欢", "猫", "B", "ERT", "<unk>", "</s>"]),
         ("word_piece", "[CLS] the hou ##s ##e [SEP]", ["[CLS]", "the", "house", "[SEP]"]),
         ("byte_level", "<s> the ĠhÃ¤ us </s>", ["<s>", "the", "häus", "</s>"]),
         ("end_of_word", "the</w> hou se</w> </s>", ["the", "house", "</s>"]),
@@ -32,7 +33,16 @@ def test_merge(marks, symbols, texts):
 
 def test_marks_of_word_pieces():
     cases = {"[CLS] hou ##se": "word_piece", "▁hou se": "sentencepiece", "the Ġhou se": "byte_level", "a b": "none"}
-    assert {pieces: piece_marks(pieces.split()) for pieces in cases} == cases
+    assert {pieces: piece_marks(pieces.split(), "subword_nmt") for pieces in cases} == cases
+    assert [piece_marks(pieces.split(), "none") for pieces in cases] == ["none"] * 4
+    of_pieces = {pieces: piece_marks(pieces.split(), PIECES) for pieces in cases}
+    assert of_pieces == {**cases, "▁hou se": PIECES}
+
+
+def test_pieces_are_words_where_there_are_no_spaces():
+    assert [word_marks("sentencepiece", language) for language in ("zh_CN", "tha_Thai", "ja")] == [PIECES] * 3
+    assert [word_marks("sentencepiece", language) for language in ("de", "ko", "")] == ["sentencepiece"] * 3
+    assert word_marks("subword_nmt", "zh") == "subword_nmt"  # of segmented text
 
 
 def test_attention_is_the_mean_over_the_target_and_the_largest_over_the_source():
