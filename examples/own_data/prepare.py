@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Dict, Iterable, List, Optional, Sequence
 
 from splitting import Pair, choose_held_out, read_pairs, training_pairs
-from subwords import KINDS, default_symbols, learn, split_file, tokenise
+from subwords import KINDS, count_characters, default_symbols, learn, split_file, tokenise
 from text_checks import Findings, check_split, check_tokenizer
 from tqdm import tqdm
 
@@ -102,14 +102,16 @@ def make(args: argparse.Namespace, new: Path) -> None:
     """Write everything to the directory *new*."""
     splits = write_raw(args, new / "raw")
     pairs = splits["train"]
-    symbols = args.symbols or default_symbols(pairs)
     shutil.copy(new / "raw" / f"test.{args.languages[1]}", new / f"reference.{args.languages[1]}")
     if args.moses:
         for path in sorted((new / "raw").iterdir()):
             tokenised = new / f"{path.name}.tok"
             split_file(path, tokenised, partial(tokenise, language=path.suffix[1:]))
             tokenised.replace(path)
-    split = learn(args.subwords, [new / "raw" / f"train.{language}" for language in args.languages], symbols, new)
+    files = [new / "raw" / f"train.{language}" for language in args.languages]
+    characters = count_characters(files) if args.subwords == "sentencepiece" else 0  # subword-nmt has them besides
+    symbols = args.symbols or default_symbols(pairs, characters)
+    split = learn(args.subwords, files, symbols, new)
     for path in sorted((new / "raw").iterdir()):
         split_file(path, new / path.name, split)
     shutil.rmtree(new / "raw")

@@ -1,9 +1,10 @@
 """Splits text into subwords that are learned from the training text of both languages together."""
 
+import math
 import subprocess
 from itertools import islice
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, List, Sequence
+from typing import Callable, Iterable, Iterator, List, Sequence, Set
 
 import sentencepiece
 from tqdm import tqdm
@@ -15,12 +16,25 @@ _CHUNK = 10_000  # lines
 Split = Callable[[List[str]], List[str]]
 
 
-def default_symbols(pairs: int) -> int:
-    """Return the size of the joint vocabulary for a number of training pairs (docs/tuning.md)."""
-    for limit, symbols in ((5_000, 2_000), (20_000, 4_000), (300_000, 8_000), (2_000_000, 16_000)):
-        if pairs < limit:
-            return symbols
-    return 32_000
+def default_symbols(pairs: int, characters: int = 0) -> int:
+    """Return the size of the joint vocabulary for a number of training pairs (docs/tuning.md).
+
+    Args:
+        pairs: number of training pairs.
+        characters: number of different characters in the text, each of which must be a symbol.  Chinese and Japanese
+            have thousands; then half as many symbols again are left for longer pieces.
+    """
+    limits = ((5_000, 2_000), (20_000, 4_000), (300_000, 8_000), (2_000_000, 16_000))
+    by_size = next((symbols for limit, symbols in limits if pairs < limit), 32_000)
+    return max(by_size, math.ceil(1.5 * characters))
+
+
+def count_characters(files: Sequence[Path]) -> int:
+    """Return the number of different characters in those lines of *files* that subwords are learned from."""
+    found: Set[str] = set()
+    for line in _evenly(files):
+        found.update(line.rstrip("\n"))
+    return len(found)
 
 
 def tokenise(lines: List[str], language: str) -> List[str]:

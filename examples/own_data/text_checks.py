@@ -10,6 +10,7 @@ from tqdm import tqdm
 _SHOWN = 5  # line numbers of one kind that are shown
 _SAME = 0.5  # share of lines alike on both sides that means that a file was copied
 _UNKNOWN = 0.3  # share of words that BERT's tokenizer does not know, over which BERT cannot help
+_FEW_SPACES = 0.05  # share of spaces among characters, below which the language is written without them
 _SAMPLE = 5000  # lines that are given to BERT's tokenizer
 
 
@@ -132,12 +133,13 @@ def check_tokenizer(name: str, path: Path, findings: Findings) -> None:
         reason = " ".join(str(error).split())[:200]
         findings.errors.append(f"BERT={name} cannot be loaded ({reason}); give a model directory or a name on the hub")
         return
-    words = pieces = unknown = worst = 0
+    words = spaces = characters = pieces = unknown = worst = 0
     example = ""
     for number, line in _sample(path):
         ids = tokenizer(line, add_special_tokens=False)["input_ids"]
         strange = sum(piece == tokenizer.unk_token_id for piece in ids)
         words, pieces, unknown = words + len(line.split()), pieces + len(ids), unknown + strange
+        spaces, characters = spaces + line.count(" "), characters + len(line)
         if strange > worst:
             worst, example = strange, f"line {number}: {line[:60]!r}"
     if unknown > _UNKNOWN * max(1, pieces):
@@ -145,11 +147,13 @@ def check_tokenizer(name: str, path: Path, findings: Findings) -> None:
             f"{path}: BERT={name} does not know this language: {unknown / pieces:.0%} of its word pieces are unknown "
             f"({example}); give a BERT of the source language, or a multilingual one: BERT=bert-base-multilingual-cased"
         )
-    elif unknown > 0.05 * max(1, pieces) or pieces > 3 * max(1, words):
+        return
+    has_words = spaces >= _FEW_SPACES * characters
+    if unknown > 0.05 * max(1, pieces) or (has_words and pieces > 3 * max(1, words)):
+        split = f"splits a word into {pieces / max(1, words):.1f} word pieces" if has_words else "makes word pieces"
         findings.warnings.append(
-            f"{path}: BERT={name} seems to be trained for another language: it splits a word into "
-            f"{pieces / max(1, words):.1f} word pieces, {unknown / max(1, pieces):.0%} of them unknown; a BERT of the "
-            "source language helps more"
+            f"{path}: BERT={name} seems to be trained for another language: it {split}, "
+            f"{unknown / max(1, pieces):.0%} of them unknown; a BERT of the source language helps more"
         )
 
 
