@@ -125,8 +125,10 @@ def test_an_expression_in_the_flags_is_not_evaluated(make):
     case.save()
     case.run()
     assert torch.load(case.output, weights_only=False)["args"].adaptive_softmax_cutoff == [5, 9]
-    loaded = case.load().decoder.adaptive_softmax.state_dict()
+    model = case.load()
+    loaded = model.decoder.adaptive_softmax.state_dict()
     assert all(torch.equal(loaded[name], value) for name, value in weights.items())
+    assert model.encoder.embed_tokens is model.decoder.embed_tokens
 
 
 def test_fairseqs_commands_translate_with_the_new_checkpoint_and_train_it_further(workspace, bert_dir, tmp_path):

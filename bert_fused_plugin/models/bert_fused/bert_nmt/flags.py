@@ -45,9 +45,10 @@ def new_args(flags: Flags, layers: Layers, bert_model: str) -> Namespace:
     args = Namespace(**{name: flags[name] for name in names if name in flags}, arch="transformer", task="translation")
     args.share_decoder_input_output_embed |= flags["share_all_embeddings"]
     if flags["adaptive_softmax_cutoff"] is not None:
-        # fairseq would evaluate a string as Python, and it would expect output weights of tied embeddings.
+        # fairseq would evaluate a string as Python
         args.adaptive_softmax_cutoff = [int(i) for i in re.findall(r"\d+", str(flags["adaptive_softmax_cutoff"]))]
-        args.share_all_embeddings = args.share_decoder_input_output_embed = False
+        if layers.attend is None:  # fairseq's own decoder would expect output weights of tied embeddings
+            args.share_all_embeddings = args.share_decoder_input_output_embed = False
     args.criterion = flags["criterion"] if flags["criterion"] in CRITERION_REGISTRY else "label_smoothed_cross_entropy"
     base_architecture(args)  # its defaults are those of bert-nmt
     if layers.attend is None:
