@@ -109,6 +109,7 @@ The map of the package, one line a file::
         encoder.py                  fairseq's encoder, whose layers attend to BERT
         decoder.py                  fairseq's decoder, whose layers attend to BERT
         layer_building.py           from flags to layers, for both
+        pruning.py                  the layers of a checkpoint that a smaller model keeps
         warm_start.py               --bert-warm-start
         stock_checkpoint.py         a transformer in a fairseq checkpoint
         bert_nmt/                   a checkpoint of the authors' code becomes one of this package

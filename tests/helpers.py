@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from fairseq import options
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
@@ -43,8 +44,15 @@ SIZES = {
 }
 
 
-def make_model(dictionary, **options) -> BertFusedModel:
-    args = argparse.Namespace(**{**SIZES, **options})
+def parse_flags(flags, sizes=SIZES, arch="bert_fused") -> argparse.Namespace:
+    """Return the flags of a model as fairseq-train reads them."""
+    words = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in sizes.items())
+    command = f"nowhere --task translation --arch {arch} {words} {flags}"
+    return options.parse_args_and_arch(options.get_training_parser(), command.split())
+
+
+def make_model(dictionary, **flags) -> BertFusedModel:
+    args = argparse.Namespace(**{**SIZES, **flags})
     bert_fused(args)
     return BertFusedModel.build_model(
         args,
@@ -66,8 +74,8 @@ GRU_SIZES = {
 }
 
 
-def make_gru(dictionary, **options) -> GruModel:
-    args = argparse.Namespace(**{**GRU_SIZES, **options})
+def make_gru(dictionary, **flags) -> GruModel:
+    args = argparse.Namespace(**{**GRU_SIZES, **flags})
     task = SimpleNamespace(
         source_dictionary=dictionary, target_dictionary=dictionary, cfg=SimpleNamespace(source_lang="en")
     )

@@ -50,10 +50,10 @@ def explained(model: Any, state_dict: Mapping[str, Tensor]) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise BertFusedError(_sentence(model, state_dict)) from error
+        raise BertFusedError(_sentence(model, state_dict, error)) from error
 
 
-def _sentence(model: Any, saved: Mapping[str, Tensor]) -> str:
+def _sentence(model: Any, saved: Mapping[str, Tensor], error: RuntimeError) -> str:
     expected: Mapping[str, Tensor] = model.state_dict()
     others = [name for name in expected if name in saved and saved[name].shape != expected[name].shape]
     parts = [
@@ -61,6 +61,8 @@ def _sentence(model: Any, saved: Mapping[str, Tensor]) -> str:
         _count([name for name in saved if name not in expected], "are unknown"),
         _count([f"{name} {_shape(saved[name])}, not {_shape(expected[name])}" for name in others], "differ in size"),
     ]
+    if not any(parts):
+        return f"the checkpoint cannot be loaded: {' '.join(str(error).split())}"
     remedy = "give --arch and sizes as at that training, or begin a new one with a new --save-dir"
     if "bert_warm_start" in vars(model.cfg):
         remedy += " (--bert-warm-start takes what fits from a transformer)"

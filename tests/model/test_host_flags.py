@@ -4,36 +4,20 @@ import copy
 
 import pytest
 import torch
-from fairseq import options
-from helpers import encode, pad, randomise
+from helpers import encode, pad, parse_flags, randomise
 from warm_start_helpers import task_of
 
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 
-SIZES = (
-    "--encoder-embed-dim 8 --decoder-embed-dim 8 --encoder-ffn-embed-dim 18 --decoder-ffn-embed-dim 18 "
-    "--encoder-layers 2 --decoder-layers 2 --encoder-attention-heads 2 --decoder-attention-heads 2 --dropout 0"
-)
 ADAPTIVE = "--adaptive-softmax-cutoff 5,10 --adaptive-softmax-factor 2"
 
 
 @pytest.fixture
-def parsed(bert_dir):
-    """Return the flags as fairseq-train reads them: parsed("--share-all-embeddings")."""
-
-    def parse(flags):
-        words = f"nowhere --arch bert_fused --task translation --bert-model {bert_dir} {SIZES} {flags}".split()
-        return options.parse_args_and_arch(options.get_training_parser(), words)
-
-    return parse
-
-
-@pytest.fixture
-def round_trip(parsed, dictionary):
+def round_trip(bert_dir, dictionary):
     """Build a model of flags, and load its parameters into another one; return the scores of both, (B, T, V)."""
 
     def run(flags):
-        args = parsed(flags)
+        args = parse_flags(f"--bert-model {bert_dir} {flags}")
         saved = copy.deepcopy(args)
         trained = BertFusedModel.build_model(args, task_of(dictionary))
         randomise(trained)

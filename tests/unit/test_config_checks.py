@@ -38,7 +38,6 @@ from bert_fused_plugin.models.bert_fused.config_checks import config_errors
             {"decoder_layers_to_keep": "1", "encoder_layers_to_keep": "0", "bert_gates": "0"},
             r"--bert-gates must be a 0 or 1 for each of the layers of the training",
         ),
-        ({"decoder_layers_to_keep": "1"}, r"--encoder-layers-to-keep is needed too, .* give 0,1 to keep all layers"),
         ({"bert_drop_net": float("nan")}, r"--bert-drop-net must be in \[0, 1\]"),
     ],
 )

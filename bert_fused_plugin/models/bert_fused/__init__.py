@@ -23,6 +23,7 @@ from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, drop_net
 from bert_fused_plugin.models.bert_fused.config_checks import config_errors, pruning_errors
 from bert_fused_plugin.models.bert_fused.decoder import BertFusedDecoder
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
+from bert_fused_plugin.models.bert_fused.pruning import pruned
 from bert_fused_plugin.models.bert_fused.settings import settings_record
 from bert_fused_plugin.models.bert_fused.warm_start import read_warm_start
 from bert_fused_plugin.models.embeddings import load_embedding
@@ -161,22 +162,31 @@ class BertFusedModel(TransformerModelBase):
         super().prepare_for_inference_(cfg)
         lay_out_weights(self)
 
-    def load_state_dict(self, state_dict: Dict[str, Tensor], strict: bool = True, *args: Any, **kwargs: Any) -> Any:
+    def load_state_dict(
+        self, state_dict: Dict[str, Tensor], strict: bool = True, model_cfg: Any = None, args: Any = None
+    ) -> Any:
         """Load a checkpoint after a check that its dictionaries, its BERT and its settings are those of the model.
 
         Without *strict* nothing is checked: so fairseq's EMA loads what it has computed, after each update.
 
+        Args:
+            state_dict: the parameters of the checkpoint.
+            strict: whether to check them.
+            model_cfg: the flags by which fairseq would prune layers; the model goes by its own.
+            args: these flags in the form of older versions of fairseq.
+
         Raises:
             BertFusedError: a checkpoint of other dictionaries, of another BERT, of other settings or sizes.
         """
+        state_dict = pruned(self.cfg, state_dict)
         if not strict:
             # fairseq's EMA leaves the versions out, and fairseq takes a model without them for an old one, whose last
             # layer norms it removes
             versions = {key: value for key, value in self.state_dict().items() if key.endswith(".version")}
-            return super().load_state_dict({**versions, **without_records(state_dict)}, strict, *args, **kwargs)
+            return super().load_state_dict({**versions, **without_records(state_dict)}, strict)
         raise_all(incompatibilities(self, state_dict) + settings_incompatibilities(self, state_dict))
         with explained(self, state_dict):
-            return super().load_state_dict(state_dict, strict, *args, **kwargs)
+            return super().load_state_dict(state_dict, strict)
 
 
 @register_preset("bert_fused", "bert_fused")

@@ -69,18 +69,9 @@ def _size_errors(cfg: BertFusedConfig) -> List[str]:
 
 
 def pruning_errors(cfg: BertFusedConfig) -> List[str]:
-    """Return a sentence for each side of which LayerDrop's pruning keeps layers that it does not have.
-
-    fairseq drops all layers of a side without the flag as soon as the other side has it.
-    """
+    """Return a sentence for each side of which LayerDrop's pruning keeps layers that it does not have."""
     errors = []
-    for side, part, other in (("encoder", cfg.encoder, cfg.decoder), ("decoder", cfg.decoder, cfg.encoder)):
-        if other.layers_to_keep and not part.layers_to_keep and part.layers > 0:
-            every = ",".join(map(str, range(part.layers)))
-            errors.append(
-                f"--{side}-layers-to-keep is needed too, because fairseq prunes both sides together, got none; give "
-                f"{every} to keep all layers"
-            )
+    for side, part in (("encoder", cfg.encoder), ("decoder", cfg.decoder)):
         try:
             kept = kept_layers(part) or []
         except ValueError:
