@@ -38,3 +38,9 @@ def round_trip(bert_dir, dictionary):
 def test_an_adaptive_softmax_with_shared_embeddings_loads_again(round_trip, share):
     scores, again = round_trip(f"{ADAPTIVE} {share}")
     assert torch.equal(scores, again)
+
+
+@pytest.mark.parametrize("flags", ["", "--decoder-normalize-before", f"{ADAPTIVE} --share-all-embeddings"])
+def test_the_output_may_have_a_width_of_its_own(round_trip, flags):
+    scores, again = round_trip(f"--decoder-output-dim 6 {flags}")
+    assert torch.equal(scores, again)

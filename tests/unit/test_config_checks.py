@@ -38,6 +38,12 @@ from bert_fused_plugin.models.bert_fused.config_checks import config_errors
             {"decoder_layers_to_keep": "1", "encoder_layers_to_keep": "0", "bert_gates": "0"},
             r"--bert-gates must be a 0 or 1 for each of the layers of the training",
         ),
+        ({"decoder_output_dim": "6.5"}, r"--decoder-output-dim must be a whole number, got '6.5'; correct it"),
+        ({"decoder_output_dim": "0"}, r"--decoder-output-dim must be at least 1, got 0"),
+        *(
+            ({"decoder_output_dim": 6, share: True}, r"needs --decoder-output-dim equal to .*, got 6 and 8; leave")
+            for share in ("share_all_embeddings", "share_decoder_input_output_embed")
+        ),
         ({"bert_drop_net": float("nan")}, r"--bert-drop-net must be in \[0, 1\]"),
     ],
 )

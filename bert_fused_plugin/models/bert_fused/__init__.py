@@ -20,7 +20,7 @@ from bert_fused_plugin.bert.flags import kind_errors
 from bert_fused_plugin.bert.loading import describe_bert, load_bert
 from bert_fused_plugin.errors import raise_all
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, drop_net_rate, kept_layers, replaces_embeddings
-from bert_fused_plugin.models.bert_fused.config_checks import config_errors, pruning_errors
+from bert_fused_plugin.models.bert_fused.config_checks import config_errors, output_dim_errors, pruning_errors
 from bert_fused_plugin.models.bert_fused.decoder import BertFusedDecoder
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.models.bert_fused.pruning import pruned
@@ -72,7 +72,8 @@ class BertFusedModel(TransformerModelBase):
         check_task(task)
         warn_of_lone_processes()
         cfg = BertFusedConfig.from_namespace(as_namespace(args))
-        raise_all(kind_errors(cfg))
+        raise_all([*kind_errors(cfg), *output_dim_errors(cfg)])
+        cfg.decoder.output_dim = int(cfg.decoder.output_dim)
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
         raise_all(pruning_errors(cfg))
         for side in (cfg.encoder, cfg.decoder):

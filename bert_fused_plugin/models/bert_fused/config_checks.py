@@ -38,11 +38,21 @@ def config_errors(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictiona
     ]
 
 
+def output_dim_errors(cfg: BertFusedConfig) -> List[str]:
+    """Return a sentence if ``--decoder-output-dim``, which the command line gives as a text, is no whole number."""
+    try:
+        int(str(cfg.decoder.output_dim))
+    except ValueError:
+        return [f"--decoder-output-dim must be a whole number, got {cfg.decoder.output_dim!r}; correct it"]
+    return []
+
+
 def _size_errors(cfg: BertFusedConfig) -> List[str]:
     errors = []
     sizes = [
         ("max-source-positions", cfg.max_source_positions, 1),
         ("max-target-positions", cfg.max_target_positions, 1),
+        ("decoder-output-dim", cfg.decoder.output_dim, 1),
     ]
     for side, part, fewest in (("encoder", cfg.encoder, 0), ("decoder", cfg.decoder, 1)):
         sizes += [
@@ -94,6 +104,7 @@ def _fusion_errors(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Diction
         *_without_effect(cfg),
         *_identity_start_errors(cfg),
         *_shared_embeddings(cfg, src_dict, tgt_dict),
+        *_shared_output(cfg),
     ]
 
 
@@ -197,6 +208,18 @@ def _shared_embeddings(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dic
             f"{cfg.decoder.embed_path}; give the file with --encoder-embed-path"
         )
     return errors
+
+
+def _shared_output(cfg: BertFusedConfig) -> List[str]:
+    """Return a sentence if the target embeddings are the output matrix, and it reads states of another width."""
+    is_shared = cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
+    if not is_shared or cfg.adaptive_softmax_cutoff or cfg.decoder.output_dim == cfg.decoder.embed_dim:
+        return []
+    return [
+        "--share-decoder-input-output-embed (which --share-all-embeddings and bert_fused_tiny imply) needs "
+        f"--decoder-output-dim equal to --decoder-embed-dim, got {cfg.decoder.output_dim} and {cfg.decoder.embed_dim}; "
+        "leave --decoder-output-dim out"
+    ]
 
 
 def _unsupported(cfg: BertFusedConfig) -> List[str]:
