@@ -1,10 +1,11 @@
-"""Refuses tasks of fairseq that train no model of one encoder and one decoder."""
+"""Refuses tasks of fairseq that train no model of one encoder and one decoder, and flags of the others."""
 
-from typing import Any
+from typing import Any, List, Mapping
 
 from fairseq.tasks import TASK_REGISTRY
 from fairseq.tasks.multilingual_translation import MultilingualTranslationTask
 
+from bert_fused_plugin.bert.bridge_loading import task_settings
 from bert_fused_plugin.errors import BertFusedError
 
 
@@ -22,3 +23,18 @@ def check_task(task: Any) -> None:
             "translation_multi_simple_epoch, or put a tag such as <2de> in front of each source line and give --task "
             "bert_fused_translation --bert-strip-tags '<2*>'"
         )
+
+
+def task_flag_errors(task: Any, reasons: Mapping[str, str]) -> List[str]:
+    """Return a sentence for each switch of *task* that is on and that a model cannot be trained with.
+
+    Args:
+        task: fairseq's task.
+        reasons: the names of such switches, and for each the reason.
+    """
+    settings = task_settings(task)
+    return [
+        f"--{name.replace('_', '-')} is not supported by this model, got {settings[name]}: {reason}; leave it out"
+        for name, reason in reasons.items()
+        if settings.get(name)
+    ]

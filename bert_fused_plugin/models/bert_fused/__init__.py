@@ -20,7 +20,12 @@ from bert_fused_plugin.bert.flags import kind_errors
 from bert_fused_plugin.bert.loading import describe_bert, load_bert
 from bert_fused_plugin.errors import raise_all
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, drop_net_rate, kept_layers, replaces_embeddings
-from bert_fused_plugin.models.bert_fused.config_checks import config_errors, output_dim_errors, pruning_errors
+from bert_fused_plugin.models.bert_fused.config_checks import (
+    TASK_REASONS,
+    config_errors,
+    output_dim_errors,
+    pruning_errors,
+)
 from bert_fused_plugin.models.bert_fused.decoder import BertFusedDecoder
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.models.bert_fused.pruning import pruned
@@ -31,7 +36,7 @@ from bert_fused_plugin.models.hub import TranslationHub, load_hub
 from bert_fused_plugin.models.other_parameters import explained, without_records
 from bert_fused_plugin.models.presets import as_namespace, register_preset, sharding_errors, warn_of_lone_processes
 from bert_fused_plugin.models.settings_record import SettingsRecord, settings_incompatibilities
-from bert_fused_plugin.models.task_check import check_task
+from bert_fused_plugin.models.task_check import check_task, task_flag_errors
 from bert_fused_plugin.modules.batch_rng import batch_rng
 from bert_fused_plugin.modules.weight_layout import lay_out_weights
 from bert_fused_plugin.setup_messages import REPEAT
@@ -80,9 +85,8 @@ class BertFusedModel(TransformerModelBase):
             kept = kept_layers(side)
             side.layers = side.layers if kept is None else len(kept)
         warm_start, errors = read_warm_start(args, cfg, task)
-        bert, bridge = load_bert(
-            cfg, task, [*config_errors(cfg, src_dict, tgt_dict), *errors, *sharding_errors(args)], args
-        )
+        errors = [*config_errors(cfg, src_dict, tgt_dict), *task_flag_errors(task, TASK_REASONS), *errors]
+        bert, bridge = load_bert(cfg, task, [*errors, *sharding_errors(args)], args)
         cfg.share_decoder_input_output_embed |= cfg.share_all_embeddings
         if replaces_embeddings(cfg) and cfg.encoder.learned_pos:
             bridge.max_tokens = min(bridge.max_tokens, cfg.max_source_positions)  # the encoder's positions

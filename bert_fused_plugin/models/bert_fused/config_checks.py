@@ -18,6 +18,9 @@ from bert_fused_plugin.models.bert_fused.config import (
 )
 from bert_fused_plugin.modules.fusion import FUSION_KINDS, FusionKind, IdentityStart
 
+# the switches of fairseq's tasks that these models cannot be trained with
+TASK_REASONS = {"load_alignments": "its layers give no attention weights in training, and drop-net leaves some out"}
+
 
 def config_errors(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
     """Return a sentence for each setting of *cfg* that breaks a rule."""

@@ -13,7 +13,12 @@ from bert_fused_plugin.bert.flags import kind_errors
 from bert_fused_plugin.bert.loading import describe_bert, load_bert
 from bert_fused_plugin.errors import raise_all
 from bert_fused_plugin.models.embeddings import build_embedding, load_embedding
-from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_errors, gru_drop_net_rate
+from bert_fused_plugin.models.gru_bahdanau.config import (
+    GruConfig,
+    gru_config_errors,
+    gru_drop_net_rate,
+    gru_task_reasons,
+)
 from bert_fused_plugin.models.gru_bahdanau.decoder import Extra, GruDecoder
 from bert_fused_plugin.models.gru_bahdanau.encoder import GruEncoder
 from bert_fused_plugin.models.gru_bahdanau.initialisation import initialise
@@ -22,7 +27,7 @@ from bert_fused_plugin.models.hub import TranslationHub, load_hub
 from bert_fused_plugin.models.other_parameters import explained, without_records
 from bert_fused_plugin.models.presets import as_namespace, register_preset, sharding_errors, warn_of_lone_processes
 from bert_fused_plugin.models.settings_record import SettingsRecord, settings_incompatibilities
-from bert_fused_plugin.models.task_check import check_task
+from bert_fused_plugin.models.task_check import check_task, task_flag_errors
 from bert_fused_plugin.modules.batch_rng import batch_rng
 from bert_fused_plugin.modules.weight_layout import lay_out_weights
 from bert_fused_plugin.setup_messages import REPEAT
@@ -62,7 +67,8 @@ class GruModel(FairseqEncoderDecoderModel):
         cfg = GruConfig.from_namespace(as_namespace(args))
         raise_all(kind_errors(cfg))
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
-        errors = [*gru_config_errors(cfg, src_dict, tgt_dict), *sharding_errors(args)]
+        errors = [*gru_config_errors(cfg, src_dict, tgt_dict), *task_flag_errors(task, gru_task_reasons(cfg))]
+        errors += sharding_errors(args)
         bert, bridge = load_bert(cfg, task, errors, args) if cfg.bert_model is not None else (None, None)
         raise_all(errors)
         encoder_embed = build_embedding(src_dict, cfg.encoder_embed_dim)
