@@ -100,7 +100,7 @@ The map of the package, one line a file::
       other_parameters.py           how a checkpoint differs from the model that cannot load it, or is no numbers
       learned_alphas.py             what the heads have learned about these maps
       attention_map_flags.py        what the flags of these maps have in common
-      task_check.py                 refuses tasks of fairseq, and their switches, with which no model here can be trained
+      task_check.py                 refuses tasks of fairseq, and switches of theirs, that do not fit the models
       settings_record.py            what a checkpoint says about its settings, and errors for other settings
       bert_fused/                   the BERT-fused transformer: the model and its presets
         config.py                   its flags

@@ -74,8 +74,7 @@ OF_HOST = """
 --max-tokens 400
 --batch-size 3 --max-tokens 1000
 --truncate-source --max-source-positions 8
---left-pad-source False
---left-pad-target True
+--left-pad-source
 --share-all-embeddings
 --ema-decay 0.9 --store-ema
 --store-ema --ema-fp32
@@ -106,6 +105,7 @@ OF_HOST = """
 --tensorboard-logdir {case}/curves
 """
 OF_TRANSFORMER = """
+--left-pad-target
 --encoder-layerdrop 0.5
 --decoder-layerdrop 0.5
 --encoder-layers-to-keep 0

@@ -44,6 +44,12 @@ def test_alignments_are_refused_where_a_step_may_have_no_attention(make, arch, f
     make(arch, flags)
 
 
+def test_targets_that_are_padded_on_the_left_are_refused_by_recurrent_models(make):
+    with pytest.raises(BertFusedError, match=r"^--left-pad-target .*, got True: the decoder .*; leave it out$"):
+        make("gru_bahdanau", "--left-pad-target")
+    make("bert_fused", "{bert} --left-pad-target")
+
+
 @pytest.mark.parametrize("flags", ["", "{bert} --bert-drop-net 0"])
 def test_a_recurrent_model_with_attention_in_each_step_learns_alignments(make, dictionary, flags):
     model = make("gru_bahdanau", f"{flags} --load-alignments").train()

@@ -160,12 +160,13 @@ def gru_config_errors(cfg: GruConfig, src_dict: Dictionary, tgt_dict: Dictionary
 
 def gru_task_reasons(cfg: GruConfig) -> Dict[str, str]:
     """Return the switches of fairseq's tasks that a model of *cfg* cannot be trained with, and why."""
+    reasons = {"left_pad_target": "the decoder would read the padding before the sentence"}
     if str(cfg.attention) in RECURRENT_ATTENTIONS and not has_attention(cfg):
-        return {"load_alignments": f"--attention {cfg.attention} aligns no words"}
-    if cfg.bert_model is not None and gru_drop_net_rate(cfg) > 0:
+        reasons["load_alignments"] = f"--attention {cfg.attention} aligns no words"
+    elif cfg.bert_model is not None and gru_drop_net_rate(cfg) > 0:
         left_out = f"--bert-drop-net {gru_drop_net_rate(cfg)} leaves the attention to the source out of some steps"
-        return {"load_alignments": f"{left_out}, and 0 would not"}
-    return {}
+        reasons["load_alignments"] = f"{left_out}, and 0 would not"
+    return reasons
 
 
 def _attention_errors(cfg: GruConfig) -> List[str]:
