@@ -67,6 +67,10 @@ def test_presets(preset, expected):
         ({"encoder_embed_path": "nowhere"}, r"--encoder-embed-path nowhere cannot be read .*No such file.*; give"),
         ({"bert_model": "nowhere/", "bert_branch_weights": "1"}, r"--bert-branch-weights must be two numbers"),
         ({"bert_model": "nowhere/", "bert_drop_net": 2.0}, r"--bert-drop-net must be in \[0, 1\], got 2.0"),
+        (
+            {"share_all_embeddings": True, "encoder_embed_path": "one", "decoder_embed_path": "other"},
+            r"--decoder-embed-path is not for --share-all-embeddings .*, got other; give the file with --encoder-embed",
+        ),
         ({"share_all_embeddings": True}, r"needs --encoder-embed-dim equal to --decoder-embed-dim, got 6 and 7"),
     ],
 )

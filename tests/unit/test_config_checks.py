@@ -38,6 +38,10 @@ from bert_fused_plugin.models.bert_fused.config_checks import config_errors
             {"decoder_layers_to_keep": "1", "encoder_layers_to_keep": "0", "bert_gates": "0"},
             r"--bert-gates must be a 0 or 1 for each of the layers of the training",
         ),
+        *(
+            ({name: True, "adaptive_softmax_cutoff": [5]}, rf"--{name.replace('_', '-')} is not supported by ")
+            for name in ("adaptive_input", "tie_adaptive_weights", "tie_adaptive_proj")
+        ),
         ({"decoder_output_dim": "6.5"}, r"--decoder-output-dim must be a whole number, got '6.5'; correct it"),
         ({"decoder_output_dim": "0"}, r"--decoder-output-dim must be at least 1, got 0"),
         *(

@@ -226,7 +226,11 @@ def _shared_output(cfg: BertFusedConfig) -> List[str]:
 
 
 def _unsupported(cfg: BertFusedConfig) -> List[str]:
-    """Name the given stock flags that the fused layers do not know; to ignore them silently would mislead."""
+    """Name the given stock flags that the fused layers do not know; to ignore them silently would mislead.
+
+    Adaptive inputs, and what is tied to them, belong to fairseq's language models: in its transformer for translation
+    they have no effect, or the model cannot be built.
+    """
     given = {
         "--no-cross-attention": cfg.no_cross_attention,
         "--cross-self-attention": cfg.cross_self_attention,
@@ -234,6 +238,9 @@ def _unsupported(cfg: BertFusedConfig) -> List[str]:
         "--quant-noise-scalar": cfg.quant_noise.scalar,
         "--base-layers": cfg.base_layers,
         "--char-inputs": cfg.char_inputs,
+        "--adaptive-input": cfg.adaptive_input,
+        "--tie-adaptive-weights": cfg.tie_adaptive_weights,
+        "--tie-adaptive-proj": cfg.tie_adaptive_proj,
         "--merge-src-tgt-embed": vars(cfg).get("merge_src_tgt_embed"),  # of fairseq's main; 0.12.2 has no such field
         "--encoder-xformers-att-config": cfg.encoder.xformers_att_config,
         "--decoder-xformers-att-config": cfg.decoder.xformers_att_config,

@@ -224,6 +224,11 @@ def _embedding_errors(cfg: GruConfig, src_dict: Dictionary, tgt_dict: Dictionary
             "--share-all-embeddings needs --encoder-embed-dim equal to --decoder-embed-dim, "
             f"got {cfg.encoder_embed_dim} and {cfg.decoder_embed_dim}; give both the same value"
         )
+    if cfg.share_all_embeddings and cfg.decoder_embed_path not in (None, cfg.encoder_embed_path):
+        errors.append(
+            f"--decoder-embed-path is not for --share-all-embeddings (which gru_bahdanau_tiny implies), got "
+            f"{cfg.decoder_embed_path}; give the file with --encoder-embed-path"
+        )
     return errors
 
 
