@@ -3,13 +3,17 @@
 import errno
 import logging
 from contextlib import contextmanager
+from inspect import signature
 from pathlib import Path
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any, Callable, Dict, Iterator, Sequence
 
-from filelock import FileLock, Timeout
+from filelock import FileLock, SoftFileLock, Timeout
 
 logger = logging.getLogger(__name__)
 
+_NO_SOFT_LOCKS: Dict[str, Any] = (
+    {"fallback_to_soft": False} if "fallback_to_soft" in signature(FileLock.__init__).parameters else {}
+)
 _SAID_AFTER = 60  # seconds of waiting after which the log says so once more
 
 
@@ -71,15 +75,36 @@ def _lock(folder: Path, part: str) -> "WorkLock":
 
 
 class WorkLock(FileLock):
-    """A lock on a file.
+    """A lock on a file, which ends with the process that holds it, also if that process is killed.
 
-    Raises:
-        OSError: the file system has no locks; some versions of filelock raise a NotImplementedError then.
+    Where a file system has no such locks, filelock has raised a NotImplementedError first, and then used files that
+    stay when a process is killed.  It can be told not to do this since version 3.30.
+
+    Args:
+        file: path of the file.
     """
 
+    def __init__(self, file: Path) -> None:
+        super().__init__(str(file), **_NO_SOFT_LOCKS)
+
     def acquire(self, *args: Any, **options: Any) -> Any:
-        """Lock the file; the arguments are those of filelock."""
+        """Lock the file; the arguments are those of filelock.
+
+        Raises:
+            Timeout: another process holds the lock.
+            OSError: the file system has no locks, or the file cannot be written.
+        """
         try:
-            return super().acquire(*args, **options)
-        except NotImplementedError as error:
-            raise OSError(errno.ENOSYS, str(error), self.lock_file) from error
+            held = super().acquire(*args, **options)
+        except (NotImplementedError, Timeout) as error:
+            if isinstance(error, NotImplementedError) or isinstance(self, SoftFileLock):
+                raise _no_locks(self.lock_file) from error
+            raise
+        if isinstance(self, SoftFileLock):  # filelock has made it one
+            self.release()
+            raise _no_locks(self.lock_file)
+        return held
+
+
+def _no_locks(file: str) -> OSError:
+    return OSError(errno.ENOSYS, "the file system has no locks", file)

@@ -1,9 +1,10 @@
 """Locks on the parts of a work."""
 
+import errno
+import fcntl
 import threading
 
 import pytest
-from filelock import FileLock
 
 from bert_fused_plugin.data import work_locks
 from bert_fused_plugin.data.work_locks import each_part_locked, try_lock
@@ -26,13 +27,30 @@ def test_a_lock_ends_with_an_error(tmp_path):
         assert locked
 
 
-def test_a_file_system_without_locks_is_an_error_of_the_system(tmp_path, monkeypatch):
-    def acquire(*args, **options):
-        raise NotImplementedError("no flock")
+@pytest.fixture
+def no_locks(monkeypatch):
+    def flock(descriptor, operation):
+        raise OSError(errno.ENOSYS, "Function not implemented")
 
-    monkeypatch.setattr(FileLock, "acquire", acquire)
-    with pytest.raises(OSError, match="no flock"), try_lock(tmp_path, "a"):
-        pass
+    monkeypatch.setattr(fcntl, "flock", flock)
+
+
+def test_a_file_system_without_locks_is_an_error_of_the_system(tmp_path, no_locks):
+    for _ in range(2):  # nothing is left that a later process would take for the lock of another one
+        with pytest.raises(OSError, match=r"not implemented|has no locks"), try_lock(tmp_path, "a"):
+            pass
+    with pytest.raises(OSError, match=r"not implemented|has no locks"):
+        list(each_part_locked(tmp_path, ["a", "b"]))
+
+
+@pytest.mark.filterwarnings("ignore:flock not supported")
+def test_versions_of_filelock_that_have_another_kind_of_lock_for_such_file_systems(tmp_path, no_locks, monkeypatch):
+    """They cannot be told not to use it, and it stays when a process is killed."""
+    monkeypatch.setattr(work_locks, "_NO_SOFT_LOCKS", {})
+    (tmp_path / "a.lock").write_text("1\nanother-machine\n")  # of a killed process
+    for part in ("a", "b", "b"):
+        with pytest.raises(OSError, match="has no locks"), try_lock(tmp_path, part):
+            pass
 
 
 def test_free_parts_come_first_and_the_others_once_they_are_free(tmp_path, caplog):
