@@ -2,7 +2,9 @@
 
 import os
 from collections import deque
-from typing import Container, Deque, List, Optional, Set
+from typing import Any, Container, Deque, List, Optional, Sequence, Set, Tuple
+
+from fairseq.data import BaseWrapperDataset, ConcatDataset
 
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.errors import BertFusedError
@@ -45,14 +47,46 @@ class DocumentContext:
         self._index += 1
 
 
-def read_document_starts(directory: Optional[str], split: str, size: int) -> Set[int]:
+def files_of(source: Any) -> List[Tuple[int, int]]:
+    """Return the files of *source*, the source sentences of fairseq: for each its number of sentences, and of copies.
+
+    There are several if fairseq has combined training sets (``train``, ``train1``, ...), of which it may have
+    repeated the first one (``--upsample-primary``).
+    """
+    while isinstance(source, BaseWrapperDataset):
+        source = source.dataset
+    if isinstance(source, ConcatDataset):
+        return [(len(file), int(copies)) for file, copies in zip(source.datasets, source.sample_ratios)]
+    return [(len(source), 1)]
+
+
+def read_document_starts(directory: Optional[str], split: str, files: Sequence[Tuple[int, int]]) -> Set[int]:
     """Return the indices of the sentences that begin a document, as ``directory/{split}.docs`` lists them.
 
+    Each file begins a document, and each copy of it.
+
+    Args:
+        directory: directory of ``--bert-documents``, with ``{split}1.docs`` for the second file, and so on; None if
+            documents end at blank lines.
+        split: name of the split, such as ``train``.
+        files: what `files_of` returns.
+
     Raises:
-        BertFusedError: the file does not hold one line number for each document, in rising order.
+        BertFusedError: a file does not hold one line number for each document, in rising order.
     """
-    if directory is None:
-        return set()
+    starts: Set[int] = set()
+    offset = 0
+    for number, (size, copies) in enumerate(files):
+        own = set() if directory is None else _read_starts(directory, f"{split}{number or ''}", size)
+        for _ in range(copies):
+            starts.update(offset + start for start in own)
+            if offset:
+                starts.add(offset)
+            offset += size
+    return starts
+
+
+def _read_starts(directory: str, split: str, size: int) -> Set[int]:
     path = os.path.join(directory, f"{split}.docs")
     rule = f"it must list the line numbers, from 0 to {size - 1}, of the first sentence of each document, one a line"
     try:

@@ -17,7 +17,7 @@ from bert_fused_plugin.data.any_length_dataset import AnyLengthDataset
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, InteractiveDataset
 from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch, piece_folders, read_dictionary
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.data.document_context import read_document_starts
+from bert_fused_plugin.data.document_context import files_of, read_document_starts
 from bert_fused_plugin.data.kept_pieces import KEPT_FROM
 from bert_fused_plugin.data.raw_text import read_raw_text
 from bert_fused_plugin.data.tags import language_tags
@@ -256,7 +256,7 @@ class BertFusedTranslationTask(TranslationTask):
         texts = read_raw_text(
             text, split, self.cfg.source_lang, len(dataset), combine=combine, upsample=self.cfg.upsample_primary
         )
-        starts = read_document_starts(documents, split, len(dataset))
+        starts = read_document_starts(documents, split, files_of(dataset.src)) if bridge.context else set()
         result = BertPairDataset(
             dataset,
             bridge,

@@ -71,3 +71,20 @@ def test_training_sets_that_fairseq_combines(places, task, upsampled, lines):
     tokens = bert_tokens(derived, combine=True)
     assert len(tokens) == lines
     assert bert_tokens(given, combine=True) == tokens
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_no_context_comes_from_another_training_set(workspace, places, task, tmp_path, copies):
+    for split, starts in (("train", (0, 5)), ("train1", (0, 1, 7))):
+        (tmp_path / f"{split}.docs").write_text("".join(f"{start}\n" for start in starts), encoding="utf-8")
+    (tmp_path / "reverse").mkdir()
+    shutil.copy(tmp_path / "train1.docs", tmp_path / "reverse" / "train.docs")
+
+    def read(data, documents=None, **how):
+        made = task(data=str(data), upsample_primary=copies)
+        made.bridge.context, made.cfg.bert_documents = 1, documents
+        return bert_tokens(made, **how)
+
+    for both, reverse in ((None, None), (str(tmp_path), str(tmp_path / "reverse"))):
+        expected = copies * read(workspace.data, both) + read(places / "data-reverse", reverse)
+        assert read(places / "data-both", both, combine=True) == expected

@@ -1,12 +1,14 @@
+import numpy as np
 import pytest
 import torch
-from helpers import PIECES
+from fairseq.data import AppendTokenDataset, ConcatDataset, ListDataset
+from helpers import PIECES, encode
 from transformers import AutoModel, AutoTokenizer
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.data.collate import collate_bert_tokens
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.data.document_context import DocumentContext, read_document_starts
+from bert_fused_plugin.data.document_context import DocumentContext, files_of, read_document_starts
 from bert_fused_plugin.errors import BertFusedError
 
 
@@ -116,11 +118,27 @@ def test_a_bad_index_of_documents_is_named(tmp_path, content, message):
     if content is not None:
         (tmp_path / "train.docs").write_text(content)
     with pytest.raises(BertFusedError, match=r"--bert-documents .*train.docs.* from 0 to 4, of the first") as caught:
-        read_document_starts(str(tmp_path), "train", 5)
+        read_document_starts(str(tmp_path), "train", [(5, 1)])
     assert message in str(caught.value)
 
 
 def test_an_index_of_documents(tmp_path):
     (tmp_path / "valid.docs").write_text("0\n3\n\n")
-    assert read_document_starts(str(tmp_path), "valid", 4) == {0, 3}
-    assert read_document_starts(None, "valid", 4) == set()
+    assert read_document_starts(str(tmp_path), "valid", [(4, 1)]) == {0, 3}
+    assert read_document_starts(None, "valid", [(4, 1)]) == set()
+
+
+def test_each_file_and_each_copy_of_it_begins_a_document(tmp_path):
+    files = [(4, 2), (3, 1)]
+    assert read_document_starts(None, "train", files) == {4, 8}
+    (tmp_path / "train.docs").write_text("0\n3\n")
+    with pytest.raises(BertFusedError, match=r"train1\.docs cannot be read .* from 0 to 2, of the first sentence"):
+        read_document_starts(str(tmp_path), "train", files)
+    (tmp_path / "train1.docs").write_text("1\n")
+    assert read_document_starts(str(tmp_path), "train", files) == {0, 3, 4, 7, 8, 9}
+
+
+def test_the_files_of_what_fairseq_combines(dictionary):
+    four, three = (ListDataset([encode(dictionary, "a dog")] * size, np.full(size, 3)) for size in (4, 3))
+    for source, files in ((four, [(4, 1)]), (ConcatDataset([four, three], [2, 1]), [(4, 2), (3, 1)])):
+        assert files_of(source) == files_of(AppendTokenDataset(source, 5)) == files
