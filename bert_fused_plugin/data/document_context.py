@@ -13,7 +13,7 @@ from bert_fused_plugin.errors import BertFusedError
 class DocumentContext:
     """Makes BERT's input of the sentences of a text, one after the other, each with preceding ones of its document.
 
-    A document ends at a blank line, and before each sentence in *starts*.
+    A document ends at a blank line, or any other sentence without word pieces, and before each sentence in *starts*.
 
     Args:
         bridge: bridge with the number of preceding sentences that BERT reads.
@@ -63,11 +63,11 @@ def files_of(source: Any) -> List[Tuple[int, int]]:
 def read_document_starts(directory: Optional[str], split: str, files: Sequence[Tuple[int, int]]) -> Set[int]:
     """Return the indices of the sentences that begin a document, as ``directory/{split}.docs`` lists them.
 
-    Each file begins a document, and each copy of it.
+    Each file begins a document, and each copy of it.  Documents also end at blank lines, see `DocumentContext`.
 
     Args:
         directory: directory of ``--bert-documents``, with ``{split}1.docs`` for the second file, and so on; None if
-            documents end at blank lines.
+            documents end at blank lines only.
         split: name of the split, such as ``train``.
         files: what `files_of` returns.
 

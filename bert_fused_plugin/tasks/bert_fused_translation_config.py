@@ -30,7 +30,7 @@ class BertFusedTranslationConfig(TranslationConfig):
         default=None,
         metadata={
             "help": "The directory with DIR/{split}.docs for --bert-context, which holds the line number, counted from "
-            "0, of the first sentence of each document. By default documents end at blank lines."
+            "0, of the first sentence of each document. With and without it, documents end at blank lines."
         },
     )
     bert_cache: Optional[str] = field(
