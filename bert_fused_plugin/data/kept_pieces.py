@@ -18,7 +18,7 @@ import re
 import shutil
 import time
 from pathlib import Path
-from typing import Iterator, List, Optional, Sequence
+from typing import Dict, Iterator, List, Optional, Sequence
 
 from bert_fused_plugin.data.piece_files import join_parts, map_sound, write_part
 from bert_fused_plugin.data.tokenizing import Sentences
@@ -49,25 +49,37 @@ def kept_word_pieces(sentences: Sentences, folders: Sequence[Path], name: str) -
     if digest is None:
         return _in_memory(sentences)
     files = [folder / f"{name}-{digest}.pieces" for folder in folders]
+    problems: Dict[Path, OSError] = {}
     for file in files:
-        found = map_sound(file)
+        found = _found(file, problems)
         if found is not None:
             logger.info(f"the word pieces of {name} are read from {file}")
             return found
-    problems = []
     for file in files:
+        if file in problems:  # the file may be sound
+            continue
         try:
             return _SharedWork(sentences, file).result()
         except OSError as error:
-            found = map_sound(file)  # another process may have made it, and removed the folder of the parts
-            if found is not None:
-                return found
-            problems.append(f"{file.parent} cannot be used ({error})")
+            problems[file] = error
+        found = _found(file, problems)  # another process may have made it, and removed the folder of the parts
+        if found is not None:
+            return found
+    reasons = [f"{file.parent} cannot be used ({error})" for file, error in problems.items()]
     logger.warning(
-        f"each process makes the word pieces of {name} by itself, at each start, since {', and '.join(problems)}; to "
+        f"each process makes the word pieces of {name} by itself, at each start, since {', and '.join(reasons)}; to "
         "keep them, give a --bert-cache or a data directory that can be written, on a disk with room"
     )
     return _in_memory(sentences)
+
+
+def _found(file: Path, problems: Dict[Path, OSError]) -> Optional[WordPieces]:
+    """Return the word pieces in *file*, if it is there and sound; add to *problems* why it cannot be read."""
+    try:
+        return map_sound(file)
+    except OSError as error:
+        problems[file] = error
+        return None
 
 
 def _in_memory(sentences: Sentences) -> WordPieces:
@@ -97,7 +109,7 @@ class _SharedWork:
         """Return the word pieces, from the file.
 
         Raises:
-            OSError: the folder cannot be written.
+            OSError: the folder cannot be written, or the file cannot be read.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(self._folder)

@@ -64,8 +64,13 @@ class MappedWordPieces(WordPieces):
 def map_sound(file: Path) -> Optional[MappedWordPieces]:
     """Return the word pieces in *file*, or None if there is no such file, or it is damaged.
 
+    Only what it holds can show that a file is damaged.
+
     The whole file is read for its checksums.  This takes about 0.1 seconds for a million sentences, which is little
     beside the time that they are trained on, and it brings the file into memory in order.
+
+    Raises:
+        OSError: the file cannot be read or mapped, which may be for a moment only.
     """
     try:
         header = _read_header(file)
@@ -75,7 +80,7 @@ def map_sound(file: Path) -> Optional[MappedWordPieces]:
                 _checksum(source, start, end) for start, end in zip(starts, starts[1:])
             ]
         return MappedWordPieces(file) if sound else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 
 

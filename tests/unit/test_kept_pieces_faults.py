@@ -1,8 +1,11 @@
 """What happens to the word pieces of a corpus while they are made and read: kill -9, damage, full and closed disks."""
 
+import errno
+import mmap
 import os
 import pickle
 import time
+from types import SimpleNamespace
 
 import pytest
 from fairseq.data import LanguagePairDataset, indexed_dataset
@@ -10,7 +13,7 @@ from helpers import processes
 from kept_pieces_case import LINES, assert_equal, files, maker, warnings
 from transformers import AutoTokenizer
 
-from bert_fused_plugin.data import kept_pieces
+from bert_fused_plugin.data import kept_pieces, piece_files
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.tokenizing import Sentences
@@ -77,6 +80,41 @@ def test_the_first_folder_that_has_the_file_or_can_be_written_is_used(make, tmp_
     [message] = warnings(caplog)
     assert message.startswith("each process makes the word pieces of train.en by itself, at each start, since")
     assert "Not a directory" in message
+
+
+def fail(*arguments, **options):
+    raise OSError(errno.EIO, "Input/output error")
+
+
+@pytest.mark.parametrize(
+    ("name", "failing"), [("_checksum", fail), ("mmap", SimpleNamespace(mmap=fail, ACCESS_READ=mmap.ACCESS_READ))]
+)
+def test_a_file_that_cannot_be_read_just_now_stays(make, tmp_path, caplog, monkeypatch, name, failing):
+    """As on a network disk that fails for a moment, or with too little address space."""
+    expected = make(folders=())
+    make()
+    [file] = (tmp_path / "kept").iterdir()
+    before = file.stat()
+    with monkeypatch.context() as patch:
+        patch.setattr(piece_files, name, failing)
+        assert_equal(make(), expected)
+    [message] = warnings(caplog)
+    assert f"since {file.parent} cannot be used ([Errno 5] Input/output error)" in message
+    assert (files(file.parent), file.stat().st_ino) == ([file.name], before.st_ino)
+    caplog.clear()
+    assert_equal(make(), expected)
+    assert not warnings(caplog)
+
+
+def test_the_next_folder_is_used_if_a_file_cannot_be_read(make, tmp_path, caplog, monkeypatch):
+    first, second = tmp_path / "kept", tmp_path / "other"
+    make()
+    read = piece_files._read_header
+    monkeypatch.setattr(piece_files, "_read_header", lambda file: fail() if file.parent == first else read(file))
+    for _ in range(2):
+        assert_equal(make(folders=(first, second)), make(folders=()))
+        assert files(first) == files(second)
+    assert not warnings(caplog)
 
 
 def test_a_complete_file_may_be_read_only(make, small_disk):
