@@ -3,6 +3,7 @@
 The package safetensors writes only what is in memory as a whole, and BERT's states of a corpus are not.
 """
 
+import errno
 import json
 import os
 import zlib
@@ -98,9 +99,15 @@ def map_file(file: Path) -> Tensor:
 
     What is written to them stays in this process, and the file does not change: PyTorch wants memory that may be
     written.  numpy's maps would each keep a file open.
+
+    Raises:
+        OSError: the file cannot be read or mapped.
     """
     size = file.stat().st_size
-    storage: Any = torch.UntypedStorage.from_file(str(file), False, size)
+    try:
+        storage: Any = torch.UntypedStorage.from_file(str(file), False, size)
+    except RuntimeError as error:  # PyTorch's error says why, but only in its text
+        raise OSError(errno.EIO, f"it cannot be mapped: {error}", str(file)) from error
     return torch.empty(0, dtype=torch.uint8).set_(storage, 0, (size,), (1,))
 
 

@@ -2,7 +2,9 @@
 
 import json
 import os
+import resource
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from bert_fused_plugin.data.feature_segments import (
     remove_unfinished,
     write_segment,
 )
+from bert_fused_plugin.data.tensor_files import map_file
 from bert_fused_plugin.data.work_locks import try_lock
 
 D = 5
@@ -149,6 +152,21 @@ def test_a_map_keeps_no_file_open(tmp_path):
     maps = [map_states(file, open_segment(file)) for _ in range(5)]
     assert len(os.listdir("/proc/self/fd")) == before
     assert len(maps) == 5
+
+
+def test_too_little_address_space_is_an_error_of_the_system(tmp_path):
+    """As `ulimit -v` of a cluster leaves it; PyTorch raises a RuntimeError."""
+    file = tmp_path / "large"
+    with open(file, "wb") as opened:
+        os.truncate(opened.fileno(), 2**32)  # which takes no room on the disk
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**31, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"Cannot allocate memory.*/large'"):
+            map_file(file)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 def test_a_later_change_gives_the_file_another_time(tmp_path):
