@@ -13,7 +13,7 @@ import argparse
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from tqdm import tqdm
 
@@ -33,7 +33,7 @@ from bert_fused_plugin.data.cache_inventory import (
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """Do what the command line says; the exit status is 1 if a segment is damaged."""
+    """Do what the command line says; the exit status is 1 if a segment is damaged or cannot be read."""
     args = parse_args(arguments)
     if args.command == "build":
         build(args)
@@ -111,10 +111,10 @@ def _content_lines(found: Inventory) -> List[str]:
 
 
 def verify(directory: Path) -> bool:
-    """Read all segments, remove those that are damaged, and return whether there were none."""
+    """Read all segments, remove those that are damaged, and return whether all are sound."""
     folders = cache_folders(directory)
     total = sum(file.stat().st_size for folder in folders for file in segments_of(folder))
-    damaged: List[Path] = []
+    bad: Dict[Path, Optional[OSError]] = {}
     with tqdm(total=total, desc="verified", unit="B", unit_scale=True, disable=None) as bar:
         read = 0
 
@@ -126,15 +126,28 @@ def verify(directory: Path) -> bool:
                 print(f"{100 * read // total} % of {_size(total)}", flush=True)
 
         for folder in folders:
-            damaged += verify_segments(folder, advance)
-    for file in damaged:
-        try:
-            file.unlink(missing_ok=True)
-            print(f"{file} is damaged: it is removed, and its sentences are computed anew")
-        except OSError as error:
-            print(f"{file} is damaged and cannot be removed ({error})")
-    print(f"damaged segments: {len(damaged):,}; {_size(total)} have been read in {_count(len(folders), 'folder')}")
-    return not damaged
+            bad.update(verify_segments(folder, advance))
+    for file, error in bad.items():
+        _report_bad(file, error)
+    unreadable = sum(error is not None for error in bad.values())
+    also = f", and {unreadable:,} that cannot be read" if unreadable else ""
+    print(
+        f"damaged segments: {len(bad) - unreadable:,}{also}; {_size(total)} have been read in "
+        f"{_count(len(folders), 'folder')}"
+    )
+    return not bad
+
+
+def _report_bad(file: Path, error: Optional[OSError]) -> None:
+    """Print that a segment cannot be read because of *error*; or, without one, remove it, since it is damaged."""
+    if error is not None:
+        print(f"{file} cannot be read ({error}) and stays; remove it if this does not pass")
+        return
+    try:
+        file.unlink(missing_ok=True)
+        print(f"{file} is damaged: it is removed, and its sentences are computed anew")
+    except OSError as refusal:
+        print(f"{file} is damaged and cannot be removed ({refusal})")
 
 
 def prune(directory: Path, unwanted: Sequence[str], wanted: Sequence[str], *, yes: bool) -> None:

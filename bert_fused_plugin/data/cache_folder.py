@@ -123,21 +123,25 @@ class CacheFolder:
                 self.states.verify(name)
             except FileNotFoundError:  # another process has just removed it
                 continue
+            except OSError as error:  # of this file alone; all others can be used
+                self.states.set_aside(name, error)
 
     def _read(self, name: str) -> List[SegmentKeys]:
-        """Return the keys of a segment; none if it is damaged or gone."""
+        """Return the keys of a segment; none if it is damaged or gone, or cannot be read."""
         file = self.path / name
         try:
             segment = open_segment(file, self._dim, self._dtype)
             found = None if segment is None else read_keys(file, segment)
-        except FileNotFoundError:
-            found = None
-        if found is None:
-            del self._files[name]
+            if found is not None:
+                return [SegmentKeys(name, self._files[name][0], *found)]
             if file.exists():
                 self.states.remove_damaged(name)
-            return []
-        return [SegmentKeys(name, self._files[name][0], *found)]
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            self.states.set_aside(name, error)
+        del self._files[name]
+        return []
 
     def _add(self, segments: List[SegmentKeys]) -> None:
         self._index.add(segments)

@@ -10,7 +10,7 @@ import numpy as np
 from bert_fused_plugin.data.cache_descriptions import DESCRIPTION, Description, read_description
 from bert_fused_plugin.data.cache_index import INDEX_SUFFIX
 from bert_fused_plugin.data.cache_stamps import STAMPS, file_state, read_stamps, stamp
-from bert_fused_plugin.data.feature_segments import SUFFIX, is_sound, open_segment
+from bert_fused_plugin.data.feature_segments import SUFFIX, Segment, is_sound, open_segment
 from bert_fused_plugin.data.tensor_files import UNFINISHED
 from bert_fused_plugin.data.work_locks import try_lock
 from bert_fused_plugin.errors import BertFusedError
@@ -32,7 +32,7 @@ class Inventory:
         folder: the folder.
         description: what it says about its BERT, if it says so.
         segments: number of segments.
-        sentences: number of sentences in them.
+        sentences: number of sentences in those that can be read.
         size: bytes of all files.
         verified: number of segments that have been verified.
         indexes: number of indexes.
@@ -70,7 +70,7 @@ def take_inventory(folder: Path) -> Inventory:
     """Return what the *folder* of one BERT holds; this reads no states."""
     stamps = read_stamps(folder)
     files = segments_of(folder)
-    headers = [open_segment(file) for file in files]
+    headers = [_opened(file) for file in files]
     indexes = [file for file in folder.glob(f"*{INDEX_SUFFIX}") if is_of_cache(file)]
     return Inventory(
         folder,
@@ -84,6 +84,13 @@ def take_inventory(folder: Path) -> Inventory:
     )
 
 
+def _opened(file: Path) -> Optional[Segment]:
+    try:
+        return open_segment(file)
+    except OSError:  # verify_segments says which one, and why
+        return None
+
+
 def segments_of(folder: Path) -> List[Path]:
     """Return the files of all segments of a *folder*."""
     return sorted(file for file in folder.glob(f"*{SUFFIX}") if is_of_cache(file))
@@ -94,17 +101,20 @@ def is_of_cache(path: Path) -> bool:
     return _FILE.fullmatch(path.name) is not None and path.is_file()
 
 
-def verify_segments(folder: Path, advance: Callable[[int], None]) -> List[Path]:
-    """Read all segments of a *folder*, whether they have been verified or not, and return those that are damaged.
+def verify_segments(folder: Path, advance: Callable[[int], None]) -> Dict[Path, Optional[OSError]]:
+    """Read all segments of a *folder*, whether they have been verified or not, and return those that are not sound.
 
     Sound segments get a stamp.
 
     Args:
         folder: the folder of one BERT.
         advance: a function that is told the number of bytes of each segment that has been read.
+
+    Returns:
+        Each damaged segment with None, and each one that cannot be read with the error that says why.
     """
     dtype = _DTYPES[folder.name.rpartition("-")[2]]
-    damaged = []
+    bad: Dict[Path, Optional[OSError]] = {}
     for file in segments_of(folder):
         try:
             state = file_state(file)
@@ -112,11 +122,14 @@ def verify_segments(folder: Path, advance: Callable[[int], None]) -> List[Path]:
             if segment is not None and is_sound(file, segment):
                 stamp(folder, file.name, state)
             else:
-                damaged.append(file)
+                bad[file] = None
         except FileNotFoundError:  # another process has just removed it
             continue
+        except OSError as error:
+            bad[file] = error
+            continue
         advance(state[0])
-    return damaged
+    return bad
 
 
 def folder_of(name: str, folders: List[Path]) -> Path:

@@ -85,6 +85,11 @@ class MappedStates:
                 f"BERT cache {self._path / name} is damaged: it is removed, and its sentences are computed anew"
             )
 
+    def set_aside(self, name: str, error: OSError) -> None:
+        """Use a segment no more that cannot be read because of *error*; it stays, since this may be for a moment."""
+        self.lost.add(name)
+        logger.warning(f"BERT cache {self._path / name} cannot be read ({error}): its sentences are computed anew")
+
     def _map(self, name: str) -> Optional[Tensor]:
         file = self._path / name
         if name in self.lost:

@@ -1,5 +1,6 @@
 """bert-fused-cache on a directory that it has filled itself, for a training on two data directories."""
 
+import errno
 import os
 import re
 import shutil
@@ -10,7 +11,7 @@ from helpers import SIZES, WORDS
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.commands.cache import main, parse_args
-from bert_fused_plugin.data import cache_plan, cache_stamps
+from bert_fused_plugin.data import cache_plan, cache_stamps, tensor_files
 from bert_fused_plugin.data.cache_descriptions import BERT_NAME, DESCRIPTION, read_description, write_description
 from bert_fused_plugin.data.feature_cache import FeatureCache
 from bert_fused_plugin.data.feature_segments import open_segment, read_keys
@@ -199,6 +200,30 @@ def test_verify_reads_everything_and_removes_what_is_damaged(filled, capsys):
     assert f"{files[0]} is damaged: it is removed, and its sentences are computed anew" in out
     assert "damaged segments: 1; " in out
     assert sorted(folder.glob("*.safetensors")) == files[1:]
+
+
+@pytest.mark.parametrize("name", ["read_header", "checksum"])
+def test_a_segment_that_cannot_be_read_is_named_and_stays(filled, capsys, monkeypatch, name):
+    first, *others = sorted(filled.glob("*-fp32/*.safetensors"))
+    (first.parent / cache_stamps.STAMPS).unlink()
+    real = getattr(tensor_files, name)
+
+    def read(file, *arguments):
+        if file == first:
+            raise OSError(errno.EIO, "Input/output error")
+        return real(file, *arguments)
+
+    monkeypatch.setattr(tensor_files, name, read)
+    with pytest.raises(SystemExit) as end:
+        main(["verify", str(filled)])
+    assert end.value.code == 1
+    out = capsys.readouterr().out
+    assert f"{first} cannot be read ([Errno 5] Input/output error) and stays" in out
+    assert "damaged segments: 0, and 1 that cannot be read; " in out
+    assert sorted(filled.glob("*-fp32/*.safetensors")) == [first, *others]
+    number = len(others)
+    assert f"verified segments: {number} of {number + 1};" in printed(capsys, "info", filled)
+    assert f"would be removed: {first.parent}" in printed(capsys, "prune", filled, "--remove", first.parent.name)
 
 
 def test_prune_removes_what_it_is_told_to_and_only_with_yes(filled, capsys):

@@ -1,5 +1,6 @@
 """Opening a cache reads no states; each segment is verified once, at the latest when it is read."""
 
+import errno
 import os
 import pickle
 import resource
@@ -207,3 +208,40 @@ def test_segments_that_have_changed_places_give_no_states_of_other_sentences(tmp
     cache.add(WordPieces.of(sentences), reader.load)
     check(cache, sentences)
     assert sum(map(len, reader.batches)) == len(sentences)
+
+
+def unreadable(monkeypatch, name, file):
+    """Let the function *name* of the module fail for *file*, as where a block of the disk cannot be read."""
+    real = getattr(tensor_files, name)
+
+    def read(path, *arguments):
+        if path == file:
+            raise OSError(errno.EIO, "Input/output error")
+        return real(path, *arguments)
+
+    monkeypatch.setattr(tensor_files, name, read)
+
+
+@pytest.mark.parametrize("name", ["read_header", "read_array", "checksum"])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_segment_that_cannot_be_read_is_computed_anew_and_stays(many, monkeypatch, caplog, name, at_once):
+    bad, *others = segments(many)
+    touch(bad, *others)
+    for index in bad.parent.glob("*.index"):
+        index.unlink()
+    if at_once:
+        monkeypatch.setattr(cache_folder, "_VERIFIED_AT_ONCE", 2**30)
+    with monkeypatch.context() as patch:
+        unreadable(patch, name, bad)
+        cache, bert = open_cache(many), CountingBert()
+        if at_once or name != "checksum":
+            assert f"{bad} cannot be read ([Errno 5] Input/output error): its sentences are comp" in caplog.text
+            assert len(cache) == 3
+        else:
+            index, place = place_in(cache, bad)
+            assert cache.states(place, len(SENTENCES[index])) is None
+        cache.add(WordPieces.of(SENTENCES), bert.load)
+        assert len(bert.batches) == 1
+        check(cache)
+    assert set(segments(many)) > {bad, *others}
+    check(open_cache(many))
