@@ -24,7 +24,7 @@
 #   BERT=name          pre-trained encoder, a directory or a hub name
 #   UPDATES=, MORE=, WARMUP=, LR=, SEED=1
 #   TRAIN_FLAGS=       for every fairseq-train, such as --fp16, or --cpu
-# A training that was interrupted goes on where it was; a finished one is skipped.
+# A training that was interrupted goes on where it was; a finished one is skipped; one with other settings is an error.
 
 here=$(cd "$(dirname "${BASH_SOURCE[1]}")" && pwd)
 examples=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
