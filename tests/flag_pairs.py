@@ -79,7 +79,7 @@ OF_HOST = """
 --ema-decay 0.9 --store-ema
 --store-ema --ema-fp32
 --num-batch-buckets 3
---dataset-impl cached
+--dataset-impl mmap
 --upsample-primary 3
 --eval-bleu --eval-bleu-args {{"beam":2,"max_len_b":5}}
 --validate-interval-updates 1
@@ -124,9 +124,12 @@ OF_TRANSFORMER = """
 --encoder-layers 1
 --decoder-layers 1
 --encoder-layers 0
---decoder-output-dim 8
+--decoder-output-dim 8 --adaptive-softmax-cutoff 5,10 --criterion adaptive_loss
 --no-decoder-final-norm
 """
+REFUSED_BY_FAIRSEQ = {  # and why
+    "--criterion label_smoothed_cross_entropy_with_rdrop": "fairseq's main has it, and its release has not",
+}
 FAMILIES = {
     "bert_fused": (OF_BERT + OF_FUSION, OF_HOST + OF_TRANSFORMER),
     "gru_bahdanau": (OF_GRU, OF_HOST),

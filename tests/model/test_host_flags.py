@@ -1,12 +1,14 @@
 """Models with fairseq's own flags are saved, and built and loaded again, as fairseq's commands do it."""
 
 import copy
+from itertools import combinations
 
 import pytest
 import torch
 from helpers import encode, pad, parse_flags, randomise
 from warm_start_helpers import task_of
 
+from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 
 ADAPTIVE = "--adaptive-softmax-cutoff 5,10 --adaptive-softmax-factor 2"
@@ -14,17 +16,18 @@ ADAPTIVE = "--adaptive-softmax-cutoff 5,10 --adaptive-softmax-factor 2"
 
 @pytest.fixture
 def round_trip(bert_dir, dictionary):
-    """Build a model of flags, and load its parameters into another one; return the scores of both, (B, T, V)."""
+    """Train a model of flags for a step, and load its parameters into another one; return the scores of both."""
 
     def run(flags):
         args = parse_flags(f"--bert-model {bert_dir} {flags}")
         saved = copy.deepcopy(args)
         trained = BertFusedModel.build_model(args, task_of(dictionary))
         randomise(trained)
-        again = BertFusedModel.build_model(saved, task_of(dictionary))
-        again.load_state_dict(trained.state_dict(), strict=True, model_cfg=saved)
         rows = [encode(dictionary, line) for line in ("the old man sees a dog", "red apple", "")]
         source, target = pad(rows, dictionary.pad(), left=True), pad(rows, dictionary.pad(), left=False)
+        trained.train()(source, None, target)[0].sum().backward()
+        again = BertFusedModel.build_model(saved, task_of(dictionary))
+        again.load_state_dict(trained.state_dict(), strict=True, model_cfg=saved)
         with torch.no_grad():
             return [
                 model.get_normalized_probs(model.eval()(source, None, target), log_probs=True)
@@ -34,13 +37,49 @@ def round_trip(bert_dir, dictionary):
     return run
 
 
-@pytest.mark.parametrize("share", ["", "--share-all-embeddings", "--share-decoder-input-output-embed"])
-def test_an_adaptive_softmax_with_shared_embeddings_loads_again(round_trip, share):
-    scores, again = round_trip(f"{ADAPTIVE} {share}")
+SHARE_ALL, SHARE_OUTPUT = "--share-all-embeddings", "--share-decoder-input-output-embed"
+WIDE_OUTPUT, WIDE_DECODER = "--decoder-output-dim 6", "--decoder-embed-dim 12"
+
+# flags that change which parameters there are, and what they are called: each pair of them is tried
+STRUCTURE = [
+    *(ADAPTIVE, SHARE_ALL, SHARE_OUTPUT, WIDE_OUTPUT, WIDE_DECODER),
+    *("--encoder-layers-to-keep 1", "--decoder-layers-to-keep 1", "--decoder-normalize-before"),
+]
+REFUSED = [(SHARE_ALL, WIDE_OUTPUT), (SHARE_OUTPUT, WIDE_OUTPUT), (SHARE_ALL, WIDE_DECODER)]
+OTHERS = """
+--encoder-normalize-before
+--decoder-normalize-before --no-decoder-final-norm
+--encoder-layerdrop 0.5
+--decoder-layerdrop 0.5 --decoder-layers-to-keep 1
+--checkpoint-activations
+--offload-activations
+--layernorm-embedding
+--no-scale-embedding
+--encoder-learned-pos
+--decoder-learned-pos --decoder-layers 1
+--no-token-positional-embeddings
+--activation-fn gelu
+--encoder-layers 0
+--encoder-layers 3
+--encoder-attention-heads 1
+--max-source-positions 40
+"""
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        *STRUCTURE,
+        *OTHERS.strip().splitlines(),
+        *(" ".join(pair) for pair in combinations(STRUCTURE, 2) if pair not in REFUSED),
+    ],
+)
+def test_a_model_trains_and_loads_again(round_trip, flags):
+    scores, again = round_trip(flags)
     assert torch.equal(scores, again)
 
 
-@pytest.mark.parametrize("flags", ["", "--decoder-normalize-before", f"{ADAPTIVE} --share-all-embeddings"])
-def test_the_output_may_have_a_width_of_its_own(round_trip, flags):
-    scores, again = round_trip(f"--decoder-output-dim 6 {flags}")
-    assert torch.equal(scores, again)
+@pytest.mark.parametrize("pair", REFUSED)
+def test_pairs_that_contradict_each_other_are_refused(round_trip, pair):
+    with pytest.raises(BertFusedError, match=r"--share-[a-z-]+ .*needs --.* equal to --.*, got"):
+        round_trip(" ".join(pair))
