@@ -166,9 +166,11 @@ def print_tables(parts: List[Part], found: List[Part]) -> None:
             print("\n".join(["", f"{part.name}:", "", *systems_table(part), "", *buckets_table(part)]))
     for system in SYSTEMS:
         speeds = [f"{part.name}: {part.seconds_of_update(system):.2f}" for part in parts if system in part.runs]
-        print(f"\nseconds of an update, {system}: {', '.join(speeds)}")
-    states = [f"{part.name}: {part.seconds_of_states():.0f}" for part in with_bert]
-    print(f"\nseconds of BERT's states: {', '.join(states)}")
+        if speeds:
+            print(f"\nseconds of an update, {system}: {', '.join(speeds)}")
+    if with_bert:
+        states = [f"{part.name}: {part.seconds_of_states():.0f}" for part in with_bert]
+        print(f"\nseconds of BERT's states: {', '.join(states)}")
 
 
 if __name__ == "__main__":
