@@ -1,6 +1,5 @@
 """bert-fused-cache on a directory that it has filled itself, for a training on two data directories."""
 
-import errno
 import os
 import re
 import shutil
@@ -8,10 +7,11 @@ import shutil
 import pytest
 import torch
 from helpers import SIZES, WORDS
+from unreadable_files import unreadable
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.commands.cache import main, parse_args
-from bert_fused_plugin.data import cache_plan, cache_stamps, tensor_files
+from bert_fused_plugin.data import cache_plan, cache_stamps
 from bert_fused_plugin.data.cache_descriptions import BERT_NAME, DESCRIPTION, read_description, write_description
 from bert_fused_plugin.data.feature_cache import FeatureCache
 from bert_fused_plugin.data.feature_segments import open_segment, read_keys
@@ -206,14 +206,7 @@ def test_verify_reads_everything_and_removes_what_is_damaged(filled, capsys):
 def test_a_segment_that_cannot_be_read_is_named_and_stays(filled, capsys, monkeypatch, name):
     first, *others = sorted(filled.glob("*-fp32/*.safetensors"))
     (first.parent / cache_stamps.STAMPS).unlink()
-    real = getattr(tensor_files, name)
-
-    def read(file, *arguments):
-        if file == first:
-            raise OSError(errno.EIO, "Input/output error")
-        return real(file, *arguments)
-
-    monkeypatch.setattr(tensor_files, name, read)
+    unreadable(monkeypatch, name, first)
     with pytest.raises(SystemExit) as end:
         main(["verify", str(filled)])
     assert end.value.code == 1

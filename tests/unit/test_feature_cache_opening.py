@@ -1,6 +1,5 @@
 """Opening a cache reads no states; each segment is verified once, at the latest when it is read."""
 
-import errno
 import os
 import pickle
 import resource
@@ -10,6 +9,7 @@ import pytest
 import torch
 from helpers import processes
 from test_feature_cache import SENTENCES, CountingBert, check, expected, filled, open_cache, segments  # noqa: F401
+from unreadable_files import unreadable
 
 from bert_fused_plugin.data import cache_folder, cache_plan, mapped_states, tensor_files
 from bert_fused_plugin.data.cache_stamps import STAMPS, read_stamps, stamp
@@ -208,18 +208,6 @@ def test_segments_that_have_changed_places_give_no_states_of_other_sentences(tmp
     cache.add(WordPieces.of(sentences), reader.load)
     check(cache, sentences)
     assert sum(map(len, reader.batches)) == len(sentences)
-
-
-def unreadable(monkeypatch, name, file):
-    """Let the function *name* of the module fail for *file*, as where a block of the disk cannot be read."""
-    real = getattr(tensor_files, name)
-
-    def read(path, *arguments):
-        if path == file:
-            raise OSError(errno.EIO, "Input/output error")
-        return real(path, *arguments)
-
-    monkeypatch.setattr(tensor_files, name, read)
 
 
 @pytest.mark.parametrize("name", ["read_header", "read_array", "checksum"])
