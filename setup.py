@@ -87,7 +87,6 @@ setup(
     # scripts/lower_bounds.py turns these into pip constraints, which install the oldest versions.
     install_requires=[
         "torch>=2.0",
-        "filelock>=3.11",
         "safetensors>=0.4.1",
         "transformers>=4.40",
         "huggingface_hub>=0.19.3",

@@ -231,7 +231,7 @@ NOTES = {
     "rnn": [_TRAINING, _LSTM, _SIZE, _MEMORY, _DECODING],
     "cache": [
         "forward runs BERT on batches of --max-tokens; build runs BERT on batches of its own and writes the states; "
-        "open verifies the checksums; read makes batches of states in the page cache, as a build leaves them there."
+        "read makes batches of states in the page cache, as a build leaves them there."
     ],
     "memory": [_FUSED_TRAINING, _MEMORY],
     "start": [_START],

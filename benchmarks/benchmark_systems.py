@@ -24,8 +24,8 @@ from torch.nn.utils.rnn import pad_sequence
 import bert_fused_plugin  # noqa: F401  registers the architectures
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
+from bert_fused_plugin.data.cached_states import CachedStates
 from bert_fused_plugin.data.collate import collate_bert_tokens
-from bert_fused_plugin.data.feature_cache import FeatureCache
 from bert_fused_plugin.data.word_pieces import WordPieces
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.tasks.ensembles import reads_bert
@@ -195,7 +195,6 @@ class StatesOnDisk:
 
     def __init__(self, dataset: BertPairDataset, bert: FrozenBert, options: argparse.Namespace, directory: str) -> None:
         self.bert, self.options, self.directory = bert, options, directory
-        self.fingerprint = bert.fingerprint()
         groups = dataset.batch_by_size(dataset.ordered_indices(), max_tokens=options.max_tokens)
         self.batches = [[dataset.bert_tokens(i) for i in group] for group in groups]
         self.folder: Optional[tempfile.TemporaryDirectory[str]] = None
@@ -210,35 +209,34 @@ class StatesOnDisk:
         if self.folder is not None:
             self.folder.cleanup()
         self.folder = tempfile.TemporaryDirectory(dir=self.directory)
-        self.cache = self._cache()
-        rows = [row for batch in self.batches for row in batch]
-        self.cache.add(WordPieces.of(rows), lambda: lambda bert_tokens: self._run(bert_tokens).cpu())
-        return {"sentences": len(self.cache), "word pieces": sum(len(row) for row in rows)}
+        self.pieces = WordPieces.of([row for batch in self.batches for row in batch])
+        self._states().add_missing(lambda: lambda bert_tokens: self._run(bert_tokens).cpu(), 0, 1)
+        return {"sentences": len(self.pieces), "word pieces": len(self.pieces.pieces)}
 
     def open(self) -> Dict[str, float]:
-        """Open the files, verify them and find the sentences, which a run of fairseq-train does once."""
-        self.cache = self._cache()
-        self.places = [self.cache.locate(WordPieces.of(batch)) for batch in self.batches]
-        return {"sentences": sum(len(places) for places in self.places)}
+        """Open the files, which a run of fairseq-train does once."""
+        self.states = self._states()
+        self.states.remove_damaged()
+        return {"sentences": len(self.pieces)}
 
     def read(self) -> Dict[str, float]:
         """Make tensors of the states of the batches, on the device."""
         sentences = pieces = 0
-        for batch, places in zip(self.batches, self.places):
-            states = [self.cache.states(place, len(row)) for place, row in zip(places, batch)]
+        for batch in self.batches:
+            states = [self.states[i] for i in range(sentences, sentences + len(batch))]
             sentences += len(pad_sequence(states, batch_first=True).to(self.options.device))
             pieces += sum(len(state) for state in states)
         return {"sentences": sentences, "word pieces": pieces}
 
     def bytes_per_sentence(self) -> float:
         files = [file for file in Path(self.folder.name).rglob("*") if file.is_file()]
-        return sum(file.stat().st_size for file in files) / len(self.cache)
+        return sum(file.stat().st_size for file in files) / len(self.pieces)
 
     def _run(self, bert_tokens: Tensor) -> Tensor:
         return self.bert(bert_tokens.to(self.options.device))[0]
 
-    def _cache(self) -> FeatureCache:
-        return FeatureCache(self.folder.name, fingerprint=self.fingerprint, dim=self.bert.state_dim, dtype="fp16")
+    def _states(self) -> CachedStates:
+        return CachedStates(Path(self.folder.name) / "states", self.pieces, self.bert.state_dim, "fp16")
 
 
 def peak_memory(system: System, options: argparse.Namespace, data_bin: str, batches_file: str) -> Dict[str, float]:

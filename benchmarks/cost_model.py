@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Iterator
 
 HOUR = 3600
-PART_BYTES = 128 * 2**20  # of the cache, which one device computes at a time
+BLOCK_BYTES = 64 * 2**20  # of the cache, which one device computes at a time
 
 
 @dataclass
@@ -57,7 +57,7 @@ def cost(corpus: Corpus, machine: Machine, epochs: float, gpus: int) -> Cost:
     machines = -(-gpus // machine.devices)
     train = corpus.pairs * corpus.words / machine.train_rate / gpus
     bert = corpus.pairs * corpus.pieces / machine.bert_rate
-    build = bert / min(gpus, 1 + corpus.cache_bytes // PART_BYTES)
+    build = bert / min(gpus, 1 + corpus.cache_bytes // BLOCK_BYTES)
     read = corpus.cache_bytes / machines / machine.read_rate
     # sentences are dealt anew in each epoch, so a machine may need any of them
     from_disk = epochs if corpus.cache_bytes > machine.memory else 1

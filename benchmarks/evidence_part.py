@@ -2,7 +2,6 @@
 
 import json
 import re
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -107,16 +106,5 @@ def _of_log(path: Path) -> Dict[str, Any]:
 
 
 def _seconds_of_states(log: str) -> float:
-    began = None
-    total = 0.0
-    for line in log.splitlines():
-        if re.search(r"\d new sentences of", line):
-            began = _time(line)
-        elif began is not None and "BERT cache: " in line:  # also of a pass that was interrupted
-            total += (_time(line) - began).total_seconds()
-            began = _time(line)
-    return total
-
-
-def _time(line: str) -> datetime:
-    return datetime.strptime(line[:19], "%Y-%m-%d %H:%M:%S")
+    found = re.findall(r"BERT cache: [\d,]+ word pieces in (\d+) s", log)
+    return float(sum(map(int, found)))

@@ -11,7 +11,7 @@ processes, one for each rank, all of them on this machine:
   pieces  the word pieces are made, as at the first start with this corpus
   map     the word pieces are mapped, as at each later start
   build   the cache is opened and built
-  open    the complete cache is opened, and the places of all sentences are looked up
+  open    the complete cache is opened
 
 A row of the result has the seconds from the first to the last rank, the seconds of CPU of all ranks together, and the
 largest figures of a rank: the private memory that a rank holds in the end, its peak, and its share of everything that
@@ -110,16 +110,23 @@ def load_pieces(options: argparse.Namespace, folder: Path) -> Callable[[], Any]:
 
 
 def use_cache(pieces: Any, folder: Path) -> Any:
-    """Open the cache in *folder*, add what it lacks, and return the cache and the places of all sentences."""
-    from bert_fused_plugin.data.feature_cache import FeatureCache
+    """Open the states of the corpus in *folder*, add what is missing, and return them."""
+    from bert_fused_plugin.data.cached_states import CachedStates
+    from bert_fused_plugin.data.shared_work import rank_in
 
-    cache = FeatureCache(str(folder / "cache"), fingerprint="0" * 64, dim=WIDTH, dtype="fp16")
-    cache.add(pieces, lambda: lambda tokens: tokens.unsqueeze(-1).expand(-1, -1, WIDTH).float() % 1000)
-    return cache, cache.locate(pieces)
+    states = CachedStates(folder / "cache" / f"train-{pieces.digest}", pieces, WIDTH, "fp16")
+    states.remove_damaged()
+    rank, ranks = rank_in(folder)
+    states.add_missing(lambda: lambda tokens: tokens.unsqueeze(-1).expand(-1, -1, WIDTH).float() % 1000, rank, ranks)
+    return states
 
 
-def rank(options: argparse.Namespace, step: str, folder: Path, meet: Any, results: Any) -> None:
-    """Do *step* as one of several processes, and put what it cost into *results*."""
+def rank(options: argparse.Namespace, step: str, folder: Path, meet: Any, results: Any, number: int = 0) -> None:
+    """Do *step* as rank *number* of those that *meet*, and put what it cost into *results*."""
+    import torch.distributed as dist
+
+    if meet.parties > 1:
+        dist.init_process_group("gloo", f"file://{folder}/group-{step}", rank=number, world_size=meet.parties)
     load = load_pieces(options, folder)
     pieces = load() if step in ("build", "open") else None
     give_back()
@@ -157,9 +164,10 @@ def measure(options: argparse.Namespace, step: str, ranks: int, folder: Path) ->
     made = folder / ("bert-pieces" if step in ("pieces", "map") else "cache")
     if step in ("pieces", "build"):
         shutil.rmtree(made, ignore_errors=True)
+    (folder / f"group-{step}").unlink(missing_ok=True)
     context = multiprocessing.get_context("spawn")
     meet, results = context.Barrier(ranks), context.Queue()
-    processes = [context.Process(target=rank, args=(options, step, folder, meet, results)) for _ in range(ranks)]
+    processes = [context.Process(target=rank, args=(options, step, folder, meet, results, i)) for i in range(ranks)]
     for process in processes:
         process.start()
     found = [results.get(timeout=_WAIT) for _ in processes]

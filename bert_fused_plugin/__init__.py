@@ -38,35 +38,19 @@ The map of the package, one line a file::
     data/                           from fairseq's token ids to BERT's input
       dictionary_bridge.py          ids -> text -> word pieces
       subwords.py                   the table of subwords: how a dictionary shows them, and how they become text
-      byte_symbols.py               symbols whose characters stand for bytes
       tags.py                       tags of languages, which are no text
       raw_text.py                   --bert-text: raw source text in place of the rebuilt text
       typed_text.py                 does the text of a user fit the dictionary?
       document_context.py           --bert-context: the sentences before the current one
       bert_pair_dataset.py          fairseq's translation dataset with BERT's input
-      any_length_dataset.py         lines to translate, none of which is too long for a batch
       collate.py                    BERT's rows of a batch, padded on the right
       data_bin.py                   what is read from a data-bin beside what fairseq reads
-      feature_cache.py              --bert-cache: BERT's states on disk
-      cache_plan.py                 which sentences have states there, and in which parts these are computed
-      cache_building.py             computes a part, batch by batch
-      cache_folder.py               the folder of one BERT: its segments, and which of them are verified
-      feature_segments.py           the segments, which are files of states
-      cache_stamps.py               which segments some process has verified
-      mapped_states.py              the segments that are mapped into memory
-      cache_index.py                where the states of a sentence are: the indexes of a folder
-      key_index.py                  one index: sorted keys
-      tensor_files.py               files of arrays, which are written in a stream
-      cache_inventory.py            what the directory of that cache holds
-      cache_descriptions.py         what a folder of that cache says about its BERT
-      word_pieces.py                BERT's input of a data set, as flat arrays
+      cached_states.py              --bert-cache: BERT's states of a data set on disk
+      cache_folder.py               what the directory of that cache holds
+      word_pieces.py                BERT's input of a data set, as flat arrays in memory or in files
       tokenizing.py                 makes BERT's input, from any sentence on
       kept_pieces.py                makes BERT's input of a corpus once, for all processes and later runs
-      piece_files.py                the files that keep it
-      data_identity.py              what tells that two data sets have the same sentences
-      work_progress.py              how far a long work is, for the terminal and for the log
-      work_locks.py                 work that several processes share, part by part
-      shared_memory.py              the memory through which worker processes pass batches
+      shared_work.py                work that ranks share, and whose results are files
     modules/                        the parts of the papers' figures, and what they need; they import no other folder
       bert_fused_encoder_layer.py   a layer of the encoder (Zhu et al., figure 1, left)
       bert_fused_decoder_layer.py   a layer of the decoder (Zhu et al., figure 1, right)
@@ -127,8 +111,7 @@ The map of the package, one line a file::
       bert_fused_translation.py     fairseq's translation task with BERT's input in every batch
       bert_fused_translation_config.py  its flags
       ensembles.py                  members that differ in BERT, or do not read it
-      cached_states.py              --bert-cache for the data sets of the task
-      meeting.py                    where the processes of a training wait for each other after long work
+      bert_cache.py                 --bert-cache for the data sets of the task
     criterions/                     the criterion
       label_smoothed_cross_entropy.py  cross entropy with label smoothing over the vocabulary
       smoothed_loss.py              its value and its gradient
@@ -145,7 +128,6 @@ The map of the package, one line a file::
     reports/                        does BERT help, and what do translations attend to?
       comparison.py                 all figures of the report
       verdicts.py                   its sentences: is it better, is that fair, is BERT used?
-      progress.py                   what the command does now, and how long it takes
       runs.py                       the runs that are compared
       decoding.py                   translates a test set as fairseq-generate does
       scoring.py                    sacreBLEU's scores and their significance
@@ -166,9 +148,10 @@ The map of the package, one line a file::
       average_checkpoints.py        bert-fused-average
       import_bert_nmt.py            bert-fused-import
       cache.py                      bert-fused-cache
-      cache_build.py                its part that computes states
     checkpoint_opening.py           opens a checkpoint, or says why it cannot be read
     checkpoint_origin.py            from which checkpoint a training began
+    files.py                        files that are written whole, or not at all
+    progress.py                     what a long piece of work does now, and how long it takes
     json_record.py                  a text in a checkpoint, in which a model says something about itself
     setup_messages.py               what matters of the log of a set-up, said once more before training
     errors.py                       errors with flag, rule, value and remedy, without a stack trace

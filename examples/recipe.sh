@@ -33,6 +33,7 @@ name=$(basename "$here")
 source "$examples/recipe_data.sh"
 source "$examples/recipe_estimate.sh"
 out=${OUT:-$name-out} seed=${SEED:-1} gru_sizes=() text_options=() # flags: sizes of gru_arch; how data-bin is made
+cache=(--bert-cache "$out/bert-cache")
 all_steps=(prepare estimate transformer continued bert_fused bert_mix random_bert scratch scratch_entmax15 gru_bahdanau
     gru_dot gru_seq2seq gru_bert gru_entmax15 bert_decoder lstm compare)
 default_steps=(prepare transformer continued bert_fused gru_bahdanau compare)
@@ -116,10 +117,10 @@ train() { # train NAME UPDATES LR WARMUP FLAGS...
     comparable "${command[*]}" >"$out/$system/finished"
 }
 
-# The same command is the same text, also if OUT is spelled in another way, or BERT's states may take another amount of disk.
+# The same command is the same text, also if OUT is spelled in another way, or BERT's states are not kept.
 comparable() { # comparable COMMAND
     local text=" $1"
-    sed -E 's/ --bert-cache-limit [^ ]+//; s/^ +//' <<<"${text// "$out"\// OUT\/}"
+    sed -E 's/ --bert-cache [^ ]+//; s/^ +//' <<<"${text// "$out"\// OUT\/}"
 }
 
 # A training goes on with the settings that it began with, to as many updates as before, or to more.
@@ -143,7 +144,7 @@ flags_of() { # flags_of COMMAND: one a line
 train_with_bert() {
     local system=$1
     shift
-    train "$system" "$@" --task bert_fused_translation "${bert[@]}" --bert-cache "$out/bert-cache"
+    train "$system" "$@" --task bert_fused_translation "${bert[@]}" "${cache[@]}"
 }
 
 transformer() { train transformer "$updates" "$lr" "$warmup" "${transformer[@]}"; }

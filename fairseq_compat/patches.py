@@ -120,6 +120,28 @@ def safe_checkpoints(module: Any) -> None:
     module.torch = overlay(module.torch, load=checkpoint.load)
 
 
+def checkpoints_of_any_version(module: Any) -> None:
+    """Read checkpoints safely, and leave out the settings of one that its task does not have any more."""
+    # fairseq 0.12.2 leaves out only those of a model, and cannot load such a task.  Can go with fairseq's main.
+    safe_checkpoints(module)
+    stock = module._upgrade_state_dict
+
+    @functools.wraps(stock)
+    def _upgrade_state_dict(state: Any) -> Any:
+        from fairseq.tasks import TASK_DATACLASS_REGISTRY
+
+        state = stock(state)
+        task: Any = None if state.get("cfg") is None else state["cfg"].get("task")
+        known = TASK_DATACLASS_REGISTRY.get(task.get("_name")) if isinstance(task, module.DictConfig) else None
+        if known is not None:
+            with module.open_dict(task):
+                for name in set(task) - {item.name for item in dataclasses.fields(known)}:
+                    del task[name]
+        return state
+
+    module._upgrade_state_dict = _upgrade_state_dict
+
+
 def no_encoder_fast_path(module: Any) -> None:
     """Let freshly loaded encoders compute in the same way as those in training."""
     # torch 1.13 added mask_type to the private op that the fast path calls with padding masks.

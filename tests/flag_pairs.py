@@ -29,7 +29,7 @@ OF_BERT = """
 --bert-text {text}
 --bert-cache {case}/cache
 --bert-cache {case}/cache --bert-cache-dtype fp32
---bert-cache {case}/cache --bert-cache-limit 0.000005
+--bert-cache {case}/cache --bert-cache-dtype bf16
 """
 OF_FUSION = """
 --bert-fusion stacked

@@ -1,7 +1,5 @@
 """Reads checkpoints of fairseq, removes what only training needs, and writes files completely or not at all."""
 
-import os
-import tempfile
 from argparse import Namespace
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +12,7 @@ from safetensors import SafetensorError
 
 from bert_fused_plugin.checkpoint_opening import open_checkpoint
 from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.files import written_whole
 from bert_fused_plugin.models.other_parameters import diverged
 
 _REMEDY = "give a checkpoint that fairseq-train wrote, such as its checkpoint_best.pt"
@@ -58,24 +57,19 @@ def model_settings(state: Dict[str, Any]) -> Dict[str, Any]:
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """Yield a path for a new file or directory, which replaces *path* once it is complete.
-
-    If *path* is a symbolic link, the link stays and its target is replaced.
+def written_output(path: Path) -> Iterator[Path]:
+    """Yield a path for a new file or directory, which replaces the ``--output`` *path* once it is complete.
 
     Raises:
         BertFusedError: The new file cannot be written; an earlier file at *path* is then unchanged.
     """
-    place = path.resolve()
-    if place.exists() and not (place.is_file() or place.is_dir()):
+    if path.exists() and not (path.is_file() or path.is_dir()):
         raise BertFusedError(
             f"--output {path} is a device or a pipe, which cannot be replaced; give the name of a file"
         )
     try:
-        with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}-") as folder:
-            new = Path(folder) / place.name
+        with written_whole(path) as new:
             yield new
-            os.replace(new, place)
     except BertFusedError:
         raise
     except (OSError, RuntimeError, SafetensorError) as error:  # torch and safetensors raise these if the disk is full

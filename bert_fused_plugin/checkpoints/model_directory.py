@@ -21,7 +21,7 @@ from bert_fused_plugin.checkpoints.files import (
     read_checkpoint,
     save_checkpoint,
     without_training_state,
-    written_whole,
+    written_output,
 )
 from bert_fused_plugin.checkpoints.subword_check import check_subwords, source_texts
 from bert_fused_plugin.checkpoints.subword_files import (
@@ -89,7 +89,7 @@ def export_model(
     raise_all(errors)
     [model], _, task = load_model_ensemble_and_task([str(checkpoint)], state=trained)
     _prepare(state, model, task, subwords.tokenizer)
-    with written_whole(output) as new:
+    with written_output(output) as new:
         new.mkdir()
         for path, name in [*_dictionaries(data, task), *subword_files]:
             shutil.copyfile(path, new / name)

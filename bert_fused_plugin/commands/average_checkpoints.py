@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Optional, Sequence
 
 from bert_fused_plugin.checkpoints.averaging import average_checkpoints, last_checkpoints
-from bert_fused_plugin.checkpoints.files import save_checkpoint, written_whole
+from bert_fused_plugin.checkpoints.files import save_checkpoint, written_output
 from bert_fused_plugin.errors import raise_all
 
 
@@ -29,7 +29,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         bound = args.checkpoint_upper_bound
         inputs = last_checkpoints(inputs[0], count, by_updates=by_updates, upper_bound=bound)
     state = average_checkpoints(inputs)
-    with written_whole(args.output) as new:
+    with written_output(args.output) as new:
         save_checkpoint(state, new)
     print(f"wrote {args.output}, the average of {len(inputs)} checkpoints: {' '.join(map(str, inputs))}")
 

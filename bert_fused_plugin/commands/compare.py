@@ -16,10 +16,10 @@ import torch
 
 from bert_fused_plugin.data.subwords import JOINABLE
 from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.progress import say
 from bert_fused_plugin.reports.comparison import Comparison
 from bert_fused_plugin.reports.decoding import Decoding, Texts, hardware
 from bert_fused_plugin.reports.page import check_writable, render, to_json, write_together
-from bert_fused_plugin.reports.progress import say
 from bert_fused_plugin.reports.runs import Place, Run, check_comparable, find_runs, load_run
 from bert_fused_plugin.reports.scoring import (
     DEFAULT_SAMPLES,

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Any, Callable, Container, Dict, List, Optional, Sequence, Union
+from typing import Any, Container, Dict, List, Optional, Sequence, Union
 
 import numpy as np
 import torch
@@ -10,9 +10,9 @@ from fairseq.data import BaseWrapperDataset, LanguagePairDataset, data_utils
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bert_fused_plugin.data.cached_states import CachedStates
 from bert_fused_plugin.data.collate import add_bert_tokens
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.data.feature_cache import ComputeStates, FeatureCache
 from bert_fused_plugin.data.kept_pieces import kept_word_pieces
 from bert_fused_plugin.data.raw_text import RawText
 from bert_fused_plugin.data.tokenizing import Sentences
@@ -22,7 +22,7 @@ class BertPairDataset(BaseWrapperDataset):
     """Adds ``bert_tokens`` to the samples and batches of a `LanguagePairDataset`.
 
     All sentences are tokenised at the start, since ``--max-tokens`` counts BERT's word pieces too.  The word pieces
-    are one flat int32 array.  Those of a corpus are in a file that all processes map, see kept_pieces.py.
+    are one flat int32 array.  Those of a corpus are in files that all processes map, see kept_pieces.py.
 
     Args:
         dataset: fairseq's dataset.
@@ -49,25 +49,11 @@ class BertPairDataset(BaseWrapperDataset):
         self.keep_long_targets = keep_long_targets
         self.word_pieces = kept_word_pieces(Sentences(dataset, bridge, texts, document_starts), folders, name)
         self.bert_sizes: NDArray[np.int64] = self.word_pieces.sizes
-        self._cache: Optional[FeatureCache] = None
+        self._states: Optional[CachedStates] = None
 
-    def use_cache(
-        self, cache: FeatureCache, load_bert: Callable[[], ComputeStates], limit: Optional[int] = None
-    ) -> int:
-        """Take BERT's states from *cache* from now on.
-
-        Args:
-            cache: the cache.
-            load_bert: a function that loads BERT and returns how it computes the states that the cache lacks.
-            limit: largest size in bytes of the states of this data set; None for no limit.
-
-        Returns:
-            The number of sentences that the limit leaves no room for, whose batches come without ``bert_out``.
-        """
-        cache.add(self.word_pieces, load_bert, limit)
-        self._places = cache.locate(self.word_pieces, limit)
-        self._cache = cache
-        return int((self._places[:, 0] < 0).sum())
+    def use_states(self, states: CachedStates) -> None:
+        """Take BERT's states of the sentences from *states* from now on."""
+        self._states = states
 
     @property
     def src(self) -> Any:
@@ -87,10 +73,8 @@ class BertPairDataset(BaseWrapperDataset):
         """Return fairseq's sample of *index* with ``bert_tokens``, and ``bert_out`` if there is a cache."""
         sample: Dict[str, Any] = self.dataset[index]
         sample["bert_tokens"] = self.bert_tokens(index)
-        if self._cache is not None and self._places[index, 0] >= 0:
-            states = self._cache.states(self._places[index], int(self.bert_sizes[index]))
-            if states is not None:  # or else BERT runs for the batch
-                sample["bert_out"] = states
+        if self._states is not None:
+            sample["bert_out"] = self._states[index]
         return sample
 
     def collater(self, samples: List[Dict[str, Any]], **options: Any) -> Dict[str, Any]:
@@ -126,23 +110,9 @@ class BertPairDataset(BaseWrapperDataset):
         most = np.inf if max_tokens is None else max_tokens
         sizes = np.minimum(self.dataset.num_tokens_vec(indices), most if self.keep_long_targets else np.inf)
         sizes = np.maximum(sizes, np.minimum(self.bert_sizes[indices], most)).astype(np.int64)
-        batches: List[Any] = []
-        for group in self._groups(indices):
-            if self.get_batch_shapes() is not None:  # --num-batch-buckets: the shapes are fairseq's
-                batches += list(self.dataset.batch_by_size(indices[group], **limits))
-            else:
-                batches += data_utils.batch_by_size(
-                    indices[group], self.num_tokens, num_tokens_vec=sizes[group], **limits
-                )
-        return batches
-
-    def _groups(self, indices: NDArray[np.int64]) -> List[NDArray[np.bool_]]:
-        """Return masks of the *indices* that may share a batch: those with cached states, and those without."""
-        everything = np.ones(len(indices), dtype=bool)
-        if self._cache is None:
-            return [everything]
-        cached = self._places[indices, 0] >= 0
-        return [group for group in (cached, ~cached) if group.any()] or [everything]
+        if self.get_batch_shapes() is not None:  # --num-batch-buckets: the shapes are fairseq's
+            return self.dataset.batch_by_size(indices, **limits)
+        return data_utils.batch_by_size(indices, self.num_tokens, num_tokens_vec=sizes, **limits)
 
     def filter_indices_by_size(self, indices: NDArray[np.int64], max_sizes: Any) -> Any:
         """Return *indices* without the sentences that are longer than *max_sizes*, a number or (source, target)."""
@@ -162,3 +132,32 @@ class InteractiveDataset(BertPairDataset):
         """Return fairseq's batch of *samples* with ``bert_tokens``, (B, L), also as ``constraints``."""
         batch = super().collater(samples, **options)
         return {**batch, "constraints": batch["net_input"]["bert_tokens"]} if batch else batch
+
+
+class AnyLengthDataset(BaseWrapperDataset):
+    """The lines of fairseq-interactive or of the hub interface.
+
+    fairseq refuses all lines of a list if one of them has more tokens than ``--max-tokens``.  Here such a line is a
+    batch by itself.
+
+    Args:
+        dataset: fairseq's data set of the lines.
+    """
+
+    def batch_by_size(
+        self,
+        indices: NDArray[np.int64],
+        max_tokens: Optional[int] = None,
+        max_sentences: Optional[int] = None,
+        required_batch_size_multiple: int = 1,
+    ) -> Any:
+        """Return batches of *indices*, as fairseq forms them of lines that are not too long."""
+        sizes = self.dataset.num_tokens_vec(indices).astype(np.int64)
+        return data_utils.batch_by_size(
+            indices,
+            self.num_tokens,
+            num_tokens_vec=sizes if max_tokens is None else np.minimum(sizes, max_tokens),
+            max_tokens=max_tokens,
+            max_sentences=max_sentences,
+            required_batch_size_multiple=required_batch_size_multiple,
+        )

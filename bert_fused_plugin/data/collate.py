@@ -21,14 +21,14 @@ def collate_bert_tokens(rows: Sequence[Tensor]) -> Tensor:
 
 
 def add_bert_tokens(batch: Dict[str, Any], samples: List[Dict[str, Any]]) -> Dict[str, Any]:
-    """Put ``bert_tokens`` of *samples*, and ``bert_out`` if all have it, into ``net_input`` of the collated *batch*.
+    """Put ``bert_tokens`` of *samples*, and ``bert_out`` if they have it, into ``net_input`` of the collated *batch*.
 
     fairseq's collater sorts the samples by length; ``batch["id"]`` gives their order.
     """
     by_id = {sample["id"]: sample for sample in samples}
     ordered = [by_id[i] for i in batch["id"].tolist()]
     batch["net_input"]["bert_tokens"] = collate_bert_tokens([sample["bert_tokens"] for sample in ordered])
-    if all("bert_out" in sample for sample in ordered):
+    if "bert_out" in ordered[0]:
         states = pad_sequence([sample["bert_out"] for sample in ordered])  # time first, as attention reads them
         batch["net_input"]["bert_out"] = states.transpose(0, 1)
     return batch

@@ -6,13 +6,23 @@ import sys
 from array import array
 from importlib.metadata import version
 from itertools import chain
-from typing import Any, Callable, Container, List, Optional, Sequence, Union
+from typing import Any, Callable, Container, Dict, List, Optional, Sequence, Union
 
 import numpy as np
-from fairseq.data import LanguagePairDataset
+from fairseq.data import (
+    AppendTokenDataset,
+    ConcatDataset,
+    IndexedCachedDataset,
+    IndexedDataset,
+    LanguagePairDataset,
+    MMapIndexedDataset,
+    PrependTokenDataset,
+    StripTokenDataset,
+    TruncateDataset,
+)
+from fairseq.data.indexed_dataset import data_file_path, index_file_path
 
 from bert_fused_plugin.data.data_bin import read_whole
-from bert_fused_plugin.data.data_identity import content_identity
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.document_context import DocumentContext
 from bert_fused_plugin.data.raw_text import RawText
@@ -21,6 +31,7 @@ from bert_fused_plugin.data.word_pieces import WordPieces
 FORMAT = 1  # a change of what is made of a sentence, or of the files, needs another number
 
 _CHUNK = 10_000  # sentences tokenised at once
+_BLOCK = 2**22  # bytes that are hashed together
 
 
 class Sentences:
@@ -52,14 +63,8 @@ class Sentences:
     def __len__(self) -> int:
         return len(self._dataset)
 
-    def word_pieces(self, start: int, stop: int, advance: Callable[[int], None]) -> WordPieces:
-        """Return the word pieces of the sentences from *start* to *stop*.
-
-        Args:
-            start: index of the first sentence.
-            stop: index after the last sentence.
-            advance: a function that is told the number of sentences that are done, from time to time.
-        """
+    def word_pieces(self, start: int, stop: int) -> WordPieces:
+        """Return the word pieces of the sentences from index *start* to before *stop*."""
         bridge = self._bridge
         truncated, context_cut = bridge.num_truncated, bridge.num_context_cut
         before = range(max(0, start - bridge.context), start)
@@ -71,7 +76,6 @@ class Sentences:
             rows = [context.frame(pieces) for pieces in self._pieces(range(first, min(first + _CHUNK, stop)))]
             flat.extend(chain.from_iterable(rows))
             sizes.extend(map(len, rows))
-            advance(len(rows))
         return WordPieces(
             np.array(flat, dtype=np.int32),
             np.cumsum(sizes, dtype=np.int64),
@@ -103,3 +107,43 @@ class Sentences:
             read_whole(self._dataset.src)
             self._is_read = True
         return self._bridge.word_pieces_of_tokens([self._dataset.src[i].tolist() for i in indices])
+
+
+def content_identity(dataset: Any) -> Optional[List[Any]]:
+    """Return what tells the sentences of *dataset*, a data set of fairseq, as a list that JSON can hold.
+
+    The files are hashed from end to end.  A file of other sentences may have the same size and the same time, and
+    a million sentences of 14 words have about 40 MB, for which this takes less than 0.1 seconds.
+
+    Returns:
+        None if *dataset* does not read the files of fairseq-preprocess, or changes them in an unknown way.
+    """
+    kind = _KINDS.get(type(dataset))
+    if kind is None:
+        return None
+    identity = kind(dataset)
+    return None if None in identity else [type(dataset).__name__, *identity]
+
+
+def _files(prefix: str) -> List[Any]:
+    return [_hash_of_file(index_file_path(prefix)), _hash_of_file(data_file_path(prefix))]
+
+
+def _hash_of_file(path: str) -> str:
+    digest = hashlib.blake2b(digest_size=32)
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(_BLOCK), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+_KINDS: Dict[type, Callable[[Any], List[Any]]] = {
+    MMapIndexedDataset: lambda d: _files(d._path),
+    IndexedDataset: lambda d: [d.fix_lua_indexing, *_files(d.path)],
+    IndexedCachedDataset: lambda d: [d.fix_lua_indexing, *_files(d.path)],
+    ConcatDataset: lambda d: [*d.sample_ratios, *map(content_identity, d.datasets)],
+    AppendTokenDataset: lambda d: [str(d.token), content_identity(d.dataset)],
+    PrependTokenDataset: lambda d: [str(d.token), content_identity(d.dataset)],
+    StripTokenDataset: lambda d: [str(d.id_to_strip), content_identity(d.dataset)],
+    TruncateDataset: lambda d: [d.truncation_length, content_identity(d.dataset)],
+}

@@ -1,13 +1,19 @@
 """BERT's input for the sentences of a data set, as flat arrays that processes can share."""
 
 import hashlib
+import json
 from functools import cached_property
-from typing import Iterable, List, Sequence, Union
+from pathlib import Path
+from typing import Any, Iterable, Optional, Sequence, Tuple, Union
 
 import numpy as np
 from numpy.typing import NDArray
 
-KEY_BYTES = 16
+from bert_fused_plugin.files import written_whole
+
+META = "meta.json"  # written last: a folder that has it is complete
+
+_PIECES, _OFFSETS = "pieces.npy", "offsets.npy"
 
 
 class WordPieces:
@@ -19,6 +25,9 @@ class WordPieces:
         num_truncated: number of sentences that were cut to the longest input of BERT.
         num_context_cut: number of sentences whose context was cut.
     """
+
+    folder: Optional[Path] = None
+    """The folder that keeps them, if `load` has read them."""
 
     def __init__(
         self,
@@ -40,17 +49,50 @@ class WordPieces:
         return cls(np.concatenate(arrays) if arrays else np.zeros(0, dtype=np.int32), offsets)
 
     @classmethod
-    def joined(cls, parts: Sequence["WordPieces"]) -> "WordPieces":
-        """Return the word pieces of all sentences of *parts*, in order."""
-        if len(parts) == 1:
-            return parts[0]
-        sizes = [np.zeros(1, dtype=np.int64), *(part.sizes for part in parts)]
-        return cls(
-            np.concatenate([np.zeros(0, dtype=np.int32), *(part.pieces for part in parts)]),
-            np.cumsum(np.concatenate(sizes), dtype=np.int64),
-            sum(part.num_truncated for part in parts),
-            sum(part.num_context_cut for part in parts),
-        )
+    def load(cls, folder: Path) -> "WordPieces":
+        """Return the word pieces that `save` wrote into *folder*; all processes of a machine have them in memory once.
+
+        Raises:
+            OSError: a file is missing or cannot be read.
+            ValueError: a file is cut short, or is not what `save` wrote.
+        """
+        meta = json.loads((folder / META).read_text(encoding="utf-8"))
+        # what is written to the arrays would stay in this process; PyTorch warns of arrays that are read-only
+        pieces, offsets = (np.asarray(np.load(folder / name, mmap_mode="c")) for name in (_PIECES, _OFFSETS))
+        if (len(pieces), len(offsets)) != (meta["pieces"], meta["sentences"] + 1):
+            raise ValueError(f"its arrays do not have the sizes that {META} says")
+        loaded = cls(pieces, offsets, meta["num_truncated"], meta["num_context_cut"])
+        loaded.digest, loaded.folder = meta["digest"], folder
+        return loaded
+
+    @classmethod
+    def save(cls, parts: Sequence[Path], folder: Path) -> None:
+        """Write the word pieces of all *parts*, in order, into *folder*; memory holds one part at a time."""
+        sizes, counts = [np.zeros(1, dtype=np.int64)], np.zeros(2, dtype=np.int64)
+        for file in parts:
+            with np.load(file) as part:
+                sizes.append(part["sizes"])
+                counts += part["counts"]
+        offsets = np.cumsum(np.concatenate(sizes), dtype=np.int64)
+        with written_whole(folder / _OFFSETS) as new, new.open("wb") as target:
+            np.save(target, offsets)
+        with written_whole(folder / _PIECES) as new, new.open("wb") as target:
+            header = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.int32)), "fortran_order": False}
+            np.lib.format.write_array_header_1_0(target, {**header, "shape": (int(offsets[-1]),)})
+            for file in parts:
+                with np.load(file) as part:
+                    target.write(part["pieces"].data)
+        digest = cls(np.load(folder / _PIECES, mmap_mode="r"), offsets).digest
+        meta = {"sentences": len(offsets) - 1, "pieces": int(offsets[-1]), "digest": digest}
+        meta.update(num_truncated=int(counts[0]), num_context_cut=int(counts[1]))
+        with written_whole(folder / META) as new:
+            new.write_text(json.dumps(meta, indent=1), encoding="utf-8")
+
+    def save_part(self, file: Path) -> None:
+        """Write these word pieces as one of the parts of `save`."""
+        counts = np.array([self.num_truncated, self.num_context_cut])
+        with written_whole(file) as new, new.open("wb") as target:
+            np.savez(target, sizes=self.sizes.astype(np.int32), pieces=self.pieces, counts=counts)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -59,17 +101,19 @@ class WordPieces:
         """Return the word-piece ids of sentence *index*, (L,), without a copy."""
         return self.pieces[self.offsets[index] : self.offsets[index + 1]]
 
+    def __reduce__(self) -> Tuple[Any, ...]:
+        if self.folder is not None:  # another process maps the files by itself
+            return (WordPieces.load, (self.folder,))
+        return (WordPieces, (self.pieces, self.offsets, self.num_truncated, self.num_context_cut))
+
     @property
     def sizes(self) -> NDArray[np.int64]:
         """The number of word pieces of each sentence, (number of sentences,)."""
         return np.diff(self.offsets)
 
     @cached_property
-    def keys(self) -> NDArray[np.uint8]:
-        """A hash of each sentence, (number of sentences, 16), by which its states are found."""
-        data = self.pieces.astype("<i4", copy=False).data.cast("B")
-        ends = (4 * self.offsets).tolist()
-        keys: List[bytes] = [
-            hashlib.blake2b(data[start:end], digest_size=KEY_BYTES).digest() for start, end in zip(ends, ends[1:])
-        ]
-        return np.frombuffer(b"".join(keys), np.uint8).reshape(-1, KEY_BYTES)
+    def digest(self) -> str:
+        """A hash of all word pieces and of where the sentences begin, as 32 hexadecimal digits."""
+        found = hashlib.blake2b(np.ascontiguousarray(self.offsets, "<i8").data, digest_size=16)
+        found.update(np.ascontiguousarray(self.pieces, "<i4").data)
+        return found.hexdigest()

@@ -9,7 +9,7 @@ from fairseq.data import data_utils
 from fairseq.utils import split_paths
 
 from bert_fused_plugin.data.data_bin import read_whole
-from bert_fused_plugin.reports.progress import Progress
+from bert_fused_plugin.progress import Progress
 from bert_fused_plugin.reports.words import merge
 
 RARE = 5  # a word is rare if it is seen at most this often in training

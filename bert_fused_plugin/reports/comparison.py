@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Sequence
 from bert_fused_plugin.checkpoint_origin import updates_before
 from bert_fused_plugin.data.dictionary_bridge import looks_like_moses
 from bert_fused_plugin.models.learned_alphas import learned_alphas
+from bert_fused_plugin.progress import Progress, say
 from bert_fused_plugin.reports.attention import AttentionStatistics, attention_maps, evenness, merged_words
 from bert_fused_plugin.reports.bert_ablations import MEANINGS, bert_ablations
 from bert_fused_plugin.reports.buckets import (
@@ -19,7 +20,6 @@ from bert_fused_plugin.reports.buckets import (
 )
 from bert_fused_plugin.reports.charts import line_chart
 from bert_fused_plugin.reports.decoding import Decoding, Texts, Translations, batches, translate
-from bert_fused_plugin.reports.progress import Progress, say
 from bert_fused_plugin.reports.runs import Run
 from bert_fused_plugin.reports.scoring import Scorer, Scores
 from bert_fused_plugin.reports.training_log import Points, read_curves

@@ -15,7 +15,7 @@ from sacremoses import MosesDetokenizer
 from torch import Tensor
 
 from bert_fused_plugin.data.subwords import SUBWORDS, detect_subword
-from bert_fused_plugin.reports.progress import Progress
+from bert_fused_plugin.progress import Progress
 from bert_fused_plugin.reports.runs import Run, on_device
 from bert_fused_plugin.reports.words import PIECES, word_marks
 

@@ -6,7 +6,7 @@ import torch
 from tokenizers import decoders
 from torch import Tensor
 
-from bert_fused_plugin.data.byte_symbols import decode_byte_bpe
+from bert_fused_plugin.data.subwords import decode_byte_bpe
 from bert_fused_plugin.reports.unspaced import bleu_tokenizer
 
 PIECES = "pieces"  # marks of sentencepiece in a language without spaces, where each piece is a word

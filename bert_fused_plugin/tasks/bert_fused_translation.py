@@ -2,7 +2,6 @@
 
 import copy
 import logging
-from contextlib import nullcontext
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
@@ -13,12 +12,10 @@ from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
 from bert_fused_plugin.bert.sentence_encoder import last_layer_warning
-from bert_fused_plugin.data.any_length_dataset import AnyLengthDataset
-from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, InteractiveDataset
+from bert_fused_plugin.data.bert_pair_dataset import AnyLengthDataset, BertPairDataset, InteractiveDataset
 from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch, piece_folders, read_dictionary
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.document_context import files_of, read_document_starts
-from bert_fused_plugin.data.kept_pieces import KEPT_FROM
 from bert_fused_plugin.data.raw_text import read_raw_text
 from bert_fused_plugin.data.tags import language_tags
 from bert_fused_plugin.data.typed_text import TypedText
@@ -28,15 +25,14 @@ from bert_fused_plugin.models.learned_alphas import log_alphas
 from bert_fused_plugin.models.presets import flags_beside, resumed_from
 from bert_fused_plugin.setup_messages import SetupMessages
 from bert_fused_plugin.tasks import ensembles
+from bert_fused_plugin.tasks.bert_cache import BertCache
 from bert_fused_plugin.tasks.bert_fused_translation_config import (
     BertFusedTranslationConfig,
     flags_for_data_sets,
     flags_without_cache,
     unusable_flags,
 )
-from bert_fused_plugin.tasks.cached_states import CachedStates
 from bert_fused_plugin.tasks.ensembles import reads_bert
-from bert_fused_plugin.tasks.meeting import meeting
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +47,7 @@ class BertFusedTranslationTask(TranslationTask):
 
     cfg: BertFusedTranslationConfig
     bridge: Optional[DictionaryBridge] = None
-    cached_states: Optional[CachedStates] = None
+    bert_cache: Optional[BertCache] = None
     keep_long_targets = True
     _warned_of_members = False
     _warned_of_buffer = False
@@ -98,7 +94,7 @@ class BertFusedTranslationTask(TranslationTask):
             if not from_checkpoint:
                 self._warn_of_input(model, resumed_from(cfg) is not None)
             return model
-        unused = self._given("bert_text", "bert_cache", "bert_cache_limit", "bert_documents")
+        unused = self._given("bert_text", "bert_cache", "bert_documents")
         if unused:
             logger.warning(f"{type(model).__name__} does not read BERT and so does not use {', '.join(unused)}")
         return model
@@ -130,11 +126,9 @@ class BertFusedTranslationTask(TranslationTask):
         if self.bridge is None:
             return
         raise_all(flags_without_cache(self.cfg))  # not before: the hub interface has the flags of the training
-        takes_long = self.cached_states is not None or len(self.datasets[split]) >= KEPT_FROM
-        with meeting(split) if takes_long else nullcontext():
-            self.datasets[split] = self._with_bert_input(self.bridge, split, epoch, combine, evaluation)
-            if self.cached_states is not None:
-                self.cached_states.use_for(self.datasets[split], split)
+        self.datasets[split] = self._with_bert_input(self.bridge, split, epoch, combine, evaluation)
+        if self.bert_cache is not None:
+            self.bert_cache.use_for(self.datasets[split], f"{split}.{self.cfg.source_lang}")
 
     def build_tokenizer(self, args: Any) -> Any:
         """Build fairseq's tokenizer of raw text."""
@@ -223,7 +217,7 @@ class BertFusedTranslationTask(TranslationTask):
         self.bridge = encoder.bridge
         raise_all(unusable_flags(self.cfg, model))
         if self.cfg.bert_cache is not None:
-            self.cached_states = CachedStates(self.cfg, model, on_cpu)
+            self.bert_cache = BertCache(self.cfg, model, on_cpu)
 
     def _warn_of_input(self, model: Any, resumed: bool) -> None:
         """Warn before a training if other settings would give *model* better input from BERT.

@@ -1,13 +1,12 @@
 """The flags of the task ``bert_fused_translation``."""
 
 from dataclasses import dataclass, field
-from math import inf
 from typing import Any, List, Optional
 
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks.translation import TranslationConfig
 
-from bert_fused_plugin.data.feature_cache import CACHE_DTYPES
+from bert_fused_plugin.data.cached_states import NUMBER_FORMATS
 
 
 @dataclass
@@ -36,19 +35,12 @@ class BertFusedTranslationConfig(TranslationConfig):
     bert_cache: Optional[str] = field(
         default=None,
         metadata={
-            "help": "The directory that keeps BERT's states, which are computed once for each sentence and then read "
-            "by all runs with the same BERT. By default BERT runs in every step."
+            "help": "The directory that keeps BERT's states of each data set, which are computed once and then read by "
+            "all runs with the same BERT. By default BERT runs in every step."
         },
     )
-    bert_cache_dtype: ChoiceEnum(CACHE_DTYPES) = field(  # type: ignore[valid-type]
+    bert_cache_dtype: ChoiceEnum(NUMBER_FORMATS) = field(  # type: ignore[valid-type]
         default="fp16", metadata={"help": "The number format of the cached states."}
-    )
-    bert_cache_limit: Optional[float] = field(
-        default=None,
-        metadata={
-            "help": "The largest size in GB of the states of each split. Several data directories share that of the "
-            "training set equally. For all other sentences BERT runs in every step. By default there is no limit."
-        },
     )
 
 
@@ -69,7 +61,6 @@ def flags_for_data_sets(cfg: BertFusedTranslationConfig) -> List[str]:
         ("--bert-text", cfg.bert_text, "BERT reads the typed lines"),
         ("--bert-documents", cfg.bert_documents, "with --bert-context BERT reads the lines before in the same buffer"),
         ("--bert-cache", cfg.bert_cache, "BERT's states of typed lines are not kept"),
-        ("--bert-cache-limit", cfg.bert_cache_limit, "BERT's states of typed lines are not kept"),
     )
     errors = [
         f"{flag} is for data sets, got {value} for the typed lines of fairseq-interactive; leave it out: {instead}"
@@ -91,11 +82,6 @@ def unusable_flags(cfg: BertFusedTranslationConfig, model: Any) -> List[str]:
         errors.append(
             f"--bert-cache {cfg.bert_cache} keeps the states of a frozen BERT, but --bert-finetune trains BERT; "
             "leave one of them out"
-        )
-    if cfg.bert_cache_limit is not None and (cfg.bert_cache is None or not 0 < cfg.bert_cache_limit < inf):
-        errors.append(
-            f"--bert-cache-limit must be a number of GB above 0, with --bert-cache, got {cfg.bert_cache_limit}"
-            f"{' without --bert-cache' if cfg.bert_cache is None else ''}; leave it out for no limit"
         )
     if cfg.bert_documents is not None and not model.cfg.bert_context:
         errors.append(

@@ -34,7 +34,9 @@
 #                               500 below 10,000 pairs.  The verdict of the report holds for this budget.
 #   WARMUP=, LR=                warm-up and learning rate of transformer, scratch and bert_decoder; the recurrent models take
 #                               WARMUP alone.  The further updates keep those that SIZE and the amount of text give
-#   CACHE_GB=                   GB of disk for BERT's states; default: what was given before, or half of what is free
+#   CACHE_GB=                   GB of disk that BERT's states may take; default: what was given before, or half of what is
+#                               free.  If those of one layer of BERT need more, there is no cache, and BERT runs in every
+#                               step.  The states of several layers, and those of random_bert, are not counted
 #   SEED=1                      seed of the training and of the pairs that are put aside.  To compare seeds, give valid and test
 #                               of your own, and each seed another OUT
 #   TRAIN_FLAGS=                flags for every fairseq-train; default on a GPU: --fp16
@@ -71,7 +73,7 @@ check_settings() {
 
 # What the steps after prepare need, by the amount of text.
 settings() {
-    local pairs tokens test_pairs chosen layer device=cpu
+    local pairs tokens test_pairs chosen facts layer width symbols device=cpu
     need "$out/text/numbers" prepare
     source "$out/text/numbers"
     if python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then
@@ -87,10 +89,16 @@ settings() {
     if [ -n "${CACHE_GB:-}" ] || [ ! -e "$out/cache_gb" ]; then
         echo "${CACHE_GB:-$(($(df -Pk "$out" | awk 'END {print $4}') / 2000000 + 1))}" >"$out/cache_gb"
     fi
-    layer=${BERT_FLAGS-}
-    [ -n "${BERT_FLAGS+given}" ] || layer=$(python "$here/bert_layer.py" "$(bert_model)") # what fails here ends the recipe
+    facts=$(python "$here/bert_facts.py" "$(bert_model)") # what fails here ends the recipe
+    eval "$facts"
     # shellcheck disable=SC2206
-    bert=($layer --bert-cache-limit "$(cat "$out/cache_gb")")
+    bert=(${BERT_FLAGS-$layer})
+    # a word piece for each subword and two special tokens, in two bytes a number
+    symbols=$(($(cat "$out/text/train.$source_lang" "$out/text/valid.$source_lang" | wc -w) + 2 * pairs))
+    if awk "BEGIN {exit !($symbols * $width * 2 > $(cat "$out/cache_gb") * 1e9)}"; then
+        say "BERT's states would take more than CACHE_GB=$(cat "$out/cache_gb"), so BERT runs in every step"
+        cache=()
+    fi
     [ "$moses" = 0 ] || bert+=(--bert-detok moses)
     echo "$name: $pairs pairs on a ${device^^}: size $size, dropout $dropout, $max_tokens tokens a batch," \
         "$updates updates (learning rate $lr, warm-up $warmup) and $more more ($more_lr, $more_warmup);" \

@@ -4,6 +4,7 @@ import json
 import shutil
 from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,10 +14,12 @@ from transformers import AutoTokenizer, BertModel
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.identity import config_differences, recorded_config
 from bert_fused_plugin.bert.record import RECORD_KEY, read_record
-from bert_fused_plugin.data import shared_memory
+from bert_fused_plugin.data.cache_folder import BERT_NAME, read_description, write_description
+from bert_fused_plugin.data.word_pieces import WordPieces
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.json_record import JsonRecord
-from bert_fused_plugin.tasks.cached_states import CachedStates
+from bert_fused_plugin.tasks import bert_cache
+from bert_fused_plugin.tasks.bert_cache import BertCache
 from bert_fused_plugin.tasks.ensembles import SharedBerts
 
 # settings of config.json that change states, with another value each; the weights fit both
@@ -149,46 +152,46 @@ def test_members_of_an_ensemble_share_a_bert_only_if_it_is_the_same(build, chang
     assert other.encoder.bert is not first.encoder.bert
 
 
-class NoSentences:
-    """A data set that needs no states."""
-
-    def use_cache(self, cache, load_bert, *limit):
-        self.cache = cache
-        return 0
-
-    def __len__(self):
-        return 0
-
-
 def test_a_folder_of_the_same_weights_is_named_in_the_log(build, changed, tmp_path, caplog):
     caplog.set_level("INFO")
 
     def folder(dtype="fp16", **options):
-        cfg = Namespace(bert_cache=str(tmp_path / "cache"), bert_cache_dtype=dtype, bert_cache_limit=None)
-        data = NoSentences()
+        cfg = Namespace(bert_cache=str(tmp_path / "cache"), bert_cache_dtype=dtype)
+        data = SimpleNamespace(word_pieces=WordPieces.of([]), use_states=use)
         caplog.clear()
-        CachedStates(cfg, build(**options)).use_for(data, "train")
-        return data.cache.path
+        BertCache(cfg, build(**options)).use_for(data, "train.en")
+        return used[-1]
+
+    used = []
+
+    def use(states):
+        used.append(states.folder.parent)
 
     first = folder()
     assert "same weights" not in caplog.text
-    assert folder(bert_model=changed(hidden_act="relu")) != first
-    assert "same weights" not in caplog.text  # the first one is empty
-    (first / "a.safetensors").write_bytes(b"")
     folder(bert_model=changed(layer_norm_eps=1e-3))
-    message = "{} holds states of the same weights and is not used, since this differs: {}"
-    assert message.format(first, "layer_norm_eps the default there, 0.001 here") in caplog.text
+    message = "BERT cache: {} holds states of the same weights and is not used, since this differs: {}"
+    assert message.format(first, "config {") in caplog.text
+    assert '"layer_norm_eps": 0.001} here' in caplog.text
     folder(bert_layer="1")
     assert message.format(first, "layers [2] there, [1] here") in caplog.text
-    folder(dtype="fp32")
-    assert message.format(first, '--bert-cache-dtype "fp16" there, "fp32" here') in caplog.text
-    (first / "bert.json").unlink()
-    folder(dtype="fp32", bert_layer="1")
-    assert f"also has {first.name}, without bert.json, as an earlier version" in caplog.text
+    folder(dtype="bf16")
+    assert message.format(first, 'number format "fp16" there, "bf16" here') in caplog.text
+    assert len(set(used)) == 4
+    folder()
+    assert "same weights" not in caplog.text
+
+
+def test_a_description_that_was_cut_is_none(tmp_path):
+    for text in ("", "{"):
+        (tmp_path / "bert.json").write_text(text)
+        assert read_description(tmp_path) is None
+    write_description(tmp_path, {BERT_NAME: "some-bert"})
+    assert read_description(tmp_path) == {BERT_NAME: "some-bert"}
 
 
 def test_opening_the_cache_warns_of_small_shared_memory(build, tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(shared_memory, "_ENOUGH", 2**60)
-    cfg = Namespace(bert_cache=str(tmp_path), bert_cache_dtype="fp16", bert_cache_limit=None)
-    CachedStates(cfg, build()).use_for(NoSentences(), "train")
+    monkeypatch.setattr(bert_cache, "_ENOUGH", 2**60)
+    cfg = Namespace(bert_cache=str(tmp_path), bert_cache_dtype="fp16")
+    BertCache(cfg, build())
     assert [each.levelname for each in caplog.records if "/dev/shm has only" in each.message] == ["WARNING"]

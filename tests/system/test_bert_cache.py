@@ -31,9 +31,10 @@ def test_training_with_and_without_the_cache_is_the_same(workspace, tmp_path, op
     without = workspace.train(*options, save_dir=tmp_path / "without")
     cache = ["--bert-cache", tmp_path / "cache", "--bert-cache-dtype", "fp32"]
     first = workspace.train(*options, *cache, save_dir=tmp_path / "first")
-    assert re.search(r"BERT cache \S+: [\d,]+ new sentences of [\d,]+ word pieces, [\d.,]+ MiB to write", first.stdout)
+    wanted = r"BERT cache \S+: 1 of 1 blocks are missing, [\d,]+ word pieces; [\d.,]+ MiB to write, [\d.]+ GiB free"
+    assert len(re.findall(wanted, first.stdout)) == 2  # for train and for valid
     second = workspace.train(*options, *cache, "--num-workers", "2", save_dir=tmp_path / "second")
-    assert "new sentences" not in second.stdout
+    assert "are missing" not in second.stdout
     assert len(losses(without)) > 20
     # the log shows three decimals
     assert losses(first) == pytest.approx(losses(without), abs=0.0015)
@@ -53,20 +54,8 @@ def test_the_training_finds_the_cache_complete_that_the_command_has_built(worksp
     before = sorted((tmp_path / "cache").rglob("*.safetensors"))
     done = workspace.train(*cache, save_dir=tmp_path / "save")
     assert before
-    assert "new sentences" not in done.stdout + done.stderr
+    assert "are missing" not in done.stdout + done.stderr
     assert sorted((tmp_path / "cache").rglob("*.safetensors")) == before
-
-
-def test_beyond_its_limit_bert_runs_in_every_step(workspace, tmp_path):
-    cache = ["--bert-cache", tmp_path / "cache", "--bert-cache-limit", "0.00001"]
-    done = workspace.train(*cache, "--max-epoch", "1", save_dir=tmp_path / "save")
-    assert re.search(r"valid: BERT runs in every step for \d+ of 20 sentences|train: BERT runs in every", done.stdout)
-    assert sum(file.stat().st_size for file in (tmp_path / "cache").rglob("*.safetensors")) < 20_000
-    refused = workspace.train("--bert-cache-limit", "0", save_dir=tmp_path / "save", ok=False)
-    assert "--bert-cache-limit must be a number of GB above 0, with --bert-cache, got 0.0 without" in refused.stderr
-    unset = workspace.train("--bert-cache", "", "--bert-cache-limit", "inf", save_dir=tmp_path / "save", ok=False)
-    assert "--bert-cache must not be empty" in unset.stderr
-    assert "with --bert-cache, got inf; leave it out" in unset.stderr
 
 
 def test_translations_from_the_cache_are_the_same(workspace, tmp_path):

@@ -40,7 +40,7 @@ def words(workspace, lang):
     [
         {"num_batch_buckets": 2},
         {"required_seq_len_multiple": 5},
-        {"bert_cache": "cache", "bert_cache_limit": 1.0},
+        {"bert_cache": "cache"},
         {"train_subset": "test", "upsample_primary": 3, "load_alignments": True},
         {"truncate_source": True, "max_source_positions": 4, "eval_bleu": True, "eval_bleu_args": "broken"},
     ],

@@ -171,7 +171,7 @@ def test_bert_keeps_its_precision(workspace, tmp_path, dtype):
 
 
 def test_what_only_the_training_needed_is_left_out(workspace, tmp_path):
-    flags = {"bert_cache": "cache", "bert_cache_limit": 1.0, "bert_text": "text", "num_batch_buckets": 2}
+    flags = {"bert_cache": "cache", "bert_text": "text", "num_batch_buckets": 2}
     checkpoint = save_model(workspace, tmp_path / "old.pt", "bert_fused", bert_model=workspace.bert_dir, **flags)
     export_model(checkpoint, workspace.data, tmp_path / "new", Subwords())
     hub = BertFusedModel.from_pretrained(str(tmp_path / "new"))

@@ -23,11 +23,9 @@ CASES = [
     ),
     ("--bert-documents /nonexistent", "interactive", "--bert-documents /nonexistent needs --bert-context, which is 0"),
     ("--bert-cache new", "interactive", f"--bert-cache is for data sets, got new {TYPED}BERT's states of typed lines"),
-    ("--bert-cache new --bert-cache-limit 1", "interactive", f"--bert-cache-limit is for data sets, got 1.0 {TYPED}"),
     ("--bert-cache-dtype fp32", "interactive", ALONE),
     ("--bert-cache-dtype fp32", "generate", ALONE),
     ("--beam 0", "generate", "--beam must be at least 1, got 0; 5 is usual"),
-    ("--bert-cache-limit 1", "generate", "--bert-cache-limit must be a number of GB above 0, with --bert-cache"),
     ("--bert-text=", "generate", f"--bert-text {UNSET}"),
     ("--bert-documents=", "generate", f"--bert-documents {UNSET}"),
     ("--bert-cache=", "generate", f"--bert-cache {UNSET}"),
@@ -62,7 +60,7 @@ def test_without_such_flags_lines_are_translated(run):
 def test_the_hub_interface_takes_a_model_that_was_trained_with_them(workspace):
     """Its settings are those of the training."""
     folder, file = os.path.split(workspace.checkpoint)
-    nowhere = {"bert_text": "/nonexistent", "bert_cache": "/nonexistent", "bert_cache_limit": 1.0}
+    nowhere = {"bert_text": "/nonexistent", "bert_cache": "/nonexistent"}
     for settings in (nowhere, {"bert_cache_dtype": "fp32"}):
         hub = BertFusedModel.from_pretrained(folder, file, str(workspace.data), eval_bleu=False, **settings)
         assert isinstance(hub.translate("the dog", max_len_b=5), str)

@@ -108,9 +108,10 @@ def test_raw_text_becomes_a_report_and_nothing_is_done_twice(tmp_path, bert_dir)
     assert "Embedding(" not in done.stdout  # fairseq prints the model
     report = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
     assert [run["name"] for run in report["runs"]] == ["continued", "transformer", "bert_fused"]
-    again = run(tmp_path, "prepare", "estimate", "transformer", "continued", "bert_fused", **given, CACHE_GB=3)
+    assert (tmp_path / "out" / "bert-cache").exists()
+    again = run(tmp_path, "prepare", "estimate", "transformer", "continued", "bert_fused", **given, CACHE_GB=0)
     assert again.returncode == 0
-    assert "--bert-cache-limit 3 " in again.stdout
+    assert "BERT's states would take more than CACHE_GB=0, so BERT runs in every step" in again.stdout
     assert [line for line in again.stdout.splitlines() if line.endswith("done before")] == [
         f"own_data: {step}: done before" for step in ("prepare", "transformer", "continued", "bert_fused")
     ]

@@ -49,6 +49,6 @@ def train_on_two_machines(workspace, folder, caches, arch="bert_fused_tiny"):
 def test_two_machines_train_as_one_process_with_two_batches_an_update(workspace, alone, tmp_path, caches):
     train_on_two_machines(workspace, tmp_path, [tmp_path / cache for cache in caches])
     assert_as_alone(tmp_path / "save", alone("bert_fused_tiny"))
-    sizes = {cache: sum(f.stat().st_size for f in (tmp_path / cache).glob("*/*.safetensors")) for cache in caches}
+    sizes = {cache: sum(f.stat().st_size for f in (tmp_path / cache).glob("*/*/*.safetensors")) for cache in caches}
     assert all(sizes.values())
     assert len(set(sizes.values())) == 1

@@ -5,11 +5,10 @@ from fairseq.data import LanguagePairDataset, ListDataset, indexed_dataset
 from helpers import encode
 from transformers import AutoTokenizer
 
-from bert_fused_plugin.data import cache_plan
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, InteractiveDataset
+from bert_fused_plugin.data.cached_states import CachedStates
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.data.feature_cache import FeatureCache
 
 SOURCES = ["a dog", "the old man sees a small dog", "dog", "", "play@@ hou@@ se , a dog"]
 TARGETS = ["dog dog", "man", "a big old red house runs", "dog", "house"]
@@ -115,43 +114,14 @@ def test_long_references_are_kept_where_they_are_not_for_training(dictionary, br
         BertPairDataset(pairs(dictionary), bridge).batch_by_size(dataset.ordered_indices(), max_tokens=5)
 
 
-@pytest.mark.parametrize("num_buckets", [0, 1])
-def test_what_is_cached_and_what_is_not_do_not_share_a_batch(dictionary, bridge, tmp_path, num_buckets):
-    def states(bert_tokens):
-        return bert_tokens.unsqueeze(-1).float()
-
-    dataset = BertPairDataset(pairs(dictionary, num_buckets=num_buckets), bridge)
-    cache = FeatureCache(str(tmp_path), fingerprint="f" * 32, dim=1, dtype="fp32")
-    assert dataset.use_cache(cache, lambda: states, limit=4 * (9 + 7)) == 3
-    batches = dataset.batch_by_size(dataset.ordered_indices(), max_tokens=100)
-    assert sorted(sorted(int(i) for i in batch) for batch in batches) == [[0, 2, 3], [1, 4]]
-    for batch in batches:
-        net_input = dataset.collater([dataset[int(i)] for i in batch])["net_input"]
-        assert ("bert_out" in net_input) == (len(batch) == 2)
-    mixed = dataset.collater([dataset[i] for i in (0, 1)])["net_input"]  # batches of other makers
-    assert "bert_out" not in mixed
-
-
-def test_a_batch_with_a_segment_that_is_damaged_meanwhile_comes_without_states(
-    dictionary, bridge, tmp_path, monkeypatch
-):
-    """BERT then runs for it; a batch of which only some sentences had states could not be read."""
-    monkeypatch.setattr(cache_plan, "PART_BYTES", 1)
-
-    def states(bert_tokens):
-        return bert_tokens.unsqueeze(-1).float()
-
+def test_batches_bring_the_states_of_the_cache(dictionary, bridge, tmp_path):
     dataset = BertPairDataset(pairs(dictionary), bridge)
-    cache = FeatureCache(str(tmp_path), fingerprint="f" * 32, dim=1, dtype="fp32")
-    assert dataset.use_cache(cache, lambda: states) == 0
-    [first, *_] = sorted(tmp_path.glob("*/*.safetensors"))
-    first.write_bytes(b"torn")
-    [lost] = [i for i in range(5) if "bert_out" not in dataset[i]]
-    others = [i for i in range(5) if i != lost]
-    assert "bert_out" in dataset.collater([dataset[i] for i in others])["net_input"]
-    batch = dataset.collater([dataset[i] for i in range(5)])["net_input"]
-    assert "bert_out" not in batch
-    assert torch.equal(batch["bert_tokens"], bridge.bert_tokens(batch["src_tokens"]))
+    states = CachedStates(tmp_path, dataset.word_pieces, 1, "fp32")
+    states.add_missing(lambda: lambda bert_tokens: bert_tokens.unsqueeze(-1).float(), 0, 1)
+    dataset.use_states(states)
+    net_input = dataset.collater([dataset[i] for i in (0, 4, 2)])["net_input"]
+    padding = net_input["bert_tokens"].eq(BERT_PAD)
+    assert torch.equal(net_input["bert_out"].squeeze(-1), net_input["bert_tokens"].masked_fill(padding, 0).float())
 
 
 def test_an_interactive_batch_hands_on_berts_input_as_constraints(dictionary, bridge):

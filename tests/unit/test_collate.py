@@ -17,23 +17,12 @@ def test_rows_are_padded_on_the_right():
     assert collate_bert_tokens(ROWS).dtype == torch.long
 
 
-def samples(*with_states):
-    states = [torch.full((len(row), 4), float(i)) for i, row in enumerate(ROWS)]
-    return [
-        {"id": i, "bert_tokens": ROWS[i], **({"bert_out": states[i]} if i in with_states else {})} for i in range(3)
-    ]
-
-
 def test_the_rows_follow_the_order_that_fairseq_has_sorted_the_batch_into():
-    batch = add_bert_tokens({"id": torch.tensor([2, 0, 1]), "net_input": {"src_tokens": None}}, samples(0, 1, 2))
+    samples = [{"id": i, "bert_tokens": row, "bert_out": torch.full((len(row), 4), float(i))} for i, row in enumerate(ROWS)]
+    batch = add_bert_tokens({"id": torch.tensor([2, 0, 1]), "net_input": {"src_tokens": None}}, samples)
     net_input = batch["net_input"]
     assert set(net_input) == {"src_tokens", "bert_tokens", "bert_out"}
     assert net_input["bert_tokens"][:, 1].tolist() == [8, 7, 3]
     assert net_input["bert_out"].shape == (3, 5, 4)
     assert_close(net_input["bert_out"][:, 0, 0], torch.tensor([2.0, 0.0, 1.0]))
     assert not net_input["bert_out"][2, 2:].any()  # padding
-
-
-def test_a_batch_has_states_if_all_of_its_sentences_have():
-    batch = add_bert_tokens({"id": torch.tensor([0, 1, 2]), "net_input": {}}, samples(0, 2))
-    assert set(batch["net_input"]) == {"bert_tokens"}

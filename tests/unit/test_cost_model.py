@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_fused_plugin.data import cache_plan
+from bert_fused_plugin.data import cached_states
 
 spec = importlib.util.spec_from_file_location("cost_model", Path(__file__).parents[2] / "benchmarks" / "cost_model.py")
 cost_model = importlib.util.module_from_spec(spec)
@@ -42,12 +42,12 @@ def test_with_the_cache_the_slower_of_reading_and_training_counts():
     assert four.cached == hours(50, 3 * 50)
 
 
-def test_devices_share_the_parts_of_the_cache():
-    large = Corpus(pairs=8000, pieces=5, words=4, width=3600)  # 288 MB: 3 parts
+def test_devices_share_the_blocks_of_the_cache():
+    large = Corpus(pairs=8000, pieces=5, words=4, width=1800)  # 144 MB: 3 blocks
     assert cost(large, machine(), epochs=3, gpus=1).build == hours(4000)
     assert cost(large, machine(), epochs=3, gpus=2).build == hours(4000 / 2)
     assert cost(large, machine(), epochs=3, gpus=64).build == hours(4000 / 3)
-    assert cache_plan.PART_BYTES == cost_model.PART_BYTES
+    assert cached_states._BLOCK_BYTES == cost_model.BLOCK_BYTES
 
 
 def test_what_fits_into_memory_is_read_once():

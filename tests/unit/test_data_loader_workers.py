@@ -7,13 +7,13 @@ import pytest
 import torch
 from fairseq.data import LanguagePairDataset, ListDataset, indexed_dataset
 from helpers import encode, processes
-from test_feature_cache import CountingBert, D
+from test_states_on_disk import CountingBert, D
 from torch.utils.data import DataLoader
 from transformers import AutoTokenizer
 
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
+from bert_fused_plugin.data.cached_states import CachedStates
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.data.feature_cache import FeatureCache
 
 LINES = ["a dog", "the old man sees a small dog", "dog", "", "play@@ hou@@ se , a dog"]
 BATCHES = [[0, 1], [4], [3, 2]]
@@ -57,8 +57,9 @@ def assert_workers_agree(dataset, context):
 
 
 def cached(dataset, path):
-    cache = FeatureCache(str(path), fingerprint="f" * 64, dim=D, dtype="fp32")
-    assert dataset.use_cache(cache, CountingBert().load) == 0
+    states = CachedStates(path, dataset.word_pieces, D, "fp32")
+    states.add_missing(CountingBert().load, 0, 1)
+    dataset.use_states(states)
     assert "bert_out" in dataset[0]  # and its file is mapped
     return dataset
 

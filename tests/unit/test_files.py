@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from bert_fused_plugin.checkpoints.files import read_checkpoint, save_checkpoint, written_whole
+from bert_fused_plugin.checkpoints.files import read_checkpoint, save_checkpoint, written_output
 from bert_fused_plugin.errors import BertFusedError
 
 
 def write_and_stop(place):
-    with written_whole(place) as new:
+    with written_output(place) as new:
         new.write_text("half", encoding="utf-8")
         raise KeyboardInterrupt
 
@@ -22,7 +22,7 @@ def test_an_error_leaves_what_there_was(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         write_and_stop(place)
     assert place.read_text() == "old"
-    with written_whole(place) as new:
+    with written_output(place) as new:
         new.write_text("new", encoding="utf-8")
         assert place.read_text() == "old"
     assert place.read_text() == "new"
@@ -33,7 +33,7 @@ def test_a_symbolic_link_stays_one(tmp_path):
     (tmp_path / "real").mkdir()
     link = tmp_path / "last.pt"
     link.symlink_to(tmp_path / "real" / "model.pt")
-    with written_whole(link) as new:
+    with written_output(link) as new:
         save_checkpoint({"a": 1}, new)
     assert link.is_symlink()
     assert torch.load(tmp_path / "real" / "model.pt") == {"a": 1}
@@ -42,13 +42,13 @@ def test_a_symbolic_link_stays_one(tmp_path):
 def test_a_device_is_no_place_for_a_file():
     with (
         pytest.raises(BertFusedError, match="--output /dev/null is a device or a pipe"),
-        written_whole(Path("/dev/null")),
+        written_output(Path("/dev/null")),
     ):
         pass
 
 
 def test_a_folder_that_does_not_exist_is_told(tmp_path):
-    with pytest.raises(BertFusedError, match="cannot be written"), written_whole(tmp_path / "no" / "model.pt"):
+    with pytest.raises(BertFusedError, match="cannot be written"), written_output(tmp_path / "no" / "model.pt"):
         pass
 
 

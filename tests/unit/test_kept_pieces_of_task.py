@@ -6,7 +6,6 @@ from transformers import AutoTokenizer
 
 from bert_fused_plugin.data import kept_pieces
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.data.piece_files import MappedWordPieces
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 
@@ -46,7 +45,7 @@ def test_each_data_directory_keeps_its_own_and_the_log_stays_the_same(task, tmp_
         made = task()
         made.load_dataset("train", epoch=epoch)
         said += [message for message in caplog.messages if message.startswith("train: ")]
-        assert isinstance(made.datasets["train"].word_pieces, MappedWordPieces)
+        assert made.datasets["train"].word_pieces.folder is not None
         assert len(files(tmp_path / "a" / "bert-pieces")) == 1
         assert (tmp_path / "b" / "bert-pieces").exists() == (epoch > 1)
     assert said == ["train: 25 word pieces for BERT, 3.6 a sentence, 2 sentences cut to 4"] * 3
@@ -65,5 +64,5 @@ def test_the_directory_of_the_cache_keeps_them_if_there_is_one(task, tmp_path):
     task().load_dataset("train")
     made = task(bert_cache=f"{tmp_path}/other")
     made.load_dataset("train")  # finds those beside the data
-    assert made.datasets["train"].word_pieces.file.parent == tmp_path / "a" / "bert-pieces"
+    assert made.datasets["train"].word_pieces.folder.parent == tmp_path / "a" / "bert-pieces"
     assert not (tmp_path / "other").exists()

@@ -30,7 +30,7 @@ def test_the_requirements_are_read_without_running_setup():
 def test_what_the_package_uses_itself_has_a_lower_bound():
     done = subprocess.run([sys.executable, PATH], capture_output=True, text=True, check=True)
     names = {line.partition("==")[0] for line in done.stdout.splitlines()}
-    assert {"torch", "transformers", "numpy", "sacrebleu", "safetensors", "filelock", "hydra-core"} <= names
+    assert {"torch", "transformers", "numpy", "sacrebleu", "safetensors", "hydra-core"} <= names
     assert "fairseq" not in names
 
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from bert_fused_plugin.reports.progress import Progress
+from bert_fused_plugin.progress import Progress
 
 
 @pytest.fixture

@@ -110,7 +110,8 @@ def test_the_task_warns_where_a_training_begins(dictionary, of_sentences, tmp_pa
 @pytest.mark.parametrize("directory", ["bert_dir", "of_sentences"])
 def test_the_recipe_takes_the_layer_that_the_warning_names(directory, request, capsys, monkeypatch):
     monkeypatch.setattr(sys, "path", [str(ROOT / "examples" / "own_data"), *sys.path])
-    import bert_layer
+    import bert_facts
 
-    bert_layer.main(request.getfixturevalue(directory))
-    assert capsys.readouterr().out == ("--bert-layer 1\n" if directory == "of_sentences" else "")
+    bert_facts.main(request.getfixturevalue(directory))
+    layer = "--bert-layer 1" if directory == "of_sentences" else ""
+    assert capsys.readouterr().out == f"layer='{layer}'\nwidth=12\n"

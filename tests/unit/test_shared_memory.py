@@ -5,13 +5,13 @@ from types import SimpleNamespace
 import pytest
 from documentation import text_of
 
-from bert_fused_plugin.data import shared_memory
-from bert_fused_plugin.data.shared_memory import small_shared_memory
+from bert_fused_plugin.tasks import bert_cache
+from bert_fused_plugin.tasks.bert_cache import small_shared_memory
 
 
 @pytest.mark.parametrize(("size", "warned"), [(64 * 2**20, True), (2**30 - 1, True), (2**30, False)])
 def test_small_shared_memory_is_named_with_the_remedies(monkeypatch, size, warned):
-    monkeypatch.setattr(shared_memory.shutil, "disk_usage", lambda path: SimpleNamespace(total=size))
+    monkeypatch.setattr(bert_cache.shutil, "disk_usage", lambda path: SimpleNamespace(total=size))
     said = small_shared_memory()
     assert (said is not None) == warned
     if said is not None:
@@ -21,5 +21,5 @@ def test_small_shared_memory_is_named_with_the_remedies(monkeypatch, size, warne
 
 
 def test_a_system_without_shared_memory(monkeypatch, tmp_path):
-    monkeypatch.setattr(shared_memory, "SHARED_MEMORY", tmp_path / "none")
+    monkeypatch.setattr(bert_cache, "SHARED_MEMORY", tmp_path / "none")
     assert small_shared_memory() is None

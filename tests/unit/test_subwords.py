@@ -13,9 +13,8 @@ from transformers import AutoTokenizer
 
 from bert_fused_plugin.bert.bridge_loading import load_bridge
 from bert_fused_plugin.bert.flags import BertFlags
-from bert_fused_plugin.data.byte_symbols import BYTE_BPE, decode_byte_bpe, spells_bytes
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.data.subwords import SUBWORDS, detect_subword
+from bert_fused_plugin.data.subwords import BYTE_BPE, SUBWORDS, decode_byte_bpe, detect_subword, spells_bytes
 from bert_fused_plugin.errors import BertFusedError
 
 TEXT = "Mädchen sehen 3 Hunde – «naïve» café 北京 𝔘 ?"

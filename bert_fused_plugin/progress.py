@@ -1,4 +1,4 @@
-"""What the command does now and how long that will take, on stderr: a bar on a terminal, and lines elsewhere."""
+"""What a long piece of work does now and how long it will take: a bar on a terminal, and lines elsewhere."""
 
 import sys
 import time
@@ -26,6 +26,7 @@ class Progress:
         unit: name of these units.
         work: total of what `update` gets as *work*, by which the time is estimated; default: *total*.
         parts: number of parts after which the time is estimated.
+        say: function that writes a line where there is no terminal; default: to stderr.
         clock: function that returns the seconds.
     """
 
@@ -37,11 +38,13 @@ class Progress:
         *,
         work: Optional[float] = None,
         parts: int = 2,
+        say: Callable[[str], None] = say,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._bar = tqdm(total=total, desc=title, unit=f" {unit}", disable=None)
         self._writes_lines = self._bar.disable  # which is true of each closed bar
-        self._title, self._total, self._unit, self._parts, self._clock = title, total, unit, parts, clock
+        self._title, self._total, self._unit, self._parts = title, total, unit, parts
+        self._say, self._clock = say, clock
         self._whole_work = float(total if work is None else work)
         self._done, self._work, self._updates = 0, 0.0, 0
         self._start = clock()
@@ -57,7 +60,7 @@ class Progress:
         """Write the last line, unless the work was broken off."""
         self._bar.close()
         if self._writes_lines and error is None:
-            say(f"{self._title}: {self._done:,} {self._unit} in {self._clock() - self._start:.0f} s")
+            self._say(f"{self._title}: {self._done:,} {self._unit} in {self._clock() - self._start:.0f} s")
 
     def update(self, count: int, work: Optional[float] = None) -> None:
         """Count another part, of *count* units; its *work* is *count* by default."""
@@ -73,7 +76,14 @@ class Progress:
             return
         self._next, seconds = now + _EVERY, now - self._start
         left = seconds * max(0.0, self._whole_work - self._work) / self._work
-        say(
-            f"{self._title}: {self._done:,} of {self._total:,} {self._unit} after {seconds:.0f} s, "
-            f"about {left:.0f} s are left"
+        self._say(
+            f"{self._title}: {self._done:,} of {self._total:,} {self._unit} after {_duration(seconds)}, "
+            f"about {_duration(left)} are left"
         )
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

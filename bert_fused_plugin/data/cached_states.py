@@ -1,0 +1,246 @@
+"""BERT's states of a data set on disk.  They can be kept since a frozen BERT depends on the sentence alone."""
+
+import logging
+import os
+import shutil
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, Callable, DefaultDict, Dict, List, Optional
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from bert_fused_plugin.data.collate import BERT_PAD
+from bert_fused_plugin.data.shared_work import make_together
+from bert_fused_plugin.data.word_pieces import WordPieces
+from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.files import written_whole
+from bert_fused_plugin.progress import Progress
+
+logger = logging.getLogger(__name__)
+
+NUMBER_FORMATS: Dict[str, torch.dtype] = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
+SUFFIX = ".safetensors"
+
+BATCH_PIECES = 8192  # word pieces, padding included, of one forward pass of BERT
+
+_BLOCK_BYTES = 64 * 2**20
+_MOST_BLOCKS = 4096
+_UNREADABLE = (OSError, RuntimeError, KeyError, SafetensorError)  # what `_read` raises
+
+ComputeStates = Callable[[Tensor], Tensor]  # bert_tokens (B, L) -> states (B, L, N x D), in fp32 on the CPU
+
+
+class CachedStates:
+    """The states of the sentences of one data set, in the order of its word pieces.
+
+    Row r of the states belongs to word piece r.  The states lie in blocks, which are safetensors files of the states of
+    consecutive sentences: ``00000.safetensors`` and so on, each with the tensor ``states``.  Which sentences a block
+    has follows from the word pieces alone, so nothing is looked up.  A block is mapped when it is first read.
+
+    Args:
+        folder: folder of the blocks, whose name tells BERT, the number format and the word pieces.
+        word_pieces: the word pieces of the data set.
+        dim: the width N x D of the states.
+        dtype: their number format, a key of `NUMBER_FORMATS`.
+    """
+
+    def __init__(self, folder: Path, word_pieces: WordPieces, dim: int, dtype: str) -> None:
+        self.folder = folder
+        self._word_pieces = word_pieces
+        self._dim, self._format, self._dtype = dim, dtype, NUMBER_FORMATS[dtype]
+        self._bytes_of_piece = dim * torch.empty(0, dtype=self._dtype).element_size()
+        self._starts = _block_starts(word_pieces.offsets, self._bytes_of_piece)
+        self._blocks: Dict[int, Tensor] = {}
+
+    def __getitem__(self, index: int) -> Tensor:
+        """Return the states of sentence *index*, (L, N x D), without a copy.
+
+        Raises:
+            BertFusedError: the block of the sentence cannot be read.
+        """
+        number = int(self._starts.searchsorted(index, side="right")) - 1
+        block = self._blocks.get(number)
+        if block is None:
+            block = self._blocks[number] = self._map(self.file(number))
+        offsets = self._word_pieces.offsets
+        first = offsets[self._starts[number]]
+        return block[int(offsets[index] - first) : int(offsets[index + 1] - first)]
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {**self.__dict__, "_blocks": {}}  # another process maps the files by itself
+
+    def file(self, number: int) -> Path:
+        """Return the file of the block *number*."""
+        return self.folder / _file_name(number)
+
+    def missing(self) -> List[int]:
+        """Return the numbers of the blocks that are not there."""
+        there = set(os.listdir(self.folder)) if self.folder.exists() else set()
+        return [number for number in range(len(self._starts) - 1) if _file_name(number) not in there]
+
+    def remove_damaged(self) -> None:
+        """Remove each block that is cut short, has another shape or is no file of safetensors, with a warning.
+
+        Raises:
+            OSError: a block cannot be read, which may be for a moment only, or cannot be removed.
+        """
+        for number in sorted({*range(len(self._starts) - 1)} - {*self.missing()}):
+            file = self.file(number)
+            try:
+                block = _read(file)
+                expected = (self._pieces(number), self._dim)
+                if block.dtype == self._dtype and block.shape == expected:
+                    continue
+                problem = f"{block.dtype} of the shape {tuple(block.shape)} instead of {self._dtype} of {expected}"
+            except (KeyError, SafetensorError) as error:
+                problem = str(error)
+            except OSError as error:
+                raise OSError(
+                    f"{file}: {error}; if this does not pass, remove the file, and it is computed anew"
+                ) from error
+            logger.warning(f"BERT cache: {file} cannot be used ({problem}): its states are computed anew")
+            file.unlink(missing_ok=True)
+
+    def add_missing(self, load_bert: Callable[[], ComputeStates], rank: int, ranks: int, wait: bool = True) -> None:
+        """Compute the blocks that are not there, the share of this process, and wait for those of the other ranks.
+
+        Args:
+            load_bert: a function that loads BERT and returns how it computes states.
+            rank: number of this process among those that share the work.
+            ranks: number of these processes.
+            wait: whether to wait for the others.
+
+        Raises:
+            BertFusedError: the disk has too little room, or the number format cannot hold the states.
+            OSError, SafetensorError: the folder cannot be written.
+        """
+        missing = self.missing()
+        if not missing:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._check_space(missing)
+        own = [number for number in missing if number % ranks == rank]
+        compute: Optional[ComputeStates] = None
+
+        def make(number: int) -> None:
+            nonlocal compute
+            compute = compute or load_bert()
+            states = self._computed(number, compute, shown)
+            try:
+                with written_whole(self.file(number)) as new:
+                    save_file({"states": states}, new, {"blocks": str(len(self._starts) - 1)})
+            except (OSError, SafetensorError):
+                if not self.file(number).exists():  # another job has written it, and removed what is unfinished
+                    raise
+
+        pieces = sum(map(self._pieces, own))
+        with Progress("BERT cache", pieces, "word pieces", parts=3, say=logger.info) as shown:
+            make_together(lambda: [n for n in self.missing() if wait or n in own], make, rank, ranks, str(self.folder))
+        if not self.missing():
+            for leftover in self.folder.glob(".*"):  # of killed processes
+                shutil.rmtree(leftover, ignore_errors=True)
+
+    def _map(self, file: Path) -> Tensor:
+        try:
+            return _read(file)
+        except _UNREADABLE as error:
+            raise BertFusedError(
+                f"--bert-cache: {file} cannot be read ({error}), and it was there at the start; start the run again, "
+                "which computes what is missing"
+            ) from error
+
+    def _pieces(self, number: int) -> int:
+        """Return the number of word pieces of the block *number*."""
+        first, end = self._word_pieces.offsets[self._starts[number : number + 2]]
+        return int(end - first)
+
+    def _check_space(self, missing: List[int]) -> None:
+        pieces = sum(map(self._pieces, missing))
+        needed, free = pieces * self._bytes_of_piece, shutil.disk_usage(self.folder).free
+        logger.info(
+            f"BERT cache {self.folder}: {len(missing):,} of {len(self._starts) - 1:,} blocks are missing, {pieces:,} "
+            f"word pieces; {needed / 2**20:,.1f} MiB to write, {free / 2**30:.1f} GiB free"
+        )
+        if needed > 0.98 * free:
+            raise BertFusedError(
+                f"--bert-cache: {needed / 2**30:.2f} GiB are needed in {self.folder}, but {free / 2**30:.2f} GiB are "
+                "free; give a directory on a larger disk, choose --bert-cache-dtype fp16, or leave the flag out"
+            )
+
+    def _computed(self, number: int, compute: ComputeStates, shown: Progress) -> Tensor:
+        """Return the states of the block *number*, (word pieces, N x D); equal sentences are computed once."""
+        offsets = self._word_pieces.offsets[self._starts[number] : self._starts[number + 1] + 1]
+        pieces = self._word_pieces.pieces[offsets[0] : offsets[-1]]
+        starts, sizes = offsets[:-1] - offsets[0], np.diff(offsets)
+        states = torch.empty(len(pieces), self._dim, dtype=self._dtype)
+        longest_first = sorted(_equal_sentences(pieces, offsets - offsets[0]), key=lambda equal: -sizes[equal[0]])
+        done = 0
+        while done < len(longest_first):
+            batch = longest_first[done : done + max(1, BATCH_PIECES // int(sizes[longest_first[done][0]]))]
+            first = np.array([equal[0] for equal in batch])
+            is_piece = np.arange(sizes[first[0]]) < sizes[first, None]
+            rows = np.repeat(starts[first], sizes[first]) + np.nonzero(is_piece)[1]
+            bert_tokens = np.full(is_piece.shape, BERT_PAD)
+            bert_tokens[is_piece] = pieces[rows]
+            computed = self._in_number_format(compute(torch.from_numpy(bert_tokens)))
+            states[torch.from_numpy(rows)] = computed[torch.from_numpy(is_piece)]
+            for equal in batch:
+                begin, size = starts[equal[0]], sizes[equal[0]]
+                for index in equal[1:]:
+                    states[starts[index] : starts[index] + size] = states[begin : begin + size]
+            shown.update(sum(len(equal) * int(sizes[equal[0]]) for equal in batch))
+            done += len(batch)
+        return states
+
+    def _in_number_format(self, states: Tensor) -> Tensor:
+        """Return the computed *states* in the number format of the cache.
+
+        Raises:
+            BertFusedError: some of them are not finite there.
+        """
+        converted = states.to(self._dtype)
+        if converted.isfinite().all():
+            return converted
+        if not states.isfinite().all():
+            reason = "are not finite, even in single precision; give another --bert-model, whose weights are sound"
+        else:
+            reason = (
+                f"are beyond {self._format}, whose largest number is {torch.finfo(self._dtype).max:,.0f}; give "
+                "--bert-cache-dtype bf16, and train with --bf16 or in single precision, since --fp16 cannot hold them "
+                "either"
+            )
+        raise BertFusedError(f"--bert-cache {self.folder}: some of BERT's states {reason}")
+
+
+def _block_starts(offsets: NDArray[np.int64], bytes_of_piece: int) -> NDArray[np.int64]:
+    """Return the first sentence of each block, and the number of sentences, (number of blocks + 1,).
+
+    They depend on nothing but the *offsets* of the word pieces and the size of a row of states.
+    """
+    pieces = int(offsets[-1])
+    blocks = min(_MOST_BLOCKS, -(-pieces * bytes_of_piece // _BLOCK_BYTES))
+    targets = [pieces * number // blocks for number in range(blocks)]
+    return np.unique(np.append(offsets.searchsorted(targets), len(offsets) - 1))
+
+
+def _equal_sentences(pieces: NDArray[np.int32], offsets: NDArray[np.int64]) -> List[List[int]]:
+    """Return the indices of the sentences that are equal, for each different sentence, in their order."""
+    data, ends = pieces.tobytes(), (pieces.itemsize * offsets).tolist()
+    equal: DefaultDict[bytes, List[int]] = defaultdict(list)
+    for index, (begin, end) in enumerate(zip(ends, ends[1:])):
+        equal[data[begin:end]].append(index)
+    return list(equal.values())
+
+
+def _file_name(number: int) -> str:
+    return f"{number:05}{SUFFIX}"
+
+
+def _read(file: Path) -> Tensor:
+    """Return the states in *file*, which PyTorch maps; no file stays open."""
+    return load_file(file)["states"]

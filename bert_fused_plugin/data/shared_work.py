@@ -1,0 +1,64 @@
+"""Work whose results are files: the ranks of a training share it, and need no locks.
+
+Rank r of n makes the parts r, r + n, ... and then waits for those of the other ranks.  Two jobs that do the same work
+at once do some of it twice, and nothing else happens, since each file is written whole.
+"""
+
+import logging
+import random
+import time
+from pathlib import Path
+from typing import Any, Callable, List, Optional, Sequence, Tuple
+
+import torch.distributed as dist
+
+logger = logging.getLogger(__name__)
+
+_SAID_AFTER = 60.0  # seconds of waiting after which the log says so, again and again
+
+
+def rank_in(folder: Optional[Path]) -> Tuple[int, int]:
+    """Return (r, n): this process is number r of the n ranks of the training that work in *folder*.
+
+    A rank on another machine has a folder of the same name, which may be another folder.  Ranks have it in common if
+    its number and the time of its last change are equal; if it changes meanwhile, some work is done twice.  All ranks
+    call this, with None if they have nothing to do there, and continue when each of them has done so.
+    """
+    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
+        return 0, 1
+    state = None if folder is None else folder.stat()
+    own = None if state is None else (state.st_ino, state.st_mtime_ns)
+    of_ranks: List[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(of_ranks, own)
+    sharing = [rank for rank, theirs in enumerate(of_ranks) if theirs == own]
+    return sharing.index(dist.get_rank()), len(sharing)
+
+
+def make_together(
+    missing: Callable[[], Sequence[int]], make: Callable[[int], None], rank: int, ranks: int, what: str
+) -> None:
+    """Make the missing parts r, r + n, ... of a piece of work, and wait until no part is missing.
+
+    Args:
+        missing: a function that returns the numbers of the parts that are missing now.
+        make: a function that makes the part of a number.
+        rank: r, the number of this process among those that share the work.
+        ranks: n, the number of these processes.
+        what: what is made, for the log.
+    """
+    own = [number for number in missing() if number % ranks == rank]
+    random.SystemRandom().shuffle(own)  # two jobs that begin together do little twice
+    for number in own:
+        if number in missing():
+            make(number)
+    begin = said = time.monotonic()
+    left = missing()
+    while left:
+        now = time.monotonic()
+        if now - said > _SAID_AFTER:
+            said = now
+            logger.info(
+                f"{what}: waiting for other processes, which make {len(left):,} parts, such as number {left[0]}"
+            )
+        time.sleep(min(1.0, 0.01 + (now - begin) / 10))
+        left = missing()

@@ -1,0 +1,121 @@
+"""``--bert-cache`` for the data sets of a task: opens the directory, and loads BERT for what is missing there."""
+
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import Any, Optional, Tuple
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from bert_fused_plugin.bert.frozen_bert import FrozenBert
+from bert_fused_plugin.bert.identity import identity_fingerprint
+from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
+from bert_fused_plugin.data.cache_folder import (
+    BERT_NAME,
+    read_description,
+    why_not_used,
+    write_description,
+)
+from bert_fused_plugin.data.cached_states import CachedStates, ComputeStates
+from bert_fused_plugin.data.shared_work import rank_in
+from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
+
+logger = logging.getLogger(__name__)
+
+SHARED_MEMORY = Path("/dev/shm")
+
+_ENOUGH = 2**30  # bytes; Docker's default is 64 MiB, and some batches of cached states fill that
+
+
+class BertCache:
+    """The states of a model's BERT in the directory of ``--bert-cache``.
+
+    Args:
+        cfg: the task's flags.
+        model: a model that reads BERT, before fairseq turns it to half precision.
+        on_cpu: whether BERT computes on the CPU, although there may be a GPU.
+
+    Attributes:
+        part: (K, N) to compute the share K, from 1 to N, of the states, for no training in this process; or None.
+    """
+
+    part: Optional[Tuple[int, int]] = None
+
+    def __init__(self, cfg: BertFusedTranslationConfig, model: Any, on_cpu: bool = False) -> None:
+        self._directory = Path(os.path.expanduser(str(cfg.bert_cache)))  # the shell leaves the ~ of --bert-cache=~/DIR
+        self._dtype = str(cfg.bert_cache_dtype)
+        self._on_cpu = on_cpu
+        self._bert: FrozenBert = model.encoder.bert
+        self._bridge = model.encoder.bridge
+        self._layers = str(model.cfg.bert_layer)
+        self._identity = self._bert.identity()
+        self._folder = self._directory / f"{identity_fingerprint(self._identity)[:32]}-{self._dtype}"
+        too_small = small_shared_memory()
+        if too_small is not None:
+            logger.warning(too_small)
+
+    def use_for(self, dataset: BertPairDataset, name: str) -> None:
+        """Let *dataset* take its states from the cache; what the cache does not have yet is computed and written.
+
+        Args:
+            dataset: the data set.
+            name: name of its split and language, such as ``train.en``, with which the name of its folder begins.
+
+        Raises:
+            BertFusedError: the directory cannot be used.
+        """
+        pieces = dataset.word_pieces
+        states = CachedStates(self._folder / f"{name}-{pieces.digest}", pieces, self._bert.state_dim, self._dtype)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            states.remove_damaged()
+            rank, ranks = rank_in(self._folder)
+            if rank == 0:
+                self._describe()
+            if self.part is not None:
+                rank, ranks = self.part[0] - 1, self.part[1]
+            states.add_missing(self._load_bert, rank, ranks, wait=self.part is None)
+        except (OSError, SafetensorError) as error:
+            raise BertFusedError(
+                f"--bert-cache {self._directory} cannot be used ({error}); give a directory that can be written, on a "
+                "disk with room, or one that has all states of this run, or leave the flag out"
+            ) from error
+        dataset.use_states(states)
+
+    def _describe(self) -> None:
+        """Write which BERT the folder is for, if it does not say so, and log what the user should know of it."""
+        description = {**self._identity, "number format": self._dtype, BERT_NAME: self._bert.name}
+        if read_description(self._folder) is None:
+            write_description(self._folder, description)
+            for remark in why_not_used(self._folder, description):
+                logger.info(f"BERT cache: {remark}")
+
+    def _load_bert(self) -> ComputeStates:
+        """Load BERT once more, in full precision, whatever the model runs in; on a GPU if there is one."""
+        device = torch.device("cuda" if torch.cuda.is_available() and not self._on_cpu else "cpu")
+        bert = FrozenBert.from_pretrained(self._bert.name, self._layers).to(device)
+
+        def states(bert_tokens: Tensor) -> Tensor:
+            bert_tokens = bert_tokens.to(device)
+            return bert(bert_tokens, self._bridge.segments(bert_tokens))[0].cpu()
+
+        return states
+
+
+def small_shared_memory() -> Optional[str]:
+    """Return a sentence with the remedy if the shared memory is too small for batches of BERT's states, else None."""
+    try:
+        size = shutil.disk_usage(SHARED_MEMORY).total
+    except OSError:  # this system has none
+        return None
+    if size >= _ENOUGH:
+        return None
+    return (
+        f"{SHARED_MEMORY} has only {size / 2**20:,.0f} MiB, and worker processes pass batches with BERT's states "
+        "through it; if the run ends with a bus error, or with 'unable to write to file', start the container with "
+        "--shm-size 2g or --ipc=host, or give --num-workers 0"
+    )

@@ -1,0 +1,75 @@
+"""Ranks share work that is made of files, wherever their folders are."""
+
+import pytest
+import torch.distributed as dist
+from helpers import processes
+
+from bert_fused_plugin.data import shared_work
+from bert_fused_plugin.data.shared_work import make_together, rank_in
+
+
+def _join(rank, ranks, folder, places, results):
+    """Be a rank of a training, whose folder is places[rank]."""
+    dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=ranks)
+    results.put((rank, rank_in(places[rank]), rank_in(folder)))
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize(
+    ("places", "expected"),
+    [
+        ("aaa", [(0, 3), (1, 3), (2, 3)]),
+        ("abb", [(0, 1), (0, 2), (1, 2)]),  # two machines
+        ("a-a", [(0, 2), (0, 1), (1, 2)]),  # one rank has nothing to do there
+    ],
+)
+def test_ranks_know_with_whom_they_share_a_folder(tmp_path, places, expected):
+    folders = {name: tmp_path / name for name in "ab"}
+    for folder in folders.values():
+        folder.mkdir()
+    context = processes()
+    results = context.Queue()
+    ranks = [
+        context.Process(target=_join, args=(rank, 3, tmp_path, [folders.get(name) for name in places], results))
+        for rank in range(3)
+    ]
+    for rank in ranks:
+        rank.start()
+    found = sorted(results.get(timeout=60) for _ in ranks)
+    assert [share for _, share, _ in found] == expected
+    assert [share for _, _, share in found] == [(0, 3), (1, 3), (2, 3)]
+
+
+def test_one_process_does_all(tmp_path):
+    assert rank_in(tmp_path) == rank_in(None) == (0, 1)
+
+
+def test_a_rank_makes_its_parts_and_says_what_it_waits_for(monkeypatch, caplog):
+    caplog.set_level("INFO")
+    monkeypatch.setattr(shared_work, "_SAID_AFTER", 0.1)
+    missing, waits = {0, 1, 2, 3, 5}, []
+    monkeypatch.setattr(shared_work.time, "sleep", waits.append)
+    monkeypatch.setattr(shared_work.time, "monotonic", lambda: float(len(waits)))
+
+    def left():
+        if len(waits) == 3:
+            missing.clear()  # what the other rank has made
+        return sorted(missing)
+
+    made = []
+    make_together(left, lambda number: (made.append(number), missing.remove(number)), 1, 2, "the folder")
+    assert sorted(made) == [1, 3, 5]
+    assert caplog.messages == ["the folder: waiting for other processes, which make 2 parts, such as number 0"] * 2
+    assert waits == sorted(waits)
+
+
+def test_a_part_that_another_job_has_made_meanwhile_is_not_made_again():
+    missing = {0, 1, 2}
+
+    def make(number):
+        made.append(number)
+        missing.clear()
+
+    made = []
+    make_together(lambda: sorted(missing), make, 0, 1, "")
+    assert len(made) == 1
