@@ -11,8 +11,7 @@ from bert_fused_plugin.bert.identity import config_differences
 from bert_fused_plugin.bert.record import RECORD_KEY, read_record
 from bert_fused_plugin.checkpoints.files import read_checkpoint, without_training_state
 from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.models.attention_map_flags import BEFORE_MAPS
-from bert_fused_plugin.models.settings_record import (
+from bert_fused_plugin.models.recorded_flags import (
     SETTINGS_RECORD,
     differences,
     other_symbols,
@@ -157,7 +156,6 @@ def _are_different_berts(record: Dict[str, Any], other: Dict[str, Any]) -> bool:
 def _record(state: Dict[str, Tensor]) -> Dict[str, Any]:
     """Return the record of the settings that change what a model computes, which may be empty."""
     try:
-        record = read_settings(state) or {"computed": {}}
+        return read_settings(state) or {"computed": {}}
     except ValueError:  # The record is damaged; a warning says so when the model is loaded.
         return {"computed": {}}
-    return {**record, "computed": {**BEFORE_MAPS, **record["computed"]}}

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from bert_fused_plugin.checkpoint_opening import open_checkpoint
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.files import written_whole
-from bert_fused_plugin.models.other_parameters import diverged
+from bert_fused_plugin.models.parameter_checks import diverged
 
 _REMEDY = "give a checkpoint that fairseq-train wrote, such as its checkpoint_best.pt"
 

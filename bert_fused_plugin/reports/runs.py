@@ -16,7 +16,7 @@ from bert_fused_plugin.checkpoint_origin import Origin, origins
 from bert_fused_plugin.checkpoints.training_settings import training_defaults
 from bert_fused_plugin.data.data_bin import read_whole
 from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.models.other_parameters import diverged
+from bert_fused_plugin.models.parameter_checks import diverged
 from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
 from bert_fused_plugin.tasks.ensembles import reads_bert

@@ -29,7 +29,6 @@ from bert_fused_plugin.tasks.bert_cache import BertCache
 from bert_fused_plugin.tasks.bert_fused_translation_config import (
     BertFusedTranslationConfig,
     flags_for_data_sets,
-    flags_without_cache,
     unusable_flags,
 )
 from bert_fused_plugin.tasks.ensembles import reads_bert
@@ -125,7 +124,6 @@ class BertFusedTranslationTask(TranslationTask):
             self.datasets[split] = self._load_truncated(split, epoch=epoch, combine=combine, **kwargs)
         if self.bridge is None:
             return
-        raise_all(flags_without_cache(self.cfg))  # not before: the hub interface has the flags of the training
         self.datasets[split] = self._with_bert_input(self.bridge, split, epoch, combine, evaluation)
         if self.bert_cache is not None:
             self.bert_cache.use_for(self.datasets[split], f"{split}.{self.cfg.source_lang}")

@@ -16,7 +16,6 @@ from bert_fused_plugin.models import attention_map_flags
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.models.learned_alphas import learned_alphas, log_alphas
-from bert_fused_plugin.models.settings_record import SETTINGS_RECORD
 from bert_fused_plugin.modules import attention_map
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS, FixedMap, LearnedEntmax
 from bert_fused_plugin.modules.cross_attention import CrossAttention
@@ -136,43 +135,6 @@ def test_warm_start_from_softmax_leaves_alpha_at_its_start_and_says_so(stock, sa
     new = table(caplog)[1]["new"]
     assert new["encoder.layers.*.self_attn"] == (2, 4, "layers 0-1")
     assert new["decoder.layers.*.encoder_attn"] == (2, 4, "layers 0-1")
-
-
-@pytest.mark.parametrize("gru", [False, True])
-def test_a_checkpoint_of_an_earlier_version_has_softmax(build, dictionary, monkeypatch, gru):
-    """Its record says nothing of maps."""
-
-    def make(**options):
-        return make_gru(dictionary, **options) if gru else build(**options)
-
-    old = make()
-    for name in ("attention_map", "self_attention_map"):
-        old.settings_record.record["computed"].pop(name, None)
-    state = old.state_dict()
-    state[SETTINGS_RECORD] = _without_maps(make, monkeypatch)
-    make().load_state_dict(state)
-    with pytest.raises(
-        BertFusedError, match=r"trained with --attention-map softmax, and this model is built with --att"
-    ):
-        make(attention_map="sparsemax").load_state_dict(state)
-    del state[SETTINGS_RECORD]  # as in versions that recorded no settings at all
-    make().load_state_dict(state)
-    with pytest.raises(
-        BertFusedError, match=r"with --attention-map softmax, and this model is built with --attention-map sp"
-    ):
-        make(attention_map="sparsemax").load_state_dict(state)
-    make(attention_map="sparsemax", bert_unchecked=True).load_state_dict(state)
-
-
-def _without_maps(make, monkeypatch):
-    from bert_fused_plugin.models import settings_record
-
-    plain = settings_record._plain
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            settings_record, "_plain", lambda values: {k: v for k, v in plain(values).items() if "_map" not in k}
-        )
-        return make().state_dict()[SETTINGS_RECORD]
 
 
 def test_the_flags_offer_the_maps_of_the_table_and_explain_each():

@@ -10,7 +10,7 @@ from bert_fused_plugin.errors import BertFusedError
 LINES = ["the old man sees a small dog .", "a dog", "play@@ house ? the hou@@ se , the red apple .", ""]
 KINDS = {
     "parallel": {"bert_drop_net": 0.0},
-    "drop-net": {"bert_drop_net": 1.0, "bert_drop_net_per": "sentence"},
+    "drop-net": {"bert_drop_net": 1.0},
     "gated": {"bert_fusion": "gated", "bert_drop_net": 0.0},
     "stacked": {"bert_fusion": "stacked"},
     "mix": {"bert_layer": "mix"},

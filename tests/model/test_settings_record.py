@@ -14,7 +14,7 @@ from settings_cases import FUSED, FUSED_NOTED, GRU, GRU_NOTED, GRU_WITH_BERT
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
 from bert_fused_plugin.models.gru_bahdanau import GruModel, gru_bahdanau
-from bert_fused_plugin.models.settings_record import SETTINGS_RECORD, read_settings
+from bert_fused_plugin.models.recorded_flags import SETTINGS_RECORD, read_settings
 
 
 def flag_of(case):

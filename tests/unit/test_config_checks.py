@@ -73,7 +73,7 @@ def test_a_flag_that_only_fairseq_main_has_is_refused(dictionary, bert_dir):
     assert config_errors(cfg, dictionary, dictionary) == []
     cfg.merge_src_tgt_embed = True
     assert config_errors(cfg, dictionary, dictionary) == [
-        "--merge-src-tgt-embed is not supported by the BERT-fused architectures, got True; leave it out"
+        "--merge-src-tgt-embed is not supported by this architecture, got True; leave it out"
     ]
 
 

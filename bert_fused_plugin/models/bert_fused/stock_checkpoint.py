@@ -15,8 +15,7 @@ from torch import Tensor
 from bert_fused_plugin.checkpoint_opening import open_checkpoint
 from bert_fused_plugin.checkpoint_origin import Origin, origins
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, replaces_embeddings
-from bert_fused_plugin.models.bert_fused.settings import OF_BOTH, OF_SIDES
+from bert_fused_plugin.models.bert_fused.config import OF_BOTH, OF_SIDES, BertFusedConfig
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +94,7 @@ class SavedTransformer:
                     f"--bert-warm-start {self.path}: its {side} has width {layer.size(-1)}, and this model's "
                     f"{side} has width {part.embed_dim}; set --{side}-embed-dim {layer.size(-1)}"
                 )
-        if replaces_embeddings(cfg):
+        if cfg.fusion.replaces_embeddings:
             wanted.pop("encoder_learned_pos", None)  # here these are positions of word pieces
         for name, value in wanted.items():
             old = self.flags.get(name, value)

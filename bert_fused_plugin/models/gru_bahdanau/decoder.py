@@ -7,12 +7,7 @@ from fairseq.models import FairseqIncrementalDecoder
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from bert_fused_plugin.models.gru_bahdanau.config import (
-    GruConfig,
-    gru_attention_flags,
-    gru_branch_weights,
-    gru_drop_net_rate,
-)
+from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
 from bert_fused_plugin.models.gru_bahdanau.decoder_cache import StateWeights, Step, from_cache, reordered, to_cache
 from bert_fused_plugin.models.search_scores import SearchScores
 from bert_fused_plugin.modules.attention_memory import (
@@ -74,15 +69,15 @@ class GruDecoder(SearchScores, FairseqIncrementalDecoder):
         self.word_dropout = WordDropout(cfg.word_dropout)
         self.dropout_module = SequenceDropout(cfg.dropout, cfg.variational_dropout)
         self.attention: Optional[RecurrentAttention] = build_recurrent_attention(
-            str(cfg.attention), hidden, context_dim, hidden, gru_attention_flags(cfg)
+            str(cfg.attention), hidden, context_dim, hidden, {"attention_map": str(cfg.attention_map)}
         )
         self.bert_attention: Optional[RecurrentAttention] = None
         if bert_dim is not None:
             bert_map = str(cfg.attention_map)
             self.bert_attention = AdditiveAttention(hidden, bert_dim, hidden, attention_map=bert_map)
             self.bert_value_proj = nn.Linear(bert_dim, context_dim)
-            self.drop_net = DropNet(gru_drop_net_rate(cfg))
-            self.branch_weights = gru_branch_weights(cfg)
+            self.drop_net = DropNet(cfg.drop_net_rate())
+            self.branch_weights = cfg.branch_weights()
         # s_0 = tanh(W_s backward h_1); without attention s_0 depends on the whole summary
         summary_dim = context_dim if self.attention is None else context_dim // 2
         self.initial_proj = nn.Linear(summary_dim, hidden * cfg.decoder_layers)

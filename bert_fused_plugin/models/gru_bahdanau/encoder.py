@@ -11,7 +11,7 @@ from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.bert.reading import build_layer_mix, read_bert
 from bert_fused_plugin.bert.record import BertRecord
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, has_attention
+from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
 from bert_fused_plugin.modules.beam_order import EncoderOut, reorder_encoder_out
 from bert_fused_plugin.modules.device_copy import to_device
 from bert_fused_plugin.modules.sequence_dropout import SequenceDropout, WordDropout
@@ -52,7 +52,7 @@ class GruEncoder(FairseqEncoder):
             nn.GRU(width, cfg.encoder_hidden_size, bidirectional=True, batch_first=True) for width in widths
         )
         # without attention nothing reads the annotations, and the norm's parameters would get no gradient
-        norm = cfg.layer_norm and has_attention(cfg)
+        norm = cfg.layer_norm and cfg.has_attention
         self.layer_norm = nn.LayerNorm(self.output_dim) if norm else None
         self.bert: Any = bert
         self.bridge: Any = bridge

@@ -13,8 +13,8 @@ from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
+from bert_fused_plugin.flags import Record, flag_name, recorded
 from bert_fused_plugin.json_record import JsonRecord, read_json
-from bert_fused_plugin.models.attention_map_flags import BEFORE_MAPS
 
 logger = logging.getLogger(__name__)
 
@@ -36,25 +36,25 @@ _UNCHECKED = (
 )
 
 
-class SettingsRecord(JsonRecord):
-    """The settings of a model, under the names of their flags, which are saved with the model.
+class FlagRecord(JsonRecord):
+    """The flags of a model that a checkpoint records, under the names of their settings.
 
-    A setting is recorded only where it has an effect, and with the value that has the effect, which may be a default
-    that follows from other flags.
+    A flag is recorded only where it has an effect, and with the value that has the effect, which may be a default that
+    follows from other flags.
 
     Args:
-        computed: the settings that change what the model computes.
-        noted: the settings that change only how the model is trained, or how much BERT reads at most.
+        cfg: the flags, which keep all rules.
         task: the task, whose dictionaries are recorded, and its languages noted.
     """
 
-    def __init__(self, computed: Settings, noted: Settings, task: Any) -> None:
-        noted = {**noted, **_languages(task)}
+    def __init__(self, cfg: Any, task: Any) -> None:
+        noted = {**recorded(cfg, Record.NOTED), **_languages(task)}
         symbols = dict(zip(_SIDES, map(_fingerprint, (task.source_dictionary, task.target_dictionary))))
+        computed = recorded(cfg, Record.COMPUTED)
         super().__init__({"computed": _plain(computed), "noted": _plain(noted), "symbols": symbols})
 
 
-def settings_incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> List[str]:
+def flag_incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> List[str]:
     """Return a sentence for each setting of *model* with which the checkpoint *state_dict* would be another model.
 
     A setting that is only noted gives a warning, and so do all settings under ``--bert-unchecked``.
@@ -71,7 +71,7 @@ def settings_incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> 
     noted = [_describe(difference) for difference in differences(saved["noted"], current["noted"])]
     if noted:
         logger.warning("; ".join(noted))
-    changed = differences({**BEFORE_MAPS, **saved["computed"]}, current["computed"])
+    changed = differences(saved["computed"], current["computed"])
     reasons = [(_describe(difference), _remedy(difference)) for difference in changed]
     reasons += [(_OTHER_SYMBOLS.format(side=side), _DICTIONARIES) for side in other_symbols(saved, current, state_dict)]
     if reasons and model.cfg.bert_unchecked:
@@ -86,7 +86,7 @@ def _lacks_parameters(model: Any, state_dict: Mapping[str, Tensor]) -> bool:
 
 
 def read_settings(state_dict: Mapping[str, Tensor]) -> Optional[Dict[str, Settings]]:
-    """Return the record in a model's *state_dict*; None if there is none, as in checkpoints of older versions.
+    """Return the record in a model's *state_dict*; None if there is none, as in a checkpoint of another model.
 
     Raises:
         ValueError: The record is damaged.
@@ -105,8 +105,7 @@ def differences(then: Settings, now: Settings) -> List[Difference]:
 def other_symbols(saved: Dict[str, Any], current: Dict[str, Any], state_dict: Mapping[str, Tensor]) -> List[str]:
     """Return the sides whose dictionary has other symbols than the *saved* record says, or has them in another order.
 
-    A dictionary of another size is noticed, and named, by the embeddings in *state_dict*.  Earlier versions did not
-    record the symbols.
+    A dictionary of another size is noticed, and named, by the embeddings in *state_dict*.
     """
     then, now = saved.get("symbols", {}), current.get("symbols", {})
     return [
@@ -136,7 +135,7 @@ def _fingerprint(dictionary: Dictionary) -> Settings:
 
 def with_or_without(name: str, value: Any) -> str:
     """Return "with --flag value", or "without --flag" for a switch that is off and for a flag that was not given."""
-    flag = _flag(name)
+    flag = flag_name(name)
     if value is None or value is False:
         return f"without {flag}"
     return f"with {flag}" if value is True else f"with {flag} {value}"
@@ -153,12 +152,8 @@ def _describe(difference: Difference) -> str:
 def _remedy(difference: Difference) -> str:
     name, then, _ = difference
     if then is None or then is False:
-        return f"leave {_flag(name)} out"
-    return f"give {_flag(name)}" if then is True else f"give {_flag(name)} {then}"
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+        return f"leave {flag_name(name)} out"
+    return f"give {flag_name(name)}" if then is True else f"give {flag_name(name)} {then}"
 
 
 def _plain(settings: Settings) -> Settings:
