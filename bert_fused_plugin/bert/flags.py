@@ -17,8 +17,8 @@ MEAN = (0.5, 0.5)  # the paper's weights of the NMT branch and of BERT's branch
 _MAPS = "; ".join(f"{name}: {kind.help}" for name, kind in ATTENTION_MAPS.items())
 
 
-def map_flag(attentions: str) -> Any:
-    """Return the field of a flag that chooses the map of some *attentions*."""
+def map_flag(attentions: str, **specification: Any) -> Any:
+    """Return the field of a flag that chooses the map of some *attentions*; the rest is as for `flag`."""
     return flag(
         f"The map from scores to weights in {attentions}. {_MAPS}. All but softmax need the package {PACKAGE}.",
         "softmax",
@@ -28,6 +28,7 @@ def map_flag(attentions: str) -> Any:
             f"needs the package {PACKAGE}, which is not installed",
             f"run: pip install {PACKAGE}",
         ),
+        **specification,
     )
 
 

@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-import sys
 
 import pytest
 import torch
@@ -11,12 +10,9 @@ from fairseq.sequence_generator import SequenceGenerator
 from helpers import assert_close, encode, make_gru, pad, randomise
 from warm_start_helpers import table
 
-from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models import attention_map_flags
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.models.learned_alphas import learned_alphas, log_alphas
-from bert_fused_plugin.modules import attention_map
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS, FixedMap, LearnedEntmax
 from bert_fused_plugin.modules.cross_attention import CrossAttention
 from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention
@@ -145,38 +141,6 @@ def test_the_flags_offer_the_maps_of_the_table_and_explain_each():
             [action] = [action for action in parser._actions if action.dest == flag]
             assert list(action.choices) == list(ATTENTION_MAPS) == ["softmax", "sparsemax", "entmax15", "entmax"]
             assert all(f"{name}: {kind.help}" in action.help for name, kind in ATTENTION_MAPS.items())
-
-
-def test_unknown_maps_are_refused_by_name(build, dictionary):
-    with pytest.raises(
-        BertFusedError, match=r"--attention-map must be one of softmax, .*, entmax, got hardmax; choose"
-    ):
-        build(attention_map="hardmax")
-    with pytest.raises(BertFusedError, match=r"--self-attention-map must be one of softmax, .*, got hardmax; choose"):
-        build(self_attention_map="hardmax")
-    with pytest.raises(
-        BertFusedError, match=r"--attention-map must be one of softmax, .*, entmax, got hardmax; choose"
-    ):
-        make_gru(dictionary, attention_map="hardmax")
-
-
-def test_a_map_without_an_attention_is_refused(dictionary):
-    with pytest.raises(BertFusedError, match=r"--attention-map works only with --attention additive or dot, got"):
-        make_gru(dictionary, attention="none", attention_map="sparsemax")
-
-
-def test_a_map_without_its_package_names_the_command_beside_other_errors(build, dictionary, monkeypatch):
-    monkeypatch.setattr(attention_map, "PACKAGE", "entmax_that_is_not_there")
-    monkeypatch.setitem(sys.modules, "entmax", None)
-    with pytest.raises(BertFusedError) as caught:
-        build(attention_map="sparsemax", self_attention_map="entmax", bert_context=-1)
-    assert len(caught.value.errors) == 3
-    assert f"--self-attention-map entmax needs the package {attention_map_flags.PACKAGE}" in str(caught.value)
-    assert caught.value.errors[-1].endswith("which is not installed; run: pip install entmax")
-    with pytest.raises(BertFusedError, match=r"--attention-map entmax15 needs the package .*; run: pip install entmax"):
-        make_gru(dictionary, attention_map="entmax15")
-    build()
-    make_gru(dictionary)
 
 
 def test_learned_alphas_are_logged(build, dictionary, caplog):

@@ -9,7 +9,7 @@ from fairseq.dataclass import ChoiceEnum
 from omegaconf import II
 
 from bert_fused_plugin.bert.flags import BertFlags, map_flag
-from bert_fused_plugin.flags import Flag, Record, Rule, at_least, flag, flag_errors, limited, only_with
+from bert_fused_plugin.flags import Flag, Record, Rule, at_least, flag, flag_errors, limited, only_for, only_with
 from bert_fused_plugin.models.embeddings import sharing_errors
 from bert_fused_plugin.models.gru_bahdanau.initialisation import INITIALISATIONS
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
@@ -73,7 +73,8 @@ class GruConfig(BertFlags):
         Record.COMPUTED,
     )
     attention_map: ChoiceEnum(tuple(ATTENTION_MAPS)) = map_flag(  # type: ignore[valid-type]
-        "the attentions to the source and to BERT"
+        "the attentions to the source and to BERT",
+        where=(only_for("attention", RECURRENT_ATTENTIONS, lambda kind: kind.build is not None),),
     )
     layer_norm: bool = flag(
         "Normalise the annotations, and the state and the embedding in the deep output.", False, Record.COMPUTED
