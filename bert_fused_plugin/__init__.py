@@ -64,13 +64,9 @@ The map of the package, one line a file::
       mapped_attention.py           what both have in common: attention whose map can be chosen
       attention_map.py              the table of maps from scores to weights
       sublayer.py                   the residual connection and layer norm around a part of a layer
-      recurrent_attention.py        the table of attentions of the recurrent models
-      attention_steps.py            its energies and their gradients in many steps
-      recurrent_loop.py             the recurrent decoder's loop as one function
-      attention_memory.py           what a recurrent decoder attends to
-      conditional_gru.py            the decoder's recurrent unit (Bahdanau et al., appendix A.2.2)
-      deep_output.py                maxout and output matrix (Bahdanau et al., appendix A.2.2)
-      sequence_dropout.py           dropout of units, of the same units everywhere, of words
+      recurrent_attention.py        the attentions of the recurrent models, and their table
+      recurrent_loop.py             the recurrent decoder's loop, and what it attends to
+      recurrent_unit.py             the decoder's recurrent unit and maxout layer (Bahdanau et al., appendix A.2.2)
       beam_order.py                 keeps once what all beams of a sentence share
       weight_layout.py              puts weights in the order that makes products of few rows fast
       device_copy.py                copies to and from a GPU for which nobody waits
@@ -105,7 +101,6 @@ The map of the package, one line a file::
         settings.py                 the settings that their checkpoints record
         encoder.py                  the bidirectional encoder
         decoder.py                  the decoder with attention
-        decoder_cache.py            what it keeps from step to step
         initialisation.py           --rnn-init: the first values of the parameters
     tasks/                          the task
       bert_fused_translation.py     fairseq's translation task with BERT's input in every batch

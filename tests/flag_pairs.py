@@ -51,13 +51,7 @@ OF_FUSION = """
 OF_GRU = """
 --attention dot
 --attention none
---attention dot --attention-scaled
---attention-query new
---attention-query new --input-feeding
---coverage
 --layer-norm
---word-dropout 0.2
---variational-dropout
 --rnn-init paper
 --encoder-layers 2
 --decoder-layers 2

@@ -61,20 +61,10 @@ FUSED = [
         "with --share-decoder-input-output-embed",
     ),
 ]
-NEW = {"attention_query": "new"}
 TIED = {"encoder_embed_dim": 7, "decoder_out_embed_dim": 7}  # helpers' decoder_embed_dim
 GRU = [
     ({"attention_map": "entmax15"}, {}, "with --attention-map entmax15", "with --attention-map softmax"),
     ({"attention": "dot"}, {}, "with --attention dot", "with --attention additive"),
-    (
-        {"attention": "dot", "attention_scaled": True},
-        {"attention": "dot"},
-        "with --attention-scaled",
-        "without --attention-scaled",
-    ),
-    (NEW, {}, "with --attention-query new", "with --attention-query previous"),
-    ({**NEW, "input_feeding": True}, NEW, "with --input-feeding", "without --input-feeding"),
-    ({"coverage": True}, {}, "with --coverage", "without --coverage"),
     ({}, {"layer_norm": True}, "without --layer-norm", "with --layer-norm"),
     (
         {**TIED, "share_decoder_input_output_embed": True},
@@ -98,8 +88,6 @@ FUSED_NOTED = [
 ]
 GRU_NOTED = [
     ({"dropout": 0.3}, {}, "with --dropout 0.3", "with --dropout 0.0"),
-    ({"word_dropout": 0.1}, {}, "with --word-dropout 0.1", "with --word-dropout 0.0"),
-    ({"variational_dropout": True}, {}, "with --variational-dropout", "without --variational-dropout"),
 ]
 
 # the flags that no case has, and why

@@ -40,25 +40,12 @@ def test_presets(preset, expected):
     [
         ({"decoder_hidden_size": 0}, r"--decoder-hidden-size must be at least 1, got 0; give a positive number"),
         ({"dropout": 1.0}, r"--dropout must be in \[0, 1\), got 1.0"),
-        ({"word_dropout": float("nan")}, r"--word-dropout must be in \[0, 1\), got nan"),
+        ({"dropout": float("nan")}, r"--dropout must be in \[0, 1\), got nan"),
         (
-            {"attention_scaled": True},
-            r"--attention-scaled works only with --attention dot, got --attention additive; leave",
-        ),
-        (
-            {"attention": "dot", "coverage": True},
-            r"--coverage works only with --attention additive, got --attention dot; leave",
-        ),
-        (
-            {"input_feeding": True},
-            r"--input-feeding works only with --attention-query new .*, got --attention-query previous",
-        ),
-        (
-            {"attention": "none", "attention_query": "new"},
-            r"--attention-query new works only with an attention, got --attention none",
+            {"attention": "none", "attention_map": "entmax"},
+            r"--attention-map works only with --attention additive or dot, got --attention none; leave",
         ),
         ({"attention": "location"}, r"--attention must be one of additive, dot, none, got location; choose"),
-        ({"attention_query": "old"}, r"--attention-query must be one of previous, new, got old; choose"),
         ({"rnn_init": "xavier"}, r"--rnn-init must be one of paper, modern, got xavier; choose"),
         ({"share_decoder_input_output_embed": True}, r"needs --decoder-out-embed-dim equal to --decoder-embed-dim"),
         ({"bert_model": "nowhere/", "bert_max_tokens": 1}, r"--bert-max-tokens must be at least 3, got 1"),

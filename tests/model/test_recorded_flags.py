@@ -16,9 +16,7 @@ from bert_fused_plugin.models.gru_bahdanau import GruModel
         (
             GruModel,
             [*GRU, GRU_WITH_BERT, *GRU_NOTED],
-            # --bert-attend has one value
-            (REASONS - {"dropout"})
-            | {"bert_finetune_layers", "bert_lr_factor", "bert_max_tokens", "bert_drop_net", "bert_attend"},
+            (REASONS - {"dropout"}) | {"bert_finetune_layers", "bert_lr_factor", "bert_max_tokens", "bert_drop_net"},
         ),
     ],
 )

@@ -66,32 +66,12 @@ class GruConfig(BertFlags):
     attention_map: ChoiceEnum(tuple(ATTENTION_MAPS)) = field(  # type: ignore[valid-type]
         default="softmax", metadata={"help": map_help("the attentions to the source and to BERT")}
     )
-    attention_scaled: bool = field(
-        default=False,
-        metadata={"help": "With --attention dot the dot products are divided by the square root of the width."},
-    )
-    attention_query: ChoiceEnum(("previous", "new")) = field(  # type: ignore[valid-type]
-        default="previous",
-        metadata={"help": "The decoder state that is the query: the one before the step (the paper), or the new one."},
-    )
-    input_feeding: bool = field(
-        default=False,
-        metadata={"help": "With --attention-query new the context of a step enters the gates of the next step."},
-    )
-    coverage: bool = field(
-        default=False,
-        metadata={"help": "With --attention additive the energy depends on the attention in the steps before."},
-    )
     layer_norm: bool = field(
         default=False,
         metadata={"help": "Normalise the annotations, and the state and the embedding in the deep output."},
     )
     dropout: float = field(
         default=0.0, metadata={"help": "The rate of dropout on embeddings, annotations and the maxout layer."}
-    )
-    word_dropout: float = field(default=0.0, metadata={"help": "The rate of words whose embedding is set to zero."})
-    variational_dropout: bool = field(
-        default=False, metadata={"help": "--dropout drops the same units at all positions of a sentence."}
     )
     rnn_init: ChoiceEnum(tuple(INITIALISATIONS)) = field(  # type: ignore[valid-type]
         default="modern",
@@ -100,9 +80,6 @@ class GruConfig(BertFlags):
             + "; ".join(f"{name}: {kind.help}" for name, kind in INITIALISATIONS.items())
             + "."
         },
-    )
-    bert_attend: ChoiceEnum(("decoder",)) = field(  # type: ignore[valid-type]
-        default="decoder", metadata={"help": "With --bert-model the decoder attends to BERT's states."}
     )
     max_source_positions: int = II("task.max_source_positions")
     max_target_positions: int = II("task.max_target_positions")
@@ -145,7 +122,7 @@ def gru_config_errors(cfg: GruConfig, src_dict: Dictionary, tgt_dict: Dictionary
     ]  # fmt: skip
     errors += [
         f"{_flag(name)} must be in [0, 1), got {getattr(cfg, name)}; 0 turns it off"
-        for name in ("dropout", "word_dropout")
+        for name in ("dropout",)
         if not 0 <= getattr(cfg, name) < 1
     ]
     return [
@@ -179,17 +156,6 @@ def _attention_errors(cfg: GruConfig) -> List[str]:
         if name not in kinds and getattr(cfg, flag) != defaults[flag]:
             rule = f"--attention {' or '.join(kinds)}"
             errors.append(f"{_flag(flag)} works only with {rule}, got --attention {name}; leave it out, or add {rule}")
-    query = str(cfg.attention_query)
-    if query == "new" and not has_attention(cfg):
-        errors.append(
-            f"--attention-query new works only with an attention, got --attention {name}; leave it out, or choose "
-            "another --attention"
-        )
-    if cfg.input_feeding and not (query == "new" and has_attention(cfg)):
-        errors.append(
-            "--input-feeding works only with --attention-query new and an attention, got --attention-query "
-            f"{query} and --attention {name}; leave it out, or change these"
-        )
     return errors
 
 

@@ -8,7 +8,6 @@ from bert_fused_plugin.models.gru_bahdanau.config import (
     gru_attention_flags,
     gru_branch_weights,
     gru_drop_net_rate,
-    has_attention,
 )
 from bert_fused_plugin.models.settings_record import Settings, SettingsRecord
 from bert_fused_plugin.modules.recurrent_attention import attention_flags
@@ -23,8 +22,6 @@ def _computed(cfg: GruConfig) -> Settings:
     settings: Settings = {"attention": cfg.attention}
     kinds = attention_flags()
     settings.update({k: value for k, value in gru_attention_flags(cfg).items() if str(cfg.attention) in kinds[k]})
-    if has_attention(cfg):
-        settings.update(attention_query=cfg.attention_query, input_feeding=cfg.input_feeding)
     settings["layer_norm"] = cfg.layer_norm
     # a checkpoint has a shared matrix under each of its names
     settings["share_decoder_input_output_embed"] = cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
@@ -35,8 +32,7 @@ def _computed(cfg: GruConfig) -> Settings:
 
 
 def _noted(cfg: GruConfig) -> Settings:
-    settings: Settings = {"dropout": cfg.dropout, "word_dropout": cfg.word_dropout}
-    settings["variational_dropout"] = cfg.variational_dropout
+    settings: Settings = {"dropout": cfg.dropout}
     if cfg.bert_model is not None:
         settings.update(noted_bert_settings(cfg), bert_drop_net=gru_drop_net_rate(cfg))
     return settings
