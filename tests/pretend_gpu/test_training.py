@@ -13,7 +13,7 @@ from pretend import Event, needs_pretend_gpu, pretend_gpu
 from bert_fused_plugin.errors import BertFusedError
 
 pytestmark = needs_pretend_gpu
-SLOW = ("gru: entmax, coverage, new query", "gru: BERT, entmax15")  # the other models have their operations
+SLOW = ("gru: entmax", "gru: BERT, entmax15")  # the other models have their operations
 ALL = [pytest.param(name, False, marks=[pytest.mark.slow] * (name in SLOW)) for name in MODELS]
 ALL += [(name, True) for name in CACHED]
 _trainings = {}

@@ -3,13 +3,13 @@
 import torch
 from helpers import assert_close
 
-from bert_fused_plugin.modules.attention_memory import (
+from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention, DotAttention
+from bert_fused_plugin.modules.recurrent_loop import (
     ProjectedMemory,
     WeightedMemory,
     attention_weights,
     projected_context,
 )
-from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention, DotAttention
 
 SENTENCES, BEAMS, S, L, A, N, C, GATES, OUTPUT = 2, 3, 5, 7, 4, 6, 8, 9, 10
 ROWS = SENTENCES * BEAMS
@@ -30,7 +30,7 @@ def test_each_memory_gets_the_queries_of_its_attention_in_their_order():
     }
     states = torch.randn(ROWS, N)
     queries = torch.cat([attention.query_proj(states) for attention in attentions.values()], dim=-1)
-    alphas = attention_weights(memories, queries, torch.zeros(ROWS, S))
+    alphas = attention_weights(memories, queries)
     for name, attention in attentions.items():
         keys, _, _, mask = memories[name].memory
         for row in range(ROWS):
@@ -41,7 +41,7 @@ def test_each_memory_gets_the_queries_of_its_attention_in_their_order():
 
 def test_a_memory_without_attention_is_read_whole():
     memory = make_memory(1, torch.randn(SENTENCES, 1, C), None)
-    alphas = attention_weights({"attn": WeightedMemory(None, memory, 1.0)}, torch.randn(ROWS, 0), torch.zeros(ROWS, 1))
+    alphas = attention_weights({"attn": WeightedMemory(None, memory, 1.0)}, torch.randn(ROWS, 0))
     assert torch.equal(alphas["attn"], torch.ones(ROWS, 1, 1))
 
 
