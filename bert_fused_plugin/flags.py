@@ -102,7 +102,7 @@ def only_with(setting: str) -> Where:
     """Return the place of a flag that has an effect only beside another one, of this *setting*."""
     other = flag_name(setting)
     return Where(
-        lambda cfg: vars(cfg)[setting] not in (None, False),
+        lambda cfg: getattr(cfg, setting) not in (None, False),
         other,
         lambda cfg, name: f"without it; add {other}, or leave {name} out",
     )
@@ -113,9 +113,9 @@ def only_for(setting: str, kinds: Mapping[str, Any], fits: Callable[[Any], bool]
     *others, last = [name for name, kind in kinds.items() if fits(kind)]
     names = f"{', '.join(others)} and {last}" if others else last
     return Where(
-        lambda cfg: fits(kinds[str(vars(cfg)[setting])]),
+        lambda cfg: fits(kinds[str(getattr(cfg, setting))]),
         f"{flag_name(setting)} {names}",
-        lambda cfg, name: f"with {flag_name(setting)} {vars(cfg)[setting]}; leave it out",
+        lambda cfg, name: f"with {flag_name(setting)} {getattr(cfg, setting)}; leave it out",
     )
 
 
@@ -158,11 +158,16 @@ def type_errors(cfg: Any) -> List[str]:
     return errors
 
 
-def flag_errors(cfg: Any) -> List[str]:
-    """Return a sentence for each flag that breaks its rule, or that has no effect: flag, rule, value and remedy."""
+def flag_errors(cfg: Any, config_class: Any) -> List[str]:
+    """Return a sentence for each flag that breaks its rule, or that has no effect: flag, rule, value and remedy.
+
+    Args:
+        cfg: the values of the flags, under the names of their settings.
+        config_class: the class that specifies them.
+    """
     errors = []
-    defaults = {item.name: item.default for item in fields(cfg)}
-    for setting, spec in cfg.flags().items():
+    defaults = {item.name: item.default for item in fields(config_class)}
+    for setting, spec in config_class.flags().items():
         name = flag_name(setting)
         if not hasattr(cfg, setting):  # a flag of another version of fairseq
             continue

@@ -23,7 +23,7 @@ def config_errors(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictiona
         )
     return [
         *errors,
-        *flag_errors(cfg),
+        *flag_errors(cfg, BertFusedConfig),
         *_head_errors(cfg),
         *_gate_errors(cfg),
         *_identity_start_errors(cfg),

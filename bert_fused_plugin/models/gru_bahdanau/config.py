@@ -109,7 +109,7 @@ class GruConfig(BertFlags):
 
 def gru_config_errors(cfg: GruConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
     """Return an error message for each setting of *cfg* that breaks a rule."""
-    errors = flag_errors(cfg)
+    errors = flag_errors(cfg, GruConfig)
     tied = cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
     if tied and cfg.decoder_out_embed_dim != cfg.decoder_embed_dim:
         errors.append(
