@@ -12,9 +12,9 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Optional, Sequence
 
-from bert_fused_plugin.checkpoints.averaging import average_checkpoints, last_checkpoints
-from bert_fused_plugin.checkpoints.files import save_checkpoint, written_output
 from bert_fused_plugin.errors import raise_all
+from bert_fused_plugin.exporting.averaging import average_checkpoints, last_checkpoints
+from bert_fused_plugin.exporting.files import save_checkpoint, written_output
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:

@@ -16,8 +16,8 @@ from typing import Any, Dict, Optional, Sequence
 
 from transformers.utils import logging as hf_logging
 
-from bert_fused_plugin.checkpoints.model_directory import export_model
-from bert_fused_plugin.checkpoints.subword_files import Subwords
+from bert_fused_plugin.exporting.model_directory import export_model
+from bert_fused_plugin.exporting.subword_files import Subwords
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:

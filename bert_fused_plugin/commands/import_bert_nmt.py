@@ -23,15 +23,15 @@ from transformers import PreTrainedModel
 from transformers.utils import logging as hf_logging
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
-from bert_fused_plugin.bert.pytorch_pretrained_bert import (
+from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.importing import Imported, import_bert_nmt
+from bert_fused_plugin.importing.checkpoint import bert_errors, check_imported, read_bert_nmt, write_imported
+from bert_fused_plugin.importing.pytorch_pretrained_bert import (
     is_hugging_face,
     lower_cases,
     read_bert_directory,
     write_hugging_face,
 )
-from bert_fused_plugin.checkpoints.bert_nmt import bert_errors, check_imported, read_bert_nmt, write_imported
-from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.models.bert_fused.bert_nmt import Imported, import_bert_nmt
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:

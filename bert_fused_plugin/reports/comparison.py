@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any, Dict, List, Sequence
 
-from bert_fused_plugin.checkpoint_origin import updates_before
+from bert_fused_plugin.checkpoints.origins import updates_before
 from bert_fused_plugin.data.dictionary_bridge import looks_like_moses
 from bert_fused_plugin.models.learned_alphas import learned_alphas
 from bert_fused_plugin.progress import Progress, say

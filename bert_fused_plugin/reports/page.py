@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from sacremoses import MosesDetokenizer
 
-from bert_fused_plugin.checkpoint_origin import Origin, described
+from bert_fused_plugin.checkpoints.origins import Origin, described
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.reports.charts import HEIGHT, WIDTH
 

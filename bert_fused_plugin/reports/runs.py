@@ -12,10 +12,10 @@ from fairseq import checkpoint_utils, tasks, utils
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf
 
-from bert_fused_plugin.checkpoint_origin import Origin, origins
-from bert_fused_plugin.checkpoints.training_settings import training_defaults
+from bert_fused_plugin.checkpoints.origins import Origin, origins
 from bert_fused_plugin.data.data_bin import read_whole
 from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.exporting.training_settings import training_defaults
 from bert_fused_plugin.models.other_parameters import diverged
 from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask

@@ -8,8 +8,8 @@ import torch
 from conftest import ROOT, hypotheses
 from fairseq.checkpoint_utils import load_model_ensemble_and_task, save_ema_as_checkpoint
 
-from bert_fused_plugin.checkpoints.model_directory import export_model
-from bert_fused_plugin.checkpoints.subword_files import Subwords
+from bert_fused_plugin.exporting.model_directory import export_model
+from bert_fused_plugin.exporting.subword_files import Subwords
 
 pytestmark = pytest.mark.system
 STILL = ["--lr", "0", "--max-epoch", "1", "--disable-validation"]  # what is loaded is what is saved

@@ -16,10 +16,10 @@ from transformers import BertConfig, BertModel
 
 from bert_fused_plugin.bert.record import read_record
 from bert_fused_plugin.checkpoints import model_directory
-from bert_fused_plugin.checkpoints.files import read_checkpoint
-from bert_fused_plugin.checkpoints.model_directory import export_model
-from bert_fused_plugin.checkpoints.subword_files import Subwords
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.exporting.files import read_checkpoint
+from bert_fused_plugin.exporting.model_directory import export_model
+from bert_fused_plugin.exporting.subword_files import Subwords
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 

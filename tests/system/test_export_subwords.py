@@ -10,9 +10,9 @@ from in_process import command
 from random_checkpoints import gone, save_model
 from subword_nmt.apply_bpe import BPE
 
-from bert_fused_plugin.checkpoints.model_directory import export_model
-from bert_fused_plugin.checkpoints.subword_files import Subwords
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.exporting.model_directory import export_model
+from bert_fused_plugin.exporting.subword_files import Subwords
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 

@@ -6,8 +6,8 @@ import pytest
 from random_checkpoints import save_model
 from warm_start_helpers import new_dictionary
 
-from bert_fused_plugin.checkpoints.model_directory import export_model
-from bert_fused_plugin.checkpoints.subword_files import Subwords
+from bert_fused_plugin.exporting.model_directory import export_model
+from bert_fused_plugin.exporting.subword_files import Subwords
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 
 pytestmark = pytest.mark.system

@@ -6,8 +6,8 @@ from in_process import command
 from random_checkpoints import save_model
 from translating import Model, train
 
-from bert_fused_plugin.checkpoints.model_directory import export_model
-from bert_fused_plugin.checkpoints.subword_files import Subwords
+from bert_fused_plugin.exporting.model_directory import export_model
+from bert_fused_plugin.exporting.subword_files import Subwords
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 
 pytestmark = pytest.mark.system

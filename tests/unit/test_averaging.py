@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from bert_fused_plugin.checkpoints.averaging import average_checkpoints, last_checkpoints
-from bert_fused_plugin.checkpoints.files import read_checkpoint
 from bert_fused_plugin.commands.average_checkpoints import main
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.exporting.averaging import average_checkpoints, last_checkpoints
+from bert_fused_plugin.exporting.files import read_checkpoint
 
 BERT = {"model_type": "bert", "hidden_size": 12}
 

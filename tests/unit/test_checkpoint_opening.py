@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bert_fused_plugin.checkpoint_opening import open_checkpoint, open_torch_file
+from bert_fused_plugin.checkpoints.reading import open_checkpoint, open_torch_file
 from bert_fused_plugin.errors import BertFusedError
 
 

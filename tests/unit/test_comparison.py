@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bert_fused_plugin.checkpoint_origin import Origin
+from bert_fused_plugin.checkpoints.origins import Origin
 from bert_fused_plugin.commands.compare import main, tokenised_references
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.reports.runs import RunFiles

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from bert_fused_plugin.checkpoints.files import read_checkpoint, save_checkpoint, written_output
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.exporting.files import read_checkpoint, save_checkpoint, written_output
 
 
 def write_and_stop(place):

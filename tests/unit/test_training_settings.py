@@ -1,6 +1,6 @@
 from fairseq.tasks.translation import TranslationConfig
 
-from bert_fused_plugin.checkpoints.training_settings import training_defaults
+from bert_fused_plugin.exporting.training_settings import training_defaults
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 
 

@@ -12,8 +12,8 @@ from fairseq.utils import split_paths
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from bert_fused_plugin.checkpoint_opening import open_checkpoint
-from bert_fused_plugin.checkpoint_origin import Origin, origins
+from bert_fused_plugin.checkpoints.origins import Origin, origins
+from bert_fused_plugin.checkpoints.reading import open_checkpoint
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, replaces_embeddings
 from bert_fused_plugin.models.bert_fused.settings import OF_BOTH, OF_SIDES

@@ -10,7 +10,7 @@ from fairseq.checkpoint_utils import load_checkpoint_to_cpu
 from omegaconf import OmegaConf
 from safetensors import SafetensorError
 
-from bert_fused_plugin.checkpoint_opening import open_checkpoint
+from bert_fused_plugin.checkpoints.reading import open_checkpoint
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.files import written_whole
 from bert_fused_plugin.models.other_parameters import diverged

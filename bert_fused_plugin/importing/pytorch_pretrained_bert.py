@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers import BertConfig, BertModel, PreTrainedModel
 
 from bert_fused_plugin.bert.hugging_face import load_encoder
-from bert_fused_plugin.checkpoint_opening import open_torch_file
+from bert_fused_plugin.checkpoints.reading import open_torch_file
 from bert_fused_plugin.errors import BertFusedError
 
 _CONFIG_NAMES = ("bert_config.json", "config.json")

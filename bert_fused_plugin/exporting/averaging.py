@@ -9,8 +9,8 @@ from torch import Tensor
 
 from bert_fused_plugin.bert.identity import config_differences
 from bert_fused_plugin.bert.record import RECORD_KEY, read_record
-from bert_fused_plugin.checkpoints.files import read_checkpoint, without_training_state
 from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.exporting.files import read_checkpoint, without_training_state
 from bert_fused_plugin.models.attention_map_flags import BEFORE_MAPS
 from bert_fused_plugin.models.settings_record import (
     SETTINGS_RECORD,

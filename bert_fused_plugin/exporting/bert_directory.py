@@ -14,7 +14,7 @@ from transformers.utils import cached_file
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.bert.record import RECORD_KEY, BertRecord, read_record, recorded_origins
-from bert_fused_plugin.checkpoints.files import model_settings
+from bert_fused_plugin.exporting.files import model_settings
 
 BERT = "./bert"  # see `bert_fused_plugin.bert.loading.locate_bert`
 _TEXT_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")

@@ -15,16 +15,19 @@ from fairseq.tasks.translation import TranslationTask
 from fairseq.utils import split_paths
 
 from bert_fused_plugin.bert.record import without_folders
-from bert_fused_plugin.checkpoints.bert_directory import BERT, name_bert, save_bert
-from bert_fused_plugin.checkpoints.files import (
+from bert_fused_plugin.data.subwords import detect_subword
+from bert_fused_plugin.data.typed_text import hyphen_warning
+from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.exporting.bert_directory import BERT, name_bert, save_bert
+from bert_fused_plugin.exporting.files import (
     model_settings,
     read_checkpoint,
     save_checkpoint,
     without_training_state,
     written_output,
 )
-from bert_fused_plugin.checkpoints.subword_check import check_subwords, source_texts
-from bert_fused_plugin.checkpoints.subword_files import (
+from bert_fused_plugin.exporting.subword_check import check_subwords, source_texts
+from bert_fused_plugin.exporting.subword_files import (
     FLAGS,
     Files,
     Subwords,
@@ -33,10 +36,7 @@ from bert_fused_plugin.checkpoints.subword_files import (
     readme_flags,
     tool_name,
 )
-from bert_fused_plugin.checkpoints.training_settings import training_defaults
-from bert_fused_plugin.data.subwords import detect_subword
-from bert_fused_plugin.data.typed_text import hyphen_warning
-from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.exporting.training_settings import training_defaults
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.models.hub import gpt2_files

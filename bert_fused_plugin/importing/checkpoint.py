@@ -12,10 +12,10 @@ from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
 from torch import Tensor
 
-from bert_fused_plugin.checkpoint_opening import open_checkpoint
+from bert_fused_plugin.checkpoints.reading import open_checkpoint
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models.bert_fused.bert_nmt import Imported
-from bert_fused_plugin.models.bert_fused.bert_nmt.weights import bert_weights
+from bert_fused_plugin.importing import Imported
+from bert_fused_plugin.importing.weights import bert_weights
 
 _REMEDY = "give a checkpoint of bert-nmt, such as its checkpoint_best.pt"
 
