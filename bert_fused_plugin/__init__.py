@@ -33,7 +33,6 @@ The map of the package, one line a file::
       half_range.py                 whether half precision can hold BERT's states
       state_cache.py                BERT's states of the sentences that were read last, in memory
       record.py                     what a checkpoint says about its BERT
-      pytorch_pretrained_bert.py    BERT in the format that bert-nmt reads
       checkpoint_checks.py          errors for a checkpoint whose dictionaries or BERT do not fit
     data/                           from fairseq's token ids to BERT's input
       dictionary_bridge.py          ids -> text -> word pieces
@@ -81,7 +80,7 @@ The map of the package, one line a file::
       embeddings.py                 embeddings, which may come from a file
       search_scores.py              log-probabilities of a step of the search, in the memory of the scores
       hub.py                        a finished model in Python, for raw text
-      other_parameters.py           how a checkpoint differs from the model that cannot load it, or is no numbers
+      other_parameters.py           how a checkpoint differs from the model that cannot load it
       learned_alphas.py             what the heads have learned about these maps
       attention_map_flags.py        what the flags of these maps have in common
       task_check.py                 refuses tasks of fairseq, and switches of theirs, that do not fit the models
@@ -96,10 +95,6 @@ The map of the package, one line a file::
         pruning.py                  the layers of a checkpoint that a smaller model keeps
         warm_start.py               --bert-warm-start
         stock_checkpoint.py         a transformer in a fairseq checkpoint
-        bert_nmt/                   a checkpoint of the authors' code becomes one of this package
-          flags.py                  its flags
-          layers.py                 its layers that attend to BERT
-          weights.py                its parameters
       gru_bahdanau/                 RNNsearch and its relatives: the model and its presets
         config.py                   their flags, and the rules that these must obey
         settings.py                 the settings that their checkpoints record
@@ -116,15 +111,20 @@ The map of the package, one line a file::
       label_smoothed_cross_entropy.py  cross entropy with label smoothing over the vocabulary
       smoothed_loss.py              its value and its gradient
       projected_loss.py             both, and those of the output matrix, without the scores of all positions at once
-    checkpoints/                    finished models as files
+    checkpoints/                    what is read from checkpoints
+      reading.py                    checkpoints, their flags, and why a file cannot be used
+      origins.py                    from which checkpoint a training began
+    exporting/                      finished models as files
       averaging.py                  the mean of checkpoints
       model_directory.py            a model as a directory that can be moved
-      subword_check.py              whether its subword tool splits as the training data was split
-      subword_files.py              the subword tool as a part of that directory
+      subword_tool.py               the subword tool as a part of that directory
       bert_directory.py             BERT as a part of that directory
-      files.py                      reads checkpoints, and writes files whole or not at all
-      bert_nmt.py                   reads a checkpoint of the authors' code, and writes the imported one
-      training_settings.py          settings that a finished model does not need
+    importing/                      a checkpoint of the authors' code becomes one of this package
+      checkpoint.py                 reads it, compares its BERT, and writes the new one
+      flags.py                      its flags
+      layers.py                     its layers that attend to BERT
+      weights.py                    its parameters
+      pytorch_pretrained_bert.py    BERT in the format that it reads
     reports/                        does BERT help, and what do translations attend to?
       comparison.py                 all figures of the report
       verdicts.py                   its sentences: is it better, is that fair, is BERT used?
@@ -137,8 +137,7 @@ The map of the package, one line a file::
       attention.py                  weights, entropy, alignments and gates
       sparsity.py                   exact zeros, by head
       recording.py                  what some modules compute in a pass
-      words.py                      words from subwords
-      unspaced.py                   languages that are written without spaces
+      words.py                      words from subwords, and languages without spaces between words
       charts.py                     where the lines of a chart go
       page.py                       the page and the JSON; templates/ has its HTML
     commands/                       the installed commands
@@ -148,9 +147,7 @@ The map of the package, one line a file::
       average_checkpoints.py        bert-fused-average
       import_bert_nmt.py            bert-fused-import
       cache.py                      bert-fused-cache
-    checkpoint_opening.py           opens a checkpoint, or says why it cannot be read
-    checkpoint_origin.py            from which checkpoint a training began
-    files.py                        files that are written whole, or not at all
+    files.py                        paths of the command line, and files that are written whole or not at all
     progress.py                     what a long piece of work does now, and how long it takes
     json_record.py                  a text in a checkpoint, in which a model says something about itself
     setup_messages.py               what matters of the log of a set-up, said once more before training

@@ -9,7 +9,7 @@ from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest
 
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.reports.unspaced import bleu_tokenizer, has_few_spaces
+from bert_fused_plugin.reports.words import bleu_tokenizer, has_few_spaces
 
 SIGNIFICANT = 0.05
 DEFAULT_SAMPLES = 1000

@@ -8,7 +8,7 @@ from bert_fused_plugin.commands.compare import main
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.reports.comparison import verdict
 from bert_fused_plugin.reports.scoring import FEWEST_SAMPLES, SIGNIFICANT, Scorer, tokenizer_error
-from bert_fused_plugin.reports.unspaced import bleu_tokenizer
+from bert_fused_plugin.reports.words import bleu_tokenizer
 
 REFERENCES = [f"the {a} {b} sees the {c} ." for a in ("big", "old") for b in "man dog".split() for c in "abcde"]
 GOOD = list(REFERENCES)
