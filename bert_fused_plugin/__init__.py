@@ -134,9 +134,9 @@ The map of the package, one line a file::
       bert_ablations.py             BERT off, BERT of another sentence, BERT with random weights
       buckets.py                    groups of sentences, by length and by rare words
       training_log.py               curves from what fairseq-train printed
-      attention.py                  weights, entropy, alignments and gates
-      sparsity.py                   exact zeros, by head
-      recording.py                  what some modules compute in a pass
+      attention.py                  what a decoder attends to, and what gates let through
+      attention_statistics.py       entropy, exact zeros and gates
+      attention_maps.py             attention between words, and alignments
       words.py                      words from subwords, and languages without spaces between words
       charts.py                     where the lines of a chart go
       page.py                       the page and the JSON; templates/ has its HTML

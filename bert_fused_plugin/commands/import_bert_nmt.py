@@ -53,7 +53,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     assert imported is not None  # there would be an error
 
     with written_output(args.output) as new:
-        new_bert = new.with_name("bert") if attends and convert else None
+        new_bert = new.with_name(f"{new.name}-bert") if attends and convert else None
         if new_bert is not None:
             name = vars(checkpoint["args"]).get("bert_model_name", args.bert.name)
             lower_case = lower_cases(name) if args.bert_lower_case is None else args.bert_lower_case == "yes"

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
 from torch import Tensor
@@ -122,24 +122,17 @@ def _differences(path: Path, state: Dict[str, Tensor], other_path: Path, other: 
         return [f"{start} differ in --bert-lr-factor ({factors}), which scales the weights of BERT; {remedy}"]
     if _SCALED in state and not torch.equal(state[_SCALED].round(), other[_SCALED].round()):
         return [f"{start} differ in --bert-finetune-layers, whose weights of BERT are scaled; {remedy}"]
-    if _are_different_berts(_bert_record(other), _bert_record(state)):
+    if _are_different_berts(_record(read_record, other), _record(read_record, state)):
         return [f"{start} were trained with different BERT models; {remedy}"]
-    settings, other_settings = _settings_record(state), _settings_record(other)
+    settings, other_settings = _record(read_settings, state), _record(read_settings, other)
     others = other_symbols(other_settings, settings, {})
     if others:
         return [f"{start} were trained with different {' and '.join(others)} dictionaries; {remedy}"]
     return [
         f"{start} are of different models: they were trained {with_or_without(name, value)} and "
         f"{with_or_without(name, first)}; {remedy}"
-        for name, value, first in differences(other_settings["computed"], settings["computed"])
+        for name, value, first in differences(other_settings.get("computed", {}), settings.get("computed", {}))
     ]
-
-
-def _bert_record(state: Dict[str, Tensor]) -> Dict[str, Any]:
-    try:
-        return read_record(state) or {}
-    except ValueError:  # The record is damaged; an error says so when the model is loaded.
-        return {}
 
 
 def _are_different_berts(record: Dict[str, Any], other: Dict[str, Any]) -> bool:
@@ -149,9 +142,9 @@ def _are_different_berts(record: Dict[str, Any], other: Dict[str, Any]) -> bool:
     return bool(record) and bool(config_differences(record["config"], other["config"]))
 
 
-def _settings_record(state: Dict[str, Tensor]) -> Dict[str, Any]:
-    """Return the record of the settings that change what a model computes, which may be empty."""
+def _record(read: Callable[[Dict[str, Tensor]], Optional[Dict[str, Any]]], state: Dict[str, Tensor]) -> Dict[str, Any]:
+    """Return the record that *read* finds in *state*; an empty one if there is none, or if it is damaged."""
     try:
-        return read_settings(state) or {"computed": {}}
-    except ValueError:  # The record is damaged; a warning says so when the model is loaded.
-        return {"computed": {}}
+        return read(state) or {}
+    except ValueError:  # a message says so when the model is loaded
+        return {}

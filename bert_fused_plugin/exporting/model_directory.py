@@ -82,8 +82,7 @@ def export_model(
     """
     trained = _read_translation_model(checkpoint, data, {} if bert_model is None else {"bert_model": bert_model})
     state = without_training_state(trained)
-    cfg, settings = state["cfg"], state["cfg"]["model"]
-    settings = vars(settings) if isinstance(settings, Namespace) else settings
+    cfg, settings = state["cfg"], _model_settings(state)
     errors = [*_output_errors(output), *_bert_errors(checkpoint, settings.get("bert_model"), with_bert)]
     cfg["bpe"], files = choose_tool(cfg["bpe"], subword_files or {}, errors)
     raise_all(errors)
@@ -100,8 +99,13 @@ def export_model(
         torch.save(state, new / "model.pt")
         _write_readme(new, model, cfg)
         _check(new, data, task, files)
-    bert: Optional[str] = settings.get("bert_model")
-    return bert
+    return settings.get("bert_model")
+
+
+def _model_settings(state: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the flags of the model in a *state* of `without_training_state`, as a dictionary that may be changed."""
+    settings = state["cfg"]["model"]
+    return vars(settings) if isinstance(settings, Namespace) else settings
 
 
 def _read_translation_model(checkpoint: Path, data: str, overrides: Dict[str, Any]) -> Dict[str, Any]:

@@ -15,6 +15,7 @@ from bert_fused_plugin.checkpoints.origins import Origin, origins
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, saved_flags
 from bert_fused_plugin.data.data_bin import read_whole
 from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.files import given_path
 from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
 from bert_fused_plugin.tasks.bert_fused_translation_config import training_defaults
@@ -221,7 +222,7 @@ def _split(flag: str, given: str, errors: List[str]) -> Tuple[str, Optional[Path
     if not (name and separator and path):
         errors.append(f"{flag} takes NAME=PATH, got {given!r}")
         return name, None
-    return name, Path(path)
+    return name, given_path(path)
 
 
 def _set_up_task(files: RunFiles, saved: Dict[str, Any], place: Place) -> BertFusedTranslationTask:

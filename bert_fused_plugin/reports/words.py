@@ -1,7 +1,7 @@
 """Words from subwords: ``hou@@ se``, ``▁hou se``, ``hou ##se``, ``Ġhou se``, ``hou se</w>``, and bytes."""
 
 import re
-from typing import Container, List, NamedTuple, Optional, Sequence
+from typing import Any, Container, List, NamedTuple, Optional, Sequence
 
 import torch
 from torch import Tensor
@@ -37,6 +37,12 @@ def merge(symbols: Sequence[str], marks: str, special: Container[str] = ()) -> W
         joined = first if join is None or first in special else join([symbols[i] for i in word])
         texts.append(joined or first)
     return Words(texts, positions)
+
+
+def merged_words(dictionary: Any, tokens: Tensor, marks: str) -> Words:
+    """Return the words of a sentence from its ids, without padding."""
+    symbols = [dictionary[token] for token in tokens.tolist() if token != dictionary.pad()]
+    return merge(symbols, marks, {dictionary[dictionary.eos()], dictionary[dictionary.unk()]})
 
 
 def word_positions(symbols: Sequence[str], marks: str, special: Container[str] = ()) -> List[List[int]]:

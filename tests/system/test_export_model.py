@@ -15,9 +15,9 @@ from safetensors.torch import load_file
 from transformers import BertConfig, BertModel
 
 from bert_fused_plugin.bert.record import read_record
-from bert_fused_plugin.checkpoints import model_directory
 from bert_fused_plugin.checkpoints.reading import read_checkpoint
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.exporting import model_directory
 from bert_fused_plugin.exporting.model_directory import export_model
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel

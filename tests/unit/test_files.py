@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from bert_fused_plugin.checkpoints.reading import read_checkpoint
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import given_path, written_output
 
@@ -67,19 +66,3 @@ def test_a_device_is_no_place_for_a_file():
 def test_a_folder_that_does_not_exist_is_told(tmp_path):
     with pytest.raises(BertFusedError, match="cannot be written"), written_output(tmp_path / "no" / "model.pt"):
         pass
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [(b"nothing", "cannot be read"), ({"weights": 1}, "holds no model of fairseq"), (None, "cannot be read")],
-)
-def test_what_is_no_checkpoint_is_told_with_the_remedy(tmp_path, content, said):
-    path = tmp_path / "x.pt"
-    if isinstance(content, bytes):
-        path.write_bytes(content)
-    elif content is not None:
-        torch.save(content, path)
-    with pytest.raises(BertFusedError) as refused:
-        read_checkpoint(path)
-    assert said in str(refused.value)
-    assert str(path) in str(refused.value)
