@@ -21,7 +21,8 @@ The map of the package; CONTRIBUTING.md says in which order to read it::
     models/          the architectures: bert_fused/, gru_bahdanau/, and what both do alike
     tasks/           fairseq's translation task with BERT's input in every batch
     criterions/      cross entropy with label smoothing, without the scores of a whole batch
-    checkpoints/     finished models as files: averaged, or exported with all that they need
+    checkpoints/     reads the files of checkpoints
+    exporting/       finished models as files: averaged, or in a directory with all that they need
     importing/       checkpoints of the authors' code
     reports/         does BERT help, and what do translations attend to?
     commands/        the installed commands

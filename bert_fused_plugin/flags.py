@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, get_args, get_type_hints
 
+from bert_fused_plugin.errors import flag_name
+
 NO_EFFECT = object()  # the value of a flag that does not change the model at hand
 
 
@@ -75,11 +77,6 @@ class Flag:
 def flag(help: str, default: Any, record: Record = Record.NOTHING, **specification: Any) -> Any:
     """Return the field of a flag; the *specification* is that of `Flag`."""
     return field(default=default, metadata={"help": help, "flag": Flag(record, **specification)})
-
-
-def flag_name(setting: str) -> str:
-    """Return the flag of a *setting*: "--bert-model" of "bert_model"."""
-    return "--" + setting.replace("_", "-")
 
 
 class Specified:

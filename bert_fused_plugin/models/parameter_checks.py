@@ -1,11 +1,11 @@
-"""Says how the parameters of a checkpoint differ from those of the model that cannot load it, or are no numbers."""
+"""Says how the parameters of a checkpoint differ from those of the model that cannot load it."""
 
 from contextlib import contextmanager
-from typing import Any, Collection, Dict, Iterator, List, Mapping
+from typing import Any, Collection, Dict, Iterator, Mapping
 
-import torch
 from torch import Tensor
 
+from bert_fused_plugin.checkpoints.reading import diverged
 from bert_fused_plugin.errors import BertFusedError, raise_all
 
 _MAY_LACK = "_record.text"  # records, which checkpoints of earlier versions lack
@@ -14,28 +14,6 @@ _MAY_LACK = "_record.text"  # records, which checkpoints of earlier versions lac
 def without_records(state_dict: Mapping[str, Tensor]) -> Dict[str, Tensor]:
     """Return *state_dict* without what a model says about itself, which takes time to read."""
     return {name: value for name, value in state_dict.items() if not name.endswith(_MAY_LACK)}
-
-
-def diverged(checkpoint: object, state_dict: Mapping[str, Tensor]) -> List[str]:
-    """Return a sentence if some parameters of the *checkpoint* are infinite, or no numbers, somewhere."""
-    names = [
-        name
-        for name, value in state_dict.items()
-        # fairseq leaves _float_tensor without a value: it only says what kind of number a module computes with
-        if torch.is_tensor(value) and value.is_floating_point() and not name.endswith("_float_tensor")
-        if not _is_finite(value)
-    ]
-    if not names:
-        return []
-    return [
-        f"{checkpoint} has numbers that are not finite in {len(names)} parameters, such as {names[0]}: its training "
-        "has diverged; take an earlier checkpoint, or train again with a lower --lr or with --clip-norm"
-    ]
-
-
-def _is_finite(value: Tensor) -> bool:
-    # A finite sum has finite terms only, and is much faster.  A sum of large finite numbers may be infinite.
-    return bool(torch.isfinite(value.sum()) or torch.isfinite(value).all())
 
 
 @contextmanager

@@ -13,7 +13,8 @@ from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
-from bert_fused_plugin.flags import Record, flag_name, recorded
+from bert_fused_plugin.errors import flag_name
+from bert_fused_plugin.flags import Record, recorded
 from bert_fused_plugin.json_record import JsonRecord, read_json
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from bert_fused_plugin.bert.bridge_loading import task_settings
 from bert_fused_plugin.bert.checkpoint_checks import incompatibilities
-from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.flags import flag_name, type_errors
+from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
+from bert_fused_plugin.flags import type_errors
 from bert_fused_plugin.models.hub import TranslationHub, load_hub
 from bert_fused_plugin.models.parameter_checks import explained, without_records
 from bert_fused_plugin.models.presets import as_namespace, warn_of_lone_processes

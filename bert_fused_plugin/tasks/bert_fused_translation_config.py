@@ -1,10 +1,12 @@
 """The flags of the task ``bert_fused_translation``."""
 
 from dataclasses import dataclass
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
 
 from fairseq.dataclass import ChoiceEnum
+from fairseq.dataclass.configs import DatasetConfig
 from fairseq.tasks.translation import TranslationConfig
+from omegaconf import OmegaConf
 
 from bert_fused_plugin.data.cached_states import NUMBER_FORMATS
 from bert_fused_plugin.flags import Rule, Specified, flag, flag_errors, only_with
@@ -79,3 +81,27 @@ def unusable_flags(cfg: BertFusedTranslationConfig, model: Any) -> List[str]:
             "--bert-documents out"
         )
     return errors
+
+
+# settings that say what the model is, and how its data is read
+_KEPT = (
+    "_name",
+    "data",
+    "dataset_impl",
+    "source_lang",
+    "target_lang",
+    "left_pad_source",
+    "left_pad_target",
+    "max_source_positions",
+    "max_target_positions",
+)
+
+
+def training_defaults() -> Dict[str, Any]:
+    """Return the default of each setting of the translation task that a trained model does not need.
+
+    Examples are buckets, whose padding would be read as words, files for BERT, and limits that fit only these files.
+    """
+    defaults: Any = OmegaConf.create({"task": BertFusedTranslationConfig(), "dataset": DatasetConfig()})
+    task: Any = OmegaConf.to_container(defaults, resolve=True, enum_to_str=True)["task"]
+    return {name: default for name, default in task.items() if name not in _KEPT}

@@ -17,7 +17,9 @@ from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS, FixedMap, Le
 from bert_fused_plugin.modules.cross_attention import CrossAttention
 from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention
 from bert_fused_plugin.modules.self_attention import SelfAttention
-from bert_fused_plugin.reports.attention import BERT, SOURCE, AttentionStatistics, merged_words
+from bert_fused_plugin.reports.attention import BERT, SOURCE
+from bert_fused_plugin.reports.attention_statistics import AttentionStatistics
+from bert_fused_plugin.reports.words import merged_words
 from bert_fused_plugin.tasks.ensembles import members
 
 LINES = ["the old man sees a small dog .", "a dog runs", ""]

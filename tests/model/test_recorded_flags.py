@@ -5,7 +5,8 @@ import argparse
 import pytest
 from settings_cases import FUSED, FUSED_NOTED, GRU, GRU_NOTED, GRU_WITH_BERT
 
-from bert_fused_plugin.flags import Record, flag_name
+from bert_fused_plugin.errors import flag_name
+from bert_fused_plugin.flags import Record
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 

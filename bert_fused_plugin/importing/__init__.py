@@ -17,9 +17,9 @@ from typing import Dict, List
 from torch import Tensor
 
 from bert_fused_plugin.errors import raise_all
-from bert_fused_plugin.models.bert_fused.bert_nmt.flags import DEFAULTS, Flags, flag_errors, new_args
-from bert_fused_plugin.models.bert_fused.bert_nmt.layers import Layers, layer_errors
-from bert_fused_plugin.models.bert_fused.bert_nmt.weights import Weights, new_weights, weight_errors
+from bert_fused_plugin.importing.flags import DEFAULTS, Flags, flag_errors, new_args
+from bert_fused_plugin.importing.layers import Layers, layer_errors
+from bert_fused_plugin.importing.weights import Weights, new_weights, weight_errors
 
 
 @dataclass

@@ -7,6 +7,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
+import torch
 from fairseq import hub_utils
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 from fairseq.data import Dictionary
@@ -15,31 +16,25 @@ from fairseq.tasks.translation import TranslationTask
 from fairseq.utils import split_paths
 
 from bert_fused_plugin.bert.record import without_folders
-from bert_fused_plugin.checkpoints.bert_directory import BERT, name_bert, save_bert
-from bert_fused_plugin.checkpoints.files import (
-    model_settings,
-    read_checkpoint,
-    save_checkpoint,
-    without_training_state,
-    written_output,
-)
-from bert_fused_plugin.checkpoints.subword_check import check_subwords, source_texts
-from bert_fused_plugin.checkpoints.subword_files import (
+from bert_fused_plugin.checkpoints.reading import read_checkpoint, without_training_state
+from bert_fused_plugin.data.subwords import detect_subword
+from bert_fused_plugin.data.typed_text import hyphen_warning
+from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
+from bert_fused_plugin.exporting.bert_directory import BERT, name_bert, save_bert
+from bert_fused_plugin.exporting.subword_tool import (
     FLAGS,
     Files,
-    Subwords,
+    check_tool,
     choose_tool,
     name_files,
     readme_flags,
-    tool_name,
+    source_text,
 )
-from bert_fused_plugin.checkpoints.training_settings import training_defaults
-from bert_fused_plugin.data.subwords import detect_subword
-from bert_fused_plugin.data.typed_text import hyphen_warning
-from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.files import written_output
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.models.hub import gpt2_files
+from bert_fused_plugin.tasks.bert_fused_translation_config import training_defaults
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +59,8 @@ def export_model(
     checkpoint: Path,
     data: str,
     output: Path,
-    subwords: Subwords,
+    subword_files: Optional[Dict[str, Path]] = None,
+    tokenizer: Optional[Dict[str, Any]] = None,
     *,
     with_bert: bool = False,
     bert_model: Optional[str] = None,
@@ -75,7 +71,9 @@ def export_model(
         checkpoint: checkpoint of any model of fairseq.
         data: data directory that the model was trained on.
         output: new or empty directory.
-        subwords: tools that turn raw text into tokens.
+        subword_files: file of the tool that splits words, by the tool's name in fairseq: ``subword_nmt`` or
+            ``sentencepiece``; default: those of the training.
+        tokenizer: settings of fairseq's ``--tokenizer``, with its name as ``_name``; default: those of the training.
         with_bert: whether BERT is added; a fine-tuned BERT is then frozen.
         bert_model: place of BERT, if it is not the same as at training.
 
@@ -84,22 +82,30 @@ def export_model(
     """
     trained = _read_translation_model(checkpoint, data, {} if bert_model is None else {"bert_model": bert_model})
     state = without_training_state(trained)
-    errors = [*_output_errors(output), *_bert_errors(checkpoint, model_settings(state).get("bert_model"), with_bert)]
-    state["cfg"]["bpe"], subword_files = choose_tool(state["cfg"]["bpe"], subwords, errors)
+    cfg, settings = state["cfg"], _model_settings(state)
+    errors = [*_output_errors(output), *_bert_errors(checkpoint, settings.get("bert_model"), with_bert)]
+    cfg["bpe"], files = choose_tool(cfg["bpe"], subword_files or {}, errors)
     raise_all(errors)
     [model], _, task = load_model_ensemble_and_task([str(checkpoint)], state=trained)
-    _prepare(state, model, task, subwords.tokenizer)
+    _prepare(cfg, settings, model, task, tokenizer)
+    state["model"] = without_folders(state["model"])
     with written_output(output) as new:
         new.mkdir()
-        for path, name in [*_dictionaries(data, task), *subword_files]:
+        for path, name in [*_dictionaries(data, task), *files]:
             shutil.copyfile(path, new / name)
         if with_bert:
             save_bert(model.encoder.bert, new / BERT)
-            name_bert(state, model)
-        save_checkpoint(state, new / "model.pt")
-        _write_readme(new, model, state["cfg"])
-        _check(new, data, task, subword_files)
-    return model_settings(state).get("bert_model")
+            name_bert(state, settings, model)
+        torch.save(state, new / "model.pt")
+        _write_readme(new, model, cfg)
+        _check(new, data, task, files)
+    return settings.get("bert_model")
+
+
+def _model_settings(state: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the flags of the model in a *state* of `without_training_state`, as a dictionary that may be changed."""
+    settings = state["cfg"]["model"]
+    return vars(settings) if isinstance(settings, Namespace) else settings
 
 
 def _read_translation_model(checkpoint: Path, data: str, overrides: Dict[str, Any]) -> Dict[str, Any]:
@@ -108,7 +114,8 @@ def _read_translation_model(checkpoint: Path, data: str, overrides: Dict[str, An
     Raises:
         BertFusedError: It cannot be read, or it is a model of another kind.
     """
-    trained = read_checkpoint(checkpoint, **training_defaults(), **dict.fromkeys(_VECTORS), **overrides, data=data)
+    overrides = {**training_defaults(), **dict.fromkeys(_VECTORS), **overrides, "data": data}
+    trained = read_checkpoint(checkpoint, overrides)
     task = trained["cfg"].task._name
     if not issubclass(TASK_REGISTRY.get(task, object), TranslationTask):
         raise BertFusedError(
@@ -118,14 +125,15 @@ def _read_translation_model(checkpoint: Path, data: str, overrides: Dict[str, An
     return trained
 
 
-def _prepare(state: Dict[str, Any], model: Any, task: Any, tokenizer: Optional[Dict[str, Any]]) -> None:
-    """Change the checkpoint *state* of *model* so that it can be moved, and translates text."""
-    _warn_without_subwords(state["cfg"]["bpe"], task.source_dictionary)
-    _set_languages(state["cfg"], task, tokenizer)
-    _translate_any_line(state["cfg"], model)
-    name_files(model_settings(state), state["cfg"]["bpe"])
-    _make_movable(state["cfg"])
-    state["model"] = without_folders(state["model"])
+def _prepare(
+    cfg: Dict[str, Any], settings: Dict[str, Any], model: Any, task: Any, tokenizer: Optional[Dict[str, Any]]
+) -> None:
+    """Change *cfg* and the *settings* of the *model* in it so that the model can be moved, and translates text."""
+    _warn_without_subwords(cfg["bpe"], task.source_dictionary)
+    _set_languages(cfg, task, tokenizer)
+    _translate_any_line(cfg, model)
+    name_files(settings, cfg["bpe"])
+    _make_movable(cfg)
 
 
 def _check(directory: Path, data: str, task: Any, subword_files: Files) -> None:
@@ -135,11 +143,10 @@ def _check(directory: Path, data: str, task: Any, subword_files: Files) -> None:
         BertFusedError: The model cannot be loaded, or has another subword tool.
     """
     loaded = hub_utils.from_pretrained(str(directory), **gpt2_files(str(directory)))
-    if not subword_files:
-        return
-    bpe, languages = loaded["args"].bpe, (task.cfg.source_lang, task.cfg.target_lang)
-    texts = source_texts(split_paths(data)[0], *languages, task.source_dictionary)
-    check_subwords(bpe, task.source_dictionary, texts, tool_name(bpe, subword_files))
+    if subword_files:
+        languages, dictionary = (task.cfg.source_lang, task.cfg.target_lang), task.source_dictionary
+        text = source_text(split_paths(data)[0], *languages, dictionary)
+        check_tool(loaded["args"].bpe, subword_files, dictionary, text)
 
 
 def _dictionaries(data: str, task: Any) -> Files:
@@ -179,27 +186,23 @@ def _warn_without_subwords(bpe: Optional[Dict[str, Any]], dictionary: Dictionary
 def _set_languages(cfg: Dict[str, Any], task: Any, tokenizer: Optional[Dict[str, Any]]) -> None:
     """Write languages and tokenizer into *cfg*.
 
-    fairseq has read the languages from names of data files that the directory lacks.
+    fairseq has read the languages from names of data files that the directory lacks.  Moses' tokenizer splits hyphens
+    only if those of the training text were split.
     """
     languages = {"source_lang": task.cfg.source_lang, "target_lang": task.cfg.target_lang}
     cfg["task"].update(languages)
     if tokenizer is not None:
         cfg["tokenizer"] = {**languages, **tokenizer}
-    _fit_hyphens(cfg["tokenizer"], task.source_dictionary)
-
-
-def _fit_hyphens(tokenizer: Optional[Dict[str, Any]], dictionary: Dictionary) -> None:
-    """Let Moses' tokenizer split hyphens only if those of the training text were split, and log what was changed."""
-    if tokenizer is None or tokenizer["_name"] != "moses":
+    chosen = cfg["tokenizer"]
+    if chosen is None or chosen["_name"] != "moses":
         return
-    no_dash_splits = tokenizer.get("moses_no_dash_splits", False)
-    warning = hyphen_warning(no_dash_splits, dictionary)
-    if warning is None:
-        return
-    if not no_dash_splits:
-        tokenizer["moses_no_dash_splits"] = True
-        warning += ", which the exported model has now"
-    logger.warning(warning)
+    no_dash_splits = chosen.get("moses_no_dash_splits", False)
+    warning = hyphen_warning(no_dash_splits, task.source_dictionary)
+    if warning is not None and no_dash_splits:
+        logger.warning(warning)
+    elif warning is not None:
+        chosen["moses_no_dash_splits"] = True
+        logger.warning(f"{warning}, which the exported model has now")
 
 
 def _translate_any_line(cfg: Dict[str, Any], model: Any) -> None:
@@ -229,7 +232,7 @@ def _write_readme(directory: Path, model: Any, cfg: Dict[str, Any]) -> None:
     flags = ["-s {source_lang} -t {target_lang}".format(**cfg["task"])]
     if cfg["tokenizer"] is not None:
         flags += [f"--tokenizer {cfg['tokenizer']['_name']}"]
-        flags += [f"--{name.replace('_', '-')}" for name, value in cfg["tokenizer"].items() if value is True]
+        flags += [flag_name(name) for name, value in cfg["tokenizer"].items() if value is True]
     flags += readme_flags(cfg["bpe"])
     kind = type(model)
     text = _README.format(pair=pair, module=kind.__module__, model=kind.__name__, flags=" ".join(flags))

@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers import BertConfig, BertModel, PreTrainedModel
 
 from bert_fused_plugin.bert.hugging_face import load_encoder
-from bert_fused_plugin.checkpoint_opening import open_torch_file
+from bert_fused_plugin.checkpoints.reading import read_torch_file
 from bert_fused_plugin.errors import BertFusedError
 
 _CONFIG_NAMES = ("bert_config.json", "config.json")
@@ -51,7 +51,7 @@ def read_bert_directory(directory: Path) -> PreTrainedModel:
     missing = [path.name for path in files if not path.is_file()]
     if missing:
         raise BertFusedError(f"--bert {directory} has no {' and no '.join(missing)}; {_REMEDY}")
-    state = open_torch_file(files[1], _REMEDY, content="weights of BERT", flag="--bert")
+    state = read_torch_file(files[1], _REMEDY, content="weights of BERT", given=f"--bert {files[1]}")
     try:
         given = json.loads(config.read_text(encoding="utf-8"))
         model = BertModel(BertConfig(**{name: given[name] for name in _FIELDS & set(given)}))

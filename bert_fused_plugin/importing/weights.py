@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Mapping
 import torch
 from torch import Tensor
 
-from bert_fused_plugin.models.bert_fused.bert_nmt.layers import SIDES, Layers
+from bert_fused_plugin.importing.layers import SIDES, Layers
 
 Weights = Mapping[str, Tensor]
 

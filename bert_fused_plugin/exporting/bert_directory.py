@@ -14,7 +14,6 @@ from transformers.utils import cached_file
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.bert.record import RECORD_KEY, BertRecord, read_record, recorded_origins
-from bert_fused_plugin.checkpoints.files import model_settings
 
 BERT = "./bert"  # see `bert_fused_plugin.bert.loading.locate_bert`
 _TEXT_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
@@ -36,16 +35,13 @@ def save_bert(bert: PretrainedBert, directory: Path) -> None:
         source = cached_file(bert.name, name, local_files_only=True, _raise_exceptions_for_missing_entries=False)
         if source is not None:
             shutil.copyfile(source, directory / name)
-    for weights in directory.glob("*.safetensors"):  # safetensors lets only the owner read them
-        weights.chmod((directory / "config.json").stat().st_mode)
 
 
-def name_bert(state: Dict[str, Any], model: Any) -> None:
-    """Change the checkpoint *state* of *model* so that it names the BERT that `save_bert` writes beside it.
+def name_bert(state: Dict[str, Any], settings: Dict[str, Any], model: Any) -> None:
+    """Change the checkpoint *state* and the *settings* of *model* to name the BERT that `save_bert` writes beside it.
 
     A fine-tuned BERT is then no longer in the checkpoint, and the model has a frozen BERT.
     """
-    settings = model_settings(state)
     settings.update(bert_model=BERT, bert_finetune=False)
     for name in ("bert_finetune_layers", "bert_lr_factor"):
         settings.pop(name, None)

@@ -2,14 +2,14 @@
 
 import re
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
 from torch import Tensor
 
 from bert_fused_plugin.bert.identity import config_differences
 from bert_fused_plugin.bert.record import RECORD_KEY, read_record
-from bert_fused_plugin.checkpoints.files import read_checkpoint, without_training_state
+from bert_fused_plugin.checkpoints.reading import read_checkpoint, without_training_state
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.models.recorded_flags import (
     SETTINGS_RECORD,
@@ -104,16 +104,14 @@ def _with_means(first: Dict[str, Tensor], sums: Dict[str, Tensor], count: int) -
 def _differences(path: Path, state: Dict[str, Tensor], other_path: Path, other: Dict[str, Tensor]) -> List[str]:
     """Return a sentence if the models *state* and *other* cannot be averaged."""
     start, remedy = f"{other_path} and {path}", "average checkpoints of one training"
-    later = {SETTINGS_RECORD, _SCALED}  # older versions did not record them
-    names, other_names = state.keys() - later, other.keys() - later
-    missing, extra = sorted(names - other_names), sorted(other_names - names)
+    missing, extra = sorted(state.keys() - other.keys()), sorted(other.keys() - state.keys())
     if missing or extra:
         where, keys = (path, missing) if missing else (other_path, extra)
         return [
             f"{start} are of different models: {len(missing) + len(extra)} parameters are in only one of them, such as "
             f"{keys[0]} in {where}; {remedy}"
         ]
-    sizes = [key for key in state if key in names and key not in _RECORDS and state[key].shape != other[key].shape]
+    sizes = [key for key in state if key not in _RECORDS and state[key].shape != other[key].shape]
     if sizes:
         shapes = f"{tuple(other[sizes[0]].shape)} and {tuple(state[sizes[0]].shape)}"
         return [
@@ -122,40 +120,31 @@ def _differences(path: Path, state: Dict[str, Tensor], other_path: Path, other: 
     if _LR_FACTOR in state and not torch.equal(state[_LR_FACTOR].float(), other[_LR_FACTOR].float()):
         factors = f"{float(other[_LR_FACTOR]):g} and {float(state[_LR_FACTOR]):g}"
         return [f"{start} differ in --bert-lr-factor ({factors}), which scales the weights of BERT; {remedy}"]
-    if _SCALED in state and _SCALED in other and not torch.equal(state[_SCALED].round(), other[_SCALED].round()):
+    if _SCALED in state and not torch.equal(state[_SCALED].round(), other[_SCALED].round()):
         return [f"{start} differ in --bert-finetune-layers, whose weights of BERT are scaled; {remedy}"]
-    if _are_different_berts(_bert_record(other), _bert_record(state)):
+    if _are_different_berts(_record(read_record, other), _record(read_record, state)):
         return [f"{start} were trained with different BERT models; {remedy}"]
-    others = other_symbols(_record(other), _record(state), {})
+    settings, other_settings = _record(read_settings, state), _record(read_settings, other)
+    others = other_symbols(other_settings, settings, {})
     if others:
         return [f"{start} were trained with different {' and '.join(others)} dictionaries; {remedy}"]
     return [
         f"{start} are of different models: they were trained {with_or_without(name, value)} and "
         f"{with_or_without(name, first)}; {remedy}"
-        for name, value, first in differences(_record(other)["computed"], _record(state)["computed"])
+        for name, value, first in differences(other_settings.get("computed", {}), settings.get("computed", {}))
     ]
-
-
-def _bert_record(state: Dict[str, Tensor]) -> Dict[str, Any]:
-    try:
-        return read_record(state) or {}
-    except ValueError:  # The record is damaged; an error says so when the model is loaded.
-        return {}
 
 
 def _are_different_berts(record: Dict[str, Any], other: Dict[str, Any]) -> bool:
     """Return whether two records are of different BERTs, wherever these lie."""
     if any(record.get(part) != other.get(part) for part in ("weights", "tokenizer")):
         return True
-    config, other_config = record.get("config"), other.get("config")
-    if not isinstance(config, dict) or not isinstance(other_config, dict):  # older versions recorded less
-        return False
-    return bool(config_differences(config, other_config))
+    return bool(record) and bool(config_differences(record["config"], other["config"]))
 
 
-def _record(state: Dict[str, Tensor]) -> Dict[str, Any]:
-    """Return the record of the settings that change what a model computes, which may be empty."""
+def _record(read: Callable[[Dict[str, Tensor]], Optional[Dict[str, Any]]], state: Dict[str, Tensor]) -> Dict[str, Any]:
+    """Return the record that *read* finds in *state*; an empty one if there is none, or if it is damaged."""
     try:
-        return read_settings(state) or {"computed": {}}
-    except ValueError:  # The record is damaged; a warning says so when the model is loaded.
-        return {"computed": {}}
+        return read(state) or {}
+    except ValueError:  # a message says so when the model is loaded
+        return {}

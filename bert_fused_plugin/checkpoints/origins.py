@@ -1,11 +1,9 @@
 """Where a training began: from which checkpoint, and after how many updates of it."""
 
-from argparse import Namespace
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional
-
-from omegaconf import OmegaConf
+from typing import Any, List, Mapping, NamedTuple, Optional
 
 from bert_fused_plugin.bert.record import recorded_origins
+from bert_fused_plugin.checkpoints.reading import saved_flags
 
 _OWN_RESTORE_FILE = "checkpoint_last.pt"  # fairseq's default, which lets a training resume
 
@@ -48,7 +46,7 @@ def described(found: List[Origin]) -> str:
 
 
 def _of_flags(checkpoint: Mapping[str, Any]) -> List[Origin]:
-    flags = _flags(checkpoint)
+    flags = saved_flags(checkpoint, "checkpoint")
     launches = [int(entry.get("num_updates", 0)) for entry in checkpoint["optimizer_history"]]
     begun = [i for i in range(1, len(launches)) if launches[i] < launches[i - 1]]  # the count began at 0 again
     path, last = flags.get("finetune_from_model"), len(launches) - 1
@@ -61,14 +59,3 @@ def _of_flags(checkpoint: Mapping[str, Any]) -> List[Origin]:
         return [Origin(path, None)]  # the training was resumed, and has more updates than the checkpoint
     found = [Origin(None, launches[i - 1]) for i in reversed(begun)]
     return found if path is None else [found[0]._replace(path=path), *found[1:]]
-
-
-def _flags(checkpoint: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return fairseq's flags about checkpoints, whichever version of fairseq has saved them."""
-    if isinstance(checkpoint.get("args"), Namespace):
-        return vars(checkpoint["args"])
-    cfg: Any = checkpoint.get("cfg")
-    if OmegaConf.is_config(cfg):
-        cfg = OmegaConf.to_container(cfg)
-    flags = cfg.get("checkpoint") if isinstance(cfg, dict) else None
-    return flags if isinstance(flags, dict) else vars(flags) if isinstance(flags, Namespace) else {}

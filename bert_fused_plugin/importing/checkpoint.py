@@ -12,10 +12,10 @@ from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
 from torch import Tensor
 
-from bert_fused_plugin.checkpoint_opening import open_checkpoint
+from bert_fused_plugin.checkpoints.reading import read_saved
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models.bert_fused.bert_nmt import Imported
-from bert_fused_plugin.models.bert_fused.bert_nmt.weights import bert_weights
+from bert_fused_plugin.importing import Imported
+from bert_fused_plugin.importing.weights import bert_weights
 
 _REMEDY = "give a checkpoint of bert-nmt, such as its checkpoint_best.pt"
 
@@ -26,7 +26,7 @@ def read_bert_nmt(path: Path) -> Dict[str, Any]:
     Raises:
         BertFusedError: The file cannot be read, or it is not a checkpoint of bert-nmt.
     """
-    checkpoint = open_checkpoint(path, _REMEDY)
+    checkpoint = read_saved(path, _REMEDY)
     if not isinstance(checkpoint.get("args"), Namespace):
         raise BertFusedError(
             f"{path} is no checkpoint of bert-nmt: it has no 'args', which checkpoints of fairseq 0.6 have; models of "

@@ -5,7 +5,7 @@ from argparse import Namespace
 import pytest
 from omegaconf import OmegaConf
 
-from bert_fused_plugin.checkpoint_origin import Origin, described, origins, updates_before
+from bert_fused_plugin.checkpoints.origins import Origin, described, origins, updates_before
 
 RESTORED = {"restore_file": "base.pt", "reset_optimizer": True}
 
