@@ -16,25 +16,17 @@ The map of the package, one line a file::
 
     bert/                           the pre-trained encoder
       flags.py                      flags of every model that reads BERT's states
-      loading.py                    finds and loads BERT, and logs what was loaded
-      bridge_loading.py             builds the bridge from the flags of the model and of its task
+      from_flags.py                 builds BERT and the bridge of a model, and says in the log what was built
       hugging_face.py               loads encoders and tokenizers of transformers
-      identity.py                   what makes two encoders the same BERT
       pretrained_bert.py            what frozen and fine-tuned BERT have in common
       frozen_bert.py                BERT without gradient, in evaluation mode, outside checkpoints
       finetuned_bert.py             BERT that trains with the model, at a learning rate of its own
-      layer_choice.py               which layers --bert-layer means
-      sentence_encoder.py           encoders of whole sentences, whose last layer serves less
-      positions.py                  how many tokens an encoder can read
-      length_groups.py              sentences of a batch by length, so that little is computed for padding
-      padding_check.py              whether padding changes what an encoder computes
-      layer_mix.py                  one state for each word piece from several layers of BERT
-      reading.py                    how an encoder gets BERT's states of a batch
-      half_range.py                 whether half precision can hold BERT's states
+      layers.py                     which layers --bert-layer means, and one state from the states of several
+      batch_states.py               how an encoder gets BERT's states of a batch
       state_cache.py                BERT's states of the sentences that were read last, in memory
-      record.py                     what a checkpoint says about its BERT
+      identity.py                   what makes two encoders the same BERT
+      record.py                     what a checkpoint says about its BERT, and errors for one that does not fit
       pytorch_pretrained_bert.py    BERT in the format that bert-nmt reads
-      checkpoint_checks.py          errors for a checkpoint whose dictionaries or BERT do not fit
     data/                           from fairseq's token ids to BERT's input
       dictionary_bridge.py          ids -> text -> word pieces
       subwords.py                   the table of subwords: how a dictionary shows them, and how they become text

@@ -146,7 +146,7 @@ def _bert_record(state: Dict[str, Tensor]) -> Dict[str, Any]:
 
 def _are_different_berts(record: Dict[str, Any], other: Dict[str, Any]) -> bool:
     """Return whether two records are of different BERTs, wherever these lie."""
-    if any(record.get(part) != other.get(part) for part in ("weights", "tokenizer")):
+    if any(record.get(part) != other.get(part) for part in ("weights_in_layers", "tokenizer")):
         return True
     config, other_config = record.get("config"), other.get("config")
     if not isinstance(config, dict) or not isinstance(other_config, dict):  # older versions recorded less

@@ -5,7 +5,7 @@ from typing import Any, List, Mapping
 from fairseq.tasks import TASK_REGISTRY
 from fairseq.tasks.multilingual_translation import MultilingualTranslationTask
 
-from bert_fused_plugin.bert.bridge_loading import task_settings
+from bert_fused_plugin.bert.from_flags import task_settings
 from bert_fused_plugin.errors import BertFusedError
 
 

@@ -15,9 +15,9 @@ from fairseq.models.transformer.transformer_legacy import (
 )
 from torch import Tensor, nn
 
-from bert_fused_plugin.bert.checkpoint_checks import incompatibilities
 from bert_fused_plugin.bert.flags import kind_errors
-from bert_fused_plugin.bert.loading import describe_bert, load_bert
+from bert_fused_plugin.bert.from_flags import describe_bert, load_bert
+from bert_fused_plugin.bert.record import incompatibilities
 from bert_fused_plugin.errors import raise_all
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, drop_net_rate, kept_layers, replaces_embeddings
 from bert_fused_plugin.models.bert_fused.config_checks import (

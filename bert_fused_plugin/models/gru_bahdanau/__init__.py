@@ -8,9 +8,9 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import FairseqEncoderDecoderModel, register_model
 from torch import Tensor
 
-from bert_fused_plugin.bert.checkpoint_checks import incompatibilities
 from bert_fused_plugin.bert.flags import kind_errors
-from bert_fused_plugin.bert.loading import describe_bert, load_bert
+from bert_fused_plugin.bert.from_flags import describe_bert, load_bert
+from bert_fused_plugin.bert.record import incompatibilities
 from bert_fused_plugin.errors import raise_all
 from bert_fused_plugin.models.embeddings import build_embedding, load_embedding
 from bert_fused_plugin.models.gru_bahdanau.config import (
