@@ -137,7 +137,7 @@ def _differences(path: Path, state: Dict[str, Tensor], other_path: Path, other: 
 
 def _are_different_berts(record: Dict[str, Any], other: Dict[str, Any]) -> bool:
     """Return whether two records are of different BERTs, wherever these lie."""
-    if any(record.get(part) != other.get(part) for part in ("weights", "tokenizer")):
+    if any(record.get(part) != other.get(part) for part in ("weights_in_layers", "tokenizer")):
         return True
     return bool(record) and bool(config_differences(record["config"], other["config"]))
 

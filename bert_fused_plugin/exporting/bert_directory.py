@@ -15,7 +15,7 @@ from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.bert.record import RECORD_KEY, BertRecord, read_record, recorded_origins
 
-BERT = "./bert"  # see `bert_fused_plugin.bert.loading.locate_bert`
+BERT = "./bert"  # see `bert_fused_plugin.bert.from_flags.locate_bert`
 _TEXT_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 _PREFIX = "encoder.bert."  # begins the names of a fine-tuned BERT's weights in a checkpoint
 

@@ -9,8 +9,8 @@ from fairseq.tasks import TASK_REGISTRY
 from fairseq.tasks.multilingual_translation import MultilingualTranslationTask
 from torch import Tensor
 
-from bert_fused_plugin.bert.bridge_loading import task_settings
-from bert_fused_plugin.bert.checkpoint_checks import incompatibilities
+from bert_fused_plugin.bert.from_flags import task_settings
+from bert_fused_plugin.bert.record import incompatibilities
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 from bert_fused_plugin.flags import type_errors
 from bert_fused_plugin.models.hub import TranslationHub, load_hub

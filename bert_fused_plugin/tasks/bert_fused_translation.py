@@ -11,7 +11,7 @@ from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
-from bert_fused_plugin.bert.sentence_encoder import last_layer_warning
+from bert_fused_plugin.bert.layers import last_layer_warning
 from bert_fused_plugin.data.bert_pair_dataset import AnyLengthDataset, BertPairDataset, InteractiveDataset
 from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch, piece_folders, read_dictionary
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge

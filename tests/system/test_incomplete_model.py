@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 
-from bert_fused_plugin.bert.loading import locate_bert
+from bert_fused_plugin.bert.from_flags import locate_bert
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.exporting.model_directory import export_model
 from bert_fused_plugin.models.bert_fused import BertFusedModel

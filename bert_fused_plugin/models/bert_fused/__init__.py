@@ -14,7 +14,7 @@ from fairseq.models.transformer.transformer_legacy import (
 )
 from torch import Tensor, nn
 
-from bert_fused_plugin.bert.loading import describe_bert, load_bert
+from bert_fused_plugin.bert.from_flags import describe_bert, load_bert
 from bert_fused_plugin.errors import raise_all
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, kept_layers
 from bert_fused_plugin.models.bert_fused.config_checks import (

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 import torch
 from torch import Tensor, nn
 
-from bert_fused_plugin.bert.bridge_loading import task_settings
+from bert_fused_plugin.bert.from_flags import task_settings
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
 from bert_fused_plugin.models.bert_fused.stock_checkpoint import SavedTransformer, Vocabulary

@@ -7,7 +7,7 @@ from typing import Any, Optional, Tuple
 from fairseq.models import register_model
 from torch import Tensor
 
-from bert_fused_plugin.bert.loading import describe_bert, load_bert
+from bert_fused_plugin.bert.from_flags import describe_bert, load_bert
 from bert_fused_plugin.errors import raise_all
 from bert_fused_plugin.models.embeddings import build_embedding, load_embedding
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_errors, gru_task_reasons
