@@ -46,7 +46,6 @@ The map of the package, one line a file::
       collate.py                    BERT's rows of a batch, padded on the right
       data_bin.py                   what is read from a data-bin beside what fairseq reads
       cached_states.py              --bert-cache: BERT's states of a data set on disk
-      cache_folder.py               what the directory of that cache holds
       word_pieces.py                BERT's input of a data set, as flat arrays in memory or in files
       tokenizing.py                 makes BERT's input, from any sentence on
       kept_pieces.py                makes BERT's input of a corpus once, for all processes and later runs
@@ -111,7 +110,7 @@ The map of the package, one line a file::
       bert_fused_translation.py     fairseq's translation task with BERT's input in every batch
       bert_fused_translation_config.py  its flags
       ensembles.py                  members that differ in BERT, or do not read it
-      bert_cache.py                 --bert-cache for the data sets of the task
+      bert_cache.py                 --bert-cache for the data sets of the task, and the folders in its directory
     criterions/                     the criterion
       label_smoothed_cross_entropy.py  cross entropy with label smoothing over the vocabulary
       smoothed_loss.py              its value and its gradient
