@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Any, Container, Dict, List, Optional, Sequence, Union
+from typing import Any, Collection, Dict, List, Optional, Sequence, Union
 
 import numpy as np
 import torch
@@ -41,7 +41,7 @@ class BertPairDataset(BaseWrapperDataset):
         bridge: DictionaryBridge,
         texts: Union[RawText, Sequence[str], None] = None,
         keep_long_targets: bool = False,
-        document_starts: Container[int] = (),
+        document_starts: Collection[int] = (),
         folders: Sequence[Path] = (),
         name: str = "",
     ) -> None:

@@ -4,7 +4,7 @@ import codecs
 import hashlib
 from itertools import count, takewhile
 from pathlib import Path
-from typing import List, Optional
+from typing import Optional, Sequence
 
 import numpy as np
 from torch.utils.data import ConcatDataset, Dataset
@@ -50,11 +50,9 @@ class TextFile(Dataset[str]):
 class RawText(ConcatDataset[str]):
     """The lines of several files, one file after the other."""
 
-    datasets: List[TextFile]
-
-    def digests(self) -> List[str]:
-        """Return a hash of each file."""
-        return [file.digest for file in self.datasets]
+    def __init__(self, files: Sequence[TextFile]) -> None:
+        super().__init__(files)
+        self.digests = [file.digest for file in files]
 
 
 def read_raw_text(

@@ -89,7 +89,7 @@ class Sentences:
             return None
         identity = [FORMAT, source, bridge.identity(), version("tokenizers"), sorted(self._document_starts)]
         identity.append(version("sacremoses") if bridge.detok == "moses" else None)
-        identity.append(texts and texts.digests())
+        identity.append(texts and texts.digests)
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
 
     def expected_pieces(self) -> int:
