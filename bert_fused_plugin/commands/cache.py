@@ -21,9 +21,9 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.utils import split_paths
 from safetensors import SafetensorError, safe_open
 
-from bert_fused_plugin.data.cache_folder import BERT_NAME, Description, folders_of_berts, read_description
 from bert_fused_plugin.data.cached_states import SUFFIX
 from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.tasks.bert_cache import BERT_NAME, Description, folders_of_berts, read_description
 
 USAGE = (
     "bert-fused-cache build DATA --arch ARCH --bert-model BERT --bert-cache DIR [--part K/N] [flags of the training]"

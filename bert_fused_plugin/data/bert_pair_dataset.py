@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Any, Container, Dict, List, Optional, Sequence, Union
+from typing import Any, Collection, Dict, List, Optional, Sequence, Union
 
 import numpy as np
 import torch
@@ -41,7 +41,7 @@ class BertPairDataset(BaseWrapperDataset):
         bridge: DictionaryBridge,
         texts: Union[RawText, Sequence[str], None] = None,
         keep_long_targets: bool = False,
-        document_starts: Container[int] = (),
+        document_starts: Collection[int] = (),
         folders: Sequence[Path] = (),
         name: str = "",
     ) -> None:
@@ -90,28 +90,18 @@ class BertPairDataset(BaseWrapperDataset):
         """Return `num_tokens` of all *indices*."""
         return np.maximum(self.dataset.num_tokens_vec(indices), self.bert_sizes[indices])
 
-    def batch_by_size(
-        self,
-        indices: NDArray[np.int64],
-        max_tokens: Optional[int] = None,
-        max_sentences: Optional[int] = None,
-        required_batch_size_multiple: int = 1,
-    ) -> Any:
+    def batch_by_size(self, indices: NDArray[np.int64], max_tokens: Optional[int] = None, **limits: Any) -> Any:
         """Return batches of *indices*, formed by the sizes that include BERT's.
 
         A sentence that is too long in BERT's word pieces alone is a batch by itself; if long references are kept, so
         is every sentence that is too long.
         """
-        limits = {
-            "max_tokens": max_tokens,
-            "max_sentences": max_sentences,
-            "required_batch_size_multiple": required_batch_size_multiple,
-        }
+        limits["max_tokens"] = max_tokens
+        if self.get_batch_shapes() is not None:  # --num-batch-buckets: the shapes are fairseq's
+            return self.dataset.batch_by_size(indices, **limits)
         most = np.inf if max_tokens is None else max_tokens
         sizes = np.minimum(self.dataset.num_tokens_vec(indices), most if self.keep_long_targets else np.inf)
         sizes = np.maximum(sizes, np.minimum(self.bert_sizes[indices], most)).astype(np.int64)
-        if self.get_batch_shapes() is not None:  # --num-batch-buckets: the shapes are fairseq's
-            return self.dataset.batch_by_size(indices, **limits)
         return data_utils.batch_by_size(indices, self.num_tokens, num_tokens_vec=sizes, **limits)
 
     def filter_indices_by_size(self, indices: NDArray[np.int64], max_sizes: Any) -> Any:
@@ -144,20 +134,8 @@ class AnyLengthDataset(BaseWrapperDataset):
         dataset: fairseq's data set of the lines.
     """
 
-    def batch_by_size(
-        self,
-        indices: NDArray[np.int64],
-        max_tokens: Optional[int] = None,
-        max_sentences: Optional[int] = None,
-        required_batch_size_multiple: int = 1,
-    ) -> Any:
+    def batch_by_size(self, indices: NDArray[np.int64], max_tokens: Optional[int] = None, **limits: Any) -> Any:
         """Return batches of *indices*, as fairseq forms them of lines that are not too long."""
-        sizes = self.dataset.num_tokens_vec(indices).astype(np.int64)
-        return data_utils.batch_by_size(
-            indices,
-            self.num_tokens,
-            num_tokens_vec=sizes if max_tokens is None else np.minimum(sizes, max_tokens),
-            max_tokens=max_tokens,
-            max_sentences=max_sentences,
-            required_batch_size_multiple=required_batch_size_multiple,
-        )
+        sizes = np.minimum(self.dataset.num_tokens_vec(indices), np.inf if max_tokens is None else max_tokens)
+        limits.update(max_tokens=max_tokens, num_tokens_vec=sizes.astype(np.int64))
+        return data_utils.batch_by_size(indices, self.num_tokens, **limits)

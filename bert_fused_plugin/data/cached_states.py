@@ -30,7 +30,6 @@ BATCH_PIECES = 8192  # word pieces, padding included, of one forward pass of BER
 
 _BLOCK_BYTES = 64 * 2**20
 _MOST_BLOCKS = 4096
-_UNREADABLE = (OSError, RuntimeError, KeyError, SafetensorError)  # what `_read` raises
 
 ComputeStates = Callable[[Tensor], Tensor]  # bert_tokens (B, L) -> states (B, L, N x D), in fp32 on the CPU
 
@@ -66,7 +65,13 @@ class CachedStates:
         number = int(self._starts.searchsorted(index, side="right")) - 1
         block = self._blocks.get(number)
         if block is None:
-            block = self._blocks[number] = self._map(self.file(number))
+            try:
+                block = self._blocks[number] = _read(self.file(number))
+            except (OSError, RuntimeError, KeyError, SafetensorError) as error:
+                raise BertFusedError(
+                    f"--bert-cache: {self.file(number)} cannot be read ({error}), and it was there at the start; start "
+                    "the run again, which computes what is missing"
+                ) from error
         offsets = self._word_pieces.offsets
         first = offsets[self._starts[number]]
         return block[int(offsets[index] - first) : int(offsets[index + 1] - first)]
@@ -131,12 +136,8 @@ class CachedStates:
             nonlocal compute
             compute = compute or load_bert()
             states = self._computed(number, compute, shown)
-            try:
-                with written_whole(self.file(number)) as new:
-                    save_file({"states": states}, new, {"blocks": str(len(self._starts) - 1)})
-            except (OSError, SafetensorError):
-                if not self.file(number).exists():  # another job has written it, and removed what is unfinished
-                    raise
+            with written_whole(self.file(number)) as new:
+                save_file({"states": states}, new, {"blocks": str(len(self._starts) - 1)})
 
         pieces = sum(map(self._pieces, own))
         with Progress("BERT cache", pieces, "word pieces", parts=3, say=logger.info) as shown:
@@ -144,15 +145,6 @@ class CachedStates:
         if not self.missing():
             for leftover in self.folder.glob(".*"):  # of killed processes
                 shutil.rmtree(leftover, ignore_errors=True)
-
-    def _map(self, file: Path) -> Tensor:
-        try:
-            return _read(file)
-        except _UNREADABLE as error:
-            raise BertFusedError(
-                f"--bert-cache: {file} cannot be read ({error}), and it was there at the start; start the run again, "
-                "which computes what is missing"
-            ) from error
 
     def _pieces(self, number: int) -> int:
         """Return the number of word pieces of the block *number*."""

@@ -32,19 +32,10 @@ class DocumentContext:
         if self._index in self._starts or not pieces:
             self._before.clear()
         row = self._bridge.frame(pieces, [piece for sentence in self._before for piece in sentence])
-        self._remember(pieces)
-        return row
-
-    def skip(self, pieces: List[int]) -> None:
-        """Let the next sentence, of the word-piece ids *pieces*, be context only."""
-        if self._index in self._starts or not pieces:
-            self._before.clear()
-        self._remember(pieces)
-
-    def _remember(self, pieces: List[int]) -> None:
         if pieces:
             self._before.append(pieces)
         self._index += 1
+        return row
 
 
 def files_of(source: Any) -> List[Tuple[int, int]]:

@@ -89,32 +89,24 @@ def _first_usable(sentences: Sentences, places: Sequence[Path]) -> Tuple[Optiona
 
 def _made(sentences: Sentences, place: Path, rank: int, ranks: int) -> WordPieces:
     """Make the word pieces of *sentences* in the folder *place* with the other *ranks*, and return them."""
-    parts = _parts(sentences)
+    starts = range(0, len(sentences), _PART)
     folder, meta = place / "parts", place / META
-    files = [folder / f"{number:05}.npz" for number in range(len(parts))]
+    files = [folder / f"{number:05}.npz" for number in range(len(starts))]
 
     def missing() -> List[int]:
         return [] if meta.exists() else [number for number, file in enumerate(files) if not file.exists()]
 
     def make(number: int) -> None:
-        pieces = sentences.word_pieces(*parts[number])
-        try:
-            pieces.save_part(files[number])
-        except OSError:
-            if not meta.exists():  # another job has finished the work, and removed the parts
-                raise
+        pieces = sentences.word_pieces(starts[number], min(starts[number] + _PART, len(sentences)))
+        pieces.save_part(files[number])
         shown.update(len(pieces))
 
     def join(_: int) -> None:
-        try:
-            WordPieces.save(files, place)
-        except FileNotFoundError:
-            if not meta.exists():
-                raise
+        WordPieces.save(files, place)
 
     folder.mkdir(exist_ok=True)
     logger.info(f"the word pieces of {len(sentences):,} sentences are made, and kept in {place}")
-    own = sum(stop - start for number, (start, stop) in enumerate(parts) if number % ranks == rank)
+    own = sum(min(_PART, len(sentences) - start) for start in starts[rank::ranks])
     try:
         with Progress("word pieces for BERT", own, "sentences", parts=1, say=logger.info) as shown:
             make_together(missing, make, rank, ranks, str(place))
@@ -126,8 +118,3 @@ def _made(sentences: Sentences, place: Path, rank: int, ranks: int) -> WordPiece
         raise BertFusedError(
             f"{place} cannot be written or read ({error}); make room on its disk and start again, or remove the folder"
         ) from error
-
-
-def _parts(sentences: Sentences) -> List[Tuple[int, int]]:
-    """Return the parts of *sentences*, (first, after the last)."""
-    return [(start, min(start + _PART, len(sentences))) for start in range(0, len(sentences), _PART)]

@@ -2,24 +2,20 @@
 
 import codecs
 import hashlib
-from bisect import bisect_right
-from functools import cached_property
-from itertools import accumulate, count, takewhile
+from itertools import count, takewhile
 from pathlib import Path
-from typing import Iterator, List, Optional, Sequence
+from typing import Optional, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
+from torch.utils.data import ConcatDataset, Dataset
 
 from bert_fused_plugin.errors import BertFusedError
 
 _BLOCK = 2**22  # bytes of a file that are looked at together
 
 
-class TextFile:
+class TextFile(Dataset[str]):
     """The lines of a file in UTF-8, which stay on the disk until they are asked for.
-
-    The file is read once from end to end, to count its lines and to check its encoding.
 
     Raises:
         OSError: the file cannot be read.
@@ -27,65 +23,36 @@ class TextFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._size = path.stat().st_size
-        decoder, digest, ends, last = codecs.getincrementaldecoder("utf-8")(), hashlib.blake2b(digest_size=32), 0, b""
-        for block in self._blocks():
-            decoder.decode(block)
-            digest.update(block)
-            ends += block.count(b"\n")
-            last = block[-1:]
+        self._bytes = np.memmap(path, np.uint8, mode="r") if path.stat().st_size else np.zeros(0, dtype=np.uint8)
+        decoder, digest = codecs.getincrementaldecoder("utf-8")(), hashlib.blake2b(digest_size=32)
+        ends = [np.zeros(0, dtype=np.int64)]
+        for start in range(0, len(self._bytes), _BLOCK):
+            block = self._bytes[start : start + _BLOCK]
+            decoder.decode(block.data)
+            digest.update(block.data)
+            ends.append(np.flatnonzero(block == ord("\n")) + start)
         decoder.decode(b"", final=True)
         self.digest = digest.hexdigest()
-        self._count = ends + (last not in (b"", b"\n"))
+        self._ends = np.concatenate(ends)
+        if len(self._bytes) and self._bytes[-1] != ord("\n"):
+            self._ends = np.append(self._ends, len(self._bytes))
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._ends)
 
     def __getitem__(self, index: int) -> str:
         """Return line *index* without its end; only a line feed ends a line."""
         start = int(self._ends[index - 1]) + 1 if index else 0
-        end = int(self._ends[index]) if index < len(self._ends) else self._size
         encoding = "utf-8" if index else "utf-8-sig"  # a byte order mark at the start is no text
-        return bytes(self._bytes[start:end]).decode(encoding).rstrip("\r\n")
-
-    def _blocks(self) -> Iterator[bytes]:
-        with self._path.open("rb") as file:
-            yield from iter(lambda: file.read(_BLOCK), b"")
-
-    @cached_property
-    def _bytes(self) -> NDArray[np.uint8]:
-        return np.memmap(self._path, np.uint8, mode="r") if self._size else np.zeros(0, dtype=np.uint8)
-
-    @cached_property
-    def _ends(self) -> NDArray[np.int64]:
-        found, start = [np.zeros(0, dtype=np.int64)], 0
-        for block in self._blocks():
-            found.append(np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + start)
-            start += len(block)
-        return np.concatenate(found)
+        return bytes(self._bytes[start : self._ends[index]]).decode(encoding).rstrip("\r\n")
 
 
-class RawText:
+class RawText(ConcatDataset[str]):
     """The lines of several files, one file after the other."""
 
     def __init__(self, files: Sequence[TextFile]) -> None:
-        self._files = files
-        self._starts = [0, *accumulate(map(len, files))]
-
-    def __len__(self) -> int:
-        return self._starts[-1]
-
-    def __getitem__(self, index: int) -> str:
-        """Return line *index*."""
-        if not 0 <= index < len(self):
-            raise IndexError(index)
-        file = bisect_right(self._starts, index) - 1
-        return self._files[file][index - self._starts[file]]
-
-    def digests(self) -> List[str]:
-        """Return a hash of each file."""
-        return [file.digest for file in self._files]
+        super().__init__(files)
+        self.digests = [file.digest for file in files]
 
 
 def read_raw_text(

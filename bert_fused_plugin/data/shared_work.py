@@ -50,7 +50,11 @@ def make_together(
     random.SystemRandom().shuffle(own)  # two jobs that begin together do little twice
     for number in own:
         if number in missing():
-            make(number)
+            try:
+                make(number)
+            except Exception:
+                if number in missing():
+                    raise  # otherwise another job has made it, and removed what this one had begun
     begin = said = time.monotonic()
     left = missing()
     while left:

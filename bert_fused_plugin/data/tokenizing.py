@@ -2,11 +2,11 @@
 
 import hashlib
 import json
-import sys
 from array import array
+from functools import cached_property
 from importlib.metadata import version
 from itertools import chain
-from typing import Any, Callable, Container, Dict, List, Optional, Sequence, Union
+from typing import Any, Callable, Collection, Dict, List, Optional, Sequence, Union
 
 import numpy as np
 from fairseq.data import (
@@ -52,13 +52,12 @@ class Sentences:
         dataset: LanguagePairDataset,
         bridge: DictionaryBridge,
         texts: Union[RawText, Sequence[str], None] = None,
-        document_starts: Container[int] = (),
+        document_starts: Collection[int] = (),
     ) -> None:
         self._dataset = dataset
         self._bridge = bridge
         self._texts = texts
         self._document_starts = document_starts
-        self._is_read = isinstance(dataset.src, list) or texts is not None  # a list in fairseq-interactive
 
     def __len__(self) -> int:
         return len(self._dataset)
@@ -66,11 +65,11 @@ class Sentences:
     def word_pieces(self, start: int, stop: int) -> WordPieces:
         """Return the word pieces of the sentences from index *start* to before *stop*."""
         bridge = self._bridge
-        truncated, context_cut = bridge.num_truncated, bridge.num_context_cut
         before = range(max(0, start - bridge.context), start)
         context = DocumentContext(bridge, self._document_starts, before.start)
         for pieces in self._pieces(before):
-            context.skip(pieces)
+            context.frame(pieces)
+        truncated, context_cut = bridge.num_truncated, bridge.num_context_cut
         flat, sizes = array("i"), array("q", [0])
         for first in range(start, stop, _CHUNK):
             rows = [context.frame(pieces) for pieces in self._pieces(range(first, min(first + _CHUNK, stop)))]
@@ -85,14 +84,12 @@ class Sentences:
 
     def digest(self) -> Optional[str]:
         """Return a hash of everything that the word pieces depend on, or None if the sentences are in no files."""
-        source, bridge = content_identity(self._dataset.src), self._bridge
-        starts = self._document_starts
-        if source is None or not isinstance(starts, (set, tuple)) or isinstance(self._texts, (list, tuple)):
+        source, bridge, texts = content_identity(self._dataset.src), self._bridge, self._texts
+        if source is None or not (texts is None or isinstance(texts, RawText)):
             return None
-        identity: List[Any] = [FORMAT, sys.byteorder, source, bridge.identity(), version("tokenizers")]
+        identity = [FORMAT, source, bridge.identity(), version("tokenizers"), sorted(self._document_starts)]
         identity.append(version("sacremoses") if bridge.detok == "moses" else None)
-        identity.append(self._texts.digests() if isinstance(self._texts, RawText) else None)
-        identity.append(sorted(starts))
+        identity.append(texts and texts.digests)
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
 
     def expected_pieces(self) -> int:
@@ -103,10 +100,12 @@ class Sentences:
         """Return the word pieces of the sentences with these *indices*, without special tokens."""
         if self._texts is not None:
             return self._bridge.word_pieces([self._texts[i] for i in indices])
-        if not self._is_read:
-            read_whole(self._dataset.src)
-            self._is_read = True
-        return self._bridge.word_pieces_of_tokens([self._dataset.src[i].tolist() for i in indices])
+        return self._bridge.word_pieces_of_tokens([self._source[i].tolist() for i in indices])
+
+    @cached_property
+    def _source(self) -> Any:
+        source = self._dataset.src
+        return source if isinstance(source, list) else read_whole(source)  # a list in fairseq-interactive
 
 
 def content_identity(dataset: Any) -> Optional[List[Any]]:

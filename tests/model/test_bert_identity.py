@@ -14,12 +14,11 @@ from transformers import AutoTokenizer, BertModel
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.identity import config_differences, identity_fingerprint, recorded_config
 from bert_fused_plugin.bert.record import RECORD_KEY, read_record
-from bert_fused_plugin.data.cache_folder import BERT_NAME, read_description, write_description
 from bert_fused_plugin.data.word_pieces import WordPieces
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.json_record import JsonRecord
 from bert_fused_plugin.tasks import bert_cache
-from bert_fused_plugin.tasks.bert_cache import BertCache
+from bert_fused_plugin.tasks.bert_cache import BERT_NAME, BertCache, read_description, write_description
 from bert_fused_plugin.tasks.ensembles import SharedBerts
 
 # settings of config.json that change states, with another value each; the weights fit both

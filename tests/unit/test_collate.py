@@ -18,9 +18,8 @@ def test_rows_are_padded_on_the_right():
 
 
 def test_the_rows_follow_the_order_that_fairseq_has_sorted_the_batch_into():
-    samples = [
-        {"id": i, "bert_tokens": row, "bert_out": torch.full((len(row), 4), float(i))} for i, row in enumerate(ROWS)
-    ]
+    states = [torch.full((len(row), 4), float(i)) for i, row in enumerate(ROWS)]
+    samples = [{"id": i, "bert_tokens": ROWS[i], "bert_out": states[i]} for i in range(len(ROWS))]
     batch = add_bert_tokens({"id": torch.tensor([2, 0, 1]), "net_input": {"src_tokens": None}}, samples)
     net_input = batch["net_input"]
     assert set(net_input) == {"src_tokens", "bert_tokens", "bert_out"}

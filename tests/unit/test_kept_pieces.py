@@ -7,22 +7,69 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 import torch.distributed as dist
-from fairseq.data import AppendTokenDataset, ConcatDataset, ListDataset, indexed_dataset
+from fairseq.data import AppendTokenDataset, ConcatDataset, LanguagePairDataset, ListDataset, indexed_dataset
 from helpers import WORDS, encode, processes
-from kept_pieces_case import LINES, assert_equal, files, maker, warnings, write_data
 from test_data_loader_workers import BATCHES, assert_workers_agree
 from tokenizers import normalizers
 
 import bert_fused_plugin.files
 from bert_fused_plugin.bert.hugging_face import load_tokenizer
 from bert_fused_plugin.data import kept_pieces
+from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.raw_text import read_raw_text
 from bert_fused_plugin.data.tokenizing import Sentences
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
+from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 
+LINES = ["a dog", "the old man sees a small dog", "dog", "", "play@@ hou@@ se , a dog", "a man", "red dog"]
 TEXT = ["A dog.", "old", "the dog eats", "", "play house", "men?", "red"]
+
+
+def write_data(dictionary, prefix, lines=LINES):
+    builder = indexed_dataset.MMapIndexedDatasetBuilder(f"{prefix}.bin", dtype=np.int32)
+    for line in lines:
+        builder.add_item(encode(dictionary, line))
+    builder.finalize(f"{prefix}.idx")
+    return str(prefix)
+
+
+def maker(dictionary, bert_dir, tmp_path, monkeypatch, write=write_data):
+    """Return a function that makes the data set of the corpus: make(folders=..., max_tokens=..., ...)."""
+    monkeypatch.setattr(kept_pieces, "KEPT_FROM", 2)
+    monkeypatch.setattr(kept_pieces, "_PART", 2)
+    corpus = write(dictionary, tmp_path / "src")
+
+    def make(source=None, folders=(tmp_path / "kept",), texts=None, starts=(), tokenizer=None, words=None, **options):
+        source = indexed_dataset.MMapIndexedDataset(corpus) if source is None else source
+        tokenizer = tokenizer or load_tokenizer(bert_dir)
+        bridge = DictionaryBridge(words or dictionary, tokenizer, **{"max_tokens": 32, **options})
+        pairs = LanguagePairDataset(source, source.sizes, dictionary)
+        return BertPairDataset(pairs, bridge, texts, document_starts=set(starts), folders=folders, name="train.en")
+
+    return make
+
+
+def files(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def warnings(caplog):
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+def assert_equal(dataset, expected):
+    for name in ("pieces", "offsets", "sizes"):
+        ours, theirs = (getattr(data.word_pieces, name) for data in (dataset, expected))
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_array_equal(ours, theirs)
+    for name in ("num_truncated", "num_context_cut", "digest"):
+        assert getattr(dataset.word_pieces, name) == getattr(expected.word_pieces, name)
+    for i in range(len(expected)):
+        assert torch.equal(dataset.bert_tokens(i), expected.bert_tokens(i))
 
 
 @pytest.fixture
@@ -75,47 +122,39 @@ def with_token(bert_dir):
     return tokenizer
 
 
+def reversed_words(dictionary):
+    """Return a dictionary in which the same ids are other words."""
+    words = type(dictionary)()
+    for word in reversed(WORDS):
+        words.add_symbol(word)
+    return words
+
+
 @pytest.mark.parametrize(
     "options",
     [
         {"max_tokens": 6},
         {"context": 1},
+        {"starts": [0, 1]},
         {"subword": "none"},
         {"detok": "moses"},
         {"lang": "de"},
         {"tags": ["red"]},
+        {"words": reversed_words},
         {"tokenizer": lambda bert_dir: lower(bert_dir, False)},
         {"tokenizer": with_token},
     ],
-    ids="max_tokens context subword detok lang tags cased_tokenizer tokenizer_with_token".split(),
+    ids="max_tokens context documents subword detok lang tags dictionary cased_tokenizer tokenizer_with_token".split(),
 )
-def test_other_settings_and_other_tokenizers_have_other_files(make, options, bert_dir, tmp_path):
+def test_other_settings_have_other_files(make, options, bert_dir, dictionary, tmp_path):
+    given = {"words": dictionary, "tokenizer": bert_dir}
+    options = {name: value(given[name]) if callable(value) else value for name, value in options.items()}
     make()
     make(tokenizer=lower(bert_dir, True))  # which is the same
     assert len(files(tmp_path / "kept")) == 1
-    if "tokenizer" in options:
-        options = {"tokenizer": options["tokenizer"](bert_dir)}
     dataset = make(**options)
     assert len(files(tmp_path / "kept")) == 2
     assert_equal(dataset, make(folders=(), **options))
-
-
-def test_other_documents_have_another_file(make, tmp_path):
-    make(context=1)
-    dataset = make(context=1, starts=[0, 1])
-    assert len(files(tmp_path / "kept")) == 2
-    assert_equal(dataset, make(folders=(), context=1, starts=[0, 1]))
-
-
-def test_another_dictionary_has_another_file(make, dictionary, tmp_path):
-    """The ids are the same, and their text is not."""
-    make()
-    words = type(dictionary)()
-    for word in reversed(WORDS):
-        words.add_symbol(word)
-    dataset = make(words=words)
-    assert len(files(tmp_path / "kept")) == 2
-    assert_equal(dataset, make(words=words, folders=()))
 
 
 def test_other_data_of_the_same_size_and_time_has_another_file(make, dictionary, corpus, tmp_path):
@@ -232,39 +271,32 @@ def test_complete_word_pieces_may_be_read_only(make, small_disk):
     assert_equal(make(folders=[disk / "kept"]), expected)
 
 
-def test_what_a_killed_process_has_made_is_used(make, tmp_path, monkeypatch):
+def made_parts(patch, then=lambda made: None):
+    """Return the list of the first sentences of all parts that are made; *then* is called after each."""
     real, made = Sentences.word_pieces, []
+    patch.setattr(
+        Sentences, "word_pieces", lambda sentences, *some: (real(sentences, *some), made.append(some[0]), then(made))[0]
+    )
+    return made
 
-    def dying(sentences, start, stop):
-        if len(made) == 2:
+
+def test_what_a_killed_process_has_made_is_used(make, tmp_path, monkeypatch):
+    def die(made):
+        if len(made) == 3:
             raise KeyboardInterrupt
-        made.append(start)
-        return real(sentences, start, stop)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Sentences, "word_pieces", dying)
+        killed = made_parts(patch, die)
         with pytest.raises(KeyboardInterrupt):
             make()
-    again = []
-    monkeypatch.setattr(
-        Sentences, "word_pieces", lambda sentences, *some: (again.append(some[0]), real(sentences, *some))[1]
-    )
+    made = made_parts(monkeypatch)
     dataset = make()
-    assert sorted(made + again) == [0, 2, 4, 6]
+    assert sorted(killed[:2] + made) == [0, 2, 4, 6]
     assert_equal(dataset, make(folders=()))
 
 
 def test_a_job_that_comes_last_leaves_nothing_beside_what_another_has_made(make, tmp_path, monkeypatch):
-    real, busy = Sentences.word_pieces, []
-
-    def interrupted(sentences, start, stop):
-        pieces = real(sentences, start, stop)
-        if not busy:
-            busy.append(start)
-            make()  # the other job, from its beginning to its end
-        return pieces
-
-    monkeypatch.setattr(Sentences, "word_pieces", interrupted)
+    made_parts(monkeypatch, lambda made: len(made) == 1 and make())  # the other job, from its beginning to its end
     dataset = make()
     assert_equal(dataset, make(folders=()))
     assert files(dataset.word_pieces.folder) == ["meta.json", "offsets.npy", "pieces.npy"]
@@ -273,11 +305,7 @@ def test_a_job_that_comes_last_leaves_nothing_beside_what_another_has_made(make,
 def _make_as_rank(arguments, group, rank, ranks, results):
     dist.init_process_group("gloo", init_method=f"file://{group}", rank=rank, world_size=ranks)
     with pytest.MonkeyPatch.context() as patch:
-        made = []
-        real = Sentences.word_pieces
-        patch.setattr(
-            Sentences, "word_pieces", lambda sentences, *some: (made.append(some[0]), real(sentences, *some))[1]
-        )
+        made = made_parts(patch)
         dataset = maker(*arguments, patch, write=lambda _, prefix: str(prefix))()  # which is there
         results.put((rank, sorted(made), dataset.word_pieces.digest))
     dist.destroy_process_group()
@@ -296,3 +324,64 @@ def test_ranks_share_the_work(make, dictionary, bert_dir, tmp_path):
     for rank in ranks:
         rank.join(30)
         assert rank.exitcode == 0
+
+
+# --- the task
+
+
+@pytest.fixture
+def task(tmp_path, dictionary, bert_dir, monkeypatch):
+    """Make a task on two data directories, of which BERT reads at most 4 word pieces: task(bert_cache=...)."""
+    monkeypatch.setattr(kept_pieces, "KEPT_FROM", 5)
+    data = [("a", "train", LINES), ("b", "train", LINES[::-1]), ("a", "valid", LINES[:6]), ("a", "test", LINES[:4])]
+    for folder, split, lines in data:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        for lang in ("en", "de"):
+            write_data(dictionary, tmp_path / folder / f"{split}.en-de.{lang}", lines)
+
+    def make(**settings):
+        cfg = BertFusedTranslationConfig(
+            data=f"{tmp_path}/a:{tmp_path}/b",
+            source_lang="en",
+            target_lang="de",
+            train_subset="train",
+            dataset_impl="mmap",
+            required_seq_len_multiple=1,
+            **settings,
+        )
+        made = BertFusedTranslationTask(cfg, dictionary, dictionary)
+        made.bridge = DictionaryBridge(dictionary, load_tokenizer(bert_dir), max_tokens=4)
+        return made
+
+    return make
+
+
+def test_each_data_directory_keeps_its_own_and_the_log_stays_the_same(task, tmp_path, caplog):
+    caplog.set_level("INFO")
+    said = []
+    for epoch in (1, 2, 3):
+        caplog.clear()
+        made = task()
+        made.load_dataset("train", epoch=epoch)
+        said += [message for message in caplog.messages if message.startswith("train: ")]
+        assert made.datasets["train"].word_pieces.folder is not None
+        assert len(files(tmp_path / "a" / "bert-pieces")) == 1
+        assert (tmp_path / "b" / "bert-pieces").exists() == (epoch > 1)
+    assert said == ["train: 25 word pieces for BERT, 3.6 a sentence, 2 sentences cut to 4"] * 3
+    made.load_dataset("valid")
+    made.load_dataset("test")  # which is small
+    assert [name.split("-")[0] for name in files(tmp_path / "a" / "bert-pieces")] == ["train.en", "valid.en"]
+    assert [made.datasets["valid"].bert_tokens(i).tolist() for i in range(4)] == [
+        made.datasets["test"].bert_tokens(i).tolist() for i in range(4)
+    ]
+
+
+def test_the_directory_of_the_cache_keeps_them_if_there_is_one(task, tmp_path):
+    task(bert_cache=f"{tmp_path}/cache").load_dataset("train")
+    assert len(files(tmp_path / "cache" / "word-pieces")) == 1
+    assert not (tmp_path / "a" / "bert-pieces").exists()
+    task().load_dataset("train")
+    made = task(bert_cache=f"{tmp_path}/other")
+    made.load_dataset("train")  # finds those beside the data
+    assert made.datasets["train"].word_pieces.folder.parent == tmp_path / "a" / "bert-pieces"
+    assert not (tmp_path / "other").exists()

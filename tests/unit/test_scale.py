@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fairseq.data import data_utils
-from kept_pieces_case import write_data
+from test_kept_pieces import write_data
 
 from bert_fused_plugin.data import kept_pieces
 
