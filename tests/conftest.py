@@ -20,7 +20,7 @@ from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
 
 torch.set_num_threads(1)
 
-# The rings of scripts/test.sh, by the names of files: of the tests of whole commands, those that find most; and those of
+# The rings of scripts/test.sh, by the names of files: of the tests of whole commands those that find most, and those of
 # what stands around the package, which are recipes, the demo's corpus, benchmarks and documentation.
 CORE = """
 test_bert_cache test_commands test_fusion_commands test_gru_commands test_interactive test_pinned test_toy_task
