@@ -25,6 +25,11 @@ def raise_all(errors: Sequence[str]) -> None:
         raise BertFusedError(*errors)
 
 
+def flag_name(setting: str) -> str:
+    """Return the flag of a *setting*: ``--bert-model`` of ``bert_model``."""
+    return "--" + setting.replace("_", "-")
+
+
 def install_excepthook() -> None:
     """End the fairseq commands with the message of a `BertFusedError` instead of a stack trace."""
     shown_by_host = sys.excepthook

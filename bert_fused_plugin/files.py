@@ -1,10 +1,19 @@
-"""Files and folders that are written whole, or not at all."""
+"""Files and folders: the paths of command lines, and what is written whole, or not at all."""
 
 import os
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator
+
+from safetensors import SafetensorError
+
+from bert_fused_plugin.errors import BertFusedError
+
+
+def given_path(text: str) -> Path:
+    """Return the path that *text* of a command line names; the shell leaves the ``~`` of ``--flag=~/FILE``."""
+    return Path(text).expanduser()
 
 
 @contextmanager
@@ -21,10 +30,34 @@ def written_whole(path: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}-") as folder:
         new = Path(folder) / place.name
         yield new
-        if new.is_file():
-            usual = Path(folder) / "usual"
-            usual.touch()
-            new.chmod(usual.stat().st_mode)  # safetensors lets only its user read what it writes
-            with new.open("rb") as file:
-                os.fsync(file.fileno())
+        usual = Path(folder) / "usual"
+        usual.touch()
+        for file in [new] if new.is_file() else filter(Path.is_file, new.rglob("*")):
+            file.chmod(usual.stat().st_mode)  # safetensors lets only its user read what it writes
+            with file.open("rb") as opened:
+                os.fsync(opened.fileno())
         os.replace(new, place)
+
+
+@contextmanager
+def written_output(path: Path) -> Iterator[Path]:
+    """Yield a path for a new file or folder, which replaces the ``--output`` *path* once it is complete.
+
+    Raises:
+        BertFusedError: The new file cannot be written; an earlier file at *path* is then unchanged.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise BertFusedError(
+            f"--output {path} is a device or a pipe, which cannot be replaced; give the name of a file"
+        )
+    try:
+        with written_whole(path) as new:
+            yield new
+    except BertFusedError:
+        raise
+    except (OSError, RuntimeError, SafetensorError) as error:  # torch and safetensors raise these if the disk is full
+        reason = " ".join(str(error).split())
+        raise BertFusedError(
+            f"--output {path} cannot be written, and nothing was changed ({reason}); "
+            "give a path in an existing directory that you may write to, on a disk with free space"
+        ) from error

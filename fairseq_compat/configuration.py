@@ -1,37 +1,97 @@
-"""The changes of fairseq_compat to how fairseq 0.12.2 reads its settings: the types of flags, and Hydra."""
+"""What fairseq_compat changes in how stock fairseq reads its settings: configs, Hydra, flags, warnings and logs."""
 
-import argparse
+import dataclasses
 import functools
+import importlib.util
+import logging
 import os
+import sys
 import warnings
-from typing import Any, Callable, Set, Union, get_args, get_origin
+from argparse import Namespace
+from typing import Any, Callable, List, Set
 
-from fairseq_compat.overlay import overlay
+USER_DIR_ERROR = (
+    "--user-dir {0}: neither a folder (seen from {1}) nor a package that this Python can import; "
+    "give the path of the plug-in's folder, or install the package with this Python's pip"
+)
+
+# Warnings of stock fairseq that its user can do nothing about: (category, start of the
+# message, module that is blamed), both regular expressions.  Everything else stays visible.
+_HOPELESS_WARNINGS = (
+    # torch 2.4 renamed torch.cuda.amp.X(...) to torch.amp.X('cuda', ...)
+    (FutureWarning, r"`torch\.cuda\.amp\.autocast\(args\.\.\.\)` is", r"fairseq\.tasks\."),
+    (FutureWarning, r"`torch\.cuda\.amp\.GradScaler\(args\.\.\.\)` is", r"fairseq\.optim\."),
+    # torch 2.0: fairseq's attention gives a bool padding mask and a float causal mask
+    (UserWarning, r"Support for mismatched key_padding_mask and", r"torch\.nn\.functional$"),
+    # fairseq's data loader asks for pinned memory with --cpu too
+    (UserWarning, r"'pin_memory' argument is set as true but no", r"torch\.utils\.data\."),
+    # Hydra 1.1 and 1.2 would like other headers and calls than fairseq-hydra-train and its files have
+    (UserWarning, r"\nThe version_base parameter is not specified", r"fairseq_cli\.hydra_train$"),
+    (UserWarning, r"In '.*': Usage of deprecated keyword in package header", r"hydra\.core\."),
+    (UserWarning, r"\n'.*' is validated against ConfigStore schema", r"(sys|hydra\.main)$"),
+    (UserWarning, r"Future Hydra versions will no longer change working", r"hydra\._internal\."),
+)
+
+# The same of log messages: logger: starts of messages.
+_HOPELESS_MESSAGES = {
+    # of speech synthesis, whose task is imported with all others
+    "fairseq.tasks.text_to_speech": ("Please install tensorboardX: pip install tensorboardX",),
+    # of fairseq's main, for each buffer of fairseq-interactive and each call of the hub interface
+    "fairseq.tasks.fairseq_task": (
+        *("can_reuse_epoch_itr = ", "reuse_dataloader = ", "rebuild_batches = "),
+        "creating new batches for epoch ",
+    ),
+}
 
 
-def hydra_and_types(module: Any) -> None:
-    """Adapt Hydra's compose() and initialize(), and flags whose type is Optional."""
-    current_hydra(module)
-    optional_types(module)
+_root_logger: List[Any] = []  # as it was before fairseq: its level and its handlers
 
 
-def optional_types(module: Any) -> None:
-    """Let fairseq read a flag of type Optional[int] as an int."""
-    # fairseq knows such a type by its text, which is "int | None" since Python 3.14.  Can go when fairseq
-    # asks typing.get_origin.
-    stock = module.interpret_dc_type
+def _is_of_use(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(_HOPELESS_MESSAGES[record.name])
 
-    def interpret_dc_type(kind: Any) -> Any:
-        types = get_args(kind) if get_origin(kind) is Union else ()
-        return types[0] if types[-1:] == (type(None),) else stock(kind)
 
-    module.interpret_dc_type = interpret_dc_type
+def before_fairseq() -> None:
+    """Prepare Python before the first line of fairseq runs; repeating it does no harm."""
+    _root_logger[:] = [logging.root.level, *logging.root.handlers]
+    for category, message, module in _HOPELESS_WARNINGS:
+        warnings.filterwarnings("ignore", message, category, module)
+    for logger in _HOPELESS_MESSAGES:
+        logging.getLogger(logger).addFilter(_is_of_use)
+
+    # Python 3.11 rejects dataclass defaults that cannot be hashed.  fairseq's configs have configs
+    # as defaults; an identity hash gives those what Python 3.10 did.  Can go when fairseq uses
+    # default_factory.
+    stock: Any = dataclasses.dataclass
+    if sys.version_info < (3, 11) or getattr(stock, "is_fairseq_compat", False):
+        return
+
+    @functools.wraps(stock)  # also for pickle, which looks for it under its name
+    def dataclass(cls: Any = None, /, **options: Any) -> Any:
+        if cls is None:
+            return functools.partial(dataclass, **options)
+        for default in list(vars(cls).values()):
+            kind = type(default.default if isinstance(default, dataclasses.Field) else default)
+            if kind.__hash__ is None and str(kind.__module__).startswith("fairseq."):
+                kind.__hash__ = object.__hash__
+        return stock(cls, **options)
+
+    vars(dataclass).update(is_fairseq_compat=True)
+    dataclasses.dataclass = dataclass
+
+
+def no_root_logger(_module: Any) -> None:
+    """Take back that fairseq sets up the root logger when it is imported."""
+    if not _root_logger:  # fairseq was there before this package
+        return
+    level, *handlers = _root_logger
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)
 
 
 def current_hydra(module: Any) -> None:
     """Give fairseq compose() and initialize() without the deprecation warnings of hydra.experimental."""
-    # Hydra 1.1 moved them; Hydra 1.2 wants version_base, of which "1.1" keeps what fairseq's
-    # "@package _group_" headers and strict=False need.  Can go when fairseq asks for Hydra >= 1.2.
+    # Of Hydra's version_base, "1.1" keeps what fairseq's "@package _group_" headers and strict=False need.
     import hydra
 
     def quiet(function: Callable[..., Any], **fixed: Any) -> Callable[..., Any]:
@@ -43,22 +103,12 @@ def current_hydra(module: Any) -> None:
 
         return call
 
-    if hasattr(hydra, "compose"):  # Hydra >= 1.1
-        module.compose = quiet(hydra.compose)
-        module.initialize = quiet(hydra.initialize, caller_stack_depth=2, version_base="1.1")
-
-
-def hydra_command(module: Any) -> None:
-    """Let fairseq-hydra-train start on Python 3.14, and let the jobs of one multirun train apart."""
-    help_written_later(module)
-    separate_jobs(module)
+    module.compose = quiet(hydra.compose)
+    module.initialize = quiet(hydra.initialize, caller_stack_depth=2, version_base="1.1")
 
 
 def separate_jobs(module: Any) -> None:
     """Let each job of a multirun of fairseq-hydra-train begin without anything of the job before."""
-    # Not a matter of versions: the jobs run in one process, in which fairseq keeps the best score, the meters and the
-    # files of --tensorboard-logdir and --log-file.  A job that was worse than the job before wrote no
-    # checkpoint_best.pt.
     from fairseq.checkpoint_utils import save_checkpoint
     from fairseq.logging import metrics, progress_bar
     from fairseq_cli.train import should_stop_early
@@ -96,15 +146,54 @@ def separate_jobs(module: Any) -> None:
     module._hydra_main = _hydra_main
 
 
-def help_written_later(_module: Any) -> None:
-    """Let fairseq-hydra-train start, although one help text of Hydra is an object that becomes text later."""
-    # Python 3.14 checks a help text when the flag is added, and takes strings alone.  This changes the parser
-    # that hydra._internal.utils makes.  Can go when Hydra gives a string.
-    import hydra._internal.utils
+def user_dir_by_name(module: Any) -> None:
+    """Let --user-dir also take the name of an installed package; an existing path always wins."""
+    stock = module.import_user_module
 
-    class Parser(argparse.ArgumentParser):
-        def _check_help(self, action: Any) -> None:
-            if isinstance(action.help, str):
-                super()._check_help(action)  # type: ignore[misc]
+    @functools.wraps(stock)
+    def import_user_module(args: Any) -> None:
+        user_dir = getattr(args, "user_dir", None)
+        if user_dir and os.path.isdir(user_dir) and _is_imported(user_dir):
+            return
+        user_dir = user_dir and user_dir.rstrip(os.sep)
+        package = os.path.dirname(module.__file__)
+        seen_by_stock = ("", package, os.path.dirname(package))
+        if user_dir and not any(os.path.exists(os.path.join(d, user_dir)) for d in seen_by_stock):
+            spec = importlib.util.find_spec(user_dir) if user_dir.isidentifier() else None
+            if spec is None or not spec.submodule_search_locations:
+                raise FileNotFoundError(USER_DIR_ERROR.format(user_dir, os.getcwd()))
+            # A copy: the name, not this machine's path, belongs into checkpoints.
+            args = Namespace(user_dir=next(iter(spec.submodule_search_locations)))
+        stock(args)
 
-    hydra._internal.utils.argparse = overlay(argparse, ArgumentParser=Parser)
+    module.import_user_module = import_user_module
+
+
+def _is_imported(folder: str) -> bool:
+    """Return whether *folder* is a package that has been imported, although perhaps by another path.
+
+    fairseq compares paths as texts, and takes the same package under another path for another one of its name.
+    """
+    module = sys.modules.get(os.path.basename(os.path.abspath(folder)))
+    return any(os.path.isdir(path) and os.path.samefile(path, folder) for path in getattr(module, "__path__", ()))
+
+
+def bf16_without_tpu(module: Any) -> None:
+    """Let --bf16 and --memory-efficient-bf16 work on CPUs and GPUs, as they do in fairseq-hydra-train."""
+    stock = module.parse_args_and_arch
+
+    @functools.wraps(stock)
+    def parse_args_and_arch(parser: Any, input_args: Any = None, *rest: Any, **options: Any) -> Any:
+        given = sys.argv if input_args is None else input_args
+        try:
+            parsed = stock(parser, input_args, *rest, **options)
+        except ValueError as error:
+            if "--tpu" in given or "--fp16 and --tpu" not in str(error):
+                raise
+            parser.exit(2, "error: --bf16 and --fp16 are two precisions, got both; leave one of them out\n")
+        args = parsed[0] if isinstance(parsed, tuple) else parsed
+        if getattr(args, "bf16", False) and "--tpu" not in given and not importlib.util.find_spec("torch_xla"):
+            args.tpu = False
+        return parsed
+
+    module.parse_args_and_arch = parse_args_and_arch

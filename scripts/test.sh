@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Sets up if needed, then runs lint, format check, types and all tests but the slow ones; no network but for set-up.
-# Arguments go to pytest: scripts/test.sh -k reorder
+# Sets up if needed, then runs lint, format check, types and tests; no network but for set-up.
+#   scripts/test.sh                  the tests that find most, in five minutes on two cores
+#   scripts/test.sh --all            all tests but the slow ones, as continuous integration does
+#   scripts/test.sh [PYTEST_FLAGS]   these tests: scripts/test.sh -k reorder; scripts/test.sh -m slow
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -20,6 +22,13 @@ else
     echo "test: mypy skipped: its tested version needs Python 3.10"
 fi
 echo "test: pytest"
-case " $* " in *" -m "*) ;; *) set -- -m "not slow" "$@" ;; esac
+# tests/unit and tests/model, and of the tests of whole commands those that are marked as core; tests/around has the ring
+# of recipes, benchmarks and documentation
+if [ $# = 0 ]; then
+    set -- -m "not slow and (core or not system)" --ignore tests/around
+else
+    [ "$1" != --all ] || shift
+    case " $* " in *" -m "*) ;; *) set -- -m "not slow" "$@" ;; esac
+fi
 # one process for each core; the tests of a file share what they have trained
 exec "$bin/python" -m pytest -n auto --dist loadfile "$@"

@@ -99,7 +99,7 @@ check() {
         TORCH=$(grep '^torch==' "$work/floor.txt")
     fi
     export PYTHON=$python
-    step "scripts/test.sh" "$clone/scripts/test.sh"
+    step "scripts/test.sh" "$clone/scripts/test.sh" --all
     tested=$?
     summary=$(grep -E '^=* ?[0-9]+ (passed|failed).* in |^[0-9]+ (passed|failed).* in ' "$log" | tail -n 1 | tr -d '=')
     if [ $tested = 0 ] && [[ $version = "${all[0]}" || $version = "${all[-1]}" ]]; then

@@ -39,7 +39,6 @@ OF_FUSION = """
 --bert-attend encoder
 --bert-attend decoder
 --bert-gates 1,0
---bert-drop-net-per sentence
 --bert-identity-start
 --bert-warm-start {transformer}
 --attention-map sparsemax
@@ -51,13 +50,7 @@ OF_FUSION = """
 OF_GRU = """
 --attention dot
 --attention none
---attention dot --attention-scaled
---attention-query new
---attention-query new --input-feeding
---coverage
 --layer-norm
---word-dropout 0.2
---variational-dropout
 --rnn-init paper
 --encoder-layers 2
 --decoder-layers 2

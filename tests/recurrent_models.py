@@ -6,22 +6,17 @@ from helpers import encode, make_gru, pad, randomise
 KINDS = {
     "paper": {},
     "dot": {"attention": "dot"},
-    "scaled dot": {"attention": "dot", "attention_scaled": True},
     "none": {"attention": "none"},
-    "new query": {"attention_query": "new"},
-    "input feeding": {"attention_query": "new", "input_feeding": True},
-    "coverage": {"coverage": True},
-    "coverage, new query": {"coverage": True, "attention_query": "new"},
     "deep": {"encoder_layers": 2, "decoder_layers": 3},
-    "deep, new query, layer norm": {"decoder_layers": 2, "attention_query": "new", "layer_norm": True},
-    "sparsemax, scaled dot": {"attention": "dot", "attention_scaled": True, "attention_map": "sparsemax"},
-    "entmax, coverage, new query": {"coverage": True, "attention_query": "new", "attention_map": "entmax"},
+    "layer norm": {"layer_norm": True},
+    "sparsemax, dot": {"attention": "dot", "attention_map": "sparsemax"},
+    "entmax": {"attention_map": "entmax"},
 }
 WITH_BERT = {
     "BERT": {"bert_branch_weights": "0.7,0.2"},
-    "BERT, new query, mix": {"attention_query": "new", "input_feeding": True, "bert_layer": "mix"},
+    "BERT, mix": {"bert_layer": "mix"},
     "BERT, no attention": {"attention": "none"},
-    "BERT, coverage, deep": {"coverage": True, "decoder_layers": 2, "bert_mask_special_tokens": True},
+    "BERT, deep": {"decoder_layers": 2, "bert_mask_special_tokens": True},
     "BERT, entmax15": {"attention_map": "entmax15"},
 }
 LINES = ["the old man sees a small dog .", "a dog", "", "red apple eats a house"]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-_ROUNDING = 2**-8  # earlier versions saved the factor in the model's number format, and EMA takes rounded means of it
+_ROUNDING = 2**-8  # of the factor in a checkpoint, of which EMA takes rounded means
 
 
 class FinetunedBert(PretrainedBert):
@@ -83,11 +83,6 @@ class FinetunedBert(PretrainedBert):
         """Return the weights W, by the model's own names."""
         return {**self.model.state_dict(), **{name: theta * self._factor for name, theta in self._thetas()}}
 
-    def describe_parameters(self) -> str:
-        """Return the numbers of frozen and trained parameters in words, for the log."""
-        frozen = self.num_parameters - self.num_trained
-        return f"{frozen:,} frozen and {self.num_trained:,} trained parameters"
-
     def _thetas(self) -> List[Tuple[str, Tensor]]:
         return [(name, theta) for name, theta in self.model.named_parameters() if name in self._trained]
 
@@ -97,14 +92,14 @@ class FinetunedBert(PretrainedBert):
 
     def _apply(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
         """Change the numbers as torch does; fairseq's ``--fp16`` comes here as ``half()``."""
-        sizes = [theta.detach().float().abs() for _, theta in self._thetas()]
-        largest = max((size.max().item() for size in sizes), default=1.0)
-        mean = sum(size.sum().item() for size in sizes) / self.num_trained if sizes else 1.0
+        before = [theta.detach() for _, theta in self._thetas()]
         super()._apply(fn, *args, **kwargs)
         self.lr_factor = torch.full_like(self.lr_factor, self._factor, dtype=torch.float32)  # half precision rounds it
-        half = torch.finfo(torch.float16)
-        to_half = next(self.model.parameters()).dtype == torch.float16
-        if to_half and self._factor != 1 and (largest > half.max or mean < half.tiny):
+        if self._factor == 1 or next(self.model.parameters()).dtype != torch.float16:
+            return self
+        half, largest = torch.finfo(torch.float16), max(theta.abs().max().item() for theta in before)
+        mean = sum(theta.float().abs().sum().item() for theta in before) / self.num_trained
+        if largest > half.max or mean < half.tiny:
             raise BertFusedError(
                 f"--bert-lr-factor {self._factor} stores BERT's weights divided by this number: the largest is then "
                 f"{largest:.3g} and the mean {mean:.3g}, but --fp16 holds numbers from {half.tiny:.3g} to "
@@ -117,7 +112,7 @@ class FinetunedBert(PretrainedBert):
         saved = float(state_dict.get(f"{prefix}lr_factor", self._factor))
         if math.isclose(saved, self._factor, rel_tol=_ROUNDING):
             saved = self._factor
-        scaled = state_dict.get(f"{prefix}scaled", self.scaled)  # earlier versions did not save it
+        scaled = state_dict.get(f"{prefix}scaled", self.scaled)  # an imported checkpoint has only the factor 1
         for (name, _), then in zip(self.model.named_parameters(), scaled.tolist()):
             key = f"{prefix}model.{name}"
             ratio = (saved if then > 0.5 else 1.0) / (self._factor if name in self._trained else 1.0)

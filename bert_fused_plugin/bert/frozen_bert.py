@@ -67,14 +67,6 @@ class FrozenBert(PretrainedBert):
         with torch.no_grad():
             return self.model(**inputs)
 
-    def weights(self) -> Dict[str, Tensor]:
-        """Return the pre-trained weights, by the model's own names."""
-        return self.model.state_dict()
-
-    def describe_parameters(self) -> str:
-        """Return the number of frozen parameters in words, for the log."""
-        return f"{self.num_parameters:,} frozen parameters (not in checkpoints)"
-
     def _apply(self, fn: Move, *args: Any, **kwargs: Any) -> "FrozenBert":
         """Move the unregistered model too, later; the cached states belong to the previous device or dtype."""
         self.state_cache.clear()

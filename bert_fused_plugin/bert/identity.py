@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Iterable, List, Mapping, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Mapping, Sequence, Tuple
 
 from torch import Tensor, nn
 
@@ -24,14 +24,8 @@ _OUTPUTS = {"return_dict", "use_return_dict", "output_hidden_states", "output_at
 _CACHES = {"use_cache", "use_mems_eval", "use_mems_train"}  # of causal models, for later steps
 _HEADS = {
     *("id2label", "label2id", "num_labels", "problem_type", "finetuning_task", "task_specific_params"),
-    *(
-        "tie_word_embeddings",
-        "scale_decoder_outputs",
-        "decoder_bias",
-        "repad_logits_with_grad",
-        "sparse_prediction",
-        "sparse_pred_ignore_index",
-    ),
+    *("tie_word_embeddings", "scale_decoder_outputs", "decoder_bias", "repad_logits_with_grad"),
+    *("sparse_prediction", "sparse_pred_ignore_index"),
 }
 _TRAINING = {"gradient_checkpointing", "layerdrop", "tf_legacy_loss"}
 _VOLATILE_BEGINNINGS = ("_", "init_", "initializer_", "classifier_", "summary_", "pooler_")  # private, start, heads
@@ -87,7 +81,7 @@ def describe_identity(model: "PreTrainedModel", layers: Sequence[int]) -> Settin
     return {
         "model_type": model.config.model_type,
         "config": {name: value for name, value in settings.items() if value != defaults.get(name)},
-        "weights": weights_fingerprints(model)[1],
+        "weights": weights_fingerprint(model),
         "layers": list(layers),
         "token types": True,
     }
@@ -98,26 +92,22 @@ def identity_fingerprint(identity: Settings) -> str:
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
 
-def weights_fingerprints(model: nn.Module) -> Tuple[str, str]:
-    """Return two hashes of the values of all parameters: of the values alone, and of the values in their layers.
+def weights_fingerprint(model: nn.Module) -> str:
+    """Return a hash of the values of all parameters, and of the layers that they are in.
 
-    Neither depends on the names, which differ between versions of transformers.  The second one takes the numbers
-    from the names, and so it notices layers that changed places.  The first one is for records of earlier versions.
+    Of the parameters' names, which differ between versions of transformers, only the numbers of the layers count.
     """
-    digests = [(re.findall(r"\d+", name), _digest(p)) for name, p in model.named_parameters()]
-    values = sorted(digest for _, digest in digests)
-    placed = sorted(",".join(numbers).encode() + b":" + digest for numbers, digest in digests)
-    return _hash(values), _hash(placed)
+    parts = [
+        ",".join(re.findall(r"\d+", name)).encode() + b":" + _digest(parameter)
+        for name, parameter in model.named_parameters()
+    ]
+    return hashlib.sha256(b"".join(sorted(parts))).hexdigest()[:_HASH_LENGTH]
 
 
 def _digest(parameter: Tensor) -> bytes:
     hashed = hashlib.sha256(str(tuple(parameter.shape)).encode())
     hashed.update(parameter.detach().cpu().float().contiguous().numpy().data)
     return hashed.digest()
-
-
-def _hash(parts: Iterable[bytes]) -> str:
-    return hashlib.sha256(b"".join(parts)).hexdigest()[:_HASH_LENGTH]
 
 
 def _completed(kind: type, settings: Mapping[str, Any]) -> Settings:
@@ -142,9 +132,7 @@ def _volatile() -> FrozenSet[str]:
     from transformers import GenerationConfig
 
     generation = set(GenerationConfig().to_dict()) - {"pad_token_id"}  # RoBERTa counts positions by the padding
-    return frozenset().union(
-        _NAMES_AND_VERSIONS, _NUMBER_FORMATS, _OUTPUTS, _CACHES, _HEADS, _TRAINING, generation
-    )  # fmt: skip
+    return frozenset().union(_NAMES_AND_VERSIONS, _NUMBER_FORMATS, _OUTPUTS, _CACHES, _HEADS, _TRAINING, generation)
 
 
 def _is_volatile(name: str) -> bool:

@@ -3,18 +3,15 @@
 import inspect
 import logging
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, Type, TypeVar
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence, Tuple, Type, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from bert_fused_plugin.bert.half_range import HalfRangeWatch
+from bert_fused_plugin.bert.batch_states import HalfRangeWatch
 from bert_fused_plugin.bert.hugging_face import hub_revision, load_encoder
-from bert_fused_plugin.bert.identity import Settings, describe_identity, identity_fingerprint
-from bert_fused_plugin.bert.layer_choice import layer_indices
-from bert_fused_plugin.bert.length_groups import groups_by_length
-from bert_fused_plugin.bert.padding_check import depends_on_padding
-from bert_fused_plugin.bert.positions import count_positions
+from bert_fused_plugin.bert.identity import Settings, describe_identity
+from bert_fused_plugin.bert.layers import layer_indices
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.errors import BertFusedError
 
@@ -23,7 +20,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_NO_LIMIT = 1_000_000  # positions of encoders that have relative ones
 _FEWEST_TOKENS = 256  # that a CPU computes together, so that its products are large enough
+_TRIED_TOKENS = 12  # of the sentence that shows whether padding changes states
+_TOLERANCE = 1e-4  # of these states; rounding is at most a tenth of it
 
 AnyBert = TypeVar("AnyBert", bound="PretrainedBert")
 
@@ -78,8 +78,7 @@ class PretrainedBert(nn.Module, ABC):
         """
         bert = cls(load_encoder(name), layers, **options)
         bert.name, bert.revision = name, hub_revision(name)
-        symbols = bert.model.get_input_embeddings().num_embeddings
-        bert.reads_lengths_apart = depends_on_padding(bert._compute, name, symbols, bert._filler, bert.max_positions)
+        bert.reads_lengths_apart = bert._depends_on_padding()
         if bert.reads_lengths_apart:
             logger.warning(
                 f"--bert-model {name}: padding changes its states, so it reads sentences of different lengths one "
@@ -143,17 +142,9 @@ class PretrainedBert(nn.Module, ABC):
     def _run(self, inputs: Dict[str, Any]) -> Any:
         """Return the output of the Hugging Face model for *inputs*."""
 
-    @abstractmethod
     def weights(self) -> Dict[str, Tensor]:
         """Return the present weights of the Hugging Face model, by the model's own names."""
-
-    @abstractmethod
-    def describe_parameters(self) -> str:
-        """Return the numbers of frozen and trained parameters in words, for the log."""
-
-    def fingerprint(self) -> str:
-        """Return a hash of everything that the states depend on, except the sentence."""
-        return identity_fingerprint(self.identity())
+        return self.model.state_dict()
 
     def identity(self) -> Settings:
         """Return everything that the states depend on, except the sentence."""
@@ -162,3 +153,61 @@ class PretrainedBert(nn.Module, ABC):
     def extra_repr(self) -> str:
         """Name the model where a module is printed."""
         return f"{self.name!r}, layers={self.layers}, dim={self.dim}, parameters={self.num_parameters:,}"
+
+    def _depends_on_padding(self) -> bool:
+        """Return whether a sentence gets other states if it is padded, as with FNet and ConvBERT.
+
+        Raises:
+            BertFusedError: The encoder cannot read a batch of token ids, or gives no finite numbers.
+        """
+        symbols = range(self.model.get_input_embeddings().num_embeddings)
+        sentence = [i for i in reversed(symbols) if i != self._filler][: min(_TRIED_TOKENS, self.max_positions)]
+        tokens, length = torch.tensor([sentence] * 2), len(sentence) // 2
+        tokens[1, length:] = BERT_PAD
+        try:
+            with torch.no_grad():
+                padded = self._compute(tokens, tokens.eq(BERT_PAD), None)[1, :length]
+                alone = self._compute(tokens[1:, :length], tokens[1:, :length].eq(BERT_PAD), None)[0]
+        except Exception as error:  # of any code of transformers
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            raise BertFusedError(
+                f"--bert-model {self.name!r} cannot read a batch of two sentences; give another encoder of text "
+                f"[{reason}]"
+            ) from error
+        if not torch.isfinite(alone).all():
+            raise BertFusedError(
+                f"--bert-model {self.name!r} gives states that are not finite; its weights are damaged, so copy them "
+                "again, or give another encoder"
+            )
+        return bool((padded - alone).abs().max() > _TOLERANCE * alone.abs().max())
+
+
+def count_positions(model: "PreTrainedModel") -> int:
+    """Return the largest number of tokens for which *model* has position embeddings."""
+    config = model.config.to_dict()
+    limit = int(config.get("max_position_embeddings") or config.get("n_positions") or _NO_LIMIT)
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+            # RoBERTa and its relatives count positions from the padding id + 1, and Nystromformer has two more rows.
+            return min(limit, module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1))
+    return limit
+
+
+def groups_by_length(lengths: Sequence[int], fewest: int) -> Iterator[List[int]]:
+    """Yield the rows of a batch in groups, shortest sentences first, so that little is computed for padding.
+
+    A group ends where the length rises and the group has *fewest* tokens or more, with its padding.  So sentences of
+    one length stay together, and with *fewest* 1 no group has padding.
+
+    Args:
+        lengths: number of tokens of each row.
+        fewest: tokens that a group has at least, except for the last one.
+    """
+    group: List[int] = []
+    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if group and lengths[row] > lengths[group[-1]] and len(group) * lengths[group[-1]] >= fewest:
+            yield group
+            group = []
+        group.append(row)
+    if group:
+        yield group

@@ -1,26 +1,27 @@
-"""The record of BERT in a checkpoint, by which another BERT than that of the training is noticed."""
+"""The record of BERT in a checkpoint, and whether a checkpoint fits a model: its dictionaries and its BERT."""
 
+import logging
 import os
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from torch import Tensor
 
-from bert_fused_plugin.bert.identity import recorded_config, weights_fingerprints
+from bert_fused_plugin.bert.identity import config_differences, recorded_config, weights_fingerprint
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.json_record import JsonRecord, read_json
 
+logger = logging.getLogger(__name__)
+
 RECORD_KEY = "encoder.bert_record.text"  # the record in the state dict of a model
 
-_OPTIONAL = (str, type(None))
-_KINDS: Dict[str, Any] = {
-    "name": str,
-    "revision": _OPTIONAL,
-    "weights": _OPTIONAL,
-    "tokenizer": str,
-    "settings": dict,
-    "given": list,
-}
+_KINDS: Dict[str, Any] = {"name": str, "config": dict, "tokenizer": str, "settings": dict, "given": list}
+_FINGERPRINTS = {"weights_in_layers": "other weights", "tokenizer": "another tokenizer"}
+_MOST_KEYS = 5  # settings of a configuration that a message names
+# parameters that are applied to BERT's states, and so have BERT's width
+_AS_WIDE_AS_BERT = ("bert_attn.k_proj.weight", "bert_attention.key_proj.weight", "encoder.bert_proj.weight")
+_UNCHECKED = "--bert-unchecked (at generation --model-overrides \"{'bert_unchecked': True}\")"
+_ITS_BERT = "name the BERT that it was trained with (at generation --model-overrides \"{'bert_model': 'NAME_OR_DIR'}\")"
 
 
 class BertRecord(JsonRecord):
@@ -36,14 +37,12 @@ class BertRecord(JsonRecord):
     """
 
     def __init__(self, bert: PretrainedBert, bridge: DictionaryBridge, mask_special_tokens: bool) -> None:
-        weights, placed = (None, None) if bert.saves_weights else weights_fingerprints(bert.model)
         super().__init__(
             {
                 "name": bert.name,
                 "revision": bert.revision,
                 "config": recorded_config(bert.model.config),
-                "weights": weights,
-                "weights_in_layers": placed,
+                "weights_in_layers": None if bert.saves_weights else weights_fingerprint(bert.model),
                 "tokenizer": bridge.tokenizer_fingerprint(),
                 "settings": {
                     "bert_layer": ",".join(map(str, bert.layers)),
@@ -93,12 +92,10 @@ def recorded_origins(state_dict: Mapping[str, Tensor]) -> List[Tuple[str, Option
     The last one comes first, then the one that that one began from.  A damaged record has none.
     """
     try:
-        record = read_record(state_dict)
+        record = read_record(state_dict) or {}
     except ValueError:  # an error says so when the record is compared
         return []
-    if record is None or "began_from" not in record:
-        return []
-    return [(path, updates) for path, updates in record["began_from"]]
+    return [(path, updates) for path, updates in record.get("began_from", ())]
 
 
 def without_folders(state_dict: Dict[str, Tensor]) -> Dict[str, Tensor]:
@@ -108,3 +105,103 @@ def without_folders(state_dict: Dict[str, Tensor]) -> Dict[str, Tensor]:
     if record is None:
         return state_dict
     return {**state_dict, RECORD_KEY: JsonRecord({**record, "began_from": found}).text}
+
+
+def incompatibilities(model: Any, state_dict: Dict[str, Tensor]) -> List[str]:
+    """Return a sentence for each reason why *model* cannot load the checkpoint *state_dict*."""
+    expected: Dict[str, Tensor] = model.state_dict()
+    errors = []
+    for side, what in (("encoder", "source"), ("decoder", "target")):
+        key = f"{side}.embed_tokens.weight"
+        if key in state_dict and key in expected and len(state_dict[key]) != len(expected[key]):
+            errors.append(
+                f"the checkpoint has {len(state_dict[key])} {what} symbols, and the {what} dictionary of the data has "
+                f"{len(expected[key])}; use the dict.*.txt that the model was trained with "
+                "(fairseq-preprocess --srcdict, --tgtdict)"
+            )
+    widths = [key for key in expected if key.endswith(_AS_WIDE_AS_BERT) and key in state_dict]
+    for key in widths[:1]:
+        if state_dict[key].size(1) != expected[key].size(1):
+            errors.append(
+                f"the checkpoint was trained with a BERT of width {state_dict[key].size(1)}, and --bert-model "
+                f"{model.cfg.bert_model} has width {expected[key].size(1)}; {_ITS_BERT}"
+            )
+    return errors or _finetuned_incompatibilities(model, state_dict, expected) or _other_records(model, state_dict)
+
+
+def _finetuned_incompatibilities(model: Any, state_dict: Dict[str, Tensor], expected: Dict[str, Tensor]) -> List[str]:
+    """Compare which weights of a fine-tuned BERT the checkpoint and the model have."""
+    prefix = "encoder.bert.model."
+    saved_keys, expected_keys = ({key for key in state if key.startswith(prefix)} for state in (state_dict, expected))
+    if bool(saved_keys) != bool(expected_keys):
+        then, now = ("with", "without") if saved_keys else ("without", "with")
+        return [
+            f"the checkpoint was trained {then} --bert-finetune, and this model is built {now} it; "
+            f"{'add' if saved_keys else 'leave out'} --bert-finetune, or start a new training with --bert-warm-start"
+        ]
+    if saved_keys != expected_keys or any(state_dict[key].shape != expected[key].shape for key in saved_keys):
+        return [
+            f"the checkpoint holds another BERT than --bert-model {model.cfg.bert_model}; "
+            "name the BERT that it was fine-tuned from"
+        ]
+    return []
+
+
+def _other_records(model: Any, state_dict: Dict[str, Tensor]) -> List[str]:
+    """Compare the records of BERT; a smaller difference than another BERT only gives a warning."""
+    if model.encoder.bert_record is None:
+        return []
+    current = model.encoder.bert_record.record
+    try:
+        saved = read_record(state_dict) or current
+    except ValueError:
+        saved = current
+        errors = [f"the checkpoint's record of its BERT is damaged; load it nevertheless with {_UNCHECKED}"]
+    else:
+        differences = [*_other_bert(model, saved, current), *_other_settings(saved, current)]
+        errors = [f"{error}, or load the checkpoint nevertheless with {_UNCHECKED}" for error in differences]
+    forgotten = [flag for flag in saved["given"] if flag not in current["given"]]
+    if forgotten:
+        logger.warning(
+            f"the model was trained with {' and '.join(forgotten)}, which is not given now, so BERT reads other input"
+        )
+    if errors and model.cfg.bert_unchecked:
+        logger.warning(f"--bert-unchecked: {'; '.join(errors)}")
+        return []
+    return errors
+
+
+def _other_bert(model: Any, saved: Dict[str, Any], current: Dict[str, Any]) -> List[str]:
+    parts = [
+        f"{what} ({saved[key]}, not {current[key]})"
+        for key, what in _FINGERPRINTS.items()
+        if key in saved and saved[key] != current[key]
+    ]
+    settings = config_differences(saved["config"], current["config"])
+    if settings:
+        named = [f"{name} {then!r}, not {now!r}" for name, then, now in settings[:_MOST_KEYS]]
+        named += [f"and {len(settings) - _MOST_KEYS} more settings"] if len(settings) > _MOST_KEYS else []
+        parts.append(f"another configuration ({'; '.join(named)})")
+    if not parts:
+        return []
+    revision = f", revision {saved['revision']}" if saved["revision"] else ""
+    return [
+        f"the checkpoint was trained with BERT {saved['name']!r}{revision}, and --bert-model "
+        f"{model.cfg.bert_model} has {' and '.join(parts)}; {_ITS_BERT}"
+    ]
+
+
+def _other_settings(saved: Dict[str, Any], current: Dict[str, Any]) -> List[str]:
+    then, now = saved["settings"], current["settings"]
+    differences = [
+        f"--{name.replace('_', '-')} {_text(value)}, not {_text(now[name])}"
+        for name, value in then.items()
+        if name in now and value != now[name]
+    ]
+    if not differences:
+        return []
+    return [f"the checkpoint was trained with {', '.join(differences)}; set the same values as at training"]
+
+
+def _text(value: Any) -> str:
+    return "left out" if value is None else str(value)

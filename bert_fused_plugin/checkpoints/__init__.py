@@ -1,1 +1,1 @@
-"""Finished models as files: averages of checkpoints, and directories that can be moved."""
+"""Reads checkpoints, also those of which a training began."""

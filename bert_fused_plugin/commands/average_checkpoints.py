@@ -6,15 +6,15 @@ The sums are in double precision.  Settings, integers and the record of BERT com
 newest checkpoint with --num-*-checkpoints.  The average has no optimizer state and no EMA.
 """
 
-import argparse
 import logging
-from argparse import Namespace
-from pathlib import Path
-from typing import Optional, Sequence
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from typing import List, Optional, Sequence
 
-from bert_fused_plugin.checkpoints.averaging import average_checkpoints, last_checkpoints
-from bert_fused_plugin.checkpoints.files import save_checkpoint, written_output
+import torch
+
 from bert_fused_plugin.errors import raise_all
+from bert_fused_plugin.exporting.averaging import average_checkpoints, last_checkpoints
+from bert_fused_plugin.files import given_path, written_output
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
@@ -30,11 +30,11 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         inputs = last_checkpoints(inputs[0], count, by_updates=by_updates, upper_bound=bound)
     state = average_checkpoints(inputs)
     with written_output(args.output) as new:
-        save_checkpoint(state, new)
+        torch.save(state, new)
     print(f"wrote {args.output}, the average of {len(inputs)} checkpoints: {' '.join(map(str, inputs))}")
 
 
-def errors(args: Namespace) -> "list[str]":
+def errors(args: Namespace) -> List[str]:
     """Return a sentence for each problem with the flags."""
     counted = args.num_epoch_checkpoints is not None or args.num_update_checkpoints is not None
     found = []
@@ -54,17 +54,12 @@ def errors(args: Namespace) -> "list[str]":
 
 def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     """Return the settings of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--inputs", type=Path, nargs="+", required=True, help="checkpoints, or one directory with checkpoints"
-    )
-    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="checkpoint to write")
-    number = parser.add_mutually_exclusive_group()
-    number.add_argument("--num-epoch-checkpoints", type=int, metavar="N", help="average the last N checkpointEPOCH.pt")
-    number.add_argument(
-        "--num-update-checkpoints", type=int, metavar="N", help="average the last N checkpoint_EPOCH_UPDATE.pt"
-    )
-    parser.add_argument(
-        "--checkpoint-upper-bound", type=int, metavar="N", help="last epoch or update whose checkpoint is averaged"
-    )
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--inputs", type=given_path, nargs="+", required=True, help="checkpoints, or one directory with checkpoints")
+    add("--output", type=given_path, required=True, metavar="FILE", help="checkpoint to write")
+    number = parser.add_mutually_exclusive_group().add_argument
+    number("--num-epoch-checkpoints", type=int, metavar="N", help="average the last N checkpointEPOCH.pt")
+    number("--num-update-checkpoints", type=int, metavar="N", help="average the last N checkpoint_EPOCH_UPDATE.pt")
+    add("--checkpoint-upper-bound", type=int, metavar="N", help="last epoch or update whose checkpoint is averaged")
     return parser.parse_args(argv)

@@ -3,19 +3,19 @@
 bert-fused-compare DATA_BIN --baseline plain=checkpoints/plain --run fused=checkpoints/fused --output report.html
 """
 
-import argparse
 import logging
 import math
 import shlex
 import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
 import torch
 
 from bert_fused_plugin.data.subwords import JOINABLE
-from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
+from bert_fused_plugin.files import given_path
 from bert_fused_plugin.progress import say
 from bert_fused_plugin.reports.comparison import Comparison
 from bert_fused_plugin.reports.decoding import Decoding, Texts, hardware
@@ -27,7 +27,7 @@ from bert_fused_plugin.reports.scoring import (
     SIGNIFICANT,
     TOKENIZERS,
     Scorer,
-    tokenizer_error,
+    tokenizer_errors,
 )
 
 
@@ -39,31 +39,28 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     """
     logging.getLogger().setLevel(logging.WARNING)  # fairseq sets INFO when it is imported
     options = parse_args(arguments)
-    raise_all([*_number_errors(options), *_tokenizer_errors(options)])
-    outputs = [Path(path) for path in (options.output, options.json) if path is not None]
+    raise_all([*_number_errors(options), *tokenizer_errors(options.tokenize)])
+    outputs = [path for path in (options.output, options.json) if path is not None]
     check_writable(outputs)
     report = compare(options)
-    texts = {Path(options.output): render(report)}
-    if options.json is not None:
-        texts[Path(options.json)] = to_json(report)
-    write_together(texts)
+    write_together(dict(zip(outputs, (render(report), to_json(report)))))
     for line in (*report["verdicts"], *filter(None, (test["verdict"] for test in report["bert_tests"]))):
         print(line)
     for path in outputs:
         print(f"written: {path}")
 
 
-def _number_errors(options: argparse.Namespace) -> List[str]:
+def _number_errors(options: Namespace) -> List[str]:
     """Return a sentence for each number of the command line that is out of its range."""
     given = vars(options)
     least = {"beam": 1, "max_len_a": 0, "max_len_b": 1, "max_tokens": 1, "examples": 0, "seed": 0}
     errors = [
-        f"--{name.replace('_', '-')} must be a finite number, got {given[name]}; leave it out for {default}"
+        f"{flag_name(name)} must be a finite number, got {given[name]}; leave it out for {default}"
         for name, default in (("lenpen", Decoding.lenpen), ("max_len_a", Decoding.max_len_a))
         if not math.isfinite(given[name])
     ]
     errors += [
-        f"--{name.replace('_', '-')} must be at least {bound}, got {given[name]}; give a larger number"
+        f"{flag_name(name)} must be at least {bound}, got {given[name]}; give a larger number"
         for name, bound in least.items()
         if given[name] < bound and math.isfinite(given[name])
     ]
@@ -76,12 +73,7 @@ def _number_errors(options: argparse.Namespace) -> List[str]:
     return errors
 
 
-def _tokenizer_errors(options: argparse.Namespace) -> List[str]:
-    error = None if options.tokenize is None else tokenizer_error(options.tokenize)
-    return [] if error is None else [error]
-
-
-def compare(options: argparse.Namespace) -> Dict[str, Any]:
+def compare(options: Namespace) -> Dict[str, Any]:
     """Return all that the report shows, for the settings *options* of the command line."""
     device = "cuda" if torch.cuda.is_available() and not options.cpu else "cpu"
     place = Place(options.data, options.subset, options.bert_text, options.bert_documents, device, options.bf16)
@@ -103,19 +95,17 @@ def compare(options: argparse.Namespace) -> Dict[str, Any]:
         "subset": options.subset,
         "languages": [runs[0].task.cfg.source_lang, runs[0].task.cfg.target_lang],
         "sentences": len(references),
-        "references": options.reference or f"{options.data}, {'tokenised' if tokenised else 'detokenised'}",
+        "references": str(options.reference or "") or f"{options.data}, {'tokenised' if tokenised else 'detokenised'}",
         "decoding": asdict(how),
         "samples": options.samples,
         "hardware": hardware(device),
         **comparison.report(options.data, options.examples),
     }
-    if options.bf16:
-        report["remarks"].append("The models translated in bfloat16, with numbers of 8 significant bits (--bf16).")
-    report["remarks"] += _remarks(options, texts, tokenised) + tokenised_references(options.reference, references)
+    report["remarks"] += remarks(options, texts, tokenised, references)
     return report
 
 
-def read_references(options: argparse.Namespace, run: Run, texts: Texts) -> List[str]:
+def read_references(options: Namespace, run: Run, texts: Texts) -> List[str]:
     """Return the reference of each sentence, from the file of ``--reference`` or from the data.
 
     Raises:
@@ -147,49 +137,47 @@ def read_references(options: argparse.Namespace, run: Run, texts: Texts) -> List
     return references
 
 
-def _remarks(options: argparse.Namespace, texts: Texts, tokenised: bool) -> List[str]:
+def remarks(options: Namespace, texts: Texts, tokenised: bool, references: Sequence[str]) -> List[str]:
+    """Return what the reader of the scores must know about the texts, which are *tokenised* or not."""
+    said = []
+    if options.bf16:
+        said.append("The models translated in bfloat16, with numbers of 8 significant bits (--bf16).")
     if tokenised:
-        return [
+        said.append(
             "The scores are those of tokenised text, as it is in the data. They are good for comparing these runs with "
             "each other, but not with published figures; for those, give detokenised references with --reference FILE."
-        ]
-    if options.reference is not None and options.detok == "none" and texts.target_subwords != "sentencepiece":
-        return [
+        )
+    elif options.reference is not None and options.detok == "none" and texts.target_subwords != "sentencepiece":
+        said.append(
             "The references are those of --reference, and the translations are tokenised as the data is. If the data "
             "was tokenised by Moses, give --detok moses."
-        ]
-    return []
+        )
+    separate = sum(line.endswith(" .") for line in references)  # sacreBLEU's sign of tokenised text
+    if options.reference is not None and separate >= len(references) / 10:
+        said.append(
+            f"The references of --reference look tokenised: {separate:,} of {len(references):,} end in a full stop "
+            "that stands alone. Scores of tokenised text are not comparable with published figures."
+        )
+    return said
 
 
-def tokenised_references(file: Optional[str], references: Sequence[str]) -> List[str]:
-    """Return a remark if the references of *file* look tokenised, by sacreBLEU's sign of it: `` .`` at the end."""
-    separate = sum(line.endswith(" .") for line in references)
-    if file is None or separate < len(references) / 10:
-        return []
-    return [
-        f"The references of --reference look tokenised: {separate:,} of {len(references):,} end in a full stop that "
-        "stands alone. Scores of tokenised text are not comparable with published figures."
-    ]
-
-
-def parse_args(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
+def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
     """Return the settings of the command line."""
     description, _, example = (__doc__ or "").partition("\n\n")
-    parser = argparse.ArgumentParser(
-        description=description, epilog=example, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = ArgumentParser(description=description, epilog=example, formatter_class=RawDescriptionHelpFormatter)
     add = parser.add_argument
     how = Decoding()
     run = "name, and --save-dir or checkpoint, of"
     add("data", metavar="DATA_BIN", help="directory of fairseq-preprocess; all runs must have its dictionaries")
     add("--baseline", required=True, metavar="NAME=PATH", help=f"{run} the run to compare with, or of the only run")
     add("--run", action="append", default=[], metavar="NAME=PATH", help=f"{run} another run; may be repeated")
-    add("--output", required=True, help="HTML file to write; it needs no other file")
-    add("--json", help="JSON file to write, which holds all figures")
+    add("--output", type=given_path, required=True, help="HTML file to write; it needs no other file")
+    add("--json", type=given_path, help="JSON file to write, which holds all figures")
     add("--log", action="append", default=[], metavar="NAME=FILE", help="output of fairseq-train, for the "
         "curves; default: CHECKPOINT.log, or else *.log in the save-dir, or SAVE_DIR.log; may be repeated")  # fmt: skip
     add("--subset", default="test", help="name of the test set; default: %(default)s")
-    add("--reference", help="file with detokenised references, one a line; default: the tokenised ones of the data")
+    add("--reference", type=given_path,
+        help="file with detokenised references, one a line; default: the tokenised ones of the data")  # fmt: skip
     add("--remove-bpe", nargs="?", default="auto", const="auto", choices=["auto", *JOINABLE],
         help="subword marks to undo; default: those that the dictionaries have")  # fmt: skip
     add("--detok", default="none", choices=["none", "moses"],
@@ -204,9 +192,8 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
     add("--max-tokens", type=int, default=how.max_tokens,
         help="largest number of tokens in a batch; default: %(default)s")  # fmt: skip
     add("--bert-text", metavar="DIR", help="directory with the raw source text for BERT, as for the task")
-    add(
-        "--bert-documents", metavar="DIR", help="directory with document boundaries for --bert-context, as for the task"
-    )
+    add("--bert-documents", metavar="DIR",
+        help="directory with document boundaries for --bert-context, as for the task")  # fmt: skip
     add("--no-bert-tests", action="store_true", help="leave out the translations with BERT off, shuffled and random")
     add("--examples", type=int, default=10,
         help="number of best and of worst sentences on the page for each run; default: %(default)s")  # fmt: skip

@@ -8,16 +8,14 @@ that was fine-tuned is taken out of the checkpoint and put, with its trained wei
 check, the model is loaded from the new directory before the directory gets its name.
 """
 
-import argparse
 import logging
-from argparse import Namespace
-from pathlib import Path
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from typing import Any, Dict, Optional, Sequence
 
 from transformers.utils import logging as hf_logging
 
-from bert_fused_plugin.checkpoints.model_directory import export_model
-from bert_fused_plugin.checkpoints.subword_files import Subwords
+from bert_fused_plugin.exporting.model_directory import export_model
+from bert_fused_plugin.files import given_path
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
@@ -25,14 +23,15 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     logging.getLogger().setLevel(logging.WARNING)  # fairseq sets INFO when it is imported
     hf_logging.disable_progress_bar()
     args = parse_args(arguments)
+    given = {"subword_nmt": args.codes, "sentencepiece": args.sentencepiece_model}
+    files = {tool: file for tool, file in given.items() if file is not None}
     tokenizer: Optional[Dict[str, Any]] = None
     if args.tokenizer is not None:
         tokenizer = {"_name": args.tokenizer}
         if args.tokenizer == "moses":
             tokenizer.update(moses_no_dash_splits=args.moses_no_dash_splits, moses_no_escape=args.moses_no_escape)
-    subwords = Subwords(args.codes, args.sentencepiece_model, tokenizer)
     bert = export_model(
-        args.checkpoint, args.data, args.output, subwords, with_bert=args.with_bert, bert_model=args.bert_model
+        args.checkpoint, args.data, args.output, files, tokenizer, with_bert=args.with_bert, bert_model=args.bert_model
     )
     print(f"wrote {args.output}:")
     for path in sorted(path for path in args.output.rglob("*") if path.is_file()):
@@ -43,30 +42,20 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 
 def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     """Return the settings of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("checkpoint", type=Path, help="checkpoint of fairseq-train")
-    parser.add_argument("data", help="data directory that the model was trained on, for its dictionaries")
-    parser.add_argument(
-        "--output", type=Path, required=True, metavar="DIR", help="directory to write, which must be new or empty"
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("checkpoint", type=given_path, help="checkpoint of fairseq-train")
+    add("data", help="data directory that the model was trained on, for its dictionaries")
+    add(
+        "--output", type=given_path, required=True, metavar="DIR", help="directory to write, which must be new or empty"
     )
-    subwords = parser.add_mutually_exclusive_group()
-    subwords.add_argument(
-        "--codes", type=Path, metavar="FILE", help="file with the codes of subword-nmt, to split raw text"
-    )
-    subwords.add_argument(
-        "--sentencepiece-model", type=Path, metavar="FILE", help="sentencepiece model, to split raw text"
-    )
-    parser.add_argument("--tokenizer", choices=("moses", "nltk", "space"), help="tokenizer of the training data")
-    parser.add_argument(
-        "--moses-no-dash-splits",
-        action="store_true",
-        help="the training data was tokenised without -a; default: what the source dictionary shows",
-    )
-    parser.add_argument(
-        "--moses-no-escape", action="store_true", help="the training data was tokenised with -no-escape"
-    )
-    parser.add_argument("--with-bert", action="store_true", help="put BERT into the directory")
-    parser.add_argument(
-        "--bert-model", metavar="NAME_OR_DIR", help="name or directory of BERT; default: that of the training"
-    )
+    subwords = parser.add_mutually_exclusive_group().add_argument
+    subwords("--codes", type=given_path, metavar="FILE", help="file with the codes of subword-nmt, to split raw text")
+    subwords("--sentencepiece-model", type=given_path, metavar="FILE", help="sentencepiece model, to split raw text")
+    add("--tokenizer", choices=("moses", "nltk", "space"), help="tokenizer of the training data")
+    add("--moses-no-dash-splits", action="store_true",
+        help="the training data was tokenised without -a; default: what the source dictionary shows")  # fmt: skip
+    add("--moses-no-escape", action="store_true", help="the training data was tokenised with -no-escape")
+    add("--with-bert", action="store_true", help="put BERT into the directory")
+    add("--bert-model", metavar="NAME_OR_DIR", help="name or directory of BERT; default: that of the training")
     return parser.parse_args(argv)

@@ -9,29 +9,27 @@ translate one sentence at a time: it pads BERT's input on the left, so its resul
 of a batch.
 """
 
-import argparse
 import filecmp
 import logging
 import os
 import shutil
-import tempfile
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 from typing import Any, Callable, List, Optional, Sequence
 
-from transformers import PreTrainedModel
 from transformers.utils import logging as hf_logging
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
-from bert_fused_plugin.bert.pytorch_pretrained_bert import (
+from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
+from bert_fused_plugin.files import given_path, written_output
+from bert_fused_plugin.importing import Imported, import_bert_nmt
+from bert_fused_plugin.importing.checkpoint import bert_errors, check_imported, read_bert_nmt, write_imported
+from bert_fused_plugin.importing.pytorch_pretrained_bert import (
     is_hugging_face,
     lower_cases,
     read_bert_directory,
     write_hugging_face,
 )
-from bert_fused_plugin.checkpoints.bert_nmt import bert_errors, check_imported, read_bert_nmt, write_imported
-from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.models.bert_fused.bert_nmt import Imported, import_bert_nmt
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
@@ -42,39 +40,36 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     convert = not is_hugging_face(args.bert)
     bert_dir = (args.bert_output or args.output.with_name(f"{args.output.stem}-bert")) if convert else args.bert
     errors = _path_errors(args, convert)
-    checkpoint = collect(errors, read_bert_nmt, args.checkpoint)
-    bert = collect(errors, read_bert_directory, args.bert)
-    imported: Any = None
+    checkpoint = _collect(errors, "", read_bert_nmt, args.checkpoint)
+    bert = _collect(errors, "", read_bert_directory, args.bert)
+    imported: Optional[Imported] = None
     if checkpoint is not None:
         given = (checkpoint["args"], checkpoint["model"], os.path.abspath(bert_dir))
-        imported = collect(errors, import_bert_nmt, *given, where=f"{args.checkpoint}: ")
+        imported = _collect(errors, f"{args.checkpoint}: ", import_bert_nmt, *given)
     attends = imported is not None and imported.args.arch == "bert_fused"
     if attends and bert is not None:
         errors += bert_errors(args.checkpoint, checkpoint, args.bert, bert.state_dict())
     raise_all(errors)
+    assert imported is not None  # there would be an error
 
-    with tempfile.TemporaryDirectory(dir=args.output.parent, prefix=".import-") as folder:
-        new_bert, new_checkpoint = Path(folder) / "bert", Path(folder) / "checkpoint.pt"
-        if attends and convert:
+    with written_output(args.output) as new:
+        new_bert = new.with_name(f"{new.name}-bert") if attends and convert else None
+        if new_bert is not None:
             name = vars(checkpoint["args"]).get("bert_model_name", args.bert.name)
-            imported.notes.append(_write_bert(args, name, bert, new_bert))
-        check_imported(args.checkpoint, imported, new_bert if convert else bert_dir)
-        write_imported(imported, new_checkpoint)
-        if attends and convert:
+            lower_case = lower_cases(name) if args.bert_lower_case is None else args.bert_lower_case == "yes"
+            write_hugging_face(bert, args.bert, new_bert, lower_case=lower_case)
+            why = "--bert-lower-case" if args.bert_lower_case else f"as bert-nmt does for {name}; see --bert-lower-case"
+            does = "lower-cases" if lower_case else "does not lower-case"
+            imported.notes.append(f"the tokenizer of the converted BERT {does} text ({why})")
+        check_imported(args.checkpoint, imported, new_bert or bert_dir)
+        write_imported(imported, new)
+        if new_bert is not None:
             _place(new_bert, bert_dir)
-        os.replace(new_checkpoint, args.output)
     _report(args, imported)
 
 
-def collect(errors: List[str], function: Callable[..., Any], *values: Any, where: str = "") -> Any:
-    """Return what *function* returns; if it fails, add its errors to *errors* and return None.
-
-    Args:
-        errors: list that the errors are added to.
-        function: the function.
-        values: arguments of the function.
-        where: text that each error begins with.
-    """
+def _collect(errors: List[str], where: str, function: Callable[..., Any], *values: Any) -> Any:
+    """Return *function* of *values*; if it fails, add its errors, which begin with *where*, and return None."""
     try:
         return function(*values)
     except BertFusedError as error:
@@ -98,14 +93,6 @@ def _path_errors(args: Namespace, convert: bool) -> List[str]:
     return errors
 
 
-def _write_bert(args: Namespace, name: str, bert: PreTrainedModel, directory: Path) -> str:
-    """Write *bert* as a Hugging Face directory; return a note about its tokenizer."""
-    lower_case = lower_cases(name) if args.bert_lower_case is None else args.bert_lower_case == "yes"
-    write_hugging_face(bert, args.bert, directory, lower_case=lower_case)
-    why = "--bert-lower-case" if args.bert_lower_case else f"as bert-nmt does for {name}; see --bert-lower-case"
-    return f"the tokenizer of the converted BERT {'lower-cases' if lower_case else 'does not lower-case'} text ({why})"
-
-
 def _place(new: Path, directory: Path) -> None:
     """Move *new* to *directory*, unless an earlier import has written the same files there."""
     names = [path.name for path in new.iterdir()]
@@ -119,8 +106,8 @@ def _place(new: Path, directory: Path) -> None:
 
 def _report(args: Namespace, imported: Imported) -> None:
     names = ("model", "fusion", "stack_order", "attend", "gates", "branch_weights", "drop_net", "layer", "finetune")
-    values = {name: vars(imported.args).get(f"bert_{name}") for name in (*names, "mask_special_tokens")}
-    flags = [f"--bert-{k.replace('_', '-')} {v}" for k, v in values.items() if v is not None and v is not False]
+    values = {f"bert_{name}": vars(imported.args).get(f"bert_{name}") for name in (*names, "mask_special_tokens")}
+    flags = [f"{flag_name(name)} {value}" for name, value in values.items() if value is not None and value is not False]
     print(f"wrote {args.output}: --arch {imported.args.arch}", *flags)
     for note in imported.notes:
         print(f"note: {note}")
@@ -136,16 +123,12 @@ def _report(args: Namespace, imported: Imported) -> None:
 
 def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     """Return the settings of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("checkpoint", type=Path, help="checkpoint of bert-nmt")
-    parser.add_argument(
-        "--bert", type=Path, required=True, help="directory of the BERT that the model was trained with"
-    )
-    parser.add_argument("--output", type=Path, required=True, help="checkpoint to write")
-    parser.add_argument("--bert-output", type=Path, help="directory for the converted BERT; the default is OUTPUT-bert")
-    parser.add_argument(
-        "--bert-lower-case",
-        choices=("yes", "no"),
-        help="whether the converted BERT lower-cases text; the default is what bert-nmt does",
-    )
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("checkpoint", type=given_path, help="checkpoint of bert-nmt")
+    add("--bert", type=given_path, required=True, help="directory of the BERT that the model was trained with")
+    add("--output", type=given_path, required=True, help="checkpoint to write")
+    add("--bert-output", type=given_path, help="directory for the converted BERT; the default is OUTPUT-bert")
+    add("--bert-lower-case", choices=("yes", "no"),
+        help="whether the converted BERT lower-cases text; the default is what bert-nmt does")  # fmt: skip
     return parser.parse_args(argv)

@@ -11,9 +11,8 @@ command says so if attention is so even that map and alignment mean nothing: if 
 largest possible.
 """
 
-import argparse
 import logging
-from pathlib import Path
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from typing import Any, List, Optional, Sequence, Tuple
 
 import matplotlib
@@ -25,31 +24,27 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.files import given_path
 from bert_fused_plugin.models.learned_alphas import learned_alphas
-from bert_fused_plugin.reports.attention import (
-    SOURCE,
-    AttentionMap,
-    AttentionStatistics,
-    attention_maps,
-    evenness,
-    merged_words,
-)
+from bert_fused_plugin.reports.attention import SOURCE
+from bert_fused_plugin.reports.attention_maps import AttentionMap, attention_maps
+from bert_fused_plugin.reports.attention_statistics import AttentionStatistics, evenness
 from bert_fused_plugin.reports.decoding import Decoding, Texts, translate_one
 from bert_fused_plugin.reports.runs import Place, Run, RunFiles, load_run
-from bert_fused_plugin.reports.sparsity import described
+from bert_fused_plugin.reports.words import merged_words
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command."""
     logging.getLogger().setLevel(logging.WARNING)  # fairseq sets INFO when it is imported
     args = parse_args(arguments)
-    if not Path(args.path).is_file():
+    if not args.path.is_file():
         raise BertFusedError(f"--path {args.path} does not exist; give a checkpoint file")
     if args.beam < 1:
         raise BertFusedError(f"--beam must be at least 1, got {args.beam}; 5 is usual")
-    if not Path(args.output).suffix:
+    if not args.output.suffix:
         raise BertFusedError(f"--output must end in .png, .svg or .pdf, got {args.output}; add one of these endings")
-    run = load_run(RunFiles("--path", "", Path(args.path)), Place(args.data, args.subset))
+    run = load_run(RunFiles("--path", "", args.path), Place(args.data, args.subset))
     size = len(run.task.dataset(args.subset))
     if not 0 <= args.index < size:
         raise BertFusedError(
@@ -67,7 +62,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         raise BertFusedError(f"--layer must be in [{-depth}, {depth - 1}], got {args.layer}; layers are counted from 0")
     chosen = [(found, found.last() if args.layer is None else args.layer % depth) for found in maps]
     chosen = [(found, layer) for found, layer in chosen if found.layers[layer] is not None]
-    draw(chosen, args.output, words=not args.subwords)
+    draw(chosen, str(args.output), words=not args.subwords)
     print(f"source:      {texts.source(sample['net_input']['src_tokens'][0])}")
     print(f"translation: {texts.hypothesis(tokens)}")
     _print_figures(run, sample, tokens, chosen, texts.source_words)
@@ -83,10 +78,8 @@ def _print_figures(run: Run, sample: Any, tokens: Any, maps: List[Tuple[Attentio
             print(f"alignment:   {found.pharaoh(layer)}")
     entropies = statistics.entropies()
     for kind, layers in entropies.items():
-        print(
-            f"entropy:     {kind}: "
-            + ", ".join(f"{each.bits:.2f} ({each.share:.0%})" if each else "-" for each in layers)
-        )
+        figures = (f"{each.bits:.2f} ({each.share:.0%})" if each else "-" for each in layers)
+        print(f"entropy:     {kind}: {', '.join(figures)}")
     _print_sparsity(statistics, len(source.texts))
     for name, alphas in learned_alphas(run.model).items():
         print(f"alpha:       {name}: {' '.join(f'{alpha:.2f}' for alpha in alphas)}")
@@ -98,13 +91,19 @@ def _print_figures(run: Run, sample: Any, tokens: Any, maps: List[Tuple[Attentio
 
 def _print_sparsity(statistics: AttentionStatistics, num_words: int) -> None:
     """Print the exact zeros of an attention that has some, for a source of *num_words* words."""
-    for kind, sparse in statistics.sparsity().items():
-        if any(layer is not None and layer.has_zeros() for layer in sparse):
-            for number, head_means in enumerate(sparse):
-                print(f"zeros:       {described(kind, number, head_means)}")
-            if kind == SOURCE:
-                words = ", ".join("-" if mean is None else f"{mean:.1f}" for mean in statistics.attended_words())
-                print(f"words:       {kind}: {words} of {num_words} attended to by some head, by layer")
+    for kind, layers in statistics.sparsity().items():
+        if not any(layer is not None and layer.has_zeros() for layer in layers):
+            continue
+        for number, layer in enumerate(layers, 1):
+            text = "-"
+            if layer is not None:
+                mean = sum(layer.attended) / len(layer.attended)
+                zeros = " ".join(f"{share:.0%}" for share in layer.zeros)
+                text = f"{zeros} by head; {mean:.1f} symbols attended to"
+            print(f"zeros:       {kind}, layer {number}: {text}")
+        if kind == SOURCE:
+            words = ", ".join("-" if mean is None else f"{mean:.1f}" for mean in statistics.attended_words())
+            print(f"words:       {kind}: {words} of {num_words} attended to by some head, by layer")
 
 
 def draw(maps: List[Tuple[AttentionMap, int]], path: str, words: bool = True) -> None:
@@ -147,21 +146,17 @@ def _draw_map(figure: Figure, axis: Axes, found: AttentionMap, layer: int, words
     axis.set_yticks(range(len(found.rows)), found.rows, parse_math=False)
 
 
-def parse_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
+def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     """Return the settings of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", help="directory of fairseq-preprocess")
-    parser.add_argument(
-        "--path", required=True, help="checkpoint of a model of this package, or of fairseq's transformer"
-    )
-    parser.add_argument("--subset", default="test", help="name of the data set; default: %(default)s")
-    parser.add_argument(
-        "--index", type=int, default=0, help="number of the sentence, counted from 0; default: %(default)s"
-    )
-    parser.add_argument(
-        "--layer", type=int, help="number of the decoder layer, counted from 0; default: the last layer with attention"
-    )
-    parser.add_argument("--subwords", action="store_true", help="show subwords instead of words")
-    parser.add_argument("--beam", type=int, default=5, help="beam size; default: %(default)s")
-    parser.add_argument("--output", required=True, help="PNG, SVG or PDF file to write")
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("data", help="directory of fairseq-preprocess")
+    add("--path", type=given_path, required=True,
+        help="checkpoint of a model of this package, or of fairseq's transformer")  # fmt: skip
+    add("--subset", default="test", help="name of the data set; default: %(default)s")
+    add("--index", type=int, default=0, help="number of the sentence, counted from 0; default: %(default)s")
+    add("--layer", type=int, help="number of the decoder layer, counted from 0; default: the last layer with attention")
+    add("--subwords", action="store_true", help="show subwords instead of words")
+    add("--beam", type=int, default=5, help="beam size; default: %(default)s")
+    add("--output", type=given_path, required=True, help="PNG, SVG or PDF file to write")
     return parser.parse_args(argv)

@@ -35,12 +35,14 @@ class Subwords(NamedTuple):
         share: function that returns the share of symbols that show the sign, among all symbols of a dictionary.
         join: function that makes text of symbols; None if the symbols alone do not tell the text.
         bpe: kinds of fairseq's ``--bpe`` that can join the symbols with their files.
+        goes_on: function of two symbols in a row, which says whether the second one goes on with the word of the first.
     """
 
     sign: str
     share: Callable[[Sequence[str]], float]
     join: Optional[Join] = None
     bpe: Tuple[str, ...] = ()
+    goes_on: Callable[[str, str], bool] = lambda before, symbol: False
 
 
 def detect_subword(dictionary: Dictionary) -> str:
@@ -156,23 +158,41 @@ def _share_of_numbers(symbols: Sequence[str]) -> float:
 
 SUBWORDS: Dict[str, Subwords] = {
     "subword_nmt": Subwords(
-        "subwords that end in @@", _share_of(lambda symbol: symbol.endswith("@@")), _join_subword_nmt
+        "subwords that end in @@",
+        _share_of(lambda symbol: symbol.endswith("@@")),
+        _join_subword_nmt,
+        goes_on=lambda before, symbol: before.endswith("@@"),
     ),
     # before sentencepiece: the first of equal shares counts, and --bpe bytes is characters, too
     "byte_bpe": Subwords(
         "characters that stand for bytes",
         lambda symbols: float(spells_bytes(_own(symbols), BYTE_BPE, certain=True)),
         lambda symbols: decode_byte_bpe("".join(symbols)),
+        goes_on=lambda before, symbol: not symbol.startswith(_SPACE),
     ),
-    "sentencepiece": Subwords(f"pieces that begin with {_SPACE}", _share_of_sentencepiece, _join_sentencepiece),
+    "sentencepiece": Subwords(
+        f"pieces that begin with {_SPACE}",
+        _share_of_sentencepiece,
+        _join_sentencepiece,
+        goes_on=lambda before, symbol: not symbol.startswith(_SPACE),
+    ),
     "word_piece": Subwords(
         "word pieces that begin with ##",
         _share_of(lambda symbol: symbol.startswith("##") and len(symbol) > 2),
         _join_word_piece,
+        goes_on=lambda before, symbol: symbol.startswith("##"),
     ),
-    "byte_level": Subwords("byte-level pieces that begin with \u0120", _share_of_byte_level, _join_byte_level),
+    "byte_level": Subwords(
+        "byte-level pieces that begin with \u0120",
+        _share_of_byte_level,
+        _join_byte_level,
+        goes_on=lambda before, symbol: not symbol.startswith("\u0120"),
+    ),
     "end_of_word": Subwords(
-        "subwords that end in </w>", _share_of(lambda symbol: symbol.endswith("</w>")), _join_end_of_word
+        "subwords that end in </w>",
+        _share_of(lambda symbol: symbol.endswith("</w>")),
+        _join_end_of_word,
+        goes_on=lambda before, symbol: not before.endswith("</w>"),
     ),
     "numbers": Subwords("numbers", _share_of_numbers, bpe=("gpt2", "hf_byte_bpe")),
     "opennmt": Subwords(

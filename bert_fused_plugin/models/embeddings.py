@@ -17,6 +17,29 @@ def build_embedding(dictionary: Any, embed_dim: int) -> nn.Embedding:
     return nn.Embedding(len(dictionary), embed_dim, dictionary.pad())
 
 
+def sharing_errors(cfg: Any, src_dict: Any, tgt_dict: Any) -> List[str]:
+    """Return a sentence for each reason why encoder and decoder of *cfg* cannot share their embeddings."""
+    errors = []
+    if src_dict != tgt_dict:
+        errors.append(
+            "--share-all-embeddings (which bert_fused_tiny and gru_bahdanau_tiny imply) needs one dictionary for "
+            f"both languages, got {len(src_dict)} source and {len(tgt_dict)} target symbols that differ; "
+            "run fairseq-preprocess with --joined-dictionary"
+        )
+    if cfg.encoder_embed_dim != cfg.decoder_embed_dim:
+        errors.append(
+            "--share-all-embeddings needs --encoder-embed-dim equal to --decoder-embed-dim, "
+            f"got {cfg.encoder_embed_dim} and {cfg.decoder_embed_dim}; make them equal, or leave "
+            "--share-all-embeddings out"
+        )
+    if cfg.decoder_embed_path not in (None, cfg.encoder_embed_path):
+        errors.append(
+            "--decoder-embed-path is not for --share-all-embeddings (which bert_fused_tiny and gru_bahdanau_tiny "
+            f"imply), got {cfg.decoder_embed_path}; give the file with --encoder-embed-path"
+        )
+    return errors
+
+
 def load_embedding(flag: str, path: Optional[str], dictionary: Any, embedding: nn.Embedding) -> None:
     """Copy the vectors of a file to *embedding*, for the symbols of *dictionary* that the file has.
 

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from bert_fused_plugin.modules.cross_attention import CrossAttention
-from bert_fused_plugin.modules.device_copy import to_device
-from bert_fused_plugin.modules.drop_net import BOTH, DropNet
+from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.modules.mapped_attention import Attended
 from bert_fused_plugin.modules.zero_gradients import with_zero_gradients
 
@@ -112,7 +111,6 @@ class FusionOptions:
     Args:
         kind: the name of the fusion in the table.
         p_net: the rate of drop-net, for a fusion of two branches.
-        per_sentence: whether drop-net draws for each sentence.
         weights: the weights of the NMT branch and of BERT's branch, for a weighted fusion.
         bert_first: whether the sub-layer of BERT comes before that of the NMT branch, for a fusion with a sub-layer.
         identity_start: whether the output of the attention to BERT begins as zero.
@@ -120,7 +118,6 @@ class FusionOptions:
 
     kind: str = "parallel"
     p_net: float = 0.0
-    per_sentence: bool = False
     weights: Tuple[float, float] = (0.5, 0.5)
     bert_first: bool = True
     identity_start: bool = False
@@ -132,7 +129,7 @@ class FusionOptions:
             ValueError: an unknown kind.
         """
         build_mix = fusion_kind(self.kind).build_mix
-        return None if build_mix is None else Fusion(build_mix(self, embed_dim), DropNet(self.p_net, self.per_sentence))
+        return None if build_mix is None else Fusion(build_mix(self, embed_dim), DropNet(self.p_net))
 
     def build_attention(
         self, embed_dim: int, num_heads: int, bert_dim: int, dropout: float, attention_map: str = "softmax"
@@ -198,7 +195,7 @@ class Branch(NamedTuple):
 class Fusion(nn.Module):
     """Both branches of a layer, joined by *mix*; under drop-net, in training, one of them alone.
 
-    A branch that drop-net leaves out for the whole batch is not computed.
+    A branch that drop-net leaves out is not computed.
     """
 
     def __init__(self, mix: nn.Module, drop_net: DropNet) -> None:
@@ -214,21 +211,12 @@ class Fusion(nn.Module):
             nmt: the NMT branch.
             bert: BERT's branch.
         """
-        drawn = self.drop_net(x.size(1))
-        if drawn is BOTH:  # as in each step of the search
-            (nmt_out, nmt_weights), (bert_out, bert_weights) = nmt.attend(x), bert.attend(x)
-            return self.mix(nmt_out, bert_out), (nmt_weights, bert_weights)
-        nmt_alone, bert_alone = drawn
-        if nmt_alone.all():
+        nmt_alone, bert_alone = self.drop_net()
+        if nmt_alone:
             nmt_out, nmt_weights = nmt.attend(x)
             return with_zero_gradients(nmt_out, *bert.module.parameters(), *self.mix.parameters()), (nmt_weights, None)
-        if bert_alone.all():
+        if bert_alone:
             bert_out, bert_weights = bert.attend(x)
             return with_zero_gradients(bert_out, *nmt.module.parameters(), *self.mix.parameters()), (None, bert_weights)
-        nmt_out, nmt_weights = nmt.attend(x)
-        bert_out, bert_weights = bert.attend(x)
-        joined: Tensor = self.mix(nmt_out, bert_out)
-        for alone, out in ((nmt_alone, nmt_out), (bert_alone, bert_out)):
-            if alone.any():
-                joined = torch.where(to_device(alone, joined.device).view(1, -1, 1), out, joined)
-        return joined, (nmt_weights, bert_weights)
+        (nmt_out, nmt_weights), (bert_out, bert_weights) = nmt.attend(x), bert.attend(x)
+        return self.mix(nmt_out, bert_out), (nmt_weights, bert_weights)

@@ -1,185 +1,129 @@
 """The kinds of attention that a recurrent decoder can have: additive (Bahdanau et al. 2015), dot products, or none.
 
 The table `RECURRENT_ATTENTIONS` is the only list of the kinds.  The choices of ``--attention``, the checks of its flags
-and the builder of the decoder's attention are derived from it.
+and the builder of the decoder's attention are derived from it.  A new kind is a `RecurrentAttention` and a row.
 """
 
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterator,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Protocol,
-    Tuple,
-)
+from abc import ABC, abstractmethod
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 
-from bert_fused_plugin.modules.attention_map import FixedMap, LearnedEntmax, attention_weights_of, build_attention_map
-from bert_fused_plugin.modules.attention_steps import AdditiveSteps, AttentionSteps, DotSteps
+from bert_fused_plugin.modules.attention_map import LearnedEntmax, attention_weights_of, build_attention_map
+
+MAX_CACHED_NUMBERS = 2**18  # one MiB in fp32, which fits into the cache of a CPU core
 
 
-class RecurrentAttention(Protocol):
-    """What a recurrent decoder expects of its attention, which is an ``nn.Module``.
+class RecurrentAttention(nn.Module):
+    """alpha_i = pi(e_i) over j, with the energies e_ij of a query s_i and keys h_j, and a map pi such as softmax.
+
+    A kind of attention has either `steps`, its energies with gradients written by hand, or `energies`, which autograd
+    follows.
 
     The decoder applies both projections itself: it projects the keys once for a sentence, and it joins the product
     with the queries' matrix with other products of the state.  Therefore both projections are without bias, and both
     are A wide.
+
+    Args:
+        query_dim: the width of s.
+        key_dim: the width of h_j.
+        attention_dim: the width A of projected queries and keys, the paper's n'.
+        attention_map: the name of the map from energies to weights.
     """
 
-    query_proj: nn.Linear  # W_a, (A, n)
-    key_proj: nn.Linear  # U_a, (A, 2n)
+    def __init__(self, query_dim: int, key_dim: int, attention_dim: int, attention_map: str = "softmax") -> None:
+        super().__init__()
+        self.query_proj = nn.Linear(query_dim, attention_dim, bias=False)  # W_a
+        self.key_proj = nn.Linear(key_dim, attention_dim, bias=False)  # U_a
+        self.attention_map: Any = build_attention_map(attention_map, num_heads=1)
 
-    def forward(self, query: Tensor, keys: Tensor, padding_mask: Tensor, coverage: Optional[Tensor] = None) -> Tensor:
+    def forward(self, query: Tensor, keys: Tensor, padding_mask: Tensor) -> Tensor:
         """Return alpha, (B, K, S), the weights of the S positions for each of K queries.
 
         Args:
             query: the projected queries, (B, K, A).
             keys: the projected keys, (B, S, A).
             padding_mask: the positions that get no weight, (B, S).
-            coverage: the sum of alpha over the steps before, (B, K, S).
         """
-        ...
+        return self.weights(self.energies(query, keys), padding_mask)
 
-    def __call__(self, query: Tensor, keys: Tensor, padding_mask: Tensor, coverage: Optional[Tensor] = None) -> Tensor:
-        """Return the value of `forward`."""
-        ...
+    def energies(self, query: Tensor, keys: Tensor) -> Tensor:
+        """Return the energies, (B, K, S), of projected queries, (B, K, A), and keys, (B, S, A)."""
+        steps = self.steps(keys)
+        assert steps is not None
+        if not torch.is_grad_enabled():  # in a step of decoding, autograd's own work would show
+            return steps.energies(query)
+        energies: Tensor = _Energies.apply(self.steps, query, keys, *steps.vectors)
+        return energies
 
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """Return the parameters, as ``nn.Module`` does."""
-        ...
+    def steps(self, keys: Tensor) -> Optional["AttentionSteps"]:
+        """Return the energies of *keys* in many steps, with gradients written by hand; None if there are none."""
+        return None
+
+    def weights(self, energies: Tensor, padding_mask: Tensor) -> Tensor:
+        """Return the weights of *energies*, (B, K, S), without those of padding; the map computes in fp32."""
+        energies = energies.masked_fill(padding_mask.unsqueeze(1), -torch.inf)
+        return attention_weights_of(self.attention_map, energies).to(energies.dtype)
+
+    @property
+    def learns_map(self) -> bool:
+        """Whether the map has parameters, so that autograd must compute its gradients."""
+        return isinstance(self.attention_map, LearnedEntmax)
+
+    def weights_backward(self, alpha: Tensor, gradient: Tensor) -> Tensor:
+        """Return the gradient of the energies, in fp32 as the map, which must not be learned, from that of *alpha*."""
+        dtype = torch.promote_types(alpha.dtype, torch.float32)
+        if self.attention_map is not None:
+            to_energies: Tensor = self.attention_map.backward(alpha.to(dtype), gradient.to(dtype))
+            return to_energies.to(alpha.dtype)
+        weighted = alpha.to(dtype) * gradient.to(dtype)
+        return torch.sub(weighted, alpha.to(dtype) * weighted.sum(dim=-1, keepdim=True)).to(alpha.dtype)
 
     def initialise_vectors(self) -> None:
         """Draw the vectors that must not begin at zero, such as v_a; a general initialisation sets vectors to zero."""
-        ...
 
 
-class AdditiveAttention(nn.Module):
-    """e_ij = v_a^T tanh(W_a s + U_a h_j), alpha_i = softmax over j (Bahdanau et al., ICLR 2015, A.1.2).
+class AdditiveAttention(RecurrentAttention):
+    """e_ij = v_a^T tanh(W_a s + U_a h_j) (Bahdanau et al., ICLR 2015, A.1.2)."""
 
-    With *coverage* the energy also depends on a_ij, the sum of the attention to position j in the steps before:
-    e_ij = v_a^T tanh(W_a s + U_a h_j + w_c a_ij) (See et al., ACL 2017, equation 11).
-
-    Args:
-        query_dim: the width of s.
-        key_dim: the width of h_j.
-        attention_dim: the width A of the alignment model, the paper's n'.
-        coverage: whether the energy depends on the attention in the steps before.
-        attention_map: the name of the map from energies to weights.
-    """
-
-    def __init__(
-        self,
-        query_dim: int,
-        key_dim: int,
-        attention_dim: int,
-        coverage: bool = False,
-        attention_map: str = "softmax",
-    ) -> None:
-        super().__init__()
-        self.query_proj = nn.Linear(query_dim, attention_dim, bias=False)
-        self.key_proj = nn.Linear(key_dim, attention_dim, bias=False)
+    def __init__(self, query_dim: int, key_dim: int, attention_dim: int, attention_map: str = "softmax") -> None:
+        super().__init__(query_dim, key_dim, attention_dim, attention_map)
         self.v = nn.Parameter(torch.empty(attention_dim).uniform_(-0.1, 0.1))
-        self.coverage_weight: Optional[nn.Parameter] = None
-        if coverage:
-            self.coverage_weight = nn.Parameter(torch.empty(attention_dim).uniform_(-0.1, 0.1))
-        self.attention_map = build_attention_map(attention_map, num_heads=1)
 
-    def forward(self, query: Tensor, keys: Tensor, padding_mask: Tensor, coverage: Optional[Tensor] = None) -> Tensor:
-        """Return alpha, (B, K, S), for K queries of each sentence.
-
-        Args:
-            query: the projected queries W_a s, (B, K, A).
-            keys: the projected keys U_a h, (B, S, A).
-            padding_mask: the positions that get no weight, (B, S).
-            coverage: the sum of alpha over the steps before, (B, K, S); only attention with coverage reads it.
-        """
-        if self.coverage_weight is None:
-            needs_gradient = torch.is_grad_enabled()  # in a step of decoding, autograd's own work would show
-            energies = (_Energies.apply if needs_gradient else _energies)(query, keys, self.v)
-        else:
-            assert coverage is not None
-            hidden = query.unsqueeze(2) + keys.unsqueeze(1) + coverage.unsqueeze(-1) * self.coverage_weight
-            energies = torch.tanh(hidden) @ self.v
-        return masked_weights(self.attention_map, energies, padding_mask)
+    def steps(self, keys: Tensor) -> "AttentionSteps":
+        """Return the energies of *keys* in many steps."""
+        return _AdditiveSteps(keys, self.v)
 
     def initialise_vectors(self) -> None:
         """Draw v_a from N(0, 1 / A)."""
         nn.init.normal_(self.v, std=self.v.numel() ** -0.5)
 
 
-class DotAttention(nn.Module):
-    """alpha_i = softmax(k_j . q_i) over j, with k_j = W_K h_j and q_i = W_Q s.
+class DotAttention(RecurrentAttention):
+    """e_ij = k_j . q_i, with k_j = W_K h_j and q_i = W_Q s."""
 
-    Args:
-        query_dim: the width of s.
-        key_dim: the width of h_j.
-        attention_dim: the width A of queries and keys.
-        scaled: whether products are divided by the square root of A (Vaswani et al. 2017, equation 1).
-        attention_map: the name of the map from products to weights.
-    """
-
-    def __init__(
-        self,
-        query_dim: int,
-        key_dim: int,
-        attention_dim: int,
-        scaled: bool = False,
-        attention_map: str = "softmax",
-    ) -> None:
-        super().__init__()
-        self.query_proj = nn.Linear(query_dim, attention_dim, bias=False)
-        self.key_proj = nn.Linear(key_dim, attention_dim, bias=False)
-        self.scale = attention_dim**-0.5 if scaled else 1.0
-        self.attention_map = build_attention_map(attention_map, num_heads=1)
-
-    def forward(self, query: Tensor, keys: Tensor, padding_mask: Tensor, coverage: Optional[Tensor] = None) -> Tensor:
-        """Return alpha, (B, K, S), for K queries of each sentence.
-
-        Args:
-            query: the projected queries W_Q s, (B, K, A).
-            keys: the projected keys W_K h, (B, S, A).
-            padding_mask: the positions that get no weight, (B, S).
-            coverage: the sum of alpha over the steps before, (B, K, S); it is not used.
-        """
-        return masked_weights(self.attention_map, DotSteps(keys, self.scale).energies(query), padding_mask)
-
-    def initialise_vectors(self) -> None:
-        """Do nothing, because there are no vectors."""
+    def steps(self, keys: Tensor) -> "AttentionSteps":
+        """Return the energies of *keys* in many steps."""
+        return _DotSteps(keys)
 
 
 class AttentionKind(NamedTuple):
     """An entry of the table of attentions.
 
     Args:
-        build: a function that takes the widths of queries, keys and attention, and the flags, and returns the module;
-            None for a decoder without attention.
-        flags: the flags that the kind knows, each with the keyword by which *build* takes its value.
+        build: the class of the attention; None for a decoder without attention.
         help: the description of the kind in the help of ``--attention``.
     """
 
     build: Optional[Callable[..., RecurrentAttention]]
-    flags: Mapping[str, str]
     help: str
 
 
 RECURRENT_ATTENTIONS: Dict[str, AttentionKind] = {
-    "additive": AttentionKind(
-        AdditiveAttention,
-        {"coverage": "coverage", "attention_map": "attention_map"},
-        "v_a^T tanh(W_a s + U_a h_j), as in the paper",
-    ),
-    "dot": AttentionKind(
-        DotAttention,
-        {"attention_scaled": "scaled", "attention_map": "attention_map"},
-        "dot products of projected states and annotations",
-    ),
-    "none": AttentionKind(None, {}, "no attention; the encoder's summary is the context of each step"),
+    "additive": AttentionKind(AdditiveAttention, "v_a^T tanh(W_a s + U_a h_j), as in the paper"),
+    "dot": AttentionKind(DotAttention, "dot products of projected states and annotations"),
+    "none": AttentionKind(None, "no attention; the encoder's summary is the context of each step"),
 }
 
 
@@ -194,80 +138,133 @@ def attention_kind(kind: str) -> AttentionKind:
     return RECURRENT_ATTENTIONS[kind]
 
 
-def build_recurrent_attention(
-    kind: str, query_dim: int, key_dim: int, attention_dim: int, flags: Mapping[str, Any]
-) -> Optional[RecurrentAttention]:
-    """Return a new attention, or None for a decoder without attention.
-
-    Args:
-        kind: a key of the table.
-        query_dim: the width of the decoder's states.
-        key_dim: the width of the annotations.
-        attention_dim: the width A of projected queries and keys.
-        flags: the values of all flags that the kinds know.
-
-    Raises:
-        ValueError: the table has no such kind.
-    """
-    build, known_flags, _ = attention_kind(kind)
-    if build is None:
-        return None
-    return build(query_dim, key_dim, attention_dim, **{keyword: flags[flag] for flag, keyword in known_flags.items()})
-
-
 def attention_flags() -> Dict[str, List[str]]:
     """Return, for each flag that belongs to some kinds of attention only, the names of these kinds."""
-    kinds_of: Dict[str, List[str]] = {}
-    for name, kind in RECURRENT_ATTENTIONS.items():
-        for flag in kind.flags:
-            kinds_of.setdefault(flag, []).append(name)
-    return kinds_of
+    return {"attention_map": [name for name, kind in RECURRENT_ATTENTIONS.items() if kind.build is not None]}
 
 
-def attention_steps(attention: RecurrentAttention, keys: Tensor) -> Optional[AttentionSteps]:
-    """Return *attention* to *keys* with gradients written by hand; None if it has none.
+class AttentionSteps(ABC):
+    """The energies of the same keys in many steps, and their gradients, written by hand.
 
-    They do not cover coverage, which depends on the steps before, and a map that is learned.
+    Autograd would give the keys a gradient of its own in each step, and add up as many as there are steps.
+
+    Args:
+        keys: the projected keys, (B, S, A).
+        vectors: further parameters of the energies.
     """
-    if type(attention) is AdditiveAttention and not isinstance(attention.attention_map, LearnedEntmax):
-        return AdditiveSteps(keys, attention.v) if attention.coverage_weight is None else None
-    if type(attention) is DotAttention and not isinstance(attention.attention_map, LearnedEntmax):
-        return DotSteps(keys, attention.scale)
-    return None
+
+    def __init__(self, keys: Tensor, *vectors: Tensor) -> None:
+        self.keys = keys
+        self.vectors = vectors
+
+    @abstractmethod
+    def energies(self, query: Tensor) -> Tensor:
+        """Return the energies, (B, K, S), of the K projected queries, (B, K, A)."""
+
+    @abstractmethod
+    def backward(self, query: Tensor, gradient: Tensor) -> Tensor:
+        """Return the gradient of *query*, (B, K, A), from that of its energies, (B, K, S)."""
+
+    @abstractmethod
+    def gradients(self, queries: Tensor, gradients: Tensor) -> Tuple[Tensor, ...]:
+        """Return the gradients of the keys and of the vectors, after `backward` was called for each of the steps.
+
+        Args:
+            queries: the projected queries of all steps, (B, T, A).
+            gradients: those of their energies, (B, T, S).
+        """
 
 
-def fixed_map(attention: RecurrentAttention) -> Optional[FixedMap]:
-    """Return the map of an *attention* for which there are `attention_steps`; None is softmax."""
-    assert isinstance(attention, (AdditiveAttention, DotAttention))
-    found = attention.attention_map
-    assert found is None or isinstance(found, FixedMap)
-    return found
+class _AdditiveSteps(AttentionSteps):
+    """The energies v^T tanh(query + keys), with one vector v, (A).
 
-
-def masked_weights(attention_map: Optional[nn.Module], energies: Tensor, padding_mask: Tensor) -> Tensor:
-    """Return the weights that a map gives to *energies*, (B, K, S), of positions that are no padding.
-
-    The map computes in fp32; None is softmax.
+    The tanh has (B, K, S, A) numbers in each step.  Therefore it is not kept but computed again in the backward pass.
+    On a CPU it is computed for some sentences at a time, so that its numbers stay in the cache while they are used, and
+    as 2 sigmoid(2x) - 1, because torch's sigmoid is about five times as fast as its tanh there.  The factors of the
+    sigmoid, and v in the gradients, are applied to the sums.
     """
-    energies = energies.masked_fill(padding_mask.unsqueeze(1), -torch.inf)
-    return attention_weights_of(attention_map, energies).to(energies.dtype)
+
+    def __init__(self, keys: Tensor, v: Tensor) -> None:
+        super().__init__(keys, v)
+        self._by_sigmoid = keys.device.type == "cpu"
+        self._inner = 2 * keys if self._by_sigmoid else keys
+        self._sums: Optional[Tuple[Tensor, Tensor]] = None
+
+    def energies(self, query: Tensor) -> Tensor:
+        v = self.vectors[0]
+        parts = [self._squash(q, k) @ v for q, k in _parts(query, self._inner)]
+        energies = parts[0] if len(parts) == 1 else torch.cat(parts)
+        return torch.sub(2 * energies, v.sum()) if self._by_sigmoid else energies
+
+    def backward(self, query: Tensor, gradient: Tensor) -> Tensor:
+        to_query = torch.empty_like(query)
+        if self._sums is None:
+            self._sums = torch.zeros_like(self.keys), torch.zeros_like(self.vectors[0])
+        to_keys, to_v = self._sums
+        for q, k, to_q, to_k, to_energies in _parts(query, self._inner, to_query, to_keys, gradient):
+            squashed = self._squash(q, k)
+            to_v += to_energies.flatten() @ squashed.flatten(0, 2)
+            if self._by_sigmoid:
+                inside = squashed.addcmul_(squashed, squashed, value=-1)
+            else:
+                inside = squashed.square_().neg_().add_(1)
+            inside.mul_(to_energies.unsqueeze(-1))
+            torch.sum(inside, dim=2, out=to_q)
+            to_k += inside.sum(dim=1) if inside.size(1) > 1 else inside.squeeze(1)
+        return to_query.mul_(self._slope())
+
+    def gradients(self, queries: Tensor, gradients: Tensor) -> Tuple[Tensor, ...]:
+        assert self._sums is not None
+        (to_keys, to_v), self._sums = self._sums, None
+        return to_keys.mul_(self._slope()), 2 * to_v - gradients.sum() if self._by_sigmoid else to_v
+
+    def _squash(self, query: Tensor, inner: Tensor) -> Tensor:
+        """Return sigmoid(2 query + inner), or tanh(query + inner), (B, K, S, A)."""
+        if self._by_sigmoid:
+            return ((2 * query).unsqueeze(2) + inner.unsqueeze(1)).sigmoid_()
+        return (query.unsqueeze(2) + inner.unsqueeze(1)).tanh_()
+
+    def _slope(self) -> Tensor:
+        """Return the factor of the gradients of query and keys: tanh' = 1 - tanh^2 = 4 sigmoid (1 - sigmoid)."""
+        return 4 * self.vectors[0] if self._by_sigmoid else self.vectors[0]
 
 
-def _energies(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
-    """Return the energies v^T tanh(query + keys), (B, K, S), from queries (B, K, A), keys (B, S, A) and v (A)."""
-    return AdditiveSteps(keys, v).energies(query)
+class _DotSteps(AttentionSteps):
+    """The energies query . keys; the keys get their gradient by one product for all steps."""
+
+    def energies(self, query: Tensor) -> Tensor:
+        return torch.bmm(query, self.keys.transpose(1, 2))
+
+    def backward(self, query: Tensor, gradient: Tensor) -> Tensor:
+        return torch.bmm(gradient, self.keys)
+
+    def gradients(self, queries: Tensor, gradients: Tensor) -> Tuple[Tensor, ...]:
+        return (torch.bmm(gradients.transpose(1, 2), queries),)
 
 
 class _Energies(torch.autograd.Function):
-    """The value of `_energies`, and its gradients."""
+    """The energies of the queries of one step, with the gradients of `AttentionSteps`, made anew to save memory."""
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
-        ctx.save_for_backward(query, keys, v)
-        return _energies(query, keys, v)
+    def forward(
+        ctx: Any, make_steps: Callable[[Tensor], AttentionSteps], query: Tensor, keys: Tensor, *vectors: Tensor
+    ) -> Tensor:
+        ctx.make_steps = make_steps
+        ctx.save_for_backward(query, keys, *vectors)
+        return make_steps(keys).energies(query)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tuple[Tensor, ...]:
-        query, keys, v = ctx.saved_tensors
-        steps = AdditiveSteps(keys, v)
-        return (steps.backward(query, gradients[0]), *steps.gradients(query, gradients[0]))
+    def backward(ctx: Any, *gradients: Tensor) -> Tuple[Optional[Tensor], ...]:
+        (query, keys, *_), [to_energies] = ctx.saved_tensors, gradients
+        steps = ctx.make_steps(keys)
+        return (None, steps.backward(query, to_energies), *steps.gradients(query, to_energies))
+
+
+def _parts(query: Tensor, keys: Tensor, *others: Tensor) -> "List[Tuple[Tensor, ...]]":
+    """Return parts of the sentences; on a CPU the tanh of a part has at most MAX_CACHED_NUMBERS numbers."""
+    sentence_numbers = query.size(1) * keys.size(1) * max(1, query.size(2))
+    on_cpu = query.device.type == "cpu"
+    size = max(1, MAX_CACHED_NUMBERS // max(1, sentence_numbers)) if on_cpu else max(1, len(query))
+    if size >= len(query):
+        return [(query, keys, *others)]
+    return list(zip(*(tensor.split(size) for tensor in (query, keys, *others))))

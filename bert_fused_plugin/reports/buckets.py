@@ -10,7 +10,7 @@ from fairseq.utils import split_paths
 
 from bert_fused_plugin.data.data_bin import read_whole
 from bert_fused_plugin.progress import Progress
-from bert_fused_plugin.reports.words import merge
+from bert_fused_plugin.reports.words import word_positions
 
 RARE = 5  # a word is rare if it is seen at most this often in training
 _FIRST_SENTENCES = 10_000  # of the training data, after which the time is estimated
@@ -47,8 +47,8 @@ def rare_word_counts(sentences: Sequence[Sequence[Word]], seen: "Counter[Word]")
 def words_of(dictionary: Any, tokens: Sequence[int], subwords: str) -> List[Word]:
     """Return the words of a source sentence, each as the ids of its subwords, without the end of sentence."""
     kept = [token for token in tokens if token not in (dictionary.pad(), dictionary.eos())]
-    words = merge([dictionary[token] for token in kept], subwords, {dictionary[dictionary.unk()]})
-    return [tuple(kept[i] for i in word) for word in words.positions]
+    words = word_positions([dictionary[token] for token in kept], subwords, {dictionary[dictionary.unk()]})
+    return [tuple(kept[i] for i in word) for word in words]
 
 
 def count_training_words(

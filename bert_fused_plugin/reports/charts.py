@@ -4,8 +4,7 @@ matplotlib chooses the ticks but does not draw: its SVG has fixed colours, fonts
 page follow the reader's light or dark scheme, stretch with the window, and are read out by screen readers.
 """
 
-from dataclasses import dataclass
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from matplotlib.ticker import MaxNLocator
 
@@ -15,41 +14,12 @@ WIDTH, HEIGHT = 360, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 42, 10, 10, 30
 
 
-@dataclass
-class Tick:
-    """A tick of an axis: its place in the drawing, and its text."""
+def line_chart(title: str, curves: Dict[str, Points]) -> Optional[Dict[str, Any]]:
+    """Return the chart of the *curves*, which are given by run; None if all of them are empty.
 
-    place: float
-    text: str
-
-
-@dataclass
-class Chart:
-    """A chart of lines in a drawing of `WIDTH` x `HEIGHT`.
-
-    Args:
-        title: text above the chart.
-        lines: for each run, the points of a polyline, as SVG writes them.
-        dots: for each run whose curve has one point only, the place of that point.
-        x_ticks: ticks of the updates.
-        y_ticks: ticks of the values.
-        last: for each run, the last value.
+    It has the points of a polyline for each run, as SVG writes them, a dot for a run whose curve has one point only,
+    the place and the text of each tick, and the last value of each run.
     """
-
-    title: str
-    lines: Dict[str, str]
-    dots: Dict[str, Tuple[float, float]]
-    x_ticks: List[Tick]
-    y_ticks: List[Tick]
-    last: Dict[str, float]
-    left: int = _LEFT
-    right: int = WIDTH - _RIGHT
-    top: int = _TOP
-    bottom: int = HEIGHT - _BOTTOM
-
-
-def line_chart(title: str, curves: Dict[str, Points]) -> Optional[Chart]:
-    """Return the chart of the *curves*, which are given by run; None if all of them are empty."""
     curves = {name: points for name, points in curves.items() if points}
     if not curves:
         return None
@@ -62,14 +32,18 @@ def line_chart(title: str, curves: Dict[str, Points]) -> Optional[Chart]:
         width, height = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
         return round(_LEFT + across * width, 1), round(_TOP + (1 - up) * height, 1)
 
-    return Chart(
-        title,
-        {name: " ".join("{},{}".format(*place(x, y)) for x, y in points) for name, points in curves.items()},
-        {name: place(*points[0]) for name, points in curves.items() if len(points) == 1},
-        [Tick(place(x, y_ticks[0])[0], f"{x:,.0f}") for x in x_ticks],
-        [Tick(place(x_ticks[0], y)[1], f"{y:g}") for y in y_ticks],
-        {name: points[-1][1] for name, points in curves.items()},
-    )
+    placed = {name: [place(*point) for point in points] for name, points in curves.items()}
+    return {
+        "title": title,
+        "lines": {name: " ".join("{},{}".format(*point) for point in points) for name, points in placed.items()},
+        "dots": {name: points[0] for name, points in placed.items() if len(points) == 1},
+        "x_ticks": [{"place": place(x, y_ticks[0])[0], "text": f"{x:,.0f}"} for x in x_ticks],
+        "y_ticks": [{"place": place(x_ticks[0], y)[1], "text": f"{y:g}"} for y in y_ticks],
+        "last": {name: points[-1][1] for name, points in curves.items()},
+        "left": _LEFT,
+        "right": WIDTH - _RIGHT,
+        "bottom": HEIGHT - _BOTTOM,
+    }
 
 
 def _ticks(values: List[float], count: int, integer: bool = False) -> List[float]:

@@ -1,13 +1,14 @@
 """All figures of the report in one dictionary, which the JSON holds and the page shows."""
 
 from dataclasses import asdict
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Mapping, Sequence
 
-from bert_fused_plugin.checkpoint_origin import updates_before
+from bert_fused_plugin.checkpoints.origins import updates_before
 from bert_fused_plugin.data.dictionary_bridge import looks_like_moses
 from bert_fused_plugin.models.learned_alphas import learned_alphas
 from bert_fused_plugin.progress import Progress, say
-from bert_fused_plugin.reports.attention import AttentionStatistics, attention_maps, evenness, merged_words
+from bert_fused_plugin.reports.attention_maps import attention_maps
+from bert_fused_plugin.reports.attention_statistics import AttentionStatistics, evenness
 from bert_fused_plugin.reports.bert_ablations import MEANINGS, bert_ablations
 from bert_fused_plugin.reports.buckets import (
     RARE,
@@ -24,7 +25,7 @@ from bert_fused_plugin.reports.runs import Run
 from bert_fused_plugin.reports.scoring import Scorer, Scores
 from bert_fused_plugin.reports.training_log import Points, read_curves
 from bert_fused_plugin.reports.verdicts import bert_verdict, fairness, verdict
-from bert_fused_plugin.reports.words import PIECES
+from bert_fused_plugin.reports.words import PIECES, merged_words
 
 _CHARTS = {
     "valid nll_loss": "validation nll_loss (bits)",
@@ -105,7 +106,7 @@ class Comparison:
             "sentence_texts": {i: self._sentence(i, sentences) for i in shown},
             "attention": self._attention_of(shown),
             "remarks": self.remarks,
-            "moses_escapes": any(map(looks_like_moses, self.texts.dictionaries)),
+            "moses_escapes": any(map(looks_like_moses, (self.texts.source_dictionary, self.texts.target_dictionary))),
         }
 
     def _translate(self, run: Run, title: str) -> Translations:
@@ -139,17 +140,11 @@ class Comparison:
             "reads_bert": run.reads_bert,
             "parameters": run.parameters,
             "speed": self.found[run.name].speed(),
-            "scores": {metric: score.as_dict() for metric, score in scores.items()},
+            "scores": {metric: asdict(score) for metric, score in scores.items()},
             "length": self.scorer.length(self.hypotheses[run.name]),
-            "entropy": {
-                kind: [None if layer is None else layer._asdict() for layer in layers]
-                for kind, layers in entropies.items()
-            },
+            "entropy": _as_dicts(entropies),
             "too_even": [too_even for kind, layers in entropies.items() if (too_even := evenness(kind, layers))],
-            "sparsity": {
-                kind: [None if layer is None else layer._asdict() for layer in layers]
-                for kind, layers in statistics.sparsity().items()
-            },
+            "sparsity": _as_dicts(statistics.sparsity()),
             "attended_words": statistics.attended_words(),
             "alphas": learned_alphas(run.model),
             "gates": statistics.gates(),
@@ -169,7 +164,7 @@ class Comparison:
                     systems.append((name, self._texts_of(found)))
             _, scores = self.scorer.compare(systems)
             states = [
-                {"name": name, "meaning": MEANINGS[name], "scores": {k: s.as_dict() for k, s in scores[name].items()}}
+                {"name": name, "meaning": MEANINGS[name], "scores": {k: asdict(s) for k, s in scores[name].items()}}
                 for name, _ in systems
             ]
             said = bert_verdict(run.name, scores)
@@ -185,12 +180,8 @@ class Comparison:
             self.remarks.append(f"{data} holds no training data, so the report does not know which words are rare.")
         else:
             tables["rare"] = by_rare_words(rare_word_counts(self.words, seen), lengths)
-        of_subwords = self.texts.source_words == PIECES
-        return {
-            "rare_at_most": RARE,
-            "of_subwords": of_subwords,
-            **{kind: self._bucket_rows(buckets) for kind, buckets in tables.items()},
-        }
+        rows = {kind: self._bucket_rows(buckets) for kind, buckets in tables.items()}
+        return {"rare_at_most": RARE, "of_subwords": self.texts.source_words == PIECES, **rows}
 
     def _bucket_rows(self, buckets: Sequence[Bucket]) -> List[Dict[str, Any]]:
         return [
@@ -208,17 +199,14 @@ class Comparison:
         for run in self.runs:
             if not by_run[run.name]:
                 logs = ", ".join(map(str, run.files.logs))
-                why = (
-                    f"{logs} is not a log of fairseq-train"
-                    if logs
-                    else f"there is no log beside {run.files.checkpoint}"
-                )
+                no_log = f"there is no log beside {run.files.checkpoint}"
+                why = f"{logs} is not a log of fairseq-train" if logs else no_log
                 self.remarks.append(f"{run.name} has no curves, since {why}; give --log {run.name}=FILE.")
         charts = [
             line_chart(title, {name: curves.get(key, []) for name, curves in by_run.items()})
             for key, title in _CHARTS.items()
         ]
-        return {"points": by_run, "charts": [asdict(chart) for chart in charts if chart is not None]}
+        return {"points": by_run, "charts": [chart for chart in charts if chart is not None]}
 
     def _choose(self, sentences: Dict[str, List[Dict[str, float]]], count: int) -> Dict[str, Dict[str, List[int]]]:
         """Return, for each run, the numbers of the sentences that gain, and lose, most chrF against the baseline.
@@ -275,6 +263,11 @@ class Comparison:
                     }
                 )
         return result
+
+
+def _as_dicts(by_kind: Mapping[str, Sequence[Any]]) -> Dict[str, List[Any]]:
+    """Return the figures of each layer, by kind of attention, as dictionaries."""
+    return {kind: [None if layer is None else layer._asdict() for layer in layers] for kind, layers in by_kind.items()}
 
 
 def _shifted(curves: Dict[str, Points], updates: int) -> Dict[str, Points]:

@@ -19,9 +19,6 @@ from bert_fused_plugin.progress import Progress
 from bert_fused_plugin.reports.runs import Run, on_device
 from bert_fused_plugin.reports.words import PIECES, word_marks
 
-# fairseq's names of what --remove-bpe undoes; this package undoes the other kinds of subwords
-_POST_PROCESS = {"subword_nmt": "@@ ", "sentencepiece": "sentencepiece", "none": None}
-
 
 @dataclass(frozen=True)
 class Decoding:
@@ -114,7 +111,6 @@ class Texts:
 
     def __init__(self, task: Any, subwords: str, detok: str) -> None:
         self.source_dictionary, self.target_dictionary = task.source_dictionary, task.target_dictionary
-        self.dictionaries = (self.source_dictionary, self.target_dictionary)
         self.source_subwords = detect_subword(self.source_dictionary) if subwords == "auto" else subwords
         self.target_subwords = detect_subword(self.target_dictionary) if subwords == "auto" else subwords
         self.source_words = word_marks(self.source_subwords, task.cfg.source_lang)
@@ -145,10 +141,8 @@ class Texts:
 
 
 def _joined(dictionary: Any, tokens: Tensor, subwords: str, escape_unk: bool = False) -> str:
-    if subwords in _POST_PROCESS:
-        return str(dictionary.string(tokens, _POST_PROCESS[subwords], escape_unk=escape_unk))
-    symbols, join = dictionary.string(tokens, escape_unk=escape_unk), SUBWORDS[subwords].join
-    return str(symbols) if join is None else join(symbols.split(" "))
+    symbols, join = str(dictionary.string(tokens, escape_unk=escape_unk)), SUBWORDS[subwords].join
+    return symbols if join is None else join(symbols.split(" "))
 
 
 def hardware(device: str) -> Dict[str, Any]:

@@ -1,16 +1,17 @@
 """The report as an HTML page and as JSON, and how these files are written: whole, or not at all."""
 
 import json
-import os
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from sacremoses import MosesDetokenizer
 
-from bert_fused_plugin.checkpoint_origin import Origin, described
+from bert_fused_plugin.checkpoints.origins import Origin, described
 from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.files import written_whole
 from bert_fused_plugin.reports.charts import HEIGHT, WIDTH
 
 FEW = 30  # BLEU says little about a group of fewer sentences
@@ -78,24 +79,15 @@ def write_together(texts: Mapping[Path, str]) -> None:
     Raises:
         BertFusedError: one of the files cannot be written.
     """
-    unfinished: Dict[Path, Path] = {}
     try:
-        for path, text in texts.items():
-            descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-            unfinished[path] = Path(name)
-            with open(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.chmod(name, 0o644)
-        for path, file_name in unfinished.items():
-            os.replace(file_name, path)
+        with ExitStack() as files:
+            for path, text in texts.items():
+                files.enter_context(written_whole(path)).write_text(text, encoding="utf-8")
     except OSError as error:
         raise BertFusedError(
             f"{', '.join(map(str, texts))} cannot be written ({error}); give files in a folder "
             "that can be written, on a disk with room"
         ) from error
-    finally:
-        for leftover in unfinished.values():
-            leftover.unlink(missing_ok=True)
 
 
 def _without_moses_escapes(report: Mapping[str, Any]) -> Dict[str, Any]:
@@ -106,17 +98,13 @@ def _without_moses_escapes(report: Mapping[str, Any]) -> Dict[str, Any]:
             "source": plain(sentence["source"]),
             "reference": plain(sentence["reference"]),
             "translations": {
-                name: {**translation, "text": plain(translation["text"])}
-                for name, translation in sentence["translations"].items()
+                name: {**found, "text": plain(found["text"])} for name, found in sentence["translations"].items()
             },
         }
         for number, sentence in report["sentence_texts"].items()
     }
     attention = {
-        number: [
-            {**found, "rows": list(map(plain, found["rows"])), "columns": list(map(plain, found["columns"]))}
-            for found in maps
-        ]
+        number: [{**found, **{side: list(map(plain, found[side])) for side in ("rows", "columns")}} for found in maps]
         for number, maps in report["attention"].items()
     }
     return {**report, "sentence_texts": sentences, "attention": attention}

@@ -1,7 +1,6 @@
 """The runs that are compared: their checkpoints on the disk, and their loaded models with tasks."""
 
 import filecmp
-from argparse import Namespace
 from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path
@@ -12,13 +11,14 @@ from fairseq import checkpoint_utils, tasks, utils
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf
 
-from bert_fused_plugin.checkpoint_origin import Origin, origins
-from bert_fused_plugin.checkpoints.training_settings import training_defaults
+from bert_fused_plugin.checkpoints.origins import Origin, origins
+from bert_fused_plugin.checkpoints.reading import read_checkpoint, saved_flags
 from bert_fused_plugin.data.data_bin import read_whole
 from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.models.other_parameters import diverged
+from bert_fused_plugin.files import given_path
 from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
+from bert_fused_plugin.tasks.bert_fused_translation_config import training_defaults
 from bert_fused_plugin.tasks.ensembles import reads_bert
 
 _TASKS = ("translation", "bert_fused_translation")
@@ -139,10 +139,9 @@ def load_run(files: RunFiles, place: Place) -> Run:
     Raises:
         BertFusedError: the checkpoint cannot be read, or does not fit the data.
     """
-    state = _read_checkpoint(files)
-    cfg = state["cfg"]
+    state = read_checkpoint(files.checkpoint, _WHOLE_GRAPH, given=str(files))
     updates = int(state["optimizer_history"][-1].get("num_updates", 0))
-    saved = OmegaConf.to_container(cfg.task)
+    saved = saved_flags(state, "task")
     if saved["_name"] not in _TASKS:
         raise BertFusedError(f"{files} was trained with --task {saved['_name']}; give runs of {' or '.join(_TASKS)}")
     task = _set_up_task(files, saved, place)
@@ -155,8 +154,9 @@ def load_run(files: RunFiles, place: Place) -> Run:
         reason = " ".join(str(error).split())[:300]
         raise BertFusedError(f"{files} does not fit {place.data}; was it trained on this data?  [{reason}]") from error
     sources = _load_test_set(task, place)
-    parameters = count_parameters(model)
-    run = Run(files, model.eval(), task, sources, _architecture(cfg.model), updates, parameters, origins(state))
+    parameters, flags = count_parameters(model), saved_flags(state, "model")
+    architecture = str(flags.get("arch") or flags.get("_name"))
+    run = Run(files, model.eval(), task, sources, architecture, updates, parameters, origins(state))
     cut = int((sources.sizes > task.max_source).sum())
     if cut:
         run.remarks.append(
@@ -222,21 +222,7 @@ def _split(flag: str, given: str, errors: List[str]) -> Tuple[str, Optional[Path
     if not (name and separator and path):
         errors.append(f"{flag} takes NAME=PATH, got {given!r}")
         return name, None
-    return name, Path(path)
-
-
-def _read_checkpoint(files: RunFiles) -> Dict[str, Any]:
-    try:
-        state: Dict[str, Any] = checkpoint_utils.load_checkpoint_to_cpu(str(files.checkpoint), _WHOLE_GRAPH)
-    except BertFusedError:
-        raise
-    except Exception as error:  # a damaged file can raise anything
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        raise BertFusedError(
-            f"{files} cannot be read as a checkpoint of fairseq; give one that fairseq-train wrote [{reason}]"
-        ) from error
-    raise_all(diverged(files, state["model"]))
-    return state
+    return name, given_path(path)
 
 
 def _set_up_task(files: RunFiles, saved: Dict[str, Any], place: Place) -> BertFusedTranslationTask:
@@ -292,9 +278,3 @@ def find_logs(checkpoint: Path) -> List[Path]:
     if not any(save_dir.glob("checkpoint*.pt")):
         return []
     return sorted(save_dir.glob("*.log")) or [p for p in [save_dir.with_name(f"{save_dir.name}.log")] if p.is_file()]
-
-
-def _architecture(model_cfg: Any) -> str:
-    if isinstance(model_cfg, Namespace):
-        return str(model_cfg.arch)
-    return str(model_cfg.get("arch") or model_cfg.get("_name"))

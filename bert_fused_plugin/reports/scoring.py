@@ -1,6 +1,6 @@
 """sacreBLEU's scores, and tests of whether a difference between two systems may be chance."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from sacrebleu.metrics.bleu import BLEU
@@ -9,7 +9,7 @@ from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest
 
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.reports.unspaced import bleu_tokenizer, has_few_spaces
+from bert_fused_plugin.reports.words import bleu_tokenizer, has_few_spaces
 
 SIGNIFICANT = 0.05
 DEFAULT_SAMPLES = 1000
@@ -42,10 +42,6 @@ class Score:
     interval: float
     p: Optional[float] = None
     better: int = 0
-
-    def as_dict(self) -> Dict[str, Any]:
-        """Return the score as the JSON holds it."""
-        return asdict(self)
 
 
 Scores = Dict[str, Score]  # by metric
@@ -144,8 +140,8 @@ class Scorer:
         ]
 
 
-def tokenizer_error(name: str) -> Optional[str]:
-    """Return a sentence that says why sacreBLEU's tokeniser *name* cannot be used here; None if it can.
+def tokenizer_errors(name: Optional[str]) -> List[str]:
+    """Return a sentence if sacreBLEU's tokeniser *name* cannot be used here; None is no tokeniser.
 
     Some need another package, or a file from the network.
     """
@@ -153,8 +149,8 @@ def tokenizer_error(name: str) -> Optional[str]:
         BLEU(tokenize=name)
     except (Exception, SystemExit) as error:  # a download that fails may end in either
         reason = " ".join(str(error).split())
-        return f"--tokenize {name} cannot be used ({reason}); do what sacreBLEU says, or leave it out"
-    return None
+        return [f"--tokenize {name} cannot be used ({reason}); do what sacreBLEU says, or leave it out"]
+    return []
 
 
 def _better(metric: str, score: Score, baseline: float) -> int:

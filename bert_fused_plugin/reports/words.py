@@ -1,15 +1,23 @@
 """Words from subwords: ``hou@@ se``, ``▁hou se``, ``hou ##se``, ``Ġhou se``, ``hou se</w>``, and bytes."""
 
-from typing import Container, List, NamedTuple, Sequence
+import re
+from typing import Any, Container, List, NamedTuple, Optional, Sequence
 
 import torch
-from tokenizers import decoders
 from torch import Tensor
 
-from bert_fused_plugin.data.subwords import decode_byte_bpe
-from bert_fused_plugin.reports.unspaced import bleu_tokenizer
+from bert_fused_plugin.data.subwords import SUBWORDS
 
 PIECES = "pieces"  # marks of sentencepiece in a language without spaces, where each piece is a word
+
+# sacreBLEU's tokenisers that need no download and no other package, and the codes of their languages (ISO 639); cn and
+# jp are no codes, but names that people give to their files
+_CODES = {
+    "zh": "zh zho chi cmn yue wuu lzh cn",
+    "char": "ja jpn jp th tha lo lao km khm my mya bur shn bo bod tib dz dzo",
+}
+_TOKENIZERS = {code: tokenizer for tokenizer, codes in _CODES.items() for code in codes.split()}
+_FEW_SPACES = 0.1  # share of spaces among characters; a segmented text has 0.2 or more
 
 
 class Words(NamedTuple):
@@ -20,7 +28,25 @@ class Words(NamedTuple):
 
 
 def merge(symbols: Sequence[str], marks: str, special: Container[str] = ()) -> Words:
-    """Return the words that *symbols* make up.
+    """Return the words that *symbols* make up; for the arguments see `word_positions`."""
+    positions = word_positions(symbols, marks, special)
+    join = SUBWORDS["sentencepiece" if marks == PIECES else marks].join
+    texts = []
+    for word in positions:
+        first = symbols[word[0]]
+        joined = first if join is None or first in special else join([symbols[i] for i in word])
+        texts.append(joined or first)
+    return Words(texts, positions)
+
+
+def merged_words(dictionary: Any, tokens: Tensor, marks: str) -> Words:
+    """Return the words of a sentence from its ids, without padding."""
+    symbols = [dictionary[token] for token in tokens.tolist() if token != dictionary.pad()]
+    return merge(symbols, marks, {dictionary[dictionary.eos()], dictionary[dictionary.unk()]})
+
+
+def word_positions(symbols: Sequence[str], marks: str, special: Container[str] = ()) -> List[List[int]]:
+    """Return the positions of the symbols of each word.
 
     Args:
         symbols: symbols of one sentence.
@@ -28,14 +54,14 @@ def merge(symbols: Sequence[str], marks: str, special: Container[str] = ()) -> W
             symbol is a word.
         special: symbols that are words by themselves, such as ``</s>``.
     """
+    goes_on = SUBWORDS[marks].goes_on if marks != PIECES else lambda before, symbol: before == "\u2581"
     positions: List[List[int]] = []
     for i, symbol in enumerate(symbols):
         alone = i == 0 or symbol in special or symbols[i - 1] in special
-        if alone or not _continues(symbols[i - 1], symbol, marks):
+        if alone or not goes_on(symbols[i - 1], symbol):
             positions.append([])
         positions[-1].append(i)
-    texts = [_text([symbols[i] for i in word], marks, special) for word in positions]
-    return Words(texts, positions)
+    return positions
 
 
 def word_marks(subwords: str, language: str) -> str:
@@ -59,9 +85,9 @@ def piece_marks(pieces: Sequence[str], of_source: str) -> str:
     """
     if of_source == "none":
         return "none"
-    prefixes = {"word_piece": "##", "sentencepiece": "\u2581", "byte_level": "\u0120"}
-    found = (name for name, mark in prefixes.items() if any(piece.startswith(mark) for piece in pieces))
-    marks = next(found, "none")
+    marks = next(
+        (name for name in ("word_piece", "sentencepiece", "byte_level") if SUBWORDS[name].share(pieces)), "none"
+    )
     return PIECES if (marks, of_source) == ("sentencepiece", PIECES) else marks
 
 
@@ -82,31 +108,17 @@ def merge_attention(weights: Tensor, rows: Words, columns: Words) -> Tensor:
     return torch.stack([means[:, word].amax(dim=1) for word in columns.positions], dim=1)
 
 
-def _continues(before: str, symbol: str, marks: str) -> bool:
-    if marks == "subword_nmt":
-        return before.endswith("@@")
-    if marks == "word_piece":
-        return symbol.startswith("##")
-    if marks in ("sentencepiece", "byte_bpe"):
-        return not symbol.startswith("\u2581")
-    if marks == "end_of_word":
-        return not before.endswith("</w>")
-    if marks == PIECES:
-        return before == "\u2581"
-    return marks == "byte_level" and not symbol.startswith("\u0120")
+def bleu_tokenizer(language: str) -> Optional[str]:
+    """Return sacreBLEU's tokeniser for a *language* that is written without spaces, and None for other languages.
+
+    Args:
+        language: a code of two or three letters, also with a script or a country: ``zh``, ``zh_CN``, ``tha_Thai``.
+            In Latin letters (``zho_Latn``), all languages have spaces.
+    """
+    code, *others = re.split("[-_]", language.lower())
+    return None if "latn" in others else _TOKENIZERS.get(code)
 
 
-def _text(symbols: Sequence[str], marks: str, special: Container[str]) -> str:
-    if symbols[0] in special:
-        return symbols[0]
-    if marks == "subword_nmt":
-        return "".join(symbol[:-2] if symbol.endswith("@@") else symbol for symbol in symbols)
-    if marks == "word_piece":
-        return "".join(symbol[2:] if symbol.startswith("##") else symbol for symbol in symbols)
-    if marks == "byte_level":
-        return str(decoders.ByteLevel().decode(list(symbols))).strip()
-    if marks == "end_of_word":
-        return "".join(symbols).replace("</w>", "")
-    if marks == "byte_bpe":
-        return decode_byte_bpe("".join(symbols)) or symbols[0]
-    return "".join(symbols).replace("\u2581", "") or symbols[0] if marks in ("sentencepiece", PIECES) else symbols[0]
+def has_few_spaces(texts: Sequence[str]) -> bool:
+    """Say whether *texts* of a language that is written without spaces are as people write them, and not segmented."""
+    return sum(text.count(" ") for text in texts) < _FEW_SPACES * max(1, sum(map(len, texts)))

@@ -11,7 +11,7 @@ from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
-from bert_fused_plugin.bert.sentence_encoder import last_layer_warning
+from bert_fused_plugin.bert.layers import last_layer_warning
 from bert_fused_plugin.data.bert_pair_dataset import AnyLengthDataset, BertPairDataset, InteractiveDataset
 from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch, piece_folders, read_dictionary
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
@@ -29,7 +29,6 @@ from bert_fused_plugin.tasks.bert_cache import BertCache
 from bert_fused_plugin.tasks.bert_fused_translation_config import (
     BertFusedTranslationConfig,
     flags_for_data_sets,
-    flags_without_cache,
     unusable_flags,
 )
 from bert_fused_plugin.tasks.ensembles import reads_bert
@@ -125,7 +124,6 @@ class BertFusedTranslationTask(TranslationTask):
             self.datasets[split] = self._load_truncated(split, epoch=epoch, combine=combine, **kwargs)
         if self.bridge is None:
             return
-        raise_all(flags_without_cache(self.cfg))  # not before: the hub interface has the flags of the training
         self.datasets[split] = self._with_bert_input(self.bridge, split, epoch, combine, evaluation)
         if self.bert_cache is not None:
             self.bert_cache.use_for(self.datasets[split], f"{split}.{self.cfg.source_lang}")

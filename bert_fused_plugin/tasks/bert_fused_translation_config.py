@@ -1,58 +1,56 @@
 """The flags of the task ``bert_fused_translation``."""
 
-from dataclasses import dataclass, field
-from typing import Any, List, Optional
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional
 
 from fairseq.dataclass import ChoiceEnum
+from fairseq.dataclass.configs import DatasetConfig
 from fairseq.tasks.translation import TranslationConfig
+from omegaconf import OmegaConf
 
 from bert_fused_plugin.data.cached_states import NUMBER_FORMATS
+from bert_fused_plugin.flags import Rule, Specified, flag, flag_errors, only_with
+
+_DIRECTORY = Rule(
+    lambda value: value != "",
+    "must not be empty, as it is if a shell variable is not set",
+    "give a directory, or leave the flag out",
+)
 
 
 @dataclass
-class BertFusedTranslationConfig(TranslationConfig):
+class BertFusedTranslationConfig(TranslationConfig, Specified):
     """All flags of fairseq's translation task, and those for BERT's text, documents and cache."""
 
-    upsample_primary: int = field(
-        default=1,  # fairseq's is -1, with which it cannot load several training sets
-        metadata={"help": "How many times an epoch reads the first training set, if there are several."},
+    upsample_primary: int = flag(
+        "How many times an epoch reads the first training set, if there are several.",
+        1,  # fairseq's is -1, with which it cannot load several training sets
     )
-    bert_text: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "The directory with the raw source text for BERT in DIR/{split}.{lang}, one sentence a line. Give "
-            "one directory for each data directory, joined by colons. By default the text is derived from the "
-            "binarised data."
-        },
+    bert_text: Optional[str] = flag(
+        "The directory with the raw source text for BERT in DIR/{split}.{lang}, one sentence a line. Give one "
+        "directory for each data directory, joined by colons. By default the text is derived from the binarised data.",
+        None,
+        rule=_DIRECTORY,
+        values="directory",
+        unset="derived",
     )
-    bert_documents: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "The directory with DIR/{split}.docs for --bert-context, which holds the line number, counted from "
-            "0, of the first sentence of each document. With and without it, documents end at blank lines."
-        },
+    bert_documents: Optional[str] = flag(
+        "The directory with DIR/{split}.docs for --bert-context, which holds the line number, counted from 0, of the "
+        "first sentence of each document. With and without it, documents end at blank lines.",
+        None,
+        rule=_DIRECTORY,
+        values="directory",
     )
-    bert_cache: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "The directory that keeps BERT's states of each data set, which are computed once and then read by "
-            "all runs with the same BERT. By default BERT runs in every step."
-        },
+    bert_cache: Optional[str] = flag(
+        "The directory that keeps BERT's states of each data set, which are computed once and then read by all runs "
+        "with the same BERT. By default BERT runs in every step.",
+        None,
+        rule=_DIRECTORY,
+        values="directory",
     )
-    bert_cache_dtype: ChoiceEnum(NUMBER_FORMATS) = field(  # type: ignore[valid-type]
-        default="fp16", metadata={"help": "The number format of the cached states."}
+    bert_cache_dtype: ChoiceEnum(NUMBER_FORMATS) = flag(  # type: ignore[valid-type]
+        "The number format of the cached states.", "fp16", where=(only_with("bert_cache"),)
     )
-
-
-def flags_without_cache(cfg: BertFusedTranslationConfig) -> List[str]:
-    """Return a sentence if *cfg* says how a cache stores states, and there is no cache."""
-    default = BertFusedTranslationConfig.bert_cache_dtype
-    if cfg.bert_cache is not None or str(cfg.bert_cache_dtype) == str(default):
-        return []
-    return [
-        f"--bert-cache-dtype is for --bert-cache, got {cfg.bert_cache_dtype} without it; add --bert-cache, or leave "
-        "--bert-cache-dtype out"
-    ]
 
 
 def flags_for_data_sets(cfg: BertFusedTranslationConfig) -> List[str]:
@@ -62,22 +60,16 @@ def flags_for_data_sets(cfg: BertFusedTranslationConfig) -> List[str]:
         ("--bert-documents", cfg.bert_documents, "with --bert-context BERT reads the lines before in the same buffer"),
         ("--bert-cache", cfg.bert_cache, "BERT's states of typed lines are not kept"),
     )
-    errors = [
+    return [
         f"{flag} is for data sets, got {value} for the typed lines of fairseq-interactive; leave it out: {instead}"
         for flag, value, instead in rows
         if value is not None
     ]
-    return errors + flags_without_cache(cfg)
 
 
 def unusable_flags(cfg: BertFusedTranslationConfig, model: Any) -> List[str]:
     """Return a sentence for each problem of *cfg* with a *model* that reads BERT."""
-    given = {"--bert-text": cfg.bert_text, "--bert-documents": cfg.bert_documents, "--bert-cache": cfg.bert_cache}
-    errors = [
-        f"{flag} must not be empty, as it is if a shell variable is not set; give a directory, or leave the flag out"
-        for flag, directory in given.items()
-        if directory == ""
-    ]
+    errors = flag_errors(cfg, BertFusedTranslationConfig)
     if cfg.bert_cache is not None and model.cfg.bert_finetune:
         errors.append(
             f"--bert-cache {cfg.bert_cache} keeps the states of a frozen BERT, but --bert-finetune trains BERT; "
@@ -89,3 +81,27 @@ def unusable_flags(cfg: BertFusedTranslationConfig, model: Any) -> List[str]:
             "--bert-documents out"
         )
     return errors
+
+
+# settings that say what the model is, and how its data is read
+_KEPT = (
+    "_name",
+    "data",
+    "dataset_impl",
+    "source_lang",
+    "target_lang",
+    "left_pad_source",
+    "left_pad_target",
+    "max_source_positions",
+    "max_target_positions",
+)
+
+
+def training_defaults() -> Dict[str, Any]:
+    """Return the default of each setting of the translation task that a trained model does not need.
+
+    Examples are buckets, whose padding would be read as words, files for BERT, and limits that fit only these files.
+    """
+    defaults: Any = OmegaConf.create({"task": BertFusedTranslationConfig(), "dataset": DatasetConfig()})
+    task: Any = OmegaConf.to_container(defaults, resolve=True, enum_to_str=True)["task"]
+    return {name: default for name, default in task.items() if name not in _KEPT}

@@ -28,11 +28,10 @@ class SharedBerts:
     def share(self, encoder: Any) -> None:
         """Give *encoder* the BERT of an earlier model that is the same, with the same layers, if there is one."""
         record = encoder.bert_record.record
-        if record["weights"] is not None:  # None: a BERT that trains belongs to its own model
+        weights = record["weights_in_layers"]
+        if weights is not None:  # None: a BERT that trains belongs to its own model
             config = json.dumps(record["config"], sort_keys=True)
-            encoder.bert = self._berts.setdefault(
-                (record["weights_in_layers"], config, encoder.bert.layers), encoder.bert
-            )
+            encoder.bert = self._berts.setdefault((weights, config, encoder.bert.layers), encoder.bert)
 
 
 class _Wrapper(nn.Module):

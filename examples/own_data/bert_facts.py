@@ -12,7 +12,7 @@ from contextlib import redirect_stdout
 from transformers import AutoConfig
 
 with redirect_stdout(sys.stderr):  # fairseq logs to stdout, and stdout is for the flags
-    from bert_fused_plugin.bert.sentence_encoder import advised_layer, is_sentence_encoder
+    from bert_fused_plugin.bert.layers import advised_layer, is_sentence_encoder
 
 
 def main(model: str) -> None:

@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-import sys
 
 import pytest
 import torch
@@ -11,18 +10,16 @@ from fairseq.sequence_generator import SequenceGenerator
 from helpers import assert_close, encode, make_gru, pad, randomise
 from warm_start_helpers import table
 
-from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models import attention_map_flags
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.models.learned_alphas import learned_alphas, log_alphas
-from bert_fused_plugin.models.settings_record import SETTINGS_RECORD
-from bert_fused_plugin.modules import attention_map
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS, FixedMap, LearnedEntmax
 from bert_fused_plugin.modules.cross_attention import CrossAttention
 from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention
 from bert_fused_plugin.modules.self_attention import SelfAttention
-from bert_fused_plugin.reports.attention import BERT, SOURCE, AttentionStatistics, merged_words
+from bert_fused_plugin.reports.attention import BERT, SOURCE
+from bert_fused_plugin.reports.attention_statistics import AttentionStatistics
+from bert_fused_plugin.reports.words import merged_words
 from bert_fused_plugin.tasks.ensembles import members
 
 LINES = ["the old man sees a small dog .", "a dog runs", ""]
@@ -138,43 +135,6 @@ def test_warm_start_from_softmax_leaves_alpha_at_its_start_and_says_so(stock, sa
     assert new["decoder.layers.*.encoder_attn"] == (2, 4, "layers 0-1")
 
 
-@pytest.mark.parametrize("gru", [False, True])
-def test_a_checkpoint_of_an_earlier_version_has_softmax(build, dictionary, monkeypatch, gru):
-    """Its record says nothing of maps."""
-
-    def make(**options):
-        return make_gru(dictionary, **options) if gru else build(**options)
-
-    old = make()
-    for name in ("attention_map", "self_attention_map"):
-        old.settings_record.record["computed"].pop(name, None)
-    state = old.state_dict()
-    state[SETTINGS_RECORD] = _without_maps(make, monkeypatch)
-    make().load_state_dict(state)
-    with pytest.raises(
-        BertFusedError, match=r"trained with --attention-map softmax, and this model is built with --att"
-    ):
-        make(attention_map="sparsemax").load_state_dict(state)
-    del state[SETTINGS_RECORD]  # as in versions that recorded no settings at all
-    make().load_state_dict(state)
-    with pytest.raises(
-        BertFusedError, match=r"with --attention-map softmax, and this model is built with --attention-map sp"
-    ):
-        make(attention_map="sparsemax").load_state_dict(state)
-    make(attention_map="sparsemax", bert_unchecked=True).load_state_dict(state)
-
-
-def _without_maps(make, monkeypatch):
-    from bert_fused_plugin.models import settings_record
-
-    plain = settings_record._plain
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            settings_record, "_plain", lambda values: {k: v for k, v in plain(values).items() if "_map" not in k}
-        )
-        return make().state_dict()[SETTINGS_RECORD]
-
-
 def test_the_flags_offer_the_maps_of_the_table_and_explain_each():
     for model, flags in ((BertFusedModel, ("attention_map", "self_attention_map")), (GruModel, ("attention_map",))):
         parser = argparse.ArgumentParser()
@@ -183,38 +143,6 @@ def test_the_flags_offer_the_maps_of_the_table_and_explain_each():
             [action] = [action for action in parser._actions if action.dest == flag]
             assert list(action.choices) == list(ATTENTION_MAPS) == ["softmax", "sparsemax", "entmax15", "entmax"]
             assert all(f"{name}: {kind.help}" in action.help for name, kind in ATTENTION_MAPS.items())
-
-
-def test_unknown_maps_are_refused_by_name(build, dictionary):
-    with pytest.raises(
-        BertFusedError, match=r"--attention-map must be one of softmax, .*, entmax, got hardmax; choose"
-    ):
-        build(attention_map="hardmax")
-    with pytest.raises(BertFusedError, match=r"--self-attention-map must be one of softmax, .*, got hardmax; choose"):
-        build(self_attention_map="hardmax")
-    with pytest.raises(
-        BertFusedError, match=r"--attention-map must be one of softmax, .*, entmax, got hardmax; choose"
-    ):
-        make_gru(dictionary, attention_map="hardmax")
-
-
-def test_a_map_without_an_attention_is_refused(dictionary):
-    with pytest.raises(BertFusedError, match=r"--attention-map works only with --attention additive or dot, got"):
-        make_gru(dictionary, attention="none", attention_map="sparsemax")
-
-
-def test_a_map_without_its_package_names_the_command_beside_other_errors(build, dictionary, monkeypatch):
-    monkeypatch.setattr(attention_map, "PACKAGE", "entmax_that_is_not_there")
-    monkeypatch.setitem(sys.modules, "entmax", None)
-    with pytest.raises(BertFusedError) as caught:
-        build(attention_map="sparsemax", self_attention_map="entmax", bert_context=-1)
-    assert len(caught.value.errors) == 3
-    assert f"--self-attention-map entmax needs the package {attention_map_flags.PACKAGE}" in str(caught.value)
-    assert caught.value.errors[-1].endswith("which is not installed; run: pip install entmax")
-    with pytest.raises(BertFusedError, match=r"--attention-map entmax15 needs the package .*; run: pip install entmax"):
-        make_gru(dictionary, attention_map="entmax15")
-    build()
-    make_gru(dictionary)
 
 
 def test_learned_alphas_are_logged(build, dictionary, caplog):

@@ -9,15 +9,9 @@ from helpers import assert_close, encode, make_gru, pad, randomise
 
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.modules.batch_rng import batch_rng
-from bert_fused_plugin.reports.attention import (
-    AttentionMap,
-    AttentionStatistics,
-    attention_maps,
-    entropy,
-    previous_tokens,
-    read_attention,
-    recorded_gates,
-)
+from bert_fused_plugin.reports.attention import previous_tokens, read_attention, recorded_gates
+from bert_fused_plugin.reports.attention_maps import AttentionMap, attention_maps
+from bert_fused_plugin.reports.attention_statistics import AttentionStatistics, entropy
 from bert_fused_plugin.reports.bert_ablations import (
     ShuffledBert,
     bert_ablations,
@@ -166,12 +160,12 @@ def test_attention_of_each_layer(make, net_input, translations, kind):
     net_input["bert_tokens"] = model.encoder.bridge.bert_tokens(net_input["src_tokens"])
     found = read_attention(model, net_input, translations)
     assert list(found) == (["BERT"] if kind == "embedding" else ["source", "BERT"])
-    for layers in found.values():
-        assert len(layers) == (1 if kind == "gru" else 2)
-        for layer in layers:
+    for attention in found.values():
+        assert len(attention.layers) == (1 if kind == "gru" else 2)
+        for layer in attention.layers:
             assert_close(layer.sum(dim=-1), torch.ones(2, 7), atol=1e-5)
     if kind != "gru":
-        assert not torch.allclose(*found["BERT"])
+        assert not torch.allclose(*found["BERT"].layers)
 
 
 def test_the_decoder_reads_the_translation_after_the_end_of_sentence(dictionary, translations):

@@ -18,7 +18,6 @@ KINDS = {
     "bert_decoder": {"encoder_layers": 0},
     "finetune": {"bert_finetune": True},
     "gru": {},
-    "gru, coverage": {"coverage": True, "input_feeding": True, "attention_query": "new"},
     "gru, no BERT": {"attention": "dot", "layer_norm": True},
     "fairseq's": {},
 }

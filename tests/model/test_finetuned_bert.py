@@ -155,12 +155,10 @@ def test_a_checkpoint_holds_it_and_gives_it_back(build, dictionary, bert_dir):
     assert float(slower.encoder.bert.lr_factor) == pytest.approx(0.01)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_a_factor_rounded_to_half_precision_is_the_same_and_half_the_factor_is_not(bert_dir, dtype):
-    """Earlier versions saved it in the number format of the model."""
+def test_a_rounded_factor_is_the_same_and_half_the_factor_is_not(bert_dir):
+    """EMA takes means of the factor, which are rounded at each update."""
     rounded, same, half = (FinetunedBert.from_pretrained(bert_dir, lr_factor=factor) for factor in (0.3, 0.3, 0.15))
-    state = {**rounded.state_dict(), "lr_factor": torch.tensor(0.3).to(dtype).float()}
-    assert float(state["lr_factor"]) != pytest.approx(0.3)
+    state = {**rounded.state_dict(), "lr_factor": torch.tensor(0.3003)}
     same.load_state_dict(state)
     half.load_state_dict(state)
     for name, parameter in same.model.named_parameters():

@@ -15,14 +15,10 @@ def literal_map(attention, kind, energies):
     return torch.softmax(energies, 0) if name == "softmax" else vars(entmax)[name](energies, dim=0)
 
 
-def literal_alpha(attention, kind, query, annotations, so_far):
+def literal_alpha(attention, kind, query, annotations):
     """Return alpha over the annotations, (S,), for one query."""
     q, keys = attention.query_proj(query), attention.key_proj(annotations)
-    if kind.get("attention") == "dot":
-        energies = keys @ q * (len(q) ** -0.5 if kind.get("attention_scaled") else 1)
-    else:
-        covered = torch.outer(so_far, attention.coverage_weight) if kind.get("coverage") else 0
-        energies = torch.tanh(q + keys + covered) @ attention.v
+    energies = keys @ q if kind.get("attention") == "dot" else torch.tanh(q + keys) @ attention.v
     return literal_map(attention, kind, energies)
 
 
@@ -46,30 +42,23 @@ def literal(model, kind, line, prefix):
     annotations, summary = encoder_out["encoder_out"][0][:, 0], encoder_out["final_states"][0][0]
     begin = summary if attention is None else summary[len(summary) // 2 :]
     states = list(torch.tanh(decoder.initial_proj(begin)).chunk(1 + len(decoder.upper_layers)))
-    so_far, context, logits, alphas = torch.zeros(len(line)).double(), torch.zeros_like(summary), [], []
-    new_query = kind.get("attention_query") == "new"
+    logits, alphas = [], []
 
     def read(query):
         nmt = summary
         if attention is not None:
-            alphas.append(literal_alpha(attention, kind, query, annotations, so_far))
+            alphas.append(literal_alpha(attention, kind, query, annotations))
             nmt = alphas[-1] @ annotations
         return with_bert(decoder, kind, nmt, query, encoder_out)
 
     for word in prefix:
         embedded, before = decoder.embed_tokens(word), list(states)
-        if not new_query:
-            context = read(states[0])
-        inputs = cell.input_proj(embedded)
-        if not new_query or kind.get("input_feeding"):
-            inputs = inputs + cell.context_proj(context)
+        context = read(states[0])
+        inputs = cell.input_proj(embedded) + cell.context_proj(context)
         states[0] = cell(inputs, cell.gate_proj(states[0]), states[0])
         for i, layer in enumerate(decoder.upper_layers):
             states[i + 1] = layer(states[i].view(1, 1, -1), states[i + 1].view(1, 1, -1))[0].view(-1)
-        if new_query:
-            context = read(states[0])
-        so_far = sum(alphas, torch.zeros(len(line)).double())
-        top = states[-1] if attention is None or new_query else before[-1]
+        top = states[-1] if attention is None else before[-1]
         logits.append(
             decoder.output_projection(decoder.deep_output(top, embedded, decoder.deep_output.context_proj(context)))
         )

@@ -17,16 +17,6 @@ def test_every_parameter_gets_a_gradient(model, dictionary):
     assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
 
 
-@pytest.mark.parametrize("bert", [False, True])
-def test_of_a_single_step_too(dictionary, bert_dir, bert):
-    """The context of the last step enters no gates: nothing else tells DDP that the batch used its matrix."""
-    options = {"bert_model": bert_dir} if bert else {}
-    model = make_gru(dictionary, attention_query="new", input_feeding=True, **options).train()
-    source, target = make_batch(dictionary)
-    model(source, None, target[:, :1])[0].sum().backward()
-    assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
-
-
 @pytest.mark.parametrize(("u", "used"), [(0.1, ["attn"]), (0.5, ["attn", "bert_attn"]), (0.9, ["bert_attn"])])
 def test_drop_net_takes_one_context_whole_and_every_parameter_gets_a_gradient(
     dictionary, bert_dir, monkeypatch, u, used

@@ -35,54 +35,9 @@ def test_presets(preset, expected):
     assert all(getattr(given, name) == "given" for name in expected)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"decoder_hidden_size": 0}, r"--decoder-hidden-size must be at least 1, got 0; give a positive number"),
-        ({"dropout": 1.0}, r"--dropout must be in \[0, 1\), got 1.0"),
-        ({"word_dropout": float("nan")}, r"--word-dropout must be in \[0, 1\), got nan"),
-        (
-            {"attention_scaled": True},
-            r"--attention-scaled works only with --attention dot, got --attention additive; leave",
-        ),
-        (
-            {"attention": "dot", "coverage": True},
-            r"--coverage works only with --attention additive, got --attention dot; leave",
-        ),
-        (
-            {"input_feeding": True},
-            r"--input-feeding works only with --attention-query new .*, got --attention-query previous",
-        ),
-        (
-            {"attention": "none", "attention_query": "new"},
-            r"--attention-query new works only with an attention, got --attention none",
-        ),
-        ({"attention": "location"}, r"--attention must be one of additive, dot, none, got location; choose"),
-        ({"attention_query": "old"}, r"--attention-query must be one of previous, new, got old; choose"),
-        ({"rnn_init": "xavier"}, r"--rnn-init must be one of paper, modern, got xavier; choose"),
-        ({"share_decoder_input_output_embed": True}, r"needs --decoder-out-embed-dim equal to --decoder-embed-dim"),
-        ({"bert_model": "nowhere/", "bert_max_tokens": 1}, r"--bert-max-tokens must be at least 3, got 1"),
-        ({"bert_model": "nowhere/", "bert_context": -1}, r"--bert-context must be at least 0, got -1"),
-        ({"bert_model": "nowhere/", "bert_lr_factor": 5.0}, r"--bert-lr-factor is for --bert-finetune, got 5.0"),
-        ({"encoder_embed_path": "nowhere"}, r"--encoder-embed-path nowhere cannot be read .*No such file.*; give"),
-        ({"bert_model": "nowhere/", "bert_branch_weights": "1"}, r"--bert-branch-weights must be two numbers"),
-        ({"bert_model": "nowhere/", "bert_drop_net": 2.0}, r"--bert-drop-net must be in \[0, 1\], got 2.0"),
-        (
-            {"share_all_embeddings": True, "encoder_embed_path": "one", "decoder_embed_path": "other"},
-            r"--decoder-embed-path is not for --share-all-embeddings .*, got other; give the file with --encoder-embed",
-        ),
-        ({"share_all_embeddings": True}, r"needs --encoder-embed-dim equal to --decoder-embed-dim, got 6 and 7"),
-    ],
-)
-def test_bad_settings_are_refused(dictionary, options, message):
-    with pytest.raises(BertFusedError, match=message):
-        make_gru(dictionary, **options)
-
-
-def test_flags_of_bert_without_bert_are_refused(dictionary):
-    with pytest.raises(BertFusedError) as caught:
-        make_gru(dictionary, bert_drop_net=0.3, bert_layer="2")
-    assert sorted(error.split()[0] for error in caught.value.errors) == ["--bert-drop-net", "--bert-layer"]
+def test_a_file_of_embeddings_that_is_not_there_is_refused(dictionary):
+    with pytest.raises(BertFusedError, match=r"--encoder-embed-path nowhere cannot be read .*No such file.*; give"):
+        make_gru(dictionary, encoder_embed_path="nowhere")
 
 
 def test_a_checkpoint_of_another_bert_is_named(dictionary, bert_dir, tmp_path):

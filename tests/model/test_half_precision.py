@@ -10,7 +10,7 @@ from bert_fused_plugin.errors import BertFusedError
 LINES = ["the old man sees a small dog .", "a dog", "play@@ house ? the hou@@ se , the red apple .", ""]
 KINDS = {
     "parallel": {"bert_drop_net": 0.0},
-    "drop-net": {"bert_drop_net": 1.0, "bert_drop_net_per": "sentence"},
+    "drop-net": {"bert_drop_net": 1.0},
     "gated": {"bert_fusion": "gated", "bert_drop_net": 0.0},
     "stacked": {"bert_fusion": "stacked"},
     "mix": {"bert_layer": "mix"},
@@ -21,8 +21,7 @@ KINDS = {
     "gru": {"bert_drop_net": 0.0},
     "gru, dot": {"attention": "dot", "layer_norm": True},
     "gru, entmax15": {"attention_map": "entmax15"},
-    "gru, coverage": {"coverage": True, "bert_layer": "mix"},
-    "gru, new state asks": {"attention_query": "new", "input_feeding": True, "decoder_layers": 2, "encoder_layers": 2},
+    "gru, entmax, deep": {"attention_map": "entmax", "bert_layer": "mix", "decoder_layers": 2, "encoder_layers": 2},
 }
 ROUNDING = {torch.bfloat16: 2**-8, torch.float16: 2**-11}
 DTYPES = [torch.bfloat16, pytest.param(torch.float16, marks=needs_half)]

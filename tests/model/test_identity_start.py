@@ -4,8 +4,6 @@ import pytest
 import torch
 from warm_start_helpers import LARGER, PRE_NORM, REORDERED, assert_same_logits, logits
 
-from bert_fused_plugin.errors import BertFusedError
-
 
 @pytest.mark.parametrize("dictionaries", [(None, None), (REORDERED, LARGER)], ids=["same", "remapped"])
 @pytest.mark.parametrize(
@@ -40,32 +38,6 @@ def test_with_identity_start_the_first_update_changes_berts_branch(stock, save, 
     for layer in (*model.encoder.layers, *model.decoder.layers):
         assert layer.bert_attn.out_proj.weight.grad.abs().max() > 1e-4
         assert layer.bert_attn.out_proj.weight.abs().max() > 0
-
-
-@pytest.mark.parametrize(
-    ("options", "messages"),
-    [
-        ({"bert_fusion": "gated"}, ["is for --bert-fusion parallel and stacked, got gated, in which BERT's states"]),
-        ({"bert_fusion": "embedding"}, ["is for --bert-fusion parallel and stacked, got embedding"]),
-        (
-            {"bert_fusion": "stacked"},
-            ["stacked needs --encoder-normalize-before: after the", "stacked needs --decoder-normalize-before"],
-        ),
-        ({"bert_fusion": "stacked", "bert_attend": "encoder"}, ["stacked needs --encoder-normalize-before"]),
-        (
-            {"bert_fusion": "stacked", "encoder_normalize_before": True},
-            ["stacked needs --decoder-normalize-before: after"],
-        ),
-        ({"bert_branch_weights": "0.5,0.5"}, ["needs weight 1 for the NMT branch, got --bert-branch-weights 0.5,0.5"]),
-    ],
-)
-def test_identity_start_is_refused_where_berts_branch_cannot_begin_as_nothing(build, options, messages):
-    with pytest.raises(BertFusedError) as caught:
-        build(bert_identity_start=True, **options)
-    assert len(caught.value.errors) == len(messages)
-    for error, message in zip(caught.value.errors, messages):
-        assert error.startswith("--bert-identity-start ")
-        assert message in error
 
 
 @pytest.mark.parametrize("weights", ["1,0.3", "1,-1"])

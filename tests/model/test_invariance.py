@@ -188,10 +188,9 @@ def test_bert_reaches_encoder_and_decoder(model, dictionary):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("per", ["layer", "sentence"])
-def test_every_trainable_parameter_gets_a_gradient_whatever_drop_net_drew(build, dictionary, kind, per):
+def test_every_trainable_parameter_gets_a_gradient_whatever_drop_net_drew(build, dictionary, kind):
     with_drop_net = KINDS[kind].get("bert_fusion", "gated") == "gated"
-    options = {"bert_drop_net": 1.0, "bert_drop_net_per": per} if with_drop_net else {}
+    options = {"bert_drop_net": 1.0} if with_drop_net else {}
     model = build(**KINDS[kind], **options).train()
     src_tokens, prev_output_tokens = batch(dictionary, LINES[:2], PREFIXES[:2], left_pad=True)
     for _ in range(4):

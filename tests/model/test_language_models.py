@@ -67,7 +67,7 @@ def test_a_causal_model_does_not_look_ahead(language_model, model, dictionary):
 
 @pytest.mark.parametrize("options", [{}, {"bert_fusion": "embedding", "bert_layer": "mix"}, {"bert_finetune": True}])
 def test_it_trains_and_translates_in_any_batch(language_model, dictionary, options):
-    model = make_model(dictionary, bert_model=language_model[1], bert_drop_net_per="layer", **options)
+    model = make_model(dictionary, bert_model=language_model[1], **options)
     source = source_of(dictionary)
     target = pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=False)
     model.train()(source, None, target)[0].square().mean().backward()

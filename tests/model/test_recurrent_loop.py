@@ -10,19 +10,15 @@ from bert_fused_plugin.models.gru_bahdanau import decoder as decoder_module
 OPTIONS = {
     "paper": {},
     "dot": {"attention": "dot"},
-    "scaled dot": {"attention": "dot", "attention_scaled": True},
     "no attention": {"attention": "none"},
     "two layers": {"decoder_layers": 2, "encoder_layers": 2},
     "layer norm": {"layer_norm": True},
-    "dropout": {"dropout": 0.3, "word_dropout": 0.2, "variational_dropout": True},
+    "dropout": {"dropout": 0.3},
     "sparsemax": {"attention_map": "sparsemax"},
     "entmax15, dot": {"attention": "dot", "attention_map": "entmax15"},
     "entmax": {"attention_map": "entmax"},
-    "coverage": {"coverage": True},
-    "new query": {"attention_query": "new"},
-    "input feeding": {"attention_query": "new", "input_feeding": True},
 }
-COVERED = {*OPTIONS} - {"entmax", "coverage", "new query", "input feeding"}
+COVERED = {*OPTIONS} - {"entmax"}
 
 
 def results(model, batch):

@@ -19,10 +19,10 @@ from bert_fused_plugin.tasks.ensembles import members
 PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 FUSED = {
     "parallel": {},
-    "drop-net by sentence": {"bert_drop_net_per": "sentence", "bert_drop_net": 0.7},
+    "drop-net": {"bert_drop_net": 0.7},
     "without drop-net, weights": {"bert_drop_net": 0.0, "bert_branch_weights": "0.3,0.7"},
     "gated": {"bert_fusion": "gated"},
-    "gated, drop-net by sentence": {"bert_fusion": "gated", "bert_drop_net_per": "sentence", "bert_drop_net": 0.7},
+    "gated, drop-net": {"bert_fusion": "gated", "bert_drop_net": 0.7},
     "stacked": {"bert_fusion": "stacked"},
     "stacked, encoder first": {"bert_fusion": "stacked", "bert_stack_order": "encoder-first"},
     "embedding": {"bert_fusion": "embedding", "layernorm_embedding": True},

@@ -33,7 +33,7 @@ OURS = ["--user-dir", ROOT / "bert_fused_plugin", "--task", "bert_fused_translat
 CRITERION = ["--criterion", "bert_fused_label_smoothed_cross_entropy"]
 ARCHITECTURES = {
     "bert_fused": "--encoder-embed-dim 16 --encoder-ffn-embed-dim 24 --encoder-layers 1 --decoder-layers 1 "
-    "--encoder-attention-heads 2 --decoder-attention-heads 2 --share-all-embeddings --bert-drop-net-per sentence",
+    "--encoder-attention-heads 2 --decoder-attention-heads 2 --share-all-embeddings",
     "gru_bahdanau": "--encoder-embed-dim 16 --encoder-hidden-size 12 --decoder-embed-dim 16 --decoder-hidden-size 20 "
     "--decoder-out-embed-dim 16",
 }

@@ -8,8 +8,7 @@ import torch
 from conftest import ROOT, hypotheses
 from fairseq.checkpoint_utils import load_model_ensemble_and_task, save_ema_as_checkpoint
 
-from bert_fused_plugin.checkpoints.model_directory import export_model
-from bert_fused_plugin.checkpoints.subword_files import Subwords
+from bert_fused_plugin.exporting.model_directory import export_model
 
 pytestmark = pytest.mark.system
 STILL = ["--lr", "0", "--max-epoch", "1", "--disable-validation"]  # what is loaded is what is saved
@@ -51,7 +50,7 @@ def test_training_begins_anew_with_the_parameters_of_a_checkpoint(workspace, tmp
 
 def test_an_exported_model_is_trained_further(workspace, tmp_path):
     exported = tmp_path / "model"
-    export_model(Path(workspace.checkpoint), workspace.data, exported, Subwords(), with_bert=True)
+    export_model(Path(workspace.checkpoint), workspace.data, exported, with_bert=True)
     workspace.train("--finetune-from-model", exported / "model.pt", *STILL, save_dir=tmp_path / "save")
     before, after = load(workspace.checkpoint), load(tmp_path / "save" / "checkpoint_last.pt")
     assert not differing(before["model"], after["model"])

@@ -202,7 +202,7 @@ def test_what_is_wrong_with_the_runs_is_told_together(refused, workspace, plain,
 
 def test_a_damaged_checkpoint_is_named(refused, tmp_path):
     (tmp_path / "x.pt").write_bytes(b"nothing")
-    assert f"--run x={tmp_path / 'x.pt'} cannot be read as a checkpoint" in refused("--run", f"x={tmp_path / 'x.pt'}")
+    assert f"--run x={tmp_path / 'x.pt'}: checkpoint" in refused("--run", f"x={tmp_path / 'x.pt'}")
 
 
 def test_references_that_do_not_fit(refused, workspace, tmp_path):

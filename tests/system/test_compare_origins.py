@@ -7,7 +7,7 @@ import pytest
 import torch
 from conftest import REPORT_HOW, ROOT
 
-from bert_fused_plugin.checkpoint_origin import Origin, origins
+from bert_fused_plugin.checkpoints.origins import Origin, origins
 
 pytestmark = pytest.mark.system
 

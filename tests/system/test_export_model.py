@@ -15,11 +15,10 @@ from safetensors.torch import load_file
 from transformers import BertConfig, BertModel
 
 from bert_fused_plugin.bert.record import read_record
-from bert_fused_plugin.checkpoints import model_directory
-from bert_fused_plugin.checkpoints.files import read_checkpoint
-from bert_fused_plugin.checkpoints.model_directory import export_model
-from bert_fused_plugin.checkpoints.subword_files import Subwords
+from bert_fused_plugin.checkpoints.reading import read_checkpoint
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.exporting import model_directory
+from bert_fused_plugin.exporting.model_directory import export_model
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 
@@ -122,7 +121,7 @@ def test_every_kind_of_model(workspace, tmp_path, model, arch, flags, with_bert)
     flags = {name: workspace.bert_dir if value == "{bert}" else value for name, value in flags.items()}
     checkpoint = save_model(workspace, tmp_path / "old.pt", arch, **flags)
     expected, scores = translations(model.from_pretrained(str(tmp_path), "old.pt", workspace.data))
-    name = export_model(checkpoint, workspace.data, tmp_path / "new", Subwords(), with_bert=with_bert)
+    name = export_model(checkpoint, workspace.data, tmp_path / "new", with_bert=with_bert)
     assert name == ("./bert" if with_bert else None)
     with gone(workspace.bert_dir, workspace.data):
         seen, seen_scores = translations(model.from_pretrained(str(tmp_path / "new")))
@@ -139,15 +138,15 @@ def test_what_bert_read_in_training_stays_known(workspace, tmp_path):
     torch.save(state, checkpoint)
     for with_bert in (True, False):
         output = tmp_path / f"new-{with_bert}"
-        export_model(checkpoint, workspace.data, output, Subwords(), with_bert=with_bert)
+        export_model(checkpoint, workspace.data, output, with_bert=with_bert)
         assert read_record(read_checkpoint(output / "model.pt")["model"])["given"] == ["--bert-text"]
 
 
 def test_a_finetuned_bert_moves_from_the_checkpoint_to_its_directory(workspace, tmp_path):
     flags = {"bert_model": workspace.bert_dir, "bert_finetune": True, "bert_lr_factor": 0.5}
     checkpoint = save_model(workspace, tmp_path / "old.pt", "bert_fused", **flags)
-    export_model(checkpoint, workspace.data, tmp_path / "with", Subwords(), with_bert=True)
-    export_model(checkpoint, workspace.data, tmp_path / "without", Subwords())
+    export_model(checkpoint, workspace.data, tmp_path / "with", with_bert=True)
+    export_model(checkpoint, workspace.data, tmp_path / "without")
     trained, here, still = (
         read_checkpoint(p) for p in (checkpoint, tmp_path / "with/model.pt", tmp_path / "without/model.pt")
     )
@@ -165,7 +164,7 @@ def test_bert_keeps_its_precision(workspace, tmp_path, dtype):
     shutil.copytree(workspace.bert_dir, tmp_path / "bert")
     BertModel.from_pretrained(workspace.bert_dir, torch_dtype=dtype).save_pretrained(tmp_path / "bert")
     checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot", bert_model=str(tmp_path / "bert"))
-    export_model(checkpoint, workspace.data, tmp_path / "new", Subwords(), with_bert=True)
+    export_model(checkpoint, workspace.data, tmp_path / "new", with_bert=True)
     weights = load_file(tmp_path / "new" / "bert" / "model.safetensors")
     assert {value.dtype for value in weights.values()} == {dtype}
 
@@ -173,7 +172,7 @@ def test_bert_keeps_its_precision(workspace, tmp_path, dtype):
 def test_what_only_the_training_needed_is_left_out(workspace, tmp_path):
     flags = {"bert_cache": "cache", "bert_text": "text", "num_batch_buckets": 2}
     checkpoint = save_model(workspace, tmp_path / "old.pt", "bert_fused", bert_model=workspace.bert_dir, **flags)
-    export_model(checkpoint, workspace.data, tmp_path / "new", Subwords())
+    export_model(checkpoint, workspace.data, tmp_path / "new")
     hub = BertFusedModel.from_pretrained(str(tmp_path / "new"))
     assert len(hub.translate(["the dog"], max_len_b=4)) == 1
     task = torch.load(tmp_path / "new" / "model.pt", weights_only=False)["cfg"]["task"]
@@ -184,13 +183,13 @@ def test_all_that_is_wrong_is_said_at_once_and_nothing_is_written(workspace, tmp
     checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot")
     (tmp_path / "used").mkdir()
     (tmp_path / "used" / "file").touch()
-    given = Subwords(codes=tmp_path / "nowhere")
+    given = {"subword_nmt": tmp_path / "nowhere"}
     with pytest.raises(BertFusedError) as caught:
         export_model(checkpoint, workspace.data, tmp_path / "used", given, with_bert=True)
     assert [message.split(" ")[0] for message in caught.value.errors] == ["--output", "--with-bert:", "--codes"]
     assert "used exists and is not empty; name a new directory" in caught.value.errors[0]
     with pytest.raises(BertFusedError, match="no is no directory; make it first"):
-        export_model(checkpoint, workspace.data, tmp_path / "no" / "new", Subwords())
+        export_model(checkpoint, workspace.data, tmp_path / "no" / "new")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["old.pt", "used"]
 
 
@@ -203,7 +202,7 @@ def test_a_model_of_another_kind(workspace, tmp_path):
         state["args"].lang_pairs = "en-de"
         torch.save(state, checkpoint)
         with pytest.raises(BertFusedError, match=f"old.pt is a model of --task {task}, but only translation models"):
-            export_model(checkpoint, workspace.data, tmp_path / "new", Subwords())
+            export_model(checkpoint, workspace.data, tmp_path / "new")
         assert not (tmp_path / "new").exists()
 
 
@@ -212,22 +211,22 @@ def test_bert_that_is_not_where_it_was(workspace, tmp_path):
     checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot", bert_model=str(tmp_path / "bert"))
     os.rename(tmp_path / "bert", tmp_path / "elsewhere")
     with pytest.raises(BertFusedError, match="no such directory; give an existing one"):
-        export_model(checkpoint, workspace.data, tmp_path / "new", Subwords(), with_bert=True)
+        export_model(checkpoint, workspace.data, tmp_path / "new", with_bert=True)
     place = str(tmp_path / "elsewhere")
-    assert export_model(checkpoint, workspace.data, tmp_path / "new", Subwords(), bert_model=place) == place
+    assert export_model(checkpoint, workspace.data, tmp_path / "new", bert_model=place) == place
     assert not (tmp_path / "new" / "bert").exists()
 
 
 def test_an_exported_model_is_exported_again(workspace, tmp_path):
     checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot", bert_model=workspace.bert_dir)
     first, second = tmp_path / "first", tmp_path / "second"
-    export_model(checkpoint, workspace.data, first, Subwords(), with_bert=True)
+    export_model(checkpoint, workspace.data, first, with_bert=True)
     with pytest.raises(BertFusedError, match=r"model.pt reads BERT from ./bert .* add --with-bert, which copies"):
-        export_model(first / "model.pt", str(first), second, Subwords())
-    export_model(first / "model.pt", str(first), second, Subwords(), with_bert=True)
+        export_model(first / "model.pt", str(first), second)
+    export_model(first / "model.pt", str(first), second, with_bert=True)
     with gone(first):
         assert isinstance(GruModel.from_pretrained(str(second)).translate("the dog", max_len_b=4), str)
-    third = export_model(first / "model.pt", str(first), tmp_path / "3", Subwords(), bert_model=workspace.bert_dir)
+    third = export_model(first / "model.pt", str(first), tmp_path / "3", bert_model=workspace.bert_dir)
     assert third == workspace.bert_dir
 
 
@@ -241,7 +240,7 @@ def test_a_full_disk_leaves_nothing(workspace, tmp_path, monkeypatch, error):
 
     monkeypatch.setattr(model_directory, "save_checkpoint", full)
     with pytest.raises(BertFusedError, match="new cannot be written, and nothing was"):
-        export_model(checkpoint, workspace.data, tmp_path / "new", Subwords())
+        export_model(checkpoint, workspace.data, tmp_path / "new")
     assert [path.name for path in tmp_path.iterdir()] == ["old.pt"]
 
 
@@ -254,5 +253,5 @@ def test_a_directory_that_cannot_be_loaded_gets_no_name(workspace, tmp_path, mon
 
     monkeypatch.setattr(model_directory, "save_bert", save_another)
     with pytest.raises(BertFusedError, match=r"--bert-model ./bert has other weights"):
-        export_model(checkpoint, workspace.data, tmp_path / "new", Subwords(), with_bert=True)
+        export_model(checkpoint, workspace.data, tmp_path / "new", with_bert=True)
     assert [path.name for path in tmp_path.iterdir()] == ["old.pt"]

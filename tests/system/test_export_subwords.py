@@ -10,9 +10,8 @@ from in_process import command
 from random_checkpoints import gone, save_model
 from subword_nmt.apply_bpe import BPE
 
-from bert_fused_plugin.checkpoints.model_directory import export_model
-from bert_fused_plugin.checkpoints.subword_files import Subwords
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.exporting.model_directory import export_model
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 
@@ -39,13 +38,13 @@ def train_sentencepiece(text, prefix):
 
 def test_sentencepiece_is_used_without_being_asked_for(pieces, tmp_path, caplog):
     checkpoint = save_model(pieces, tmp_path / "old.pt", "gru_dot")
-    export_model(checkpoint, pieces.data, tmp_path / "new", Subwords(sentencepiece_model=pieces.model))
+    export_model(checkpoint, pieces.data, tmp_path / "new", {"sentencepiece": pieces.model})
     assert "subword marks" not in caplog.text
     hub = GruModel.from_pretrained(str(tmp_path / "new"))
     assert hub.apply_bpe("the dog").startswith("\u2581")
     assert len(hub.translate(["the dog"], max_len_b=4)) == 1
     plain = tmp_path / "plain"
-    export_model(checkpoint, pieces.data, plain, Subwords())
+    export_model(checkpoint, pieces.data, plain)
     assert "it translates only text that is split already; give --codes or --sentencepiece-model" in caplog.text
     hub = GruModel.from_pretrained(str(plain), bpe="sentencepiece", sentencepiece_model=str(pieces.model))
     assert hub.apply_bpe("the dog").startswith("\u2581")
@@ -61,18 +60,19 @@ def test_a_subword_tool_that_splits_otherwise_is_refused(workspace, pieces, code
     (tmp_path / "empty").touch()
     restores = r"restores [\d.]+% of the words of the source dictionary, and at least 90% are needed: '\S+' becomes"
     for trained, kind, file, message in (
-        ("words", "codes", tmp_path / "other-codes", restores),
-        ("words", "codes", tmp_path / "other.en", "cannot be read as what the flag is for"),
-        ("words", "codes", pieces.model, "cannot be read as what the flag is for"),
-        ("words", "sentencepiece_model", pieces.model, restores),
-        ("pieces", "sentencepiece_model", tmp_path / "other.model", restores),
-        ("pieces", "sentencepiece_model", codes, "cannot be read as what the flag is for"),
-        ("pieces", "sentencepiece_model", tmp_path / "empty", "cannot be read as what the flag is for"),
-        ("pieces", "codes", codes, restores),
+        ("words", "subword_nmt", tmp_path / "other-codes", restores),
+        ("words", "subword_nmt", tmp_path / "other.en", "cannot be read as what the flag is for"),
+        ("words", "subword_nmt", pieces.model, "cannot be read as what the flag is for"),
+        ("words", "sentencepiece", pieces.model, restores),
+        ("pieces", "sentencepiece", tmp_path / "other.model", restores),
+        ("pieces", "sentencepiece", codes, "cannot be read as what the flag is for"),
+        ("pieces", "sentencepiece", tmp_path / "empty", "cannot be read as what the flag is for"),
+        ("pieces", "subword_nmt", codes, restores),
     ):
         data = workspace.data if trained == "words" else pieces.data
-        with pytest.raises(BertFusedError, match=f"--{kind.replace('_', '-')} {file} {message}"):
-            export_model(old[trained], data, tmp_path / "new", Subwords(**{kind: file}))
+        flag = {"subword_nmt": "--codes", "sentencepiece": "--sentencepiece-model"}[kind]
+        with pytest.raises(BertFusedError, match=f"{flag} {file} {message}"):
+            export_model(old[trained], data, tmp_path / "new", {kind: file})
         assert not (tmp_path / "new").exists()
 
 
@@ -91,9 +91,9 @@ def test_a_tool_with_more_pieces_than_the_dictionary_is_refused(workspace, codes
     )  # fmt: skip
     data = SimpleNamespace(data=str(tmp_path / "data"))
     checkpoint = save_model(data, tmp_path / "old.pt", "gru_dot")
-    export_model(checkpoint, data.data, tmp_path / "new", Subwords(codes=few))
+    export_model(checkpoint, data.data, tmp_path / "new", {"subword_nmt": few})
     with pytest.raises(BertFusedError, match=r"restores [\d.]+% of the source sentences of the data, and at least 90%"):
-        export_model(checkpoint, data.data, tmp_path / "other", Subwords(codes=codes))
+        export_model(checkpoint, data.data, tmp_path / "other", {"subword_nmt": codes})
 
 
 def test_what_the_training_named_is_taken_where_nothing_is_given(workspace, codes, tmp_path):
@@ -102,13 +102,13 @@ def test_what_the_training_named_is_taken_where_nothing_is_given(workspace, code
     (tmp_path / "vectors").write_text("1 6\nthe 1 2 3 4 5 6\n", encoding="utf-8")
     checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot", **flags)
     (tmp_path / "vectors").unlink()  # training has read it
-    export_model(checkpoint, workspace.data, tmp_path / "new", Subwords())
+    export_model(checkpoint, workspace.data, tmp_path / "new")
     assert (tmp_path / "new" / "bpecodes").read_bytes() == codes.read_bytes()
     hub = GruModel.from_pretrained(str(tmp_path / "new"))
     assert hub.encode("playhouse   the").tolist()[-2:] == [hub.src_dict.index("the"), hub.src_dict.eos()]
     assert len(hub.apply_bpe("playhouse").split()) > 1
     with gone(codes), pytest.raises(BertFusedError, match=r"--codes .*codes: no such file; give the one that"):
-        export_model(checkpoint, workspace.data, tmp_path / "newer", Subwords())
+        export_model(checkpoint, workspace.data, tmp_path / "newer")
 
 
 @pytest.mark.parametrize(("bpe", "symbols", "merges"), [
@@ -127,7 +127,7 @@ def test_numbers_take_the_files_along_that_bert_needs_too(workspace, bert_dir, t
     files = {setting: str(tmp_path / "given.json"), other_setting: str(tmp_path / "given.bpe")}
     data = SimpleNamespace(data=str(tmp_path / "data"))
     checkpoint = save_model(data, tmp_path / "old.pt", "bert_fused", bert_model=bert_dir, bpe=bpe, **files)
-    export_model(checkpoint, data.data, tmp_path / "new", Subwords(), with_bert=True)
+    export_model(checkpoint, data.data, tmp_path / "new", with_bert=True)
     flags = f"--bpe {bpe} --{setting.replace('_', '-')} DIR/{name} --{other_setting.replace('_', '-')} DIR/{other_name}"
     assert flags in (tmp_path / "new" / "README.en-de.md").read_text(encoding="utf-8")
     with gone(tmp_path / "given.json", tmp_path / "given.bpe", tmp_path / "data"):
@@ -138,4 +138,4 @@ def test_numbers_take_the_files_along_that_bert_needs_too(workspace, bert_dir, t
         paths = ["--path", tmp_path / "new" / "model.pt", *flags.replace("DIR", str(tmp_path / "new")).split()]
         assert "\nH-0" in command("interactive", tmp_path / "new", *paths, "--max-len-b", 4, "--cpu", text="the dog\n")
     with gone(tmp_path / "given.json"), pytest.raises(BertFusedError, match=f"--bpe {bpe} .*given.json: no such file"):
-        export_model(checkpoint, data.data, tmp_path / "newer", Subwords(), with_bert=True)
+        export_model(checkpoint, data.data, tmp_path / "newer", with_bert=True)

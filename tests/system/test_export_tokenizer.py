@@ -6,8 +6,7 @@ import pytest
 from random_checkpoints import save_model
 from warm_start_helpers import new_dictionary
 
-from bert_fused_plugin.checkpoints.model_directory import export_model
-from bert_fused_plugin.checkpoints.subword_files import Subwords
+from bert_fused_plugin.exporting.model_directory import export_model
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 
 pytestmark = pytest.mark.system
@@ -30,7 +29,7 @@ def test_hyphens_are_treated_as_the_dictionary_shows(tmp_path, caplog, symbols, 
         new_dictionary(symbols).save(str(tmp_path / "data" / f"dict.{lang}.txt"))
     data = str(tmp_path / "data")
     checkpoint = save_model(SimpleNamespace(data=data), tmp_path / "old.pt", "gru_seq2seq")
-    export_model(checkpoint, data, tmp_path / "new", Subwords(tokenizer={"_name": "moses", **given}))
+    export_model(checkpoint, data, tmp_path / "new", tokenizer={"_name": "moses", **given})
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     warnings = [warning for warning in warnings if "without its subword tool" not in warning]
     assert [warning.endswith(str(says)) for warning in warnings] == ([True] if says else [])

@@ -24,7 +24,7 @@ def train_and_translate(workspace, save_dir, *flags, generate=()):
     ("flags", "said"),
     [
         (
-            "--bert-fusion gated --bert-layer random:2 --bert-drop-net-per sentence",
+            "--bert-fusion gated --bert-layer random:2",
             ["layers 1, 2 of 2 (random:2)", "gated fusion"],
         ),
         ("--bert-fusion stacked --bert-attend decoder --bert-stack-order encoder-first", ["stacked fusion"]),

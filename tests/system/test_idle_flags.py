@@ -13,7 +13,7 @@ pytestmark = pytest.mark.system
 
 TYPED = "for the typed lines of fairseq-interactive; leave it out: "
 ALONE = "--bert-cache-dtype is for --bert-cache, got fp32 without it; add --bert-cache, or leave --bert-cache-dtype out"
-UNSET = "must not be empty, as it is if a shell variable is not set; give a directory, or leave the flag out"
+UNSET = "must not be empty, as it is if a shell variable is not set, got ''; give a directory, or leave the flag out"
 
 CASES = [
     (
@@ -61,6 +61,5 @@ def test_the_hub_interface_takes_a_model_that_was_trained_with_them(workspace):
     """Its settings are those of the training."""
     folder, file = os.path.split(workspace.checkpoint)
     nowhere = {"bert_text": "/nonexistent", "bert_cache": "/nonexistent"}
-    for settings in (nowhere, {"bert_cache_dtype": "fp32"}):
-        hub = BertFusedModel.from_pretrained(folder, file, str(workspace.data), eval_bleu=False, **settings)
-        assert isinstance(hub.translate("the dog", max_len_b=5), str)
+    hub = BertFusedModel.from_pretrained(folder, file, str(workspace.data), eval_bleu=False, **nowhere)
+    assert isinstance(hub.translate("the dog", max_len_b=5), str)

@@ -8,10 +8,9 @@ from types import SimpleNamespace
 import pytest
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 
-from bert_fused_plugin.bert.loading import locate_bert
-from bert_fused_plugin.checkpoints.model_directory import export_model
-from bert_fused_plugin.checkpoints.subword_files import Subwords
+from bert_fused_plugin.bert.from_flags import locate_bert
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.exporting.model_directory import export_model
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 
 pytestmark = pytest.mark.system
@@ -20,7 +19,7 @@ pytestmark = pytest.mark.system
 @pytest.fixture(scope="module")
 def exported(workspace, codes, tmp_path_factory):
     path = tmp_path_factory.mktemp("exported")
-    given = Subwords(codes=codes)
+    given = {"subword_nmt": codes}
     export_model(Path(workspace.checkpoint), workspace.data, path / "model", given, with_bert=True)
     return path / "model"
 

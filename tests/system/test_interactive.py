@@ -41,7 +41,7 @@ def plain_text():
     """{split: {language: lines}} of the demo's grammar, as people write, with all that Moses escapes and splits."""
     pairs = iter(make_pairs(sum(SIZES.values()), seed=4))
     detokenizers = {lang: MosesDetokenizer(lang) for lang in ("en", "de")}
-    marks = {"young": "twenty-year-old", "big": '"big"', "and": "&", "red": "[red]", "und": "&"}
+    marks = {"young": "twenty-year-old", "big": '"big"', "if": "&", "red": "[red]", "falls": "&"}
     result = {}
     for split, size in SIZES.items():
         result[split] = {"en": [], "de": []}

@@ -6,8 +6,7 @@ from in_process import command
 from random_checkpoints import save_model
 from translating import Model, train
 
-from bert_fused_plugin.checkpoints.model_directory import export_model
-from bert_fused_plugin.checkpoints.subword_files import Subwords
+from bert_fused_plugin.exporting.model_directory import export_model
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 
 pytestmark = pytest.mark.system
@@ -45,7 +44,7 @@ def test_a_line_that_is_too_long_takes_no_other_with_it(workspace, tmp_path, tas
         "bert_model": workspace.bert_dir,
     }
     checkpoint = save_model(workspace, tmp_path / "old.pt", "bert_fused", **flags)
-    export_model(checkpoint, workspace.data, tmp_path / "new", Subwords())
+    export_model(checkpoint, workspace.data, tmp_path / "new")
     hub = BertFusedModel.from_pretrained(str(tmp_path / "new"))
     lines = ["the dog", "the " * 40, "a man sees the dog", "a dog"]
     together = hub.translate(lines, beam=2, max_len_b=8)

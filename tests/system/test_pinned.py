@@ -7,7 +7,7 @@ import shutil
 import pytest
 from pinning import MODELS, PINNED, interface, parameters, translations
 
-from bert_fused_plugin.checkpoints.files import read_checkpoint
+from bert_fused_plugin.checkpoints.reading import read_checkpoint
 
 pytestmark = pytest.mark.system
 

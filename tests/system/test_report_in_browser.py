@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -217,8 +216,8 @@ def test_what_the_page_of_one_run_says(report, bert):
 
 def test_a_single_validation_is_a_dot(report):
     chart = line_chart("title", {"plain": [(10, 3.0), (500, -2.0)], "fused": [(10, 3.0)]})
-    page = render({**report, "curves": {"points": {}, "charts": [asdict(chart)]}})
-    x, y = chart.dots["fused"]
+    page = render({**report, "curves": {"points": {}, "charts": [chart]}})
+    x, y = chart["dots"]["fused"]
     assert re.findall(r"<circle[^>]*>", page) == [f'<circle class="s1" cx="{x}" cy="{y}" r="3"/>']
 
 

@@ -46,7 +46,7 @@ def test_bert_runs_once_for_each_sentence_of_an_ensemble(workspace, members, mon
     count = lambda self, inputs: read.append(len(inputs["input_ids"])) or run(self, inputs)  # noqa: E731
     monkeypatch.setattr(FrozenBert, "_run", count)
     monkeypatch.setattr(
-        "bert_fused_plugin.bert.pretrained_bert.depends_on_padding", lambda *args: False
+        "bert_fused_plugin.bert.pretrained_bert.PretrainedBert._depends_on_padding", lambda self: False
     )  # runs BERT, too
     models, task, scores = translate(members, workspace.data)
     readers = [model.encoder for model in models if hasattr(model.encoder, "bert")]

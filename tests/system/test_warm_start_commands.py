@@ -7,8 +7,8 @@ import pytest
 import torch
 from conftest import TINY, hypotheses
 
-from bert_fused_plugin.checkpoint_origin import Origin, origins
-from bert_fused_plugin.checkpoints.averaging import average_checkpoints
+from bert_fused_plugin.checkpoints.origins import Origin, origins
+from bert_fused_plugin.exporting.averaging import average_checkpoints
 
 pytestmark = pytest.mark.system
 

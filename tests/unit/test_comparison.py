@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from bert_fused_plugin.checkpoint_origin import Origin
-from bert_fused_plugin.commands.compare import main, tokenised_references
+from bert_fused_plugin.checkpoints.origins import Origin
+from bert_fused_plugin.commands.compare import main, remarks
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.reports.runs import RunFiles
 from bert_fused_plugin.reports.scoring import Score
@@ -117,7 +117,10 @@ def test_files_of_one_folder_with_names_of_their_own_are_other_trainings():
 @pytest.mark.parametrize(("separate", "said"), [(0, 0), (1, 0), (3, 1)])
 def test_references_that_look_tokenised_get_one_remark(separate, said):
     references = ["A dog ."] * separate + ["A dog."] * (20 - separate)
-    remarks = tokenised_references("test.de", references)
-    assert len(remarks) == said
-    assert not said or f"{separate} of 20 end in a full stop that stands alone" in remarks[0]
-    assert tokenised_references(None, references) == []  # of the data, whose remark says it
+    texts = SimpleNamespace(target_subwords="sentencepiece")
+    options = SimpleNamespace(reference="test.de", detok="none", bf16=False)
+    found = remarks(options, texts, False, references)
+    assert len(found) == said
+    assert not said or f"{separate} of 20 end in a full stop that stands alone" in found[0]
+    [own] = remarks(SimpleNamespace(reference=None, detok="none", bf16=False), texts, True, references)
+    assert own.startswith("The scores are those of tokenised text")

@@ -1,4 +1,4 @@
-"""What fairseq_compat.batches changes: no sentence is lost."""
+"""Batches of fairseq's main under fairseq_compat: no sentence is lost, and a resumed training has the same."""
 
 from itertools import chain
 from types import SimpleNamespace
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from fairseq.data import data_utils
 
-from fairseq_compat.batches import no_lost_sentences, same_batches_when_resumed
+from fairseq_compat.patches import no_lost_sentences, same_batches_when_resumed
 
 SIZES = np.full(30, 4)
 LIMITS = [

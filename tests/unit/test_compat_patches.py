@@ -5,6 +5,8 @@ import dataclasses
 import importlib
 import importlib.util
 import logging
+import math
+import pickle
 import subprocess
 import sys
 import types
@@ -16,15 +18,22 @@ import numpy as np
 import pytest
 import sacrebleu
 import torch
-from fairseq import options, trainer, utils
+from bitarray import bitarray
+from compat_states import stock_state
+from fairseq import checkpoint_utils, options, tasks, utils
+from fairseq.data import Dictionary
+from fairseq.data.huffman import HuffmanCodeBuilder, huffman_coder
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.models import BaseFairseqModel
-from fairseq.models.transformer import TransformerConfig, base_architecture
+from fairseq.models import ARCH_CONFIG_REGISTRY, BaseFairseqModel
+from fairseq.models.transformer import TransformerConfig, TransformerModel, base_architecture
 from fairseq.modules import transformer_layer
 from fairseq.ngram_repeat_block import NGramRepeatBlock
+from fairseq.sequence_generator import SequenceGenerator
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import OmegaConf
+from omegaconf.errors import ConfigKeyError
 
-from fairseq_compat import patches
+from fairseq_compat import configuration, patches
 
 # plug-ins by name
 
@@ -163,15 +172,6 @@ def test_encoder_layers_never_take_the_fast_path():
     assert torch.allclose(alone[:, 0], padded[:2, 1], atol=1e-6)
 
 
-def test_only_parameters_that_are_shared_are_named_as_shared():
-    model = torch.nn.ModuleDict({name: torch.nn.Linear(2, 2, bias=False) for name in ("one", "two", "three")})
-    model["four"] = torch.nn.Linear(2, 2)
-    model["three"].weight = model["one"].weight
-    assert trainer._catalog_shared_params(model) == [["one.weight", "three.weight"]]
-    model["four"].bias = model["one"].bias = torch.nn.Parameter(torch.zeros(2))
-    assert ["one.bias", "four.bias"] in trainer._catalog_shared_params(model)
-
-
 def test_configs_are_composed_without_warnings():
     parser = options.get_training_parser("translation")
     args = options.parse_args_and_arch(parser, ["data-bin", "--arch", "transformer_tiny"])
@@ -219,7 +219,7 @@ def test_only_warnings_nobody_can_help_are_hidden():
     with warnings.catch_warnings(record=True) as seen:
         warnings.resetwarnings()
         warnings.simplefilter("always")
-        patches.before_fairseq()
+        configuration.before_fairseq()
         warn(FutureWarning, autocast, "fairseq.tasks.fairseq_task")
         warn(UserWarning, mismatch, "torch.nn.functional")
         assert seen == []
@@ -229,7 +229,7 @@ def test_only_warnings_nobody_can_help_are_hidden():
 
 
 def test_only_messages_nobody_can_help_are_hidden(caplog):
-    patches.before_fairseq()
+    configuration.before_fairseq()
     logger = logging.getLogger("fairseq.tasks.text_to_speech")
     with caplog.at_level(logging.INFO):
         logger.info("Please install tensorboardX: pip install tensorboardX")
@@ -238,7 +238,7 @@ def test_only_messages_nobody_can_help_are_hidden(caplog):
 
 
 def test_notes_of_fairseq_main_about_each_data_set_are_hidden(caplog):
-    patches.before_fairseq()
+    configuration.before_fairseq()
     logger = logging.getLogger("fairseq.tasks.fairseq_task")
     notes = ["can_reuse_epoch_itr = True", "reuse_dataloader = True", "rebuild_batches = False"]
     with caplog.at_level(logging.INFO):
@@ -251,10 +251,10 @@ def test_fairseq_main_does_not_set_up_the_root_logger(monkeypatch):
     before = logging.Handler()
     monkeypatch.setattr(logging.root, "handlers", [before])
     monkeypatch.setattr(logging.root, "level", logging.ERROR)
-    patches.before_fairseq()
+    configuration.before_fairseq()
     logging.root.addHandler(logging.Handler())
     logging.root.setLevel(logging.DEBUG)
-    patches.no_root_logger(patches)
+    configuration.no_root_logger(configuration)
     assert logging.root.handlers == [before]
     assert logging.root.level == logging.ERROR
 
@@ -289,7 +289,77 @@ def test_dataclasses_of_others_are_left_alone():
             assert dataclasses.dataclass(type("Config", (), body))().value is default
 
 
-def test_no_word_is_repeated_with_ngrams_of_one_word():
-    tokens, scores = torch.tensor([[2, 5, 7, 1], [2, 6, 6, 1]]), torch.zeros(2, 9)
-    NGramRepeatBlock(1)._no_repeat_ngram(tokens, scores, 1, 2, 2)
-    assert [row.isinf().nonzero().flatten().tolist() for row in scores] == [[5, 7], [6]]
+@pytest.mark.parametrize(("size", "banned"), [(1, [[5, 7], [6]]), (2, [[], [6]])])
+def test_no_ngram_is_repeated_also_when_scripted(size, banned):
+    block = NGramRepeatBlock(size)
+    tokens = torch.tensor([[2, 5, 7, 1], [2, 6, 6, 1]])
+    for module in (block, torch.jit.script(block), pickle.loads(pickle.dumps(block))):
+        scores = module(tokens, torch.zeros(2, 9), 1, 2, 2)
+        assert [row.isinf().nonzero().flatten().tolist() for row in scores] == banned
+
+
+def test_users_may_change_the_ngram_block_again(monkeypatch):
+    class Block(NGramRepeatBlock):
+        def _no_repeat_ngram(self, tokens, lprobs, bsz: int, beam_size: int, step: int):
+            return super()._no_repeat_ngram(tokens, lprobs, bsz, beam_size, step) + 1
+
+    tokens = torch.tensor([[2, 6, 6, 1]])
+    assert Block(2)(tokens, torch.zeros(1, 9), 1, 1, 2)[0].tolist() == [1.0] * 6 + [-math.inf] + [1.0] * 2
+    monkeypatch.setattr(NGramRepeatBlock, "_no_repeat_ngram", lambda self, tokens, lprobs, *sizes: lprobs + 2)
+    assert NGramRepeatBlock(2)(tokens, torch.zeros(1, 9), 1, 1, 2).tolist() == [[2.0] * 9]
+
+
+def test_a_scripted_generator_translates_as_an_unscripted_one():
+    """As fairseq's own test of it, with --no-repeat-ngram-size."""
+    words = Dictionary()
+    for word in "abcdef":
+        words.add_symbol(word)
+    task = TranslationTask(TranslationConfig(), words, words)
+    args = argparse.Namespace(arch="transformer_tiny", share_all_embeddings=True)
+    ARCH_CONFIG_REGISTRY["transformer_tiny"](args)
+    torch.manual_seed(1)
+    model = TransformerModel.build_model(args, task).eval()
+    generator = SequenceGenerator([model], words, beam_size=2, max_len_b=12, no_repeat_ngram_size=2)
+    sample = {"net_input": {"src_tokens": torch.tensor([[4, 5, 6, 2]]), "src_lengths": torch.tensor([4])}}
+    translations = [
+        [hypothesis["tokens"].tolist() for hypothesis in one.forward(sample)[0]]
+        for one in (generator, torch.jit.script(generator))
+    ]
+    assert translations[0] == translations[1]
+    for tokens in translations[0]:
+        pairs = list(zip(tokens, tokens[1:]))
+        assert len(pairs) == len(set(pairs))
+
+
+def test_the_dataclass_of_today_pickles():
+    assert pickle.loads(pickle.dumps(dataclasses.dataclass)) is dataclasses.dataclass
+
+
+def test_huffman_codes_come_back():
+    words = HuffmanCodeBuilder()
+    words.add_symbols(*"aaabbc")
+    coder = words.build_code()
+    assert [node.symbol for node in coder.decode(coder.encode(list("abcab")))] == list("abcab")
+    assert huffman_coder.util.rindex(bitarray("010100"), 1) == 3
+
+
+def test_a_checkpoint_with_settings_that_were_removed_loads(tmp_path):
+    """Removed flags of the task and of the model, as fairseq-generate meets them; training refuses such a task."""
+    words = Dictionary()
+    words.save(str(tmp_path / "dict.en.txt"))
+    words.save(str(tmp_path / "dict.de.txt"))
+    flags = [str(tmp_path), "-s", "en", "-t", "de", "--arch", "transformer_tiny", "--lr", "0.1"]
+    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser("translation"), flags))
+    model = tasks.setup_task(cfg.task).build_model(cfg.model)
+    state = {**stock_state(), "cfg": OmegaConf.to_container(cfg), "model": model.state_dict()}
+    state["optimizer_history"][0]["criterion_name"] = "CrossEntropyCriterion"
+    state["cfg"]["task"]["removed"] = False
+    state["cfg"]["model"] = argparse.Namespace(**{**vars(cfg.model), "removed": False})
+    torch.save(state, tmp_path / "model.pt")
+    [loaded], saved, task = checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "model.pt")])
+    assert "removed" not in saved.task
+    assert task.cfg.source_lang == "en"
+    saved_parameters = zip(model.decoder.parameters(), loaded.decoder.parameters())  # stock encoders save not all
+    assert all(torch.equal(old, new) for old, new in saved_parameters)
+    with pytest.raises(ConfigKeyError, match="removed"):
+        tasks.setup_task(OmegaConf.create(state["cfg"]["task"]))

@@ -1,6 +1,6 @@
 import pytest
 
-from bert_fused_plugin.bert.loading import locate_bert
+from bert_fused_plugin.bert.from_flags import locate_bert
 from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask

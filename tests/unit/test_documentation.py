@@ -3,11 +3,10 @@
 import re
 import shlex
 import subprocess
-from dataclasses import fields
 from urllib.parse import unquote
 
 import pytest
-from documentation import PAGES, ROOT, blocks, text_of
+from documentation import PAGES, ROOT, blocks, text_of, with_tables
 from fairseq import options
 
 import bert_fused_plugin
@@ -17,10 +16,6 @@ import bert_fused_plugin.commands.compare as compare
 import bert_fused_plugin.commands.export_model as export
 import bert_fused_plugin.commands.import_bert_nmt as import_bert_nmt
 import bert_fused_plugin.commands.plot_attention as attention
-from bert_fused_plugin.bert.flags import BertFlags
-from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
-from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
-from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 
 SHELL_BLOCKS = [block for page in PAGES for block in blocks(page) if block.language == "bash"]
 PARSERS = {
@@ -37,11 +32,6 @@ COMMANDS = {
     "bert-fused-import": import_bert_nmt.parse_args,
 }
 FOLDERS = ("bert_fused_plugin", "fairseq_compat", "benchmarks", "docs", "examples", "scripts", "tests")
-SECTIONS = {  # of docs/flags.md
-    BertFusedConfig: "Flags of the BERT-fused models",
-    BertFusedTranslationConfig: "Flags of the task",
-    GruConfig: "Flags of the recurrent models",
-}
 
 
 def anchors(page):
@@ -137,44 +127,11 @@ def test_the_installed_commands_are_used_and_not_the_old_scripts(page):
         )
 
 
-def flag_rows(config):
-    """Return the defaults in the table of a config's flags, by flag."""
-    table = text_of("docs/flags.md").split(f"\n## {SECTIONS[config]}\n")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| (`--[^|]*`) \| `?([^|`]*)`? \|", table, re.MULTILINE)
-    return {flag: default.strip() for flags, default in rows for flag in re.findall(r"--[a-z-]+", flags)}
+def test_the_tables_of_flags_follow_from_their_specifications():
+    """python tests/documentation.py writes them."""
+    assert with_tables(text_of("docs/flags.md")) == text_of("docs/flags.md")
 
 
-def test_every_flag_of_the_recurrent_models_has_its_row_with_its_default():
-    defaults = flag_rows(GruConfig)
-    inherited = {field.name for field in fields(BertFlags)} | {"max_source_positions", "max_target_positions"}
-    for field in fields(GruConfig):
-        if field.name not in inherited:
-            flag = "--" + field.name.replace("_", "-")
-            assert flag in defaults, f"{flag} has no row in docs/flags.md"
-            assert defaults[flag] == ("none" if field.default is None else str(field.default))
-
-
-@pytest.mark.parametrize("config", [BertFusedConfig, BertFusedTranslationConfig])
-def test_every_flag_has_its_row_with_its_default(config):
-    rows = flag_rows(config)
-    own = [field for field in fields(config) if re.match(r"bert_|.*attention_map$|upsample_primary$", field.name)]
-    names = {field.name: field.default for field in own}
-    for name, default in names.items():
-        flag = "--" + name.replace("_", "-")
-        assert flag in rows, f"{flag} has no row in docs/flags.md"
-        if default is not None:
-            assert rows[flag] == str(default)
-    assert set(rows) == {"--" + name.replace("_", "-") for name in names}
-
-
-def test_the_map_of_the_package_has_a_line_for_each_file():
-    package = ROOT / "bert_fused_plugin"
-    folders, named = {}, set()
-    for indent, name in re.findall(r"^( {4,10})(\w+(?:/|\.py)) {2,}\S", bert_fused_plugin.__doc__, re.MULTILINE):
-        depth = len(indent) // 2 - 2
-        path = folders.get(depth - 1, "") + name if depth else name
-        folders[depth] = path
-        named.add(path)
-    files = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if path.name != "__init__.py"}
-    files |= {f"{path.parent.relative_to(package).as_posix()}/" for path in package.glob("*/**/__init__.py")}
-    assert named == files
+def test_the_map_of_the_package_has_a_line_for_each_folder():
+    folders = {path.parent.name for path in (ROOT / "bert_fused_plugin").glob("*/__init__.py")}
+    assert set(re.findall(r"^    (\w+)/ {2,}\S", bert_fused_plugin.__doc__, re.MULTILINE)) == folders

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bert_fused_plugin.reports.attention import TOO_EVEN, Entropy, entropy, evenness
+from bert_fused_plugin.reports.attention_statistics import TOO_EVEN, Entropy, entropy, evenness
 
 
 def test_the_layers_that_are_too_even_are_named():

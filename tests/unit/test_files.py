@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from bert_fused_plugin.checkpoints.files import read_checkpoint, save_checkpoint, written_output
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.files import given_path, written_output
 
 
 def write_and_stop(place):
@@ -34,9 +34,25 @@ def test_a_symbolic_link_stays_one(tmp_path):
     link = tmp_path / "last.pt"
     link.symlink_to(tmp_path / "real" / "model.pt")
     with written_output(link) as new:
-        save_checkpoint({"a": 1}, new)
+        torch.save({"a": 1}, new)
     assert link.is_symlink()
     assert torch.load(tmp_path / "real" / "model.pt") == {"a": 1}
+
+
+def test_a_folder_is_replaced_whole_and_may_be_read_by_all(tmp_path):
+    (tmp_path / "model").mkdir()
+    with written_output(tmp_path / "model") as new:
+        new.mkdir()
+        (new / "weights").touch(0o600)
+    usual = tmp_path / "usual"
+    usual.touch()
+    assert (tmp_path / "model" / "weights").stat().st_mode == usual.stat().st_mode
+    assert sorted(os.listdir(tmp_path)) == ["model", "usual"]
+
+
+def test_a_flag_with_an_equals_sign_may_name_the_home(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/someone")
+    assert given_path("~/x") == Path("/home/someone/x")
 
 
 def test_a_device_is_no_place_for_a_file():
@@ -50,19 +66,3 @@ def test_a_device_is_no_place_for_a_file():
 def test_a_folder_that_does_not_exist_is_told(tmp_path):
     with pytest.raises(BertFusedError, match="cannot be written"), written_output(tmp_path / "no" / "model.pt"):
         pass
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [(b"nothing", "cannot be read"), ({"weights": 1}, "holds no model of fairseq"), (None, "cannot be read")],
-)
-def test_what_is_no_checkpoint_is_told_with_the_remedy(tmp_path, content, said):
-    path = tmp_path / "x.pt"
-    if isinstance(content, bytes):
-        path.write_bytes(content)
-    elif content is not None:
-        torch.save(content, path)
-    with pytest.raises(BertFusedError) as refused:
-        read_checkpoint(path)
-    assert said in str(refused.value)
-    assert str(path) in str(refused.value)

@@ -17,7 +17,7 @@ from transformers import AutoConfig, AutoModel
 from bert_fused_plugin.bert import hugging_face
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.hugging_face import load_tokenizer
-from bert_fused_plugin.bert.positions import count_positions
+from bert_fused_plugin.bert.pretrained_bert import count_positions
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.errors import BertFusedError
 

@@ -43,8 +43,8 @@ class Branches:
         return [p.grad for p in (self.x, *self.nmt.parameters(), *self.bert.parameters())]
 
 
-def make(kind, p_net=0.4, per_sentence=False, weights=(0.5, 0.5)):
-    fusion = FusionOptions(kind=kind, p_net=p_net, per_sentence=per_sentence, weights=weights).build(C)
+def make(kind, p_net=0.4, weights=(0.5, 0.5)):
+    fusion = FusionOptions(kind=kind, p_net=p_net, weights=weights).build(C)
     randomise(fusion)
     return fusion
 
@@ -82,19 +82,6 @@ def test_a_branch_left_out_is_not_computed_and_all_equals_the_computation_of_bot
     for actual, reference in zip(lean.gradients(), both.gradients()):
         assert actual is not None
         assert_close(actual, reference)
-
-
-@pytest.mark.parametrize("kind", ["parallel", "gated"])
-def test_drop_net_for_each_sentence_gives_each_sentence_its_own_case(monkeypatch, kind):
-    monkeypatch.setattr(torch, "rand", lambda size: torch.tensor([0.1, 0.5, 0.9, 0.15])[:size])
-    branches, fusion = Branches(), make(kind, per_sentence=True).train()
-    out = branches.fuse(fusion)
-    nmt, bert = branches.nmt(branches.x), branches.bert(branches.x)
-    joined = literal(kind, fusion, nmt, bert)
-    expected = torch.stack([nmt[:, 0], joined[:, 1], bert[:, 2], nmt[:, 3]], dim=1)
-    assert_close(out, expected)
-    out.sum().backward()
-    assert all(gradient is not None for gradient in branches.gradients())
 
 
 def test_frozen_parameters_get_no_gradient(monkeypatch):

@@ -2,8 +2,7 @@ import pytest
 import torch
 from helpers import assert_close
 
-from bert_fused_plugin.bert.layer_choice import layer_indices
-from bert_fused_plugin.bert.layer_mix import RandomLayer, ScalarMix
+from bert_fused_plugin.bert.layers import RandomLayer, ScalarMix, layer_indices
 
 B, L, N, D = 2, 5, 3, 4
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_fused_plugin.bert.length_groups import groups_by_length
+from bert_fused_plugin.bert.pretrained_bert import groups_by_length
 
 LENGTHS = [5, 2, 9, 2, 5, 5, 9]
 

@@ -57,10 +57,10 @@ def test_settings_are_read_as_flags_and_win_over_the_preset():
         "bert_layer": -1,
         "encoder_layers": 2,
         "encoder_layers_to_keep": [0, 2],
-        "bert_drop_net_per": "sentence",
+        "bert_attend": "encoder",
         "encoder_normalize_before": True,
     }
-    flags = "--dropout 0 --bert-layer -1 --encoder-layers 2 --encoder-layers-to-keep 0,2 --bert-drop-net-per sentence"
+    flags = "--dropout 0 --bert-layer -1 --encoder-layers 2 --encoder-layers-to-keep 0,2 --bert-attend encoder"
     expected = from_command_line("bert_fused_tiny", *flags.split(), "--encoder-normalize-before")
     seen = from_yaml("bert_fused_tiny", **settings)
     assert asdict(seen) == asdict(expected)

@@ -7,13 +7,13 @@ import torch
 from helpers import assert_close
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
-from bert_fused_plugin.bert.pytorch_pretrained_bert import (
+from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.importing.pytorch_pretrained_bert import (
     is_hugging_face,
     lower_cases,
     read_bert_directory,
     write_hugging_face,
 )
-from bert_fused_plugin.errors import BertFusedError
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "ein", "mann", "mädchen", "##s"]
 TOKENS = torch.tensor([[2, 5, 6, 8, 3]])

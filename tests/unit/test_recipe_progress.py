@@ -27,7 +27,7 @@ def test_progress_shows_updates_validation_and_what_went_wrong(monkeypatch):
         f"{LOG}{update.format(50)}\n",
         f"{LOG}{update.format(100)}\n",
         f"{LOG}valid | epoch 001 | valid on 'valid' subset | loss 7 | nll_loss 6.25 | ppl 2 | num_updates 100\n",
-        f"{LOG}bert_fused_plugin.bert.loading | BERT: x\n",
+        f"{LOG}bert_fused_plugin.bert.from_flags | BERT: x\n",
         "copied   4 tensors\n",
         f"{LOG}bert_fused_plugin.setup_messages | said at set-up: BERT: x\n",
         "2026-01-02 03:04:05 | WARNING | bert_fused_plugin.setup_messages | said at set-up: take care\n",

@@ -29,32 +29,27 @@ def softmax(energies, masked):
     return torch.tensor([e / sum(exps) for e in exps], dtype=torch.double)
 
 
-@pytest.mark.parametrize("coverage", [False, True])
-def test_additive_attention_is_the_equation(coverage):
-    attention = in_double(AdditiveAttention(N, C, A, coverage))
-    s, h, so_far = states(B, K, N), states(B, S, C), states(B, K, S).abs()
-    actual = attention(attention.query_proj(s), attention.key_proj(h), PAD, so_far)
+def test_additive_attention_is_the_equation():
+    attention = in_double(AdditiveAttention(N, C, A))
+    s, h = states(B, K, N), states(B, S, C)
+    actual = attention(attention.query_proj(s), attention.key_proj(h), PAD)
     for b in range(B):
         for k in range(K):
             energies = []
             for j in range(S):
                 inside = attention.query_proj.weight @ s[b, k] + attention.key_proj.weight @ h[b, j]
-                if coverage:
-                    inside = inside + attention.coverage_weight * so_far[b, k, j]
                 energies.append(torch.dot(attention.v, torch.tanh(inside)).item())
             assert_close(actual[b, k], softmax(energies, PAD[b]), atol=1e-12)
 
 
-@pytest.mark.parametrize("scaled", [False, True])
-def test_dot_attention_is_the_equation(scaled):
-    attention = in_double(DotAttention(N, C, A, scaled))
+def test_dot_attention_is_the_equation():
+    attention = in_double(DotAttention(N, C, A))
     s, h = states(B, K, N), states(B, S, C)
     actual = attention(attention.query_proj(s), attention.key_proj(h), PAD)
     for b in range(B):
         for k in range(K):
             q = attention.query_proj.weight @ s[b, k]
             energies = [torch.dot(attention.key_proj.weight @ h[b, j], q).item() for j in range(S)]
-            energies = [energy / math.sqrt(A) for energy in energies] if scaled else energies
             assert_close(actual[b, k], softmax(energies, PAD[b]), atol=1e-12)
 
 
@@ -62,10 +57,8 @@ def test_the_gradients_of_the_attentions_are_those_of_finite_differences():
     def leaf(*sizes):
         return states(*sizes).requires_grad_()
 
-    for attention in (AdditiveAttention(N, C, A), AdditiveAttention(N, C, A, True), DotAttention(N, C, A)):
-        attention = in_double(attention)
-        given = (leaf(B, K, A), leaf(B, S, A), leaf(B, K, S))
-        assert gradcheck(lambda q, k, cov, a=attention: a(q, k, PAD, cov) + 0 * cov, given)
+    for attention in (in_double(AdditiveAttention(N, C, A)), in_double(DotAttention(N, C, A))):
+        assert gradcheck(lambda q, k, a=attention: a(q, k, PAD), (leaf(B, K, A), leaf(B, S, A)))
     additive = in_double(AdditiveAttention(N, C, A))
     weights = torch.randn(B, K, S, dtype=torch.double)
 
@@ -82,7 +75,6 @@ def test_the_gradients_of_the_attentions_are_those_of_finite_differences():
 
 
 def test_the_vectors_of_additive_attention_begin_small():
-    attention = AdditiveAttention(N, C, 1000, coverage=True)
-    for vector in (attention.v, attention.coverage_weight):
-        assert vector.min().item() == pytest.approx(-0.1, abs=0.01)
-        assert vector.max().item() == pytest.approx(0.1, abs=0.01)
+    v = AdditiveAttention(N, C, 1000).v
+    assert v.min().item() == pytest.approx(-0.1, abs=0.01)
+    assert v.max().item() == pytest.approx(0.1, abs=0.01)

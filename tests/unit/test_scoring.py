@@ -7,8 +7,8 @@ from sacrebleu.metrics.bleu import BLEU
 from bert_fused_plugin.commands.compare import main
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.reports.comparison import verdict
-from bert_fused_plugin.reports.scoring import FEWEST_SAMPLES, SIGNIFICANT, Scorer, tokenizer_error
-from bert_fused_plugin.reports.unspaced import bleu_tokenizer
+from bert_fused_plugin.reports.scoring import FEWEST_SAMPLES, SIGNIFICANT, Scorer, tokenizer_errors
+from bert_fused_plugin.reports.words import bleu_tokenizer
 
 REFERENCES = [f"the {a} {b} sees the {c} ." for a in ("big", "old") for b in "man dog".split() for c in "abcde"]
 GOOD = list(REFERENCES)
@@ -150,13 +150,13 @@ def test_a_tokeniser_that_is_named_is_used():
 
 
 def test_a_tokeniser_that_cannot_be_had_is_an_error_at_the_start(monkeypatch):
-    assert [tokenizer_error(name) for name in ("none", "zh", "13a", "intl", "char")] == [None] * 5
+    assert [tokenizer_errors(name) for name in (None, "none", "zh", "13a", "intl", "char")] == [[]] * 6
 
     def fail(*_, **__):
         raise RuntimeError("Please install them.\n\n pip install x")
 
     monkeypatch.setattr(BLEU, "__init__", fail)
     said = "--tokenize ja-mecab cannot be used (Please install them. pip install x)"
-    assert tokenizer_error("ja-mecab") == f"{said}; do what sacreBLEU says, or leave it out"
+    assert tokenizer_errors("ja-mecab") == [f"{said}; do what sacreBLEU says, or leave it out"]
     with pytest.raises(BertFusedError, match="--tokenize ja-mecab cannot be used"):
         main(["data", "--baseline", "a=b", "--output", "c", "--tokenize", "ja-mecab"])

@@ -14,7 +14,7 @@ from huggingface_hub import try_to_load_from_cache
 
 from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.bert.sentence_encoder import advised_layer, is_sentence_encoder, last_layer_warning
+from bert_fused_plugin.bert.layers import advised_layer, is_sentence_encoder, last_layer_warning
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 

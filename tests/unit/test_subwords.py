@@ -11,8 +11,8 @@ from omegaconf import OmegaConf
 from tokenizers import ByteLevelBPETokenizer
 from transformers import AutoTokenizer
 
-from bert_fused_plugin.bert.bridge_loading import load_bridge
 from bert_fused_plugin.bert.flags import BertFlags
+from bert_fused_plugin.bert.from_flags import load_bridge
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.subwords import BYTE_BPE, SUBWORDS, decode_byte_bpe, detect_subword, spells_bytes
 from bert_fused_plugin.errors import BertFusedError

@@ -1,7 +1,6 @@
 from fairseq.tasks.translation import TranslationConfig
 
-from bert_fused_plugin.checkpoints.training_settings import training_defaults
-from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
+from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig, training_defaults
 
 
 def test_what_only_training_needs_goes_back_to_its_default():

@@ -71,7 +71,7 @@ def test_a_model_that_trains_is_left_alone(build):
 
 def test_bert_is_laid_out_before_it_is_copied_and_after_it_is_moved(bert_dir):
     bert = FrozenBert.from_pretrained(bert_dir)
-    fingerprint = bert.fingerprint()
+    identity = bert.identity()
     assert lie_by_columns(bert.model)
     other = copy.deepcopy(bert)
     assert lie_by_columns(other.model)
@@ -79,4 +79,4 @@ def test_bert_is_laid_out_before_it_is_copied_and_after_it_is_moved(bert_dir):
         assert one.weight.data_ptr() == copied.weight.data_ptr()
     assert not lie_by_columns(bert.double().model)
     assert lie_by_columns(bert.float().model)
-    assert bert.fingerprint() == fingerprint
+    assert bert.identity() == identity

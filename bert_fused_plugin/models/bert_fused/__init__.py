@@ -1,11 +1,10 @@
 """The BERT-fused model and its presets (Zhu et al., ICLR 2020)."""
 
 import logging
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq.data import Dictionary
-from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerModelBase
 from fairseq.models.transformer.transformer_legacy import (
@@ -15,11 +14,9 @@ from fairseq.models.transformer.transformer_legacy import (
 )
 from torch import Tensor, nn
 
-from bert_fused_plugin.bert.checkpoint_checks import incompatibilities
-from bert_fused_plugin.bert.flags import kind_errors
-from bert_fused_plugin.bert.loading import describe_bert, load_bert
+from bert_fused_plugin.bert.from_flags import describe_bert, load_bert
 from bert_fused_plugin.errors import raise_all
-from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, drop_net_rate, kept_layers, replaces_embeddings
+from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, kept_layers
 from bert_fused_plugin.models.bert_fused.config_checks import (
     TASK_REASONS,
     config_errors,
@@ -29,23 +26,19 @@ from bert_fused_plugin.models.bert_fused.config_checks import (
 from bert_fused_plugin.models.bert_fused.decoder import BertFusedDecoder
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.models.bert_fused.pruning import pruned
-from bert_fused_plugin.models.bert_fused.settings import settings_record
 from bert_fused_plugin.models.bert_fused.warm_start import read_warm_start
 from bert_fused_plugin.models.embeddings import load_embedding
-from bert_fused_plugin.models.hub import TranslationHub, load_hub
-from bert_fused_plugin.models.other_parameters import explained, without_records
-from bert_fused_plugin.models.presets import as_namespace, register_preset, sharding_errors, warn_of_lone_processes
-from bert_fused_plugin.models.settings_record import SettingsRecord, settings_incompatibilities
-from bert_fused_plugin.models.task_check import check_task, task_flag_errors
+from bert_fused_plugin.models.presets import register_preset, sharding_errors
+from bert_fused_plugin.models.recorded_flags import FlagRecord
+from bert_fused_plugin.models.translation_model import TranslationModel, task_flag_errors
 from bert_fused_plugin.modules.batch_rng import batch_rng
-from bert_fused_plugin.modules.weight_layout import lay_out_weights
 from bert_fused_plugin.setup_messages import REPEAT
 
 logger = logging.getLogger(__name__)
 
 
 @register_model("bert_fused")
-class BertFusedModel(TransformerModelBase):
+class BertFusedModel(TranslationModel, TransformerModelBase):
     """A transformer whose encoder and decoder layers attend to a frozen BERT.
 
     It runs under ``--task bert_fused_translation`` and under fairseq's own ``--task translation``.
@@ -53,19 +46,7 @@ class BertFusedModel(TransformerModelBase):
 
     encoder: BertFusedEncoder
     decoder: BertFusedDecoder
-    settings_record: SettingsRecord
-
     config_class = BertFusedConfig
-
-    @classmethod
-    def add_args(cls, parser: ArgumentParser) -> None:
-        """Declare the flags.  Their defaults stay in the config, so that presets can set other values."""
-        gen_parser_from_dataclass(parser, cls.config_class(), delete_default=True, with_prefix="")
-
-    @classmethod
-    def from_pretrained(cls, *args: Any, **options: Any) -> TranslationHub:
-        """Load a finished model for raw text; the arguments are those of `load_hub`."""
-        return load_hub(cls, *args, **options)
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> "BertFusedModel":
@@ -74,10 +55,8 @@ class BertFusedModel(TransformerModelBase):
         Raises:
             BertFusedError: all settings that break a rule.
         """
-        check_task(task)
-        warn_of_lone_processes()
-        cfg = BertFusedConfig.from_namespace(as_namespace(args))
-        raise_all([*kind_errors(cfg), *output_dim_errors(cfg)])
+        cfg: BertFusedConfig = cls.read_config(args, task)
+        raise_all(output_dim_errors(cfg))
         cfg.decoder.output_dim = int(cfg.decoder.output_dim)
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
         raise_all(pruning_errors(cfg))
@@ -88,16 +67,16 @@ class BertFusedModel(TransformerModelBase):
         errors = [*config_errors(cfg, src_dict, tgt_dict), *task_flag_errors(task, TASK_REASONS), *errors]
         bert, bridge = load_bert(cfg, task, [*errors, *sharding_errors(args)], args)
         cfg.share_decoder_input_output_embed |= cfg.share_all_embeddings
-        if replaces_embeddings(cfg) and cfg.encoder.learned_pos:
+        if cfg.fusion.replaces_embeddings and cfg.encoder.learned_pos:
             bridge.max_tokens = min(bridge.max_tokens, cfg.max_source_positions)  # the encoder's positions
         encoder_embed, decoder_embed = cls._build_embeddings(cfg, src_dict, tgt_dict)
         encoder = BertFusedEncoder(cfg, src_dict, encoder_embed, bert=bert, bridge=bridge)
         decoder = BertFusedDecoder(cfg, tgt_dict, decoder_embed, encoder_dim=encoder.output_dim, bert_dim=bert.dim)
         model = cls(cfg, encoder, decoder)
-        model.settings_record = settings_record(cfg, task)
+        model.settings_record = FlagRecord(cfg, task)
         if warm_start is not None:
             warm_start.copy_to(model)
-        line = f"{describe_bert(model, cfg.bert_model)}; {cfg.bert_fusion} fusion, drop-net {drop_net_rate(cfg)}"
+        line = f"{describe_bert(model, cfg.bert_model)}; {cfg.bert_fusion} fusion, drop-net {cfg.drop_net_rate()}"
         logger.info(line, extra=REPEAT)
         return model
 
@@ -106,13 +85,13 @@ class BertFusedModel(TransformerModelBase):
         cls, cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionary
     ) -> Tuple[nn.Embedding, nn.Embedding]:
         """Return the embeddings of the source and of the target."""
-        if replaces_embeddings(cfg):
+        if cfg.fusion.replaces_embeddings:
             # the encoder uses only the width and the padding index
             encoder_embed = nn.Embedding(src_dict.pad() + 1, cfg.encoder.embed_dim, src_dict.pad())
         else:
             encoder_embed = cls.build_embedding(cfg, src_dict, cfg.encoder.embed_dim)
             load_embedding("--encoder-embed-path", cfg.encoder.embed_path, src_dict, encoder_embed)
-        if cfg.share_all_embeddings and not replaces_embeddings(cfg):
+        if cfg.share_all_embeddings and not cfg.fusion.replaces_embeddings:
             return encoder_embed, encoder_embed
         decoder_embed = cls.build_embedding(cfg, tgt_dict, cfg.decoder.embed_dim)
         load_embedding("--decoder-embed-path", cfg.decoder.embed_path, tgt_dict, decoder_embed)
@@ -162,36 +141,17 @@ class BertFusedModel(TransformerModelBase):
             )
         return decoder_out
 
-    def prepare_for_inference_(self, cfg: Any) -> None:
-        """Prepare the model for translation, as fairseq's commands and its hub interface ask for it."""
-        super().prepare_for_inference_(cfg)
-        lay_out_weights(self)
-
     def load_state_dict(
         self, state_dict: Dict[str, Tensor], strict: bool = True, model_cfg: Any = None, args: Any = None
     ) -> Any:
-        """Load a checkpoint after a check that its dictionaries, its BERT and its settings are those of the model.
-
-        Without *strict* nothing is checked: so fairseq's EMA loads what it has computed, after each update.
-
-        Args:
-            state_dict: the parameters of the checkpoint.
-            strict: whether to check them.
-            model_cfg: the flags by which fairseq would prune layers; the model goes by its own.
-            args: these flags in the form of older versions of fairseq.
-
-        Raises:
-            BertFusedError: a checkpoint of other dictionaries, of another BERT, of other settings or sizes.
-        """
+        """Load a checkpoint, as `TranslationModel.load_state_dict` does, without the layers that pruning removes."""
         state_dict = pruned(self.cfg, state_dict)
         if not strict:
             # fairseq's EMA leaves the versions out, and fairseq takes a model without them for an old one, whose last
             # layer norms it removes
             versions = {key: value for key, value in self.state_dict().items() if key.endswith(".version")}
-            return super().load_state_dict({**versions, **without_records(state_dict)}, strict)
-        raise_all(incompatibilities(self, state_dict) + settings_incompatibilities(self, state_dict))
-        with explained(self, state_dict):
-            return super().load_state_dict(state_dict, strict)
+            state_dict = {**versions, **state_dict}
+        return super().load_state_dict(state_dict, strict)
 
 
 @register_preset("bert_fused", "bert_fused")

@@ -1,105 +1,206 @@
-"""The flags of the BERT-fused models."""
+"""The flags of the BERT-fused models, each with its specification."""
 
 # fairseq reads the field types: no `from __future__ import annotations`, no `X | None` in this file.
-from dataclasses import dataclass, field
-from typing import List, Optional, Tuple
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from fairseq.dataclass import ChoiceEnum
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_config import EncDecBaseConfig
 
-from bert_fused_plugin.bert.flags import MEAN, BertFlags, parse_weights
-from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models.attention_map_flags import map_help
+from bert_fused_plugin.bert.flags import MEAN, BertFlags, map_flag, parse_weights
+from bert_fused_plugin.flags import NO_EFFECT, Flag, Record, Rule, Where, at_least, flag, limited, only_for
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
-from bert_fused_plugin.modules.fusion import FUSION_KINDS, FusionKind, FusionOptions, fusion_kind
+from bert_fused_plugin.modules.fusion import FUSION_KINDS, FusionKind, FusionOptions, IdentityStart
+
+
+def _for_fusions(fits: Callable[[FusionKind], bool]) -> Where:
+    return only_for("bert_fusion", FUSION_KINDS, fits)
+
+
+_WEIGHTED = _for_fusions(lambda kind: kind.weighted)
+_OF_BRANCHES = _for_fusions(lambda kind: kind.has_branches)
+_OF_LAYERS = _for_fusions(lambda kind: not kind.replaces_embeddings)
+
+
+def _noted_gates(cfg: Any) -> Any:
+    """Return the gates for the record; a pruned model has fewer layers, and so other gates than the trained one."""
+    if cfg.encoder.layers_to_keep or cfg.decoder.layers_to_keep:
+        return NO_EFFECT
+    gates = [gate.strip() for gate in (cfg.bert_gates or "").split(",")]
+    return ",".join(gates) if "0" in gates else None
+
+
+def _of_side(side: str, name: str) -> Flag:
+    """Return the flag of a side for the record; a side without layers has none."""
+    return Flag(
+        Record.COMPUTED,
+        effective=lambda cfg: vars(vars(cfg)[side])[name] if vars(cfg)[side].layers else NO_EFFECT,
+    )
+
+
+_RATE = Flag(rule=Rule(lambda value: 0 <= (value or 0) < 1, "must be in [0, 1)", "0 turns it off"))
+_SIDES = ("encoder", "decoder")
+
+# fairseq's flags that change what is computed, but not the shape of any parameter
+OF_SIDES = ("attention_heads", "normalize_before", "learned_pos")
+OF_BOTH = ("activation_fn", "no_scale_embedding", "no_token_positional_embeddings", "no_decoder_final_norm")
+
+# fairseq's own flags
+_HOST: Dict[str, Flag] = {
+    **{
+        f"{side}_{name}": Flag(Record.PARAMETERS, at_least(1))
+        for side in _SIDES
+        for name in ("embed_dim", "ffn_embed_dim")
+    },
+    "encoder_layers": Flag(Record.PARAMETERS, at_least(0)),
+    "decoder_layers": Flag(Record.PARAMETERS, at_least(1)),
+    "decoder_output_dim": Flag(Record.PARAMETERS, at_least(1)),
+    **dict.fromkeys(
+        ("decoder_input_dim", "layernorm_embedding", "adaptive_softmax_cutoff", "adaptive_softmax_factor"),
+        Flag(Record.PARAMETERS),
+    ),
+    **{f"{side}_{name}": _of_side(side, name) for side in _SIDES for name in OF_SIDES},
+    **dict.fromkeys(OF_BOTH, Flag(Record.COMPUTED)),
+    # a checkpoint has a shared matrix under each of its names
+    "share_decoder_input_output_embed": Flag(
+        Record.COMPUTED, effective=lambda cfg: cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
+    ),
+    "share_all_embeddings": Flag(
+        Record.COMPUTED,
+        effective=lambda cfg: NO_EFFECT if cfg.fusion.replaces_embeddings else cfg.share_all_embeddings,
+    ),
+    **dict.fromkeys(("dropout", "attention_dropout", "activation_dropout", "relu_dropout"), _RATE),
+    **dict.fromkeys(("max_source_positions", "max_target_positions"), Flag(rule=at_least(1))),
+    "encoder_embed_path": Flag(where=(_OF_LAYERS,)),
+    **dict.fromkeys(
+        (
+            *("decoder_embed_path", "encoder_layers_to_keep", "decoder_layers_to_keep", "encoder_layerdrop"),
+            *("decoder_layerdrop", "adaptive_softmax_dropout", "checkpoint_activations", "offload_activations"),
+            *("export", "min_params_to_wrap", "quant_noise_pq_block_size", "base_sublayers", "base_shuffle"),
+        ),
+        Flag(),
+    ),
+    # The fused layers do not know these.  Adaptive inputs, and what is tied to them, belong to fairseq's language
+    # models: in its transformer for translation they have no effect, or the model cannot be built.
+    **dict.fromkeys(
+        (
+            *("no_cross_attention", "cross_self_attention", "quant_noise_pq", "quant_noise_scalar", "base_layers"),
+            *("char_inputs", "adaptive_input", "tie_adaptive_weights", "tie_adaptive_proj"),
+            *("encoder_xformers_att_config", "decoder_xformers_att_config"),
+        ),
+        Flag(Record.UNSUPPORTED),
+    ),
+    "merge_src_tgt_embed": Flag(Record.UNSUPPORTED),  # of fairseq's main; 0.12.2 has no such field
+}
 
 
 @dataclass
 class BertFusedConfig(TransformerConfig, BertFlags):
     """All flags of fairseq's transformer, and those of the fusion with BERT."""
 
-    bert_fusion: ChoiceEnum(tuple(FUSION_KINDS)) = field(  # type: ignore[valid-type]
-        default="parallel",
-        metadata={
-            "help": "How BERT's states join the model. "
-            + "; ".join(f"{name}: {kind.help}" for name, kind in FUSION_KINDS.items())
-            + "."
-        },
+    bert_fusion: ChoiceEnum(tuple(FUSION_KINDS)) = flag(  # type: ignore[valid-type]
+        "How BERT's states join the model. "
+        + "; ".join(f"{name}: {kind.help}" for name, kind in FUSION_KINDS.items())
+        + ".",
+        "parallel",
+        Record.COMPUTED,
     )
-    bert_stack_order: ChoiceEnum(("bert-first", "encoder-first")) = field(  # type: ignore[valid-type]
-        default="bert-first",
-        metadata={
-            "help": "The attention that comes first in stacked fusion: that to BERT, or that of the NMT branch, which "
-            "is self-attention in the encoder and the attention to the encoder in the decoder."
-        },
+    bert_stack_order: ChoiceEnum(("bert-first", "encoder-first")) = flag(  # type: ignore[valid-type]
+        "The attention that comes first in stacked fusion: that to BERT, or that of the NMT branch, which is "
+        "self-attention in the encoder and the attention to the encoder in the decoder.",
+        "bert-first",
+        Record.COMPUTED,
+        where=(_for_fusions(lambda kind: kind.is_sublayer),),
     )
-    bert_attend: ChoiceEnum(("both", "encoder", "decoder")) = field(  # type: ignore[valid-type]
-        default="both", metadata={"help": "The side whose layers attend to BERT."}
+    bert_attend: ChoiceEnum(("both", "encoder", "decoder")) = flag(  # type: ignore[valid-type]
+        "The side whose layers attend to BERT.", "both", Record.COMPUTED, where=(_OF_LAYERS,)
     )
-    bert_gates: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "1,0,...: Whether a layer attends to BERT (1) or not (0), from the bottom layer to the top. Each "
-            "number is for the encoder and the decoder alike. By default all layers attend to BERT."
-        },
+    bert_gates: Optional[str] = flag(
+        "1,0,...: Whether a layer attends to BERT (1) or not (0), from the bottom layer to the top. Each number is for "
+        "the encoder and the decoder alike. By default all layers attend to BERT.",
+        None,
+        Record.COMPUTED,
+        where=(_OF_LAYERS,),
+        effective=_noted_gates,
+        values="0 or 1 for each layer",
+        unset="all 1",
     )
-    bert_drop_net_per: ChoiceEnum(("layer", "sentence")) = field(  # type: ignore[valid-type]
-        default="layer",
-        metadata={"help": "Drop-net draws once in each layer, or once in each layer for each sentence of the batch."},
+    bert_identity_start: bool = flag(
+        "BERT's branch begins as zero, so that the first step computes what the model without BERT computes.",
+        False,
+        where=(_for_fusions(lambda kind: kind.identity_start is not IdentityStart.IMPOSSIBLE),),
     )
-    bert_identity_start: bool = field(
-        default=False,
-        metadata={
-            "help": "BERT's branch begins as zero, so that the first step computes what the model without BERT "
-            "computes."
-        },
+    attention_map: ChoiceEnum(tuple(ATTENTION_MAPS)) = map_flag(  # type: ignore[valid-type]
+        "the attentions to the encoder and to BERT"
     )
-    attention_map: ChoiceEnum(tuple(ATTENTION_MAPS)) = field(  # type: ignore[valid-type]
-        default="softmax", metadata={"help": map_help("the attentions to the encoder and to BERT")}
+    self_attention_map: ChoiceEnum(tuple(ATTENTION_MAPS)) = map_flag(  # type: ignore[valid-type]
+        "the self-attention of the encoder and of the decoder"
     )
-    self_attention_map: ChoiceEnum(tuple(ATTENTION_MAPS)) = field(  # type: ignore[valid-type]
-        default="softmax", metadata={"help": map_help("the self-attention of the encoder and of the decoder")}
-    )
-    bert_warm_start: Optional[str] = field(
-        default=None,
-        metadata={"help": "The checkpoint of a stock fairseq transformer whose parameters the model begins with."},
+    bert_warm_start: Optional[str] = flag(
+        "The checkpoint of a fairseq transformer, or of a model of this package, whose parameters the model begins "
+        "with. Embeddings are remapped where the dictionaries differ.",
+        None,
+        values="checkpoint",
     )
 
+    @classmethod
+    def flags(cls) -> Dict[str, Flag]:
+        """Return the specification of each flag, those of fairseq's transformer included."""
+        flags = limited(super().flags(), _WEIGHTED, ["bert_branch_weights"])
+        return {**_HOST, **limited(flags, _OF_BRANCHES, ["bert_drop_net"])}
 
-def fusion_of(cfg: BertFusedConfig) -> FusionKind:
-    """Return the description of the chosen fusion.
+    @property
+    def fusion(self) -> FusionKind:
+        """The description of the chosen fusion."""
+        return FUSION_KINDS[str(self.bert_fusion)]
 
-    Raises:
-        BertFusedError: an unknown fusion, which a YAML file or ``--model-overrides`` can give.
-    """
-    try:
-        return fusion_kind(str(cfg.bert_fusion))
-    except ValueError as error:
-        raise BertFusedError(
-            f"--bert-fusion must be one of {', '.join(FUSION_KINDS)}, got {cfg.bert_fusion!r}; choose one of them"
-        ) from error
+    def drop_net_rate(self) -> float:
+        """Return p_net: the value of the flag, or the default of the fusion."""
+        if self.bert_drop_net is not None:
+            return self.bert_drop_net
+        return 0.0 if self.bert_identity_start else self.fusion.default_p_net
 
+    def branch_weights(self) -> Tuple[float, float]:
+        """Return the weights of the NMT branch and of BERT's branch.
 
-def replaces_embeddings(cfg: BertFusedConfig) -> bool:
-    """Return whether BERT's states take the place of the source embeddings."""
-    return fusion_of(cfg).replaces_embeddings
+        Raises:
+            ValueError: a value of ``--bert-branch-weights`` that is not two finite numbers.
+        """
+        return parse_weights(self.bert_branch_weights, default=(1.0, 1.0) if self.bert_identity_start else MEAN)
 
+    def gates(self) -> Tuple[List[bool], List[bool]]:
+        """Return for each layer of the encoder, and for each layer of the decoder, whether it attends to BERT.
 
-def drop_net_rate(cfg: BertFusedConfig) -> float:
-    """Return p_net: the value of the flag, or the default of the fusion."""
-    if cfg.bert_drop_net is not None:
-        return cfg.bert_drop_net
-    return 0.0 if cfg.bert_identity_start else fusion_of(cfg).default_p_net
+        The gates are those of the layers of the training; of a pruned side, the layers that are kept have theirs.
 
+        Raises:
+            ValueError: a value of ``--bert-gates`` that is not one 0 or 1 for each layer.
+        """
+        kept = [kept_layers(side) for side in (self.encoder, self.decoder)]
+        encoder, decoder = (
+            list(range(side.layers)) if keep is None else keep for side, keep in zip((self.encoder, self.decoder), kept)
+        )
+        depth = max((number + 1 for number in (*encoder, *decoder)), default=0)
+        gates = ["1"] * depth if self.bert_gates is None else [gate.strip() for gate in self.bert_gates.split(",")]
+        if len(gates) < depth or (len(gates) > depth and kept == [None, None]) or not set(gates) <= {"0", "1"}:
+            raise ValueError
+        opened = [gate == "1" and not self.fusion.replaces_embeddings for gate in gates]
+        attend = str(self.bert_attend)
+        return (
+            [opened[number] and attend != "decoder" for number in encoder],
+            [opened[number] and attend != "encoder" for number in decoder],
+        )
 
-def branch_weights(cfg: BertFusedConfig) -> Tuple[float, float]:
-    """Return the weights of the NMT branch and of BERT's branch.
-
-    Raises:
-        ValueError: a value of ``--bert-branch-weights`` that is not two finite numbers.
-    """
-    return parse_weights(cfg.bert_branch_weights, default=(1.0, 1.0) if cfg.bert_identity_start else MEAN)
+    def fusion_options(self) -> FusionOptions:
+        """Return what the layers must know of the fusion."""
+        return FusionOptions(
+            kind=str(self.bert_fusion),
+            p_net=self.drop_net_rate(),
+            weights=self.branch_weights(),
+            bert_first=str(self.bert_stack_order) == "bert-first",
+            identity_start=self.bert_identity_start,
+        )
 
 
 def kept_layers(side: EncDecBaseConfig) -> Optional[List[int]]:
@@ -112,39 +213,3 @@ def kept_layers(side: EncDecBaseConfig) -> Optional[List[int]]:
     """
     keep = side.layers_to_keep
     return sorted(int(number) for number in (keep.split(",") if isinstance(keep, str) else keep)) if keep else None
-
-
-def bert_gates(cfg: BertFusedConfig) -> Tuple[List[bool], List[bool]]:
-    """Return for each layer of the encoder, and for each layer of the decoder, whether it attends to BERT.
-
-    The gates are those of the layers of the training; of a pruned side, the layers that are kept have theirs.
-
-    Raises:
-        ValueError: a value of ``--bert-gates`` that is not one 0 or 1 for each layer.
-    """
-    kept = [kept_layers(side) for side in (cfg.encoder, cfg.decoder)]
-    encoder, decoder = (
-        list(range(side.layers)) if keep is None else keep for side, keep in zip((cfg.encoder, cfg.decoder), kept)
-    )
-    depth = max((number + 1 for number in (*encoder, *decoder)), default=0)
-    gates = ["1"] * depth if cfg.bert_gates is None else [gate.strip() for gate in cfg.bert_gates.split(",")]
-    if len(gates) < depth or (len(gates) > depth and kept == [None, None]) or not set(gates) <= {"0", "1"}:
-        raise ValueError
-    opened = [gate == "1" and not replaces_embeddings(cfg) for gate in gates]
-    attend = str(cfg.bert_attend)
-    return (
-        [opened[number] and attend != "decoder" for number in encoder],
-        [opened[number] and attend != "encoder" for number in decoder],
-    )
-
-
-def fusion_options(cfg: BertFusedConfig) -> FusionOptions:
-    """Return what the layers must know of the fusion."""
-    return FusionOptions(
-        kind=str(cfg.bert_fusion),
-        p_net=drop_net_rate(cfg),
-        per_sentence=str(cfg.bert_drop_net_per) == "sentence",
-        weights=branch_weights(cfg),
-        bert_first=str(cfg.bert_stack_order) == "bert-first",
-        identity_start=cfg.bert_identity_start,
-    )

@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
-from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, bert_gates, replaces_embeddings
+from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
 from bert_fused_plugin.models.bert_fused.layer_building import layer_options, wrap_layer
 from bert_fused_plugin.models.search_scores import SearchScores
 from bert_fused_plugin.modules.beam_order import sentences_to_keep
@@ -30,11 +30,11 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
         self, cfg: BertFusedConfig, dictionary: Any, embed_tokens: nn.Embedding, *, encoder_dim: int, bert_dim: int
     ) -> None:
         # the base class builds one layer after the other, and each of them takes its own width from here
-        self._bert_dims = iter([bert_dim if gate else None for gate in bert_gates(cfg)[1]])
+        self._bert_dims = iter([bert_dim if gate else None for gate in cfg.gates()[1]])
         self._encoder_dim = encoder_dim
         super().__init__(cfg, dictionary, embed_tokens)
         del self._bert_dims
-        self.replaces_embeddings = replaces_embeddings(cfg)
+        self.replaces_embeddings = cfg.fusion.replaces_embeddings
 
     def build_decoder_layer(self, cfg: BertFusedConfig, no_encoder_attn: bool = False) -> nn.Module:
         """Build one layer; fairseq's hook."""

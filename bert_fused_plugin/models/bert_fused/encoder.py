@@ -6,11 +6,12 @@ import torch
 from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 
+from bert_fused_plugin.bert.batch_states import read_bert
+from bert_fused_plugin.bert.layers import build_layer_mix
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
-from bert_fused_plugin.bert.reading import build_layer_mix, read_bert
 from bert_fused_plugin.bert.record import BertRecord
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, bert_gates, replaces_embeddings
+from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
 from bert_fused_plugin.models.bert_fused.layer_building import layer_options, wrap_layer
 from bert_fused_plugin.modules.beam_order import EncoderOut, reorder_encoder_out
 from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
@@ -42,7 +43,7 @@ class BertFusedEncoder(TransformerEncoderBase):
         bridge: DictionaryBridge,
     ) -> None:
         # the base class builds one layer after the other, and each of them takes its own width from here
-        self._bert_dims = iter([bert.dim if gate else None for gate in bert_gates(cfg)[0]])
+        self._bert_dims = iter([bert.dim if gate else None for gate in cfg.gates()[0]])
         super().__init__(cfg, dictionary, embed_tokens)
         del self._bert_dims
         self.mask_special_tokens = cfg.bert_mask_special_tokens
@@ -51,7 +52,7 @@ class BertFusedEncoder(TransformerEncoderBase):
         self.bert_record = BertRecord(bert, bridge, cfg.bert_mask_special_tokens)
         self.layer_mix = build_layer_mix(cfg.bert_layer, bert)
         self.bert_proj: Optional[nn.Linear] = None
-        self.replaces_embeddings = replaces_embeddings(cfg)
+        self.replaces_embeddings = cfg.fusion.replaces_embeddings
         if self.replaces_embeddings:
             self._drop_embeddings(embed_tokens.embedding_dim)
 

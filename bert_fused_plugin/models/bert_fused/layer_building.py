@@ -7,7 +7,7 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.utils import get_activation_fn
 from torch import nn
 
-from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, fusion_options
+from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
 from bert_fused_plugin.modules.fused_layer import LayerOptions
 
 
@@ -29,7 +29,7 @@ def layer_options(cfg: BertFusedConfig, side: EncDecBaseConfig, bert_dim: Option
         activation_dropout=cfg.activation_dropout or cfg.relu_dropout or 0.0,
         activation_fn=get_activation_fn(cfg.activation_fn),
         normalize_before=side.normalize_before,
-        fusion=fusion_options(cfg),
+        fusion=cfg.fusion_options(),
         attention_map=str(cfg.attention_map),
         self_attention_map=str(cfg.self_attention_map),
     )

@@ -2,21 +2,18 @@
 
 import logging
 import os
-from argparse import Namespace
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
 
 import torch
 from fairseq.data import Dictionary
 from fairseq.utils import split_paths
-from omegaconf import OmegaConf
 from torch import Tensor
 
-from bert_fused_plugin.checkpoint_opening import open_checkpoint
-from bert_fused_plugin.checkpoint_origin import Origin, origins
-from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, replaces_embeddings
-from bert_fused_plugin.models.bert_fused.settings import OF_BOTH, OF_SIDES
+from bert_fused_plugin.checkpoints.origins import Origin, origins
+from bert_fused_plugin.checkpoints.reading import read_saved, saved_flags
+from bert_fused_plugin.errors import BertFusedError, flag_name
+from bert_fused_plugin.models.bert_fused.config import OF_BOTH, OF_SIDES, BertFusedConfig
 
 logger = logging.getLogger(__name__)
 
@@ -67,9 +64,10 @@ class SavedTransformer:
         Raises:
             BertFusedError: The file cannot be read, or it is damaged, not safe to read, or not of a transformer.
         """
-        checkpoint = open_checkpoint(path, _REMEDY, flag="--bert-warm-start")
+        checkpoint = read_saved(path, _REMEDY, given=f"--bert-warm-start {path}")
         state = {key: value for key, value in checkpoint["model"].items() if isinstance(value, Tensor)}
-        flags = _flags(checkpoint)
+        # The task comes last because it has the languages, which fairseq may have found by itself.
+        flags = saved_flags(checkpoint, "model", "task")
         needed = ("decoder.layers.0.self_attn.", "decoder.layers.0.encoder_attn.", "decoder.layers.0.fc1.weight")
         if not all(any(key.startswith(name) for key in state) for name in needed):
             arch = flags.get("arch") or flags.get("_name") or "unknown"
@@ -95,7 +93,7 @@ class SavedTransformer:
                     f"--bert-warm-start {self.path}: its {side} has width {layer.size(-1)}, and this model's "
                     f"{side} has width {part.embed_dim}; set --{side}-embed-dim {layer.size(-1)}"
                 )
-        if replaces_embeddings(cfg):
+        if cfg.fusion.replaces_embeddings:
             wanted.pop("encoder_learned_pos", None)  # here these are positions of word pieces
         for name, value in wanted.items():
             old = self.flags.get(name, value)
@@ -149,26 +147,12 @@ class SavedTransformer:
 
 
 def _difference(name: str, old: Any, value: Any) -> str:
-    flag, effect = f"--{name.replace('_', '-')}", "its parameters would compute something else"
+    flag, effect = flag_name(name), "its parameters would compute something else"
     if not isinstance(value, bool):
         return f"with {flag} {old}, and this model has {value}: {effect}; set {flag} {old}"
     if old:
         return f"with {flag}, which this model lacks: {effect}; add {flag}"
     return f"without {flag}, which this model has: {effect}; leave {flag} out"
-
-
-def _flags(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the flags of model and task, whichever version of fairseq has saved them."""
-    if isinstance(checkpoint.get("args"), Namespace):
-        return vars(checkpoint["args"])
-    cfg = checkpoint.get("cfg")
-    if OmegaConf.is_config(cfg):
-        cfg = OmegaConf.to_container(cfg)
-    flags: Dict[str, Any] = {}
-    # The task comes last because it has the languages, which fairseq may have found by itself.
-    for section in (cfg.get("model"), cfg.get("task")) if isinstance(cfg, dict) else ():
-        flags.update(vars(section) if isinstance(section, Namespace) else section if isinstance(section, dict) else {})
-    return flags
 
 
 def _bring_up_to_date(state: Dict[str, Tensor]) -> None:

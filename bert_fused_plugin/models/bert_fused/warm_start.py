@@ -10,9 +10,9 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 import torch
 from torch import Tensor, nn
 
-from bert_fused_plugin.bert.bridge_loading import task_settings
+from bert_fused_plugin.bert.from_flags import task_settings
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, replaces_embeddings
+from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
 from bert_fused_plugin.models.bert_fused.stock_checkpoint import SavedTransformer, Vocabulary
 from bert_fused_plugin.models.presets import flags_beside, resumed_from
 
@@ -189,7 +189,7 @@ def _match_vocabularies(
         ("encoder", task.source_dictionary, settings["source_lang"]),
         ("decoder", task.target_dictionary, settings["target_lang"]),
     ):
-        if side == "encoder" and replaces_embeddings(cfg):
+        if side == "encoder" and cfg.fusion.replaces_embeddings:
             continue
         try:
             vocabulary = saved.match_vocabulary(side, dictionary, lang)

@@ -1,59 +1,35 @@
 """The recurrent model and its presets: RNNsearch (Bahdanau et al., ICLR 2015), and models with other attentions."""
 
 import logging
-from argparse import ArgumentParser, Namespace
-from typing import Any, Dict, Optional, Tuple
+from argparse import Namespace
+from typing import Any, Optional, Tuple
 
-from fairseq.dataclass.utils import gen_parser_from_dataclass
-from fairseq.models import FairseqEncoderDecoderModel, register_model
+from fairseq.models import register_model
 from torch import Tensor
 
-from bert_fused_plugin.bert.checkpoint_checks import incompatibilities
-from bert_fused_plugin.bert.flags import kind_errors
-from bert_fused_plugin.bert.loading import describe_bert, load_bert
+from bert_fused_plugin.bert.from_flags import describe_bert, load_bert
 from bert_fused_plugin.errors import raise_all
 from bert_fused_plugin.models.embeddings import build_embedding, load_embedding
-from bert_fused_plugin.models.gru_bahdanau.config import (
-    GruConfig,
-    gru_config_errors,
-    gru_drop_net_rate,
-    gru_task_reasons,
-)
+from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_errors, gru_task_reasons
 from bert_fused_plugin.models.gru_bahdanau.decoder import Extra, GruDecoder
 from bert_fused_plugin.models.gru_bahdanau.encoder import GruEncoder
 from bert_fused_plugin.models.gru_bahdanau.initialisation import initialise
-from bert_fused_plugin.models.gru_bahdanau.settings import settings_record
-from bert_fused_plugin.models.hub import TranslationHub, load_hub
-from bert_fused_plugin.models.other_parameters import explained, without_records
-from bert_fused_plugin.models.presets import as_namespace, register_preset, sharding_errors, warn_of_lone_processes
-from bert_fused_plugin.models.settings_record import SettingsRecord, settings_incompatibilities
-from bert_fused_plugin.models.task_check import check_task, task_flag_errors
+from bert_fused_plugin.models.presets import register_preset, sharding_errors
+from bert_fused_plugin.models.recorded_flags import FlagRecord
+from bert_fused_plugin.models.translation_model import TranslationModel, task_flag_errors
 from bert_fused_plugin.modules.batch_rng import batch_rng
-from bert_fused_plugin.modules.weight_layout import lay_out_weights
 from bert_fused_plugin.setup_messages import REPEAT
 
 logger = logging.getLogger(__name__)
 
 
 @register_model("gru_bahdanau")
-class GruModel(FairseqEncoderDecoderModel):
+class GruModel(TranslationModel):
     """A bidirectional GRU encoder, and a GRU decoder that attends to its annotations."""
 
     encoder: GruEncoder
     decoder: GruDecoder
-    settings_record: SettingsRecord
-
     config_class = GruConfig
-
-    @classmethod
-    def add_args(cls, parser: ArgumentParser) -> None:
-        """Declare the flags without defaults; these stay in the config, so that presets can set others."""
-        gen_parser_from_dataclass(parser, cls.config_class(), delete_default=True, with_prefix="")
-
-    @classmethod
-    def from_pretrained(cls, *args: Any, **options: Any) -> TranslationHub:
-        """Load a finished model for raw text; the arguments are those of `load_hub`."""
-        return load_hub(cls, *args, **options)
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> "GruModel":
@@ -62,10 +38,7 @@ class GruModel(FairseqEncoderDecoderModel):
         Raises:
             BertFusedError: some settings break a rule; the error lists all of them.
         """
-        check_task(task)
-        warn_of_lone_processes()
-        cfg = GruConfig.from_namespace(as_namespace(args))
-        raise_all(kind_errors(cfg))
+        cfg: GruConfig = cls.read_config(args, task)
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
         errors = [*gru_config_errors(cfg, src_dict, tgt_dict), *task_flag_errors(task, gru_task_reasons(cfg))]
         errors += sharding_errors(args)
@@ -77,7 +50,7 @@ class GruModel(FairseqEncoderDecoderModel):
         bert_dim = None if bert is None else bert.dim
         decoder = GruDecoder(cfg, tgt_dict, decoder_embed, context_dim=encoder.output_dim, bert_dim=bert_dim)
         model = cls(cfg, encoder, decoder)
-        model.settings_record = settings_record(cfg, task)
+        model.settings_record = FlagRecord(cfg, task)
         initialise(model, str(cfg.rnn_init))
         load_embedding("--encoder-embed-path", cfg.encoder_embed_path, src_dict, encoder_embed)
         load_embedding("--decoder-embed-path", cfg.decoder_embed_path, tgt_dict, decoder_embed)
@@ -89,32 +62,13 @@ class GruModel(FairseqEncoderDecoderModel):
             f"{cfg.decoder_layers} x {cfg.decoder_hidden_size}."
         )
         if bert is not None:
-            line = f"{describe_bert(model, cfg.bert_model)}; drop-net {gru_drop_net_rate(cfg)}"
+            line = f"{describe_bert(model, cfg.bert_model)}; drop-net {cfg.drop_net_rate()}"
             logger.info(line, extra=REPEAT)
         return model
 
     def __init__(self, cfg: GruConfig, encoder: GruEncoder, decoder: GruDecoder) -> None:
         super().__init__(encoder, decoder)
         self.cfg = cfg
-
-    def prepare_for_inference_(self, cfg: Any) -> None:
-        """Prepare the model for translation, as fairseq's commands and its hub interface ask for it."""
-        super().prepare_for_inference_(cfg)
-        lay_out_weights(self)
-
-    def load_state_dict(self, state_dict: Dict[str, Tensor], strict: bool = True, *args: Any, **kwargs: Any) -> Any:
-        """Load a checkpoint after a check that its dictionaries, its BERT and its settings are those of this model.
-
-        Without *strict* nothing is checked: so fairseq's EMA loads what it has computed, after each update.
-
-        Raises:
-            BertFusedError: the checkpoint belongs to other dictionaries, another BERT, other settings or sizes.
-        """
-        if not strict:
-            return super().load_state_dict(without_records(state_dict), strict, *args, **kwargs)
-        raise_all(incompatibilities(self, state_dict) + settings_incompatibilities(self, state_dict))
-        with explained(self, state_dict):
-            return super().load_state_dict(state_dict, strict, *args, **kwargs)
 
     def forward(
         self,

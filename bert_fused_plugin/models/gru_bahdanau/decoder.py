@@ -1,39 +1,29 @@
 """The recurrent decoder with attention (Bahdanau et al. 2015, section 3.1 and appendix A.2.2)."""
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq.models import FairseqIncrementalDecoder
+from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
-from bert_fused_plugin.models.gru_bahdanau.config import (
-    GruConfig,
-    gru_attention_flags,
-    gru_branch_weights,
-    gru_drop_net_rate,
-)
-from bert_fused_plugin.models.gru_bahdanau.decoder_cache import StateWeights, Step, from_cache, reordered, to_cache
+from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
 from bert_fused_plugin.models.search_scores import SearchScores
-from bert_fused_plugin.modules.attention_memory import (
+from bert_fused_plugin.modules.beam_order import sentences_to_keep
+from bert_fused_plugin.modules.drop_net import DropNet
+from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention, RecurrentAttention, attention_kind
+from bert_fused_plugin.modules.recurrent_loop import (
     ProjectedMemory,
     WeightedMemory,
-    attention_weights,
+    fused_loop,
     projected_context,
+    recurrent_loop,
+    state_weights,
 )
-from bert_fused_plugin.modules.conditional_gru import ConditionalGru
-from bert_fused_plugin.modules.deep_output import DeepOutput
-from bert_fused_plugin.modules.drop_net import DropNet
-from bert_fused_plugin.modules.recurrent_attention import (
-    AdditiveAttention,
-    RecurrentAttention,
-    build_recurrent_attention,
-)
-from bert_fused_plugin.modules.recurrent_loop import fused_loop
-from bert_fused_plugin.modules.sequence_dropout import SequenceDropout, WordDropout
+from bert_fused_plugin.modules.recurrent_unit import ConditionalGru, DeepOutput
 from bert_fused_plugin.modules.zero_gradients import with_zero_gradients
 
-IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
+IncrementalState = Dict[str, Any]
 Extra = Dict[str, Optional[List[Tensor]]]
 
 
@@ -67,28 +57,22 @@ class GruDecoder(SearchScores, FairseqIncrementalDecoder):
         super().__init__(dictionary)
         hidden = cfg.decoder_hidden_size
         self.max_target_positions = cfg.max_target_positions
-        self.query_is_new = str(cfg.attention_query) == "new"
-        self.input_feeding = cfg.input_feeding
-        self.coverage = cfg.coverage
         self.embed_tokens = embed_tokens
-        self.word_dropout = WordDropout(cfg.word_dropout)
-        self.dropout_module = SequenceDropout(cfg.dropout, cfg.variational_dropout)
-        self.attention: Optional[RecurrentAttention] = build_recurrent_attention(
-            str(cfg.attention), hidden, context_dim, hidden, gru_attention_flags(cfg)
-        )
+        self.dropout_module = FairseqDropout(cfg.dropout, module_name=type(self).__name__)
+        self.attention: Optional[RecurrentAttention] = None
         self.bert_attention: Optional[RecurrentAttention] = None
+        build, attention_map = attention_kind(str(cfg.attention)).build, str(cfg.attention_map)
+        if build is not None:
+            self.attention = build(hidden, context_dim, hidden, attention_map)
         if bert_dim is not None:
-            bert_map = str(cfg.attention_map)
-            self.bert_attention = AdditiveAttention(hidden, bert_dim, hidden, attention_map=bert_map)
+            self.bert_attention = AdditiveAttention(hidden, bert_dim, hidden, attention_map)
             self.bert_value_proj = nn.Linear(bert_dim, context_dim)
-            self.drop_net = DropNet(gru_drop_net_rate(cfg))
-            self.branch_weights = gru_branch_weights(cfg)
+            self.drop_net = DropNet(cfg.drop_net_rate())
+            self.branch_weights = cfg.branch_weights()
         # s_0 = tanh(W_s backward h_1); without attention s_0 depends on the whole summary
         summary_dim = context_dim if self.attention is None else context_dim // 2
         self.initial_proj = nn.Linear(summary_dim, hidden * cfg.decoder_layers)
-        # where the new state is the query, the context of a step is not known yet when its gates are computed
-        no_context = self.query_is_new and not self.input_feeding
-        self.cell = ConditionalGru(cfg.decoder_embed_dim, 0 if no_context else context_dim, hidden)
+        self.cell = ConditionalGru(cfg.decoder_embed_dim, context_dim, hidden)
         self.upper_layers = nn.ModuleList(nn.GRU(hidden, hidden) for _ in range(cfg.decoder_layers - 1))
         self.deep_output = DeepOutput(
             hidden, cfg.decoder_embed_dim, context_dim, cfg.decoder_out_embed_dim, cfg.layer_norm
@@ -129,40 +113,35 @@ class GruDecoder(SearchScores, FairseqIncrementalDecoder):
         **unused: Any,
     ) -> Tuple[Tensor, Extra]:
         """Return t, (B, T, l), and ``extra``; the arguments are those of `forward`."""
-        cached = None if incremental_state is None else self.get_incremental_state(incremental_state, "gru")
+        cached: Optional[_Cache] = None
         if incremental_state is not None:
             prev_output_tokens = prev_output_tokens[:, -1:]
-        embedded = self.dropout_module(self.word_dropout(self.embed_tokens(prev_output_tokens)))
+            cached = self.get_incremental_state(incremental_state, "gru")
+        embedded = self.dropout_module(self.embed_tokens(prev_output_tokens))
+        memories = self._memories(encoder_out) if cached is None else cached.memories
+        read, unused_tensors = self._weigh(memories)
         if cached is None:
-            memories = self._memories(encoder_out)
-            begin = self._first_step(encoder_out["final_states"][0], memories[0], len(prev_output_tokens))
-        else:
-            memories, weights, begin = from_cache(cached)
-        weighted_memories, unused_tensors = self._weigh(memories)
-        if cached is None:
-            weights = self._state_weights(weighted_memories)
-
+            begin = self._initial_states(encoder_out["final_states"][0], len(prev_output_tokens))
+            cached = _Cache(memories, state_weights(self.cell, read), begin)
         inputs = self.cell.input_proj(embedded)
         if unused_tensors:
             inputs = with_zero_gradients(inputs, *unused_tensors)
-        fused = None
-        if torch.is_grad_enabled() and incremental_state is None and not self.query_is_new:
-            fused = fused_loop(self.cell, inputs, begin.states[0], weighted_memories)
-        # only incremental decoding asks for the end of the last step
-        states, attns, end = self._loop(inputs, weighted_memories, weights, begin) if fused is None else (*fused, begin)
+        arguments = (self.cell, inputs, cached.states[0], read, cached.from_state)
+        fused = fused_loop(*arguments) if torch.is_grad_enabled() and incremental_state is None else None
+        states, attns = recurrent_loop(*arguments) if fused is None else fused
         # the layers above the attention read all positions at once: (B, T, n) -> (T, B, n)
         top = states.transpose(0, 1)
-        finals = [end.states[0]]
-        for layer, initial in zip(self.upper_layers, begin.states[1:]):
+        finals = [top[-1]]
+        for layer, initial in zip(self.upper_layers, cached.states[1:]):
             top, final = layer(top, initial.unsqueeze(0).contiguous())
             finals.append(final[0])
-        if not self.query_is_new and self.attention is not None:
-            top = torch.cat([begin.states[-1:], top[:-1]])  # the paper's readout reads s_{i-1}
-        from_context = projected_context(weighted_memories, attns, "output_values")
+        if self.attention is not None:
+            top = torch.cat([cached.states[-1:], top[:-1]])  # the paper's readout reads s_{i-1}
+        from_context = projected_context(read, attns, "output_values")
         x = self.dropout_module(self.deep_output(top.transpose(0, 1), embedded, from_context))
         if incremental_state is not None:
-            end = end._replace(states=torch.stack(finals))
-            self.set_incremental_state(incremental_state, "gru", to_cache(memories, weights, end))
+            cache: Any = cached._replace(states=torch.stack(finals))
+            self.set_incremental_state(incremental_state, "gru", cache)
         if self.attention is None:
             attns.pop("attn", None)
         return x, {name: [attns[name]] if name in attns else None for name in ("attn", "bert_attn")}
@@ -181,9 +160,9 @@ class GruDecoder(SearchScores, FairseqIncrementalDecoder):
 
     def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> None:
         """Put the rows of the caches into *new_order*; the memories are kept once for all beams of a sentence."""
-        cached = self.get_incremental_state(incremental_state, "gru")
+        cached: Any = self.get_incremental_state(incremental_state, "gru")
         if cached is not None:
-            self.set_incremental_state(incremental_state, "gru", reordered(cached, new_order))
+            self.set_incremental_state(incremental_state, "gru", cached.reordered(new_order))
 
     def max_positions(self) -> int:
         """Return the length of the longest target that the model accepts."""
@@ -205,23 +184,14 @@ class GruDecoder(SearchScores, FairseqIncrementalDecoder):
         return memories
 
     def _memory(self, keys: Tensor, values: Tensor, padding_mask: Tensor) -> ProjectedMemory:
-        gate_values = values[..., :0] if self.cell.context_proj is None else self.cell.context_proj(values)
-        return ProjectedMemory(keys, gate_values, self.deep_output.context_proj(values), padding_mask)
+        context_proj, output_proj = self.cell.context_proj, self.deep_output.context_proj
+        return ProjectedMemory(keys, context_proj(values), output_proj(values), padding_mask)
 
-    def _first_step(self, final_states: Tensor, memory: ProjectedMemory, rows: int) -> Step:
-        """Return the start of the first step, s_0 = tanh(W_s backward h_1), for each of the *rows*."""
+    def _initial_states(self, final_states: Tensor, rows: int) -> Tensor:
+        """Return s_0 = tanh(W_s backward h_1) of each layer for each of the *rows*, (layers, B, n)."""
         initial = torch.tanh(self.initial_proj(final_states[:, -self.initial_proj.in_features :]))
         initial = initial.repeat_interleave(rows // len(final_states), dim=0)
-        states = torch.stack(initial.chunk(1 + len(self.upper_layers), dim=-1))
-        input_feed = initial.new_zeros(rows, memory.gate_values.size(-1) if self.input_feeding else 0)
-        return Step(states, input_feed, initial.new_zeros(rows, memory.keys.size(1) if self.coverage else 0))
-
-    def _state_weights(self, memories: Dict[str, WeightedMemory]) -> StateWeights:
-        """Return the weights by which the loop multiplies the states, for the memories that this pass reads."""
-        queries = [m.attention.query_proj.weight for m in memories.values() if m.attention is not None]
-        if self.query_is_new:
-            return StateWeights(self.cell.gate_proj.weight, torch.cat(queries))
-        return StateWeights(torch.cat([self.cell.gate_proj.weight, *queries]), None)
+        return torch.stack(initial.chunk(1 + len(self.upper_layers), dim=-1))
 
     def _weigh(self, memories: List[ProjectedMemory]) -> Tuple[Dict[str, WeightedMemory], List[Tensor]]:
         """Return the memories that this pass reads, under drop-net, and the tensors that would not get a gradient."""
@@ -229,7 +199,7 @@ class GruDecoder(SearchScores, FairseqIncrementalDecoder):
         if self.bert_attention is None:
             return {"attn": nmt}, []
         bert = WeightedMemory(self.bert_attention, memories[1], 1.0)
-        nmt_alone, bert_alone = self.drop_net(1)
+        nmt_alone, bert_alone = self.drop_net()
         if nmt_alone:
             return {"attn": nmt}, [*self.bert_attention.parameters(), *memories[1][:3]]
         if bert_alone:
@@ -238,40 +208,18 @@ class GruDecoder(SearchScores, FairseqIncrementalDecoder):
         w_nmt, w_bert = self.branch_weights
         return {"attn": nmt._replace(weight=w_nmt), "bert_attn": bert._replace(weight=w_bert)}, []
 
-    def _loop(
-        self, inputs: Tensor, memories: Dict[str, WeightedMemory], weights: StateWeights, begin: Step
-    ) -> Tuple[Tensor, Dict[str, Tensor], Step]:
-        """Return the states, (B, T, n), the attention to each memory, (B, T, S or L), and the start of the next step.
 
-        Args:
-            inputs: the products W e for the gates, (B, T, 3n).
-            memories: the memories that this pass reads.
-            weights: the weights of the products with the states.
-            begin: the start of the first step.
-        """
-        hidden = self.cell.hidden_dim
-        state, input_feed, coverage = begin.states[0], begin.input_feed, begin.coverage
-        states: List[Tensor] = []
-        alphas: Dict[str, List[Tensor]] = {name: [] for name in memories}
-        for step_inputs in inputs.unbind(1):
-            projected = linear(state, weights.old)
-            if weights.new is not None:
-                gates = step_inputs + input_feed if self.input_feeding else step_inputs
-                state = self.cell(gates, projected, state)
-                step_alphas = attention_weights(memories, linear(state, weights.new), coverage)
-                if self.input_feeding:
-                    input_feed = projected_context(memories, step_alphas, "gate_values").squeeze(1)
-            else:
-                step_alphas = attention_weights(memories, projected[:, 2 * hidden :], coverage)
-                gates = step_inputs + projected_context(memories, step_alphas, "gate_values").squeeze(1)
-                state = self.cell(gates, projected[:, : 2 * hidden], state)
-            states.append(state)
-            for name, alpha in step_alphas.items():
-                alphas[name].append(alpha)
-            if self.coverage and "attn" in memories:
-                coverage = coverage + step_alphas["attn"].squeeze(1)
-        attns = {name: torch.cat(steps, dim=1) for name, steps in alphas.items()}
-        all_states = torch.stack(states, dim=1)
-        if input_feed.requires_grad:  # no step reads the context of the last one, and there may be one step only
-            all_states = with_zero_gradients(all_states, input_feed)
-        return all_states, attns, Step(state.unsqueeze(0), input_feed, coverage)
+class _Cache(NamedTuple):
+    """What the decoder keeps from one step of incremental decoding to the next."""
+
+    memories: List[ProjectedMemory]  # of sentences, each of which has one or more rows
+    from_state: Tensor  # the value of `state_weights`
+    states: Tensor  # s of each layer for each row, (layers, B, n)
+
+    def reordered(self, new_order: Tensor) -> "_Cache":
+        """Return this with its rows in *new_order*; the memories are kept once for all beams of a sentence."""
+        memories, sentences = self.memories, len(self.memories[0].keys)
+        keep, _ = sentences_to_keep(new_order, sentences, self.states.size(1) // sentences)
+        if keep is not None:
+            memories = [ProjectedMemory(*(tensor.index_select(0, keep) for tensor in memory)) for memory in memories]
+        return _Cache(memories, self.from_state, self.states.index_select(1, new_order))

@@ -1,20 +1,21 @@
 """The recurrent encoder, a bidirectional GRU whose states are the annotations (Bahdanau et al. 2015, A.2.1)."""
 
-from typing import Any, List, Optional, Tuple
+from typing import Any, Optional, Tuple
 
 import torch
 from fairseq.models import FairseqEncoder
+from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from bert_fused_plugin.bert.batch_states import read_bert
+from bert_fused_plugin.bert.layers import build_layer_mix
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
-from bert_fused_plugin.bert.reading import build_layer_mix, read_bert
 from bert_fused_plugin.bert.record import BertRecord
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, has_attention
+from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
 from bert_fused_plugin.modules.beam_order import EncoderOut, reorder_encoder_out
 from bert_fused_plugin.modules.device_copy import to_device
-from bert_fused_plugin.modules.sequence_dropout import SequenceDropout, WordDropout
 
 
 class GruEncoder(FairseqEncoder):
@@ -44,15 +45,14 @@ class GruEncoder(FairseqEncoder):
         self.padding_idx = dictionary.pad()
         self.max_source_positions = cfg.max_source_positions
         self.embed_tokens = embed_tokens
-        self.word_dropout = WordDropout(cfg.word_dropout)
-        self.dropout_module = SequenceDropout(cfg.dropout, cfg.variational_dropout)
+        self.dropout_module = FairseqDropout(cfg.dropout, module_name=type(self).__name__)
         self.output_dim = 2 * cfg.encoder_hidden_size
         widths = [cfg.encoder_embed_dim] + [self.output_dim] * (cfg.encoder_layers - 1)
         self.layers = nn.ModuleList(
             nn.GRU(width, cfg.encoder_hidden_size, bidirectional=True, batch_first=True) for width in widths
         )
         # without attention nothing reads the annotations, and the norm's parameters would get no gradient
-        norm = cfg.layer_norm and has_attention(cfg)
+        norm = cfg.layer_norm and cfg.has_attention
         self.layer_norm = nn.LayerNorm(self.output_dim) if norm else None
         self.bert: Any = bert
         self.bridge: Any = bridge
@@ -67,7 +67,6 @@ class GruEncoder(FairseqEncoder):
         self,
         src_tokens: Tensor,
         src_lengths: Optional[Tensor] = None,
-        return_all_hiddens: bool = False,
         bert_tokens: Optional[Tensor] = None,
         bert_out: Optional[Tensor] = None,
     ) -> EncoderOut:
@@ -79,7 +78,6 @@ class GruEncoder(FairseqEncoder):
         Args:
             src_tokens: the source tokens, (B, S), padded on the left or on the right.
             src_lengths: the lengths of the sources; they are not used.
-            return_all_hiddens: whether ``encoder_states`` holds the states of all layers.
             bert_tokens: BERT's input, (B, L); None: it is derived from *src_tokens*.
             bert_out: BERT's states for *bert_tokens*, (B, L, N x D), from the cache; None: they are computed.
         """
@@ -90,39 +88,38 @@ class GruEncoder(FairseqEncoder):
         padding_mask = src_tokens.eq(self.padding_idx)
         # a row of padding keeps one position, because a softmax over none is NaN
         padding_mask[:, 0] &= ~padding_mask.all(dim=1)
-        x = self.dropout_module(self.word_dropout(self.embed_tokens(src_tokens)))
+        x = self.dropout_module(self.embed_tokens(src_tokens))
         # torch can only pack sentences that are padded on the right
         order = _right_padded(padding_mask)
-        states, final = self._apply_layers(_gather(x, order), lengths=(~padding_mask).sum(dim=1))
-        x = states[-1] if self.layer_norm is None else self.layer_norm(states[-1])
+        x, final = self._apply_layers(_gather(x, order), lengths=(~padding_mask).sum(dim=1))
+        x = x if self.layer_norm is None else self.layer_norm(x)
         x = _gather(x, order.argsort(dim=1))
         return {
             **encoder_out,
             "encoder_out": [x.transpose(0, 1)],  # (B, S, 2n) -> (S, B, 2n)
             "encoder_padding_mask": [padding_mask],
-            "encoder_states": [state.transpose(0, 1) for state in states] if return_all_hiddens else [],
             "final_states": [final],
             "beam_size": [1],
         }
 
-    def _apply_layers(self, x: Tensor, lengths: Tensor) -> Tuple[List[Tensor], Tensor]:
-        """Return the embeddings *x* and the states of each layer, (B, S, 2n), and the summary, (B, 2n), of the last.
+    def _apply_layers(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
+        """Return the states, (B, S, 2n), and the summary, (B, 2n), of the last layer.
 
         Args:
             x: the embeddings of sentences that are padded on the right, (B, S, m).
             lengths: the lengths of the sentences, (B,).
         """
-        states, ends = [x], x.new_zeros(2, 0)
+        ends = x.new_zeros(2, 0)
         # the longest sentence first; torch would sort in each layer, and wait for a GPU each time
         lengths, order = torch.sort(lengths.cpu(), descending=True)
         order = to_device(order, x.device)
         back = order.argsort()
         for layer in self.layers:
-            packed = pack_padded_sequence(states[-1].index_select(0, order), lengths, batch_first=True)
+            packed = pack_padded_sequence(x.index_select(0, order), lengths, batch_first=True)
             packed, ends = layer(packed)
             x, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.size(1))
-            states.append(self.dropout_module(x.index_select(0, back)))
-        return states, torch.cat([ends[0], ends[1]], dim=-1).index_select(0, back)
+            x = self.dropout_module(x.index_select(0, back))
+        return x, torch.cat([ends[0], ends[1]], dim=-1).index_select(0, back)
 
     def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
         """Return *encoder_out* with its rows in *new_order*; fairseq's hook."""

@@ -1,0 +1,61 @@
+"""Where a training began: from which checkpoint, and after how many updates of it."""
+
+from typing import Any, List, Mapping, NamedTuple, Optional
+
+from bert_fused_plugin.bert.record import recorded_origins
+from bert_fused_plugin.checkpoints.reading import saved_flags
+
+_OWN_RESTORE_FILE = "checkpoint_last.pt"  # fairseq's default, which lets a training resume
+
+
+class Origin(NamedTuple):
+    """A checkpoint whose parameters a training began with.
+
+    Attributes:
+        path: the file; None if it is not known.
+        updates: its number of updates; None if it is not known.
+    """
+
+    path: Optional[str]
+    updates: Optional[int]
+
+    def __str__(self) -> str:
+        place = self.path or "another checkpoint"
+        return f"{place} after {'an unknown number of' if self.updates is None else f'{self.updates:,}'} updates"
+
+
+def origins(checkpoint: Mapping[str, Any]) -> List[Origin]:
+    """Return the checkpoint that the training of *checkpoint* began from, then the one that that one began from, ...
+
+    ``--bert-warm-start`` is in the record beside the parameters.  fairseq knows of ``--finetune-from-model``, and of
+    ``--restore-file`` with ``--reset-optimizer``: their flags are in the settings, and the checkpoint's history of
+    optimizers has one number of updates for each launch, also for the launches of the checkpoint that it began from.
+    """
+    warm_start = [Origin(path, updates) for path, updates in recorded_origins(checkpoint["model"])]
+    return [*_of_flags(checkpoint), *warm_start]
+
+
+def updates_before(found: List[Origin]) -> int:
+    """Return the number of updates that the parameters had seen when the training began, as far as it is known."""
+    return sum(origin.updates or 0 for origin in found)
+
+
+def described(found: List[Origin]) -> str:
+    """Return *found* as words: "began from A after 10 updates, which began from B after 20 updates"; "" for none."""
+    return ", which ".join(f"began from {origin}" for origin in found)
+
+
+def _of_flags(checkpoint: Mapping[str, Any]) -> List[Origin]:
+    flags = saved_flags(checkpoint, "checkpoint")
+    launches = [int(entry.get("num_updates", 0)) for entry in checkpoint["optimizer_history"]]
+    begun = [i for i in range(1, len(launches)) if launches[i] < launches[i - 1]]  # the count began at 0 again
+    path, last = flags.get("finetune_from_model"), len(launches) - 1
+    if path is None and flags.get("reset_optimizer") and flags.get("restore_file") not in (None, _OWN_RESTORE_FILE):
+        path = flags["restore_file"]  # which every launch of this training begins from
+        begun = sorted({*begun, last})
+    elif path is not None and last == 1:
+        begun = [1]
+    if path is not None and (not begun or begun[-1] < 1):
+        return [Origin(path, None)]  # the training was resumed, and has more updates than the checkpoint
+    found = [Origin(None, launches[i - 1]) for i in reversed(begun)]
+    return found if path is None else [found[0]._replace(path=path), *found[1:]]

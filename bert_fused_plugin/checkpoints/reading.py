@@ -1,0 +1,134 @@
+"""Reads files that torch or fairseq wrote, with one sentence for each cause why a file cannot be used."""
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Optional, Union
+
+import torch
+from fairseq.checkpoint_utils import load_checkpoint_to_cpu
+from omegaconf import OmegaConf
+from torch import Tensor
+
+from bert_fused_plugin.errors import BertFusedError, raise_all
+from fairseq_compat.checkpoint import CheckpointError, load
+
+_MODEL = "model of fairseq"
+_REMEDY = "give a checkpoint that fairseq-train wrote, such as its checkpoint_best.pt"
+
+
+def _load(path: str) -> Any:
+    """Return the content of the file *path* on the CPU; nothing that the file holds is executed."""
+    with open(path, "rb") as file:
+        return load(file, map_location="cpu")
+
+
+def read_torch_file(
+    path: Union[str, Path], remedy: str, *, content: str, given: str = "", read: Callable[[str], Any] = _load
+) -> Any:
+    """Return what *read* makes of a file.
+
+    Args:
+        path: the file.
+        remedy: advice that ends the message of an error.
+        content: kind of thing that the file should hold, for the message of an error.
+        given: the words of the command line that name the file, for the message of an error; default: the path.
+        read: function that reads the file.
+
+    Raises:
+        BertFusedError: The file cannot be read, or it is damaged or not safe to read.
+    """
+    try:
+        return read(str(path))
+    except OSError as error:
+        raise BertFusedError(f"{given or path} cannot be read: {error.strerror or error}; {remedy}") from error
+    except CheckpointError as error:  # its message names the file and a remedy
+        raise BertFusedError(f"{given}: {error}" if given else str(error)) from error
+    except Exception as error:  # a file of another kind can raise any exception
+        reason = f"{type(error).__name__}: {error}"
+        raise BertFusedError(f"{given or path} holds no {content} ({reason}); {remedy}") from error
+
+
+def read_saved(
+    path: Union[str, Path], remedy: str = _REMEDY, *, given: str = "", read: Callable[[str], Any] = _load
+) -> Dict[str, Any]:
+    """Return the checkpoint in a file as it was saved; its ``model`` is a dictionary.
+
+    Args:
+        path, remedy, given, read: as for `read_torch_file`.
+
+    Raises:
+        BertFusedError: The file cannot be read, or it is damaged, not safe to read, or no checkpoint of fairseq.
+    """
+    checkpoint = read_torch_file(path, remedy, content=_MODEL, given=given, read=read)
+    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
+        raise BertFusedError(f"{given or path} holds no {_MODEL}; {remedy}")
+    return checkpoint
+
+
+def read_checkpoint(path: Path, overrides: Optional[Dict[str, Any]] = None, *, given: str = "") -> Dict[str, Any]:
+    """Return the checkpoint in the file *path* with its settings as ``cfg``, whichever version of fairseq wrote it.
+
+    Args:
+        path: the file.
+        overrides: settings that replace those of the checkpoint, as with ``--model-overrides``.
+        given: the words of the command line that name the file, for the message of an error; default: the path.
+
+    Raises:
+        BertFusedError: The file cannot be read, or it is damaged, not safe to read, or no checkpoint of fairseq,
+            or its training has diverged.
+    """
+    state = read_saved(path, given=given, read=lambda name: load_checkpoint_to_cpu(name, arg_overrides=overrides))
+    if state.get("cfg") is None:
+        raise BertFusedError(f"{given or path} holds no {_MODEL}; {_REMEDY}")
+    raise_all(diverged(given or path, state["model"]))
+    return {**state, "args": None}
+
+
+def diverged(checkpoint: object, state_dict: Mapping[str, Tensor]) -> List[str]:
+    """Return a sentence if some parameters of the *checkpoint* are infinite, or no numbers, somewhere."""
+    names = [
+        name
+        for name, value in state_dict.items()
+        # fairseq leaves _float_tensor without a value: it only says what kind of number a module computes with
+        if torch.is_tensor(value) and value.is_floating_point() and not name.endswith("_float_tensor")
+        if not _is_finite(value)
+    ]
+    if not names:
+        return []
+    return [
+        f"{checkpoint} has numbers that are not finite in {len(names)} parameters, such as {names[0]}: its training "
+        "has diverged; take an earlier checkpoint, or train again with a lower --lr or with --clip-norm"
+    ]
+
+
+def _is_finite(value: Tensor) -> bool:
+    # A finite sum has finite terms only, and is much faster.  A sum of large finite numbers may be infinite.
+    return bool(torch.isfinite(value.sum()) or torch.isfinite(value).all())
+
+
+def saved_flags(checkpoint: Mapping[str, Any], *sections: str) -> Dict[str, Any]:
+    """Return the flags in *sections* of fairseq's settings, such as ``model``; fairseq up to 0.9 had no sections."""
+    if isinstance(checkpoint.get("args"), Namespace):
+        return vars(checkpoint["args"])
+    cfg: Any = checkpoint.get("cfg") or {}
+    if OmegaConf.is_config(cfg):
+        cfg = OmegaConf.to_container(cfg)
+    flags: Dict[str, Any] = {}
+    for section in sections:
+        found = cfg.get(section) or {}
+        flags.update(vars(found) if isinstance(found, Namespace) else found)
+    return flags
+
+
+def without_training_state(state: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the checkpoint *state* without what only training needs: optimizer, meters, data position and EMA.
+
+    The history of the optimizer stays, since it has the numbers of updates of this training and of those before it.
+    """
+    epoch = state["extra_state"]["train_iterator"]["epoch"]
+    return {
+        **state,
+        "cfg": OmegaConf.to_container(state["cfg"], resolve=True, enum_to_str=True),
+        "extra_state": {"train_iterator": {"epoch": epoch}},
+        "last_optimizer_state": None,
+    }

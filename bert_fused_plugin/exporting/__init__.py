@@ -1,0 +1,1 @@
+"""Finished models as files: means of checkpoints, and directories that can be moved."""

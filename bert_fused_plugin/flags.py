@@ -1,0 +1,199 @@
+"""The specification of a flag, in its field, from which parser, checks, record in checkpoints, and docs follow.
+
+A config is a dataclass whose fields are made by `flag`.
+"""
+
+# fairseq reads the field types of configs: no `from __future__ import annotations`, no `X | None` here.
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, get_args, get_type_hints
+
+from bert_fused_plugin.errors import flag_name
+
+NO_EFFECT = object()  # the value of a flag that does not change the model at hand
+
+
+class Record(Enum):
+    """What a checkpoint says about a flag."""
+
+    COMPUTED = "the value; with another one the model would compute something else, so that is an error"
+    NOTED = "the value; another one gives a warning"
+    BERT = "the value, in the record of BERT"
+    PARAMETERS = "nothing, because the parameters show it"
+    NOTHING = "nothing, because it may change: it is about the start, the training, memory, or a limit"
+    UNSUPPORTED = "nothing, because the model refuses it"
+
+
+class Rule(NamedTuple):
+    """What a value must be.
+
+    Args:
+        holds: whether a value is allowed; it may raise a ValueError for one that is not.
+        says: the rule, such as "must be at least 1".
+        remedy: what to do, such as "give a positive number".
+    """
+
+    holds: Callable[[Any], bool]
+    says: str
+    remedy: str
+
+
+class Where(NamedTuple):
+    """The settings with which a flag has an effect; elsewhere it is refused.
+
+    Args:
+        holds: whether a config has these settings.
+        what: the settings, such as "--bert-finetune".
+        otherwise: what a config that has them not looks like, and the remedy.
+    """
+
+    holds: Callable[[Any], bool]
+    what: str
+    otherwise: Callable[[Any, str], str]
+
+
+@dataclass(frozen=True)
+class Flag:
+    """All that is known of a flag beside its type, its default and its help.
+
+    Args:
+        record: what a checkpoint says about it.
+        rule: what its value must be.
+        where: the settings with which it has an effect.
+        effective: the value that is recorded, from the config, where that is not the value of the flag: a default that
+            follows from other flags, or `NO_EFFECT`.
+        values: its values in docs/flags.md, where the choices and the rule do not say it.
+        unset: what applies where it is not given, in docs/flags.md, if that is not its default.
+    """
+
+    record: Record = Record.NOTHING
+    rule: Optional[Rule] = None
+    where: Tuple[Where, ...] = ()
+    effective: Optional[Callable[[Any], Any]] = None
+    values: str = ""
+    unset: str = ""
+
+
+def flag(help: str, default: Any, record: Record = Record.NOTHING, **specification: Any) -> Any:
+    """Return the field of a flag; the *specification* is that of `Flag`."""
+    return field(default=default, metadata={"help": help, "flag": Flag(record, **specification)})
+
+
+class Specified:
+    """A config whose fields are made by `flag`."""
+
+    @classmethod
+    def flags(cls) -> Dict[str, Flag]:
+        """Return the specification of each flag, by the name of its setting."""
+        config: Any = cls
+        return {item.name: item.metadata["flag"] for item in fields(config) if "flag" in item.metadata}
+
+
+def at_least(smallest: int, remedy: str = "") -> Rule:
+    """Return the rule for a number that must not be below *smallest*; None, a flag that was not given, obeys it."""
+    remedy = remedy or f"choose {smallest} or more"
+    return Rule(lambda value: value is None or value >= smallest, f"must be at least {smallest}", remedy)
+
+
+def only_with(setting: str) -> Where:
+    """Return the place of a flag that has an effect only beside another one, of this *setting*."""
+    other = flag_name(setting)
+    return Where(
+        lambda cfg: getattr(cfg, setting) not in (None, False),
+        other,
+        lambda cfg, name: f"without it; add {other}, or leave {name} out",
+    )
+
+
+def only_for(setting: str, kinds: Mapping[str, Any], fits: Callable[[Any], bool]) -> Where:
+    """Return the place of a flag that has an effect with the *kinds* that fit, among which a *setting* chooses."""
+    *others, last = [name for name, kind in kinds.items() if fits(kind)]
+    names = f"{', '.join(others)} and {last}" if others else last
+    return Where(
+        lambda cfg: fits(kinds[str(getattr(cfg, setting))]),
+        f"{flag_name(setting)} {names}",
+        lambda cfg, name: f"with {flag_name(setting)} {getattr(cfg, setting)}; leave it out",
+    )
+
+
+def limited(flags: Mapping[str, Flag], where: Where, names: Iterable[str]) -> Dict[str, Flag]:
+    """Return *flags*, of which those with *names* have an effect only *where* a condition holds, too."""
+    return {**flags, **{name: replace(flags[name], where=(where, *flags[name].where)) for name in names}}
+
+
+_TYPES: Dict[Any, Tuple[Tuple[type, ...], str]] = {
+    bool: ((bool,), "True or False"),
+    int: ((int,), "a whole number"),
+    float: ((int, float), "a number"),
+    str: ((str,), "a text"),
+}
+
+
+def type_errors(cfg: Any) -> List[str]:
+    """Return a sentence for each of our own settings that is not of its type, or none of its choices.
+
+    The command line and YAML files refuse such a value themselves, but ``--model-overrides`` takes any.
+    """
+    errors = []
+    for name, hint in get_type_hints(type(cfg)).items():
+        value = vars(cfg).get(name)
+        if isinstance(hint, type) and issubclass(hint, Enum):
+            choices = [str(choice) for choice in hint]
+            if str(value) not in choices:
+                errors.append(f"{flag_name(name)} must be one of {', '.join(choices)}, got {value}; choose one of them")
+            continue
+        kinds = [kind for kind in get_args(hint) or (hint,) if kind in _TYPES]
+        is_free = value is None and type(None) in get_args(hint)
+        if not name.startswith("bert_") or not kinds or is_free:
+            continue
+        known = tuple(taken for kind in kinds for taken in _TYPES[kind][0])
+        if name == "bert_layer":  # a number is a text here
+            known += (int,)
+        if not isinstance(value, known) or (isinstance(value, bool) and bool not in kinds):
+            rule = " or ".join(_TYPES[kind][1] for kind in kinds)
+            errors.append(f"{flag_name(name)} must be {rule}, got {value!r}; correct it")
+    return errors
+
+
+def flag_errors(cfg: Any, config_class: Any) -> List[str]:
+    """Return a sentence for each flag that breaks its rule, or that has no effect: flag, rule, value and remedy.
+
+    Args:
+        cfg: the values of the flags, under the names of their settings.
+        config_class: the class that specifies them.
+    """
+    errors = []
+    defaults = {item.name: item.default for item in fields(config_class)}
+    for setting, spec in config_class.flags().items():
+        name = flag_name(setting)
+        if not hasattr(cfg, setting):  # a flag of another version of fairseq
+            continue
+        value = getattr(cfg, setting)
+        if spec.record is Record.UNSUPPORTED:
+            if value:
+                errors.append(f"{name} is not supported by this architecture, got {value}; leave it out")
+            continue
+        missing = next((where for where in spec.where if not where.holds(cfg)), None)
+        if missing is not None:
+            if str(value) != str(defaults.get(setting)):
+                errors.append(f"{name} is for {missing.what}, got {value} {missing.otherwise(cfg, name)}")
+        elif spec.rule is not None and not _holds(spec.rule, value):
+            errors.append(f"{name} {spec.rule.says}, got {value!r}; {spec.rule.remedy}")
+    return errors
+
+
+def _holds(rule: Rule, value: Any) -> bool:
+    try:
+        return rule.holds(value)
+    except ValueError:
+        return False
+
+
+def recorded(cfg: Any, record: Record) -> Dict[str, Any]:
+    """Return the values of the flags that a checkpoint records as *record* says, where they have an effect."""
+    values = {
+        setting: getattr(cfg, setting) if spec.effective is None else spec.effective(cfg)
+        for setting, spec in cfg.flags().items()
+        if spec.record is record and all(where.holds(cfg) for where in spec.where)
+    }
+    return {setting: value for setting, value in values.items() if value is not NO_EFFECT}

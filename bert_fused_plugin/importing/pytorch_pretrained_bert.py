@@ -1,0 +1,98 @@
+"""Converts a BERT of pytorch_pretrained_bert, the library that bert-nmt used, into a Hugging Face directory."""
+
+import json
+from pathlib import Path
+from textwrap import shorten
+from typing import Dict
+
+from torch import Tensor
+from transformers import BertConfig, BertModel, PreTrainedModel
+
+from bert_fused_plugin.bert.hugging_face import load_encoder
+from bert_fused_plugin.checkpoints.reading import read_torch_file
+from bert_fused_plugin.errors import BertFusedError
+
+_CONFIG_NAMES = ("bert_config.json", "config.json")
+_FIELDS = {
+    *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act"),
+    *("hidden_dropout_prob", "attention_probs_dropout_prob", "max_position_embeddings", "type_vocab_size"),
+    *("initializer_range", "layer_norm_eps"),
+}
+# names of the published models for which bert-nmt does not lower-case text; for a directory it always does so
+_CASED = ("bert-base-cased", "bert-large-cased", "bert-base-multilingual-cased", "bert-base-german-cased")
+_REMEDY = (
+    "give the BERT that the model was trained with: a Hugging Face directory, or one of pytorch_pretrained_bert with "
+    "bert_config.json, pytorch_model.bin and vocab.txt"
+)
+
+
+def is_hugging_face(directory: Path) -> bool:
+    """Say whether *directory* has a Hugging Face configuration."""
+    try:
+        return "model_type" in json.loads((directory / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+
+
+def read_bert_directory(directory: Path) -> PreTrainedModel:
+    """Return the BERT in a directory of Hugging Face or of pytorch_pretrained_bert.
+
+    Raises:
+        BertFusedError: There is no BERT in *directory*, or it is damaged.
+    """
+    if is_hugging_face(directory):
+        return load_encoder(str(directory))
+    if not directory.is_dir():
+        raise BertFusedError(f"--bert {directory}: no such directory; {_REMEDY}")
+    config = next(
+        (directory / name for name in _CONFIG_NAMES if (directory / name).is_file()), directory / _CONFIG_NAMES[0]
+    )
+    files = (config, directory / "pytorch_model.bin", directory / "vocab.txt")
+    missing = [path.name for path in files if not path.is_file()]
+    if missing:
+        raise BertFusedError(f"--bert {directory} has no {' and no '.join(missing)}; {_REMEDY}")
+    state = read_torch_file(files[1], _REMEDY, content="weights of BERT", given=f"--bert {files[1]}")
+    try:
+        given = json.loads(config.read_text(encoding="utf-8"))
+        model = BertModel(BertConfig(**{name: given[name] for name in _FIELDS & set(given)}))
+        wrong = model.load_state_dict(_current_names(state), strict=False)
+        keys = [key for key in (*wrong.missing_keys, *wrong.unexpected_keys) if not key.startswith("pooler.")]
+        if keys:
+            raise KeyError(f"{keys[0]} is missing or unknown")
+    except Exception as error:  # a damaged file can raise any exception
+        raise BertFusedError(f"--bert {directory} cannot be used [{shorten(str(error), 600)}]; {_REMEDY}") from error
+    return model
+
+
+def _current_names(state: Dict[str, Tensor]) -> Dict[str, Tensor]:
+    """Return BERT's weights by their present names, without the heads of the pre-training."""
+    prefix = "bert." if any(key.startswith("bert.") for key in state) else ""
+    result = {}
+    for key, value in state.items():
+        if key.startswith(prefix) and not key.endswith("position_ids"):
+            name = key[len(prefix) :].replace("LayerNorm.gamma", "LayerNorm.weight")
+            result[name.replace("LayerNorm.beta", "LayerNorm.bias")] = value
+    return result
+
+
+def lower_cases(name: str) -> bool:
+    """Say whether bert-nmt lower-cases the text for the BERT *name*."""
+    return name not in _CASED
+
+
+def write_hugging_face(bert: PreTrainedModel, source: Path, directory: Path, *, lower_case: bool) -> None:
+    """Write a BERT of pytorch_pretrained_bert as a Hugging Face directory.
+
+    Args:
+        bert: the model, as `read_bert_directory` returned it.
+        source: directory that it was read from, which has its vocabulary.
+        directory: directory to write.
+        lower_case: whether the tokenizer lower-cases text.
+    """
+    bert.save_pretrained(directory)
+    with open(source / "vocab.txt", encoding="utf-8") as lines:
+        vocabulary = [line.strip() for line in lines]  # bert-nmt strips the lines too
+    (directory / "vocab.txt").write_text("".join(f"{piece}\n" for piece in vocabulary), encoding="utf-8")
+    limit = bert.config.max_position_embeddings
+    config = {"tokenizer_class": "BertTokenizer", "do_lower_case": lower_case, "model_max_length": limit}
+    (directory / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")

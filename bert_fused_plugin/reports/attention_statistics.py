@@ -1,0 +1,171 @@
+"""How even and how sparse attention is, and how far gates open: means over all positions of any number of batches."""
+
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from bert_fused_plugin.reports.attention import SOURCE, previous_tokens, read_attention, recorded_gates
+from bert_fused_plugin.reports.words import Words
+
+TOO_EVEN = 0.95  # a share of the largest entropy; at 20 positions, one may then get a fifth, and the others 1/24 each
+
+
+class Entropy(NamedTuple):
+    """The mean entropy of the attention at a target position, in bits, and as a share of the largest possible one."""
+
+    bits: float
+    share: float
+
+    def is_too_even(self) -> bool:
+        """Say whether the attention is so even that its largest weight means nothing."""
+        return self.share >= TOO_EVEN
+
+
+class Sparsity(NamedTuple):
+    """The means over target positions, for each head of a layer.
+
+    Attributes:
+        zeros: the share of the symbols that may be attended to whose weight is exactly zero.
+        attended: the number of symbols whose weight is not zero.
+        bits: the entropy of the weights, in bits.
+    """
+
+    zeros: List[float]
+    attended: List[float]
+    bits: List[float]
+
+    def has_zeros(self) -> bool:
+        """Return whether some head has weights that are exactly zero."""
+        return any(share > 0 for share in self.zeros)
+
+
+class AttentionStatistics:
+    """The statistics of the batches that were added; a layer without an attention has None in the place of them."""
+
+    def __init__(self) -> None:
+        self._depths: Dict[str, int] = {}  # numbers of layers, by kind of attention
+        self._sums: Dict[Tuple[Any, ...], Tensor] = {}  # the last one of each is the number of summands
+
+    def add(
+        self,
+        model: Any,
+        net_input: Dict[str, Any],
+        translations: Sequence[Tensor],
+        sources: Optional[Sequence[Words]] = None,
+    ) -> None:
+        """Add a batch and its *translations*, which *model* reads; *sources* are the words of each source."""
+        with recorded_gates(model) as gates:
+            read = read_attention(model, net_input, translations)
+        pad = model.decoder.dictionary.pad()
+        written, kept = previous_tokens(translations, pad).ne(pad), net_input["src_tokens"].ne(pad)
+        for kind, found in read.items():
+            self._depths[kind] = len(found.layers)
+            for number, (layer, heads) in enumerate(zip(found.layers, found.heads)):
+                if layer is None or heads is None:
+                    continue
+                self._add(entropy_sums(layer, found.sizes, written), "entropy", kind, number)
+                self._add(_sparsity_sums(heads, found.sizes, written), "sparsity", kind, number)
+                if kind == SOURCE and sources is not None:
+                    self._add(_word_sums(layer, kept, written, sources), "words", kind, number)
+        for name, gate in gates.items():
+            mask = (kept if name.startswith("encoder") else written).t()
+            self._add(_masked_sums([*gate, torch.ones_like(gate[0])], mask), "gate", name)
+
+    def entropies(self) -> Dict[str, List[Optional[Entropy]]]:
+        """Return the entropy of each layer, by kind of attention."""
+        return {kind: self._layers("entropy", kind, mean_entropy) for kind in self._depths}
+
+    def sparsity(self) -> Dict[str, List[Optional[Sparsity]]]:
+        """Return the sparsity of each layer, by kind of attention."""
+        return {
+            kind: self._layers("sparsity", kind, lambda sums: Sparsity(*(sums[:3] / sums[3]).tolist()))
+            for kind in self._depths
+        }
+
+    def attended_words(self) -> List[Optional[float]]:
+        """Return the mean number of source words with a weight at a target position, for each layer."""
+        return self._layers("words", SOURCE, lambda sums: float(sums[0] / sums[1]))
+
+    def gates(self) -> Dict[str, Dict[str, float]]:
+        """Return mean and standard deviation of g, BERT's share, of each gated layer."""
+        result = {}
+        for (what, *names), sums in self._sums.items():
+            if what == "gate":
+                mean, square = (sums[:2] / sums[2]).tolist()
+                result[names[0]] = {"mean": mean, "deviation": max(0.0, square - mean**2) ** 0.5}
+        return result
+
+    def _add(self, sums: Tensor, *key: Any) -> None:
+        self._sums[key] = self._sums[key] + sums if key in self._sums else sums
+
+    def _layers(self, what: str, kind: str, mean: Callable[[Tensor], Any]) -> List[Any]:
+        keys = [(what, kind, number) for number in range(self._depths.get(kind, 0))]
+        return [mean(self._sums[key]) if key in self._sums else None for key in keys]
+
+
+def entropy(weights: Tensor) -> Tensor:
+    """Return the entropy of *weights*, (..., S), in bits."""
+    return torch.special.entr(weights.float()).sum(dim=-1) / torch.log(torch.tensor(2.0))
+
+
+def entropy_sums(weights: Tensor, sizes: Tensor, written: Tensor) -> Tensor:
+    """Return the sums over all *written* positions of their entropies, of these as shares, and of ones, (3,).
+
+    Args:
+        weights: the mean weights of the heads, (B, T, S).
+        sizes: the number of symbols that may be attended to, (B).
+        written: the target positions that count, (B, T).
+    """
+    bits, most = entropy(weights), sizes.clamp(min=2).log2().unsqueeze(1)
+    return _masked_sums([bits, bits / most, torch.ones_like(bits)], written)
+
+
+def mean_entropy(sums: Tensor) -> Entropy:
+    """Return the means, from the sums of `entropy_sums`."""
+    return Entropy(*(sums[:2] / sums[2]).tolist())
+
+
+def evenness(kind: str, layers: Sequence[Optional[Entropy]]) -> Optional[str]:
+    """Return a warning if the entropies of some *layers* are near the largest possible; None if they are not."""
+    even = {number: layer for number, layer in enumerate(layers, 1) if layer is not None and layer.is_too_even()}
+    if not even:
+        return None
+    where = f" in decoder layer{'s' * (len(even) > 1)} {', '.join(map(str, even))}" if len(layers) > 1 else ""
+    return (
+        f"The attention to {'the source' if kind == SOURCE else 'BERT'}{where} is so even that its maps and alignments "
+        f"mean nothing: its entropy is {min(layer.share for layer in even.values()):.0%} of the largest possible, and "
+        f"{TOO_EVEN:.0%} or more says that all positions get nearly the same."
+    )
+
+
+def _sparsity_sums(weights: Tensor, sizes: Tensor, written: Tensor) -> Tensor:
+    """Return the sums over all *written* positions of what `Sparsity` has the means of, and of ones, (4, H).
+
+    *weights* are those of each head, (H, B, T, S); for the other arguments see `entropy_sums`.
+    """
+    attended, most = weights.gt(0).sum(dim=-1).float(), sizes.clamp(min=1).view(1, -1, 1)
+    return _masked_sums([1 - attended / most, attended, entropy(weights), torch.ones_like(attended)], written)
+
+
+def _word_sums(weights: Tensor, kept: Tensor, written: Tensor, sources: Sequence[Words]) -> Tensor:
+    """Return the number of source words with a weight, summed over all *written* positions, and that of positions, (2).
+
+    Args:
+        weights: the mean weights of the heads, (B, T, S); a word has a weight if some head gives it one.
+        kept: the source symbols that are no padding, (B, S).
+        written: the target positions that count, (B, T).
+        sources: the words of each source.
+    """
+    total = torch.zeros(2, dtype=torch.double)
+    rows = zip(weights.cpu().gt(0), kept.cpu(), written.cpu(), sources)
+    for has_weight, is_symbol, is_written, words in rows:
+        symbols = has_weight[is_written][:, is_symbol]
+        attended = torch.stack([symbols[:, positions].any(dim=1) for positions in words.positions])
+        total += torch.tensor([int(attended.sum()), attended.size(1)])
+    return total
+
+
+def _masked_sums(values: Sequence[Tensor], mask: Tensor) -> Tensor:
+    """Return the sum of each of *values*, (..., B, T), over the positions in *mask*, (B, T)."""
+    return torch.stack(list(values)).cpu().double().masked_fill(~mask.cpu(), 0).sum(dim=(-2, -1))

@@ -1,0 +1,63 @@
+"""The decoder's recurrent unit and its deep output against their equations (Bahdanau et al. 2015, appendix A.2.2)."""
+
+import pytest
+import torch
+from helpers import assert_close, randomise
+from torch.autograd import gradcheck
+
+from bert_fused_plugin.modules.recurrent_unit import ConditionalGru, DeepOutput
+
+B, M, N, C = 2, 7, 6, 8
+
+
+def in_double(module):
+    """Return *module* in double precision with random parameters."""
+    module = module.double()
+    randomise(module)
+    return module
+
+
+def states(*sizes):
+    return torch.randn(*sizes, dtype=torch.double)
+
+
+def test_the_recurrent_unit_is_the_equation():
+    cell = in_double(ConditionalGru(M, C, N))
+    e, c, s = states(B, M), states(B, C), states(B, N)
+    actual = cell(cell.input_proj(e) + cell.context_proj(c), cell.gate_proj(s), s)
+    w, bias, ctx = cell.input_proj.weight, cell.input_proj.bias, cell.context_proj.weight
+    (w_z, w_r, w_s), (b_z, b_r, b_s), (c_z, c_r, c_s) = w.chunk(3), bias.chunk(3), ctx.chunk(3)
+    u_z, u_r = cell.gate_proj.weight.chunk(2)
+    for b in range(B):
+        z = torch.sigmoid(w_z @ e[b] + u_z @ s[b] + c_z @ c[b] + b_z)
+        r = torch.sigmoid(w_r @ e[b] + u_r @ s[b] + c_r @ c[b] + b_r)
+        new = torch.tanh(w_s @ e[b] + cell.candidate_proj.weight @ (r * s[b]) + c_s @ c[b] + b_s)
+        assert_close(actual[b], (1 - z) * s[b] + z * new, atol=1e-12)
+
+
+def normed(x, norm):
+    return (x - x.mean()) / torch.sqrt(x.var(unbiased=False) + 1e-5) * norm.weight + norm.bias
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_the_deep_output_is_the_equation(layer_norm):
+    output = in_double(DeepOutput(N, M, C, 5, layer_norm))
+    inputs = [states(B, n) for n in (N, M, C)]
+    actual = output(inputs[0], inputs[1], output.context_proj(inputs[2]))
+    for b in range(B):
+        s, e, c = (x[b] for x in inputs)
+        if layer_norm:
+            s, e = normed(s, output.state_norm), normed(e, output.embed_norm)
+        hidden = (
+            output.state_proj.weight @ s
+            + output.state_proj.bias
+            + output.embed_proj.weight @ e
+            + output.context_proj.weight @ c
+        )
+        assert_close(actual[b], torch.stack([hidden[2 * i : 2 * i + 2].max() for i in range(5)]), atol=1e-12)
+
+
+def test_the_gradients_are_those_of_finite_differences():
+    unit, output = in_double(ConditionalGru(M, C, N)), in_double(DeepOutput(N, M, C, 5))
+    for module, widths in ((unit, (3 * N, 2 * N, N)), (output, (N, M, 10))):
+        assert gradcheck(module, [states(B, width).requires_grad_() for width in widths])

@@ -1,0 +1,206 @@
+"""A bad value of a flag is refused by a sentence with flag, rule, value and remedy, beside those of other flags."""
+
+import re
+from argparse import Namespace
+
+import pytest
+from fairseq.data import Dictionary
+from helpers import GRU_SIZES, SIZES
+
+from bert_fused_plugin.flags import type_errors
+from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
+from bert_fused_plugin.models.bert_fused.config_checks import config_errors, output_dim_errors, pruning_errors
+from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_errors
+from bert_fused_plugin.modules import attention_map
+from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig, flags_for_data_sets
+
+
+def fused(src_dict=None, **options):
+    """Return the errors of a BERT-fused model's flags."""
+    sizes = {**SIZES, "max_source_positions": 9, "max_target_positions": 9, "decoder_output_dim": 8, "bert_model": "x"}
+    cfg = BertFusedConfig.from_namespace(Namespace(**{**sizes, **options}))
+    errors = type_errors(cfg) + output_dim_errors(cfg)
+    if not errors:
+        cfg.decoder.output_dim = int(cfg.decoder.output_dim)
+        errors = pruning_errors(cfg)
+    return errors or config_errors(cfg, src_dict or Dictionary(), Dictionary())
+
+
+def gru(src_dict=None, **options):
+    """Return the errors of a recurrent model's flags."""
+    cfg = GruConfig.from_namespace(Namespace(**{**GRU_SIZES, **options}))
+    return type_errors(cfg) or gru_config_errors(cfg, src_dict or Dictionary(), Dictionary())
+
+
+def test_the_models_of_the_tests_have_no_errors():
+    assert fused() == gru() == gru(bert_model="x") == []
+
+
+GATES = "leave it out to let every layer attend to BERT"
+ONE_OUTPUT = "--share-decoder-input-output-embed (which --share-all-embeddings and bert_fused_tiny imply) needs "
+NO_BERT = "without it; add --bert-model, or leave {} out"
+UNSUPPORTED = "is not supported by this architecture"
+FUSED = [
+    ({"bert_model": None}, "--bert-model is required: give a local model directory or a name on the Hugging Face hub"),
+    ({"bert_gates": "1,0,1"}, f"--bert-gates must be a 0 or 1 for each of the 2 layers, *, got '1,0,1'; {GATES}"),
+    ({"bert_gates": "1,x"}, "--bert-gates must be a 0 or 1 for each of the 2 layers"),
+    ({"bert_gates": "0,0"}, "--bert-gates 0,0 with --bert-attend both lets none of the 2 encoder and 2 decoder layers"),
+    ({"bert_attend": "encoder", "encoder_layers": 0}, "--bert-attend encoder lets none of the 0 encoder"),
+    (
+        {"bert_branch_weights": "1"},
+        "--bert-branch-weights must be two numbers * them, got '1'; give two finite numbers",
+    ),
+    ({"bert_branch_weights": "1,nan"}, "--bert-branch-weights must be two numbers"),
+    ({"bert_branch_weights": "1,2,3"}, "--bert-branch-weights must be two numbers"),
+    ({"bert_branch_weights": ""}, "--bert-branch-weights must be two numbers with a comma between them, got ''"),
+    ({"bert_drop_net": float("nan")}, "--bert-drop-net must be in [0, 1], got nan; 1.0 was best in the paper, and 0"),
+    ({"bert_drop_net": 2.0}, "--bert-drop-net must be in [0, 1], got 2.0"),
+    ({"bert_max_tokens": 1}, "--bert-max-tokens must be at least 3, got 1; leave it out for BERT's own limit"),
+    ({"bert_context": -1}, "--bert-context must be at least 0, got -1; with 0 BERT reads each sentence by itself"),
+    ({"bert_lr_factor": 0.5}, "--bert-lr-factor is for --bert-finetune, got 0.5 without it; add --bert-finetune, or"),
+    ({"bert_finetune_layers": 1}, "--bert-finetune-layers is for --bert-finetune, got 1 without it"),
+    ({"decoder_layers": 0}, "--decoder-layers must be at least 1, got 0; choose 1 or more"),
+    ({"encoder_layers": -1}, "--encoder-layers must be at least 0, got -1"),
+    ({"encoder_attention_heads": 0}, "--encoder-attention-heads must divide --encoder-embed-dim, got 0 and 8; change"),
+    ({"decoder_attention_heads": 3}, "--decoder-attention-heads must divide --decoder-embed-dim, got 3 and 8; change"),
+    ({"decoder_ffn_embed_dim": 0}, "--decoder-ffn-embed-dim must be at least 1, got 0"),
+    ({"max_source_positions": 0}, "--max-source-positions must be at least 1, got 0"),
+    ({"dropout": 1.5}, "--dropout must be in [0, 1), got 1.5; 0 turns it off"),
+    ({"attention_dropout": -0.1}, "--attention-dropout must be in [0, 1), got -0.1"),
+    ({"encoder_layers_to_keep": "0,2"}, "--encoder-layers-to-keep must be different numbers from 0 to 1, *got 0,2"),
+    ({"decoder_layers_to_keep": "0,x"}, "--decoder-layers-to-keep must be different numbers *got 0,x; name layers of"),
+    (
+        {"decoder_layers_to_keep": "1", "encoder_layers_to_keep": "0", "bert_gates": "0"},
+        "--bert-gates must be a 0 or 1 for each of the layers of the training",
+    ),
+    ({"decoder_output_dim": "6.5"}, "--decoder-output-dim must be a whole number, got '6.5'; correct it"),
+    ({"decoder_output_dim": "0"}, "--decoder-output-dim must be at least 1, got 0"),
+    *(
+        ({"decoder_output_dim": 6, share: True}, f"{ONE_OUTPUT}--decoder-output-dim equal to *, got 6 and 8; leave")
+        for share in ("share_all_embeddings", "share_decoder_input_output_embed")
+    ),
+    *(
+        ({name: 1}, f"--{name.replace('_', '-')} {UNSUPPORTED}, got 1; leave it out")
+        for name in (
+            *("adaptive_input", "tie_adaptive_weights", "tie_adaptive_proj", "quant_noise_pq", "char_inputs"),
+            *("encoder_xformers_att_config", "merge_src_tgt_embed"),  # the second one is of fairseq's main
+        )
+    ),
+    ({"bert_fusion": "stacked", "bert_drop_net": 0.5}, "--bert-drop-net is for *and gated, got 0.5 with * stacked; le"),
+    ({"bert_fusion": "gated", "bert_branch_weights": "1,1"}, "--bert-branch-weights is for *parallel, got 1,1"),
+    ({"bert_stack_order": "encoder-first"}, "--bert-stack-order is for --bert-fusion stacked, got encoder-first"),
+    ({"bert_fusion": "embedding", "bert_attend": "decoder"}, "--bert-attend is for * got decoder with"),
+    ({"bert_fusion": "embedding", "bert_gates": "1,1"}, "--bert-gates is for * got 1,1 with"),
+    ({"bert_fusion": "embedding", "encoder_embed_path": "x"}, "--encoder-embed-path is for * got x with"),
+    (
+        {"bert_fusion": "gated", "bert_identity_start": True},
+        "--bert-identity-start is for --bert-fusion parallel and st",
+    ),
+    (
+        {"bert_identity_start": True, "bert_branch_weights": "0.5,1"},
+        "--bert-identity-start needs weight 1 for the NMT branch, got --bert-branch-weights 0.5,1; leave the weights",
+    ),
+    (
+        {"bert_fusion": "stacked", "bert_identity_start": True, "encoder_normalize_before": True},
+        "--bert-identity-start with --bert-fusion stacked needs --decoder-normalize-before: after the sub-layer",
+    ),
+    (
+        {"share_all_embeddings": True, "encoder_embed_dim": 16},
+        "--share-all-embeddings needs --encoder-embed-dim equal to --decoder-embed-dim, got 16 and 8; make them equal",
+    ),
+    # the command line refuses these itself, but --model-overrides takes any
+    (
+        {"bert_fusion": "sum"},
+        "--bert-fusion must be one of parallel, stacked, gated, embedding, got sum; choose one of",
+    ),
+    ({"bert_attend": "source"}, "--bert-attend must be one of both, encoder, decoder, got source; choose"),
+    ({"bert_subword": "bpe"}, "--bert-subword must be one of auto, subword_nmt, *, got bpe"),
+    ({"bert_detok": "nltk"}, "--bert-detok must be one of none, moses, got nltk"),
+    ({"attention_map": "hardmax"}, "--attention-map must be one of softmax, sparsemax, entmax15, entmax, got hardmax"),
+]
+TYPES = [  # of both families
+    ({"bert_model": 3}, "--bert-model must be a text, got 3; correct it"),
+    ({"bert_drop_net": "x"}, "--bert-drop-net must be a number, got 'x'; correct it"),
+    ({"bert_context": 1.5}, "--bert-context must be a whole number, got 1.5; correct it"),
+    ({"bert_context": None}, "--bert-context must be a whole number, got None; correct it"),
+    ({"bert_finetune": "yes"}, "--bert-finetune must be True or False, got 'yes'; correct it"),
+    ({"bert_max_tokens": True}, "--bert-max-tokens must be a whole number, got True; correct it"),
+]
+GRU = [
+    ({"decoder_hidden_size": 0}, "--decoder-hidden-size must be at least 1, got 0; give a positive number"),
+    ({"dropout": 1.0}, "--dropout must be in [0, 1), got 1.0; 0 turns it off"),
+    ({"dropout": float("nan")}, "--dropout must be in [0, 1), got nan"),
+    ({"attention": "location"}, "--attention must be one of additive, dot, none, got location; choose"),
+    (
+        {"attention": "none", "attention_map": "sparsemax"},
+        "--attention-map is for --attention additive and dot, got sp",
+    ),
+    ({"rnn_init": "xavier"}, "--rnn-init must be one of paper, modern, got xavier; choose"),
+    ({"share_decoder_input_output_embed": True}, "* needs --decoder-out-embed-dim equal to --decoder-embed-dim"),
+    ({"bert_drop_net": 0.3}, f"--bert-drop-net is for --bert-model, got 0.3 {NO_BERT.format('--bert-drop-net')}"),
+    ({"bert_finetune_layers": 1}, "--bert-finetune-layers is for --bert-model, got 1 without it"),
+    ({"bert_model": "x", "bert_max_tokens": 1}, "--bert-max-tokens must be at least 3, got 1"),
+    ({"bert_model": "x", "bert_lr_factor": 5.0}, "--bert-lr-factor is for --bert-finetune, got 5.0"),
+    ({"bert_model": "x", "bert_branch_weights": "1"}, "--bert-branch-weights must be two numbers"),
+    (
+        {"share_all_embeddings": True, "decoder_out_embed_dim": 7, "encoder_embed_dim": 7, "decoder_embed_path": "y"},
+        "--decoder-embed-path is not for --share-all-embeddings *, got y; give the file with --encoder-embed",
+    ),
+]
+
+
+def fits(pattern, sentence):
+    """Return whether *sentence* begins as *pattern* says, in which a star stands for any text."""
+    return re.match(re.escape(pattern).replace(r"\*", ".*"), sentence) is not None
+
+
+@pytest.mark.parametrize(
+    ("errors_of", "options", "sentence"),
+    [(function, *row) for function, rows in ((fused, FUSED + TYPES), (gru, GRU + TYPES)) for row in rows],
+)
+def test_a_bad_value_is_refused_by_a_sentence(errors_of, options, sentence):
+    [error] = errors_of(**options)
+    assert fits(sentence, error), error
+
+
+def test_dictionaries_that_differ_cannot_share_embeddings():
+    other = Dictionary()
+    other.add_symbol("other")
+    for errors in (
+        fused(other, share_all_embeddings=True),
+        gru(other, share_all_embeddings=True, encoder_embed_dim=7, decoder_out_embed_dim=7),
+    ):
+        [error] = errors
+        assert fits("--share-all-embeddings *needs one dictionary for both languages, got 5 source and 4 target", error)
+
+
+def test_bad_values_are_refused_together():
+    names = [error.split()[0] for error in fused(bert_gates="1", bert_branch_weights="a,b", bert_context=-2)]
+    assert sorted(names) == ["--bert-branch-weights", "--bert-context", "--bert-gates"]
+    assert len(gru(bert_drop_net=0.3, bert_layer="2", dropout=1.0)) == 3
+    assert len(fused(bert_fusion="sum", bert_attend="source")) == 2
+
+
+@pytest.mark.parametrize("errors_of", [fused, gru])
+def test_a_map_needs_its_package(errors_of, monkeypatch):
+    monkeypatch.setattr(attention_map, "find_spec", lambda name: None)
+    assert errors_of(attention_map="softmax") == []
+    assert errors_of(attention_map="sparsemax") == [
+        "--attention-map needs the package entmax, which is not installed, got 'sparsemax'; run: pip install entmax"
+    ]
+
+
+TYPED = "for the typed lines of fairseq-interactive; leave it out: "
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"bert_text": "x"}, f"--bert-text is for data sets, got x {TYPED}BERT reads the typed lines"),
+        ({"bert_documents": "x"}, f"--bert-documents is for data sets, got x {TYPED}with --bert-context BERT reads"),
+        ({"bert_cache": "x"}, f"--bert-cache is for data sets, got x {TYPED}BERT's states of typed lines are not kept"),
+    ],
+)
+def test_flags_for_data_sets_are_refused_for_typed_lines(options, sentence):
+    [error] = flags_for_data_sets(BertFusedTranslationConfig(**options))
+    assert error.startswith(sentence)
