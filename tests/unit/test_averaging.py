@@ -18,7 +18,8 @@ BERT = {"model_type": "bert", "hidden_size": 12}
 
 
 def record(name="some/bert", weights="w", tokenizer="t", **others):
-    parts = {"name": name, "revision": None, "weights": weights, "tokenizer": tokenizer, "settings": {}, "given": []}
+    parts = {"name": name, "revision": None, "weights_in_layers": weights, "tokenizer": tokenizer, "config": BERT}
+    parts.update(settings={}, given=[])
     parts.update(others)
     text = json.dumps(parts)
     return {"encoder.bert_record.text": torch.tensor([float(byte) for byte in text.encode()])}
@@ -168,7 +169,7 @@ def test_the_same_bert_in_another_place_is_the_same(tmp_path):
     first, second = ({"w": torch.ones(1), **record(name=name)} for name in ("bert", "/home/someone/bert"))
     state = average_checkpoints(saves(tmp_path, first, second))
     assert torch.equal(state["model"]["encoder.bert_record.text"], first["encoder.bert_record.text"])
-    records = [record(config=BERT), record(config={**BERT, "is_decoder": False}), record()]  # of several versions
+    records = [record(config=BERT), record(config={**BERT, "is_decoder": False})]  # which says a default
     average_checkpoints(saves(tmp_path, *({"w": torch.ones(1), **record} for record in records)))
 
 
