@@ -110,11 +110,5 @@ def test_special_tokens_are_masked_but_for_the_first_of_an_empty_line(build, dic
 
 
 def test_the_layer_is_part_of_the_cache_key(bert_dir):
-    assert (
-        FrozenBert.from_pretrained(bert_dir, "-1").identity()
-        == FrozenBert.from_pretrained(bert_dir, "2").identity()
-    )
-    assert (
-        FrozenBert.from_pretrained(bert_dir, "1").identity()
-        != FrozenBert.from_pretrained(bert_dir, "2").identity()
-    )
+    assert FrozenBert.from_pretrained(bert_dir, "-1").identity() == FrozenBert.from_pretrained(bert_dir, "2").identity()
+    assert FrozenBert.from_pretrained(bert_dir, "1").identity() != FrozenBert.from_pretrained(bert_dir, "2").identity()
