@@ -1,4 +1,4 @@
-"""scripts/export_model.py: what it writes can be moved and translates as before; what is missing is named."""
+"""bert-fused-export: what it writes can be moved and translates as before; what is missing is named."""
 
 import errno
 import json
