@@ -21,7 +21,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.utils import split_paths
 from safetensors import SafetensorError, safe_open
 
-from bert_fused_plugin.data.cached_states import SUFFIX
+from bert_fused_plugin.data.cached_states import SUFFIX, in_bytes
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.tasks.bert_cache import BERT_NAME, Description, folders_of_berts, read_description
 
@@ -156,9 +156,8 @@ def _content_of(split: Path) -> str:
     with suppress(OSError, SafetensorError, KeyError, IndexError), safe_open(blocks[0], "pt") as opened:
         expected = int(opened.metadata()["blocks"])
     state = "complete" if len(blocks) == expected else "not complete"
-    return (
-        f"{state}, {len(blocks):,} of {expected or '?'} blocks, {_size(sum(block.stat().st_size for block in blocks))}"
-    )
+    size = in_bytes(sum(block.stat().st_size for block in blocks))
+    return f"{state}, {len(blocks):,} of {expected or '?'} blocks, {size}"
 
 
 def _bert_lines(description: Optional[Description]) -> Iterator[str]:
@@ -170,7 +169,3 @@ def _bert_lines(description: Optional[Description]) -> Iterator[str]:
     if settings:
         values = ", ".join(f"{name} {value}" for name, value in sorted(settings.items()))
         yield f"settings other than the defaults of that kind: {values}"
-
-
-def _size(size: int) -> str:
-    return f"{size / 2**30:,.2f} GiB" if size >= 2**30 else f"{size / 2**20:,.2f} MiB"

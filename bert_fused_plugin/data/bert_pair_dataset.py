@@ -13,9 +13,8 @@ from torch import Tensor
 from bert_fused_plugin.data.cached_states import CachedStates
 from bert_fused_plugin.data.collate import add_bert_tokens
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.data.kept_pieces import kept_word_pieces
+from bert_fused_plugin.data.kept_pieces import Sentences, kept_word_pieces
 from bert_fused_plugin.data.raw_text import RawText
-from bert_fused_plugin.data.tokenizing import Sentences
 
 
 class BertPairDataset(BaseWrapperDataset):
@@ -55,15 +54,8 @@ class BertPairDataset(BaseWrapperDataset):
         """Take BERT's states of the sentences from *states* from now on."""
         self._states = states
 
-    @property
-    def src(self) -> Any:
-        """The source sentences, which fairseq's commands ask for."""
-        return self.dataset.src
-
-    @property
-    def tgt(self) -> Any:
-        """The target sentences, which fairseq's commands ask for."""
-        return self.dataset.tgt
+    src = property(lambda self: self.dataset.src, doc="The source sentences, which fairseq's commands ask for.")
+    tgt = property(lambda self: self.dataset.tgt, doc="The target sentences, which fairseq's commands ask for.")
 
     def bert_tokens(self, index: int) -> Tensor:
         """Return the word-piece ids of sentence *index*, (L,)."""

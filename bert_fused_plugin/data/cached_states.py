@@ -156,12 +156,12 @@ class CachedStates:
         needed, free = pieces * self._bytes_of_piece, shutil.disk_usage(self.folder).free
         logger.info(
             f"BERT cache {self.folder}: {len(missing):,} of {len(self._starts) - 1:,} blocks are missing, {pieces:,} "
-            f"word pieces; {needed / 2**20:,.1f} MiB to write, {free / 2**30:.1f} GiB free"
+            f"word pieces; {in_bytes(needed)} to write, {in_bytes(free)} free"
         )
         if needed > 0.98 * free:
             raise BertFusedError(
-                f"--bert-cache: {needed / 2**30:.2f} GiB are needed in {self.folder}, but {free / 2**30:.2f} GiB are "
-                "free; give a directory on a larger disk, choose --bert-cache-dtype fp16, or leave the flag out"
+                f"--bert-cache: {in_bytes(needed)} are needed in {self.folder}, but {in_bytes(free)} are free; "
+                "give a directory on a larger disk, choose --bert-cache-dtype fp16, or leave the flag out"
             )
 
     def _computed(self, number: int, compute: ComputeStates, shown: Progress) -> Tensor:
@@ -170,7 +170,10 @@ class CachedStates:
         pieces = self._word_pieces.pieces[offsets[0] : offsets[-1]]
         starts, sizes = offsets[:-1] - offsets[0], np.diff(offsets)
         states = torch.empty(len(pieces), self._dim, dtype=self._dtype)
-        longest_first = sorted(_equal_sentences(pieces, offsets - offsets[0]), key=lambda equal: -sizes[equal[0]])
+        equal_ones: DefaultDict[bytes, List[int]] = defaultdict(list)
+        for index, start in enumerate(starts):
+            equal_ones[pieces[start : start + sizes[index]].tobytes()].append(index)
+        longest_first = sorted(equal_ones.values(), key=lambda equal: -sizes[equal[0]])
         done = 0
         while done < len(longest_first):
             batch = longest_first[done : done + max(1, BATCH_PIECES // int(sizes[longest_first[done][0]]))]
@@ -220,13 +223,9 @@ def _block_starts(offsets: NDArray[np.int64], bytes_of_piece: int) -> NDArray[np
     return np.unique(np.append(offsets.searchsorted(targets), len(offsets) - 1))
 
 
-def _equal_sentences(pieces: NDArray[np.int32], offsets: NDArray[np.int64]) -> List[List[int]]:
-    """Return the indices of the sentences that are equal, for each different sentence, in their order."""
-    data, ends = pieces.tobytes(), (pieces.itemsize * offsets).tolist()
-    equal: DefaultDict[bytes, List[int]] = defaultdict(list)
-    for index, (begin, end) in enumerate(zip(ends, ends[1:])):
-        equal[data[begin:end]].append(index)
-    return list(equal.values())
+def in_bytes(size: int) -> str:
+    """Return *size*, a number of bytes, in words."""
+    return f"{size / 2**30:,.2f} GiB" if size >= 2**30 else f"{size / 2**20:,.2f} MiB"
 
 
 def _file_name(number: int) -> str:

@@ -59,11 +59,7 @@ class DictionaryBridge:
         context: int = 0,
         tags: Sequence[str] = (),
     ) -> None:
-        if not tokenizer.is_fast:
-            raise BertFusedError(
-                f"--bert-model: {type(tokenizer).__name__} of {tokenizer.name_or_path!r} is not a fast tokenizer; "
-                "use a model directory that holds tokenizer.json"
-            )
+        self._tokenizer = _backend(tokenizer)
         self.max_tokens = max_tokens
         self.subword = detect_subword(dictionary) if subword == "auto" else subword
         self.detok = detok
@@ -79,10 +75,6 @@ class DictionaryBridge:
         self.bpe: Optional[str] = None
         self.problem = "" if self._join else cannot_join(self.subword, dictionary, "the source dictionary")
         self._detokenize = _DETOKENIZERS[detok](lang)
-        self._tokenizer: Any = tokenizer.backend_tokenizer
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
-        self._tokenizer.encode_special_tokens = True
         # the fast one computes no positions in the text; tokenizers has it since version 0.20
         is_new = hasattr(self._tokenizer, "encode_batch_fast")
         self._encode_batch = self._tokenizer.encode_batch_fast if is_new else self._tokenizer.encode_batch
@@ -244,6 +236,20 @@ def looks_like_moses(dictionary: Dictionary) -> bool:
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _backend(tokenizer: "PreTrainedTokenizerBase") -> Any:
+    """Return the fast tokenizer inside *tokenizer*, which then cuts and pads nothing, and knows no special tokens."""
+    if not tokenizer.is_fast:
+        raise BertFusedError(
+            f"--bert-model: {type(tokenizer).__name__} of {tokenizer.name_or_path!r} is not a fast tokenizer; "
+            "use a model directory that holds tokenizer.json"
+        )
+    backend: Any = tokenizer.backend_tokenizer
+    backend.no_truncation()
+    backend.no_padding()
+    backend.encode_special_tokens = True
+    return backend
 
 
 def _readable_text(tokenizer: Any) -> str:

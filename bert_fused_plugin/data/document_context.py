@@ -85,9 +85,9 @@ def _read_starts(directory: str, split: str, size: int) -> Set[int]:
             starts = [int(line) for line in lines if line.strip()]
     except (OSError, ValueError) as error:
         raise BertFusedError(f"--bert-documents {directory}: {path} cannot be read ({error}); {rule}") from error
-    wrong = [start for start in starts if not 0 <= start < size]
-    if wrong or not starts or starts != sorted(set(starts)):
-        what = "its numbers are not in rising order" if starts else "it is empty"
-        what = f"{wrong[0]} is out of range" if wrong else what
-        raise BertFusedError(f"--bert-documents {directory}: {path}: {what}; {rule}")
+    problems = [f"{start} is out of range" for start in starts if not 0 <= start < size]
+    problems += [] if starts else ["it is empty"]
+    problems += [] if starts == sorted(set(starts)) else ["its numbers are not in rising order"]
+    if problems:
+        raise BertFusedError(f"--bert-documents {directory}: {path}: {problems[0]}; {rule}")
     return set(starts)

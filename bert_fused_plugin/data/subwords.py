@@ -97,8 +97,8 @@ def _own(symbols: Sequence[str]) -> List[str]:
     return [symbol for symbol in symbols if not _OF_ANY_KIND.fullmatch(symbol)]
 
 
-def _join_subword_nmt(symbols: Sequence[str]) -> str:
-    return (" ".join(symbols) + " ").replace("@@ ", "").strip()
+def _unless_it_begins(mark: str) -> Callable[[str, str], bool]:
+    return lambda before, symbol: not symbol.startswith(mark)
 
 
 def _share_of_sentencepiece(symbols: Sequence[str]) -> float:
@@ -142,10 +142,6 @@ def _join_byte_level(symbols: Sequence[str]) -> str:
     return str(decoders.ByteLevel().decode(list(symbols))).strip()
 
 
-def _join_end_of_word(symbols: Sequence[str]) -> str:
-    return "".join(symbols).replace("</w>", " ").strip()
-
-
 def _is_number(symbol: str) -> bool:
     return symbol.isascii() and symbol.isdecimal()
 
@@ -160,7 +156,7 @@ SUBWORDS: Dict[str, Subwords] = {
     "subword_nmt": Subwords(
         "subwords that end in @@",
         _share_of(lambda symbol: symbol.endswith("@@")),
-        _join_subword_nmt,
+        lambda symbols: (" ".join(symbols) + " ").replace("@@ ", "").strip(),
         goes_on=lambda before, symbol: before.endswith("@@"),
     ),
     # before sentencepiece: the first of equal shares counts, and --bpe bytes is characters, too
@@ -168,13 +164,13 @@ SUBWORDS: Dict[str, Subwords] = {
         "characters that stand for bytes",
         lambda symbols: float(spells_bytes(_own(symbols), BYTE_BPE, certain=True)),
         lambda symbols: decode_byte_bpe("".join(symbols)),
-        goes_on=lambda before, symbol: not symbol.startswith(_SPACE),
+        goes_on=_unless_it_begins(_SPACE),
     ),
     "sentencepiece": Subwords(
         f"pieces that begin with {_SPACE}",
         _share_of_sentencepiece,
         _join_sentencepiece,
-        goes_on=lambda before, symbol: not symbol.startswith(_SPACE),
+        goes_on=_unless_it_begins(_SPACE),
     ),
     "word_piece": Subwords(
         "word pieces that begin with ##",
@@ -186,12 +182,12 @@ SUBWORDS: Dict[str, Subwords] = {
         "byte-level pieces that begin with \u0120",
         _share_of_byte_level,
         _join_byte_level,
-        goes_on=lambda before, symbol: not symbol.startswith("\u0120"),
+        goes_on=_unless_it_begins("\u0120"),
     ),
     "end_of_word": Subwords(
         "subwords that end in </w>",
         _share_of(lambda symbol: symbol.endswith("</w>")),
-        _join_end_of_word,
+        lambda symbols: "".join(symbols).replace("</w>", " ").strip(),
         goes_on=lambda before, symbol: not before.endswith("</w>"),
     ),
     "numbers": Subwords("numbers", _share_of_numbers, bpe=("gpt2", "hf_byte_bpe")),
@@ -218,14 +214,14 @@ def spells_bytes(symbols: Sequence[str], alphabet: Alphabet, certain: bool = Fal
             or by a whole character of several bytes.
     """
     spaces = "".join(character for character, byte in alphabet.items() if byte == ord(" "))
-    found = [_bytes(symbol, alphabet) for symbol in symbols if not symbol.lstrip(spaces).isascii()]
-    parts = [_text(data) for data in found if data is not None]
-    signs = sum(text is not None and not text.isascii() for text in parts)
+    found = [_text(symbol, alphabet) for symbol in symbols if not symbol.lstrip(spaces).isascii()]
+    parts = [text for text in found if text is not None]
+    signs = sum(not text.isascii() for text in parts)
     if certain:
         signs += sum(any("\u017f" <= character <= "\u01ad" for character in symbol) for symbol in symbols)
         if signs <= 0.01 * len(found):
             return False
-    return sum(text is not None for text in parts) >= 0.99 * len(found)
+    return len(parts) >= 0.99 * len(found)
 
 
 def decode_byte_bpe(text: str) -> str:
@@ -234,16 +230,11 @@ def decode_byte_bpe(text: str) -> str:
     return "".join(part if i % 2 else str(ByteBPE.decode(part)) for i, part in enumerate(parts)).strip()
 
 
-def _bytes(symbol: str, alphabet: Alphabet) -> Optional[bytes]:
-    """Return the bytes that *symbol* stands for; None if one of its characters stands for no byte."""
-    values = [alphabet.get(character) for character in symbol]
-    return None if None in values else bytes(value for value in values if value is not None)
-
-
-def _text(data: bytes) -> Optional[str]:
-    """Return the whole characters in *data*, a part of UTF-8; None if it is a part of no UTF-8."""
-    begin = next((i for i, byte in enumerate(data[:3]) if not 0x80 <= byte < 0xC0), min(3, len(data)))
+def _text(symbol: str, alphabet: Alphabet) -> Optional[str]:
+    """Return the whole characters that *symbol*, a part of UTF-8, encodes; None if it is a part of no UTF-8."""
     try:
+        data = bytes(alphabet[character] for character in symbol)
+        begin = next((i for i, byte in enumerate(data[:3]) if not 0x80 <= byte < 0xC0), min(3, len(data)))
         return codecs.getincrementaldecoder("utf-8")().decode(data[begin:])
-    except UnicodeDecodeError:
+    except (KeyError, UnicodeDecodeError):
         return None

@@ -22,24 +22,16 @@ class WordPieces:
     Args:
         pieces: word-piece ids of all sentences, (number of word pieces,).
         offsets: where each sentence begins, and where the last one ends, (number of sentences + 1,).
-        num_truncated: number of sentences that were cut to the longest input of BERT.
-        num_context_cut: number of sentences whose context was cut.
+        cuts: number of sentences that were cut to the longest input of BERT, and of those whose context was cut.
     """
 
     folder: Optional[Path] = None
     """The folder that keeps them, if `load` has read them."""
 
-    def __init__(
-        self,
-        pieces: NDArray[np.int32],
-        offsets: NDArray[np.int64],
-        num_truncated: int = 0,
-        num_context_cut: int = 0,
-    ) -> None:
+    def __init__(self, pieces: NDArray[np.int32], offsets: NDArray[np.int64], cuts: Sequence[int] = (0, 0)) -> None:
         self.pieces = pieces
         self.offsets = offsets
-        self.num_truncated = num_truncated
-        self.num_context_cut = num_context_cut
+        self.cuts = tuple(cuts)
 
     @classmethod
     def of(cls, rows: Iterable[Union[Sequence[int], NDArray[np.int32]]]) -> "WordPieces":
@@ -61,18 +53,18 @@ class WordPieces:
         pieces, offsets = (np.asarray(np.load(folder / name, mmap_mode="c")) for name in (_PIECES, _OFFSETS))
         if (len(pieces), len(offsets)) != (meta["pieces"], meta["sentences"] + 1):
             raise ValueError(f"its arrays do not have the sizes that {META} says")
-        loaded = cls(pieces, offsets, meta["num_truncated"], meta["num_context_cut"])
+        loaded = cls(pieces, offsets, meta["cuts"])
         loaded.digest, loaded.folder = meta["digest"], folder
         return loaded
 
     @classmethod
     def save(cls, parts: Sequence[Path], folder: Path) -> None:
         """Write the word pieces of all *parts*, in order, into *folder*; memory holds one part at a time."""
-        sizes, counts = [np.zeros(1, dtype=np.int64)], np.zeros(2, dtype=np.int64)
+        sizes, cuts = [np.zeros(1, dtype=np.int64)], np.zeros(2, dtype=np.int64)
         for file in parts:
             with np.load(file) as part:
                 sizes.append(part["sizes"])
-                counts += part["counts"]
+                cuts += part["cuts"]
         offsets = np.cumsum(np.concatenate(sizes), dtype=np.int64)
         with written_whole(folder / _OFFSETS) as new, new.open("wb") as target:
             np.save(target, offsets)
@@ -83,16 +75,14 @@ class WordPieces:
                 with np.load(file) as part:
                     target.write(part["pieces"].data)
         digest = cls(np.load(folder / _PIECES, mmap_mode="r"), offsets).digest
-        meta = {"sentences": len(offsets) - 1, "pieces": int(offsets[-1]), "digest": digest}
-        meta.update(num_truncated=int(counts[0]), num_context_cut=int(counts[1]))
+        meta = {"sentences": len(offsets) - 1, "pieces": int(offsets[-1]), "digest": digest, "cuts": cuts.tolist()}
         with written_whole(folder / META) as new:
             new.write_text(json.dumps(meta, indent=1), encoding="utf-8")
 
     def save_part(self, file: Path) -> None:
         """Write these word pieces as one of the parts of `save`."""
-        counts = np.array([self.num_truncated, self.num_context_cut])
         with written_whole(file) as new, new.open("wb") as target:
-            np.savez(target, sizes=self.sizes.astype(np.int32), pieces=self.pieces, counts=counts)
+            np.savez(target, sizes=self.sizes.astype(np.int32), pieces=self.pieces, cuts=np.array(self.cuts))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -104,7 +94,7 @@ class WordPieces:
     def __reduce__(self) -> Tuple[Any, ...]:
         if self.folder is not None:  # another process maps the files by itself
             return (WordPieces.load, (self.folder,))
-        return (WordPieces, (self.pieces, self.offsets, self.num_truncated, self.num_context_cut))
+        return (WordPieces, (self.pieces, self.offsets, self.cuts))
 
     @property
     def sizes(self) -> NDArray[np.int64]:

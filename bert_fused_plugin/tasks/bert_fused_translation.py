@@ -262,8 +262,8 @@ class BertFusedTranslationTask(TranslationTask):
         total = int(pieces.offsets[-1])
         logger.info(
             f"{split}: {total:,} word pieces for BERT, {total / size if size else 0:.1f} a sentence, "
-            f"{pieces.num_truncated} sentences cut to {bridge.max_tokens}"
-            + (f", the context of {pieces.num_context_cut} cut" if bridge.context else "")
+            f"{pieces.cuts[0]} sentences cut to {bridge.max_tokens}"
+            + (f", the context of {pieces.cuts[1]} cut" if bridge.context else "")
         )
         return result
 

@@ -31,7 +31,7 @@ def test_training_with_and_without_the_cache_is_the_same(workspace, tmp_path, op
     without = workspace.train(*options, save_dir=tmp_path / "without")
     cache = ["--bert-cache", tmp_path / "cache", "--bert-cache-dtype", "fp32"]
     first = workspace.train(*options, *cache, save_dir=tmp_path / "first")
-    wanted = r"BERT cache \S+: 1 of 1 blocks are missing, [\d,]+ word pieces; [\d.,]+ MiB to write, [\d.]+ GiB free"
+    wanted = r"BERT cache \S+: 1 of 1 blocks are missing, [\d,]+ word pieces; [\d.,]+ MiB to write, [\d.,]+ GiB free"
     assert len(re.findall(wanted, first.stdout)) == 2  # for train and for valid
     second = workspace.train(*options, *cache, "--num-workers", "2", save_dir=tmp_path / "second")
     assert "are missing" not in second.stdout

@@ -19,8 +19,8 @@ from bert_fused_plugin.bert.hugging_face import load_tokenizer
 from bert_fused_plugin.data import kept_pieces
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.data.kept_pieces import Sentences
 from bert_fused_plugin.data.raw_text import read_raw_text
-from bert_fused_plugin.data.tokenizing import Sentences
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
@@ -67,7 +67,7 @@ def assert_equal(dataset, expected):
         ours, theirs = (getattr(data.word_pieces, name) for data in (dataset, expected))
         assert ours.dtype == theirs.dtype
         np.testing.assert_array_equal(ours, theirs)
-    for name in ("num_truncated", "num_context_cut", "digest"):
+    for name in ("cuts", "digest"):
         assert getattr(dataset.word_pieces, name) == getattr(expected.word_pieces, name)
 
 
@@ -84,8 +84,8 @@ def test_kept_pieces_are_those_that_are_made_in_memory(make, tmp_path, options, 
     texts = read_raw_text(str(tmp_path), "train", "en", len(LINES)) if raw else None
     expected = make(texts=texts, folders=(), **options)
     assert expected.word_pieces.folder is None
-    assert (expected.word_pieces.num_truncated > 0) or options.get("max_tokens") != 4
-    assert (expected.word_pieces.num_context_cut > 0) == ("context" in options)
+    assert (expected.word_pieces.cuts[0] > 0) or options.get("max_tokens") != 4
+    assert (expected.word_pieces.cuts[1] > 0) == ("context" in options)
     assert_equal(make(texts=texts, **options), expected)
     [folder] = (tmp_path / "kept").iterdir()
     assert f"the word pieces of 7 sentences are made, and kept in {folder}" in caplog.messages

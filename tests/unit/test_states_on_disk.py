@@ -241,9 +241,9 @@ def test_a_disk_that_is_too_small_is_refused_before_the_work(tmp_path, monkeypat
     """20 word pieces of 6 numbers are 480 bytes, and 2 % of the disk stay free."""
     caplog.set_level("INFO")
     monkeypatch.setattr(cached_states.shutil, "disk_usage", lambda path: SimpleNamespace(free=489))
-    with pytest.raises(BertFusedError, match=r"0.00 GiB are needed in .*, but 0.00 GiB are free; give a directory"):
+    with pytest.raises(BertFusedError, match=r"0.00 MiB are needed in .*, but 0.00 MiB are free; give a directory"):
         states_in(tmp_path).add_missing(never, 0, 1)
-    assert "1 of 1 blocks are missing, 20 word pieces; 0.0 MiB to write, 0.0 GiB free" in caplog.text
+    assert "1 of 1 blocks are missing, 20 word pieces; 0.00 MiB to write, 0.00 MiB free" in caplog.text
     monkeypatch.setattr(cached_states.shutil, "disk_usage", lambda path: SimpleNamespace(free=490))
     states_in(tmp_path).add_missing(CountingBert().load, 0, 1)
 
