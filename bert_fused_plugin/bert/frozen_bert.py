@@ -27,14 +27,7 @@ class FrozenBert(PretrainedBert):
 
     A move reaches it when somebody asks for the model next, for instance to run it.  A training whose states all come
     from ``--bert-cache`` never does, and so its device has no BERT.  A copy shares the weights, since nothing
-    changes them.
-
-    Args:
-        model: the encoder.
-        layers: name of the layers whose states are returned, see `PretrainedBert`.
-
-    Raises:
-        BertFusedError: There is no such layer.
+    changes them.  Arguments and errors are those of `PretrainedBert`.
     """
 
     saves_weights = False
