@@ -1,19 +1,30 @@
 """Cross entropy with label smoothing over the whole vocabulary."""
 
+import inspect
 import math
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
+import torch
 from fairseq import utils
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
+from fairseq.distributed import LegacyDistributedDataParallel, ModuleProxyWrapper
 from fairseq.logging import metrics
+from fairseq.models import FairseqEncoderDecoderModel
+from fairseq.models.transformer import TransformerDecoderBase
 from omegaconf import II
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
-from bert_fused_plugin.criterions.projected_loss import output_matrix, projected_loss
-from bert_fused_plugin.criterions.smoothed_loss import label_smoothed_loss
+from bert_fused_plugin.criterions.smoothed_loss import label_smoothed_loss, projected_loss
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
+from bert_fused_plugin.modules.weight_layout import is_plain_linear
+
+# the decoders' methods that only apply `output_projection`
+_KNOWN = (TransformerDecoderBase.output_layer, GruDecoder.output_layer)
+_SUMMED = ("loss", "nll_loss", "n_correct", "ntokens", "sample_size")
 
 
 @dataclass
@@ -73,18 +84,8 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
         """Log the sums of what all workers have logged."""
         total = {key: sum(log[key] for log in logging_outputs) for key in _SUMMED}
-        metrics.log_scalar(
-            "loss",
-            total["loss"] / total["sample_size"] / math.log(2),
-            total["sample_size"],
-            round=3,
-        )
-        metrics.log_scalar(
-            "nll_loss",
-            total["nll_loss"] / total["ntokens"] / math.log(2),
-            total["ntokens"],
-            round=3,
-        )
+        for name, divisor in (("loss", "sample_size"), ("nll_loss", "ntokens")):
+            metrics.log_scalar(name, total[name] / total[divisor] / math.log(2), total[divisor], round=3)
         metrics.log_derived("ppl", lambda meters: utils.get_perplexity(meters["nll_loss"].avg))
         metrics.log_scalar("accuracy", 100 * total["n_correct"] / total["ntokens"], total["ntokens"], round=3)
 
@@ -94,4 +95,26 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
         return True
 
 
-_SUMMED = ("loss", "nll_loss", "n_correct", "ntokens", "sample_size")
+def output_matrix(model: nn.Module) -> Optional[Tensor]:
+    """Return the matrix, (V, C), that makes scores of what *model* returns with ``features_only``.
+
+    Returns None for a model that computes its scores in another way, and where they have to be there as a whole: in
+    half precision, whose range is too small for gradients before fairseq scales the loss, and under wrappers that
+    look for parameters without a gradient or that spread parameters over processes.
+    """
+    while isinstance(model, (ModuleProxyWrapper, LegacyDistributedDataParallel, DistributedDataParallel)):
+        if isinstance(model, DistributedDataParallel) and model.find_unused_parameters:
+            return None
+        model = model.module
+    if not isinstance(model, FairseqEncoderDecoderModel):
+        return None
+    decoder = model.decoder
+    if not isinstance(decoder, (TransformerDecoderBase, GruDecoder)) or type(decoder).output_layer not in _KNOWN:
+        return None
+    projection = decoder.output_projection
+    # None with an adaptive softmax
+    if projection is None or not is_plain_linear(projection) or projection.bias is not None:
+        return None
+    if projection.weight.dtype == torch.half or torch.is_autocast_enabled():
+        return None
+    return projection.weight if "features_only" in inspect.signature(model.forward).parameters else None

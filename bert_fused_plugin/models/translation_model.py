@@ -1,10 +1,11 @@
-"""What all models of this package do alike: flags, the hub interface, and checks of tasks and checkpoints."""
+"""What all models of this package do alike: flags, the hub interface, the scores of the search, and checks."""
 
 from argparse import ArgumentParser, Namespace
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
+import torch
 from fairseq.dataclass.utils import gen_parser_from_dataclass
-from fairseq.models import FairseqEncoderDecoderModel
+from fairseq.models import FairseqDecoder, FairseqEncoderDecoderModel
 from fairseq.tasks import TASK_REGISTRY
 from fairseq.tasks.multilingual_translation import MultilingualTranslationTask
 from torch import Tensor
@@ -76,6 +77,33 @@ class TranslationModel(FairseqEncoderDecoderModel):
         raise_all(incompatibilities(self, state_dict) + flag_incompatibilities(self, state_dict))
         with explained(self, state_dict):
             return super().load_state_dict(state_dict, strict)
+
+
+class SearchScores(FairseqDecoder):
+    """A decoder that writes the log-probabilities of a step of the search over its scores, on a CPU.
+
+    They are as large as the output matrix' product with all beams, so memory for them costs more than computing them.
+    fairseq's search does not read the scores again.
+    """
+
+    def get_normalized_probs(
+        self, net_output: Tuple[Tensor, Any], log_probs: bool, sample: Optional[Dict[str, Tensor]] = None
+    ) -> Tensor:
+        """Return the probabilities, or their logarithms, (B, T, V); the arguments are fairseq's.
+
+        Args:
+            net_output: what the decoder has returned.
+            log_probs: whether to return logarithms.  Those of one position in single precision on a CPU, without a
+                gradient, take the place of the scores in *net_output*.
+            sample: the batch, which an adaptive softmax reads.
+        """
+        scores = net_output[0]
+        is_step = scores.size(1) == 1 and not scores.requires_grad and "adaptive_softmax" not in self._modules
+        writable = torch.is_inference_mode_enabled() or not scores.is_inference()
+        if log_probs and is_step and writable and scores.dtype == torch.float32 and scores.device.type == "cpu":
+            return torch.log_softmax(scores, -1, out=scores)
+        probabilities: Tensor = super().get_normalized_probs(net_output, log_probs, sample)
+        return probabilities
 
 
 def check_task(task: Any) -> None:

@@ -4,11 +4,14 @@ Attention is pi(scores) times values.  Softmax is one choice of pi, and gives ea
 the table give weights that are exactly zero.
 """
 
+import logging
 from importlib.util import find_spec
-from typing import Any, Callable, Dict, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 import torch
 from torch import Tensor, nn
+
+logger = logging.getLogger(__name__)
 
 PACKAGE = "entmax"  # its functions are imported when a map is built, because softmax does not need them
 LEAST_ALPHA_MINUS_ONE = 0.01  # the learned map and its gradient divide by alpha - 1
@@ -133,6 +136,26 @@ class LearnedEntmax(nn.Module):
             return self._function(finite, alpha, n_iter=ITERATIONS.get(finite.dtype, MOST_ITERATIONS))
 
         return _where_finite(function, scores)
+
+
+def learned_alphas(model: nn.Module) -> Dict[str, List[float]]:
+    """Return the alpha of each head for each attention of *model* that learns it, by the name of the attention."""
+    return {
+        name.rpartition(".")[0]: module.alpha().tolist()
+        for name, module in model.named_modules()
+        if isinstance(module, LearnedEntmax)
+    }
+
+
+def log_alphas(model: nn.Module) -> Dict[str, float]:
+    """Log the alphas of *model*, and return their mean under the name of a statistic; nothing if it learns none."""
+    alphas = learned_alphas(model)
+    if not alphas:
+        return {}
+    for name, heads in alphas.items():
+        logger.info(f"alpha of {name}: {' '.join(f'{alpha:.3f}' for alpha in heads)}")
+    every = [alpha for heads in alphas.values() for alpha in heads]
+    return {"alpha": round(sum(every) / len(every), 3)}
 
 
 def _entmax() -> Any:

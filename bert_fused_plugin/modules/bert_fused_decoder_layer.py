@@ -4,43 +4,32 @@ from functools import partial
 from typing import Any, Dict, Optional, Tuple
 
 from fairseq.modules import LayerNorm
-from torch import Tensor, nn
+from torch import Tensor
 
 from bert_fused_plugin.modules.cross_attention import Memory, States
-from bert_fused_plugin.modules.fused_layer import LayerOptions, attend_with_bert, cross_branch, feed_forward
-from bert_fused_plugin.modules.fusion import Fusion
-from bert_fused_plugin.modules.mapped_attention import Attended
-from bert_fused_plugin.modules.sublayer import apply_sublayer
+from bert_fused_plugin.modules.fused_layer import FusedLayer, LayerOptions
+from bert_fused_plugin.modules.fusion import Branch, Fused
+from bert_fused_plugin.modules.multihead_attention import Attended
 
 Memories = Tuple[Memory, Optional[Memory]]  # of the encoder, of BERT
 
 
-class BertFusedDecoderLayer(nn.Module):
+class BertFusedDecoderLayer(FusedLayer):
     """Causal self-attention, the attention to the encoder beside that to BERT, and the feed-forward network.
-
-    An attribute that a stock transformer layer has too bears the same name here, so that its checkpoints fit.
 
     Args:
         options: what the layers of encoder and decoder have in common.
         encoder_dim: the width of the encoder's states.
     """
 
-    bert_attn: Optional[nn.Module]
-    bert_attn_layer_norm: Optional[nn.Module]
-    fusion: Optional[Fusion]
-
     def __init__(self, options: LayerOptions, *, encoder_dim: int) -> None:
-        super().__init__()
+        super().__init__(options)
         self.self_attn = options.build_self_attention()
         self.self_attn_layer_norm = LayerNorm(options.embed_dim)
-        self.encoder_attn = options.build_encoder_attention(encoder_dim)
+        self.encoder_attn: Any = options.build_cross_attention(encoder_dim)
         self.encoder_attn_layer_norm = LayerNorm(options.embed_dim)
-        self.bert_attn, self.bert_attn_layer_norm, self.fusion = options.build_bert_attention()
-        self.bert_first = options.fusion.bert_first
-        self.fc1, self.fc2, self.final_layer_norm = options.build_feed_forward()
-        self.activation_fn = options.activation_fn
-        self.dropout_module, self.activation_dropout_module = options.build_dropouts(self)
-        self.normalize_before = options.normalize_before
+        self.add_bert_attention(options)
+        self.add_feed_forward(options)
 
     def forward(
         self,
@@ -54,7 +43,7 @@ class BertFusedDecoderLayer(nn.Module):
         self_attn_padding_mask: Optional[Tensor] = None,
         need_attn: bool = False,
         memories: Optional[Memories] = None,
-    ) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
+    ) -> Fused:
         """Return this layer's states, (T, B, C), and, if *need_attn*, the weights of its attentions.
 
         Args:
@@ -77,22 +66,21 @@ class BertFusedDecoderLayer(nn.Module):
         to_target = partial(
             self._attend_to_target, mask=self_attn_mask, padding_mask=self_attn_padding_mask, cache=incremental_state
         )
-        x, _ = apply_sublayer(self, to_target, x, self.self_attn_layer_norm)
+        x, _ = self.apply_sublayer(to_target, x, self.self_attn_layer_norm)
         # 2. s~ = 1/2 (attn_E(s^, H_E, H_E) + attn_B(s^, H_B, H_B))   (step 3)
-        nmt = cross_branch(self.encoder_attn, encoder_memory, need_attn)
-        bert = None if self.bert_attn is None else cross_branch(self.bert_attn, bert_memory, need_attn)
-        x, attn, bert_attn = attend_with_bert(self, x, nmt, self.encoder_attn_layer_norm, bert)
+        attend = partial(self.encoder_attn, memory=encoder_memory, need_weights=need_attn)
+        nmt = Branch(attend, self.encoder_attn, self.encoder_attn_layer_norm)
+        x, attn, bert_attn = self.attend_with_bert(x, nmt, bert_memory, need_attn)
         # 3. FFN(s~)
-        return feed_forward(self, x), attn, bert_attn
+        return self.feed_forward(x), attn, bert_attn
 
     def project_for_search(
         self, encoder_out: Tensor, encoder_padding_mask: Tensor, bert_out: Tensor, bert_padding_mask: Tensor
     ) -> Memories:
         """Return what all steps of incremental decoding read of the encoder's states and of BERT's."""
-        bert_attn: Any = self.bert_attn
         return (
             self.encoder_attn.project_for_search(encoder_out, encoder_padding_mask),
-            None if bert_attn is None else bert_attn.project_for_search(bert_out, bert_padding_mask),
+            None if self.bert_attn is None else self.bert_attn.project_for_search(bert_out, bert_padding_mask),
         )
 
     def _attend_to_target(

@@ -1,9 +1,14 @@
-"""Drop-net: which of its two branches a layer uses (Zhu et al. 2020, section 4.2)."""
+"""Drop-net: which of its two branches a layer uses (Zhu et al. 2020, section 4.2).
 
-from typing import Tuple
+Beside it stand the random numbers that it draws, and the gradients of the branch that it leaves out.
+"""
+
+from contextlib import contextmanager
+from typing import Any, Iterator, Tuple
 
 import torch
-from torch import nn
+from fairseq.distributed.utils import get_global_rank, get_global_world_size
+from torch import Tensor, nn
 
 
 class DropNet(nn.Module):
@@ -31,3 +36,40 @@ class DropNet(nn.Module):
     def extra_repr(self) -> str:
         """Show the rate where a module is printed."""
         return f"p_net={self.p_net}"
+
+
+@contextmanager
+def batch_rng(training: bool) -> Iterator[None]:
+    """Let torch's CPU generator draw numbers of this batch's own, such as drop-net's U; in training only.
+
+    fairseq seeds all ranks alike before each update, so that all of them would draw the same numbers.  Batch n of rank
+    r of W ranks is the batch n W + r of an update in one process with W times the ``--update-freq``.  Each rank
+    therefore draws a seed for each of the W batches and uses its own.  Both ways of training draw the same numbers.
+    """
+    if not training:
+        yield
+        return
+    seeds = torch.randint(2**62, (get_global_world_size(),))
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(int(seeds[get_global_rank()]))
+        yield
+
+
+def with_zero_gradients(x: Tensor, *unused: Tensor) -> Tensor:
+    """Return *x*; in the backward pass the tensors *unused* get zeros, as if they had been used times zero.
+
+    DDP needs a gradient for each parameter in each step, and Adam moves a parameter by its momentum even then.
+    """
+    result: Tensor = _ZeroGradients.apply(x, *unused)
+    return result
+
+
+class _ZeroGradients(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, *unused: Tensor) -> Tensor:
+        ctx.save_for_backward(*unused)
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tuple[Tensor, ...]:
+        return (*gradients, *map(torch.zeros_like, ctx.saved_tensors))

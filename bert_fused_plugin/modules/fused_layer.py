@@ -1,20 +1,15 @@
-"""What the fused layers of the encoder and of the decoder have in common.
-
-The parameters belong to the layers themselves, because they bear the names that they have in fairseq's own layers.
-Their order belongs to the layers too, because random seeds and the states of optimizers depend on it.
-"""
+"""What the fused layers of the encoder and of the decoder have in common."""
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Callable, Optional, Protocol, Tuple, Union
+from typing import Any, Callable, Optional, Tuple, Union
 
 from fairseq.modules import FairseqDropout, LayerNorm
 from torch import Tensor, nn
 
 from bert_fused_plugin.modules.cross_attention import CrossAttention, Memory, States
-from bert_fused_plugin.modules.fusion import Branch, Fusion, FusionOptions
-from bert_fused_plugin.modules.self_attention import SelfAttention
-from bert_fused_plugin.modules.sublayer import TransformerLayer, apply_sublayer
+from bert_fused_plugin.modules.fusion import FUSION_KINDS, Branch, Fused, FusionOptions
+from bert_fused_plugin.modules.multihead_attention import SelfAttention
 
 
 @dataclass(frozen=True)
@@ -53,84 +48,88 @@ class LayerOptions:
         """Build the self-attention."""
         return SelfAttention(self.embed_dim, self.num_heads, self.attention_dropout, self.self_attention_map)
 
-    def build_encoder_attention(self, encoder_dim: int) -> CrossAttention:
-        """Build the attention to the encoder's states, which are *encoder_dim* wide."""
-        return CrossAttention(self.embed_dim, self.num_heads, encoder_dim, self.attention_dropout, self.attention_map)
-
-    def build_bert_attention(self) -> Tuple[Optional[nn.Module], Optional[nn.Module], Optional[Fusion]]:
-        """Build the attention to BERT, and its layer norm (for a sub-layer) or the fusion (for two branches)."""
-        if self.bert_dim is None:
-            return None, None, None
-        attention = self.fusion.build_attention(
-            self.embed_dim, self.num_heads, self.bert_dim, self.attention_dropout, self.attention_map
-        )
-        fusion = self.fusion.build(self.embed_dim)
-        return attention, LayerNorm(self.embed_dim) if fusion is None else None, fusion
-
-    def build_feed_forward(self) -> Tuple[nn.Linear, nn.Linear, nn.Module]:
-        """Build the two linear maps of the feed-forward network, and its layer norm."""
-        return (
-            nn.Linear(self.embed_dim, self.ffn_dim),
-            nn.Linear(self.ffn_dim, self.embed_dim),
-            LayerNorm(self.embed_dim),
-        )
-
-    def build_dropouts(self, layer: nn.Module) -> Tuple[FairseqDropout, FairseqDropout]:
-        """Build the dropout after each sub-layer of *layer*, and that inside its feed-forward network."""
-        name = type(layer).__name__  # --retain-dropout-modules asks for it
-        return FairseqDropout(self.dropout, module_name=name), FairseqDropout(self.activation_dropout, module_name=name)
+    def build_cross_attention(self, dim: int) -> CrossAttention:
+        """Build the attention to the states of the encoder or of BERT, which are *dim* wide."""
+        return CrossAttention(self.embed_dim, self.num_heads, dim, self.attention_dropout, self.attention_map)
 
 
-class FusedLayer(TransformerLayer, Protocol):
-    """What the functions below read of a layer."""
+class FusedLayer(nn.Module):
+    """The parts of a layer beside its NMT attentions.
 
-    fusion: Optional[Fusion]  # of a layer with two branches
-    bert_attn_layer_norm: Any  # of a layer in which the attention to BERT is a sub-layer
-    bert_first: bool
-    fc1: nn.Linear
-    fc2: nn.Linear
-    final_layer_norm: nn.Module
-    activation_fn: Callable[[Tensor], Tensor]
-    activation_dropout_module: nn.Module
-
-
-def cross_branch(attention: nn.Module, memory: Union[States, Memory, None], need_weights: bool = False) -> Branch:
-    """Return the branch of *attention* to *memory*; the states are projected only if the branch is computed."""
-    return Branch(partial(attention, memory=memory, need_weights=need_weights), attention)
-
-
-def attend_with_bert(
-    layer: FusedLayer, x: Tensor, nmt: Branch, nmt_norm: nn.Module, bert: Optional[Branch]
-) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
-    """Apply the NMT attention of *layer* and its attention to BERT, as branches of one sub-layer or as two sub-layers.
+    A part that a layer of fairseq has too bears the same name, so that its checkpoints fit.  Each of the two layers
+    adds its parts in its own order, because random seeds and the states of optimizers depend on the order.
 
     Args:
-        layer: the layer.
-        x: the states, (T, B, C).
-        nmt: the NMT attention: self-attention in the encoder, the attention to the encoder in the decoder.
-        nmt_norm: the layer norm of the NMT attention, or of both branches.
-        bert: the attention to BERT, or None for a layer without it.
-
-    Returns:
-        The states, (T, B, C), and the weights of the NMT attention and of the attention to BERT.
+        options: what the layers of encoder and decoder have in common.
     """
-    if bert is not None and layer.fusion is not None:
-        both = partial(layer.fusion, nmt=nmt, bert=bert)
-        x, (nmt_weights, bert_weights) = apply_sublayer(layer, both, x, nmt_norm)
-        return x, nmt_weights, bert_weights
-    bert_weights = None
-    if bert is not None and layer.bert_first:
-        x, bert_weights = apply_sublayer(layer, bert.attend, x, layer.bert_attn_layer_norm)
-    x, nmt_weights = apply_sublayer(layer, nmt.attend, x, nmt_norm)
-    if bert is not None and not layer.bert_first:
-        x, bert_weights = apply_sublayer(layer, bert.attend, x, layer.bert_attn_layer_norm)
-    return x, nmt_weights, bert_weights
 
+    def __init__(self, options: LayerOptions) -> None:
+        super().__init__()
+        name = type(self).__name__  # --retain-dropout-modules asks for it
+        self.dropout_module = FairseqDropout(options.dropout, module_name=name)
+        self.activation_dropout_module = FairseqDropout(options.activation_dropout, module_name=name)
+        self.activation_fn = options.activation_fn
+        self.normalize_before = options.normalize_before
 
-def feed_forward(layer: FusedLayer, x: Tensor) -> Tensor:
-    """Apply the feed-forward network of *layer* to its states, (T, B, C)."""
+    def add_bert_attention(self, options: LayerOptions) -> None:
+        """Add the attention to BERT, its layer norm if it is a sub-layer, and the fusion; a part may be None."""
+        self.bert_attn: Any = None
+        self.bert_attn_layer_norm: Optional[nn.Module] = None
+        self.fusion: Any = None
+        kind = FUSION_KINDS[options.fusion.kind]
+        if options.bert_dim is None or kind.build is None:
+            return
+        self.bert_attn = options.build_cross_attention(options.bert_dim)
+        if options.fusion.identity_start:
+            nn.init.zeros_(self.bert_attn.out_proj.weight)
+            nn.init.zeros_(self.bert_attn.out_proj.bias)
+        if kind.is_sublayer:
+            self.bert_attn_layer_norm = LayerNorm(options.embed_dim)
+        self.fusion = kind.build(options.fusion, options.embed_dim)
 
-    def network(h: Tensor) -> Tuple[Tensor, None]:
-        return layer.fc2(layer.activation_dropout_module(layer.activation_fn(layer.fc1(h)))), None
+    def add_feed_forward(self, options: LayerOptions) -> None:
+        """Add the feed-forward network, and its layer norm."""
+        self.fc1 = nn.Linear(options.embed_dim, options.ffn_dim)
+        self.fc2 = nn.Linear(options.ffn_dim, options.embed_dim)
+        self.final_layer_norm = LayerNorm(options.embed_dim)
 
-    return apply_sublayer(layer, network, x, layer.final_layer_norm)[0]
+    def apply_sublayer(
+        self, sublayer: Callable[[Tensor], Tuple[Tensor, Any]], x: Tensor, norm: nn.Module
+    ) -> Tuple[Tensor, Any]:
+        """Return norm(x + dropout(y)), (T, B, C), and the attention weights, where sublayer(x) gives y and the weights.
+
+        In a layer that normalizes before (pre-norm) the result is x + dropout(y), and sublayer(norm(x)) gives y.
+        """
+        if self.normalize_before:
+            out, weights = sublayer(norm(x))
+            return x + self.dropout_module(out), weights
+        out, weights = sublayer(x)
+        return norm(x + self.dropout_module(out)), weights
+
+    def attend_with_bert(
+        self, x: Tensor, nmt: Branch, bert_memory: Union[States, Memory, None], need_weights: bool = False
+    ) -> Fused:
+        """Return the states, (T, B, C), after the NMT attention and that to BERT, and the weights of both.
+
+        Args:
+            x: the states, (T, B, C).
+            nmt: the NMT attention: self-attention in the encoder, the attention to the encoder in the decoder.
+            bert_memory: what the attention to BERT reads; it is projected only if that attention is computed.
+            need_weights: whether to return the weights of the attention to BERT.
+        """
+        if self.bert_attn is None:
+            x, nmt_weights = self.apply_sublayer(nmt.attend, x, nmt.norm)
+            return x, nmt_weights, None
+        attend = partial(self.bert_attn, memory=bert_memory, need_weights=need_weights)
+        fused: Fused = self.fusion(
+            self.apply_sublayer, x, nmt, Branch(attend, self.bert_attn, self.bert_attn_layer_norm)
+        )
+        return fused
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        """Apply the feed-forward network to the states, (T, B, C)."""
+
+        def network(h: Tensor) -> Tuple[Tensor, None]:
+            return self.fc2(self.activation_dropout_module(self.activation_fn(self.fc1(h)))), None
+
+        return self.apply_sublayer(network, x, self.final_layer_norm)[0]

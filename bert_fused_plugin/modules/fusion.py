@@ -1,24 +1,14 @@
-"""How BERT's states join the model: the table of the fusions, and the modules that join two branches of a layer."""
+"""How BERT's states join the model: the table of the fusions, and the part of a layer that each of them needs."""
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 
-from bert_fused_plugin.modules.cross_attention import CrossAttention
-from bert_fused_plugin.modules.drop_net import DropNet
-from bert_fused_plugin.modules.mapped_attention import Attended
-from bert_fused_plugin.modules.zero_gradients import with_zero_gradients
-
-
-class Place(Enum):
-    """Where BERT's states enter the model."""
-
-    BRANCH = "a branch beside the NMT branch of a layer"
-    SUBLAYER = "a sub-layer of its own in a layer"
-    EMBEDDINGS = "the place of the source embeddings"
+from bert_fused_plugin.modules.drop_net import DropNet, with_zero_gradients
+from bert_fused_plugin.modules.multihead_attention import Attended
 
 
 class IdentityStart(Enum):
@@ -35,73 +25,52 @@ class FusionKind:
 
     Args:
         help: the sentence about the fusion in the help text of ``--bert-fusion``.
-        place: where BERT's states enter the model.
-        build_mix: the builder of the module that joins two branches, from the options of the fusion and C; the module
-            takes the outputs of the NMT branch and of BERT's branch, (T, B, C) each, and returns the joined output.
+        build: the builder of the layer's part, from the options of the fusion and C; the part is called as `Branches`
+            is.  None: BERT's states take the place of the source embeddings, and no layer attends to BERT.
+        has_branches: whether the part joins two branches, under drop-net.
+        is_sublayer: whether the attention to BERT is a sub-layer of its own, which has a layer norm.
         weighted: whether ``--bert-branch-weights`` has an effect.
         identity_start: the condition of ``--bert-identity-start``.
         default_p_net: the default of ``--bert-drop-net``, for a fusion of two branches.
     """
 
     help: str
-    place: Place
-    build_mix: Optional[Callable[["FusionOptions", int], nn.Module]] = None
+    build: Optional[Callable[["FusionOptions", int], nn.Module]] = None
+    has_branches: bool = False
+    is_sublayer: bool = False
     weighted: bool = False
     identity_start: IdentityStart = IdentityStart.IMPOSSIBLE
     default_p_net: float = 0.0
 
     @property
-    def has_branches(self) -> bool:
-        """Whether a layer joins two branches, under drop-net."""
-        return self.place is Place.BRANCH
-
-    @property
-    def is_sublayer(self) -> bool:
-        """Whether the attention to BERT is a sub-layer of its own."""
-        return self.place is Place.SUBLAYER
-
-    @property
     def replaces_embeddings(self) -> bool:
         """Whether BERT's states take the place of the source embeddings, so that no layer attends to BERT."""
-        return self.place is Place.EMBEDDINGS
+        return self.build is None
 
 
 FUSION_KINDS: Dict[str, FusionKind] = {
     "parallel": FusionKind(
         help="each layer adds BERT's branch to its NMT branch, as in the paper",
-        place=Place.BRANCH,
-        build_mix=lambda options, embed_dim: WeightedSum(options.weights),
+        build=lambda options, embed_dim: Branches(WeightedSum(options.weights), options.p_net),
+        has_branches=True,
         weighted=True,
         identity_start=IdentityStart.NMT_WEIGHT_ONE,
         default_p_net=1.0,
     ),
     "stacked": FusionKind(
         help="the attention to BERT is a sub-layer of its own, as in the authors' code",
-        place=Place.SUBLAYER,
+        build=lambda options, embed_dim: Stacked(options.bert_first),
+        is_sublayer=True,
         identity_start=IdentityStart.PRE_NORM,
     ),
     "gated": FusionKind(
         help="each layer joins the two branches by a learned gate",
-        place=Place.BRANCH,
-        build_mix=lambda options, embed_dim: Gate(embed_dim),
+        build=lambda options, embed_dim: Branches(Gate(embed_dim), options.p_net),
+        has_branches=True,
         default_p_net=1.0,
     ),
-    "embedding": FusionKind(
-        help="BERT's states take the place of the source embeddings",
-        place=Place.EMBEDDINGS,
-    ),
+    "embedding": FusionKind(help="BERT's states take the place of the source embeddings"),
 }
-
-
-def fusion_kind(name: str) -> FusionKind:
-    """Return the fusion of this name.
-
-    Raises:
-        ValueError: a name that is not in the table.
-    """
-    if name not in FUSION_KINDS:
-        raise ValueError(f"The fusion must be one of {', '.join(FUSION_KINDS)}, got {name!r}.")
-    return FUSION_KINDS[name]
 
 
 @dataclass(frozen=True)
@@ -121,25 +90,6 @@ class FusionOptions:
     weights: Tuple[float, float] = (0.5, 0.5)
     bert_first: bool = True
     identity_start: bool = False
-
-    def build(self, embed_dim: int) -> Optional["Fusion"]:
-        """Build the module that joins the branches, or return None for a fusion without two branches.
-
-        Raises:
-            ValueError: an unknown kind.
-        """
-        build_mix = fusion_kind(self.kind).build_mix
-        return None if build_mix is None else Fusion(build_mix(self, embed_dim), DropNet(self.p_net))
-
-    def build_attention(
-        self, embed_dim: int, num_heads: int, bert_dim: int, dropout: float, attention_map: str = "softmax"
-    ) -> CrossAttention:
-        """Build the attention to BERT's states."""
-        attention = CrossAttention(embed_dim, num_heads, bert_dim, dropout, attention_map)
-        if self.identity_start:
-            nn.init.zeros_(attention.out_proj.weight)
-            nn.init.zeros_(attention.out_proj.bias)
-        return attention
 
 
 class WeightedSum(nn.Module):
@@ -186,31 +136,48 @@ class Branch(NamedTuple):
     Args:
         attend: the function from the layer's states, (T, B, C), to the output of the attention and its weights.
         module: the attention; it gets zeros as gradient where drop-net leaves the branch out.
+        norm: the layer norm of the attention; None for BERT's attention, unless it is a sub-layer of its own.
     """
 
     attend: Callable[[Tensor], Attended]
     module: nn.Module
+    norm: Any
 
 
-class Fusion(nn.Module):
-    """Both branches of a layer, joined by *mix*; under drop-net, in training, one of them alone.
+# the function of an attention, the states and a layer norm; it returns the states and the attention's weights
+Sublayer = Callable[[Callable[[Tensor], Tuple[Tensor, Any]], Tensor, Any], Tuple[Tensor, Any]]
+Fused = Tuple[Tensor, Optional[Tensor], Optional[Tensor]]  # the states, the weights of the NMT branch and of BERT's
+
+
+class Branches(nn.Module):
+    """Both branches, joined by *mix*, in one sub-layer; under drop-net, in training, one of them alone.
 
     A branch that drop-net leaves out is not computed.
+
+    Args:
+        mix: the function of the outputs of the NMT branch and of BERT's branch, (T, B, C) each.
+        p_net: the rate of drop-net.
     """
 
-    def __init__(self, mix: nn.Module, drop_net: DropNet) -> None:
+    def __init__(self, mix: nn.Module, p_net: float) -> None:
         super().__init__()
         self.mix = mix
-        self.drop_net = drop_net
+        self.drop_net = DropNet(p_net)
 
-    def forward(self, x: Tensor, nmt: Branch, bert: Branch) -> Tuple[Tensor, Tuple[Optional[Tensor], Optional[Tensor]]]:
-        """Return the joined branches, (T, B, C), and the attention weights of the NMT branch and of BERT's.
+    def forward(self, sublayer: Sublayer, x: Tensor, nmt: Branch, bert: Branch) -> Fused:
+        """Return the states after both attentions, (T, B, C), and the weights of both.
 
         Args:
-            x: the states that both branches read, (T, B, C).
-            nmt: the NMT branch.
-            bert: BERT's branch.
+            sublayer: the function that applies an attention with residual connection and layer norm.
+            x: the states of the layer, (T, B, C).
+            nmt: the NMT branch: self-attention in the encoder, the attention to the encoder in the decoder.
+            bert: the attention to BERT.
         """
+        x, (nmt_weights, bert_weights) = sublayer(lambda h: self.join(h, nmt, bert), x, nmt.norm)
+        return x, nmt_weights, bert_weights
+
+    def join(self, x: Tensor, nmt: Branch, bert: Branch) -> Tuple[Tensor, Tuple[Optional[Tensor], Optional[Tensor]]]:
+        """Return the joined branches, (T, B, C), and the weights of both, of the states *x* that both branches read."""
         nmt_alone, bert_alone = self.drop_net()
         if nmt_alone:
             nmt_out, nmt_weights = nmt.attend(x)
@@ -220,3 +187,24 @@ class Fusion(nn.Module):
             return with_zero_gradients(bert_out, *nmt.module.parameters(), *self.mix.parameters()), (None, bert_weights)
         (nmt_out, nmt_weights), (bert_out, bert_weights) = nmt.attend(x), bert.attend(x)
         return self.mix(nmt_out, bert_out), (nmt_weights, bert_weights)
+
+
+class Stacked(nn.Module):
+    """Both attentions as sub-layers, one after the other.
+
+    Args:
+        bert_first: whether the attention to BERT comes first.
+    """
+
+    def __init__(self, bert_first: bool) -> None:
+        super().__init__()
+        self.bert_first = bert_first
+
+    def forward(self, sublayer: Sublayer, x: Tensor, nmt: Branch, bert: Branch) -> Fused:
+        """Return what `Branches` returns, of the same arguments."""
+        if self.bert_first:
+            x, bert_weights = sublayer(bert.attend, x, bert.norm)
+        x, nmt_weights = sublayer(nmt.attend, x, nmt.norm)
+        if not self.bert_first:
+            x, bert_weights = sublayer(bert.attend, x, bert.norm)
+        return x, nmt_weights, bert_weights

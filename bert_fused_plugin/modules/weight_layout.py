@@ -1,4 +1,4 @@
-"""The order of the weights in memory that makes products of few rows fast, as in the translation of one sentence."""
+"""Linear maps: the order of their weights in memory, and whether products with their weights may replace them."""
 
 import torch
 from torch import nn
@@ -19,3 +19,16 @@ def lay_out_weights(module: nn.Module) -> None:
             weight = linear.weight.data
             by_column = weight.device.type == "cpu" and weight.dtype == torch.float32
             linear.weight.data = weight.t().contiguous().t() if by_column else weight.contiguous()
+
+
+def is_plain_linear(module: nn.Module) -> bool:
+    """Return whether *module* computes W x + b of its own parameters, and nothing else.
+
+    A quantised map is another class, or has a weight of another class.  Adapters, pruning and quantisation noise change
+    the weight or the output by hooks, or by another ``forward``.
+    """
+    return (
+        type(module) is nn.Linear
+        and type(module.weight) is nn.Parameter
+        and not (module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
+    )

@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 
 from bert_fused_plugin.checkpoints.origins import updates_before
 from bert_fused_plugin.data.dictionary_bridge import looks_like_moses
-from bert_fused_plugin.models.learned_alphas import learned_alphas
+from bert_fused_plugin.modules.attention_map import learned_alphas
 from bert_fused_plugin.progress import Progress, say
 from bert_fused_plugin.reports.attention_maps import attention_maps
 from bert_fused_plugin.reports.attention_statistics import AttentionStatistics, evenness

@@ -21,8 +21,8 @@ from bert_fused_plugin.data.tags import language_tags
 from bert_fused_plugin.data.typed_text import TypedText
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.models.gru_bahdanau import GruModel
-from bert_fused_plugin.models.learned_alphas import log_alphas
 from bert_fused_plugin.models.presets import flags_beside, resumed_from
+from bert_fused_plugin.modules.attention_map import log_alphas
 from bert_fused_plugin.setup_messages import SetupMessages
 from bert_fused_plugin.tasks import ensembles
 from bert_fused_plugin.tasks.bert_cache import BertCache

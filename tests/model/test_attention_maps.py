@@ -12,11 +12,10 @@ from warm_start_helpers import table
 
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
-from bert_fused_plugin.models.learned_alphas import learned_alphas, log_alphas
-from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS, FixedMap, LearnedEntmax
+from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS, FixedMap, LearnedEntmax, learned_alphas, log_alphas
 from bert_fused_plugin.modules.cross_attention import CrossAttention
+from bert_fused_plugin.modules.multihead_attention import SelfAttention
 from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention
-from bert_fused_plugin.modules.self_attention import SelfAttention
 from bert_fused_plugin.reports.attention import BERT, SOURCE
 from bert_fused_plugin.reports.attention_statistics import AttentionStatistics
 from bert_fused_plugin.reports.words import merged_words

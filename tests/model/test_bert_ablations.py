@@ -8,7 +8,7 @@ from fairseq.data import BaseWrapperDataset
 from helpers import assert_close, encode, make_gru, pad, randomise
 
 from bert_fused_plugin.data.collate import BERT_PAD
-from bert_fused_plugin.modules.batch_rng import batch_rng
+from bert_fused_plugin.modules.drop_net import batch_rng
 from bert_fused_plugin.reports.attention import previous_tokens, read_attention, recorded_gates
 from bert_fused_plugin.reports.attention_maps import AttentionMap, attention_maps
 from bert_fused_plugin.reports.attention_statistics import AttentionStatistics, entropy

@@ -12,7 +12,7 @@ from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models import translation_model
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_decoder, bert_fused_wmt_en_de_big
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
-from bert_fused_plugin.modules.fusion import FUSION_KINDS, FusionKind, FusionOptions, Place
+from bert_fused_plugin.modules.fusion import FUSION_KINDS, Branches, FusionKind, FusionOptions
 
 LINES = ["the old man sees a dog", "red apple", ""]
 
@@ -184,8 +184,8 @@ class Maximum(nn.Module):
 def toy(monkeypatch):
     kind = FusionKind(
         help="the larger of the two branches",
-        place=Place.BRANCH,
-        build_mix=lambda options, embed_dim: Maximum(embed_dim),
+        build=lambda options, embed_dim: Branches(Maximum(embed_dim), options.p_net),
+        has_branches=True,
         default_p_net=0.25,
     )
     monkeypatch.setitem(FUSION_KINDS, "maximum", kind)

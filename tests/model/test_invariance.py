@@ -6,8 +6,8 @@ from fairseq.models import FairseqIncrementalDecoder
 from helpers import assert_close, encode, pad, randomise
 
 from bert_fused_plugin.models.bert_fused.decoder import BertFusedDecoder
-from bert_fused_plugin.modules import folded_memory
-from bert_fused_plugin.modules.folded_memory import FoldedMemory
+from bert_fused_plugin.modules import cross_attention
+from bert_fused_plugin.modules.cross_attention import FoldedMemory
 
 LINES = [
     "the old man sees a small dog .",
@@ -122,7 +122,7 @@ def test_states_are_kept_once_for_the_beams_of_a_sentence(model, dictionary):
 def test_beams_keep_their_own_states_when_they_change_places_and_sentences_end(model, dictionary, monkeypatch, folded):
     """What beam search does: two sentences with two beams each; beams swap, then a sentence is done."""
     if not folded:
-        monkeypatch.setattr(folded_memory, "SMALL_SIZE", 0)
+        monkeypatch.setattr(cross_attention, "SMALL_SIZE", 0)
     src_tokens, prev_output_tokens = batch(
         dictionary,
         [line for line in LINES[:2] for _ in range(2)],

@@ -78,6 +78,19 @@ def gated(layer, nmt, bert):
     return gate * bert + (1 - gate) * nmt
 
 
+# for each case of a fusion of two branches: its options, drop-net's U in training, and the formula
+JOINED = {
+    "the paper's": ({}, None, weighted(0.5, 0.5)),
+    "branch weights": ({"weights": (0.7, 0.2)}, None, weighted(0.7, 0.2)),
+    "gated": ({"kind": "gated"}, None, gated),
+    # p_net = 0.6: U < 0.3 the NMT branch alone, U > 0.7 BERT's alone, else the mean
+    **{
+        f"U = {u}": ({"p_net": 0.6}, u, weighted(*weights))
+        for u, weights in ((0.0, (1, 0)), (0.29, (1, 0)), (0.31, (0.5, 0.5)), (0.69, (0.5, 0.5)), (0.71, (0, 1)))
+    },
+}
+
+
 def literal_encoder_layer(layer, h, bert, join):
     """Every position of every sentence by itself; h (S, B, C), bert (L, B, D)."""
     pre = layer.normalize_before
@@ -133,6 +146,17 @@ def literal_stacked_layer(layer, x, steps):
     for attention, norm, keys, masked in steps:
         x = literal_sublayer(attention, norm, x, keys, masked, pre, causal=True)
     return around(lambda x: feed_forward(layer, x), x, layer.final_layer_norm, pre)
+
+
+def check_dropouts(layer, attentions):
+    """The layer has the rates 0.1, 0.2 and 0.3; fairseq's --retain-dropout-modules asks for the layer's name."""
+    assert [attention.dropout_module.p for attention in attentions] == [0.2] * len(attentions)
+    assert (layer.dropout_module.p, layer.activation_dropout_module.p) == (0.1, 0.3)
+    for dropout in (layer.dropout_module, layer.activation_dropout_module):
+        dropout.make_generation_fast_("", retain_dropout=True, retain_dropout_modules=["another"])
+        assert not dropout.apply_during_inference
+        dropout.make_generation_fast_("", retain_dropout=True, retain_dropout_modules=[type(layer).__name__])
+        assert dropout.apply_during_inference
 
 
 def states(*sizes):

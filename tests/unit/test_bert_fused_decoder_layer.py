@@ -6,6 +6,7 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from helpers import assert_close
 from literal_layers import (
     BERT_PAD,
+    JOINED,
     PAD,
     B,
     C,
@@ -15,8 +16,8 @@ from literal_layers import (
     S,
     T,
     causal_mask,
+    check_dropouts,
     decoder_layer,
-    gated,
     literal_decoder_layer,
     literal_stacked_layer,
     options,
@@ -27,38 +28,28 @@ from literal_layers import (
 
 from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer
 
+NORMS = pytest.mark.parametrize("normalize_before", [False, True], ids=["post-norm", "pre-norm"])
 
+
+@NORMS
 @pytest.mark.parametrize("need_attn", [False, True])
-@pytest.mark.parametrize("normalize_before", [False, True], ids=["post-norm", "pre-norm"])
-def test_decoder_layer_equals_the_equations(normalize_before, need_attn):
-    layer = decoder_layer(normalize_before=normalize_before).eval()
-    s, encoder, bert = states(T, B, C), states(S, B, C), states(L, B, D)
-    actual, attn, bert_attn = layer(s, encoder, PAD, bert, BERT_PAD, self_attn_mask=causal_mask(), need_attn=need_attn)
-    assert_close(actual, literal_decoder_layer(layer, s, encoder, bert, weighted(0.5, 0.5)), atol=1e-10)
-    if need_attn:
-        assert attn.shape == (H, B, T, S)
-        assert bert_attn.shape == (H, B, T, L)
-        assert_close(bert_attn.sum(-1), torch.ones(H, B, T).double())
-        assert bert_attn[:, 0, :, L - 3 :].eq(0).all()
-    else:
-        assert attn is None
-        assert bert_attn is None
-
-
-@pytest.mark.parametrize("normalize_before", [False, True], ids=["post-norm", "pre-norm"])
-@pytest.mark.parametrize(
-    ("fusion", "join"),
-    [({"weights": (0.7, 0.2)}, weighted(0.7, 0.2)), ({"kind": "gated"}, gated)],
-    ids=["branch weights", "gated"],
-)
-def test_fusions_of_two_branches_equal_their_formula(fusion, join, normalize_before):
-    decoder = decoder_layer(fusion=fusion, normalize_before=normalize_before).eval()
-    h, s, bert = states(S, B, C), states(T, B, C), states(L, B, D)
-    actual, _, _ = decoder(s, h, PAD, bert, BERT_PAD, self_attn_mask=causal_mask())
+@pytest.mark.parametrize("name", JOINED)
+def test_fusions_of_two_branches_equal_their_formula(monkeypatch, name, need_attn, normalize_before):
+    fusion, u, join = JOINED[name]
+    decoder = decoder_layer(fusion=fusion, normalize_before=normalize_before).train(u is not None)
+    monkeypatch.setattr(torch, "rand", lambda size: torch.full((size,), u))
+    s, h, bert = states(T, B, C), states(S, B, C), states(L, B, D)
+    actual, *weights = decoder(s, h, PAD, bert, BERT_PAD, self_attn_mask=causal_mask(), need_attn=need_attn)
     assert_close(actual, literal_decoder_layer(decoder, s, h, bert, join), atol=1e-10)
+    if not need_attn:
+        assert weights == [None, None]
+    elif u is None:
+        assert [attn.shape for attn in weights] == [(H, B, T, S), (H, B, T, L)]
+        assert_close(weights[1].sum(-1), torch.ones(H, B, T).double())
+        assert weights[1][:, 0, :, L - 3 :].eq(0).all()
 
 
-@pytest.mark.parametrize("normalize_before", [False, True], ids=["post-norm", "pre-norm"])
+@NORMS
 @pytest.mark.parametrize("bert_first", [True, False], ids=["bert-first", "encoder-first"])
 def test_stacked_fusion_is_one_sublayer_after_the_other(bert_first, normalize_before):
     changed = {"fusion": {"kind": "stacked", "bert_first": bert_first}, "normalize_before": normalize_before}
@@ -73,20 +64,7 @@ def test_stacked_fusion_is_one_sublayer_after_the_other(bert_first, normalize_be
     assert_close(actual, literal_stacked_layer(decoder, s, steps), atol=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("u", "weights"),
-    [(0.0, (1.0, 0.0)), (0.29, (1.0, 0.0)), (0.31, (0.5, 0.5)), (0.69, (0.5, 0.5)), (0.71, (0.0, 1.0))],
-)
-def test_drop_net_in_training_equals_the_three_cases_of_the_paper(monkeypatch, u, weights):
-    """p_net = 0.6: U < 0.3 the NMT branch alone, U > 0.7 BERT's alone, else the mean."""
-    decoder = decoder_layer(fusion={"p_net": 0.6}).train()
-    monkeypatch.setattr(torch, "rand", lambda size: torch.full((size,), u))
-    h, s, bert = states(S, B, C), states(T, B, C), states(L, B, D)
-    actual, _, _ = decoder(s, h, PAD, bert, BERT_PAD, self_attn_mask=causal_mask())
-    assert_close(actual, literal_decoder_layer(decoder, s, h, bert, weighted(*weights)), atol=1e-10)
-
-
-@pytest.mark.parametrize("normalize_before", [False, True], ids=["post-norm", "pre-norm"])
+@NORMS
 def test_without_bert_the_layer_is_that_of_fairseq(monkeypatch, normalize_before):
     cfg = stock_config(normalize_before)
     changed = {"fusion": {"p_net": 1.0}, "normalize_before": normalize_before}
@@ -114,16 +92,8 @@ def test_what_was_projected_before_takes_the_place_of_the_states():
 
 
 def test_every_dropout_has_its_own_rate_and_the_layers_name():
-    """fairseq's --retain-dropout-modules asks for the name."""
     layer = decoder_layer(dropout=0.1, attention_dropout=0.2, activation_dropout=0.3)
-    attentions = [layer.self_attn, layer.bert_attn, layer.encoder_attn]
-    assert [attention.dropout_module.p for attention in attentions] == [0.2] * len(attentions)
-    assert (layer.dropout_module.p, layer.activation_dropout_module.p) == (0.1, 0.3)
-    for dropout in (layer.dropout_module, layer.activation_dropout_module):
-        dropout.make_generation_fast_("", retain_dropout=True, retain_dropout_modules=["another"])
-        assert not dropout.apply_during_inference
-        dropout.make_generation_fast_("", retain_dropout=True, retain_dropout_modules=[type(layer).__name__])
-        assert dropout.apply_during_inference
+    check_dropouts(layer, [layer.self_attn, layer.bert_attn, layer.encoder_attn])
 
 
 def test_the_encoder_may_have_another_width():

@@ -6,10 +6,9 @@ from helpers import assert_close, randomise
 from torch import nn
 from torch.nn.utils import prune
 
-from bert_fused_plugin.modules import folded_memory
+from bert_fused_plugin.modules import cross_attention
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
-from bert_fused_plugin.modules.cross_attention import CrossAttention, KeysAndValues
-from bert_fused_plugin.modules.folded_memory import FoldedMemory
+from bert_fused_plugin.modules.cross_attention import CrossAttention, FoldedMemory, KeysAndValues
 from bert_fused_plugin.modules.weight_layout import lay_out_weights
 
 C, H, D, S, N = 12, 3, 6, 5, 3
@@ -67,7 +66,7 @@ def test_dropout_that_is_retained_is_on_the_weights(states):
 def test_is_not_folded_where_it_does_not_pay_or_fit(monkeypatch, states, case):
     attention, (h, mask) = make(), states
     if case == "many positions":
-        monkeypatch.setattr(folded_memory, "SMALL_SIZE", N * H * S - 1)
+        monkeypatch.setattr(cross_attention, "SMALL_SIZE", N * H * S - 1)
     elif case == "half precision":
         attention, h = attention.bfloat16(), h.bfloat16()
     elif case == "no bias":

@@ -5,22 +5,13 @@ import torch
 from helpers import assert_close, randomise
 from torch import nn
 
-from bert_fused_plugin.modules.drop_net import DropNet
-from bert_fused_plugin.modules.fusion import (
-    FUSION_KINDS,
-    Branch,
-    Fusion,
-    FusionOptions,
-    Gate,
-    WeightedSum,
-    fusion_kind,
-)
+from bert_fused_plugin.modules.fusion import FUSION_KINDS, Branch, Branches, FusionOptions, Gate, Stacked, WeightedSum
 
 U = {"nmt alone": 0.1, "both": 0.5, "bert alone": 0.9}
 B, C = 4, 3
 
 
-class Branches:
+class TwoLinear:
     """Two linear branches that count how often they are computed."""
 
     def __init__(self):
@@ -34,9 +25,9 @@ class Branches:
         return getattr(self, name)(x), f"weights of {name}"
 
     def fuse(self, fusion):
-        nmt, bert = (Branch(partial(self.run, name), getattr(self, name)) for name in ("nmt", "bert"))
-        out, weights = fusion(self.x, nmt, bert)
-        assert weights == tuple(f"weights of {name}" if name in self.calls else None for name in ("nmt", "bert"))
+        nmt, bert = (Branch(partial(self.run, name), getattr(self, name), name) for name in ("nmt", "bert"))
+        out, *weights = fusion(lambda attend, x, norm: attend(x), self.x, nmt, bert)
+        assert weights == [f"weights of {name}" if name in self.calls else None for name in ("nmt", "bert")]
         return out
 
     def gradients(self):
@@ -44,7 +35,7 @@ class Branches:
 
 
 def make(kind, p_net=0.4, weights=(0.5, 0.5)):
-    fusion = FusionOptions(kind=kind, p_net=p_net, weights=weights).build(C)
+    fusion = FUSION_KINDS[kind].build(FusionOptions(kind=kind, p_net=p_net, weights=weights), C)
     randomise(fusion)
     return fusion
 
@@ -66,7 +57,7 @@ def literal(kind, fusion, nmt, bert, weights=(0.5, 0.5)):
 @pytest.mark.parametrize("case", U)
 def test_a_branch_left_out_is_not_computed_and_all_equals_the_computation_of_both(monkeypatch, case, kind):
     monkeypatch.setattr(torch, "rand", lambda size: torch.full((size,), U[case]))
-    lean, both = Branches(), Branches()
+    lean, both = TwoLinear(), TwoLinear()
     fusion = make(kind).train()
     out = lean.fuse(fusion)
     nmt, bert = both.nmt(both.x), both.bert(both.x)
@@ -86,7 +77,7 @@ def test_a_branch_left_out_is_not_computed_and_all_equals_the_computation_of_bot
 
 def test_frozen_parameters_get_no_gradient(monkeypatch):
     monkeypatch.setattr(torch, "rand", lambda size: torch.zeros(size))
-    branches = Branches()
+    branches = TwoLinear()
     branches.bert.requires_grad_(False)
     branches.fuse(make("parallel", 1.0).train()).sum().backward()
     assert branches.bert.weight.grad is None
@@ -94,33 +85,42 @@ def test_frozen_parameters_get_no_gradient(monkeypatch):
 
 @pytest.mark.parametrize("kind", ["parallel", "gated"])
 def test_evaluation_computes_both(kind):
-    branches, fusion = Branches(), make(kind, 1.0, weights=(0.7, 0.2)).eval()
+    branches, fusion = TwoLinear(), make(kind, 1.0, weights=(0.7, 0.2)).eval()
     out = branches.fuse(fusion)
     assert branches.calls == ["nmt", "bert"]
     nmt, bert = branches.nmt(branches.x), branches.bert(branches.x)
     assert_close(out, literal(kind, fusion, nmt, bert, (0.7, 0.2)))
 
 
-def test_the_kinds():
-    assert isinstance(make("parallel").mix, WeightedSum)
-    assert isinstance(make("gated").mix, Gate)
-    assert isinstance(make("gated"), Fusion)
-    assert isinstance(make("gated").drop_net, DropNet)
-    assert fusion_kind("stacked").is_sublayer
-    assert not fusion_kind("gated").is_sublayer
+@pytest.mark.parametrize("bert_first", [True, False])
+def test_stacked_sublayers_follow_each_other_in_the_order_of_the_flag(bert_first):
+    branches, applied = TwoLinear(), []
+
+    def sublayer(attend, x, norm):
+        applied.append(norm)
+        return attend(x)[0].mean() + x, attend(x)[1]
+
+    nmt, bert = (Branch(partial(branches.run, name), None, name) for name in ("nmt", "bert"))
+    _, *weights = Stacked(bert_first)(sublayer, branches.x, nmt, bert)
+    assert applied == (["bert", "nmt"] if bert_first else ["nmt", "bert"])
+    assert weights == ["weights of nmt", "weights of bert"]
 
 
-@pytest.mark.parametrize("name", FUSION_KINDS)
-def test_a_fusion_is_built_exactly_for_the_kinds_with_two_branches(name):
+@pytest.mark.parametrize(
+    ("name", "part", "mix"),
+    [
+        ("parallel", Branches, WeightedSum),
+        ("gated", Branches, Gate),
+        ("stacked", Stacked, None),
+        ("embedding", None, None),
+    ],
+)
+def test_the_kinds(name, part, mix):
     kind = FUSION_KINDS[name]
     assert [kind.has_branches, kind.is_sublayer, kind.replaces_embeddings].count(True) == 1
-    assert (kind.build_mix is not None) == kind.has_branches
-    assert (FusionOptions(kind=name).build(C) is not None) == kind.has_branches
     assert kind.has_branches or (kind.default_p_net, kind.weighted) == (0.0, False)
-
-
-def test_an_unknown_kind_is_refused():
-    message = r"^The fusion must be one of parallel, stacked, gated, embedding, got 'sum'\.$"
-    for refuses in (fusion_kind, lambda name: FusionOptions(kind=name).build(C)):
-        with pytest.raises(ValueError, match=message):
-            refuses("sum")
+    assert kind.has_branches == (part is Branches)
+    if not kind.replaces_embeddings:
+        built = kind.build(FusionOptions(name), C)
+        assert type(built) is part
+        assert mix is None or type(built.mix) is mix

@@ -8,8 +8,9 @@ from literal_loss import PAD, TARGET, B, T, V
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from bert_fused_plugin.criterions import projected_loss as projected
-from bert_fused_plugin.criterions.smoothed_loss import label_smoothed_loss, to_gradient
+from bert_fused_plugin.criterions import smoothed_loss
+from bert_fused_plugin.criterions.label_smoothed_cross_entropy import output_matrix
+from bert_fused_plugin.criterions.smoothed_loss import label_smoothed_loss, projected_loss, to_gradient
 from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
 
 C = 3
@@ -21,7 +22,7 @@ def leaves(dtype=torch.double):
 
 
 def together(features, matrix, eps=0.1, target=TARGET):
-    return projected.projected_loss(features, matrix, target, eps, PAD)
+    return projected_loss(features, matrix, target, eps, PAD)
 
 
 def apart(features, matrix, eps=0.1, target=TARGET):
@@ -30,7 +31,7 @@ def apart(features, matrix, eps=0.1, target=TARGET):
 
 @pytest.fixture(params=[1, 4 * V, 10**6], ids=["C positions", "four positions", "all"])
 def chunk(request, monkeypatch):
-    monkeypatch.setattr(projected, "_CPU_SCORES", request.param)
+    monkeypatch.setattr(smoothed_loss, "_CPU_SCORES", request.param)
 
 
 @pytest.mark.parametrize("eps", [0.0, 0.1])
@@ -95,9 +96,9 @@ def test_what_is_frozen_gets_no_gradient_and_the_other_one_the_same(frozen):
 
 def test_a_part_has_as_many_positions_as_the_matrix_is_wide(monkeypatch):
     """Each part reads the whole matrix, so few positions at a time would be slow where the vocabulary is large."""
-    monkeypatch.setattr(projected, "_CPU_SCORES", V)
+    monkeypatch.setattr(smoothed_loss, "_CPU_SCORES", V)
     rows = []
-    monkeypatch.setattr(projected, "to_gradient", lambda x, *rest: rows.append(len(x)) or to_gradient(x, *rest))
+    monkeypatch.setattr(smoothed_loss, "to_gradient", lambda x, *rest: rows.append(len(x)) or to_gradient(x, *rest))
     together(*leaves())
     tokens = int(TARGET.ne(PAD).sum())
     assert rows == [C] * (tokens // C) + [tokens % C] * (tokens % C > 0)
@@ -185,7 +186,7 @@ def test_models_with_an_output_matrix_give_it(make):
     model = inner = make()
     while not isinstance(inner, Model):
         inner = inner.module
-    assert projected.output_matrix(model) is inner.decoder.output_projection.weight
+    assert output_matrix(model) is inner.decoder.output_projection.weight
 
 
 @pytest.mark.parametrize(
@@ -204,4 +205,4 @@ def test_models_with_an_output_matrix_give_it(make):
     ids=["other", "no features", "scores", "hooks", "half", "bias", "adaptive", "unused", "wrapped"],
 )
 def test_other_models_give_none(make):
-    assert projected.output_matrix(make()) is None
+    assert output_matrix(make()) is None

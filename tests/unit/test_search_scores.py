@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bert_fused_plugin.models.search_scores import SearchScores
+from bert_fused_plugin.models.translation_model import SearchScores
 
 
 @pytest.fixture

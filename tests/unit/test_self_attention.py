@@ -5,7 +5,7 @@ import torch
 from fairseq.modules import MultiheadAttention
 from torch.testing import assert_close
 
-from bert_fused_plugin.modules.self_attention import SelfAttention
+from bert_fused_plugin.modules.multihead_attention import SelfAttention
 
 ORDERS = [[2, 0, 0], [1, 1, 2], [2, 2, 2]]  # of the rows, after each step
 

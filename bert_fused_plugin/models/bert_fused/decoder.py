@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
 from bert_fused_plugin.models.bert_fused.layer_building import layer_options, wrap_layer
-from bert_fused_plugin.models.search_scores import SearchScores
+from bert_fused_plugin.models.translation_model import SearchScores
 from bert_fused_plugin.modules.beam_order import sentences_to_keep
 from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer, Memories
-from bert_fused_plugin.modules.zero_gradients import with_zero_gradients
+from bert_fused_plugin.modules.drop_net import with_zero_gradients
 
 Extra = Dict[str, Optional[List[Tensor]]]
 

@@ -15,7 +15,7 @@ from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
 from bert_fused_plugin.models.bert_fused.layer_building import layer_options, wrap_layer
 from bert_fused_plugin.modules.beam_order import EncoderOut, reorder_encoder_out
 from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
-from bert_fused_plugin.modules.zero_gradients import with_zero_gradients
+from bert_fused_plugin.modules.drop_net import with_zero_gradients
 
 
 class BertFusedEncoder(TransformerEncoderBase):

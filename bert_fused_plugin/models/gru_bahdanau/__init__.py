@@ -17,7 +17,7 @@ from bert_fused_plugin.models.gru_bahdanau.initialisation import initialise
 from bert_fused_plugin.models.presets import register_preset, sharding_errors
 from bert_fused_plugin.models.recorded_flags import FlagRecord
 from bert_fused_plugin.models.translation_model import TranslationModel, task_flag_errors
-from bert_fused_plugin.modules.batch_rng import batch_rng
+from bert_fused_plugin.modules.drop_net import batch_rng
 from bert_fused_plugin.setup_messages import REPEAT
 
 logger = logging.getLogger(__name__)

@@ -8,9 +8,9 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
-from bert_fused_plugin.models.search_scores import SearchScores
+from bert_fused_plugin.models.translation_model import SearchScores
 from bert_fused_plugin.modules.beam_order import sentences_to_keep
-from bert_fused_plugin.modules.drop_net import DropNet
+from bert_fused_plugin.modules.drop_net import DropNet, with_zero_gradients
 from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention, RecurrentAttention, attention_kind
 from bert_fused_plugin.modules.recurrent_loop import (
     ProjectedMemory,
@@ -21,7 +21,6 @@ from bert_fused_plugin.modules.recurrent_loop import (
     state_weights,
 )
 from bert_fused_plugin.modules.recurrent_unit import ConditionalGru, DeepOutput
-from bert_fused_plugin.modules.zero_gradients import with_zero_gradients
 
 IncrementalState = Dict[str, Any]
 Extra = Dict[str, Optional[List[Tensor]]]
