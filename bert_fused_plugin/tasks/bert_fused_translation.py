@@ -80,7 +80,7 @@ class BertFusedTranslationTask(TranslationTask):
         return read_dictionary(super().load_dictionary, filename)
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """Build the model, and take its bridge, and BERT's cache, for the data sets."""
+        """Build the model, and take its bridge (see `load_bert`), and BERT's cache, for the data sets."""
         model = super().build_model(cfg, from_checkpoint)
         if from_checkpoint and self._setup_messages is not None:  # no training follows
             self._setup_messages.forget()
