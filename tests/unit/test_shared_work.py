@@ -24,6 +24,7 @@ def _join(rank, ranks, folder, places, results):
     ],
 )
 def test_ranks_know_with_whom_they_share_a_folder(tmp_path, places, expected):
+    assert rank_in(tmp_path) == rank_in(None) == (0, 1)  # one process does all
     folders = {name: tmp_path / name for name in "ab"}
     for folder in folders.values():
         folder.mkdir()
@@ -38,10 +39,6 @@ def test_ranks_know_with_whom_they_share_a_folder(tmp_path, places, expected):
     found = sorted(results.get(timeout=60) for _ in ranks)
     assert [share for _, share, _ in found] == expected
     assert [share for _, _, share in found] == [(0, 3), (1, 3), (2, 3)]
-
-
-def test_one_process_does_all(tmp_path):
-    assert rank_in(tmp_path) == rank_in(None) == (0, 1)
 
 
 def test_a_rank_makes_its_parts_and_says_what_it_waits_for(monkeypatch, caplog):
@@ -61,15 +58,3 @@ def test_a_rank_makes_its_parts_and_says_what_it_waits_for(monkeypatch, caplog):
     assert sorted(made) == [1, 3, 5]
     assert caplog.messages == ["the folder: waiting for other processes, which make 2 parts, such as number 0"] * 2
     assert waits == sorted(waits)
-
-
-def test_a_part_that_another_job_has_made_meanwhile_is_not_made_again():
-    missing = {0, 1, 2}
-
-    def make(number):
-        made.append(number)
-        missing.clear()
-
-    made = []
-    make_together(lambda: sorted(missing), make, 0, 1, "")
-    assert len(made) == 1
