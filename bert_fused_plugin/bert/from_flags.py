@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def load_bert(cfg: BertFlags, task: Any, errors: List[str], flags: Any) -> Tuple[PretrainedBert, DictionaryBridge]:
     """Load the encoder and the tokenizer that *cfg* names, and build the bridge between the task and them.
 
-    The model has the bridge, because it makes BERT's input itself under fairseq's own tasks, which know nothing of BERT.
-    The task of this package takes the bridge from the model, so that its data sets give BERT the same input.
+    The model has the bridge, because fairseq's own tasks know nothing of BERT, and under them the model makes BERT's
+    input itself.  The task of this package takes the model's bridge, so that its data sets give BERT the same input.
 
     Args:
         cfg: the model's flags.

@@ -9,7 +9,7 @@ from warm_start_helpers import task_of
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel
-from bert_fused_plugin.models.bert_fused.pruning import pruned
+from bert_fused_plugin.models.bert_fused.layer_building import pruned
 
 
 @pytest.fixture

@@ -152,14 +152,6 @@ def test_a_finetuned_bert_is_taken_with_its_factor(start, save, tmp_path, dictio
     assert_close(logits(fewer, dictionary), logits(trained, dictionary), atol=1e-5)
 
 
-def test_a_finetuned_bert_of_an_earlier_version_is_taken(start, save, tmp_path, dictionary):
-    trained, _ = own_checkpoint(start, save, tmp_path, dictionary, bert_finetune=True, bert_lr_factor=0.25)
-    state = trained.state_dict()
-    del state["encoder.bert.scaled"]
-    model = start(save(trained, model=state), bert_finetune=True)
-    assert_close(logits(model, dictionary), logits(trained.eval(), dictionary), atol=1e-5)
-
-
 def test_a_finetuned_bert_of_another_size_is_left_out_as_a_whole(start, save, tmp_path, dictionary, caplog):
     trained, _ = own_checkpoint(start, save, tmp_path, dictionary, bert_finetune=True, bert_lr_factor=0.25)
     state = trained.state_dict()

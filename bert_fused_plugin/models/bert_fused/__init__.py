@@ -25,7 +25,7 @@ from bert_fused_plugin.models.bert_fused.config_checks import (
 )
 from bert_fused_plugin.models.bert_fused.decoder import BertFusedDecoder
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
-from bert_fused_plugin.models.bert_fused.pruning import pruned
+from bert_fused_plugin.models.bert_fused.layer_building import pruned
 from bert_fused_plugin.models.bert_fused.warm_start import read_warm_start
 from bert_fused_plugin.models.embeddings import load_embedding
 from bert_fused_plugin.models.presets import register_preset, sharding_errors

@@ -6,7 +6,7 @@ from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
-from bert_fused_plugin.models.bert_fused.layer_building import layer_options, wrap_layer
+from bert_fused_plugin.models.bert_fused.layer_building import build_layer
 from bert_fused_plugin.models.translation_model import SearchScores
 from bert_fused_plugin.modules.beam_order import sentences_to_keep
 from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer, Memories
@@ -38,8 +38,8 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
 
     def build_decoder_layer(self, cfg: BertFusedConfig, no_encoder_attn: bool = False) -> nn.Module:
         """Build one layer; fairseq's hook."""
-        options = layer_options(cfg, cfg.decoder, next(self._bert_dims))
-        return wrap_layer(BertFusedDecoderLayer(options, encoder_dim=self._encoder_dim), cfg)
+        dims = {"encoder_dim": self._encoder_dim}
+        return build_layer(BertFusedDecoderLayer, cfg, cfg.decoder, next(self._bert_dims), **dims)
 
     def extract_features(
         self,
@@ -99,9 +99,8 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
         cached = self.get_incremental_state(incremental_state, "memories")
         if cached is None:
             return
-        sentences = len(cached["layers"][0][0].keys)
-        keep, beam_size = sentences_to_keep(new_order, sentences, cached["beam_size"])
         layers = cached["layers"]
+        keep, beam_size = sentences_to_keep(new_order, len(layers[0][0].keys), cached["beam_size"])
         if keep is not None:
             layers = [tuple(None if kv is None else kv.select(keep) for kv in memories) for memories in layers]
         self.set_incremental_state(incremental_state, "memories", {"layers": layers, "beam_size": beam_size})

@@ -12,7 +12,7 @@ from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.bert.record import BertRecord
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
-from bert_fused_plugin.models.bert_fused.layer_building import layer_options, wrap_layer
+from bert_fused_plugin.models.bert_fused.layer_building import build_layer
 from bert_fused_plugin.modules.beam_order import EncoderOut, reorder_encoder_out
 from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
 from bert_fused_plugin.modules.drop_net import with_zero_gradients
@@ -63,8 +63,7 @@ class BertFusedEncoder(TransformerEncoderBase):
 
     def build_encoder_layer(self, cfg: BertFusedConfig) -> nn.Module:
         """Build one layer; fairseq's hook."""
-        options = layer_options(cfg, cfg.encoder, next(self._bert_dims))
-        return wrap_layer(BertFusedEncoderLayer(options), cfg)
+        return build_layer(BertFusedEncoderLayer, cfg, cfg.encoder, next(self._bert_dims))
 
     def forward(
         self,
