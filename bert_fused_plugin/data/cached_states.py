@@ -199,17 +199,16 @@ class CachedStates:
             BertFusedError: some of them are not finite there.
         """
         converted = states.to(self._dtype)
-        if converted.isfinite().all():
-            return converted
-        if not states.isfinite().all():
-            reason = "are not finite, even in single precision; give another --bert-model, whose weights are sound"
-        else:
+        if not converted.isfinite().all():
             reason = (
                 f"are beyond {self._format}, whose largest number is {torch.finfo(self._dtype).max:,.0f}; give "
                 "--bert-cache-dtype bf16, and train with --bf16 or in single precision, since --fp16 cannot hold them "
                 "either"
+                if states.isfinite().all()
+                else "are not finite, even in single precision; give another --bert-model, whose weights are sound"
             )
-        raise BertFusedError(f"--bert-cache {self.folder}: some of BERT's states {reason}")
+            raise BertFusedError(f"--bert-cache {self.folder}: some of BERT's states {reason}")
+        return converted
 
 
 def _block_starts(offsets: NDArray[np.int64], bytes_of_piece: int) -> NDArray[np.int64]:

@@ -2,7 +2,6 @@
 
 from typing import Any, Dict, List, Sequence
 
-from fairseq.data import data_utils
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -16,8 +15,7 @@ def collate_bert_tokens(rows: Sequence[Tensor]) -> Tensor:
     The padding is on the right whatever the NMT side does: BERT counts positions from the left, and
     its states must not depend on the batch that a sentence happens to be in.
     """
-    padded: Tensor = data_utils.collate_tokens(rows, BERT_PAD, left_pad=False)
-    return padded.long()
+    return pad_sequence(list(rows), batch_first=True, padding_value=BERT_PAD).long()
 
 
 def add_bert_tokens(batch: Dict[str, Any], samples: List[Dict[str, Any]]) -> Dict[str, Any]:

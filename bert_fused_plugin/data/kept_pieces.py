@@ -98,7 +98,7 @@ class Sentences:
             return None
         identity = [FORMAT, source, bridge.identity(), version("tokenizers"), sorted(self._document_starts)]
         identity.append(version("sacremoses") if bridge.detok == "moses" else None)
-        identity.append(texts and texts.digests)
+        identity.append(None if texts is None else texts.digests)
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
 
     def expected_pieces(self) -> int:

@@ -22,12 +22,8 @@ def losses(done):
     ]
 
 
-@pytest.fixture(scope="module")
-def options():
-    return ["--bert-drop-net", "0.5", "--dropout", "0.1", "--log-interval", "1"]
-
-
-def test_training_with_and_without_the_cache_is_the_same(workspace, tmp_path, options):
+def test_training_with_and_without_the_cache_is_the_same(workspace, tmp_path):
+    options = ["--bert-drop-net", "0.5", "--dropout", "0.1", "--log-interval", "1"]
     without = workspace.train(*options, save_dir=tmp_path / "without")
     cache = ["--bert-cache", tmp_path / "cache", "--bert-cache-dtype", "fp32"]
     first = workspace.train(*options, *cache, save_dir=tmp_path / "first")

@@ -102,28 +102,21 @@ def test_row_r_of_the_states_belongs_to_word_piece_r(tmp_path, small_blocks, dty
 @given(st.lists(st.integers(1, 50), max_size=60), st.integers(1, 100))
 def test_the_blocks_of_any_sentences_are_whole_sentences_of_about_equal_size(sizes, bytes_of_piece):
     offsets = np.cumsum([0, *sizes])
-    monkey = pytest.MonkeyPatch()
-    with monkey.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cached_states, "_BLOCK_BYTES", 500)
         patch.setattr(cached_states, "_MOST_BLOCKS", 7)
         starts = cached_states._block_starts(offsets, bytes_of_piece).tolist()
-    assert starts[-1] == len(sizes)
+    assert (starts[0], starts[-1]) == (0, len(sizes))
     assert starts == sorted(set(starts))
-    assert starts[0] == 0
     wanted = min(7, -(-sum(sizes) * bytes_of_piece // 500))
     assert len(starts) - 1 <= wanted
     pieces = np.diff(offsets[starts])
     assert all(pieces <= (sum(sizes) / wanted if wanted else 0) + 50)
 
 
-def test_an_empty_data_set_needs_no_file(tmp_path):
-    states = states_in(tmp_path / "none", [])
-    assert states.missing() == []
-    states.add_missing(never, 0, 1)
-    assert not (tmp_path / "none").exists()
-
-
 def test_a_second_start_computes_nothing_wherever_the_folder_is(built, small_disk):
+    states_in(built / "none", []).add_missing(never, 0, 1)
+    assert not (built / "none").exists()  # an empty data set needs no file
     disk = small_disk("1m")
     shutil.copytree(built, disk / "copy")  # with other times and inodes
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
