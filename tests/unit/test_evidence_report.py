@@ -75,6 +75,18 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.fixture
+def report(monkeypatch, capsys):
+    """Run the command, and return what it prints."""
+
+    def run(*args):
+        monkeypatch.setattr(sys, "argv", ["evidence_report.py", *map(str, args)])
+        evidence_report.main()
+        return capsys.readouterr().out
+
+    return run
+
+
 def part_of(folder):
     return evidence_report.Part(evidence_report.figures_of(folder))
 
@@ -123,21 +135,17 @@ def test_all_systems_and_where_they_differ(folder):
     ]
 
 
-def test_a_part_with_a_name_is_no_point_of_the_curve_over_pairs(folder, monkeypatch, capsys):
+def test_a_part_with_a_name_is_no_point_of_the_curve_over_pairs(folder, report):
     pytest.importorskip("matplotlib")
     (folder / "2500-1").rename(folder / "long-1")
-    monkeypatch.setattr(sys, "argv", ["evidence_report.py", str(folder), "--pictures", str(folder)])
-    evidence_report.main()
-    assert "| 160,000 pairs, long training | 4 + 4, 4 | BLEU |" in capsys.readouterr().out
+    assert "| 160,000 pairs, long training | 4 + 4, 4 | BLEU |" in report(folder, "--pictures", folder)
     assert sorted(path.name for path in folder.glob("*.png")) == ["learning_curves.png"]
 
 
-def test_the_command_prints_both_and_draws(folder, monkeypatch, capsys):
+def test_the_command_prints_both_and_draws(folder, report):
     pytest.importorskip("matplotlib")
     shutil.copytree(folder / "2500-1", folder / "2500-2")
-    monkeypatch.setattr(sys, "argv", ["evidence_report.py", str(folder), "--pictures", str(folder)])
-    evidence_report.main()
-    out = capsys.readouterr().out
+    out = report(folder, "--pictures", folder)
     assert out.count("| 2,500 pairs | 4 + 4, 4 | BLEU |") == 1  # of seed 1
     assert out.index("| 2,500 pairs | 1 | BLEU |") < out.index("| 2,500 pairs | 2 | BLEU |")
     assert "seconds of BERT's states: 2,500 pairs: 60" in out
@@ -145,37 +153,30 @@ def test_the_command_prints_both_and_draws(folder, monkeypatch, capsys):
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_figures_alone_give_the_same_tables(folder, tmp_path, monkeypatch, capsys):
+def test_the_figures_alone_give_the_same_tables(folder, tmp_path, report):
     figures = tmp_path / "docs" / "evidence"
-    monkeypatch.setattr(sys, "argv", ["evidence_report.py", str(folder), "--json", str(figures)])
-    evidence_report.main()
-    *tables, written, _ = capsys.readouterr().out.split("\n")
+    *tables, written, _ = report(folder, "--json", figures).split("\n")
     assert written == f"{figures / '2500-1.json'} is written"
-    monkeypatch.setattr(sys, "argv", ["evidence_report.py", str(figures)])
-    evidence_report.main()
-    assert capsys.readouterr().out.split("\n")[:-1] == tables
+    assert report(figures).split("\n")[:-1] == tables
     text = (figures / "2500-1.json").read_text()
     assert "corpus" not in text
     assert "/home/me" not in text
 
 
-def test_a_part_without_a_fused_model_has_a_table_of_its_systems(folder, monkeypatch, capsys):
+def test_a_part_without_a_fused_model_has_a_table_of_its_systems(folder, report):
     path = folder / "2500-1" / "report.json"
-    report = json.loads(path.read_text())
-    report.update(runs=report["runs"][:2], bert_tests=[])
-    path.write_text(json.dumps(report))
-    monkeypatch.setattr(sys, "argv", ["evidence_report.py", str(folder)])
-    evidence_report.main()
-    out = capsys.readouterr().out
+    found = json.loads(path.read_text())
+    found.update(runs=found["runs"][:2], bert_tests=[])
+    path.write_text(json.dumps(found))
+    out = report(folder)
     assert "2,500 pairs:\n\n| system | updates |" in out
     assert "| `continued` | 40 + 40 |" in out
     assert "gain" not in out
 
 
-def test_a_folder_without_reports_is_an_error(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["evidence_report.py", str(tmp_path)])
+def test_a_folder_without_reports_is_an_error(tmp_path, report, capsys):
     with pytest.raises(SystemExit):
-        evidence_report.main()
+        report(tmp_path)
     assert "run benchmarks/evidence.sh first" in capsys.readouterr().err
 
 

@@ -1,7 +1,7 @@
 """The programs behind examples/own_data/run.sh and text of scripts that have no alphabet, or no spaces."""
 
 import pytest
-from test_own_data import prepare, read, sentence, subwords, write  # first: it tells Python where these programs are
+from test_own_data import prepare, read, sentence, write  # first: it tells Python where these programs are
 from text_checks import Findings, check_tokenizer
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
@@ -23,13 +23,14 @@ def test_the_vocabulary_has_room_for_all_characters(tmp_path, capsys):
     assert not any("<unk>" in line for line in lines)
 
 
-def test_an_alphabet_changes_no_size_of_a_vocabulary(tmp_path):
+def test_the_vocabulary_grows_with_the_text_and_not_with_an_alphabet(tmp_path):
     write(tmp_path / "train.de", ["Grüße, Bär!"])
     write(tmp_path / "train.fa", ["سلام"])
-    characters = subwords.count_characters([tmp_path / "train.de", tmp_path / "train.fa"])
+    characters = prepare.count_characters([tmp_path / "train.de", tmp_path / "train.fa"])
     assert characters == len(set("Grüße, Bär!سلام"))
-    assert [subwords.default_symbols(pairs, characters) for pairs in (3_000, 10_000)] == [2_000, 4_000]
-    assert [subwords.default_symbols(pairs, 2_001) for pairs in (3_000, 10_000)] == [3_002, 4_000]
+    sizes = [prepare.default_symbols(pairs, characters) for pairs in (3_000, 10_000, 100_000, 1_000_000, 100_000_000)]
+    assert sizes == [2_000, 4_000, 8_000, 16_000, 32_000]
+    assert [prepare.default_symbols(pairs, 2_001) for pairs in (3_000, 10_000)] == [3_002, 4_000]
 
 
 @pytest.mark.parametrize(("known", "warned"), [(range(3_000), 0), (range(100, 3_000), 1)])
