@@ -109,9 +109,8 @@ def derangement(size: int, seed: int) -> Tensor:
     return order
 
 
-def _nmt_branch_alone(drop_net: nn.Module, inputs: Any, drawn: Tuple[Tensor, Tensor]) -> Tuple[Tensor, Tensor]:
-    nmt_alone, bert_alone = drawn
-    return torch.ones_like(nmt_alone), torch.zeros_like(bert_alone)
+def _nmt_branch_alone(drop_net: nn.Module, inputs: Any, drawn: Tuple[bool, bool]) -> Tuple[bool, bool]:
+    return True, False
 
 
 def _zeros(attention: nn.Module, inputs: Any, output: Tuple[Tensor, Any]) -> Tuple[Tensor, Any]:
