@@ -1,49 +1,42 @@
 #!/usr/bin/env python
-"""Measures speed, memory and start-up of the models, side by side with fairseq's own.
+"""Measures the speed of the models, side by side with fairseq's own.
 
-scripts/benchmark.py train  --data DIR --bert-model NAME_OR_DIR   training steps: transformer, BERT-fused
-scripts/benchmark.py decode --data DIR --bert-model NAME_OR_DIR   beam search: the same
-scripts/benchmark.py rnn    --data DIR                            both, and memory: lstm, the GRU models
-scripts/benchmark.py cache  --data DIR --bert-model NAME_OR_DIR   BERT's states: computed, written, read
-scripts/benchmark.py memory --data DIR --bert-model NAME_OR_DIR   the peak of training, each in its own process
-scripts/benchmark.py start  --data DIR --bert-model NAME_OR_DIR   a process from its start to its first translation
+benchmarks/benchmark.py train  --data DIR --bert-model NAME_OR_DIR   training steps: transformer, BERT-fused
+benchmarks/benchmark.py decode --data DIR --bert-model NAME_OR_DIR   beam search: the same
+benchmarks/benchmark.py rnn    --data DIR                            both: lstm, the GRU models
 
 DIR holds {train,test}.{en,de} with one sentence a line, tokenised and in subwords.  The systems take turns in one
-process, A B C A B C ..., on the same batches; for start, each turn is a new process.  The report gives median, minimum
-and maximum over the rounds, also of the ratios to the first system in the same round.  To compare BERT models, run the
-benchmark once for each.
+process, A B C A B C ..., on the same batches.  The report gives median, minimum and maximum over the rounds, also of
+the ratios to the first system in the same round.  To compare BERT models, run the benchmark once for each.
 """
 
 import argparse
 import logging
-import multiprocessing
 import os
 import statistics
 import tempfile
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Callable, Dict, List, Optional, Sequence
 
-import torch
 from benchmark_data import Corpus
-from benchmark_options import chosen_systems, parse_args, reads_bert, splits_of
 from benchmark_report import Result, Turn, environment, report, take_turns, write_json
-from benchmark_start import BEAM, Starts
 from benchmark_systems import (
+    SIZES,
     Decoding,
-    StatesOnDisk,
     System,
     Training,
     batches_of,
+    in_bf16,
     load_encoder,
-    peak_memory,
+    recurrent_systems,
     set_up,
+    transformer_systems,
+    with_maps,
 )
-from tqdm import tqdm
 
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
+from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
 
 
 @dataclass
@@ -69,20 +62,20 @@ class Bench:
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
-    options = parse_args(arguments, list(COMMANDS), __doc__)
+    options = parse_args(arguments)
     set_up(options)
     load_at_start = os.getloadavg()
     with tempfile.TemporaryDirectory() as directory:
-        corpus = Corpus(options, splits_of(options.command))
+        corpus = Corpus(options, ["train", "test"] if options.command in ("decode", "rnn") else ["train"])
         corpus.write_dictionaries(directory)
-        encoder = load_encoder(options, directory) if reads_bert(options) else None
+        systems = chosen_systems(options)
+        encoder = load_encoder(options, directory) if any(s.reads_bert for s in systems.values()) else None
         logging.disable(logging.WARNING)  # each further model would repeat them
-        bench = Bench(options, directory, chosen_systems(options), corpus, encoder)
+        bench = Bench(options, directory, systems, corpus, encoder)
         results = COMMANDS[options.command](bench)
     facts = {
         **environment(options),
-        "load average at start": "{:.2f} {:.2f} {:.2f}".format(*load_at_start),
-        "load average at end": "{:.2f} {:.2f} {:.2f}".format(*os.getloadavg()),
+        "load average at start and end": f"{load_at_start[0]:.2f}, {os.getloadavg()[0]:.2f}",
         "data": f"{len(corpus.pairs['train']):,} training pairs, {len(corpus.dictionary):,} symbols",
     }
     if encoder is not None:
@@ -142,100 +135,72 @@ def decode_one_way(bench: Bench, models: Dict[str, Decoding], batch_size: int, l
 
 def rnn(bench: Bench) -> List[Result]:
     bench.corpus.choose("test", bench.options.sentences)  # what is wrong with that shows before the training
-    return [*train(bench), *memory(bench), *decode(bench)]
+    return [*train(bench), *decode(bench)]
 
 
-def cache(bench: Bench) -> List[Result]:
-    pairs = bench.corpus.choose("train", bench.options.sentences)
-    states = StatesOnDisk(
-        bench.corpus.dataset(pairs, bench.encoder), bench.encoder.bert, bench.options, bench.directory
-    )
-    turns = {"forward": states.forward, "build": states.build, "open": states.open, "read": states.read}
-    title = f"BERT's states of {len(pairs)} sentences"
-    result = take_turns(title, turns, bench.options, ["seconds", "sentences/s", "word pieces/s"])
-    result.facts = {"build": {"bytes/sentence": states.bytes_per_sentence()}}
-    return [result]
+def chosen_systems(options: argparse.Namespace) -> Dict[str, System]:
+    """Return the systems of the command, or those of --systems."""
+    if options.command == "rnn":
+        systems = with_maps(recurrent_systems(), options.maps)
+    else:
+        rates = ["1.0"] if options.command == "decode" else ["1.0", "0.5", "0"]
+        systems = with_maps(transformer_systems(options.sizes, options.bert_model, rates), options.maps)
+    if options.command == "decode":
+        systems.update(in_bf16(systems))
+    unknown = sorted(set(options.systems or []) - set(systems))
+    if unknown:
+        raise SystemExit(f"error: --systems must be among {', '.join(systems)}, got {', '.join(unknown)}")
+    return {name: systems[name] for name in options.systems or systems}
 
 
-def memory(bench: Bench) -> List[Result]:
-    """Measure each training in a process of its own, which gets its batches from a file."""
-    options, files = bench.options, {}
-    batches = bench.corpus.training_batches(bench.encoder)
-    for name, system in bench.systems.items():
-        files[name] = str(Path(bench.directory) / f"{name}.pt")
-        torch.save(batches_of(system, batches), files[name])
-    samples: Dict[str, Dict[str, List[float]]] = {name: {} for name in files}
-    spawn = multiprocessing.get_context("spawn")
-    with tqdm(total=options.rounds * len(files), desc="memory", unit=" processes", disable=None) as bar:
-        for _ in range(options.rounds):
-            for name, system in bench.systems.items():
-                with ProcessPoolExecutor(1, mp_context=spawn) as process:
-                    peak = process.submit(peak_memory, system, options, bench.directory, files[name]).result()
-                for metric, value in peak.items():
-                    samples[name].setdefault(metric, []).append(value)
-                bar.update()
-    title = f"memory of training, {len(batches)} batches of at most {options.max_tokens} tokens"
-    return [Result(title, samples, "difference MiB", ["before MiB", "peak MiB", "difference MiB"])]
+def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("command", choices=COMMANDS)
+    add("--data", default=os.environ.get("DATA"), metavar="DIR", help="directory of the text; default: $DATA")
+    add("--source-lang", default="en", metavar="LANG", help="source language; default: %(default)s")
+    add("--target-lang", default="de", metavar="LANG", help="target language; default: %(default)s")
+    add("--bert-model", metavar="NAME_OR_DIR", help="BERT; required if a system reads BERT")
+    add("--systems", nargs="+", metavar="NAME", help="systems; all others are compared with the first; default: all")
+    maps = [name for name in ATTENTION_MAPS if name != "softmax"]
+    add("--maps", nargs="+", default=[], choices=maps, help="measure NAME-MAP beside each system NAME, too")
+    add("--sizes", default="iwslt", choices=SIZES, help="size of the transformers; default: %(default)s")
+    add("--rounds", type=int, default=5, metavar="N", help="measured rounds; default: %(default)s")
+    add("--warmup", type=int, default=1, metavar="N", help="rounds before them; default: %(default)s")
+    add("--batches", type=int, default=4, metavar="N", help="training batches in a round; default: %(default)s")
+    add("--max-tokens", type=int, default=4096, metavar="N", help="tokens in a batch; default: %(default)s")
+    add("--sentences", type=int, default=64, metavar="N", help="test sentences; default: %(default)s")
+    add("--batch-sizes", type=numbers, metavar="N,N", help="sentences in a batch; default: 64, and 1,64 for decode")
+    add("--lengths", type=numbers, default=[0], metavar="N,N", help="symbols of the sources; default: as they are")
+    add("--max-len-b", type=int, metavar="N", help="symbols to write; default: --lengths, or the references' mean")
+    add("--device", choices=("cpu", "cuda"), default="cpu", help="device of the models; default: %(default)s")
+    add("--fp16", action="store_true", help="use half precision, on a GPU")
+    add("--threads", type=int, metavar="N", help="threads of torch; default: torch's own")
+    add("--seed", type=int, default=1, metavar="N", help="random seed; default: %(default)s")
+    add("--json", metavar="FILE", help="file for the figures of each round")
+    options = parser.parse_args(arguments)
+    if not options.data or not (options.bert_model or options.command == "rnn"):
+        parser.error("--data DIR, or the environment variable DATA, and --bert-model are required; rnn needs no BERT")
+    options.batch_sizes = options.batch_sizes or ([1, 64] if options.command == "decode" else [64])
+    return options
 
 
-def start(bench: Bench) -> List[Result]:
-    starts = Starts(bench.corpus, bench.options, bench.directory)
-    for system in tqdm(bench.systems.values(), desc="checkpoints", unit=" systems", disable=None):
-        starts.prepare(system)
-
-    def turn(name: str) -> Dict[str, float]:
-        return starts.start(bench.systems[name])
-
-    source = f"one sentence of {len(starts.source.split())} symbols"
-    title = f"start-up, {source}, beam {BEAM}, {starts.written} symbols written"
-    return [take_turns(title, bench.turns(turn), bench.options, ["seconds", "CPU seconds"], ratio_of="CPU seconds")]
+def numbers(text: str) -> List[int]:
+    return [int(number) for number in text.split(",")]
 
 
-COMMANDS = {"train": train, "decode": decode, "rnn": rnn, "cache": cache, "memory": memory, "start": start}
+COMMANDS = {"train": train, "decode": decode, "rnn": rnn}
 
 _TRAINING = (
-    "A step is a step of fairseq's Trainer: forward, loss, backward, clipping, Adam; it does not load the batch."
-)
-_FUSED_TRAINING = (
-    "transformer has fairseq's criterion, and bert_fused has ours; p is the drop-net rate; systems with -cache read "
-    "BERT's states in fp16 from memory."
-)
-_SIZE = (
-    "Trained parameters are those that get a gradient; fairseq's transformer has others too, which are in its "
-    "checkpoint all the same.  The checkpoint is the model alone, without the state of the optimizer."
-)
-_LSTM = (
-    "lstm has fairseq's criterion, and the recurrent models have ours; all have the sizes of lstm_wiseman_iwslt_de_en."
-)
-_MEMORY = (
-    "The memory before the steps is that of model and batches, without gradients and optimizer.  On the CPU it has all "
-    "that Python has loaded, but not BERT's weights if they are mapped from their file, since BERT has not run yet."
+    "A step is a step of fairseq's Trainer without the loading of the batch.  fairseq's models have its criterion, and "
+    "ours have ours; p is the drop-net rate; systems with -cache read BERT's states in fp16 from memory.  Trained "
+    "parameters are those that get a gradient.  The checkpoint is the model without the state of the optimizer."
 )
 _DECODING = (
-    "The models are untrained: all systems write hypotheses of the length that the title says, and eos is counted."
+    "The models are untrained: all systems write hypotheses of the length that the title says, and eos is counted.  "
+    "Systems with -cache read BERT's states in fp16 from memory, and those with -bf16 compute in bfloat16."
 )
-_START = (
-    "Each turn is a process from its start to its end, which translates the sentence on the CPU.  CPU seconds are its "
-    "user and system time.  Systems with -hub are Python programs that call from_pretrained and translate; the others "
-    "are fairseq-interactive.  transformer and transformer-hub do not import bert_fused_plugin; "
-    "transformer-user-dir is transformer with --user-dir.  The files are in the page cache, because the checkpoints "
-    "have just been made with them."
-)
-NOTES = {
-    "train": [_TRAINING, _FUSED_TRAINING, _SIZE],
-    "decode": [
-        _DECODING,
-        "Systems with -cache read BERT's states in fp16 from memory.",
-        "Those with -bf16 compute in bfloat16.",
-    ],
-    "rnn": [_TRAINING, _LSTM, _SIZE, _MEMORY, _DECODING],
-    "cache": [
-        "forward runs BERT on batches of --max-tokens; build runs BERT on batches of its own and writes the states; "
-        "read makes batches of states in the page cache, as a build leaves them there."
-    ],
-    "memory": [_FUSED_TRAINING, _MEMORY],
-    "start": [_START],
-}
+NOTES = {"train": [_TRAINING], "decode": [_DECODING], "rnn": [_TRAINING, _DECODING]}
 
 
 if __name__ == "__main__":

@@ -10,14 +10,14 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Sequence
 
 import fairseq
 import torch
 import transformers
 from tqdm import tqdm
 
-# does the work of one system in a round; returns the amount of it, and what it has measured itself
+# does the work of one system in a round; returns the amount of it
 Turn = Callable[[], Dict[str, float]]
 Samples = Dict[str, List[float]]  # the values of all rounds, by metric
 
@@ -29,18 +29,16 @@ class Result:
     Args:
         title: title, which says what was measured.
         samples: values of each system.
-        ratio_of: metric whose ratios to the first system, round by round, are reported.
         shown: metrics in the table; the other metrics are in the JSON only.
-        facts: facts about each system that are counted and not measured.
         work: amount of work of each system in a round.
+        facts: facts about each system that are counted and not measured.
     """
 
     title: str
     samples: Dict[str, Samples]
-    ratio_of: str
     shown: Sequence[str]
+    work: Dict[str, Dict[str, float]]
     facts: Dict[str, Dict[str, Any]] = field(default_factory=dict)
-    work: Dict[str, Dict[str, float]] = field(default_factory=dict)
 
     def as_dict(self) -> Dict[str, Any]:
         """Return the result as the JSON holds it."""
@@ -48,47 +46,39 @@ class Result:
             name: {
                 "metrics": {metric: {**summary(values), "rounds": values} for metric, values in samples.items()},
                 "ratio": summary(self._ratios(name)),
-                "work": self.work.get(name, {}),
+                "work": self.work[name],
                 "facts": self.facts.get(name, {}),
             }
             for name, samples in self.samples.items()
         }
-        return {"title": self.title, "ratio_of": self.ratio_of, "systems": systems}
+        return {"title": self.title, "systems": systems}
 
     def markdown(self) -> str:
         """Return the table: median (minimum to maximum)."""
         first = next(iter(self.samples))
         facts = list(dict.fromkeys(key for values in self.facts.values() for key in values))
-        head = ["system", *self.shown, f"{self.ratio_of} / {first}", *facts]
+        head = ["system", *self.shown, f"seconds / {first}", *facts]
         rows = [head, ["---"] * len(head)]
         for name, samples in self.samples.items():
-            cells = [_cell(summary(samples[metric])) if metric in samples else "" for metric in self.shown]
+            cells = [_cell(summary(samples[metric])) for metric in self.shown]
             own = self.facts.get(name, {})
             counted = [_number(own[key]) if key in own else "" for key in facts]
             rows.append([name, *cells, _cell(summary(self._ratios(name))), *counted])
         return "\n".join([f"### {self.title}", "", *(f"| {' | '.join(row)} |" for row in rows)])
 
     def _ratios(self, name: str) -> List[float]:
-        first = next(iter(self.samples.values()))[self.ratio_of]
-        return [own / other for own, other in zip(self.samples[name][self.ratio_of], first)]
+        first = next(iter(self.samples.values()))["seconds"]
+        return [own / other for own, other in zip(self.samples[name]["seconds"], first)]
 
 
-def take_turns(
-    title: str,
-    turns: Dict[str, Turn],
-    options: argparse.Namespace,
-    shown: Sequence[str],
-    ratio_of: str = "seconds",
-) -> Result:
+def take_turns(title: str, turns: Dict[str, Turn], options: argparse.Namespace, shown: Sequence[str]) -> Result:
     """Let the systems take turns, A B C A B C ..., and time each turn; the warm-up is not reported.
 
     Args:
         title: title, which says what is measured.
         turns: turn of each system.
         options: flags, of which ``rounds``, ``warmup`` and ``device`` are read.
-        shown: metrics of the table, ``seconds``, and ``ms/X`` and ``X/s`` for any X that the turns return; any other
-            metric is one that the turns have measured and return under its name.
-        ratio_of: metric whose ratios to the first system are reported.
+        shown: metrics of the table: ``seconds``, and ``ms/X`` and ``X/s`` for any X that the turns return.
     """
     samples: Dict[str, Samples] = {name: {} for name in turns}
     work: Dict[str, Dict[str, float]] = {}
@@ -104,12 +94,8 @@ def take_turns(
                 if number < options.warmup:
                     continue
                 for metric in dict.fromkeys(["seconds", *shown]):
-                    value = _metric(metric, seconds, work[name])
-                    if value is not None:
-                        samples[name].setdefault(metric, []).append(value)
-    for name, values in samples.items():
-        work[name] = {unit: amount for unit, amount in work[name].items() if unit not in values}
-    return Result(title, samples, ratio_of, shown, work=work)
+                    samples[name].setdefault(metric, []).append(_metric(metric, seconds, work[name]))
+    return Result(title, samples, shown, work)
 
 
 def summary(values: Sequence[float]) -> Dict[str, float]:
@@ -124,7 +110,7 @@ def environment(options: argparse.Namespace) -> Dict[str, Any]:
         "device": options.device + (", fp16" if options.fp16 else ""),
         "threads": torch.get_num_threads(),
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": len(os.sched_getaffinity(0)),
         "gpu": torch.cuda.get_device_name() if options.device == "cuda" else None,
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -147,16 +133,12 @@ def write_json(path: str, facts: Dict[str, Any], results: Sequence[Result], note
     Path(path).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
-def _metric(metric: str, seconds: float, work: Dict[str, float]) -> Optional[float]:
+def _metric(metric: str, seconds: float, work: Dict[str, float]) -> float:
     if metric == "seconds":
         return seconds
-    if metric in work:
-        return work[metric]
     if metric.startswith("ms/"):
-        unit = metric[len("ms/") :]
-        return 1000 * seconds / work[unit] if unit in work else None
-    unit = metric[: -len("/s")]
-    return work[unit] / seconds if unit in work else None
+        return 1000 * seconds / work[metric[len("ms/") :]]
+    return work[metric[: -len("/s")]] / seconds
 
 
 def _synchronize(options: argparse.Namespace) -> None:
@@ -165,12 +147,8 @@ def _synchronize(options: argparse.Namespace) -> None:
 
 
 def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
 
 
 def _cell(values: Dict[str, float]) -> str:

@@ -1,14 +1,10 @@
 """The models that benchmark.py measures, in fairseq's own trainer and generator."""
 
 import argparse
-import ctypes
-import gc
 import io
 import itertools
 import logging
-import tempfile
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -18,15 +14,8 @@ from fairseq import tasks, utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models.lstm import lstm_wiseman_iwslt_de_en
 from fairseq.trainer import Trainer
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
-from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
-from bert_fused_plugin.data.cached_states import CachedStates
-from bert_fused_plugin.data.collate import collate_bert_tokens
-from bert_fused_plugin.data.word_pieces import WordPieces
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.tasks.ensembles import reads_bert
 
@@ -137,7 +126,6 @@ class Training:
         task = tasks.setup_task(cfg.task)
         self.model = task.build_model(cfg.model)
         self.trainer = Trainer(cfg, task, self.model, task.build_criterion(cfg.criterion))
-        self.trainer.cuda_env = None  # with it, a step resets the peak of the memory used
         self.loss = float("nan")
         self.num_trained: Optional[int] = None
 
@@ -190,86 +178,8 @@ class Decoding:
         return sum(len(best[0]["tokens"]) for best in hypotheses)
 
 
-class StatesOnDisk:
-    """Four ways to get BERT's states for the sentences of *dataset*; each returns the amount of its work."""
-
-    def __init__(self, dataset: BertPairDataset, bert: FrozenBert, options: argparse.Namespace, directory: str) -> None:
-        self.bert, self.options, self.directory = bert, options, directory
-        groups = dataset.batch_by_size(dataset.ordered_indices(), max_tokens=options.max_tokens)
-        self.batches = [[dataset.bert_tokens(i) for i in group] for group in groups]
-        self.folder: Optional[tempfile.TemporaryDirectory[str]] = None
-
-    def forward(self) -> Dict[str, float]:
-        """Run BERT on the batches."""
-        sizes = [len(self._run(collate_bert_tokens(batch))) for batch in self.batches]
-        return {"sentences": sum(sizes), "word pieces": sum(len(row) for batch in self.batches for row in batch)}
-
-    def build(self) -> Dict[str, float]:
-        """Run BERT and write its states to a new directory; the one before is removed."""
-        if self.folder is not None:
-            self.folder.cleanup()
-        self.folder = tempfile.TemporaryDirectory(dir=self.directory)
-        self.pieces = WordPieces.of([row for batch in self.batches for row in batch])
-        self._states().add_missing(lambda: lambda bert_tokens: self._run(bert_tokens).cpu(), 0, 1)
-        return {"sentences": len(self.pieces), "word pieces": len(self.pieces.pieces)}
-
-    def open(self) -> Dict[str, float]:
-        """Open the files, which a run of fairseq-train does once."""
-        self.states = self._states()
-        self.states.remove_damaged()
-        return {"sentences": len(self.pieces)}
-
-    def read(self) -> Dict[str, float]:
-        """Make tensors of the states of the batches, on the device."""
-        sentences = pieces = 0
-        for batch in self.batches:
-            states = [self.states[i] for i in range(sentences, sentences + len(batch))]
-            sentences += len(pad_sequence(states, batch_first=True).to(self.options.device))
-            pieces += sum(len(state) for state in states)
-        return {"sentences": sentences, "word pieces": pieces}
-
-    def bytes_per_sentence(self) -> float:
-        files = [file for file in Path(self.folder.name).rglob("*") if file.is_file()]
-        return sum(file.stat().st_size for file in files) / len(self.pieces)
-
-    def _run(self, bert_tokens: Tensor) -> Tensor:
-        return self.bert(bert_tokens.to(self.options.device))[0]
-
-    def _states(self) -> CachedStates:
-        return CachedStates(Path(self.folder.name) / "states", self.pieces, self.bert.state_dim, "fp16")
-
-
-def peak_memory(system: System, options: argparse.Namespace, data_bin: str, batches_file: str) -> Dict[str, float]:
-    """Return the memory in MiB before the first of the training steps, and at its highest during them.
-
-    On the CPU it is the resident memory of this process, which must have done nothing else.  getrusage's
-    ru_maxrss is of no use: it starts at that of the process that started this one, and cannot be reset.
-    """
-    set_up(options)
-    logging.disable(logging.WARNING)  # the parent has shown them
-    batches = torch.load(batches_file)
-    training = Training(system, options, data_bin)
-    if options.device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated() / 2**20
-    else:
-        gc.collect()
-        ctypes.CDLL(None).malloc_trim(0)  # what is free already would hide what a step takes
-        Path("/proc/self/clear_refs").write_text("5")  # VmHWM = VmRSS
-        before = _resident("VmRSS")
-    for batch in batches:
-        training.step(batch)
-    peak = torch.cuda.max_memory_allocated() / 2**20 if options.device == "cuda" else _resident("VmHWM")
-    return {"before MiB": before, "peak MiB": peak, "difference MiB": peak - before}
-
-
 def set_up(options: argparse.Namespace) -> None:
     """Prepare this process."""
     logging.disable(logging.INFO)
     if options.threads:
         torch.set_num_threads(options.threads)
-
-
-def _resident(field: str) -> float:
-    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return int(lines[field].split()[0]) / 1024

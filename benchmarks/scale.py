@@ -1,8 +1,7 @@
 #!/usr/bin/env python
 """Measures what the bookkeeping of a large corpus costs: word pieces, and the cache of BERT's states.
 
-benchmarks/scale.py --text DATA/train.en-de.en --lang en --bert-model DIR --pairs 1e5 1e6 --ranks 1 8 --json scale.json
-benchmarks/scale_model.py scale.json
+benchmarks/scale.py --text DATA/train.en-de.en --lang en --bert-model DIR --pairs 1e5 1e6 --ranks 1 8
 
 A corpus of each number of pairs is made of the given text in a process of its own.  BERT is a stand-in of width 8 that
 computes nothing, so that only the bookkeeping costs.  The steps of --what come one after the other, each in new
@@ -27,6 +26,7 @@ import json
 import multiprocessing
 import os
 import shutil
+import struct
 import sys
 import tempfile
 import threading
@@ -34,11 +34,62 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
+import numpy as np
+from fairseq.data import Dictionary, LanguagePairDataset, data_utils
+from numpy.typing import NDArray
+
+_MAGIC = b"MMIDIDX\x00\x00"  # of fairseq's format "mmap"
+_INT32 = 4  # its code of the number format
+_CHANGED = 0.1  # share of the symbols that another symbol of the text replaces
 STEPS = ("pieces", "map", "build", "open")
 WIDTH = 8  # of the stand-in for BERT
 _WAIT = 24 * 3600  # seconds that a rank may take
 
 Row = Dict[str, Any]
+
+
+def make_corpus(text: str, lang: str, pairs: int, folder: Path) -> str:
+    """Write *pairs* sentences in the format of fairseq-preprocess; return the beginning of the names of their files.
+
+    The sentences are those of *text* again and again, each time with other symbols changed, so that nearly all of
+    them differ.
+
+    Args:
+        text: a data-bin, up to the ending of its files: ``DATA/train.en-de.en``.
+        lang: source language of the data-bin.
+        pairs: number of sentences.
+        folder: folder for the files, with the dictionary beside them.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    dictionary = Dictionary.load(str(Path(text).parent / f"dict.{lang}.txt"))
+    dictionary.save(str(folder / f"dict.{lang}.txt"))
+    prefix = folder / "train"
+    dataset = data_utils.load_indexed_dataset(text, dictionary)
+    sizes = np.array(dataset.sizes, dtype=np.int32)
+    flat = np.concatenate([dataset[i].numpy() for i in range(len(dataset))]).astype(np.int32)
+    starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+    random = np.random.default_rng(0)
+    with open(f"{prefix}.bin", "wb") as target:
+        for first in range(0, pairs, len(sizes)):
+            changed = _changed(flat, dictionary.nspecial, random) if first else flat
+            target.write(changed[: starts[min(len(sizes), pairs - first)]].data)
+    with open(f"{prefix}.idx", "wb") as target:
+        target.write(_MAGIC + struct.pack("<QBQ", 1, _INT32, pairs))
+        for first in range(0, pairs, len(sizes)):
+            target.write(sizes[: pairs - first].data)
+        for first in range(0, pairs, len(sizes)):
+            begin = first // len(sizes) * int(starts[-1])
+            target.write((4 * (starts[:-1][: pairs - first] + begin)).data)
+    return str(prefix)
+
+
+def _changed(flat: NDArray[np.int32], special: int, random: np.random.Generator) -> NDArray[np.int32]:
+    """Return the symbols *flat*, some of them replaced by others of the same text; the first *special* ones stay."""
+    places = random.random(len(flat), dtype=np.float32) < _CHANGED
+    others = flat[random.integers(len(flat), size=int(places.sum()))]
+    result = flat.copy()
+    result[places] = np.where((flat[places] < special) | (others < special), flat[places], others)
+    return result
 
 
 def private_memory() -> int:
@@ -94,8 +145,6 @@ class PeakOfMemory:
 
 def load_pieces(options: argparse.Namespace, folder: Path) -> Callable[[], Any]:
     """Return a function that gives the word pieces of the corpus in *folder*, as the task does."""
-    from fairseq.data import Dictionary, LanguagePairDataset, data_utils
-
     from bert_fused_plugin.bert.hugging_face import load_tokenizer
     from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
     from bert_fused_plugin.data.data_bin import piece_folders
@@ -141,16 +190,8 @@ def rank(options: argparse.Namespace, step: str, folder: Path, meet: Any, result
     now, share_now = private_memory(), share_of_memory()
     meet.wait(_WAIT)
     del held
-    results.put(
-        {
-            "begin": begin,
-            "end": end,
-            "cpu": cpu_end - cpu,
-            "private": now - private,
-            "peak": peak.bytes - private,
-            "pss": share_now - share,
-        }
-    )
+    memory = {"private": now - private, "peak": peak.bytes - private, "pss": share_now - share}
+    results.put({"begin": begin, "end": end, "cpu": cpu_end - cpu, **memory})
 
 
 def files_of(folder: Path) -> Tuple[int, int]:
@@ -185,8 +226,6 @@ def measure(options: argparse.Namespace, step: str, ranks: int, folder: Path) ->
 
 def rows(options: argparse.Namespace) -> Iterator[Row]:
     """Yield a row for each number of pairs, step and number of ranks."""
-    from scale_corpus import make_corpus
-
     context = multiprocessing.get_context("spawn")
     for pairs in map(int, options.pairs):
         folder = Path(options.dir) / str(pairs)
@@ -198,8 +237,7 @@ def rows(options: argparse.Namespace) -> Iterator[Row]:
         for ranks in options.ranks:
             for step in options.what:
                 yield {"pairs": pairs, "ranks": ranks, "what": step, **measure(options, step, ranks, folder)}
-        if not options.keep:
-            shutil.rmtree(folder)
+        shutil.rmtree(folder)
 
 
 def table(found: List[Row]) -> Iterator[str]:
@@ -221,17 +259,10 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--bert-model", required=True, help="directory of a BERT, for its tokenizer")
     parser.add_argument("--pairs", type=float, nargs="+", default=[1e5, 1e6], help="numbers of pairs")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 8], help="numbers of processes")
-    parser.add_argument(
-        "--what", type=lambda text: text.split(","), default=STEPS, help="steps, joined by commas; default: all"
-    )
+    parser.add_argument("--what", nargs="+", choices=STEPS, default=STEPS, help="steps; default: all")
     parser.add_argument("--dir", help="directory for corpora, word pieces and caches; default: a temporary one")
-    parser.add_argument("--keep", action="store_true", help="leave what was made in --dir, for further steps")
-    parser.add_argument("--json", help="file for the rows, for scale_model.py")
-    options = parser.parse_args()
-    unknown = set(options.what) - set(STEPS)
-    if unknown or min(options.pairs) < 1 or min(options.ranks) < 1:
-        parser.error(f"--what takes {', '.join(STEPS)}, and --pairs and --ranks must be above 0")
-    return options
+    parser.add_argument("--json", help="file for the rows")
+    return parser.parse_args()
 
 
 def main() -> None:

@@ -36,6 +36,7 @@ COMMON = """--user-dir bert_fused_plugin --share-all-embeddings --max-tokens 409
 --best-checkpoint-metric bleu --maximize-best-checkpoint-metric --patience 10 --max-update 30000
 --validate-interval 100000 --save-interval 100000 --validate-interval-updates 100 --save-interval-updates 100
 --keep-interval-updates 1"""
+SEARCH = "--remove-bpe sentencepiece --max-len-a 1.5 --max-len-b 10 --max-tokens 4000 --cpu"
 DEFAULTS = {
     "seed": "1",
     "kind": "transformer",
@@ -78,18 +79,7 @@ def test_scores(training: Dict[str, Any], data: Path, checkpoint: Path) -> Dict[
     """Return the scores of a *checkpoint* on the test set, with beam 5."""
     fused = ["--task", "bert_fused_translation", "--bert-cache", str(data / "bert-cache")]
     words = [BIN / "fairseq-generate", data / "data-bin", "--user-dir", "bert_fused_plugin", "--path", checkpoint]
-    words += [
-        "--remove-bpe",
-        "sentencepiece",
-        "--max-len-a",
-        "1.5",
-        "--max-len-b",
-        "10",
-        "--max-tokens",
-        "4000",
-        "--cpu",
-    ]
-    words += fused if training["kind"] == "fused" else []
+    words += [*SEARCH.split(), *(fused if training["kind"] == "fused" else [])]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     lines = dict(re.findall(r"^H-(\d+)\t[^\t]*\t(.*)$", done.stdout, re.MULTILINE))
     translations = [lines[str(number)] for number in range(len(lines))]

@@ -22,10 +22,9 @@ else
     echo "test: mypy skipped: its tested version needs Python 3.10"
 fi
 echo "test: pytest"
-# tests/unit and tests/model, and of the tests of whole commands those that are marked as core; tests/around has the ring
-# of recipes, benchmarks and documentation
+# tests/conftest.py says which tests are core, and which are around the package
 if [ $# = 0 ]; then
-    set -- -m "not slow and (core or not system)" --ignore tests/around
+    set -- -m "not slow and not around and (core or not system)"
 else
     [ "$1" != --all ] || shift
     case " $* " in *" -m "*) ;; *) set -- -m "not slow" "$@" ;; esac

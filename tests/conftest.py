@@ -20,6 +20,27 @@ from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
 
 torch.set_num_threads(1)
 
+# The rings of scripts/test.sh, by the names of files: of the tests of whole commands those that find most, and those of
+# what stands around the package, which are recipes, the demo's corpus, benchmarks and documentation.
+CORE = """
+test_bert_cache test_commands test_fusion_commands test_gru_commands test_interactive test_pinned test_toy_task
+test_warm_start_commands
+"""
+AROUND = """
+test_benchmark test_bleu_by_length test_cost_model test_demo_corpus test_documentation test_estimate
+test_evidence_report test_example_tools test_hydra test_lower_bounds test_own_data test_own_data_recipe
+test_own_data_scripts test_own_data_settings test_readme test_recipe_progress test_recipe_restarts test_recipes
+test_scale test_setup_script test_study
+"""
+
+
+def pytest_collection_modifyitems(items):
+    """Mark the tests of the rings."""
+    for item in items:
+        for name, files in (("core", CORE), ("around", AROUND)):
+            if item.path.stem in files.split():
+                item.add_marker(name)
+
 
 @pytest.fixture(scope="session")
 def bert_dir(tmp_path_factory):

@@ -65,64 +65,48 @@ def _sentence_piece(special, template, pair, **names):
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", **names)
 
 
-def _bert(lowercase):
-    return _word_piece(lowercase), BertModel, BertConfig, {**HEADS, "max_position_embeddings": 40}
+ENDS = {"bos_token": "<s>", "eos_token": "</s>"}
+XLM_R_SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+ROBERTA_SPECIAL = [*XLM_R_SPECIAL[:-1], AddedToken("<mask>", lstrip=True)]
+GPT = "<|endoftext|>"
+POSITIONS = {"max_position_embeddings": 40}
+ROBERTA = {**HEADS, "max_position_embeddings": 42, "type_vocab_size": 1, "pad_token_id": 1}
+DISTIL = {"dim": 12, "n_heads": 2, "n_layers": 3, "hidden_dim": 20, **POSITIONS}
 
-
-def _roberta():
-    names = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
-    tokenizer = _byte_level(["<s>", "<pad>", "</s>", "<unk>", AddedToken("<mask>", lstrip=True)], **names)
-    size = {**HEADS, "max_position_embeddings": 42, "type_vocab_size": 1, "pad_token_id": 1}
-    return tokenizer, RobertaModel, RobertaConfig, size
-
-
-def _xlm_roberta():
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    names = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
-    tokenizer = _sentence_piece(special, "<s> $A </s>", "<s> $A </s> </s> $B </s>", **names)
-    size = {**HEADS, "max_position_embeddings": 42, "type_vocab_size": 1, "pad_token_id": 1}
-    return tokenizer, XLMRobertaModel, XLMRobertaConfig, size
-
-
-def _distilbert():
-    size = {"dim": 12, "n_heads": 2, "n_layers": 3, "hidden_dim": 20, "max_position_embeddings": 40}
-    return _word_piece(True), DistilBertModel, DistilBertConfig, size
-
-
-def _gpt2():
-    names = {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>", "unk_token": "<|endoftext|>"}
-    size = {"n_embd": 12, "n_layer": 3, "n_head": 2, "n_positions": 40}
-    return _byte_level(["<|endoftext|>"], **names), GPT2Model, GPT2Config, size
-
-
-def _llama():
-    names = {"bos_token": "<s>", "eos_token": "</s>"}
-    tokenizer = _sentence_piece(["<unk>", "<s>", "</s>"], "<s> $A", "<s> $A <s> $B", **names)
-    return tokenizer, LlamaModel, LlamaConfig, {**HEADS, "num_key_value_heads": 1, "max_position_embeddings": 40}
-
-
-def _qwen():
-    names = {"eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>"}
-    size = {**HEADS, "num_key_value_heads": 1, "max_position_embeddings": 40}
-    return _byte_level(["<|endoftext|>", "<|im_start|>", "<|im_end|>"], **names), Qwen2Model, Qwen2Config, size
-
-
+# name: what makes the tokenizer, the classes of the model and of its configuration, and its sizes
 MAKERS = {
-    "BERT, uncased": lambda: _bert(True),
-    "BERT, cased": lambda: _bert(False),
-    "multilingual BERT": lambda: _bert(False),
-    "RoBERTa": _roberta,
-    "XLM-R": _xlm_roberta,
-    "DistilBERT": _distilbert,
-    "GPT-2": _gpt2,
-    "Llama": _llama,
-    "Qwen": _qwen,
-}
+    "BERT, uncased": (lambda: _word_piece(True), BertModel, BertConfig, {**HEADS, **POSITIONS}),
+    "BERT, cased": (lambda: _word_piece(False), BertModel, BertConfig, {**HEADS, **POSITIONS}),
+    "RoBERTa": (
+        lambda: _byte_level(ROBERTA_SPECIAL, **ENDS, pad_token="<pad>", unk_token="<unk>"),
+        RobertaModel, RobertaConfig, ROBERTA,
+    ),
+    "XLM-R": (
+        lambda: _sentence_piece(
+            XLM_R_SPECIAL, "<s> $A </s>", "<s> $A </s> </s> $B </s>", **ENDS, pad_token="<pad>"
+        ),
+        XLMRobertaModel, XLMRobertaConfig, ROBERTA,
+    ),
+    "DistilBERT": (lambda: _word_piece(True), DistilBertModel, DistilBertConfig, DISTIL),
+    "GPT-2": (
+        lambda: _byte_level([GPT], bos_token=GPT, eos_token=GPT, unk_token=GPT),
+        GPT2Model, GPT2Config, {"n_embd": 12, "n_layer": 3, "n_head": 2, "n_positions": 40},
+    ),
+    "Llama": (
+        lambda: _sentence_piece(["<unk>", "<s>", "</s>"], "<s> $A", "<s> $A <s> $B", **ENDS),
+        LlamaModel, LlamaConfig, {**HEADS, "num_key_value_heads": 1, **POSITIONS},
+    ),
+    "Qwen": (
+        lambda: _byte_level([GPT, "<|im_start|>", "<|im_end|>"], eos_token=GPT, pad_token=GPT),
+        Qwen2Model, Qwen2Config, {**HEADS, "num_key_value_heads": 1, **POSITIONS},
+    ),
+}  # fmt: skip
 
 
 def save_language_model(name, directory, **sizes):
     """Save a tiny random model of the class *name*, with its tokenizer, to *directory*; *sizes* replace its own."""
-    tokenizer, model_class, config_class, size = MAKERS[name]()
+    make_tokenizer, model_class, config_class, size = MAKERS[name]
+    tokenizer = make_tokenizer()
     tokenizer.save_pretrained(directory)
     config = config_class(vocab_size=len(tokenizer), initializer_range=0.3, **{**size, **sizes})
     model_class(config).save_pretrained(directory)

@@ -81,14 +81,9 @@ class HalfRangeWatch:
         self._arrivals: List[Arrival] = []
 
     def check(self, states: Tensor, name: str, wait: bool) -> None:
-        """Check the *states* of the BERT *name*, and those of the batches before.
+        """Check the *states* of the ``--bert-model`` *name*, and those of the batches before; *wait* for all of them.
 
         Otherwise training would end with fairseq's error about the loss scale, and translations would be random.
-
-        Args:
-            states: states, of any shape.
-            name: the value of ``--bert-model``.
-            wait: whether to wait until the states are computed.
 
         Raises:
             BertFusedError: half precision cannot hold them.

@@ -7,6 +7,7 @@ states.  Settings that cannot change states are listed here, each group with its
 import hashlib
 import json
 import re
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Mapping, Sequence, Tuple
 
@@ -17,29 +18,31 @@ if TYPE_CHECKING:
 
 Settings = Dict[str, Any]
 
-_NAMES_AND_VERSIONS = {"transformers_version", "architectures", "auto_map", "custom_pipelines", "tokenizer_class"}
-# BERT is loaded in single precision whatever the file says, and the implementation changes roundings at most
-_NUMBER_FORMATS = {"torch_dtype", "dtype", "attn_implementation"}
-_OUTPUTS = {"return_dict", "use_return_dict", "output_hidden_states", "output_attentions", "torchscript"}
-_CACHES = {"use_cache", "use_mems_eval", "use_mems_train"}  # of causal models, for later steps
-_HEADS = {
+_VOLATILE = {
+    # names and versions
+    *("transformers_version", "architectures", "auto_map", "custom_pipelines", "tokenizer_class"),
+    # BERT is loaded in single precision whatever the file says, and the implementation changes roundings at most
+    *("torch_dtype", "dtype", "attn_implementation"),
+    # forms of the output, and what causal models keep for later steps
+    *("return_dict", "use_return_dict", "output_hidden_states", "output_attentions", "torchscript"),
+    *("use_cache", "use_mems_eval", "use_mems_train"),
+    # heads
     *("id2label", "label2id", "num_labels", "problem_type", "finetuning_task", "task_specific_params"),
     *("tie_word_embeddings", "scale_decoder_outputs", "decoder_bias", "repad_logits_with_grad"),
     *("sparse_prediction", "sparse_pred_ignore_index"),
+    # training
+    *("gradient_checkpointing", "layerdrop", "tf_legacy_loss"),
 }
-_TRAINING = {"gradient_checkpointing", "layerdrop", "tf_legacy_loss"}
 _VOLATILE_BEGINNINGS = ("_", "init_", "initializer_", "classifier_", "summary_", "pooler_")  # private, start, heads
 _VOLATILE_ENDINGS = ("dropout", "dropout_prob", "pdrop", "layerdrop")  # which acts in training only
 
 # what transformers 4 wrote into each configuration and transformers 5 does not know; to miss it is to have this value
 _FORMER_DEFAULTS = {"position_embedding_type": "absolute", "global_attn_every_n_layers": 3, "untie_r": True}
 
-_HASH_LENGTH = 32
-
 
 def recorded_config(config: "PretrainedConfig") -> Settings:
     """Return the settings of *config* that may change states, as JSON has them, for `config_differences`."""
-    return _relevant(_plain(config.to_diff_dict()))
+    return _relevant(config.to_diff_dict())
 
 
 def config_differences(then: Settings, now: Settings) -> List[Tuple[str, Any, Any]]:
@@ -52,16 +55,10 @@ def config_differences(then: Settings, now: Settings) -> List[Tuple[str, Any, An
         then: what `recorded_config` returned, perhaps in another version of transformers.
         now: the same of another encoder, or of the same one.
     """
-    from transformers import CONFIG_MAPPING, PretrainedConfig
-
     kinds = [settings.get("model_type") for settings in (then, now)]
     if kinds[0] != kinds[1]:
         return [("model_type", kinds[0], kinds[1])]
-    try:
-        kind = CONFIG_MAPPING[kinds[0]]
-    except KeyError:  # this version of transformers does not know it
-        kind = PretrainedConfig
-    then, now = (_completed(kind, settings) for settings in (then, now))
+    then, now = _completed(then), _completed(now)
     names = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
     return [(name, then.get(name), now.get(name)) for name in names]
 
@@ -76,10 +73,10 @@ def describe_identity(model: "PreTrainedModel", layers: Sequence[int]) -> Settin
         model: the encoder.
         layers: indices of the layers whose states are read.
     """
-    kind = type(model.config)
-    settings, defaults = (_completed(kind, given) for given in (recorded_config(model.config), {}))
+    settings = recorded_config(model.config)
+    settings, defaults = _completed(settings), _completed({"model_type": settings["model_type"]})
     return {
-        "model_type": model.config.model_type,
+        "model_type": settings["model_type"],
         "config": {name: value for name, value in settings.items() if value != defaults.get(name)},
         "weights": weights_fingerprint(model),
         "layers": list(layers),
@@ -101,7 +98,7 @@ def weights_fingerprint(model: nn.Module) -> str:
         ",".join(re.findall(r"\d+", name)).encode() + b":" + _digest(parameter)
         for name, parameter in model.named_parameters()
     ]
-    return hashlib.sha256(b"".join(sorted(parts))).hexdigest()[:_HASH_LENGTH]
+    return hashlib.sha256(b"".join(sorted(parts))).hexdigest()[:32]
 
 
 def _digest(parameter: Tensor) -> bytes:
@@ -110,21 +107,26 @@ def _digest(parameter: Tensor) -> bytes:
     return hashed.digest()
 
 
-def _completed(kind: type, settings: Mapping[str, Any]) -> Settings:
-    """Return *settings* with the defaults of their class *kind*, if it can read them, without the volatile ones."""
-    try:
-        completed = kind.from_dict(dict(settings)).to_dict()  # type: ignore[attr-defined]
-    except Exception:  # a class may refuse what a later or an earlier version of it wrote
-        completed = dict(settings)
-    relevant = _relevant(_plain(completed))
-    return {name: value for name, value in relevant.items() if _FORMER_DEFAULTS.get(name, ...) != value}
+def _completed(settings: Settings) -> Settings:
+    """Return *settings* with the defaults of their class, if it can read them, without the volatile ones."""
+    from transformers import CONFIG_MAPPING
+
+    with suppress(Exception):  # transformers may lack the class, which may refuse what another version of it wrote
+        settings = CONFIG_MAPPING[settings["model_type"]].from_dict(dict(settings)).to_dict()
+    return {name: value for name, value in _relevant(settings).items() if _FORMER_DEFAULTS.get(name, ...) != value}
 
 
-def _relevant(settings: Any) -> Any:
-    """Return *settings*, at all depths, without those that cannot change states."""
-    if not isinstance(settings, dict):
-        return settings
-    return {name: _relevant(value) for name, value in settings.items() if not _is_volatile(name)}
+def _relevant(settings: Mapping[str, Any]) -> Settings:
+    """Return *settings* as they come back from JSON, at all depths without those that cannot change states.
+
+    What JSON does not know becomes text.
+    """
+
+    def kept(pairs: List[Tuple[str, Any]]) -> Settings:
+        return {name: value for name, value in pairs if not _is_volatile(name)}
+
+    relevant: Settings = json.loads(json.dumps(settings, default=str), object_pairs_hook=kept)
+    return relevant
 
 
 @cache
@@ -132,14 +134,8 @@ def _volatile() -> FrozenSet[str]:
     from transformers import GenerationConfig
 
     generation = set(GenerationConfig().to_dict()) - {"pad_token_id"}  # RoBERTa counts positions by the padding
-    return frozenset().union(_NAMES_AND_VERSIONS, _NUMBER_FORMATS, _OUTPUTS, _CACHES, _HEADS, _TRAINING, generation)
+    return frozenset(_VOLATILE | generation)
 
 
 def _is_volatile(name: str) -> bool:
     return name in _volatile() or name.startswith(_VOLATILE_BEGINNINGS) or name.endswith(_VOLATILE_ENDINGS)
-
-
-def _plain(settings: Mapping[str, Any]) -> Settings:
-    """Return *settings* as they come back from JSON; what JSON does not know becomes text."""
-    plain: Settings = json.loads(json.dumps(settings, default=str))
-    return plain

@@ -175,7 +175,7 @@ def _other_bert(model: Any, saved: Dict[str, Any], current: Dict[str, Any]) -> L
     parts = [
         f"{what} ({saved[key]}, not {current[key]})"
         for key, what in _FINGERPRINTS.items()
-        if key in saved and saved[key] != current[key]
+        if saved.get(key, current[key]) != current[key]
     ]
     settings = config_differences(saved["config"], current["config"])
     if settings:

@@ -76,12 +76,9 @@ def directory_of_epoch(flag: str, given: Optional[str], data: str, epoch: Option
 
 
 def piece_folders(data: str, epoch: Optional[int], cache: Optional[str]) -> List[Path]:
-    """Return the folders that may keep the word pieces of a data set, the preferred one first.
+    """Return the folders that may keep word pieces: in *cache*, the directory of ``--bert-cache``, and beside the data.
 
-    Args:
-        data: data directories, joined by colons.
-        epoch: number of the epoch, from 1; None for other splits than that of the training.
-        cache: directory of ``--bert-cache``, or None.
+    For *data* and *epoch* see `directory_of_epoch`.
     """
     paths = split_paths(data)
     beside_data = Path(paths[((epoch or 1) - 1) % len(paths)]) / "bert-pieces"

@@ -11,8 +11,8 @@ from fairseq.data import Dictionary
 from torch import Tensor
 
 from bert_fused_plugin.data.collate import BERT_PAD, collate_bert_tokens
-from bert_fused_plugin.data.subwords import SUBWORD_CHOICES, SUBWORDS, Join, cannot_join, detect_subword
-from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.data.subwords import SUBWORDS, Join, cannot_join, detect_subword
+from bert_fused_plugin.errors import BertFusedError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -44,7 +44,7 @@ class DictionaryBridge:
         tags: symbols of the dictionary that are left out of BERT's text.
 
     Raises:
-        BertFusedError: the tokenizer is not a fast one, or there are no such subwords or no such detokenisation.
+        BertFusedError: the tokenizer is not a fast one, or *max_tokens* has no room for a word piece.
     """
 
     def __init__(
@@ -59,7 +59,11 @@ class DictionaryBridge:
         context: int = 0,
         tags: Sequence[str] = (),
     ) -> None:
-        _check(tokenizer, subword, detok)
+        if not tokenizer.is_fast:
+            raise BertFusedError(
+                f"--bert-model: {type(tokenizer).__name__} of {tokenizer.name_or_path!r} is not a fast tokenizer; "
+                "use a model directory that holds tokenizer.json"
+            )
         self.max_tokens = max_tokens
         self.subword = detect_subword(dictionary) if subword == "auto" else subword
         self.detok = detok
@@ -80,11 +84,17 @@ class DictionaryBridge:
         self._tokenizer.no_padding()
         self._tokenizer.encode_special_tokens = True
         # the fast one computes no positions in the text; tokenizers has it since version 0.20
-        name = "encode_batch_fast" if hasattr(self._tokenizer, "encode_batch_fast") else "encode_batch"
-        self._encode_batch = getattr(self._tokenizer, name)
+        is_new = hasattr(self._tokenizer, "encode_batch_fast")
+        self._encode_batch = self._tokenizer.encode_batch_fast if is_new else self._tokenizer.encode_batch
         text = _readable_text(self._tokenizer)
         self._single, self._pair = (_template(self._tokenizer, *[text] * count) for count in (1, 2))
-        raise_all(_room_errors(max_tokens, self._single, tokenizer))
+        least = sum(map(len, self._single)) + 1
+        if max_tokens < least:
+            raise BertFusedError(
+                f"--bert-max-tokens must be at least {least}, one word piece and the special tokens around it, got "
+                f"{max_tokens}; give more, or correct model_max_length in tokenizer_config.json of "
+                f"{tokenizer.name_or_path!r}"
+            )
         self.special_tokens = sorted({token for part in (*self._single, *self._pair) for token in part})
         self._unk_piece = [] if tokenizer.unk_token_id is None else [tokenizer.unk_token_id]
         self._empty = [_first_known(tokenizer)]
@@ -124,12 +134,10 @@ class DictionaryBridge:
         room = self.max_tokens - len(before) - len(between) - len(after)
         if context:
             left = max(0, room - len(pieces))
-            if len(context) > left:
-                self.num_context_cut += 1
-                context = context[len(context) - left :]
-            if not context:
+            self.num_context_cut += len(context) > left
+            if left == 0:
                 return self.frame(pieces)
-            return [*before, *context, *between, *pieces, *after]
+            return [*before, *context[-left:], *between, *pieces, *after]
         if len(pieces) > room:
             if self.num_truncated == 0:
                 logger.warning(
@@ -163,8 +171,7 @@ class DictionaryBridge:
     def tokenizer_fingerprint(self) -> str:
         """Return a hash of the tokenizer's vocabulary, and of what it makes of a difficult line."""
         probe = self._tokenizer.encode(_PROBE).ids
-        seen = [sorted(self._tokenizer.get_vocab(with_added_tokens=True).items()), probe]
-        return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:32]
+        return _hash(json.dumps([sorted(self._tokenizer.get_vocab(with_added_tokens=True).items()), probe]))[:32]
 
     def identity(self) -> Dict[str, Any]:
         """Return everything that the word pieces depend on, except the sentence and the versions of libraries."""
@@ -203,7 +210,9 @@ class DictionaryBridge:
         return [self._symbols[token] for token in tokens]
 
     def _encode_parts(self, sentences: Sequence[Sequence[Part]]) -> List[List[int]]:
-        parts = [_valid_utf8(part) for sentence in sentences for part in sentence if part is not None]
+        texts = [part for sentence in sentences for part in sentence if part is not None]
+        # an unpaired surrogate cannot be passed to the tokenizer
+        parts = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
         encoded = iter(self._encode_batch(parts, add_special_tokens=False))
         rows = []
         for sentence in sentences:
@@ -214,40 +223,15 @@ class DictionaryBridge:
         return rows
 
 
-def _check(tokenizer: "PreTrainedTokenizerBase", subword: str, detok: str) -> None:
-    """Raise the errors of the bridge's settings."""
-    if not tokenizer.is_fast:
-        raise BertFusedError(
-            f"--bert-model: {type(tokenizer).__name__} of {tokenizer.name_or_path!r} is not a fast tokenizer; "
-            "use a model directory that holds tokenizer.json"
-        )
-    choices = (("--bert-subword", subword, SUBWORD_CHOICES), ("--bert-detok", detok, DETOK_CHOICES))
-    raise_all(
-        [
-            f"{flag} must be one of {', '.join(known)}, got {kind}; choose one of them"
-            for flag, kind, known in choices
-            if kind not in known
-        ]
-    )
-
-
-def _no_detokenizer(lang: str) -> Callable[[str], str]:
-    return str
-
-
 def _moses_detokenizer(lang: str) -> Callable[[str], str]:
     from sacremoses import MosesDetokenizer
 
     moses = MosesDetokenizer(lang=lang)
-
-    def detokenize(text: str) -> str:
-        return str(moses.detokenize(text.split()))
-
-    return detokenize
+    return lambda text: str(moses.detokenize(text.split()))
 
 
 _DETOKENIZERS: Dict[str, Callable[[str], Callable[[str], str]]] = {
-    "none": _no_detokenizer,
+    "none": lambda lang: str,
     "moses": _moses_detokenizer,
 }
 DETOK_CHOICES = tuple(_DETOKENIZERS)
@@ -260,20 +244,6 @@ def looks_like_moses(dictionary: Dictionary) -> bool:
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _valid_utf8(text: str) -> str:
-    # an unpaired surrogate cannot be passed to the tokenizer
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def _room_errors(max_tokens: int, single: Sequence[List[int]], tokenizer: "PreTrainedTokenizerBase") -> List[str]:
-    least = sum(map(len, single)) + 1
-    error = (
-        f"--bert-max-tokens must be at least {least}, one word piece and the special tokens around it, got "
-        f"{max_tokens}; give more, or correct model_max_length in tokenizer_config.json of {tokenizer.name_or_path!r}"
-    )
-    return [error] if max_tokens < least else []
 
 
 def _readable_text(tokenizer: Any) -> str:

@@ -6,6 +6,7 @@ from array import array
 from functools import cached_property
 from importlib.metadata import version
 from itertools import chain
+from pathlib import Path
 from typing import Any, Callable, Collection, Dict, List, Optional, Sequence, Union
 
 import numpy as np
@@ -31,7 +32,6 @@ from bert_fused_plugin.data.word_pieces import WordPieces
 FORMAT = 1  # a change of what is made of a sentence, or of the files, needs another number
 
 _CHUNK = 10_000  # sentences tokenised at once
-_BLOCK = 2**22  # bytes that are hashed together
 
 
 class Sentences:
@@ -40,11 +40,7 @@ class Sentences:
     The Hugging Face tokenizer uses all processor cores for a chunk of sentences, unless RAYON_NUM_THREADS or
     TOKENIZERS_PARALLELISM says otherwise.  Several processes on the same cores share these cores.
 
-    Args:
-        dataset: fairseq's data set.
-        bridge: the bridge that derives the word pieces.
-        texts: raw source texts, one for each sentence; default: derived from fairseq's ids.
-        document_starts: indices of the sentences that begin a document, for a bridge with context.
+    For the arguments see `BertPairDataset`.
     """
 
     def __init__(
@@ -117,23 +113,15 @@ def content_identity(dataset: Any) -> Optional[List[Any]]:
     Returns:
         None if *dataset* does not read the files of fairseq-preprocess, or changes them in an unknown way.
     """
-    kind = _KINDS.get(type(dataset))
-    if kind is None:
-        return None
-    identity = kind(dataset)
+    identity = _KINDS.get(type(dataset), lambda unknown: [None])(dataset)
     return None if None in identity else [type(dataset).__name__, *identity]
 
 
 def _files(prefix: str) -> List[Any]:
-    return [_hash_of_file(index_file_path(prefix)), _hash_of_file(data_file_path(prefix))]
-
-
-def _hash_of_file(path: str) -> str:
-    digest = hashlib.blake2b(digest_size=32)
-    with open(path, "rb") as file:
-        for block in iter(lambda: file.read(_BLOCK), b""):
-            digest.update(block)
-    return digest.hexdigest()
+    paths = map(Path, (index_file_path(prefix), data_file_path(prefix)))
+    return [
+        hashlib.blake2b(np.memmap(path, mode="r").data if path.stat().st_size else b"").hexdigest() for path in paths
+    ]
 
 
 _KINDS: Dict[type, Callable[[Any], List[Any]]] = {

@@ -47,25 +47,23 @@ class TypedText:
             if warning is not None:
                 logger.warning(warning)
         self._tokenizer_is_checked = True
-        for line in lines:
-            self._check_line(tokenize_line(line))
-
-    def _check_line(self, symbols: List[str]) -> None:
-        self._lines += 1
-        unknown = [symbol for symbol in symbols if self._dictionary.index(symbol) == self._dictionary.unk()]
-        if len(unknown) <= _SHARE * len(symbols):
-            return
-        self._unfit += 1
-        if self._unfit == 1:
-            logger.warning(self._describe(unknown, len(symbols)))
-        elif str(self._unfit).strip("0") == "1":  # a power of ten
-            logger.warning(
-                f"{self._unfit:,} of the {self._lines:,} lines so far have more than {_SHARE:.0%} unknown symbols"
-            )
+        for symbols in map(tokenize_line, lines):
+            self._lines += 1
+            unknown = [symbol for symbol in symbols if self._dictionary.index(symbol) == self._dictionary.unk()]
+            if len(unknown) <= _SHARE * len(symbols):
+                continue
+            self._unfit += 1
+            if self._unfit == 1:
+                logger.warning(self._describe(unknown, len(symbols)))
+            elif str(self._unfit).strip("0") == "1":  # a power of ten
+                logger.warning(
+                    f"{self._unfit:,} of the {self._lines:,} lines so far have more than {_SHARE:.0%} unknown symbols"
+                )
 
     def _describe(self, unknown: List[str], size: int) -> str:
         distinct = list(dict.fromkeys(unknown))
-        shown = ", ".join(map(_shortened, distinct[:_SHOWN])) + (", ..." if len(distinct) > _SHOWN else "")
+        named = (repr(one) if len(one) <= _LONGEST else f"{one[:_LONGEST]!r}..." for one in distinct[:_SHOWN])
+        shown = ", ".join(named) + (", ..." if len(distinct) > _SHOWN else "")
         lowered = sum(self._dictionary.index(symbol.lower()) != self._dictionary.unk() for symbol in distinct)
         case = f" ({lowered} of them would be known in lower case)" if lowered else ""
         return (
@@ -74,10 +72,6 @@ class TypedText:
             "(--tokenizer, --moses-no-dash-splits), upper and lower case, and the subwords (--bpe, with the codes or "
             "the model of the training); further lines are counted, and only now and then reported"
         )
-
-
-def _shortened(symbol: str) -> str:
-    return repr(symbol) if len(symbol) <= _LONGEST else f"{symbol[:_LONGEST]!r}..."
 
 
 def hyphens_are_split(dictionary: Dictionary) -> Optional[bool]:

@@ -262,9 +262,7 @@ class _Energies(torch.autograd.Function):
 
 def _parts(query: Tensor, keys: Tensor, *others: Tensor) -> "List[Tuple[Tensor, ...]]":
     """Return parts of the sentences; on a CPU the tanh of a part has at most MAX_CACHED_NUMBERS numbers."""
-    sentence_numbers = query.size(1) * keys.size(1) * max(1, query.size(2))
-    on_cpu = query.device.type == "cpu"
-    size = max(1, MAX_CACHED_NUMBERS // max(1, sentence_numbers)) if on_cpu else max(1, len(query))
-    if size >= len(query):
+    size = max(1, MAX_CACHED_NUMBERS // max(1, query.size(1) * keys.size(1) * query.size(2)))
+    if query.device.type != "cpu" or size >= len(query):
         return [(query, keys, *others)]
     return list(zip(*(tensor.split(size) for tensor in (query, keys, *others))))

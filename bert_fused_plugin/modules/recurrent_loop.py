@@ -117,25 +117,18 @@ def fused_loop(
 ) -> Optional[States]:
     """Return the value of `recurrent_loop`, if this function can compute it; the arguments are the same.
 
-    It cannot for beams, for an attention without gradients written by hand, for a map that is learned, and where
-    autocast chooses number formats step by step.
+    It cannot where autocast chooses number formats step by step, for beams, for a map that is learned, and for an
+    attention without gradients written by hand.
     """
     read = list(memories.values())
     gate_values = [memory.gate_values for _, memory, _ in read]
-    if any(len(values) != len(inputs) for values in gate_values):
+    if from_state.dtype != inputs.dtype or any(len(values) != len(inputs) for values in gate_values):
         return None
-    if any(tensor.dtype != inputs.dtype for tensor in (from_state, state, *gate_values)):
-        return None
-    of_memories: List[Optional[AttentionSteps]] = []
-    tensors: List[Tensor] = []
-    for attention, memory, _ in read:
-        steps = None
-        if attention is not None:
-            steps = None if attention.learns_map else attention.steps(memory.keys)
-            if steps is None:
-                return None
-            tensors += [steps.keys, *steps.vectors]
-        of_memories.append(steps)
+    of_memories = [None if attention is None else attention.steps(memory.keys) for attention, memory, _ in read]
+    for (attention, _, _), steps in zip(read, of_memories):
+        if attention is not None and (attention.learns_map or steps is None):
+            return None
+    tensors = [tensor for steps in of_memories if steps is not None for tensor in (steps.keys, *steps.vectors)]
     weights = (from_state, cell.candidate_proj.weight)
     states, *alphas = _Loop.apply(read, of_memories, inputs, state, *weights, *gate_values, *tensors)
     return states.transpose(0, 1), dict(zip(memories, alphas))

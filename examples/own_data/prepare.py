@@ -171,9 +171,6 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         "--symbols", type=int, metavar="N", help="size of the joint vocabulary; default: by the amount of text"
     )
     parser.add_argument("--moses", action="store_true", help="tokenise both languages by Moses' rules first")
-    parser.add_argument(
-        "--device", choices=("cpu", "gpu"), default="cpu", help="device that the settings are chosen for"
-    )
     parser.add_argument("--seed", type=int, default=1, help="seed of the pairs that are put aside")
     args = parser.parse_args(argv)
     if args.languages[0] == args.languages[1]:

@@ -5,7 +5,7 @@ import re
 
 import pytest
 import torch
-from conftest import REPORT_QUICK, ROOT, hypotheses
+from conftest import REPORT_QUICK, hypotheses
 
 pytestmark = pytest.mark.system
 ENTMAX = ["--attention-map", "entmax"]
@@ -27,11 +27,9 @@ def test_a_learned_map_is_logged_translates_beside_softmax_and_is_not_exchanged(
     other = ["--model-overrides", "{'attention_map': 'sparsemax'}"]
     refused = workspace.generate("--path", path, *other, ok=False)
     assert "with --attention-map sparsemax; give --attention-map entmax, or load" in refused.stderr
-    drawn = workspace.run(
-        "python", ROOT / "scripts/plot_attention.py", workspace.data, "--path", path, "--output", tmp_path / "x.svg"
-    )
+    drawn = workspace.run("bert-fused-attention", workspace.data, "--path", path, "--output", tmp_path / "x.svg")
     report = ["--output", tmp_path / "x.html", "--json", tmp_path / "x.json", *REPORT_QUICK]
-    workspace.run("python", ROOT / "scripts/compare.py", workspace.data, "--baseline", f"a={path}", *report)
+    workspace.run("bert-fused-compare", workspace.data, "--baseline", f"a={path}", *report)
     assert json.loads((tmp_path / "x.json").read_text())["runs"][0]["alphas"].keys() == {"decoder.attention"}
     assert "The alpha that each head of a has learned." in (tmp_path / "x.html").read_text(encoding="utf-8")
     assert re.search(r"^alpha: +decoder\.attention: 1\.\d\d$", drawn.stdout, re.MULTILINE)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import REPORT_QUICK, ROOT
+from conftest import REPORT_QUICK
 from random_checkpoints import save_model
 from test_compare import edited
 
@@ -144,7 +144,7 @@ def test_layers_that_do_not_attend_to_bert(workspace, tmp_path):
         "source": [True, True, True],
         "BERT": [False, True, False],
     }
-    command = ["python", ROOT / "scripts/plot_attention.py", workspace.data, "--path", checkpoint, "--beam", "1"]
+    command = ["bert-fused-attention", workspace.data, "--path", checkpoint, "--beam", "1"]
     for layer in ([], ["--layer", "0"], ["--layer", "1"], ["--layer", "-1"]):
         out = workspace.run(*command, "--output", tmp_path / "x.svg", *layer).stdout
         assert re.findall(r"^entropy: +(\w+): (.*)$", out, re.MULTILINE)[1][1].split(", ")[::2] == ["-", "-"]

@@ -1,4 +1,4 @@
-"""scripts/export_model.py: what it writes can be moved and translates as before; what is missing is named."""
+"""bert-fused-export: what it writes can be moved and translates as before; what is missing is named."""
 
 import errno
 import json
@@ -238,7 +238,7 @@ def test_a_full_disk_leaves_nothing(workspace, tmp_path, monkeypatch, error):
         path.write_bytes(b"half")
         raise error
 
-    monkeypatch.setattr(model_directory, "save_checkpoint", full)
+    monkeypatch.setattr(model_directory.torch, "save", full)
     with pytest.raises(BertFusedError, match="new cannot be written, and nothing was"):
         export_model(checkpoint, workspace.data, tmp_path / "new")
     assert [path.name for path in tmp_path.iterdir()] == ["old.pt"]

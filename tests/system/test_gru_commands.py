@@ -4,7 +4,7 @@ import re
 
 import pytest
 import torch
-from conftest import ROOT, hypotheses
+from conftest import hypotheses
 
 pytestmark = pytest.mark.system
 
@@ -43,7 +43,7 @@ def test_an_alignment_names_a_source_token_for_every_target_token(workspace, che
 
 
 def test_attention_is_drawn(workspace, checkpoint, tmp_path):
-    command = ["python", ROOT / "scripts/plot_attention.py", workspace.data, "--path", checkpoint, "--output"]
+    command = ["bert-fused-attention", workspace.data, "--path", checkpoint, "--output"]
     done = workspace.run(*command, tmp_path / "attention.png", "--index", "2")
     assert (tmp_path / "attention.png").read_bytes().startswith(b"\x89PNG")
     shown = [line.split(":")[0] for line in done.stdout.splitlines()]

@@ -1,4 +1,4 @@
-"""scripts/import_bert_nmt.py: what it makes of the authors' models, by their formulas, and what it refuses."""
+"""bert-fused-import: what it makes of the authors' models, by their formulas, and what it refuses."""
 
 import os
 import re

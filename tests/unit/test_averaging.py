@@ -18,7 +18,7 @@ BERT = {"model_type": "bert", "hidden_size": 12}
 
 
 def record(name="some/bert", weights="w", tokenizer="t", **others):
-    parts = {"name": name, "revision": None, "weights": weights, "tokenizer": tokenizer, "config": BERT}
+    parts = {"name": name, "revision": None, "weights_in_layers": weights, "tokenizer": tokenizer, "config": BERT}
     parts.update(settings={}, given=[], **others)
     text = json.dumps(parts)
     return {"encoder.bert_record.text": torch.tensor([float(byte) for byte in text.encode()])}

@@ -12,7 +12,6 @@ import pytest
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
-import evidence_part  # noqa: E402
 import evidence_report  # noqa: E402
 
 CURVES = {  # nll_loss and BLEU after 10, 20, 30 and 40 updates
@@ -77,7 +76,7 @@ def folder(tmp_path):
 
 
 def part_of(folder):
-    return evidence_report.Part(evidence_part.figures_of(folder))
+    return evidence_report.Part(evidence_report.figures_of(folder))
 
 
 def test_scores_and_gains(folder):
@@ -183,7 +182,7 @@ def test_a_folder_without_reports_is_an_error(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("part", "lines", "message"),
     [
-        ("2501", 5000, "unknown part '2501'; parts: 2500 10000 40000 160000 systems long"),
+        ("2501", 5000, "unknown part '2501'; parts: 2500 10000 40000 160000 systems long multi30k"),
         ("2500", 0, "has no train.en; it must hold {train,valid}.{en,de}"),
         ("2500", 3499, "train.en has fewer than 3500 lines, which the part 2500 needs"),
     ],

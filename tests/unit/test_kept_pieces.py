@@ -3,12 +3,12 @@
 import os
 import pickle
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
-import torch.distributed as dist
 from fairseq.data import AppendTokenDataset, ConcatDataset, LanguagePairDataset, ListDataset, indexed_dataset
 from helpers import WORDS, encode, processes
 from test_data_loader_workers import BATCHES, assert_workers_agree
@@ -37,11 +37,12 @@ def write_data(dictionary, prefix, lines=LINES):
     return str(prefix)
 
 
-def maker(dictionary, bert_dir, tmp_path, monkeypatch, write=write_data):
-    """Return a function that makes the data set of the corpus: make(folders=..., max_tokens=..., ...)."""
+@pytest.fixture
+def make(dictionary, bert_dir, tmp_path, monkeypatch):
+    """A function that makes the data set of the corpus: make(folders=..., max_tokens=..., ...)."""
     monkeypatch.setattr(kept_pieces, "KEPT_FROM", 2)
     monkeypatch.setattr(kept_pieces, "_PART", 2)
-    corpus = write(dictionary, tmp_path / "src")
+    corpus = write_data(dictionary, tmp_path / "src")
 
     def make(source=None, folders=(tmp_path / "kept",), texts=None, starts=(), tokenizer=None, words=None, **options):
         source = indexed_dataset.MMapIndexedDataset(corpus) if source is None else source
@@ -68,13 +69,6 @@ def assert_equal(dataset, expected):
         np.testing.assert_array_equal(ours, theirs)
     for name in ("num_truncated", "num_context_cut", "digest"):
         assert getattr(dataset.word_pieces, name) == getattr(expected.word_pieces, name)
-    for i in range(len(expected)):
-        assert torch.equal(dataset.bert_tokens(i), expected.bert_tokens(i))
-
-
-@pytest.fixture
-def make(dictionary, bert_dir, tmp_path, monkeypatch):
-    return maker(dictionary, bert_dir, tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -84,30 +78,26 @@ def corpus(make, tmp_path):
 
 @pytest.mark.parametrize("raw", [False, True], ids=["derived", "raw text"])
 @pytest.mark.parametrize("options", [{}, {"context": 2, "max_tokens": 7, "starts": [0, 5]}, {"max_tokens": 4}])
-def test_kept_pieces_are_those_that_are_made_in_memory(make, tmp_path, options, raw, monkeypatch):
+def test_kept_pieces_are_those_that_are_made_in_memory(make, tmp_path, options, raw, monkeypatch, caplog):
+    caplog.set_level("INFO")
     (tmp_path / "train.en").write_text("\n".join(TEXT), encoding="utf-8")
     texts = read_raw_text(str(tmp_path), "train", "en", len(LINES)) if raw else None
-    first, again = (make(texts=texts, **options) for _ in range(2))
     expected = make(texts=texts, folders=(), **options)
-    assert first.word_pieces.folder == again.word_pieces.folder
     assert expected.word_pieces.folder is None
     assert (expected.word_pieces.num_truncated > 0) or options.get("max_tokens") != 4
     assert (expected.word_pieces.num_context_cut > 0) == ("context" in options)
-    for dataset in (first, again):
-        assert_equal(dataset, expected)
-    assert len(files(tmp_path / "kept")) == 1
-
-
-def test_a_later_start_makes_nothing(make, monkeypatch, caplog, tmp_path):
-    caplog.set_level("INFO")
-    expected = make()
-    assert any(
-        message.startswith("the word pieces of 7 sentences are made, and kept in") for message in caplog.messages
-    )
+    assert_equal(make(texts=texts, **options), expected)
+    [folder] = (tmp_path / "kept").iterdir()
+    assert f"the word pieces of 7 sentences are made, and kept in {folder}" in caplog.messages
     caplog.clear()
-    monkeypatch.setattr(DictionaryBridge, "word_pieces_of_tokens", None)
-    assert_equal(make(), expected)
-    assert caplog.messages == [f"the word pieces of train.en are kept in {tmp_path}/kept/{files(tmp_path / 'kept')[0]}"]
+    monkeypatch.setattr(Sentences, "word_pieces", None)  # a later start makes nothing
+    again = make(texts=texts, **options)
+    assert_equal(again, expected)
+    assert caplog.messages == [f"the word pieces of train.en are kept in {folder}"]
+    assert files(folder) == ["meta.json", "offsets.npy", "pieces.npy"]
+    pieces, offsets = np.load(folder / "pieces.npy"), np.load(folder / "offsets.npy")
+    for index in range(len(again)):
+        assert pieces[offsets[index] : offsets[index + 1]].tolist() == again.bert_tokens(index).tolist()
 
 
 def lower(bert_dir, value):
@@ -207,15 +197,6 @@ def test_workers_map_the_file_by_themselves(make, forked):
     assert_workers_agree(dataset, "fork" if forked else processes())
 
 
-def test_anybody_can_read_them_with_numpy(make, tmp_path):
-    dataset = make()
-    [folder] = (tmp_path / "kept").iterdir()
-    assert files(folder) == ["meta.json", "offsets.npy", "pieces.npy"]
-    pieces, offsets = np.load(folder / "pieces.npy"), np.load(folder / "offsets.npy")
-    for index in range(len(dataset)):
-        assert pieces[offsets[index] : offsets[index + 1]].tolist() == dataset.bert_tokens(index).tolist()
-
-
 # --- faults
 
 
@@ -238,7 +219,9 @@ def test_damaged_files_are_made_anew_with_a_warning(make, tmp_path, caplog, name
 def test_the_first_folder_that_has_them_or_can_be_written_is_used(make, tmp_path, small_disk, caplog):
     disk = small_disk("1m")
     (disk / "full").mkdir()
+    expected = make(folders=[disk / "kept"])
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    assert_equal(make(folders=[disk / "kept"]), expected)
     folders = [disk / "full", tmp_path / "a", tmp_path / "b"]
     assert make(folders=folders).word_pieces.folder.parent == tmp_path / "a"
     assert make(folders=folders[::-1]).word_pieces.folder.parent == tmp_path / "a"
@@ -262,13 +245,6 @@ def test_a_disk_that_fills_up_is_an_error_with_a_remedy(make, monkeypatch):
     monkeypatch.setattr(bert_fused_plugin.files.os, "fsync", full)
     with pytest.raises(BertFusedError, match=r"cannot be written or read \(.*No space left on device\); make room on"):
         make()
-
-
-def test_complete_word_pieces_may_be_read_only(make, small_disk):
-    disk = small_disk("1m")
-    expected = make(folders=[disk / "kept"])
-    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-    assert_equal(make(folders=[disk / "kept"]), expected)
 
 
 def made_parts(patch, then=lambda made: None):
@@ -302,28 +278,23 @@ def test_a_job_that_comes_last_leaves_nothing_beside_what_another_has_made(make,
     assert files(dataset.word_pieces.folder) == ["meta.json", "offsets.npy", "pieces.npy"]
 
 
-def _make_as_rank(arguments, group, rank, ranks, results):
-    dist.init_process_group("gloo", init_method=f"file://{group}", rank=rank, world_size=ranks)
-    with pytest.MonkeyPatch.context() as patch:
-        made = made_parts(patch)
-        dataset = maker(*arguments, patch, write=lambda _, prefix: str(prefix))()  # which is there
-        results.put((rank, sorted(made), dataset.word_pieces.digest))
-    dist.destroy_process_group()
+def test_ranks_share_the_work(make, monkeypatch):
+    local, real, made = threading.local(), Sentences.word_pieces, ([], [])
 
+    def word_pieces(sentences, start, stop):
+        made[local.rank].append(start)
+        return real(sentences, start, stop)
 
-def test_ranks_share_the_work(make, dictionary, bert_dir, tmp_path):
-    context = processes()
-    results = context.Queue()
-    arguments = ((dictionary, bert_dir, tmp_path), tmp_path / "group")
-    ranks = [context.Process(target=_make_as_rank, args=(*arguments, rank, 2, results)) for rank in range(2)]
-    for rank in ranks:
-        rank.start()
-    found = sorted(results.get(timeout=60) for _ in ranks)
-    digest = make(folders=()).word_pieces.digest
-    assert found == [(0, [0, 4], digest), (1, [2, 6], digest)]
-    for rank in ranks:
-        rank.join(30)
-        assert rank.exitcode == 0
+    def run(rank):
+        local.rank = rank
+        return make().word_pieces.digest
+
+    monkeypatch.setattr(kept_pieces, "rank_in", lambda place: (local.rank, 2))
+    with monkeypatch.context() as patch, ThreadPoolExecutor() as pool:
+        patch.setattr(Sentences, "word_pieces", word_pieces)
+        digests = set(pool.map(run, range(2)))
+    assert digests == {make(folders=()).word_pieces.digest}
+    assert [sorted(starts) for starts in made] == [[0, 4], [2, 6]]
 
 
 # --- the task

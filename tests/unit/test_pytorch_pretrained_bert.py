@@ -63,12 +63,10 @@ def test_its_states_are_those_of_the_same_weights(bert, directory):
     assert_close(states(read_bert_directory(directory)), states(bert), atol=0)
 
 
-def test_the_configuration_may_have_its_later_name(bert, directory):
+def test_the_configuration_may_have_its_later_name_but_the_old_one_counts(bert, directory):
     (directory / "bert_config.json").rename(directory / "config.json")
     assert_close(states(read_bert_directory(directory)), states(bert), atol=0)
-
-
-def test_of_two_configurations_the_old_name_counts(bert, directory):
+    (directory / "config.json").rename(directory / "bert_config.json")
     (directory / "config.json").write_text("{}", encoding="utf-8")
     assert_close(states(read_bert_directory(directory)), states(bert), atol=0)
 
@@ -85,24 +83,19 @@ def test_written_anew_it_is_a_hugging_face_directory(bert, directory, tmp_path, 
     assert (tmp_path / "new" / "vocab.txt").read_text(encoding="utf-8").split("\n") == [*PIECES, ""]
 
 
-def test_all_missing_files_are_named(directory):
-    (directory / "pytorch_model.bin").unlink()
-    (directory / "vocab.txt").unlink()
-    with pytest.raises(
-        BertFusedError, match=r"--bert .*old has no pytorch_model\.bin and no vocab\.txt; give the BERT"
-    ):
-        read_bert_directory(directory)
-
-
-def test_without_a_configuration_the_old_name_is_asked_for(directory):
-    (directory / "bert_config.json").unlink()
-    with pytest.raises(BertFusedError, match=r"has no bert_config\.json; give"):
-        read_bert_directory(directory)
-
-
-def test_no_directory_is_said(tmp_path):
-    with pytest.raises(BertFusedError, match=r"--bert .*nowhere: no such directory; give the BERT"):
-        read_bert_directory(tmp_path / "nowhere")
+@pytest.mark.parametrize(
+    ("gone", "message"),
+    [
+        (["pytorch_model.bin", "vocab.txt"], r"has no pytorch_model\.bin and no vocab\.txt; give the BERT"),
+        (["bert_config.json"], r"has no bert_config\.json; give"),
+        ([], r"nowhere: no such directory; give the BERT"),
+    ],
+)
+def test_all_missing_files_are_named(directory, gone, message):
+    for name in gone:
+        (directory / name).unlink()
+    with pytest.raises(BertFusedError, match=rf"--bert .*{message}"):
+        read_bert_directory(directory if gone else directory / "nowhere")
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,9 @@
-"""The benchmark of large corpora: what it measures, on a small one, and what its model predicts."""
+"""The benchmark of large corpora: what it measures, on a small one."""
 
 import argparse
 import gc
 import importlib.util
 import queue
-import sys
 import threading
 from pathlib import Path
 
@@ -15,17 +14,9 @@ from test_kept_pieces import write_data
 
 from bert_fused_plugin.data import kept_pieces
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-def load(name):
-    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-scale, scale_corpus, scale_model = map(load, ("scale", "scale_corpus", "scale_model"))
+spec = importlib.util.spec_from_file_location("scale", Path(__file__).parents[2] / "benchmarks" / "scale.py")
+scale = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(scale)
 
 
 @pytest.fixture
@@ -36,7 +27,7 @@ def text(dictionary, tmp_path):
 
 @pytest.mark.parametrize("pairs", [3, 7, 25])
 def test_a_corpus_has_its_size_and_repeats_the_text_with_changes(text, dictionary, tmp_path, pairs):
-    prefix = scale_corpus.make_corpus(text, "en", pairs, tmp_path / "large")
+    prefix = scale.make_corpus(text, "en", pairs, tmp_path / "large")
     made, given = (data_utils.load_indexed_dataset(name, dictionary) for name in (prefix, text))
     assert len(made) == pairs
     equal = [made[i].tolist() == given[i % len(given)].tolist() for i in range(pairs)]
@@ -49,7 +40,7 @@ def test_a_corpus_has_its_size_and_repeats_the_text_with_changes(text, dictionar
 
 def test_each_step_is_measured(text, bert_dir, tmp_path, monkeypatch):
     monkeypatch.setattr(kept_pieces, "KEPT_FROM", 2)
-    scale_corpus.make_corpus(text, "en", 20, tmp_path / "large")
+    scale.make_corpus(text, "en", 20, tmp_path / "large")
     options = argparse.Namespace(lang="en", bert_model=bert_dir)
     for step in scale.STEPS:
         results = queue.Queue()
@@ -71,33 +62,3 @@ def test_private_memory_grows_by_what_a_process_writes():
     held = np.ones(100_000_000, dtype=np.uint8)
     for now, before in zip((scale.private_memory(), scale.share_of_memory()), (private, share)):
         assert now - before == pytest.approx(held.nbytes, rel=0.2)
-
-
-def rows(cost, ranks=1):
-    same = {"private": 0, "peak": 0, "pss": 0, "files": 1, "bytes": 0, "seconds": 0}
-    return [
-        {"pairs": pairs, "ranks": ranks, "what": "map", **same, "cpu": cost(pairs)} for pairs in (10**5, 10**6, 10**7)
-    ]
-
-
-def test_what_is_linear_is_predicted_and_what_is_not_deviates():
-    [(row, name, predicted)] = scale_model.deviations(rows(lambda pairs: 3 + pairs / 10**5))
-    assert (row["pairs"], name, predicted) == (10**7, "cpu", pytest.approx(103))
-    [(row, _, predicted)] = scale_model.deviations(rows(lambda pairs: (pairs / 10**5) ** 1.5))
-    assert predicted < 0.5 * row["cpu"]
-    [line] = list(scale_model.comparison(rows(lambda pairs: 3 + pairs / 10**5)))[2:]
-    assert line == "| 10,000,000 | 1 | map | CPU seconds | 103.0 | 103.0 | +0% |"
-
-
-def test_the_computed_table_says_so():
-    title, _, line = scale_model.computed(rows(lambda pairs: 3 + pairs / 10**5), 1e8)
-    assert title.startswith("| 100,000,000 pairs, computed: ranks | step | CPU seconds |")
-    assert line == "| 1 | map | 1,003 | 0 | 0 | 0 | 1 | 0 |"
-
-
-def test_unknown_steps_are_refused(monkeypatch, capsys):
-    arguments = ["scale.py", "--text", "t", "--lang", "en", "--bert-model", "b", "--what", "map,fly"]
-    monkeypatch.setattr(sys, "argv", arguments)
-    with pytest.raises(SystemExit):
-        scale.parse_args()
-    assert "--what takes pieces, map, build, open" in capsys.readouterr().err

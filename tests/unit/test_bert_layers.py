@@ -1,4 +1,4 @@
-"""The last layer of an encoder of whole sentences is warned of, where a training begins and nowhere else."""
+"""The layers of BERT that a model reads: their choice, their mixture, and a warning of an encoder of sentences."""
 
 import shutil
 import sys
@@ -8,18 +8,70 @@ from pathlib import Path
 
 import huggingface_hub
 import pytest
+import torch
 from documentation import ROOT
-from helpers import GRU_SIZES, SIZES
+from helpers import GRU_SIZES, SIZES, assert_close
 from huggingface_hub import try_to_load_from_cache
 
 from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.bert.layers import advised_layer, is_sentence_encoder, last_layer_warning
+from bert_fused_plugin.bert.layers import (
+    RandomLayer,
+    ScalarMix,
+    advised_layer,
+    is_sentence_encoder,
+    last_layer_warning,
+    layer_indices,
+)
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 
+B, L, N, D = 2, 5, 3, 4
 SIGNS = ["modules.json", "config_sentence_transformers.json"]
 WARNING = "was trained to represent whole sentences"
+
+
+def test_scalar_mix_is_elmos_equation():
+    mix, states = ScalarMix(N), torch.randn(B, L, N, D)
+    assert_close(mix(states), states.mean(dim=2))  # as it begins
+    with torch.no_grad():
+        mix.w.copy_(torch.tensor([0.3, -1.0, 2.0]))
+        mix.gamma.fill_(1.7)
+    exps = [torch.exp(w) for w in mix.w]
+    expected = 1.7 * sum(e / sum(exps) * states[:, :, j] for j, e in enumerate(exps))
+    assert_close(mix(states), expected)
+
+
+def test_a_random_layer_is_one_of_them_in_training_and_their_mean_in_evaluation():
+    mix, states = RandomLayer().train(), torch.randn(B, L, N, D)
+    seen = []
+    for _ in range(60):
+        out = mix(states)
+        seen.append([torch.equal(out, states[:, :, j]) for j in range(N)])
+    assert all(sum(hits) == 1 for hits in seen)
+    assert all(any(hits[j] for hits in seen) for j in range(N))
+    assert_close(mix.eval()(states), states.mean(dim=2))
+    torch.manual_seed(3)
+    first = mix.train()(states)
+    torch.manual_seed(3)
+    assert torch.equal(mix(states), first)
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        ("-1", (6,)), ("6", (6,)), ("0", (0,)), ("-7", (0,)), ("2", (2,)),
+        ("mix", (0, 1, 2, 3, 4, 5, 6)), ("random:1", (6,)), ("random:3", (4, 5, 6)), ("random:6", (1, 2, 3, 4, 5, 6)),
+    ],
+)  # fmt: skip
+def test_which_layers_a_flag_means(layers, expected):
+    assert layer_indices(layers, 6) == expected
+
+
+@pytest.mark.parametrize("layers", ["7", "-8", "x", "", "1.5", "random:0", "random:7", "random:", "random:-1", "mixed"])
+def test_layers_that_do_not_exist(layers):
+    with pytest.raises(ValueError, match=r"(must be in \[0, 6\].*|random:K must have K in \[1, 6\]), got "):
+        layer_indices(layers, 6)
 
 
 @pytest.fixture
@@ -73,18 +125,14 @@ def test_only_the_last_layer_alone_is_warned_of(of_sentences, layer, warned):
         assert "give --bert-layer 1 (of 2), and see docs/tuning.md" in warning
 
 
-def test_a_single_layer_is_not_warned_of(of_sentences):
+def test_one_layer_alone_other_encoders_and_those_that_train_are_not_warned_of(bert_dir, of_sentences):
+    assert last_layer_warning(FrozenBert.from_pretrained(bert_dir), "NAME") is None
+    assert last_layer_warning(FinetunedBert.from_pretrained(of_sentences), "NAME") is None
     config = Path(of_sentences) / "config.json"
     config.write_text(config.read_text().replace('"num_hidden_layers": 2', '"num_hidden_layers": 1'))
     bert = FrozenBert.from_pretrained(of_sentences)
     assert bert.depth == 1
     assert last_layer_warning(bert, "NAME") is None
-
-
-def test_other_encoders_and_those_that_train_are_not_warned_of(bert_dir, of_sentences):
-    assert last_layer_warning(FrozenBert.from_pretrained(bert_dir), "NAME") is None
-    trains = FinetunedBert.from_pretrained(of_sentences, "-1", last_layers=None, lr_factor=0.1)
-    assert last_layer_warning(trains, "NAME") is None
 
 
 @pytest.mark.parametrize(("arch", "sizes"), [("bert_fused", SIZES), ("gru_dot", GRU_SIZES)])
