@@ -53,6 +53,9 @@ IN_EMBEDDINGS = {
     },
 }  # fmt: skip
 KINDS = {**IN_LAYERS, **IN_EMBEDDINGS}
+REORDERED = {
+    *("encoder_out", "encoder_padding_mask", "encoder_embedding", "src_lengths", "bert_out", "bert_padding_mask")
+}
 
 
 @pytest.fixture(params=KINDS)
@@ -78,11 +81,8 @@ def test_step_by_step_decoding_equals_the_full_forward_pass(model, dictionary):
     encoder_out = model.encoder(src_tokens)
     incremental_state = {}
     for t in range(prev_output_tokens.size(1)):
-        step, _ = model.decoder(
-            prev_output_tokens[:, : t + 1],
-            encoder_out=encoder_out,
-            incremental_state=incremental_state,
-        )
+        prefix = prev_output_tokens[:, : t + 1]
+        step, _ = model.decoder(prefix, encoder_out=encoder_out, incremental_state=incremental_state)
         assert_close(step[:, 0], full[:, t], atol=1e-5)
 
 
@@ -91,14 +91,8 @@ def test_reordered_encoder_output_equals_that_of_reordered_sentences(model, dict
     src_tokens, _ = batch(dictionary, LINES[:3], PREFIXES[:3], left_pad=True)
     reordered = model.encoder.reorder_encoder_out(model.encoder(src_tokens), new_order)
     permuted = model.encoder(src_tokens[new_order])
-    for key in (
-        "encoder_out",
-        "encoder_padding_mask",
-        "encoder_embedding",
-        "src_lengths",
-        "bert_out",
-        "bert_padding_mask",
-    ):
+    assert {key for key, tensors in permuted.items() if tensors} - {"beam_size"} == REORDERED
+    for key in REORDERED:
         assert_close(reordered[key][0], permuted[key][0])
 
 
@@ -176,10 +170,7 @@ def test_bert_reaches_encoder_and_decoder(model, dictionary):
     src_tokens, prev_output_tokens = batch(dictionary, LINES[:2], PREFIXES[:2], left_pad=True)
     own = model.encoder.bridge.bert_tokens(src_tokens)
     other = model.encoder.bridge.bert_tokens(src_tokens.flip(0))
-    encoder_out, swapped = (
-        model.encoder(src_tokens, bert_tokens=own),
-        model.encoder(src_tokens, bert_tokens=other),
-    )
+    encoder_out, swapped = (model.encoder(src_tokens, bert_tokens=tokens) for tokens in (own, other))
     assert not torch.allclose(encoder_out["encoder_out"][0], swapped["encoder_out"][0], atol=1e-3)
     swapped["encoder_out"] = encoder_out["encoder_out"]
     logits, _ = model.decoder(prev_output_tokens, encoder_out=encoder_out)

@@ -129,19 +129,6 @@ def test_a_data_bin_with_another_dictionary(workspace, baseline, tmp_path):
     assert "Traceback" not in log_of(refused)
 
 
-def test_a_malicious_checkpoint_runs_nothing(workspace, tmp_path):
-    class Harmful:
-        def __reduce__(self):
-            return open, (str(tmp_path / "harmed"), "w")
-
-    torch.save({"model": {}, "args": Harmful()}, tmp_path / "bad.pt")
-    done = workspace.train("--bert-warm-start", tmp_path / "bad.pt", save_dir=tmp_path / "save", ok=False)
-    name = f"{open.__module__}.open"  # io.open, since Python 3.13 _io.open
-    assert f"checkpoint {tmp_path}/bad.pt is refused: it holds {name}," in done.stderr
-    assert "Traceback" not in log_of(done)
-    assert not (tmp_path / "harmed").exists()
-
-
 def test_other_settings_at_resume_or_generation_are_an_error(workspace, baseline, tmp_path):
     """Without --bert-identity-start the defaults of other flags would change, too."""
     flags, _ = start(baseline, tmp_path)

@@ -139,15 +139,12 @@ def test_softmax_needs_no_module_and_an_unknown_map_is_named():
         build_attention_map("hardmax", H)
 
 
-def test_only_softmax_does_without_the_package(monkeypatch):
+@pytest.mark.parametrize("folder", [False, True])
+def test_only_softmax_does_without_the_package(monkeypatch, tmp_path, folder):
+    """A folder of its name, such as that of --save-dir entmax, is not the package."""
     assert not any(map(attention_map.lacks_package, ATTENTION_MAPS))
     monkeypatch.setattr(attention_map, "PACKAGE", "entmax_that_is_not_there")
-    assert [name for name in ATTENTION_MAPS if attention_map.lacks_package(name)] == MAPS
-
-
-def test_a_folder_of_the_packages_name_is_not_the_package(monkeypatch, tmp_path):
-    """Such as that of --save-dir entmax, where the folder of the command is searched for packages."""
-    (tmp_path / "entmax_of_a_training").mkdir()
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(attention_map, "PACKAGE", "entmax_of_a_training")
+    if folder:
+        (tmp_path / "entmax_that_is_not_there").mkdir()
+        monkeypatch.syspath_prepend(str(tmp_path))
     assert [name for name in ATTENTION_MAPS if attention_map.lacks_package(name)] == MAPS

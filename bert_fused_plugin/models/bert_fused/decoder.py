@@ -134,10 +134,9 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
         )
         memories = self._memories(states, incremental_state, rows=x.size(1))
         inner_states = [x]
-        attn: Optional[Tensor] = None
-        bert_attn: Optional[Tensor] = None
+        weights: List[Optional[Tensor]] = [None, None]
         for index, layer in enumerate(self.layers):
-            x, layer_attn, layer_bert_attn = layer(
+            x, *of_layer = layer(
                 inner_states[-1],
                 *states,
                 incremental_state,
@@ -147,7 +146,8 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
             )
             inner_states.append(x)
             if index == attn_layer:
-                attn, bert_attn = layer_attn, layer_bert_attn
+                weights = of_layer
+        attn, bert_attn = weights
         return inner_states, attn, bert_attn
 
     def _memories(

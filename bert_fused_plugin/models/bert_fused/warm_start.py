@@ -68,23 +68,7 @@ def read_warm_start(args: Any, cfg: BertFusedConfig, task: Any) -> Tuple[Optiona
         warm_start = WarmStart.read(path, cfg.bert_identity_start)
     except BertFusedError as error:
         return None, [*errors, *error.errors]
-    errors += warm_start.incompatibilities(cfg)
-    settings = task_settings(task)
-    for side, dictionary in (("encoder", task.source_dictionary), ("decoder", task.target_dictionary)):
-        if side == "encoder" and cfg.fusion.replaces_embeddings:
-            continue
-        try:
-            warm_start.match_vocabulary(side, dictionary, settings[f"{_LANGUAGES[side]}_lang"])
-        except BertFusedError as error:
-            errors += error.errors
-    adaptive = cfg.adaptive_softmax_cutoff is not None and any(".adaptive_softmax." in key for key in warm_start.state)
-    if adaptive and "decoder" in warm_start.rows and not warm_start.has_same_symbols("decoder"):
-        errors.append(
-            f"--bert-warm-start {path}: --adaptive-softmax-cutoff goes by the order of the target dictionary, and the "
-            "dictionary of the data is not that of the checkpoint; use that of the checkpoint (fairseq-preprocess "
-            "--tgtdict), or leave out --adaptive-softmax-cutoff"
-        )
-    return warm_start, errors
+    return warm_start, [*errors, *warm_start.incompatibilities(cfg), *warm_start.match_vocabularies(cfg, task)]
 
 
 @dataclass
@@ -155,7 +139,26 @@ class WarmStart:
                 errors.append(f"--bert-warm-start {self.path} was trained {_difference(name, old, value)}")
         return errors
 
-    def match_vocabulary(self, side: str, dictionary: Dictionary, lang: str) -> None:
+    def match_vocabularies(self, cfg: BertFusedConfig, task: Any) -> List[str]:
+        """Find the symbols of the dictionaries of *task*; return a sentence for each reason why this is impossible."""
+        errors: List[str] = []
+        settings = task_settings(task)
+        for side, dictionary in (("encoder", task.source_dictionary), ("decoder", task.target_dictionary)):
+            if side == "decoder" or not cfg.fusion.replaces_embeddings:
+                try:
+                    self._match_vocabulary(side, dictionary, settings[f"{_LANGUAGES[side]}_lang"])
+                except BertFusedError as error:
+                    errors += error.errors
+        adaptive = cfg.adaptive_softmax_cutoff is not None and any(".adaptive_softmax." in key for key in self.state)
+        if adaptive and "decoder" in self.rows and not self._has_same_symbols("decoder"):
+            errors.append(
+                f"--bert-warm-start {self.path}: --adaptive-softmax-cutoff goes by the order of the target dictionary, "
+                "and the dictionary of the data is not that of the checkpoint; use that of the checkpoint "
+                "(fairseq-preprocess --tgtdict), or leave out --adaptive-softmax-cutoff"
+            )
+        return errors
+
+    def _match_vocabulary(self, side: str, dictionary: Dictionary, lang: str) -> None:
         """Find the symbols of *dictionary* in the embeddings of one *side*, if it has embeddings.
 
         The dictionary that the checkpoint was trained with is looked up beside the checkpoint, then in the data
@@ -199,7 +202,7 @@ class WarmStart:
         self.rows[side] = torch.arange(size)
         self.notes.append(f"{what} dictionary: it was not found, and its embeddings are copied row by row")
 
-    def has_same_symbols(self, side: str) -> bool:
+    def _has_same_symbols(self, side: str) -> bool:
         """Whether the embeddings of *side* are of the symbols of the data, in the same order."""
         return torch.equal(self.rows[side], torch.arange(len(self.state[f"{side}.embed_tokens.weight"])))
 
@@ -278,7 +281,7 @@ class WarmStart:
                 f"--bert-warm-start {self.path}: {', '.join(found)} differ in the checkpoint and are one in the "
                 "model (--share-all-embeddings, --share-decoder-input-output-embed), which takes the first of them"
             )
-        section = "copied" if self.has_same_symbols(found[0].split(".")[0]) else "remapped"
+        section = "copied" if self._has_same_symbols(found[0].split(".")[0]) else "remapped"
         symbols = f"{int((~fresh).sum()):,} of {len(fresh):,} symbols"
         table.add(section, " = ".join(names), value[~fresh], symbols)
         return value
@@ -362,11 +365,10 @@ def _layers(names: List[str]) -> str:
     numbers = sorted({int(number) for name in names for number in re.findall(r"coder\.layers\.(\d+)\.", name)})
     if not numbers:
         return ""
-    first, last = numbers[0], numbers[-1]
-    if first == last:
-        return f"layer {first}"
-    is_range = len(numbers) == last - first + 1
-    return f"layers {first}-{last}" if is_range else f"layers {', '.join(map(str, numbers))}"
+    if len(numbers) == 1:
+        return f"layer {numbers[0]}"
+    is_range = len(numbers) == numbers[-1] - numbers[0] + 1
+    return f"layers {numbers[0]}-{numbers[-1]}" if is_range else f"layers {', '.join(map(str, numbers))}"
 
 
 def _compress(name: str, whole: bool) -> str:
