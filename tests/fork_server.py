@@ -71,7 +71,8 @@ FORK_SERVER = ForkServer()
 
 def serve() -> None:
     """Read jobs, one a line, and answer each with its exit status."""
-    scripts = {entry.name: entry for entry in importlib.metadata.distribution("fairseq").entry_points}
+    packages = map(importlib.metadata.distribution, ("fairseq", "bert_fused_plugin"))
+    scripts = {entry.name: entry for package in packages for entry in package.entry_points}
     for line in sys.stdin:
         job = json.loads(line)
         child = os.fork()

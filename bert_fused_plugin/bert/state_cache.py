@@ -1,7 +1,7 @@
 """Keeps BERT's states of the sentences that were read last."""
 
 from collections import OrderedDict
-from typing import Callable, Dict, Optional
+from typing import Callable, Dict, List, Optional
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ class LruStateCache:
 
     ``functools.lru_cache`` cannot do this: it limits the number of entries, not their bytes, and it computes each
     entry by itself, while the missing sentences of a batch are one forward pass of BERT.  ``cachetools`` limits
-    bytes, but it would be one more dependency instead of the few lines of `_keep`.
+    bytes, but it would be one more dependency instead of the few lines of `_recall` and `_keep`.
 
     Args:
         max_bytes: largest number of bytes that the states may take, on the device where they are.
@@ -50,17 +50,27 @@ class LruStateCache:
         sizes = (~bert_padding_mask).sum(dim=1).tolist()
         keys = [row[:size].tobytes() for row, size in zip(bert_tokens.cpu().numpy(), sizes)]
         rows = list({key: i for i, key in enumerate(keys) if key not in self._states}.values())
-        found = {key: self._states[key] for key in keys if key in self._states}
-        for key in found:
-            self._states.move_to_end(key)
-        if rows:
-            width = max(sizes[i] for i in rows)
-            missing_segments = None if segments is None else segments[rows, :width]
-            states = read(bert_tokens[rows, :width], bert_padding_mask[rows, :width], missing_segments)
-            found.update((keys[i], states[n, : sizes[i]]) for n, i in enumerate(rows))
+        if len(rows) == len(keys):
+            states = read(bert_tokens, bert_padding_mask, segments)
+            states = states.masked_fill(bert_padding_mask.unsqueeze(-1), 0)
+            found = {key: states[i, : sizes[i]] for i, key in enumerate(keys)}
+        else:
+            found = self._recall(keys)
+            if rows:
+                width = max(sizes[i] for i in rows)
+                missing_segments = None if segments is None else segments[rows, :width]
+                states = read(bert_tokens[rows, :width], bert_padding_mask[rows, :width], missing_segments)
+                found.update((keys[i], states[n, : sizes[i]]) for n, i in enumerate(rows))
+            states = pad_sequence([found[key] for key in keys], batch_first=True)
+            states = torch.nn.functional.pad(states, (0, 0, 0, bert_tokens.size(1) - states.size(1)))
         self._keep({keys[i]: found[keys[i]] for i in rows})
-        states = pad_sequence([found[key] for key in keys], batch_first=True)
-        return torch.nn.functional.pad(states, (0, 0, 0, bert_tokens.size(1) - states.size(1)))
+        return states
+
+    def _recall(self, keys: List[bytes]) -> Dict[bytes, Tensor]:
+        for key in keys:
+            if key in self._states:
+                self._states.move_to_end(key)
+        return {key: self._states[key] for key in keys if key in self._states}
 
     def _keep(self, states: Dict[bytes, Tensor]) -> None:
         for key, state in states.items():

@@ -167,7 +167,7 @@ def test_beam_search_by_the_real_commands(name, tmp_path):
     (tmp_path / "test.en").write_bytes((COMMON / "raw" / "test.bert.en").read_bytes())
     checkpoint = tmp_path / "imported.pt"
     run(
-        ROOT / "scripts" / "import_bert_nmt.py", GOLDEN / name / "checkpoint.pt",
+        "bert-fused-import", GOLDEN / name / "checkpoint.pt",
         "--bert", COMMON / "tiny-bert", "--output", checkpoint,
     )  # fmt: skip
     output = run(

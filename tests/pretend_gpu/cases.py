@@ -48,7 +48,7 @@ FUSED = {
 }  # fmt: skip
 STOCK = "fairseq's transformer"
 MODELS = [*FUSED, *(f"gru: {name}" for name in (*KINDS, *WITH_BERT)), STOCK]
-CACHED = ["parallel", "drop-net by sentence", "embedding", "mix", "special tokens masked", "context", "gru: BERT"]
+CACHED = ["parallel", "drop-net", "embedding", "mix", "special tokens masked", "context", "gru: BERT"]
 LINES = ["the old man sees a small dog .", "a dog", "play@@ house ? the hou@@ se , the red apple .", ""]
 TARGETS = ["a big house", "the dog eats a red apple", "runs", "old man sees"]
 

@@ -37,11 +37,11 @@ class Workspace:
     ) -> subprocess.CompletedProcess:
         """Run a *command* in a process of its own, with *text* as its standard input.
 
-        fairseq's commands and Python files are forked from a process that has imported fairseq before, unless *fresh*.
+        fairseq's commands, ours, and Python files are forked from a process that has imported fairseq, unless *fresh*.
         """
         words = [str(Path(sys.executable).with_name(command)), *map(str, args)]
         is_file = command == "python" and words[1].endswith(".py")
-        if (is_file or command.startswith("fairseq-")) and not fresh:
+        if (is_file or command.startswith(("fairseq-", "bert-fused-"))) and not fresh:
             done = FORK_SERVER.run(*words[is_file:], text=text, cwd=cwd or self.path, timeout=timeout)
         else:
             options = {"timeout": timeout, "cwd": cwd or self.path, "env": {**os.environ, **ENVIRONMENT}}

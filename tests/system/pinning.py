@@ -86,7 +86,7 @@ def test_write(workspace, tmp_path):
     PINNED.mkdir()
     for name, checkpoint in (("fused", workspace.checkpoint), ("gru", gru / "checkpoint_last.pt")):
         workspace.run(
-            "python", ROOT / "scripts" / "export_model.py", checkpoint, workspace.data, "--output", PINNED / name,
+            "bert-fused-export", checkpoint, workspace.data, "--output", PINNED / name,
             *(["--with-bert"] if name == "fused" else []),
         )  # fmt: skip
     state = torch.load(workspace.checkpoint, weights_only=False)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import ROOT, hypotheses
+from conftest import hypotheses
 from fairseq.checkpoint_utils import load_model_ensemble_and_task, save_ema_as_checkpoint
 
 from bert_fused_plugin.exporting.model_directory import export_model
@@ -100,9 +100,9 @@ def test_an_ema_in_single_precision_goes_on_with_another_drop_net_and_a_bert_tha
 
 
 def test_average_checkpoints(workspace, tmp_path):
-    script, output = ROOT / "scripts" / "average_checkpoints.py", tmp_path / "average.pt"
+    output = tmp_path / "average.pt"
     given = ["--num-epoch-checkpoints", "2", "--output", output]
-    done = workspace.run("python", script, "--inputs", workspace.save_dir, *given)
+    done = workspace.run("bert-fused-average", "--inputs", workspace.save_dir, *given)
     assert done.stdout.startswith(f"wrote {output}, the average of 2 checkpoints: ")
     last, first, mean = (load(path)["model"] for path in (
         f"{workspace.save_dir}/checkpoint2.pt", f"{workspace.save_dir}/checkpoint1.pt", output

@@ -230,7 +230,7 @@ def test_the_hub_interface_needs_nothing_that_only_training_had(workspace, tmp_p
 
 def test_attention_is_drawn(workspace, tmp_path):
     done = workspace.run(
-        "python", ROOT / "scripts" / "plot_attention.py", workspace.data, "--path", workspace.checkpoint,
+        "bert-fused-attention", workspace.data, "--path", workspace.checkpoint,
         "--index", "2", "--beam", "2", "--output", tmp_path / "attention.png",
     )  # fmt: skip
     assert (tmp_path / "attention.png").read_bytes().startswith(b"\x89PNG")
@@ -247,7 +247,7 @@ def test_attention_is_drawn(workspace, tmp_path):
     even = [any(int(share) >= 95 for share in re.findall(r"\((\d+)%\)", line)) for line in layers]
     assert shown.count("too even") == sum(even) == 2  # after two epochs it is
     refused = workspace.run(
-        "python", ROOT / "scripts" / "plot_attention.py", workspace.data, "--path", workspace.checkpoint,
+        "bert-fused-attention", workspace.data, "--path", workspace.checkpoint,
         "--index", "99", "--output", tmp_path / "x.png", ok=False,
     )  # fmt: skip
     assert "error: --index must be in [0, 29] for 'test', got 99" in refused.stderr

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 import torch
-from conftest import REPORT_HOW, REPORT_QUICK, ROOT, hypotheses
+from conftest import REPORT_HOW, REPORT_QUICK, hypotheses
 
 from bert_fused_plugin.commands.compare import compare, main, parse_args
 from bert_fused_plugin.errors import BertFusedError
@@ -25,7 +25,7 @@ def written(workspace, plain, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     (folder / "fused.log").write_text(workspace.first_run.stdout, encoding="utf-8")
     workspace.run(
-        "python", ROOT / "scripts" / "compare.py", workspace.data, "--baseline", f"plain={plain}",
+        "bert-fused-compare", workspace.data, "--baseline", f"plain={plain}",
         "--run", f"fused={workspace.save_dir}", "--run", f"twin={plain / 'checkpoint_best.pt'}",
         "--log", f"fused={folder / 'fused.log'}", "--output", folder / "report.html",
         "--json", folder / "report.json", *REPORT_HOW,

@@ -5,7 +5,7 @@ import re
 
 import pytest
 import torch
-from conftest import REPORT_HOW, ROOT
+from conftest import REPORT_HOW
 
 from bert_fused_plugin.checkpoints.origins import Origin, origins
 
@@ -33,7 +33,7 @@ def updates(path):
 
 def test_the_report_of_runs_that_began_from_others(workspace, plain, begun, tmp_path):
     done = workspace.run(
-        "python", ROOT / "scripts" / "compare.py", workspace.data, "--baseline", f"plain={plain}",
+        "bert-fused-compare", workspace.data, "--baseline", f"plain={plain}",
         "--run", f"fused={begun['fused']}", "--run", f"more={begun['more']}", "--output", tmp_path / "report.html",
         "--json", tmp_path / "report.json", "--samples", "20", "--examples", "2", *REPORT_HOW,
     )  # fmt: skip
@@ -69,7 +69,7 @@ def test_an_export_names_the_file_without_its_folder(workspace, begun, tmp_path)
     checkpoint = begun["fused"] / "checkpoint_best.pt"
     for name, flags in (("frozen", []), ("with_bert", ["--with-bert"])):
         workspace.run(
-            "python", ROOT / "scripts" / "export_model.py", checkpoint, workspace.data,
+            "bert-fused-export", checkpoint, workspace.data,
             "--output", tmp_path / name, *flags,
         )  # fmt: skip
         [origin] = origins(torch.load(tmp_path / name / "model.pt", weights_only=False))

@@ -45,7 +45,7 @@ def exported(workspace, codes, tmp_path_factory):
     """The workspace's model in a directory, and what the script printed."""
     path = tmp_path_factory.mktemp("exported") / "model"
     done = workspace.run(
-        "python", ROOT / "scripts" / "export_model.py", workspace.checkpoint, workspace.data, "--output", path,
+        "bert-fused-export", workspace.checkpoint, workspace.data, "--output", path,
         "--codes", codes, "--tokenizer", "moses", "--moses-no-dash-splits", "--with-bert",
     )  # fmt: skip
     return path, done.stdout

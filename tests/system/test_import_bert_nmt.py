@@ -134,7 +134,7 @@ def test_an_expression_in_the_flags_is_not_evaluated(make):
 def test_fairseqs_commands_translate_with_the_new_checkpoint_and_train_it_further(workspace, bert_dir, tmp_path):
     sizes = {"encoder_embed_dim": 16, "decoder_embed_dim": 16, "encoder_ffn_embed_dim": 24, "decoder_ffn_embed_dim": 24}
     case = Case(tmp_path, bert_dir, Dictionary.load(f"{workspace.data}/dict.en.txt"), **DROP_NET, **sizes)
-    script = [ROOT / "scripts" / "import_bert_nmt.py", "--output", case.output]
+    script = ["bert-fused-import", "--output", case.output]
     command = [*script, case.path, "--bert", case.bert]
     assert "--bert-branch-weights 0.5,0.5 --bert-drop-net 0.6" in run(*command)
     assert len(hypotheses(workspace.generate("--path", case.output).stdout)) == 30

@@ -69,18 +69,18 @@ def test_a_checkpoint_in_translation(workspace, evil, mark):
 @pytest.mark.parametrize(
     "command",
     [
-        ["average_checkpoints.py", "--inputs", "EVIL", "--output", "OUT"],
-        ["export_model.py", "EVIL", "DATA", "--output", "OUT"],
-        ["import_bert_nmt.py", "EVIL", "--bert", "BERT", "--output", "OUT"],
-        ["compare.py", "DATA", "--baseline", "a=EVIL", "--run", "b=EVIL", "--output", "OUT"],
-        ["plot_attention.py", "DATA", "--path", "EVIL", "--output", "OUT"],
+        ["bert-fused-average", "--inputs", "EVIL", "--output", "OUT"],
+        ["bert-fused-export", "EVIL", "DATA", "--output", "OUT"],
+        ["bert-fused-import", "EVIL", "--bert", "BERT", "--output", "OUT"],
+        ["bert-fused-compare", "DATA", "--baseline", "a=EVIL", "--run", "b=EVIL", "--output", "OUT"],
+        ["bert-fused-attention", "DATA", "--path", "EVIL", "--output", "OUT"],
     ],
     ids=lambda command: command[0],
 )
-def test_a_checkpoint_given_to_a_script(workspace, tmp_path, evil, mark, command):
+def test_a_checkpoint_given_to_a_command(workspace, tmp_path, evil, mark, command):
     places = {"EVIL": evil, "DATA": workspace.data, "OUT": tmp_path / "out.png", "BERT": workspace.bert_dir}
-    script, *args = (place for word in command for place in [str(places.get(word, word)).replace("=EVIL", f"={evil}")])
-    done = workspace.run("python", ROOT / "scripts" / script, *args, ok=False)
+    name, *args = (place for word in command for place in [str(places.get(word, word)).replace("=EVIL", f"={evil}")])
+    done = workspace.run(name, *args, ok=False)
     assert done.returncode != 0
     assert not mark.exists()
     assert not (tmp_path / "out.png").exists()
