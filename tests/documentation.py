@@ -72,6 +72,7 @@ def flag_table(config: Any, *without: str) -> str:
 
 
 def _code(sentence: str) -> str:
+    sentence = re.sub(r"'([<.][^' ]*)'", r"`\1`", sentence)
     return re.sub(r"--[a-z][a-z-]+( [a-z]+(?=$))?", r"`\g<0>`", sentence)
 
 

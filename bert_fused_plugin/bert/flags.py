@@ -43,6 +43,7 @@ class BertFlags(FairseqDataclass, Specified):
         None,
         Record.BERT,
         values="hub name or directory",
+        unset="required",
     )
     bert_unchecked: bool = flag(
         "Also load checkpoints that were trained with another BERT, another tokenizer or other settings; other ones "
