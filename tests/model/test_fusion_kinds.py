@@ -180,8 +180,16 @@ class Maximum(nn.Module):
         return torch.maximum(nmt, self.bert_map(bert))
 
 
+class Product(nn.Module):
+    """A toy with a layer part of its own: the product of both attentions."""
+
+    def forward(self, sublayer, x, nmt, bert):
+        x, _ = sublayer(lambda h: (nmt.attend(h)[0] * bert.attend(h)[0], None), x, nmt.norm)
+        return x, None, None
+
+
 @pytest.fixture
-def toy(monkeypatch):
+def toys(monkeypatch):
     kind = FusionKind(
         help="the larger of the two branches",
         build=lambda options, embed_dim: Branches(Maximum(embed_dim), options.p_net),
@@ -189,10 +197,11 @@ def toy(monkeypatch):
         default_p_net=0.25,
     )
     monkeypatch.setitem(FUSION_KINDS, "maximum", kind)
+    monkeypatch.setitem(FUSION_KINDS, "product", FusionKind("the product", lambda options, embed_dim: Product()))
     monkeypatch.setattr(translation_model, "type_errors", lambda cfg: [])  # the choices were made from the table
 
 
-@pytest.mark.usefixtures("toy")
+@pytest.mark.usefixtures("toys")
 def test_a_new_fusion_of_two_branches_needs_an_entry_in_the_table_alone(build, dictionary, source):
     model = build(bert_fusion="maximum").train()
     fusions = [layer.fusion for layer in (*model.encoder.layers, *model.decoder.layers)]
@@ -221,3 +230,16 @@ def test_a_new_fusion_of_two_branches_needs_an_entry_in_the_table_alone(build, d
         build(bert_fusion="maximum", bert_stack_order="encoder-first")
     with pytest.raises(BertFusedError, match=r"--bert-identity-start is for .* with --bert-fusion maximum"):
         build(bert_fusion="maximum", bert_identity_start=True)
+
+
+@pytest.mark.usefixtures("toys")
+def test_so_does_one_with_a_layer_part_of_its_own(build, source):
+    model = build(bert_fusion="product")
+    randomise(model)
+    layer = model.eval().encoder.layers[0]
+    with torch.no_grad():
+        layer.bert_attn.out_proj.weight.zero_()
+        layer.bert_attn.out_proj.bias.zero_()
+    first, second = model.encoder(source, return_all_hiddens=True)["encoder_states"][:2]
+    normed = layer.self_attn_layer_norm(first)
+    assert_close(second, layer.final_layer_norm(normed + layer.fc2(torch.relu(layer.fc1(normed)))), atol=1e-5)

@@ -54,7 +54,12 @@ class BertFusedEncoder(TransformerEncoderBase):
         self.bert_proj: Optional[nn.Linear] = None
         self.replaces_embeddings = cfg.fusion.replaces_embeddings
         if self.replaces_embeddings:
-            self._drop_embeddings(embed_tokens.embedding_dim)
+            self.embed_tokens = None
+            self.embed_scale = 1.0  # BERT's states are of the size that scaled embeddings have
+            if self.num_layers == 0:
+                self.embed_positions = self.layernorm_embedding = self.layer_norm = None
+            else:
+                self.bert_proj = nn.Linear(bert.dim, embed_tokens.embedding_dim)
 
     @property
     def output_dim(self) -> int:
@@ -121,14 +126,6 @@ class BertFusedEncoder(TransformerEncoderBase):
             x = layer(encoder_states[-1], encoder_padding_mask, bert_out.transpose(0, 1), bert_padding_mask)
             encoder_states.append(x)
         return encoder_states
-
-    def _drop_embeddings(self, embed_dim: int) -> None:
-        self.embed_tokens = None
-        self.embed_scale = 1.0  # BERT's states are of the size that scaled embeddings have
-        if self.num_layers == 0:
-            self.embed_positions = self.layernorm_embedding = self.layer_norm = None
-        else:
-            self.bert_proj = nn.Linear(self.bert.dim, embed_dim)
 
     def _embed_bert(self, bert_out: Tensor, bert_padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
         """Return BERT's states, projected for the first layer, (B, L, C): with positions, and without."""
