@@ -84,6 +84,8 @@ OF_HOST = """
 --dropout 0.3
 --criterion label_smoothed_cross_entropy --label-smoothing 0.1
 --criterion cross_entropy
+--criterion bert_fused_label_smoothed_cross_entropy --consistency simcut
+--criterion bert_fused_label_smoothed_cross_entropy --consistency r-drop
 --criterion label_smoothed_cross_entropy_with_rdrop
 --optimizer adafactor
 --optimizer adam --weight-decay 0.1

@@ -44,17 +44,8 @@ def read_bert(
             the states.
     """
     bridge = encoder.bridge
-    if bert_tokens is None:
-        if bridge.context:
-            raise BertFusedError(
-                f"--bert-context {bridge.context} needs the sentences before the current one, and a batch of this "
-                "task does not bring them; use --task bert_fused_translation"
-            )
-        bert_tokens = bridge.bert_tokens(src_tokens)
-    if bert_out is None:
-        bert_out, bert_padding_mask = encoder.bert(bert_tokens, bridge.segments(bert_tokens))
-    else:
-        bert_padding_mask = bert_tokens.eq(BERT_PAD)
+    bert_tokens, bert_out = bert_states(encoder, src_tokens, bert_tokens, bert_out)
+    bert_padding_mask = bert_tokens.eq(BERT_PAD)
     bert_out = bert_out.to(dtype)
     # under --amp the parameters are in single precision, and CUDA's autocast turns the states to half precision later
     if dtype == torch.float16 or torch.is_autocast_enabled():
@@ -68,6 +59,30 @@ def read_bert(
     if encoder.layer_mix is not None:
         bert_out = encoder.layer_mix(bert_out.unflatten(-1, (-1, encoder.bert.dim)))
     return bert_out, bert_padding_mask
+
+
+def bert_states(
+    encoder: ReadsBert,
+    src_tokens: Tensor,
+    bert_tokens: Optional[Tensor] = None,
+    bert_out: Optional[Tensor] = None,
+    **_: Any,
+) -> Tuple[Tensor, Tensor]:
+    """Return ``bert_tokens``, (B, L), and ``bert_out``, (B, L, N x D), of a batch that may lack one or both.
+
+    The arguments, which may be all of ``net_input``, and the error are those of `read_bert`.
+    """
+    bridge = encoder.bridge
+    if bert_tokens is None:
+        if bridge.context:
+            raise BertFusedError(
+                f"--bert-context {bridge.context} needs the sentences before the current one, and a batch of this "
+                "task does not bring them; use --task bert_fused_translation"
+            )
+        bert_tokens = bridge.bert_tokens(src_tokens)
+    if bert_out is None:
+        bert_out, _mask = encoder.bert(bert_tokens, bridge.segments(bert_tokens))
+    return bert_tokens, bert_out
 
 
 class HalfRangeWatch:

@@ -1,9 +1,9 @@
-"""Cross entropy with label smoothing, and its gradient in one buffer.
+"""Cross entropy with label smoothing, the divergence of two readings, and their gradient in one buffer.
 
 With the output matrix, it is one function that never holds the scores of all positions.
 """
 
-from typing import Any, Optional, Tuple
+from typing import Any, NamedTuple, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -16,26 +16,53 @@ _CPU_SCORES = 2**21  # few enough for the cache
 _GPU_SCORES = 2**26  # 256 MiB in single precision, which was not tuned
 
 
-def label_smoothed_loss(logits: Tensor, target: Tensor, eps: float, padding_idx: int) -> Tuple[Tensor, Tensor, Tensor]:
+class Agreement(NamedTuple):
+    """The loss of a batch that was read twice, of which p and q are the distributions of a target symbol.
+
+    L = c_p CE(p) + c_q CE(q) + alpha (d_p KL(p || q) + d_q KL(q || p)).
+
+    Args:
+        alpha: the weight of the divergence.
+        cross_entropy: c_p and c_q.
+        divergence: d_p and d_q.
+    """
+
+    alpha: float
+    cross_entropy: Tuple[float, float]
+    divergence: Tuple[float, float]
+
+
+def label_smoothed_loss(
+    logits: Tensor, target: Tensor, eps: float, padding_idx: int, agreement: Optional[Agreement] = None
+) -> Tuple[Tensor, ...]:
     """Return the loss, the negative log-likelihood, and whether no symbol is likelier than the target, each (B, T).
 
     The loss L = (1 - eps) H(p, q) + eps H(U, q) of a position is -(1 - eps) log q_target - eps mean(log q).  It is
     computed in single precision at least, and is zero at padded positions.  Only the loss has a gradient.  It is
     computed with the loss, is the one tensor of the logits' size that is kept, and can be used once.
 
+    With an *agreement* the loss is that of two readings, the second and third value are those of the first reading,
+    and a fourth one is the weighted divergence, without alpha.
+
     Args:
-        logits: scores of all symbols, (B, T, V).
+        logits: scores of all symbols, (B, T, V), or of two readings, (B, T, 2, V).
         target: target symbols, (B, T).
         eps: weight of the uniform distribution.
         padding_idx: target symbol to exclude.
+        agreement: the loss of two readings.
     """
-    loss, nll_loss, correct = _SmoothedLoss.apply(logits, target, eps, padding_idx)
-    return loss, nll_loss, correct
+    terms: Tuple[Tensor, ...] = _SmoothedLoss.apply(logits, target, eps, padding_idx, agreement)
+    return terms
 
 
 def projected_loss(
-    features: Tensor, matrix: Tensor, target: Tensor, eps: float, padding_idx: int
-) -> Tuple[Tensor, Tensor, Tensor]:
+    features: Tensor,
+    matrix: Tensor,
+    target: Tensor,
+    eps: float,
+    padding_idx: int,
+    agreement: Optional[Agreement] = None,
+) -> Tuple[Tensor, ...]:
     """Return the sums of what `label_smoothed_loss` returns for the scores ``features @ matrix.T``.
 
     The scores are computed for some positions at a time, and become their own gradient at once, so that they stay in
@@ -43,21 +70,24 @@ def projected_loss(
     for the backward pass, which can be computed once.
 
     Args:
-        features: what the output matrix is applied to, (B, T, C).
+        features: what the output matrix is applied to, (B, T, C), or that of two readings, (B, T, 2, C).
         matrix: the output matrix, (V, C).
         target: target symbols, (B, T).
         eps: weight of the uniform distribution.
         padding_idx: target symbol to exclude.
+        agreement: the loss of two readings.
     """
     if features.dtype != matrix.dtype:  # torch.autocast on a CPU
-        sums = label_smoothed_loss(F.linear(features, matrix), target, eps, padding_idx)
-        return sums[0].sum(), sums[1].sum(), sums[2].sum()
+        terms = label_smoothed_loss(F.linear(features, matrix), target, eps, padding_idx, agreement)
+        return tuple(term.sum() for term in terms)
     learns = torch.is_grad_enabled() and (features.requires_grad or matrix.requires_grad)
-    loss, nll_loss, correct = _ProjectedLoss.apply(features, matrix, target, eps, padding_idx, learns)
-    return loss, nll_loss, correct
+    sums: Tuple[Tensor, ...] = _ProjectedLoss.apply(features, matrix, target, eps, padding_idx, agreement, learns)
+    return sums
 
 
-def to_gradient(scores: Tensor, target: Tensor, eps: float, is_token: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+def to_gradient(
+    scores: Tensor, target: Tensor, eps: float, is_token: Tensor, agreement: Optional[Agreement] = None
+) -> Tuple[Tensor, ...]:
     """Return what `label_smoothed_loss` returns, (...), and turn *scores*, in place, into the gradient of the loss.
 
     dL/dscores = q - (1 - eps) onehot(target) - eps / V.
@@ -67,7 +97,10 @@ def to_gradient(scores: Tensor, target: Tensor, eps: float, is_token: Tensor) ->
         target: target symbols, (...).
         eps: weight of the uniform distribution.
         is_token: False at padded positions, whose loss and gradient are zero, (...).
+        agreement: the loss of two readings, whose *scores* are (..., 2, V).
     """
+    if agreement is not None:
+        return _to_gradient_of_two(scores, target, eps, is_token, agreement)
     scores.sub_(scores.amax(dim=-1, keepdim=True))
     of_target, mean = scores.gather(-1, target.unsqueeze(-1)).squeeze(-1), scores.mean(dim=-1)
     total = scores.exp_().sum(dim=-1)
@@ -81,29 +114,69 @@ def to_gradient(scores: Tensor, target: Tensor, eps: float, is_token: Tensor) ->
     return loss * mask, nll_loss * mask, of_target.eq(0) & is_token
 
 
+def _to_gradient_of_two(
+    scores: Tensor, target: Tensor, eps: float, is_token: Tensor, agreement: Agreement
+) -> Tuple[Tensor, ...]:
+    """Do the same for two readings.
+
+    dKL(p || q) / dscores of p = p (log p - log q - KL(p || q)), and / dscores of q = q - p.
+    """
+    logs = torch.log_softmax(scores, -1, out=scores)
+    (log_p, log_q), (p, q) = logs.unbind(-2), logs.exp().unbind(-2)
+    (c_p, c_q), (d_p, d_q), alpha = agreement.cross_entropy, agreement.divergence, agreement.alpha
+    ratio, gap = log_p - log_q, p - q
+    kl_p, kl_q = (p * ratio).sum(-1), -(q * ratio).sum(-1)
+    divergence = d_p * kl_p + d_q * kl_q
+    nll_p, nll_q = (-log.gather(-1, target.unsqueeze(-1)).squeeze(-1) for log in (log_p, log_q))
+    correct = nll_p.eq(-log_p.amax(-1)) & is_token
+    loss = alpha * divergence
+    for log, nll, weight in ((log_p, nll_p, c_p), (log_q, nll_q, c_q)):
+        loss = loss + weight * ((1 - eps) * nll - eps * log.mean(-1))
+    # from here on the logarithms are overwritten by the gradients
+    torch.sub(ratio, kl_p.unsqueeze(-1), out=log_p).mul_(alpha * d_p).add_(c_p).mul_(p).add_(gap, alpha=alpha * d_q)
+    torch.add(ratio, kl_q.unsqueeze(-1), out=log_q).mul_(-alpha * d_q).add_(c_q).mul_(q).sub_(gap, alpha=alpha * d_p)
+    for grad, weight in ((log_p, c_p), (log_q, c_q)):
+        grad.sub_(weight * eps / grad.size(-1))
+        grad.scatter_add_(-1, target.unsqueeze(-1), torch.full_like(nll_p, weight * (eps - 1)).unsqueeze(-1))
+    mask = is_token.to(scores.dtype)
+    scores.mul_(mask[..., None, None])
+    return loss * mask, nll_p * mask, correct, divergence * mask
+
+
 class _SmoothedLoss(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, target: Tensor, eps: float, padding_idx: int) -> Tuple[Tensor, ...]:
+    def forward(
+        ctx: Any, logits: Tensor, target: Tensor, eps: float, padding_idx: int, agreement: Optional[Agreement]
+    ) -> Tuple[Tensor, ...]:
         scores = logits.to(torch.promote_types(logits.dtype, torch.float32), copy=True)
-        loss, nll_loss, correct = to_gradient(scores, target, eps, target.ne(padding_idx))
+        terms = to_gradient(scores, target, eps, target.ne(padding_idx), agreement)
         ctx.save_for_backward(scores)
         ctx.dtype = logits.dtype
-        ctx.mark_non_differentiable(nll_loss, correct)
-        return loss, nll_loss, correct
+        ctx.mark_non_differentiable(*terms[1:])
+        return terms
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_loss: Tensor, *_: Tensor) -> Tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, grad_loss: Tensor, *_: Tensor) -> Tuple[Optional[Tensor], ...]:
         (grad,) = ctx.saved_tensors
-        return grad.mul_(grad_loss.unsqueeze(-1)).to(ctx.dtype), None, None, None
+        grad_loss = grad_loss.view(grad_loss.shape + (1,) * (grad.dim() - grad_loss.dim()))
+        return grad.mul_(grad_loss).to(ctx.dtype), None, None, None, None
 
 
 class _ProjectedLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, features: Tensor, matrix: Tensor, target: Tensor, eps: float, padding_idx: int, learns: bool
+        ctx: Any,
+        features: Tensor,
+        matrix: Tensor,
+        target: Tensor,
+        eps: float,
+        padding_idx: int,
+        agreement: Optional[Agreement],
+        learns: bool,
     ) -> Tuple[Tensor, ...]:
-        x, symbols = features.reshape(-1, features.size(-1)), target.reshape(-1)
+        x, symbols = features.flatten(0, 1), target.reshape(-1)
+        form = x.shape[1:-1]  # of the readings of a position: none or (2,)
         is_token = symbols.ne(padding_idx)
         rows, on_cpu = None, features.device.type == "cpu"
         if on_cpu:  # a GPU would make the host wait for their number
@@ -112,38 +185,38 @@ class _ProjectedLoss(torch.autograd.Function):
         grad_x = torch.empty_like(x)
         exact = torch.promote_types(x.dtype, torch.float32)
         grad_matrix = torch.zeros_like(matrix, dtype=exact) if learns and ctx.needs_input_grad[1] else None
-        sums = x.new_zeros(3, dtype=exact)
-        size = max((_CPU_SCORES if on_cpu else _GPU_SCORES) // len(matrix), x.size(1))
-        size = min(size, max(1, len(x)))
-        products = x.new_empty(size, len(matrix))  # memory that is written again stays in the cache
+        sums = x.new_zeros(3 if agreement is None else 4, dtype=exact)
+        size = max((_CPU_SCORES if on_cpu else _GPU_SCORES) // len(matrix), x.size(-1)) // form.numel()
+        size = min(max(1, size), max(1, len(x)))
+        products = x.new_empty(size, *form, len(matrix))  # memory that is written again stays in the cache
         buffer = products if exact == x.dtype else torch.empty_like(products, dtype=exact)
         for start in range(0, len(x), size):
             some = slice(start, min(start + size, len(x)))
             scores, product = buffer[: some.stop - start], products[: some.stop - start]
-            torch.mm(x[some], matrix.t(), out=product)
+            torch.mm(x[some].flatten(0, -2), matrix.t(), out=product.flatten(0, -2))
             if buffer is not products:
                 scores.copy_(product)
-            terms = to_gradient(scores, symbols[some], eps, is_token[some])
+            terms = to_gradient(scores, symbols[some], eps, is_token[some], agreement)
             sums += torch.stack([term.sum().to(exact) for term in terms])
             if not learns:
                 continue
             if buffer is not products:
                 product.copy_(scores)
-            torch.mm(product, matrix, out=grad_x[some])
+            torch.mm(product.flatten(0, -2), matrix, out=grad_x[some].flatten(0, -2))
             if grad_matrix is None:
                 continue
             if buffer is products:
-                grad_matrix.addmm_(product.t(), x[some])
+                grad_matrix.addmm_(product.flatten(0, -2).t(), x[some].flatten(0, -2))
             else:  # the sum over all positions needs more digits than bfloat16 has
-                grad_matrix += product.t() @ x[some]
+                grad_matrix += product.flatten(0, -2).t() @ x[some].flatten(0, -2)
         if learns:
             if rows is not None:
-                grad_x = grad_x.new_zeros(target.numel(), grad_x.size(1)).index_copy_(0, rows, grad_x)
+                grad_x = grad_x.new_zeros(target.numel(), *grad_x.shape[1:]).index_copy_(0, rows, grad_x)
             ctx.save_for_backward(grad_x, grad_matrix)
             ctx.shape, ctx.dtype = features.shape, features.dtype
-        loss, nll_loss, correct = sums.unbind()
-        ctx.mark_non_differentiable(nll_loss, correct)
-        return loss, nll_loss, correct
+        terms = sums.unbind()
+        ctx.mark_non_differentiable(*terms[1:])
+        return terms
 
     @staticmethod
     @once_differentiable
@@ -151,4 +224,4 @@ class _ProjectedLoss(torch.autograd.Function):
         grad_x, grad_matrix = ctx.saved_tensors
         if grad_matrix is not None:
             grad_matrix = grad_matrix.mul_(grad_loss).to(ctx.dtype)
-        return grad_x.mul_(grad_loss).view(ctx.shape), grad_matrix, None, None, None, None
+        return grad_x.mul_(grad_loss).view(ctx.shape), grad_matrix, None, None, None, None, None

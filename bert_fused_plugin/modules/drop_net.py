@@ -4,6 +4,7 @@ Beside it stand the random numbers that it draws, and the gradients of the branc
 """
 
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Iterator, Tuple
 
 import torch
@@ -45,14 +46,22 @@ def batch_rng(training: bool) -> Iterator[None]:
     fairseq seeds all ranks alike before each update, so that all of them would draw the same numbers.  Batch n of rank
     r of W ranks is the batch n W + r of an update in one process with W times the ``--update-freq``.  Each rank
     therefore draws a seed for each of the W batches and uses its own.  Both ways of training draw the same numbers.
+    Where a batch is read several times, the outer context seeds, and the inner ones go on.
     """
-    if not training:
+    if not training or _is_seeded.get():
         yield
         return
     seeds = torch.randint(2**62, (get_global_world_size(),))
+    before = _is_seeded.set(True)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(int(seeds[get_global_rank()]))
-        yield
+        try:
+            yield
+        finally:
+            _is_seeded.reset(before)
+
+
+_is_seeded: "ContextVar[bool]" = ContextVar("is_seeded", default=False)
 
 
 def with_zero_gradients(x: Tensor, *unused: Tensor) -> Tensor:

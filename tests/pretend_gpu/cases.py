@@ -11,7 +11,10 @@ from helpers import SIZES, encode, make_gru, make_model, pad
 from pretend import Pretend
 from recurrent_models import KINDS, WITH_BERT
 
-from bert_fused_plugin.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropy
+from bert_fused_plugin.criterions.label_smoothed_cross_entropy import (
+    LabelSmoothedCrossEntropy,
+    LabelSmoothedCrossEntropyConfig,
+)
 from bert_fused_plugin.data.collate import collate_bert_tokens
 from bert_fused_plugin.data.document_context import DocumentContext
 from bert_fused_plugin.tasks.ensembles import members
@@ -111,9 +114,10 @@ class Cases:
     def optimizer(self, model):
         return torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.01, eps=1e-4)
 
-    def train(self, model, batch, optimizer):
+    def train(self, model, batch, optimizer, consistency="none"):
         """Make an update, and return the loss of the batch and the gradients."""
-        criterion = LabelSmoothedCrossEntropy(self.task, label_smoothing=0.1, sentence_avg=False)
+        cfg = LabelSmoothedCrossEntropyConfig(sentence_avg=False, consistency=consistency)
+        criterion = LabelSmoothedCrossEntropy.build_criterion(cfg, self.task)
         optimizer.zero_grad()
         loss, sample_size, _ = criterion(model, batch)
         (loss / sample_size).backward()

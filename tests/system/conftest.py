@@ -150,16 +150,16 @@ def report(workspace, plain):
 
 @pytest.fixture(scope="module")
 def alone(workspace, tmp_path_factory):
-    """Parameters after an epoch of one process with ``--update-freq 2``, by architecture."""
+    """Parameters after an epoch of one process with ``--update-freq 2``, by architecture and more flags."""
     trained = {}
 
-    def train(arch):
-        if arch not in trained:
+    def train(arch, *flags):
+        if (arch, *flags) not in trained:
             save_dir = tmp_path_factory.mktemp(arch)
-            options = ["--update-freq", "2"]
+            options = ["--update-freq", "2", *flags]
             process = start(command(workspace, save_dir, *options, arch=arch), save_dir / "log")
             assert process.wait(timeout=120) == 0, (save_dir / "log").read_text()[-3000:]
-            trained[arch] = parameters(save_dir / "checkpoint_last.pt")
-        return trained[arch]
+            trained[(arch, *flags)] = parameters(save_dir / "checkpoint_last.pt")
+        return trained[(arch, *flags)]
 
     return train

@@ -28,11 +28,15 @@ def train_with_two_ranks(workspace, save_dir, *options, arch, train=FAIRSEQ_TRAI
     assert codes == [0, 0], "".join(log.read_text()[-2000:] for log in sorted(save_dir.glob("rank*.log")))
 
 
-@pytest.mark.parametrize("arch", ["bert_fused_tiny", "gru_bahdanau_tiny"])
-def test_two_ranks_train_as_one_process_with_two_batches_an_update(workspace, alone, tmp_path, arch):
+@pytest.mark.parametrize(
+    ("arch", "flags"),
+    [("bert_fused_tiny", ()), ("gru_bahdanau_tiny", ()), ("bert_fused_tiny", ("--consistency", "simcut"))],
+    ids=["bert_fused", "gru_bahdanau", "simcut"],
+)
+def test_two_ranks_train_as_one_process_with_two_batches_an_update(workspace, alone, tmp_path, arch, flags):
     """Dropout and drop-net are on: each rank draws what one process draws for the same batch."""
-    train_with_two_ranks(workspace, tmp_path, arch=arch, train=CPU_DDP)
-    assert_as_alone(tmp_path, alone(arch))
+    train_with_two_ranks(workspace, tmp_path, *flags, arch=arch, train=CPU_DDP)
+    assert_as_alone(tmp_path, alone(arch, *flags))
 
 
 def test_when_a_rank_is_killed_the_other_ends_and_training_resumes(workspace, alone, tmp_path):

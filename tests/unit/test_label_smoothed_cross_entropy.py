@@ -1,6 +1,7 @@
 """The criterion: what it sums, divides by and logs, and what it refuses."""
 
 import math
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +10,10 @@ from fairseq.logging import metrics
 from helpers import assert_close
 from literal_loss import PAD, TARGET, B, T, V, literal_loss
 
-from bert_fused_plugin.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropy
+from bert_fused_plugin.criterions.label_smoothed_cross_entropy import (
+    LabelSmoothedCrossEntropy,
+    LabelSmoothedCrossEntropyConfig,
+)
 from bert_fused_plugin.criterions.smoothed_loss import label_smoothed_loss
 from bert_fused_plugin.errors import BertFusedError
 
@@ -91,10 +95,30 @@ def test_without_smoothing_the_loss_is_the_cross_entropy():
     assert loss == log["nll_loss"]
 
 
-@pytest.mark.parametrize("eps", [-0.1, 1.0])
-def test_smoothing_out_of_range_is_refused(eps):
-    with pytest.raises(BertFusedError, match=r"--label-smoothing must be in \[0, 1\)"):
-        make_criterion(eps)
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ({"label_smoothing": -0.1}, "--label-smoothing must be in [0, 1), got -0.1; 0.1 is usual"),
+        ({"label_smoothing": 1.0}, "--label-smoothing must be in [0, 1), got 1.0; 0.1 is usual"),
+        (
+            {"consistency": "simcut", "consistency_alpha": -1.0},
+            "--consistency-alpha must be at least 0, got -1.0; choose 0 or more",
+        ),
+        ({"consistency": "simcut", "cutoff": 1.0}, "--cutoff must be in [0, 1), got 1.0; 0.05 is usual"),
+        (
+            {"consistency_alpha": 2.0},
+            "--consistency-alpha is for --consistency simcut and r-drop, got 2.0 with --consistency none; leave it out",
+        ),
+        (
+            {"consistency": "r-drop", "cutoff": 0.1},
+            "--cutoff is for --consistency simcut, got 0.1 with --consistency r-drop; leave it out",
+        ),
+    ],
+)
+def test_flags_that_break_a_rule_or_have_no_effect_are_refused(flags, sentence):
+    cfg = LabelSmoothedCrossEntropyConfig(**{"sentence_avg": False, **flags})
+    with pytest.raises(BertFusedError, match=re.escape(sentence)):
+        LabelSmoothedCrossEntropy.build_criterion(cfg, None)
 
 
 def test_an_adaptive_softmax_is_refused():
