@@ -22,6 +22,7 @@ from typing import Callable, Dict, List, Optional, Sequence
 from benchmark_data import Corpus
 from benchmark_report import Result, Turn, environment, report, take_turns, write_json
 from benchmark_systems import (
+    CRITERION,
     SIZES,
     Decoding,
     System,
@@ -32,9 +33,10 @@ from benchmark_systems import (
     recurrent_systems,
     set_up,
     transformer_systems,
-    with_maps,
+    with_variants,
 )
 
+from bert_fused_plugin.criterions.consistency import CONSISTENCY_KINDS
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
 
@@ -141,10 +143,12 @@ def rnn(bench: Bench) -> List[Result]:
 def chosen_systems(options: argparse.Namespace) -> Dict[str, System]:
     """Return the systems of the command, or those of --systems."""
     if options.command == "rnn":
-        systems = with_maps(recurrent_systems(), options.maps)
+        systems = recurrent_systems()
     else:
         rates = ["1.0"] if options.command == "decode" else ["1.0", "0.5", "0"]
-        systems = with_maps(transformer_systems(options.sizes, options.bert_model, rates), options.maps)
+        systems = transformer_systems(options.sizes, options.bert_model, rates)
+    systems = with_variants(systems, options.maps, "--attention-map", own=True)
+    systems = with_variants(systems, options.consistency, *CRITERION, "--consistency", own=False)
     if options.command == "decode":
         systems.update(in_bf16(systems))
     unknown = sorted(set(options.systems or []) - set(systems))
@@ -164,6 +168,8 @@ def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     add("--systems", nargs="+", metavar="NAME", help="systems; all others are compared with the first; default: all")
     maps = [name for name in ATTENTION_MAPS if name != "softmax"]
     add("--maps", nargs="+", default=[], choices=maps, help="measure NAME-MAP beside each system NAME, too")
+    kinds = list(CONSISTENCY_KINDS)
+    add("--consistency", nargs="+", default=[], choices=kinds, help="measure NAME-KIND, with this package's criterion")
     add("--sizes", default="iwslt", choices=SIZES, help="size of the transformers; default: %(default)s")
     add("--rounds", type=int, default=5, metavar="N", help="measured rounds; default: %(default)s")
     add("--warmup", type=int, default=1, metavar="N", help="rounds before them; default: %(default)s")

@@ -24,6 +24,7 @@ SIZES = {  # layers, width, inner width, heads; of both sides
     "iwslt": (6, 512, 1024, 4),
     "base": (6, 512, 2048, 8),
 }
+CRITERION = ("--criterion", "bert_fused_label_smoothed_cross_entropy")
 
 
 @dataclass(frozen=True)
@@ -41,14 +42,14 @@ def in_bf16(systems: Dict[str, System]) -> Dict[str, System]:
     return {f"{name}-bf16": replace(system, bf16=True) for name, system in systems.items()}
 
 
-def with_maps(systems: Dict[str, System], maps: Sequence[str]) -> Dict[str, System]:
-    """Return *systems*, and each of this package's once more with each of the *maps* of attention, by name."""
-    own = {name: system for name, system in systems.items() if name.startswith(("bert_fused", "gru_"))}
-    mapped = {
-        f"{name}-{pi}": replace(system, flags=(*system.flags, "--attention-map", pi))
-        for (name, system), pi in itertools.product(own.items(), maps)
+def with_variants(systems: Dict[str, System], values: Sequence[str], *flags: str, own: bool) -> Dict[str, System]:
+    """Return *systems*, and each one, or each of this package's *own*, with *flags* and each of *values*."""
+    varied = {
+        f"{name}-{value}": replace(system, flags=(*system.flags, *flags, value))
+        for (name, system), value in itertools.product(systems.items(), values)
+        if not own or name.startswith(("bert_fused", "gru_"))
     }
-    return {**systems, **mapped}
+    return {**systems, **varied}
 
 
 def transformer_systems(size: str, bert_model: Optional[str], drop_nets: Sequence[str]) -> Dict[str, System]:
@@ -59,7 +60,7 @@ def transformer_systems(size: str, bert_model: Optional[str], drop_nets: Sequenc
         sizes += [f"--{side}-layers", str(layers), f"--{side}-embed-dim", str(width)]
         sizes += [f"--{side}-ffn-embed-dim", str(inner), f"--{side}-attention-heads", str(heads)]
     stock = ["--task", "translation", "--criterion", "label_smoothed_cross_entropy"]
-    ours = ["--task", "bert_fused_translation", "--criterion", "bert_fused_label_smoothed_cross_entropy"]
+    ours = ["--task", "bert_fused_translation", *CRITERION]
     result = {"transformer": System(("--arch", "transformer", *stock, *sizes))}
     for cached, rate in itertools.product((False, True), drop_nets):
         name = "bert_fused" + ("-cache" if cached else "") + (f"-p{rate}" if len(drop_nets) > 1 else "")
@@ -79,11 +80,10 @@ def recurrent_systems() -> Dict[str, System]:
     ):  # fmt: skip
         shared += [f"--{name.replace('_', '-')}", str(vars(stock)[name])]
     lstm = ["--criterion", "label_smoothed_cross_entropy", "--encoder-bidirectional"]
-    ours = ["--criterion", "bert_fused_label_smoothed_cross_entropy"]
     return {
         "lstm": System(("--arch", "lstm_wiseman_iwslt_de_en", *lstm, *shared)),
-        "gru_bahdanau": System(("--arch", "gru_bahdanau", *ours, *shared)),
-        "gru_dot": System(("--arch", "gru_dot", *ours, *shared)),
+        "gru_bahdanau": System(("--arch", "gru_bahdanau", *CRITERION, *shared)),
+        "gru_dot": System(("--arch", "gru_dot", *CRITERION, *shared)),
     }
 
 

@@ -23,6 +23,7 @@
 #   OUT=dir            where everything goes                          (default: NAME-out)
 #   BERT=name          pre-trained encoder, a directory or a hub name
 #   UPDATES=, MORE=, WARMUP=, LR=, SEED=1
+#   CONSISTENCY=none   simcut or r-drop: every system reads each batch twice in training (docs/tuning.md)
 #   TRAIN_FLAGS=       for every fairseq-train, such as --fp16, or --cpu
 # A training that was interrupted goes on where it was; a finished one is skipped; one with other settings is an error.
 
@@ -33,7 +34,8 @@ name=$(basename "$here")
 source "$examples/recipe_data.sh"
 source "$examples/recipe_estimate.sh"
 out=${OUT:-$name-out} seed=${SEED:-1} gru_sizes=() text_options=() # flags: sizes of gru_arch; how data-bin is made
-cache=(--bert-cache "$out/bert-cache")
+cache=(--bert-cache "$out/bert-cache") consistency=()
+[ "${CONSISTENCY:-none}" = none ] || consistency=(--consistency "$CONSISTENCY")
 all_steps=(prepare estimate transformer continued bert_fused bert_mix random_bert scratch scratch_entmax15 gru_bahdanau
     gru_dot gru_seq2seq gru_bert gru_entmax15 bert_decoder lstm compare)
 default_steps=(prepare transformer continued bert_fused gru_bahdanau compare)
@@ -52,6 +54,7 @@ recipe() {
         [[ ${!setting:-0} =~ ^(0|[1-9][0-9]*)$ ]] || fail "$setting=${!setting} must be a whole number"
         [[ $setting = SEED || ${!setting:-1} != 0 ]] || fail "$setting=0 must be at least 1"
     done
+    [[ ${CONSISTENCY:-none} =~ ^(none|simcut|r-drop)$ ]] || fail "CONSISTENCY=$CONSISTENCY must be none, simcut or r-drop"
     [[ $out != *:* ]] || fail "OUT=$out must have no colon: fairseq takes it for the end of a directory's name"
     ! declare -F check_settings >/dev/null || check_settings
     [ ! -d "${DATA:-}" ] || DATA=$(cd "$DATA" && pwd -P)
@@ -95,7 +98,7 @@ train() { # train NAME UPDATES LR WARMUP FLAGS...
     shift 4
     need "$out/data-bin" prepare
     command=("$out/data-bin" --user-dir bert_fused_plugin "$@" "${training[@]}"
-        --criterion bert_fused_label_smoothed_cross_entropy --label-smoothing 0.1
+        --criterion bert_fused_label_smoothed_cross_entropy --label-smoothing 0.1 "${consistency[@]}"
         --optimizer adam --adam-betas '(0.9, 0.98)'
         --lr "$rate" --lr-scheduler inverse_sqrt --warmup-updates "$warmup" --max-update "$updates" --seed "$seed"
         --no-epoch-checkpoints --keep-best-checkpoints 5 --save-dir "$out/$system"

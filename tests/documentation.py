@@ -79,6 +79,7 @@ def _code(sentence: str) -> str:
 def with_tables(page: str) -> str:
     """Return the text of docs/flags.md with the tables that follow from the specifications."""
     from bert_fused_plugin.bert.flags import BertFlags
+    from bert_fused_plugin.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyConfig
     from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
     from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
     from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
@@ -87,6 +88,7 @@ def with_tables(page: str) -> str:
         "Flags of the BERT-fused models": flag_table(BertFusedConfig),
         "Flags of the task": flag_table(BertFusedTranslationConfig),
         "Flags of the recurrent models": flag_table(GruConfig, *BertFlags.flags()),
+        "The criterion": flag_table(LabelSmoothedCrossEntropyConfig),
     }
     for heading, table in tables.items():
         before, found, after = page.partition(f"\n## {heading}\n")

@@ -30,14 +30,14 @@ CONSISTENCY_KINDS: Dict[str, Optional[ConsistencyKind]] = {
     "none": None,
     # Gao et al., NAACL 2022, with its alpha for IWSLT'14
     "simcut": ConsistencyKind(
-        "a second reading lacks the embeddings of some tokens, and should agree with the first (Gao et al. 2022)",
+        "the second reading lacks the embeddings of some tokens (Gao et al. 2022)",
         alpha=3.0,
         agreement=lambda alpha: Agreement(alpha, cross_entropy=(1.0, 0.0), divergence=(1.0, 0.0)),
         cuts=True,
     ),
     # Wu et al., NeurIPS 2021, with its alpha for translation; its sum of both readings is a mean here
     "r-drop": ConsistencyKind(
-        "two readings, with dropout and drop-net of their own, should agree (Wu et al. 2021)",
+        "each reading has a dropout and a drop-net of its own (Wu et al. 2021)",
         alpha=5.0,
         agreement=lambda alpha: Agreement(alpha / 2, cross_entropy=(0.5, 0.5), divergence=(0.5, 0.5)),
         cuts=False,

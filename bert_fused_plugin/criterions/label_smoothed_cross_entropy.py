@@ -41,7 +41,7 @@ class LabelSmoothedCrossEntropyConfig(FairseqDataclass, Specified):
         values="[0, 1)",
     )
     consistency: ChoiceEnum(tuple(CONSISTENCY_KINDS)) = flag(  # type: ignore[valid-type]
-        "Read each batch twice in training, for better translations, in about twice the time. "
+        "Read each batch twice in training, and make both readings agree. "
         + "; ".join(f"{name}: {kind.help}" for name, kind in CONSISTENCY_KINDS.items() if kind is not None)
         + ".",
         "none",

@@ -39,6 +39,7 @@
 #                               step.  The states of several layers, and those of random_bert, are not counted
 #   SEED=1                      seed of the training and of the pairs that are put aside.  To compare seeds, give valid and test
 #                               of your own, and each seed another OUT
+#   CONSISTENCY=none            simcut or r-drop: every system reads each batch twice in training, which takes about twice as long
 #   TRAIN_FLAGS=                flags for every fairseq-train; default on a GPU: --fp16
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"

@@ -95,14 +95,16 @@ def test_the_estimate_takes_all_flags_for_training_and_keeps_its_own(dry, tmp_pa
         for lang in ("en", "de"):
             (tmp_path / "text" / f"{split}.{lang}").write_text("a b\n")
     flags = "--warmup-init-lr 1e-7 --log-interval 100 --log-format simple"
-    done = dry.run("multi30k", "estimate", TRAIN_FLAGS=flags)
+    done = dry.run("multi30k", "estimate", "transformer", "bert_fused", TRAIN_FLAGS=flags, CONSISTENCY="simcut")
     assert done.returncode == 0, done.stderr
     calls = dry.calls("fairseq-train")
-    assert len(calls) == 2
+    assert len(calls) == 4
     for call in calls:
         call[call.index("bert_fused_plugin")] = str(ROOT / "bert_fused_plugin")
         args = options.parse_args_and_arch(options.get_training_parser(), call)
-        assert (args.warmup_init_lr, args.log_interval, args.log_format) == (1e-7, 5, "json")
+        assert (args.warmup_init_lr, args.consistency) == (1e-7, "simcut")
+        if call in calls[:2]:
+            assert (args.log_interval, args.log_format) == (5, "json")
 
 
 def test_what_is_wrong_is_said_before_anything_runs(dry, tmp_path):
@@ -124,6 +126,7 @@ def test_what_is_wrong_is_said_before_anything_runs(dry, tmp_path):
     [
         (["prepare transformer"], {}, "unknown step 'prepare transformer'; steps: prepare estimate transformer "),
         (["gru_dot"], {"UPDATES": "0x"}, "UPDATES=0x must be a whole number"),
+        (["gru_dot"], {"CONSISTENCY": "cut"}, "CONSISTENCY=cut must be none, simcut or r-drop"),
         (["transformer"], {}, "there is no multi30k-out/data-bin; run the step prepare first"),
         (["compare"], {}, "there is no multi30k-out/transformer/checkpoint_best.pt; run the step transformer first"),
     ],
