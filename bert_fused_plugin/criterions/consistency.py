@@ -1,9 +1,11 @@
 """Consistency training: a batch is read twice, and the two distributions of each target symbol should agree."""
 
-from typing import Any, Callable, Dict, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Set, Tuple
 
 import torch
+from fairseq.distributed import LegacyDistributedDataParallel, ModuleProxyWrapper
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from bert_fused_plugin.bert.batch_states import bert_states
 from bert_fused_plugin.criterions.smoothed_loss import Agreement
@@ -67,12 +69,9 @@ class Consistency(NamedTuple):
         Raises:
             BertFusedError: tokens have to be cut, and the model's embeddings are not where fairseq's models have them.
         """
-        inner: Any = model
-        while not hasattr(inner, "encoder") and hasattr(inner, "module"):
-            inner = inner.module  # the wrappers of several processes
-        encoder: Any = getattr(inner, "encoder", None)
-        bert = getattr(encoder, "bert", None)
-        if bert is not None and not bert.saves_weights:
+        *_, inner = unwrapped(model)
+        encoder: Any = dict(inner.named_children()).get("encoder")
+        if hasattr(encoder, "bert") and encoder.bert is not None and not encoder.bert.saves_weights:
             tokens, states = bert_states(encoder, **net_input)
             net_input = {**net_input, "bert_tokens": tokens, "bert_out": states}
         if self.p_cut is None:
@@ -95,14 +94,22 @@ def embeddings_of(model: Any) -> Set[nn.Module]:
     Raises:
         BertFusedError: they are not where fairseq's models have them.
     """
-    sides = [getattr(model, name, None) for name in ("encoder", "decoder")]
-    if not all(hasattr(side, "embed_tokens") for side in sides):
+    sides = dict(model.named_children())
+    if not all(hasattr(sides.get(name), "embed_tokens") for name in ("encoder", "decoder")):
         raise BertFusedError(
             f"--consistency simcut cuts embeddings, and {type(model).__name__} does not have them where fairseq's "
             "translation models have them, as encoder.embed_tokens and decoder.embed_tokens; use --consistency r-drop"
         )
     # there are none of the source where BERT's states take their place
-    return {side.embed_tokens for side in sides if side is not None} - {None}
+    return {model.encoder.embed_tokens, model.decoder.embed_tokens} - {None}
+
+
+def unwrapped(model: Any) -> Iterator[Any]:
+    """Yield the wrappers of several processes around *model*, from the outside, and the model itself."""
+    yield model
+    while isinstance(model, (ModuleProxyWrapper, LegacyDistributedDataParallel, DistributedDataParallel)):
+        model = model.module
+        yield model
 
 
 def cut(states: Tensor, p_cut: float) -> Tensor:

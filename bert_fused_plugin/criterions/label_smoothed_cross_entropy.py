@@ -10,7 +10,6 @@ import torch
 from fairseq import utils
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.distributed import LegacyDistributedDataParallel, ModuleProxyWrapper
 from fairseq.logging import metrics
 from fairseq.models import FairseqEncoderDecoderModel
 from fairseq.models.transformer import TransformerDecoderBase
@@ -18,7 +17,7 @@ from omegaconf import II
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from bert_fused_plugin.criterions.consistency import CONSISTENCY_KINDS, Consistency
+from bert_fused_plugin.criterions.consistency import CONSISTENCY_KINDS, Consistency, unwrapped
 from bert_fused_plugin.criterions.smoothed_loss import label_smoothed_loss, projected_loss
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.flags import Rule, Specified, at_least, flag, flag_errors, only_for
@@ -101,23 +100,14 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, Any, Dict[str, Any]]:
         """Return the loss, summed over the batch or, if not *reduce*, per token; its divisor; and the values to log."""
         matrix = output_matrix(model) if reduce else None
-        options = {} if matrix is None else {"features_only": True}
-        consistency = self.consistency if self.training else None
-        if consistency is None:
-            agreement, net_output = None, model(**sample["net_input"], **options)
-            states = net_output[0]
-        else:
-            agreement = consistency.agreement
-            with batch_rng(training=True):
-                net_output, other = consistency.read_twice(model, sample["net_input"], **options)
-            states = torch.stack((net_output[0], other[0]), dim=-2)
+        net_output, states, agreement = self._read(model, sample["net_input"], features_only=matrix is not None)
         target = model.get_targets(sample, net_output)
-        loss_of: Any = label_smoothed_loss if matrix is None else partial(projected_loss, matrix=matrix)
         if matrix is None and states.size(-1) != self.vocabulary_size:
             raise BertFusedError(
                 "--criterion bert_fused_label_smoothed_cross_entropy needs a score for each target symbol, which "
                 "--adaptive-softmax-cutoff does not give; leave that flag out, or take --criterion adaptive_loss"
             )
+        loss_of: Any = label_smoothed_loss if matrix is None else partial(projected_loss, matrix=matrix)
         loss, nll_loss, correct, *divergence = loss_of(
             states, target=target, eps=self.eps, padding_idx=self.padding_idx, agreement=agreement
         )
@@ -133,6 +123,19 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
         if divergence:
             logging_output["divergence"] = divergence[0].sum()
         return loss.sum() if reduce else loss, sample_size, logging_output
+
+    def _read(self, model: Any, net_input: Dict[str, Any], features_only: bool) -> Tuple[Any, Tensor, Any]:
+        """Return what *model* returns, its scores or features, (B, T, ...), and the loss of two readings.
+
+        With consistency training the first is that of the first reading, and the second that of both, (B, T, 2, ...).
+        """
+        options = {"features_only": True} if features_only else {}
+        if self.consistency is None or not self.training:
+            net_output = model(**net_input, **options)
+            return net_output, net_output[0], None
+        with batch_rng(training=True):
+            net_output, other = self.consistency.read_twice(model, net_input, **options)
+        return net_output, torch.stack((net_output[0], other[0]), dim=-2), self.consistency.agreement
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
@@ -157,10 +160,9 @@ def output_matrix(model: nn.Module) -> Optional[Tensor]:
     half precision, whose range is too small for gradients before fairseq scales the loss, and under wrappers that
     look for parameters without a gradient or that spread parameters over processes.
     """
-    while isinstance(model, (ModuleProxyWrapper, LegacyDistributedDataParallel, DistributedDataParallel)):
-        if isinstance(model, DistributedDataParallel) and model.find_unused_parameters:
-            return None
-        model = model.module
+    *wrappers, model = unwrapped(model)
+    if any(isinstance(wrapper, DistributedDataParallel) and wrapper.find_unused_parameters for wrapper in wrappers):
+        return None
     if not isinstance(model, FairseqEncoderDecoderModel):
         return None
     decoder = model.decoder

@@ -3,6 +3,7 @@
 With the output matrix, it is one function that never holds the scores of all positions.
 """
 
+from functools import partial
 from typing import Any, NamedTuple, Optional, Tuple
 
 import torch
@@ -81,7 +82,8 @@ def projected_loss(
         terms = label_smoothed_loss(F.linear(features, matrix), target, eps, padding_idx, agreement)
         return tuple(term.sum() for term in terms)
     learns = torch.is_grad_enabled() and (features.requires_grad or matrix.requires_grad)
-    sums: Tuple[Tensor, ...] = _ProjectedLoss.apply(features, matrix, target, eps, padding_idx, agreement, learns)
+    objective = partial(to_gradient, eps=eps, agreement=agreement)
+    sums: Tuple[Tensor, ...] = _ProjectedLoss.apply(features, matrix, target, padding_idx, objective, learns)
     return sums
 
 
@@ -166,14 +168,7 @@ class _SmoothedLoss(torch.autograd.Function):
 class _ProjectedLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        features: Tensor,
-        matrix: Tensor,
-        target: Tensor,
-        eps: float,
-        padding_idx: int,
-        agreement: Optional[Agreement],
-        learns: bool,
+        ctx: Any, features: Tensor, matrix: Tensor, target: Tensor, padding_idx: int, objective: Any, learns: bool
     ) -> Tuple[Tensor, ...]:
         x, symbols = features.flatten(0, 1), target.reshape(-1)
         form = x.shape[1:-1]  # of the readings of a position: none or (2,)
@@ -185,7 +180,7 @@ class _ProjectedLoss(torch.autograd.Function):
         grad_x = torch.empty_like(x)
         exact = torch.promote_types(x.dtype, torch.float32)
         grad_matrix = torch.zeros_like(matrix, dtype=exact) if learns and ctx.needs_input_grad[1] else None
-        sums = x.new_zeros(3 if agreement is None else 4, dtype=exact)
+        sums = x.new_zeros(3 + len(form), dtype=exact)
         size = max((_CPU_SCORES if on_cpu else _GPU_SCORES) // len(matrix), x.size(-1)) // form.numel()
         size = min(max(1, size), max(1, len(x)))
         products = x.new_empty(size, *form, len(matrix))  # memory that is written again stays in the cache
@@ -196,7 +191,7 @@ class _ProjectedLoss(torch.autograd.Function):
             torch.mm(x[some].flatten(0, -2), matrix.t(), out=product.flatten(0, -2))
             if buffer is not products:
                 scores.copy_(product)
-            terms = to_gradient(scores, symbols[some], eps, is_token[some], agreement)
+            terms = objective(scores, symbols[some], is_token=is_token[some])
             sums += torch.stack([term.sum().to(exact) for term in terms])
             if not learns:
                 continue
@@ -224,4 +219,4 @@ class _ProjectedLoss(torch.autograd.Function):
         grad_x, grad_matrix = ctx.saved_tensors
         if grad_matrix is not None:
             grad_matrix = grad_matrix.mul_(grad_loss).to(ctx.dtype)
-        return grad_x.mul_(grad_loss).view(ctx.shape), grad_matrix, None, None, None, None, None
+        return grad_x.mul_(grad_loss).view(ctx.shape), grad_matrix, None, None, None, None

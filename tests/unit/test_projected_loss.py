@@ -98,7 +98,9 @@ def test_a_part_has_as_many_positions_as_the_matrix_is_wide(monkeypatch):
     """Each part reads the whole matrix, so few positions at a time would be slow where the vocabulary is large."""
     monkeypatch.setattr(smoothed_loss, "_CPU_SCORES", V)
     rows = []
-    monkeypatch.setattr(smoothed_loss, "to_gradient", lambda x, *rest: rows.append(len(x)) or to_gradient(x, *rest))
+    monkeypatch.setattr(
+        smoothed_loss, "to_gradient", lambda x, *rest, **more: rows.append(len(x)) or to_gradient(x, *rest, **more)
+    )
     together(*leaves())
     tokens = int(TARGET.ne(PAD).sum())
     assert rows == [C] * (tokens // C) + [tokens % C] * (tokens % C > 0)
