@@ -180,14 +180,14 @@ class BertFusedTranslationTask(TranslationTask):
             BertFusedError: an alignment is asked of a model that does not attend to source tokens, or models of
                 different BERT input read context, or flags for data sets are given to fairseq-interactive.
         """
-        if not (self.datasets or options or self.cfg.eval_bleu):  # the hub interface gives options
-            raise_all(flags_for_data_sets(self.cfg))
-        beam = getattr(args, "beam", None)  # --eval-bleu-args and the hub interface need not name it
+        # --eval-bleu-args and the hub interface need not name these
+        beam, print_alignment = getattr(args, "beam", None), getattr(args, "print_alignment", None)
+        errors = ensembles.ensemble_errors(models, bool(print_alignment))
         if beam is not None and beam < 1:
-            raise BertFusedError(f"--beam must be at least 1, got {beam}; 5 is usual")
-        ensembles.check_context(models)
-        if getattr(args, "print_alignment", None):  # nor this
-            ensembles.check_alignment(models)
+            errors.append(f"--beam must be at least 1, got {beam}; 5 is usual")
+        if not (self.datasets or options or self.cfg.eval_bleu):  # the hub interface gives options
+            errors += flags_for_data_sets(self.cfg)
+        raise_all(errors)
         return super().build_generator(ensembles.members(models), args, **options)
 
     def inference_step(

@@ -2,12 +2,10 @@
 
 import copy
 import json
-from typing import Any, Callable, Dict, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 from weakref import WeakValueDictionary
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.models.gru_bahdanau.encoder import GruEncoder
@@ -63,32 +61,21 @@ def share_bert_input(models: Sequence[Any]) -> bool:
     return len({(id(bert), b.max_tokens, b.detok, b.subword, b.bpe, b.tags, b.context) for bert, b in pairs}) <= 1
 
 
-def check_context(models: Sequence[Any]) -> None:
-    """Check that an ensemble which reads context is given one BERT input.
-
-    Raises:
-        BertFusedError: the models differ in BERT or in its input.
-    """
+def ensemble_errors(models: Sequence[Any], print_alignment: bool) -> List[str]:
+    """Return a sentence for each reason why *models* cannot translate together, or cannot give alignments."""
+    errors = []
     contexts = [model.encoder.bridge.context for model in models if reads_bert(model)]
     if any(contexts) and not share_bert_input(models):
-        raise BertFusedError(
+        errors.append(
             f"--bert-context {max(contexts)}: the models of this ensemble differ in BERT or in its input; "
             "translate with models that share them"
         )
-
-
-def check_alignment(models: Sequence[Any]) -> None:
-    """Check that each of *models* attends to source tokens, from which ``--print-alignment`` is made.
-
-    Raises:
-        BertFusedError: one of them does not.
-    """
-    if any(isinstance(model, BertFusedModel) and model.encoder.replaces_embeddings for model in models):
-        raise BertFusedError(
+    encoders = [model.encoder for model in models]
+    if print_alignment and any(isinstance(one, BertFusedEncoder) and one.replaces_embeddings for one in encoders):
+        errors.append(
             "--print-alignment needs attention to source tokens, but a model with --bert-fusion embedding attends to "
             "BERT's word pieces only; leave it out"
         )
-    if any(isinstance(model, GruModel) and model.decoder.attention is None for model in models):
-        raise BertFusedError(
-            "--print-alignment needs attention, but a model with --attention none has none; leave it out"
-        )
+    if print_alignment and any(isinstance(model, GruModel) and model.decoder.attention is None for model in models):
+        errors.append("--print-alignment needs attention, but a model with --attention none has none; leave it out")
+    return errors

@@ -8,7 +8,6 @@ import torch
 from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from helpers import assert_close, encode, make_gru, pad
 
-from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.tasks import ensembles
 
 
@@ -80,12 +79,13 @@ def test_models_with_one_bert_hold_one_object(build, dictionary, bert_dir):
     assert not ensembles.share_bert_input(models)
 
 
-def test_context_and_alignments_are_checked(build, plain):
+def test_context_and_alignments_are_checked(build, plain, dictionary):
     one, other = build(bert_context=1), build()
-    ensembles.check_context([one, plain])
-    ensembles.check_context([other, build()])
-    with pytest.raises(BertFusedError, match="--bert-context 1: the models of this ensemble differ in BERT or in its"):
-        ensembles.check_context([other, one])
-    ensembles.check_alignment([plain, other])
-    with pytest.raises(BertFusedError, match="attends to BERT's word pieces only"):
-        ensembles.check_alignment([plain, build(bert_fusion="embedding")])
+    assert ensembles.ensemble_errors([one, plain], True) == ensembles.ensemble_errors([other, build()], False) == []
+    [error] = ensembles.ensemble_errors([other, one], False)
+    assert error.startswith("--bert-context 1: the models of this ensemble differ in BERT or in its")
+    models = [plain, build(bert_fusion="embedding"), make_gru(dictionary, attention="none")]
+    words = ("attends to BERT's word pieces only", "--attention none has none")
+    errors = ensembles.ensemble_errors(models, True)
+    assert [word in error for word, error in zip(words, errors)] == [True, True]
+    assert ensembles.ensemble_errors(models, False) == []
