@@ -35,7 +35,6 @@ logger = logging.getLogger(__name__)
 
 BERT = "./bert"  # see `bert_fused_plugin.bert.from_flags.locate_bert`
 _TEXT_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
-_PREFIX = "encoder.bert."  # begins the names of a fine-tuned BERT's weights in a checkpoint
 _VECTORS = ("encoder_embed_path", "decoder_embed_path")  # these files are read only when a training begins
 _BATCHES = {"max_tokens": 12_000, "batch_size": None}  # as fairseq-generate has them by default
 _README = """\
@@ -105,9 +104,8 @@ def _read_translation_model(checkpoint: Path, data: str, bert_model: Optional[st
     Raises:
         BertFusedError: It cannot be read, or it is a model of another kind.
     """
-    overrides = {**training_defaults(), **dict.fromkeys(_VECTORS), "data": data}
-    if bert_model is not None:
-        overrides["bert_model"] = bert_model
+    given = {} if bert_model is None else {"bert_model": bert_model}
+    overrides = {**training_defaults(), **dict.fromkeys(_VECTORS), **given, "data": data}
     trained = read_checkpoint(checkpoint, overrides)
     task = trained["cfg"].task._name
     if not issubclass(TASK_REGISTRY.get(task, object), TranslationTask):
@@ -219,8 +217,8 @@ def _add_bert(directory: Path, state: Dict[str, Any], settings: Dict[str, Any], 
         "name": os.path.basename(os.path.abspath(bert.name)) if os.path.isdir(bert.name) else bert.name,
         "weights_in_layers": weights_fingerprint(frozen),
     }
-    state["model"] = {key: value for key, value in state["model"].items() if not key.startswith(_PREFIX)}
-    state["model"][RECORD_KEY] = JsonRecord(record).text
+    weights = {name: value for name, value in state["model"].items() if not name.startswith("encoder.bert.")}
+    state["model"] = {**weights, RECORD_KEY: JsonRecord(record).text}
 
 
 def save_bert(bert: PretrainedBert, directory: Path) -> None:
@@ -232,7 +230,7 @@ def save_bert(bert: PretrainedBert, directory: Path) -> None:
     model = AutoModel.from_pretrained(bert.name, torch_dtype=torch.float32, local_files_only=True)
     encoder = model.get_encoder() if model.config.is_encoder_decoder else model
     encoder.load_state_dict(bert.weights(), strict=False)  # they lack the pooler, which is never used
-    formats = (torch.bfloat16, torch.float16, torch.float32)
+    formats = (torch.bfloat16, torch.float16)
     exact = (dtype for dtype in formats if all(torch.equal(p.to(dtype).float(), p) for p in model.parameters()))
     model.to(next(exact, torch.float32)).save_pretrained(directory)
     names = AutoTokenizer.from_pretrained(bert.name, local_files_only=True).vocab_files_names.values()

@@ -139,8 +139,7 @@ def folders_of_berts(directory: Path) -> List[Path]:
 def read_description(folder: Path) -> Optional[Dict[str, Any]]:
     """Return the description in *folder*, or None if it has none that can be read."""
     with suppress(OSError, ValueError):
-        description: Dict[str, Any] = json.loads((folder / _DESCRIPTION).read_text(encoding="utf-8"))
-        return description
+        return dict(json.loads((folder / _DESCRIPTION).read_text(encoding="utf-8")))
     return None
 
 
