@@ -91,7 +91,8 @@ def diverged(checkpoint: object, state_dict: Mapping[str, Tensor]) -> List[str]:
         for name, value in state_dict.items()
         # fairseq leaves _float_tensor without a value: it only says what kind of number a module computes with
         if torch.is_tensor(value) and value.is_floating_point() and not name.endswith("_float_tensor")
-        if not _is_finite(value)
+        # A finite sum has finite terms only, and is much faster.  A sum of large finite numbers may be infinite.
+        if not (torch.isfinite(value.sum()) or torch.isfinite(value).all())
     ]
     if not names:
         return []
@@ -99,11 +100,6 @@ def diverged(checkpoint: object, state_dict: Mapping[str, Tensor]) -> List[str]:
         f"{checkpoint} has numbers that are not finite in {len(names)} parameters, such as {names[0]}: its training "
         "has diverged; take an earlier checkpoint, or train again with a lower --lr or with --clip-norm"
     ]
-
-
-def _is_finite(value: Tensor) -> bool:
-    # A finite sum has finite terms only, and is much faster.  A sum of large finite numbers may be infinite.
-    return bool(torch.isfinite(value.sum()) or torch.isfinite(value).all())
 
 
 def saved_flags(checkpoint: Mapping[str, Any], *sections: str) -> Dict[str, Any]:

@@ -23,7 +23,7 @@ from safetensors import SafetensorError, safe_open
 
 from bert_fused_plugin.data.cached_states import SUFFIX, in_bytes
 from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.tasks.bert_cache import BERT_NAME, Description, folders_of_berts, read_description
+from bert_fused_plugin.tasks.bert_cache import BERT_NAME, folders_of_berts, read_description
 
 USAGE = (
     "bert-fused-cache build DATA --arch ARCH --bert-model BERT --bert-cache DIR [--part K/N] [flags of the training]"
@@ -160,7 +160,7 @@ def _content_of(split: Path) -> str:
     return f"{state}, {len(blocks):,} of {expected or '?'} blocks, {size}"
 
 
-def _bert_lines(description: Optional[Description]) -> Iterator[str]:
+def _bert_lines(description: Optional[Dict[str, Any]]) -> Iterator[str]:
     if description is None:
         yield "BERT: the folder does not say which one"
         return

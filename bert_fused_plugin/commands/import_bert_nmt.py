@@ -48,7 +48,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         imported = _collect(errors, f"{args.checkpoint}: ", import_bert_nmt, *given)
     attends = imported is not None and imported.args.arch == "bert_fused"
     if attends and bert is not None:
-        errors += bert_errors(args.checkpoint, checkpoint, args.bert, bert.state_dict())
+        errors += bert_errors(args.checkpoint, checkpoint, args.bert, bert)
     raise_all(errors)
     assert imported is not None  # there would be an error
 

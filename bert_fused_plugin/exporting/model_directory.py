@@ -1,43 +1,40 @@
 """Writes a trained model as one directory that can be moved, with dictionaries, subword codes and BERT."""
 
+import copy
 import logging
 import os
 import shutil
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Type
 
 import torch
 from fairseq import hub_utils
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
-from fairseq.data import Dictionary
 from fairseq.tasks import TASK_REGISTRY
 from fairseq.tasks.translation import TranslationTask
 from fairseq.utils import split_paths
+from transformers import AutoModel, AutoTokenizer
+from transformers.utils import cached_file
 
-from bert_fused_plugin.bert.record import without_folders
+from bert_fused_plugin.bert.identity import weights_fingerprint
+from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
+from bert_fused_plugin.bert.record import RECORD_KEY, read_record, without_folders
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, without_training_state
 from bert_fused_plugin.data.subwords import detect_subword
 from bert_fused_plugin.data.typed_text import hyphen_warning
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
-from bert_fused_plugin.exporting.bert_directory import BERT, name_bert, save_bert
-from bert_fused_plugin.exporting.subword_tool import (
-    FLAGS,
-    Files,
-    check_tool,
-    choose_tool,
-    name_files,
-    readme_flags,
-    source_text,
-)
+from bert_fused_plugin.exporting.subword_tool import FLAGS, Files, check_tool, choose_tool
 from bert_fused_plugin.files import written_output
-from bert_fused_plugin.models.bert_fused import BertFusedModel
-from bert_fused_plugin.models.gru_bahdanau import GruModel
+from bert_fused_plugin.json_record import JsonRecord
 from bert_fused_plugin.models.hub import gpt2_files
+from bert_fused_plugin.models.translation_model import TranslationModel
 from bert_fused_plugin.tasks.bert_fused_translation_config import training_defaults
 
 logger = logging.getLogger(__name__)
 
+BERT = "./bert"  # see `bert_fused_plugin.bert.from_flags.locate_bert`
+_TEXT_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 _VECTORS = ("encoder_embed_path", "decoder_embed_path")  # these files are read only when a training begins
 _BATCHES = {"max_tokens": 12_000, "batch_size": None}  # as fairseq-generate has them by default
 _README = """\
@@ -80,41 +77,35 @@ def export_model(
     Raises:
         BertFusedError: Parts are missing or do not fit, or the directory cannot be written.
     """
-    trained = _read_translation_model(checkpoint, data, {} if bert_model is None else {"bert_model": bert_model})
+    trained = _read_translation_model(checkpoint, data, bert_model)
     state = without_training_state(trained)
-    cfg, settings = state["cfg"], _model_settings(state)
-    errors = [*_output_errors(output), *_bert_errors(checkpoint, settings.get("bert_model"), with_bert)]
+    cfg = state["cfg"]
+    settings = vars(cfg["model"]) if isinstance(cfg["model"], Namespace) else cfg["model"]
+    errors = _setting_errors(checkpoint, output, settings.get("bert_model"), with_bert)
     cfg["bpe"], files = choose_tool(cfg["bpe"], subword_files or {}, errors)
     raise_all(errors)
     [model], _, task = load_model_ensemble_and_task([str(checkpoint)], state=trained)
-    _prepare(cfg, settings, model, task, tokenizer)
-    state["model"] = without_folders(state["model"])
+    _translate_text(cfg, model, task, tokenizer)
+    _make_movable(cfg, {"data": ".", **{setting: cfg["bpe"][setting] for setting in files}})
     with written_output(output) as new:
         new.mkdir()
-        for path, name in [*_dictionaries(data, task), *files]:
-            shutil.copyfile(path, new / name)
         if with_bert:
-            save_bert(model.encoder.bert, new / BERT)
-            name_bert(state, settings, model)
-        torch.save(state, new / "model.pt")
-        _write_readme(new, model, cfg)
-        _check(new, data, task, files)
+            _add_bert(new, state, settings, model)
+        _write_files(new, data, type(model), state, files)
+        loaded = hub_utils.from_pretrained(str(new), **gpt2_files(str(new)))
+        if files:
+            check_tool(loaded["args"].bpe, files, task, split_paths(data)[0])
     return settings.get("bert_model")
 
 
-def _model_settings(state: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the flags of the model in a *state* of `without_training_state`, as a dictionary that may be changed."""
-    settings = state["cfg"]["model"]
-    return vars(settings) if isinstance(settings, Namespace) else settings
-
-
-def _read_translation_model(checkpoint: Path, data: str, overrides: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the *checkpoint*, without settings that only its training needs.
+def _read_translation_model(checkpoint: Path, data: str, bert_model: Optional[str]) -> Dict[str, Any]:
+    """Return the *checkpoint*, without settings that only its training needs and without names of folders.
 
     Raises:
         BertFusedError: It cannot be read, or it is a model of another kind.
     """
-    overrides = {**training_defaults(), **dict.fromkeys(_VECTORS), **overrides, "data": data}
+    given = {} if bert_model is None else {"bert_model": bert_model}
+    overrides = {**training_defaults(), **dict.fromkeys(_VECTORS), **given, "data": data}
     trained = read_checkpoint(checkpoint, overrides)
     task = trained["cfg"].task._name
     if not issubclass(TASK_REGISTRY.get(task, object), TranslationTask):
@@ -122,75 +113,45 @@ def _read_translation_model(checkpoint: Path, data: str, overrides: Dict[str, An
             f"{checkpoint} is a model of --task {task}, but only translation models can be exported; give a checkpoint "
             "of --task translation or --task bert_fused_translation"
         )
-    return trained
+    return {**trained, "model": without_folders(trained["model"])}
 
 
-def _prepare(
-    cfg: Dict[str, Any], settings: Dict[str, Any], model: Any, task: Any, tokenizer: Optional[Dict[str, Any]]
-) -> None:
-    """Change *cfg* and the *settings* of the *model* in it so that the model can be moved, and translates text."""
-    _warn_without_subwords(cfg["bpe"], task.source_dictionary)
-    _set_languages(cfg, task, tokenizer)
-    _translate_any_line(cfg, model)
-    name_files(settings, cfg["bpe"])
-    _make_movable(cfg)
-
-
-def _check(directory: Path, data: str, task: Any, subword_files: Files) -> None:
-    """Load the model from *directory* as the hub interface does; its subword tool must split as that of the training.
-
-    Raises:
-        BertFusedError: The model cannot be loaded, or has another subword tool.
-    """
-    loaded = hub_utils.from_pretrained(str(directory), **gpt2_files(str(directory)))
-    if subword_files:
-        languages, dictionary = (task.cfg.source_lang, task.cfg.target_lang), task.source_dictionary
-        text = source_text(split_paths(data)[0], *languages, dictionary)
-        check_tool(loaded["args"].bpe, subword_files, dictionary, text)
-
-
-def _dictionaries(data: str, task: Any) -> Files:
-    names = [f"dict.{language}.txt" for language in (task.cfg.source_lang, task.cfg.target_lang)]
-    return [(Path(split_paths(data)[0]) / name, name) for name in names]
-
-
-def _output_errors(output: Path) -> List[str]:
+def _setting_errors(checkpoint: Path, output: Path, bert: Optional[str], with_bert: bool) -> List[str]:
+    """Return a sentence if *output* cannot be a new directory, and one if it cannot have, or cannot lack, a BERT."""
+    errors = []
     if not output.parent.is_dir():
-        return [f"--output {output}: {output.parent} is no directory; make it first"]
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        return [f"--output {output} exists and is not empty; name a new directory, or remove this one first"]
-    return []
-
-
-def _bert_errors(checkpoint: Path, bert: Optional[str], with_bert: bool) -> List[str]:
-    """Return a sentence if the directory is to have a BERT that there is not, or lacks one that no other place has."""
+        errors.append(f"--output {output}: {output.parent} is no directory; make it first")
+    elif output.exists() and (not output.is_dir() or any(output.iterdir())):
+        errors.append(f"--output {output} exists and is not empty; name a new directory, or remove this one first")
     if with_bert and bert is None:
-        return [f"--with-bert: {checkpoint} is a model without BERT; leave --with-bert out"]
+        errors.append(f"--with-bert: {checkpoint} is a model without BERT; leave --with-bert out")
     if not with_bert and bert is not None and bert.startswith("./") and not os.path.isdir(bert):
-        return [
+        errors.append(
             f"{checkpoint} reads BERT from {bert} in its own directory, which the new directory would not have; add "
             "--with-bert, which copies it, or say with --bert-model where BERT is"
-        ]
-    return []
+        )
+    return errors
 
 
-def _warn_without_subwords(bpe: Optional[Dict[str, Any]], dictionary: Dictionary) -> None:
-    marks = detect_subword(dictionary)
-    if bpe is None and marks != "none":
+def _translate_text(cfg: Dict[str, Any], model: Any, task: Any, tokenizer: Optional[Dict[str, Any]]) -> None:
+    """Write settings into *cfg* with which fairseq's hub interface translates raw text, and loses no line of it.
+
+    fairseq has read the languages from names of data files that the directory lacks.  The size of batches is not that
+    of the training, and the models of this package have its task, which cuts a line that is too long for the model,
+    where fairseq's own task refuses it together with all other lines.  Moses' tokenizer splits hyphens only if those of
+    the training text were split.
+    """
+    marks = detect_subword(task.source_dictionary)
+    if cfg["bpe"] is None and marks != "none":
         logger.warning(
             f"the source dictionary has the subword marks of {marks}, but the model is exported without its subword "
-            f"tool, so it translates only text that is split already; give {' or '.join(FLAGS)}"
+            f"tool, so it translates only text that is split already; give {' or '.join(FLAGS.values())}"
         )
-
-
-def _set_languages(cfg: Dict[str, Any], task: Any, tokenizer: Optional[Dict[str, Any]]) -> None:
-    """Write languages and tokenizer into *cfg*.
-
-    fairseq has read the languages from names of data files that the directory lacks.  Moses' tokenizer splits hyphens
-    only if those of the training text were split.
-    """
     languages = {"source_lang": task.cfg.source_lang, "target_lang": task.cfg.target_lang}
     cfg["task"].update(languages)
+    cfg["dataset"] = {**(cfg.get("dataset") or {}), **_BATCHES}
+    if isinstance(model, TranslationModel):
+        cfg["task"]["_name"] = "bert_fused_translation"
     if tokenizer is not None:
         cfg["tokenizer"] = {**languages, **tokenizer}
     chosen = cfg["tokenizer"]
@@ -198,43 +159,82 @@ def _set_languages(cfg: Dict[str, Any], task: Any, tokenizer: Optional[Dict[str,
         return
     no_dash_splits = chosen.get("moses_no_dash_splits", False)
     warning = hyphen_warning(no_dash_splits, task.source_dictionary)
-    if warning is not None and no_dash_splits:
-        logger.warning(warning)
-    elif warning is not None:
+    if warning is not None:
+        logger.warning(warning if no_dash_splits else f"{warning}, which the exported model has now")
         chosen["moses_no_dash_splits"] = True
-        logger.warning(f"{warning}, which the exported model has now")
 
 
-def _translate_any_line(cfg: Dict[str, Any], model: Any) -> None:
-    """Write settings into *cfg* with which fairseq's hub interface loses no line, however long it is.
-
-    The size of batches is not that of the training, and the models of this package have its task, which cuts a line
-    that is too long for the model, where fairseq's own task refuses it together with all other lines.
-    """
-    cfg["dataset"] = {**(cfg.get("dataset") or {}), **_BATCHES}
-    if isinstance(model, (BertFusedModel, GruModel)):
-        cfg["task"]["_name"] = "bert_fused_translation"
-
-
-def _make_movable(cfg: Dict[str, Any]) -> None:
-    """Keep only the last part of each path of this machine, except the path of BERT."""
+def _make_movable(cfg: Dict[str, Any], values: Dict[str, str]) -> None:
+    """Give settings these *values*; of each other path of this machine keep the last part, except of that of BERT."""
     for key, value in cfg.items():
         if isinstance(value, (dict, Namespace)):
-            _make_movable(value if isinstance(value, dict) else vars(value))
-        elif key == "data":
-            cfg[key] = "."
+            _make_movable(value if isinstance(value, dict) else vars(value), values)
+        elif key in values:
+            cfg[key] = values[key]
         elif isinstance(value, str) and os.path.isabs(value) and key != "bert_model":
             cfg[key] = os.path.basename(os.path.normpath(value))
 
 
-def _write_readme(directory: Path, model: Any, cfg: Dict[str, Any]) -> None:
-    pair = "{source_lang}-{target_lang}".format(**cfg["task"])
-    flags = ["-s {source_lang} -t {target_lang}".format(**cfg["task"])]
+def _write_files(directory: Path, data: str, kind: Type[Any], state: Dict[str, Any], files: Files) -> None:
+    """Write *state*, the dictionaries, the files of the subword tool, and a README for a model of the class *kind*."""
+    torch.save(state, directory / "model.pt")
+    cfg = state["cfg"]
+    languages = (cfg["task"]["source_lang"], cfg["task"]["target_lang"])
+    for name in (f"dict.{language}.txt" for language in languages):
+        shutil.copyfile(os.path.join(split_paths(data)[0], name), directory / name)
+    for path, name in files.values():
+        shutil.copyfile(path, directory / name)
+    flags = ["-s {} -t {}".format(*languages)]
     if cfg["tokenizer"] is not None:
         flags += [f"--tokenizer {cfg['tokenizer']['_name']}"]
         flags += [flag_name(name) for name, value in cfg["tokenizer"].items() if value is True]
-    flags += readme_flags(cfg["bpe"])
-    kind = type(model)
+    if cfg["bpe"] is not None:
+        flags += [f"--bpe {cfg['bpe']['_name']}"]
+        flags += [f"{flag_name(setting)} DIR/{name}" for setting, (_, name) in files.items()]
+    pair = "-".join(languages)
     text = _README.format(pair=pair, module=kind.__module__, model=kind.__name__, flags=" ".join(flags))
     # fairseq takes the languages from the name of such a file if they are not given.
     (directory / f"README.{pair}.md").write_text(text, encoding="utf-8")
+
+
+def _add_bert(directory: Path, state: Dict[str, Any], settings: Dict[str, Any], model: Any) -> None:
+    """Write BERT into *directory*, and change the checkpoint *state* and the *settings* of *model* to name it.
+
+    A fine-tuned BERT is then no longer in the checkpoint, and the model has a frozen BERT.
+    """
+    settings.update(bert_model=BERT, bert_finetune=False)
+    for name in ("bert_finetune_layers", "bert_lr_factor"):
+        settings.pop(name, None)
+    bert: PretrainedBert = model.encoder.bert
+    save_bert(bert, directory / BERT)
+    # The record is that of the model's own BERT, so that loading notices a directory with another one.
+    frozen = copy.deepcopy(bert.model)
+    frozen.load_state_dict(bert.weights())
+    present = model.encoder.bert_record.record
+    record = {
+        **present,
+        "given": (read_record(state["model"]) or present)["given"],
+        "name": os.path.basename(os.path.abspath(bert.name)) if os.path.isdir(bert.name) else bert.name,
+        "weights_in_layers": weights_fingerprint(frozen),
+    }
+    weights = {name: value for name, value in state["model"].items() if not name.startswith("encoder.bert.")}
+    state["model"] = {**weights, RECORD_KEY: JsonRecord(record).text}
+
+
+def save_bert(bert: PretrainedBert, directory: Path) -> None:
+    """Write *bert* to *directory*: its weights as safetensors, and copies of its configuration and tokenizer files.
+
+    The weights have the shortest number format that holds them exactly.
+    """
+    # A model of the hub has been loaded before, so all of its files are in the local cache.
+    model = AutoModel.from_pretrained(bert.name, torch_dtype=torch.float32, local_files_only=True)
+    encoder = model.get_encoder() if model.config.is_encoder_decoder else model
+    encoder.load_state_dict(bert.weights(), strict=False)  # they lack the pooler, which is never used
+    formats = (torch.bfloat16, torch.float16)
+    exact = (dtype for dtype in formats if all(torch.equal(p.to(dtype).float(), p) for p in model.parameters()))
+    model.to(next(exact, torch.float32)).save_pretrained(directory)
+    names = AutoTokenizer.from_pretrained(bert.name, local_files_only=True).vocab_files_names.values()
+    for name in {"config.json", *_TEXT_FILES, *names}:
+        source = cached_file(bert.name, name, local_files_only=True, _raise_exceptions_for_missing_entries=False)
+        if source is not None:
+            shutil.copyfile(source, directory / name)

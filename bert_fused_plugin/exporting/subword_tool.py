@@ -6,9 +6,10 @@ that it does not know, or knows from other words, and translates badly.  So the 
 
 import re
 from collections import Counter
-from itertools import islice
+from contextlib import suppress
+from itertools import islice, product
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from fairseq.data import Dictionary, data_utils
 from fairseq.data.encoders import build_bpe
@@ -19,33 +20,22 @@ from bert_fused_plugin.errors import BertFusedError, flag_name
 from bert_fused_plugin.models.hub import GPT2_FILES
 
 Bpe = Optional[Dict[str, Any]]  # fairseq's settings of --bpe
-Files = List[Tuple[Path, str]]  # what is copied into the directory, and its name there
+Files = Dict[str, Tuple[Path, str]]  # by setting, what is copied into the directory, and its name there
 
+# Our flags that give a file; the files of other kinds of --bpe are those of the training.
+FLAGS = {"subword_nmt": "--codes", "sentencepiece": "--sentencepiece-model"}
+
+# For each kind of --bpe, and each setting of it that names a file, the name of that file in the directory.  fairseq's
+# hub expects these names, except those of gpt2, which `bert_fused_plugin.models.hub` finds.
+_FILES = {
+    "subword_nmt": {"bpe_codes": "bpecodes"},
+    "sentencepiece": {"sentencepiece_model": "sentencepiece.bpe.model"},
+    "gpt2": GPT2_FILES,
+    "hf_byte_bpe": {"bpe_vocab": "vocab.json", "bpe_merges": "merges.txt"},
+}
 _ENOUGH = 0.9  # the right file restores nearly all, but not what subword-nmt's --vocabulary has split further
 _MOST_SYMBOLS, _MOST_LINES = 20_000, 1_000
 _FILLER = re.compile(r"madeupword\d+")  # fairseq fills a dictionary up with these
-
-
-class _Tool(NamedTuple):
-    """A kind of fairseq's ``--bpe``.
-
-    Attributes:
-        files: for each setting that names a file, the name of that file in the directory.
-        flag: our flag that gives the file; None if the files are always those of the training.
-    """
-
-    files: Dict[str, str]
-    flag: Optional[str] = None
-
-
-# fairseq's hub expects the files of these names, except those of gpt2, which `bert_fused_plugin.models.hub` finds
-_TOOLS = {
-    "subword_nmt": _Tool({"bpe_codes": "bpecodes"}, "--codes"),
-    "sentencepiece": _Tool({"sentencepiece_model": "sentencepiece.bpe.model"}, "--sentencepiece-model"),
-    "gpt2": _Tool(GPT2_FILES),
-    "hf_byte_bpe": _Tool({"bpe_vocab": "vocab.json", "bpe_merges": "merges.txt"}),
-}
-FLAGS = [tool.flag for tool in _TOOLS.values() if tool.flag is not None]
 
 
 def choose_tool(trained: Bpe, given: Dict[str, Path], errors: List[str]) -> Tuple[Bpe, Files]:
@@ -57,56 +47,48 @@ def choose_tool(trained: Bpe, given: Dict[str, Path], errors: List[str]) -> Tupl
         errors: list to which a sentence is added for each file that is missing.
     """
     kind = next(iter(given), trained["_name"] if trained else None)
-    if kind not in _TOOLS:
-        return trained, []
-    tool, settings = _TOOLS[kind], dict(trained) if trained and trained["_name"] == kind else {}
-    settings["_name"] = kind
-    files: Files = []
-    for setting, name in tool.files.items():
+    if kind is None:
+        return None, {}
+    settings = dict(trained) if trained and trained["_name"] == kind else {"_name": kind}
+    files: Files = {}
+    for setting, name in _FILES.get(kind, {}).items():
         path = given.get(kind) or settings[setting]
         if "://" in str(path):  # fairseq downloads it
             continue
-        files.append((Path(path), name))
+        files[setting] = (Path(path), name)
         if not Path(path).is_file():
-            what = tool.flag or f"--bpe {kind} {flag_name(setting)}"
+            what = FLAGS.get(kind, f"--bpe {kind} {flag_name(setting)}")
             errors.append(f"{what} {path}: no such file; give the one that the training data was split with")
         # fairseq's hub writes the path of the file here; otherwise it says that the file of this name is not found.
-        settings[setting] = f"./{name}" if tool.flag is None else f"{name}, which belongs into the model's directory,"
+        settings[setting] = f"{name}, which belongs into the model's directory," if kind in FLAGS else f"./{name}"
     return settings, files
 
 
-def name_files(settings: Dict[str, Any], bpe: Bpe) -> None:
-    """Let *settings*, the flags of a model, name the files as *bpe* does: the model's bridge may read them, too."""
-    if bpe is not None and settings.get("bpe") == bpe["_name"] and bpe["_name"] in _TOOLS:
-        settings.update({setting: bpe[setting] for setting in _TOOLS[bpe["_name"]].files if setting in settings})
-
-
-def readme_flags(bpe: Bpe) -> List[str]:
-    """Return the flags of fairseq-interactive for the tool in the directory DIR."""
-    if bpe is None or bpe["_name"] not in _TOOLS:
-        return []
-    files = {setting: name for setting, name in _TOOLS[bpe["_name"]].files.items() if "://" not in str(bpe[setting])}
-    return [f"--bpe {bpe['_name']}", *(f"{flag_name(setting)} DIR/{name}" for setting, name in files.items())]
-
-
-def check_tool(bpe: Any, files: Files, dictionary: Dictionary, text: Optional[Any]) -> None:
+def check_tool(bpe: Any, files: Files, task: Any, data: str) -> None:
     """Split what is known to have come from the subword tool of the training, and compare.
 
     Args:
         bpe: fairseq's settings of ``--bpe``.
         files: the files of the tool, for the message.
-        dictionary: the source dictionary.
-        text: the data set of `source_text`; None if there is none.
+        task: the task of the training, with its source dictionary and languages.
+        data: the first data directory of the training.
 
     Raises:
         BertFusedError: The file cannot be read, or it splits the words of the dictionary, or the sentences, otherwise.
     """
-    tool = f"{_TOOLS[bpe._name].flag or '--bpe ' + bpe._name} {' '.join(str(path) for path, _ in files)}"
+    tool = f"{FLAGS.get(bpe._name, f'--bpe {bpe._name}')} {' '.join(str(path) for path, _ in files.values())}"
     remedy = "give the file that the training data was split with"
-    encoder = _built(bpe, tool, remedy)
-    lines = {"the words of the source dictionary": _words(bpe._name, encoder, dictionary)}
+    try:
+        encoder = build_bpe(bpe)
+    except ImportError as error:
+        raise BertFusedError(f"{tool} needs a package that is missing: {error}") from error
+    except (Exception, SystemExit) as error:  # subword-nmt ends the program at a line that is no code
+        reason = " ".join(str(error).split())[:200]
+        raise BertFusedError(f"{tool} cannot be read as what the flag is for ({reason}); {remedy}") from error
+    lines = {"the words of the source dictionary": _words(bpe._name, encoder, task.source_dictionary)}
+    text = _source_text(data, task)
     if text is not None:
-        lines["the source sentences of the data"] = _sentences(text, dictionary)
+        lines["the source sentences of the data"] = _sentences(text, task.source_dictionary)
     for what, known in lines.items():
         split = [encoder.encode(encoder.decode(" ".join(line))).split() for line in known]
         if _likeness(known, split) < _ENOUGH:
@@ -118,30 +100,18 @@ def check_tool(bpe: Any, files: Files, dictionary: Dictionary, text: Optional[An
             )
 
 
-def source_text(data: str, source: str, target: str, dictionary: Dictionary) -> Optional[Any]:
+def _source_text(data: str, task: Any) -> Optional[Any]:
     """Return the source side of the first of the validation and the test set that the directory *data* has.
 
     The training set is left out, because its subwords may have been drawn at random.
     """
-    for split in ("valid", "test"):
-        for pair in (f"{source}-{target}", f"{target}-{source}"):
-            path = Path(data, f"{split}.{pair}.{source}")
-            if Path(f"{path}.idx").is_file() or path.is_file():  # binarised, or as text
-                try:
-                    return data_utils.load_indexed_dataset(str(path), dictionary)
-                except ValueError:  # fairseq maps no empty file
-                    continue
+    source, target = task.cfg.source_lang, task.cfg.target_lang
+    for split, pair in product(("valid", "test"), (f"{source}-{target}", f"{target}-{source}")):
+        with suppress(ValueError):  # fairseq maps no empty file
+            text = data_utils.load_indexed_dataset(f"{data}/{split}.{pair}.{source}", task.source_dictionary)
+            if text is not None:
+                return text
     return None
-
-
-def _built(bpe: Any, tool: str, remedy: str) -> Any:
-    try:
-        return build_bpe(bpe)
-    except ImportError as error:
-        raise BertFusedError(f"{tool} needs a package that is missing: {error}") from error
-    except (Exception, SystemExit) as error:  # subword-nmt ends the program at a line that is no code
-        reason = " ".join(str(error).split())[:200]
-        raise BertFusedError(f"{tool} cannot be read as what the flag is for ({reason}); {remedy}") from error
 
 
 def _words(kind: str, encoder: Any, dictionary: Dictionary) -> List[List[str]]:
@@ -172,4 +142,4 @@ def _sentences(text: Any, dictionary: Dictionary) -> List[List[str]]:
 def _likeness(known: Sequence[Sequence[str]], split: Sequence[Sequence[str]]) -> float:
     """Return the share of symbols that both have, line by line."""
     same = sum(sum((Counter(one) & Counter(other)).values()) for one, other in zip(known, split))
-    return same / max(1, sum(max(len(one), len(other)) for one, other in zip(known, split))) if known else 1.0
+    return same / (sum(max(len(one), len(other)) for one, other in zip(known, split)) or 1) if known else 1.0

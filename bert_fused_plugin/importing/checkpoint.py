@@ -10,11 +10,12 @@ from typing import Any, Dict, List
 import torch
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
-from torch import Tensor
+from transformers import PreTrainedModel
 
 from bert_fused_plugin.checkpoints.reading import read_saved
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.importing import Imported
+from bert_fused_plugin.importing.flags import DEFAULTS
 from bert_fused_plugin.importing.weights import bert_weights
 
 _REMEDY = "give a checkpoint of bert-nmt, such as its checkpoint_best.pt"
@@ -40,27 +41,23 @@ def read_bert_nmt(path: Path) -> Dict[str, Any]:
     return checkpoint
 
 
-def bert_errors(path: Path, checkpoint: Dict[str, Any], place: Path, bert: Dict[str, Tensor]) -> List[str]:
-    """Return a sentence for each way in which a given BERT is not the BERT of a checkpoint.
+def bert_errors(path: Path, checkpoint: Dict[str, Any], place: Path, bert: PreTrainedModel) -> List[str]:
+    """Return a sentence for each way in which *bert*, of the directory *place*, is not the BERT of the *checkpoint*.
 
-    Args:
-        path: file of the checkpoint.
-        checkpoint: content of the file.
-        place: directory that was given with --bert.
-        bert: weights in this directory.
+    *path* is the file of the checkpoint.
     """
-    flags = {"bert_output_layer": -1, "finetune_bert": False, "bert_model_name": None, **vars(checkpoint["args"])}
+    flags = {**DEFAULTS, **vars(checkpoint["args"])}
     which = f"give the BERT that the model was trained with (args.bert_model_name {flags['bert_model_name']})"
-    given = {key: value for key, value in bert.items() if not key.startswith("pooler.")}
+    given = {key: value for key, value in bert.state_dict().items() if not key.startswith("pooler.")}
     saved = bert_weights(checkpoint["model"])
-    depth, layer = len({key.split(".")[2] for key in given if ".layer." in key}), flags["bert_output_layer"]
+    depth, layer = bert.config.num_hidden_layers, flags["bert_output_layer"]
     errors = []
     if not -depth <= layer < depth:
         errors.append(f"{path}: args.bert_output_layer is {layer}, but --bert {place} has {depth} layers")
     if not saved:  # The checkpoint was stripped of BERT, so only the width is checked, when the model is built.
         return errors
     sizes = [{key: tuple(value.shape) for key, value in weights.items()} for weights in (given, saved)]
-    other = sorted(key for key in {*given, *saved} if sizes[0].get(key) != sizes[1].get(key))
+    other = sorted({key for key, _ in sizes[0].items() ^ sizes[1].items()})
     if other:
         seen = " and ".join(str(size.get(other[0], "missing")) for size in sizes)
         errors.append(
@@ -81,15 +78,10 @@ def bert_errors(path: Path, checkpoint: Dict[str, Any], place: Path, bert: Dict[
 
 
 def check_imported(path: Path, imported: Imported, bert_model: Path) -> None:
-    """Build the new model and load its weights, to see that they fit together.
-
-    Args:
-        path: file of the old checkpoint, for the message of an error.
-        imported: the new checkpoint.
-        bert_model: directory of its BERT.
+    """Build the new model with the BERT in *bert_model*, and load its weights, to see that they fit together.
 
     Raises:
-        BertFusedError: The weights do not fit the flags.
+        BertFusedError: The weights do not fit the flags, which are those of the old checkpoint *path*.
     """
     task = SimpleNamespace(cfg=SimpleNamespace(source_lang=None))
     for side, name in (("encoder", "source_dictionary"), ("decoder", "target_dictionary")):

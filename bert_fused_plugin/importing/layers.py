@@ -3,18 +3,17 @@
 import re
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
 from torch import Tensor
 
 SIDES = ("encoder", "decoder")
 
-_ATTEND_BOTH = {"transformers2", "transformer_s2_iwslt_de_en", "transformer_s2_vaswani_wmt_en_de_big"}
-_ATTEND_BOTH |= {"transformer_wmt_en_de"}  # unlike those with _big
-_ATTEND_DECODER = {"transformer", "transformer_iwslt_de_en", "transformer_vaswani_wmt_en_de_big"}
-_ATTEND_DECODER |= {"transformer_vaswani_wmt_en_fr_big", "transformer_wmt_en_de_big", "transformer_wmt_en_de_big_t2t"}
-_KINDS = {("plain", "plain"), ("plain", "parallel"), ("parallel", "plain"), ("parallel", "parallel")}
-_KINDS |= {("plain", "stacked")}
+# the architectures of bert-nmt whose encoder and decoder, or only whose decoder, attends to BERT
+_BOTH = re.compile("transformers2|transformer_s2_(iwslt_de_en|vaswani_wmt_en_de_big)|transformer_wmt_en_de")
+_DECODER = re.compile("transformer(_iwslt_de_en|_vaswani_wmt_en_(de|fr)_big|_wmt_en_de_big(_t2t)?)?")
+_KINDS = {*product(("plain", "parallel"), repeat=2), ("plain", "stacked")}
 
 _LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.(\w+)\..+")
 
@@ -70,16 +69,16 @@ def layer_errors(flags: Dict[str, Any], layers: Layers) -> List[str]:
     decoder = "plain" if flags["decoder_no_bert"] else "parallel"
     # the names of the architectures of forks are unknown
     expected = layers.kinds if layers.kinds in _KINDS else ("parallel", decoder)
-    if str(flags["arch"]).startswith("transformerstack"):
+    arch = str(flags["arch"])
+    if arch.startswith("transformerstack"):
         expected = ("plain", "stacked")
-    elif flags["arch"] in _ATTEND_BOTH | _ATTEND_DECODER:
-        expected = ("parallel" if flags["arch"] in _ATTEND_BOTH else "plain", decoder)
+    elif _BOTH.fullmatch(arch) or _DECODER.fullmatch(arch):
+        expected = ("parallel" if _BOTH.fullmatch(arch) else "plain", decoder)
     if layers.kinds != expected:
         errors.append(
-            f"args.arch {flags['arch']} with decoder_no_bert {flags['decoder_no_bert']} should have "
+            f"args.arch {arch} with decoder_no_bert {flags['decoder_no_bert']} should have "
             f"{' encoder layers and '.join(expected)} decoder layers (by their bert_attn and bert_attn_layer_norm), "
-            f"but it has weights of {' encoder layers and '.join(layers.kinds)} ones; "
-            "it is of a fork, or damaged"
+            f"but it has weights of {' encoder layers and '.join(layers.kinds)} ones; it is of a fork, or damaged"
         )
     for side, depth, kind in zip(SIDES, layers.depths, layers.kinds):
         if kind == "parallel" and flags["bert_gates"] is not None and len(flags["bert_gates"]) != depth:

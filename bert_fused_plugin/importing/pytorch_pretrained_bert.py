@@ -12,12 +12,6 @@ from bert_fused_plugin.bert.hugging_face import load_encoder
 from bert_fused_plugin.checkpoints.reading import read_torch_file
 from bert_fused_plugin.errors import BertFusedError
 
-_CONFIG_NAMES = ("bert_config.json", "config.json")
-_FIELDS = {
-    *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act"),
-    *("hidden_dropout_prob", "attention_probs_dropout_prob", "max_position_embeddings", "type_vocab_size"),
-    *("initializer_range", "layer_norm_eps"),
-}
 # names of the published models for which bert-nmt does not lower-case text; for a directory it always does so
 _CASED = ("bert-base-cased", "bert-large-cased", "bert-base-multilingual-cased", "bert-base-german-cased")
 _REMEDY = (
@@ -44,17 +38,15 @@ def read_bert_directory(directory: Path) -> PreTrainedModel:
         return load_encoder(str(directory))
     if not directory.is_dir():
         raise BertFusedError(f"--bert {directory}: no such directory; {_REMEDY}")
-    config = next(
-        (directory / name for name in _CONFIG_NAMES if (directory / name).is_file()), directory / _CONFIG_NAMES[0]
-    )
+    config, later = directory / "bert_config.json", directory / "config.json"
+    config = later if later.is_file() and not config.is_file() else config
     files = (config, directory / "pytorch_model.bin", directory / "vocab.txt")
     missing = [path.name for path in files if not path.is_file()]
     if missing:
         raise BertFusedError(f"--bert {directory} has no {' and no '.join(missing)}; {_REMEDY}")
     state = read_torch_file(files[1], _REMEDY, content="weights of BERT", given=f"--bert {files[1]}")
     try:
-        given = json.loads(config.read_text(encoding="utf-8"))
-        model = BertModel(BertConfig(**{name: given[name] for name in _FIELDS & set(given)}))
+        model = BertModel(BertConfig.from_json_file(config))
         wrong = model.load_state_dict(_current_names(state), strict=False)
         keys = [key for key in (*wrong.missing_keys, *wrong.unexpected_keys) if not key.startswith("pooler.")]
         if keys:

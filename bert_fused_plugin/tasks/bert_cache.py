@@ -6,12 +6,11 @@ The directory has a folder for each BERT, and in it one for each data set.  The 
 
 import json
 import logging
-import os
 import re
 import shutil
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 from safetensors import SafetensorError
@@ -23,7 +22,7 @@ from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
 from bert_fused_plugin.data.cached_states import NUMBER_FORMATS, CachedStates, ComputeStates
 from bert_fused_plugin.data.shared_work import rank_in
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.files import written_whole
+from bert_fused_plugin.files import given_path, written_whole
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 
 logger = logging.getLogger(__name__)
@@ -35,8 +34,6 @@ _DESCRIPTION = "bert.json"
 _NAME = re.compile(rf"[0-9a-f]{{32}}-({'|'.join(NUMBER_FORMATS)})")
 
 _ENOUGH = 2**30  # bytes; Docker's default is 64 MiB, and some batches of cached states fill that
-
-Description = Dict[str, Any]
 
 
 class BertCache:
@@ -54,7 +51,7 @@ class BertCache:
     part: Optional[Tuple[int, int]] = None
 
     def __init__(self, cfg: BertFusedTranslationConfig, model: Any, on_cpu: bool = False) -> None:
-        self._directory = Path(os.path.expanduser(str(cfg.bert_cache)))  # the shell leaves the ~ of --bert-cache=~/DIR
+        self._directory = given_path(str(cfg.bert_cache))
         self._dtype = str(cfg.bert_cache_dtype)
         self._on_cpu = on_cpu
         self._bert: FrozenBert = model.encoder.bert
@@ -62,9 +59,7 @@ class BertCache:
         self._layers = str(model.cfg.bert_layer)
         self._identity = self._bert.identity()
         self._folder = self._directory / f"{identity_fingerprint(self._identity)[:32]}-{self._dtype}"
-        too_small = small_shared_memory()
-        if too_small is not None:
-            logger.warning(too_small)
+        warn_of_small_shared_memory()
 
     def use_for(self, dataset: BertPairDataset, name: str) -> None:
         """Let *dataset* take its states from the cache; what the cache does not have yet is computed and written.
@@ -95,12 +90,24 @@ class BertCache:
         dataset.use_states(states)
 
     def _describe(self) -> None:
-        """Write which BERT the folder is for, if it does not say so, and log what the user should know of it."""
+        """Write which BERT the folder is for, if it does not say so, and log which others have the same weights."""
+        if read_description(self._folder) is not None:
+            return
         description = {**self._identity, "number format": self._dtype, BERT_NAME: self._bert.name}
-        if read_description(self._folder) is None:
-            write_description(self._folder, description)
-            for remark in why_not_used(self._folder, description):
-                logger.info(f"BERT cache: {remark}")
+        with written_whole(self._folder / _DESCRIPTION) as new:
+            new.write_text(json.dumps(description, indent=1), encoding="utf-8")
+        for other in folders_of_berts(self._directory):
+            theirs = read_description(other) or {}
+            differences = "; ".join(
+                f"{name} {json.dumps(theirs.get(name))} there, {json.dumps(value)} here"
+                for name, value in description.items()
+                if name != BERT_NAME and theirs.get(name) != value  # the same weights may lie elsewhere
+            )
+            if differences and theirs.get("weights") == description["weights"]:
+                logger.info(
+                    f"BERT cache: {other} holds states of the same weights and is not used, since this differs: "
+                    f"{differences}"
+                )
 
     def _load_bert(self) -> ComputeStates:
         """Load BERT once more, in full precision, whatever the model runs in; on a GPU if there is one."""
@@ -120,9 +127,7 @@ def folders_of_berts(directory: Path) -> List[Path]:
     Raises:
         BertFusedError: there are none.
     """
-    found = []
-    if directory.is_dir():
-        found = sorted(path for path in directory.iterdir() if path.is_dir() and _NAME.fullmatch(path.name))
+    found = sorted(path for path in directory.glob("*-*") if path.is_dir() and _NAME.fullmatch(path.name))
     if not found:
         raise BertFusedError(
             f"{directory} must be a directory that --bert-cache has filled, and it holds no states of any BERT; give "
@@ -131,47 +136,20 @@ def folders_of_berts(directory: Path) -> List[Path]:
     return found
 
 
-def write_description(folder: Path, description: Description) -> None:
-    """Write *description* into *folder*; a folder that cannot be written stays without."""
-    with suppress(OSError), written_whole(folder / _DESCRIPTION) as new:
-        new.write_text(json.dumps(description, indent=1), encoding="utf-8")
-
-
-def read_description(folder: Path) -> Optional[Description]:
+def read_description(folder: Path) -> Optional[Dict[str, Any]]:
     """Return the description in *folder*, or None if it has none that can be read."""
     with suppress(OSError, ValueError):
-        description = json.loads((folder / _DESCRIPTION).read_text(encoding="utf-8"))
-        if isinstance(description, dict):
-            return description
+        return dict(json.loads((folder / _DESCRIPTION).read_text(encoding="utf-8")))
     return None
 
 
-def why_not_used(folder: Path, description: Description) -> Iterator[str]:
-    """Yield a sentence for each folder beside *folder* that has states of the same weights, and why it is not used."""
-    for other in folders_of_berts(folder.parent):
-        theirs = read_description(other)
-        if other == folder or theirs is None or theirs.get("weights") != description.get("weights"):
-            continue
-        differences = [
-            f"{name} {json.dumps(theirs.get(name))} there, {json.dumps(value)} here"
-            for name, value in description.items()
-            if name != BERT_NAME and theirs.get(name) != value  # the same weights may lie elsewhere
-        ]
-        if differences:
-            why = "; ".join(differences)
-            yield f"{other} holds states of the same weights and is not used, since this differs: {why}"
-
-
-def small_shared_memory() -> Optional[str]:
-    """Return a sentence with the remedy if the shared memory is too small for batches of BERT's states, else None."""
-    try:
+def warn_of_small_shared_memory() -> None:
+    """Warn, with the remedy, if the shared memory is too small for batches of BERT's states."""
+    with suppress(OSError):  # a system may have none
         size = shutil.disk_usage(SHARED_MEMORY).total
-    except OSError:  # this system has none
-        return None
-    if size >= _ENOUGH:
-        return None
-    return (
-        f"{SHARED_MEMORY} has only {size / 2**20:,.0f} MiB, and worker processes pass batches with BERT's states "
-        "through it; if the run ends with a bus error, or with 'unable to write to file', start the container with "
-        "--shm-size 2g or --ipc=host, or give --num-workers 0"
-    )
+        if size < _ENOUGH:
+            logger.warning(
+                f"{SHARED_MEMORY} has only {size / 2**20:,.0f} MiB, and worker processes pass batches with BERT's "
+                "states through it; if the run ends with a bus error, or with 'unable to write to file', start the "
+                "container with --shm-size 2g or --ipc=host, or give --num-workers 0"
+            )

@@ -2,7 +2,9 @@
 
 import copy
 import logging
+from functools import cache
 from typing import Any, Callable, Dict, List, Optional, Sequence
+from weakref import WeakValueDictionary
 
 import torch
 from fairseq.data import Dictionary
@@ -29,6 +31,7 @@ from bert_fused_plugin.tasks.bert_cache import BertCache
 from bert_fused_plugin.tasks.bert_fused_translation_config import (
     BertFusedTranslationConfig,
     flags_for_data_sets,
+    given_flags,
     unusable_flags,
 )
 from bert_fused_plugin.tasks.ensembles import reads_bert
@@ -40,35 +43,34 @@ logger = logging.getLogger(__name__)
 class BertFusedTranslationTask(TranslationTask):
     """Translation with ``bert_tokens`` in ``net_input``, from a data-bin of plain ``fairseq-preprocess``.
 
-    BERT's input is made once, when a data set is loaded, by the bridge of the model.  A model without a
-    bridge, such as fairseq's own transformer, gets plain translation batches.
+    BERT's input is made once, when a data set is loaded, by the bridge of the model, which has one because under
+    fairseq's own tasks it makes BERT's input itself.  A model without a bridge, such as fairseq's own transformer, gets
+    plain translation batches.
     """
 
     cfg: BertFusedTranslationConfig
     bridge: Optional[DictionaryBridge] = None
     bert_cache: Optional[BertCache] = None
     keep_long_targets = True
-    _warned_of_members = False
-    _warned_of_buffer = False
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.max_source: int = self.cfg.max_source_positions
-        self._berts = ensembles.SharedBerts()
+        self._berts: ensembles.Berts = WeakValueDictionary()
         self._typed_text = TypedText(self.src_dict)
         self._tokenizer: Any = None
-        self._setup_messages: Optional[SetupMessages] = SetupMessages.collect()
+        self._setup_messages = SetupMessages.collect()
+        self._warn_once = cache(logger.warning)
 
     @classmethod
-    def setup_task(cls, cfg: BertFusedTranslationConfig, **kwargs: Any) -> "BertFusedTranslationTask":
+    def setup_task(cls, cfg: BertFusedTranslationConfig, **kwargs: Any) -> Any:
         """Load the dictionaries.
 
         Raises:
             BertFusedError: the data directory does not fit the language pair.
         """
         raise_all(data_errors(cfg.data, cfg.source_lang, cfg.target_lang))
-        task: BertFusedTranslationTask = super().setup_task(cfg, **kwargs)
-        return task
+        return super().setup_task(cfg, **kwargs)
 
     @classmethod
     def load_dictionary(cls, filename: str) -> Dictionary:
@@ -80,30 +82,38 @@ class BertFusedTranslationTask(TranslationTask):
         return read_dictionary(super().load_dictionary, filename)
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """Build the model, and take its bridge (see `load_bert`), and BERT's cache, for the data sets."""
+        """Build the model, and take its bridge for the data sets, and BERT's cache.
+
+        Raises:
+            BertFusedError: the task's flags do not fit the model.
+        """
         model = super().build_model(cfg, from_checkpoint)
-        if from_checkpoint and self._setup_messages is not None:  # no training follows
+        if from_checkpoint:  # no training follows
             self._setup_messages.forget()
-            self._setup_messages = None
         self.max_source = min(self.max_source, model.max_positions()[0])  # of all members of an ensemble
         self.keep_long_targets = self.keep_long_targets and _takes_any_target(model)
-        if reads_bert(model):
-            # of a checkpoint, cfg has the flags of its training
-            self._prepare_bert_input(model, not from_checkpoint and bool(flags_beside(cfg, "common").get("cpu")))
-            if not from_checkpoint:
-                self._warn_of_input(model, resumed_from(cfg) is not None)
+        if not reads_bert(model):
+            unused = given_flags(self.cfg, "bert_text", "bert_cache", "bert_documents")
+            if unused:
+                logger.warning(f"{type(model).__name__} does not read BERT and so does not use {', '.join(unused)}")
             return model
-        unused = self._given("bert_text", "bert_cache", "bert_documents")
-        if unused:
-            logger.warning(f"{type(model).__name__} does not read BERT and so does not use {', '.join(unused)}")
+        encoder = model.encoder
+        encoder.bert_record.note_given(given_flags(self.cfg, "bert_text", "bert_documents"))
+        ensembles.share_bert(self._berts, encoder)
+        self.bridge = encoder.bridge
+        raise_all(unusable_flags(self.cfg, model))
+        if self.cfg.bert_cache is not None:
+            # of a checkpoint, cfg has the flags of its training
+            on_cpu = not from_checkpoint and bool(flags_beside(cfg, "common").get("cpu"))
+            self.bert_cache = BertCache(self.cfg, model, on_cpu)
+        if not from_checkpoint:
+            self._warn_of_input(model, cfg)
         return model
 
     def begin_epoch(self, epoch: int, model: Any) -> None:
         """Begin an epoch; before the first one of a launch, what matters of the set-up is logged once more."""
         super().begin_epoch(epoch, model)
-        if self._setup_messages is not None:
-            self._setup_messages.repeat()
-            self._setup_messages = None
+        self._setup_messages.repeat()
 
     def post_validate(self, model: Any, stats: Dict[str, Any], agg: Any) -> None:
         """Add to *stats*, which fairseq prints next, what the heads of *model* have learned about their attention."""
@@ -121,12 +131,12 @@ class BertFusedTranslationTask(TranslationTask):
         too_long = int((self.datasets[split].src_sizes > self.max_source).sum())
         if evaluation and too_long:
             logger.warning(f"{split}: {too_long} sources are cut to {self.max_source} tokens (--max-source-positions)")
-            self.datasets[split] = self._load_truncated(split, epoch=epoch, combine=combine, **kwargs)
-        if self.bridge is None:
-            return
-        self.datasets[split] = self._with_bert_input(self.bridge, split, epoch, combine, evaluation)
-        if self.bert_cache is not None:
-            self.bert_cache.use_for(self.datasets[split], f"{split}.{self.cfg.source_lang}")
+            stock = TranslationTask(copy.deepcopy(self.cfg), self.src_dict, self.tgt_dict)
+            stock.cfg.truncate_source, stock.cfg.max_source_positions = True, self.max_source
+            stock.load_dataset(split, epoch=epoch, combine=combine, **kwargs)
+            self.datasets[split] = stock.datasets[split]
+        if self.bridge is not None:
+            self.datasets[split] = self._with_bert_input(self.bridge, split, None if evaluation else epoch, combine)
 
     def build_tokenizer(self, args: Any) -> Any:
         """Build fairseq's tokenizer of raw text."""
@@ -156,12 +166,11 @@ class BertFusedTranslationTask(TranslationTask):
             raise BertFusedError(
                 "--constraints and --bert-context do not work together in fairseq-interactive; leave --constraints out"
             )
-        if len(src_tokens) == 1 and not self._warned_of_buffer:
-            logger.warning(
+        if len(src_tokens) == 1:
+            self._warn_once(
                 f"--bert-context {self.bridge.context} reads the preceding lines of the same buffer, but this buffer "
                 "has a single line; give fairseq-interactive a larger --buffer-size"
             )
-            self._warned_of_buffer = True
         return InteractiveDataset(dataset, self.bridge, keep_long_targets=True)
 
     def build_generator(self, models: Sequence[Any], args: Any, **options: Any) -> Any:
@@ -171,14 +180,14 @@ class BertFusedTranslationTask(TranslationTask):
             BertFusedError: an alignment is asked of a model that does not attend to source tokens, or models of
                 different BERT input read context, or flags for data sets are given to fairseq-interactive.
         """
-        if not (self.datasets or options or self.cfg.eval_bleu):  # the hub interface gives options
-            raise_all(flags_for_data_sets(self.cfg))
-        beam = getattr(args, "beam", None)  # --eval-bleu-args and the hub interface need not name it
+        # --eval-bleu-args and the hub interface need not name these
+        beam, print_alignment = getattr(args, "beam", None), getattr(args, "print_alignment", None)
+        errors = ensembles.ensemble_errors(models, bool(print_alignment))
         if beam is not None and beam < 1:
-            raise BertFusedError(f"--beam must be at least 1, got {beam}; 5 is usual")
-        ensembles.check_context(models)
-        if getattr(args, "print_alignment", None):  # nor this
-            ensembles.check_alignment(models)
+            errors.append(f"--beam must be at least 1, got {beam}; 5 is usual")
+        if not (self.datasets or options or self.cfg.eval_bleu):  # the hub interface gives options
+            errors += flags_for_data_sets(self.cfg)
+        raise_all(errors)
         return super().build_generator(ensembles.members(models), args, **options)
 
     def inference_step(
@@ -189,91 +198,63 @@ class BertFusedTranslationTask(TranslationTask):
             sample = {**sample, "net_input": {**sample["net_input"], "bert_tokens": constraints}}
             constraints = None
         if "bert_tokens" in sample["net_input"] and not ensembles.share_bert_input(models):
-            unused = self._given("bert_text", "bert_cache")
-            if unused and not self._warned_of_members:
-                logger.warning(
+            unused = given_flags(self.cfg, "bert_text", "bert_cache")
+            if unused:
+                self._warn_once(
                     f"the models of the ensemble differ in BERT or in its input and so do not use {', '.join(unused)}"
                 )
-                self._warned_of_members = True
             sample = {**sample, "net_input": ensembles.without_bert_input(sample["net_input"])}
         models = ensembles.members(models)
         return super().inference_step(generator, models, sample, constraints=constraints, **options)
 
-    def _given(self, *settings: str) -> List[str]:
-        """Return the flags of those *settings* of the task that are set."""
-        return [f"--{name.replace('_', '-')}" for name in settings if getattr(self.cfg, name) is not None]
-
-    def _prepare_bert_input(self, model: Any, on_cpu: bool) -> None:
-        """Prepare to give *model* its BERT input; *on_cpu* says that no GPU computes what the cache lacks.
-
-        Raises:
-            BertFusedError: the task's flags do not fit the model.
-        """
-        encoder = model.encoder
-        encoder.bert_record.note_given(self._given("bert_text", "bert_documents"))
-        self._berts.share(encoder)
-        self.bridge = encoder.bridge
-        raise_all(unusable_flags(self.cfg, model))
-        if self.cfg.bert_cache is not None:
-            self.bert_cache = BertCache(self.cfg, model, on_cpu)
-
-    def _warn_of_input(self, model: Any, resumed: bool) -> None:
-        """Warn before a training if other settings would give *model* better input from BERT.
-
-        A training that is *resumed* cannot change the layer any more.
-        """
-        if model.encoder.bridge.reads_moses_tokens and self.cfg.bert_text is None:
+    def _warn_of_input(self, model: Any, cfg: Any) -> None:
+        """Warn before a training, of the model's flags *cfg*, if other settings would give *model* better input."""
+        bridge = model.encoder.bridge
+        if bridge.reads_moses_tokens and self.cfg.bert_text is None:
             logger.warning(
                 "the source dictionary looks tokenised by Moses (it has &apos; or @-@), but BERT was trained on plain "
                 "text; consider --bert-detok moses"
             )
-        tags = [tag for tag in language_tags(self.source_dictionary) if tag not in model.encoder.bridge.tags]
+        tags = [tag for tag in language_tags(self.source_dictionary) if tag not in bridge.tags]
         if tags and self.cfg.bert_text is None:
             logger.warning(
                 f"BERT reads symbols of the source dictionary that look like tags of languages, such as {tags[0]}; "
                 "consider --bert-strip-tags, which leaves them out"
             )
-        warning = None if resumed else last_layer_warning(model.encoder.bert, model.cfg.bert_model)
-        if warning is not None:
+        warning = last_layer_warning(model.encoder.bert, model.cfg.bert_model)
+        if warning is not None and resumed_from(cfg) is None:  # then the layer cannot change any more
             logger.warning(warning)
 
     def _with_bert_input(
-        self, bridge: DictionaryBridge, split: str, epoch: int, combine: bool, evaluation: bool
+        self, bridge: DictionaryBridge, split: str, shard: Optional[int], combine: bool
     ) -> BertPairDataset:
-        """Return the data set of *split*, which fairseq has loaded, with BERT's input."""
-        dataset = self.datasets[split]
-        shard = None if evaluation else epoch
-        text = directory_of_epoch("--bert-text", self.cfg.bert_text, self.cfg.data, shard)
-        documents = directory_of_epoch("--bert-documents", self.cfg.bert_documents, self.cfg.data, shard)
-        texts = read_raw_text(
-            text, split, self.cfg.source_lang, len(dataset), combine=combine, upsample=self.cfg.upsample_primary
-        )
-        starts = read_document_starts(documents, split, files_of(dataset.src)) if bridge.context else set()
+        """Return the data set of *split*, which fairseq has loaded, with BERT's input.
+
+        *shard* is the epoch, which chooses the data directory of a training; None in evaluation.
+        """
+        cfg, dataset, name = self.cfg, self.datasets[split], f"{split}.{self.cfg.source_lang}"
+        size = len(dataset)
+        text = directory_of_epoch("--bert-text", cfg.bert_text, cfg.data, shard)
+        documents = directory_of_epoch("--bert-documents", cfg.bert_documents, cfg.data, shard)
         result = BertPairDataset(
             dataset,
             bridge,
-            texts,
-            evaluation and self.keep_long_targets,
-            starts,
-            piece_folders(self.cfg.data, shard, self.cfg.bert_cache),
-            f"{split}.{self.cfg.source_lang}",
+            read_raw_text(text, split, cfg.source_lang, size, combine=combine, upsample=cfg.upsample_primary),
+            shard is None and self.keep_long_targets,
+            read_document_starts(documents, split, files_of(dataset.src)) if bridge.context else set(),
+            piece_folders(cfg.data, shard, cfg.bert_cache),
+            name,
         )
-        pieces, size = result.word_pieces, len(dataset)
+        pieces = result.word_pieces
         total = int(pieces.offsets[-1])
         logger.info(
             f"{split}: {total:,} word pieces for BERT, {total / size if size else 0:.1f} a sentence, "
             f"{pieces.cuts[0]} sentences cut to {bridge.max_tokens}"
             + (f", the context of {pieces.cuts[1]} cut" if bridge.context else "")
         )
+        if self.bert_cache is not None:
+            self.bert_cache.use_for(result, name)
         return result
-
-    def _load_truncated(self, split: str, **options: Any) -> Any:
-        """Return the data set of *split* as ``--truncate-source`` gives it, with sources that the model can take."""
-        cfg = copy.deepcopy(self.cfg)
-        cfg.truncate_source, cfg.max_source_positions = True, self.max_source
-        stock = TranslationTask(cfg, self.src_dict, self.tgt_dict)
-        stock.load_dataset(split, **options)
-        return stock.datasets[split]
 
     def _truncated(self, line: Tensor) -> Tensor:
         """Return the source *line*, cut to what the model can take; its end of sentence stays."""

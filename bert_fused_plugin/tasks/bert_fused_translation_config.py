@@ -1,5 +1,6 @@
 """The flags of the task ``bert_fused_translation``."""
 
+import re
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
 
@@ -9,6 +10,7 @@ from fairseq.tasks.translation import TranslationConfig
 from omegaconf import OmegaConf
 
 from bert_fused_plugin.data.cached_states import NUMBER_FORMATS
+from bert_fused_plugin.errors import flag_name
 from bert_fused_plugin.flags import Rule, Specified, flag, flag_errors, only_with
 
 _DIRECTORY = Rule(
@@ -16,6 +18,14 @@ _DIRECTORY = Rule(
     "must not be empty, as it is if a shell variable is not set",
     "give a directory, or leave the flag out",
 )
+# for typed lines, what happens instead of what these flags say
+_FOR_DATA_SETS = {
+    "bert_text": "BERT reads the typed lines",
+    "bert_documents": "with --bert-context BERT reads the lines before in the same buffer",
+    "bert_cache": "BERT's states of typed lines are not kept",
+}
+# settings that say what the model is, and how its data is read
+_KEPT = re.compile(r"_name|data|dataset_impl|\w+_lang|left_pad_\w+|max_\w+_positions")
 
 
 @dataclass
@@ -53,17 +63,18 @@ class BertFusedTranslationConfig(TranslationConfig, Specified):
     )
 
 
+def given_flags(cfg: BertFusedTranslationConfig, *settings: str) -> List[str]:
+    """Return the flags of those *settings* of *cfg* that do not have their default."""
+    return [flag_name(name) for name in settings if getattr(cfg, name) != getattr(BertFusedTranslationConfig, name)]
+
+
 def flags_for_data_sets(cfg: BertFusedTranslationConfig) -> List[str]:
     """Return a sentence for each flag of *cfg* that is about data sets, for a command that translates typed lines."""
-    rows = (
-        ("--bert-text", cfg.bert_text, "BERT reads the typed lines"),
-        ("--bert-documents", cfg.bert_documents, "with --bert-context BERT reads the lines before in the same buffer"),
-        ("--bert-cache", cfg.bert_cache, "BERT's states of typed lines are not kept"),
-    )
     return [
-        f"{flag} is for data sets, got {value} for the typed lines of fairseq-interactive; leave it out: {instead}"
-        for flag, value, instead in rows
-        if value is not None
+        f"{flag_name(name)} is for data sets, got {getattr(cfg, name)} for the typed lines of fairseq-interactive; "
+        f"leave it out: {instead}"
+        for name, instead in _FOR_DATA_SETS.items()
+        if given_flags(cfg, name)
     ]
 
 
@@ -83,20 +94,6 @@ def unusable_flags(cfg: BertFusedTranslationConfig, model: Any) -> List[str]:
     return errors
 
 
-# settings that say what the model is, and how its data is read
-_KEPT = (
-    "_name",
-    "data",
-    "dataset_impl",
-    "source_lang",
-    "target_lang",
-    "left_pad_source",
-    "left_pad_target",
-    "max_source_positions",
-    "max_target_positions",
-)
-
-
 def training_defaults() -> Dict[str, Any]:
     """Return the default of each setting of the translation task that a trained model does not need.
 
@@ -104,4 +101,4 @@ def training_defaults() -> Dict[str, Any]:
     """
     defaults: Any = OmegaConf.create({"task": BertFusedTranslationConfig(), "dataset": DatasetConfig()})
     task: Any = OmegaConf.to_container(defaults, resolve=True, enum_to_str=True)["task"]
-    return {name: default for name, default in task.items() if name not in _KEPT}
+    return {name: default for name, default in task.items() if not _KEPT.fullmatch(name)}

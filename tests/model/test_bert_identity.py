@@ -4,6 +4,7 @@ import json
 import shutil
 from argparse import Namespace
 from types import SimpleNamespace
+from weakref import WeakValueDictionary
 
 import pytest
 import torch
@@ -16,8 +17,8 @@ from bert_fused_plugin.data.word_pieces import WordPieces
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.json_record import JsonRecord
 from bert_fused_plugin.tasks import bert_cache
-from bert_fused_plugin.tasks.bert_cache import BERT_NAME, BertCache, read_description, write_description
-from bert_fused_plugin.tasks.ensembles import SharedBerts
+from bert_fused_plugin.tasks.bert_cache import BertCache, read_description
+from bert_fused_plugin.tasks.ensembles import share_bert
 
 # settings of config.json that change states, with another value each; the weights fit both
 CHANGES = {"hidden_act": "relu", "num_attention_heads": 2, "layer_norm_eps": 1e-3}
@@ -114,9 +115,9 @@ def test_the_key_of_the_cache_has_the_same_definition(bert_dir, changed):
 
 
 def test_members_of_an_ensemble_share_a_bert_only_if_it_is_the_same(build, changed):
-    berts, first, same, other = SharedBerts(), build(), build(), build(bert_model=changed(hidden_act="relu"))
+    berts, first, same, other = WeakValueDictionary(), build(), build(), build(bert_model=changed(hidden_act="relu"))
     for model in (first, same, other):
-        berts.share(model.encoder)
+        share_bert(berts, model.encoder)
     assert same.encoder.bert is first.encoder.bert
     assert other.encoder.bert is not first.encoder.bert
 
@@ -155,8 +156,6 @@ def test_a_description_that_was_cut_is_none(tmp_path):
     for text in ("", "{"):
         (tmp_path / "bert.json").write_text(text)
         assert read_description(tmp_path) is None
-    write_description(tmp_path, {BERT_NAME: "some-bert"})
-    assert read_description(tmp_path) == {BERT_NAME: "some-bert"}
 
 
 def test_opening_the_cache_warns_of_small_shared_memory(build, tmp_path, caplog, monkeypatch):

@@ -116,7 +116,7 @@ def test_an_ensemble_in_the_hub_interface_translates_again_and_again(workspace, 
     hub = BertFusedModel.from_pretrained(workspace.save_dir, f"checkpoint_last.pt:{members['plain']}", workspace.data)
     first, plain = hub.translate(["the dog", "a man"], beam=2), hub.models[1]
     assert hub.translate(["the dog", "a man"], beam=2) == first
-    for module in (plain, plain.encoder):  # a wrapper stands for the model, which stays as it is
+    for module in (plain, plain.encoder):  # a copy stands for the model, which stays as it is
         assert not {"forward", "forward_torchscript"} & set(vars(module))
 
 

@@ -1,13 +1,13 @@
 """Members of an ensemble: which read BERT, whether they read the same, and those that do not."""
 
 from types import SimpleNamespace
+from weakref import WeakValueDictionary
 
 import pytest
 import torch
 from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from helpers import assert_close, encode, make_gru, pad
 
-from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.tasks import ensembles
 
 
@@ -34,23 +34,21 @@ def net_input(dictionary):
     }
 
 
-def test_a_member_that_does_not_read_bert_is_wrapped_and_stays_as_it_is(build, plain, net_input):
+def test_a_member_that_does_not_read_bert_is_copied_and_stays_as_it_is(build, plain, net_input):
     fused, before = build(), dict(vars(plain))
-    kept, wrapped = ensembles.members([fused, plain])
+    kept, member = ensembles.members([fused, plain])
     assert kept is fused
     own = ensembles.without_bert_input(net_input)
     with pytest.raises(TypeError, match="bert_tokens"):
         plain(**net_input)
     with torch.no_grad():
-        assert_close(wrapped(**net_input)[0], plain(**own)[0])
+        assert_close(member(**net_input)[0], plain(**own)[0])
         expected = plain.encoder.forward_torchscript(own)["encoder_out"][0]
-        assert_close(wrapped.encoder.forward_torchscript(net_input)["encoder_out"][0], expected)
-    assert wrapped.decoder is plain.decoder
-    assert wrapped.max_decoder_positions() == plain.max_decoder_positions()
-    assert wrapped.encoder.padding_idx == plain.encoder.padding_idx
+        assert_close(member.encoder.forward_torchscript(net_input)["encoder_out"][0], expected)
+    assert member.decoder is plain.decoder
+    assert all(one is other for one, other in zip(member.parameters(), plain.parameters()))
     assert vars(plain) == before
-    with pytest.raises(AttributeError, match="nothing_of_this_name"):
-        _ = wrapped.nothing_of_this_name
+    assert "forward" not in vars(plain.encoder)
 
 
 def test_an_ensemble_without_bert_is_left_alone(plain, dictionary):
@@ -64,12 +62,12 @@ def test_who_reads_bert(build, plain, dictionary, bert_dir):
 
 
 def test_models_with_one_bert_hold_one_object(build, dictionary, bert_dir):
-    berts = ensembles.SharedBerts()
+    berts = WeakValueDictionary()
     models = [build(), build(), make_gru(dictionary, bert_model=bert_dir)]
     other, *trained = build(bert_layer="1"), build(bert_finetune=True), build(bert_finetune=True)
     assert not ensembles.share_bert_input(models)
     for model in (*models, other, *trained):
-        berts.share(model.encoder)
+        ensembles.share_bert(berts, model.encoder)
     assert len({id(model.encoder.bert) for model in models}) == 1
     assert len({id(model.encoder.bert) for model in (models[0], other, *trained)}) == 4
     assert ensembles.share_bert_input(models)
@@ -81,12 +79,13 @@ def test_models_with_one_bert_hold_one_object(build, dictionary, bert_dir):
     assert not ensembles.share_bert_input(models)
 
 
-def test_context_and_alignments_are_checked(build, plain):
+def test_context_and_alignments_are_checked(build, plain, dictionary):
     one, other = build(bert_context=1), build()
-    ensembles.check_context([one, plain])
-    ensembles.check_context([other, build()])
-    with pytest.raises(BertFusedError, match="--bert-context 1: the models of this ensemble differ in BERT or in its"):
-        ensembles.check_context([other, one])
-    ensembles.check_alignment([plain, other])
-    with pytest.raises(BertFusedError, match="attends to BERT's word pieces only"):
-        ensembles.check_alignment([plain, build(bert_fusion="embedding")])
+    assert ensembles.ensemble_errors([one, plain], True) == ensembles.ensemble_errors([other, build()], False) == []
+    [error] = ensembles.ensemble_errors([other, one], False)
+    assert error.startswith("--bert-context 1: the models of this ensemble differ in BERT or in its")
+    models = [plain, build(bert_fusion="embedding"), make_gru(dictionary, attention="none")]
+    words = ("attends to BERT's word pieces only", "--attention none has none")
+    errors = ensembles.ensemble_errors(models, True)
+    assert [word in error for word, error in zip(words, errors)] == [True, True]
+    assert ensembles.ensemble_errors(models, False) == []
