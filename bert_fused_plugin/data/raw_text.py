@@ -78,7 +78,16 @@ def read_raw_text(
     files = [folder / f"{split}.{lang}"]
     if combine:
         files += takewhile(Path.exists, (folder / f"{split}{k}.{lang}" for k in count(1)))
-    primary, *others = [_opened(file, directory, split) for file in files]
+    opened = []
+    for path in files:
+        try:
+            opened.append(TextFile(path))
+        except (OSError, UnicodeDecodeError) as error:
+            raise BertFusedError(
+                f"--bert-text {directory}: {path} cannot be read as UTF-8 text ({error}); "
+                f"give the raw source text of {split!r}, one sentence a line"
+            ) from error
+    primary, *others = opened
     text = RawText([primary] * (upsample if others else 1) + others)
     if len(text) != size:
         has = f"{' and '.join(map(str, files))} {'have' if others else 'has'} {len(text)} lines"
@@ -89,13 +98,3 @@ def read_raw_text(
             "exactly these sentences, line by line, with a file for each binarised one"
         )
     return text
-
-
-def _opened(path: Path, directory: str, split: str) -> TextFile:
-    try:
-        return TextFile(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise BertFusedError(
-            f"--bert-text {directory}: {path} cannot be read as UTF-8 text ({error}); "
-            f"give the raw source text of {split!r}, one sentence a line"
-        ) from error
