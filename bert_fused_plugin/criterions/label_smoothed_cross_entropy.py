@@ -24,7 +24,6 @@ from bert_fused_plugin.modules.weight_layout import is_plain_linear
 
 # the decoders' methods that only apply `output_projection`
 _KNOWN = (TransformerDecoderBase.output_layer, GruDecoder.output_layer)
-_SUMMED = ("loss", "nll_loss", "n_correct", "ntokens", "sample_size")
 
 
 @dataclass
@@ -83,7 +82,8 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
         """Log the sums of what all workers have logged."""
-        total = {key: sum(log[key] for log in logging_outputs) for key in _SUMMED}
+        summed = ("loss", "nll_loss", "n_correct", "ntokens", "sample_size")
+        total = {key: sum(log[key] for log in logging_outputs) for key in summed}
         for name, divisor in (("loss", "sample_size"), ("nll_loss", "ntokens")):
             metrics.log_scalar(name, total[name] / total[divisor] / math.log(2), total[divisor], round=3)
         metrics.log_derived("ppl", lambda meters: utils.get_perplexity(meters["nll_loss"].avg))
@@ -111,10 +111,8 @@ def output_matrix(model: nn.Module) -> Optional[Tensor]:
     decoder = model.decoder
     if not isinstance(decoder, (TransformerDecoderBase, GruDecoder)) or type(decoder).output_layer not in _KNOWN:
         return None
-    projection = decoder.output_projection
-    # None with an adaptive softmax
+    projection = decoder.output_projection  # None with an adaptive softmax
     if projection is None or not is_plain_linear(projection) or projection.bias is not None:
         return None
-    if projection.weight.dtype == torch.half or torch.is_autocast_enabled():
-        return None
-    return projection.weight if "features_only" in inspect.signature(model.forward).parameters else None
+    is_whole = projection.weight.dtype == torch.half or torch.is_autocast_enabled()
+    return None if is_whole or "features_only" not in inspect.signature(model.forward).parameters else projection.weight

@@ -39,19 +39,12 @@ def projected_loss(
     """Return the sums of what `label_smoothed_loss` returns for the scores ``features @ matrix.T``.
 
     The scores are computed for some positions at a time, and become their own gradient at once, so that they stay in
-    the cache of a CPU and take memory for these positions only.  The gradients of the features and of the matrix wait
-    for the backward pass, which can be computed once.
-
-    Args:
-        features: what the output matrix is applied to, (B, T, C).
-        matrix: the output matrix, (V, C).
-        target: target symbols, (B, T).
-        eps: weight of the uniform distribution.
-        padding_idx: target symbol to exclude.
+    the cache of a CPU and take memory for these positions only.  The gradients of the features, (B, T, C), and of the
+    output matrix, (V, C), wait for the backward pass, which can be computed once.
     """
     if features.dtype != matrix.dtype:  # torch.autocast on a CPU
-        sums = label_smoothed_loss(F.linear(features, matrix), target, eps, padding_idx)
-        return sums[0].sum(), sums[1].sum(), sums[2].sum()
+        loss, nll_loss, correct = label_smoothed_loss(F.linear(features, matrix), target, eps, padding_idx)
+        return loss.sum(), nll_loss.sum(), correct.sum()
     learns = torch.is_grad_enabled() and (features.requires_grad or matrix.requires_grad)
     loss, nll_loss, correct = _ProjectedLoss.apply(features, matrix, target, eps, padding_idx, learns)
     return loss, nll_loss, correct

@@ -71,7 +71,7 @@ class BertPairDataset(BaseWrapperDataset):
         return sample
 
     def collater(self, samples: List[Dict[str, Any]], **options: Any) -> Dict[str, Any]:
-        """Return fairseq's batch of *samples* with ``bert_tokens``, (B, L), and perhaps ``bert_out``, in ``net_input``."""
+        """Return fairseq's batch of *samples* with ``bert_tokens``, (B, L), and ``bert_out`` if there is a cache."""
         batch: Dict[str, Any] = self.dataset.collater(samples, **options)
         if batch:
             by_id = {sample["id"]: sample for sample in samples}

@@ -4,8 +4,9 @@ import logging
 import os
 import shutil
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
-from typing import Any, Callable, DefaultDict, Dict, List, Optional
+from typing import Any, Callable, DefaultDict, Dict, List
 
 import numpy as np
 import torch
@@ -131,12 +132,10 @@ class CachedStates:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._check_space(missing)
         own = [number for number in missing if number % ranks == rank]
-        compute: Optional[ComputeStates] = None
+        bert = cache(load_bert)
 
         def make(number: int) -> None:
-            nonlocal compute
-            compute = compute or load_bert()
-            states = self._computed(number, compute, shown)
+            states = self._computed(number, bert(), shown)
             with written_whole(self.file(number)) as new:
                 save_file({"states": states}, new, {"blocks": str(len(self._sizes))})
 

@@ -1,7 +1,6 @@
 """Makes the word pieces of a data set.  Those of a corpus are made once, and all processes and later runs map them.
 
-They lie in a folder whose name has a hash of everything that they depend on, so nothing is ever compared.  A folder may
-be deleted between two runs; it is made again.
+They lie in a folder whose name has a hash of everything that they depend on, so nothing is ever compared.
 
 Small data sets are tokenised by each process in its memory: a second or two for each of them costs less than files
 that nobody needs again.  So nothing is written for the lines of fairseq-interactive, and for usual test sets.
@@ -18,7 +17,7 @@ from functools import cached_property
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
-from typing import Any, Callable, Collection, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Collection, Dict, List, Optional, Sequence, Union
 
 import numpy as np
 from fairseq.data import (
@@ -129,15 +128,17 @@ def kept_word_pieces(sentences: Sentences, folders: Sequence[Path], name: str) -
     if digest is None:
         return sentences.word_pieces(0, len(sentences))
     places = [folder / f"{name}-{digest}" for folder in folders]
-    found = next((pieces for pieces in map(_loaded, places) if pieces is not None), None)
-    if found is not None:
+    for found in filter(None, map(_loaded, places)):
         rank_in(None)  # where another rank may have to make them
         logger.info(f"the word pieces of {name} are kept in {found.folder}")
         return found
-    place, reasons = _first_usable(sentences, places)
-    rank, ranks = rank_in(place)
-    if place is not None:
-        return _made(sentences, place, rank, ranks)
+    reasons: List[str] = []
+    for place in places:
+        problem = _problem_of(place, sentences)
+        if not problem:
+            return _made(sentences, place, *rank_in(place))
+        reasons.append(f"{place.parent} cannot be used ({problem})")
+    rank_in(None)
     logger.warning(
         f"each process makes the word pieces of {name} by itself, at each start, since {' and '.join(reasons)}; to "
         "keep them, give a --bert-cache or a data directory that can be written, on a disk with room"
@@ -158,22 +159,18 @@ def _loaded(place: Path) -> Optional[WordPieces]:
         return None
 
 
-def _first_usable(sentences: Sentences, places: Sequence[Path]) -> Tuple[Optional[Path], List[str]]:
-    """Return the first of *places* that can get the word pieces of *sentences*, and why those before it cannot."""
+def _problem_of(place: Path, sentences: Sentences) -> str:
+    """Return why the folder *place* cannot get the word pieces of *sentences*, or an empty text."""
     needed = 2 * (8 * len(sentences) + 4 * sentences.expected_pieces())  # the parts, and what they are joined to
-    reasons: List[str] = []
-    for place in places:
-        try:
-            place.mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=place).close()
-            free = shutil.disk_usage(place).free
-            if needed <= 0.98 * free:
-                return place, reasons
-            reason = f"about {needed / 2**20:,.0f} MiB must be written, and {free / 2**20:,.0f} MiB are free"
-        except OSError as error:
-            reason = str(error)
-        reasons.append(f"{place.parent} cannot be used ({reason})")
-    return None, reasons
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=place).close()
+        free = shutil.disk_usage(place).free
+    except OSError as error:
+        return str(error)
+    if needed <= 0.98 * free:
+        return ""
+    return f"about {needed / 2**20:,.0f} MiB must be written, and {free / 2**20:,.0f} MiB are free"
 
 
 def _made(sentences: Sentences, place: Path, rank: int, ranks: int) -> WordPieces:
@@ -211,21 +208,17 @@ def _made(sentences: Sentences, place: Path, rank: int, ranks: int) -> WordPiece
 def content_identity(dataset: Any) -> Optional[List[Any]]:
     """Return what tells the sentences of *dataset*, a data set of fairseq, as a list that JSON can hold.
 
-    The files are hashed from end to end.  A file of other sentences may have the same size and the same time, and
-    a million sentences of 14 words have about 40 MB, for which this takes less than 0.1 seconds.
-
-    Returns:
-        None if *dataset* does not read the files of fairseq-preprocess, or changes them in an unknown way.
+    Returns None if it does not read the files of fairseq-preprocess, or changes them in an unknown way.  The files are
+    hashed from end to end, since a file of other sentences may have the same size and time: 40 MB in 0.1 seconds.
     """
     identity = _KINDS.get(type(dataset), lambda unknown: [None])(dataset)
     return None if None in identity else [type(dataset).__name__, *identity]
 
 
 def _files(prefix: str) -> List[Any]:
-    paths = map(Path, (index_file_path(prefix), data_file_path(prefix)))
-    return [
-        hashlib.blake2b(np.memmap(path, mode="r").data if path.stat().st_size else b"").hexdigest() for path in paths
-    ]
+    paths = [Path(index_file_path(prefix)), Path(data_file_path(prefix))]
+    contents = [np.memmap(path, mode="r").data if path.stat().st_size else b"" for path in paths]
+    return [hashlib.blake2b(content).hexdigest() for content in contents]
 
 
 _KINDS: Dict[type, Callable[[Any], List[Any]]] = {
