@@ -88,7 +88,7 @@ class CachedStates:
     def missing(self) -> List[int]:
         """Return the numbers of the blocks that are not there."""
         there = set(os.listdir(self.folder)) if self.folder.exists() else set()
-        return [number for number in range(len(self._sizes)) if self.file(number).name not in there]
+        return [number for number in range(len(self._sizes)) if f"{number:05}{SUFFIX}" not in there]
 
     def remove_damaged(self) -> None:
         """Remove each block that is cut short, has another shape or is no file of safetensors, with a warning.

@@ -28,16 +28,16 @@ Part = Optional[str]  # a stretch of text, or None for an unknown word
 class DictionaryBridge:
     """Derives BERT's input from a sentence in fairseq's dictionary, or from its raw text.
 
-    Special tokens such as ``[SEP]`` are text where they occur in text.  A fairseq ``<unk>`` becomes
-    the tokenizer's unknown token.  Every sentence, also an empty one, has at least one word piece.
+    Special tokens such as ``[SEP]`` are text where they occur in text.  A fairseq ``<unk>`` becomes the tokenizer's
+    unknown token.  Every sentence, also an empty one, has at least one word piece.
 
     Args:
         dictionary: fairseq's source dictionary.
         tokenizer: a fast Hugging Face tokenizer.
-        max_tokens: longest BERT input in word pieces, special tokens included; the rest of a longer
-            sentence is cut off, and the sentence is counted in `num_truncated`.
-        subword: kind of subwords by which the dictionary's symbols are joined to text, one of the table of
-            subwords.py; ``auto`` finds out which of them the dictionary has.
+        max_tokens: longest BERT input in word pieces, special tokens included; a longer sentence is cut, and counted in
+            `num_truncated`.
+        subword: kind of subwords by which the dictionary's symbols are joined to text, a row of `SUBWORDS`; ``auto``
+            finds out which of them the dictionary has.
         detok: the detokenisation: ``moses`` undoes that of Moses, and ``none`` leaves the words as they are.
         lang: source language, for Moses.
         context: number of preceding sentences of the document that BERT reads with each sentence.

@@ -119,10 +119,8 @@ class Sentences:
 def kept_word_pieces(sentences: Sentences, folders: Sequence[Path], name: str) -> WordPieces:
     """Return the word pieces of *sentences*, from files if there are many.
 
-    Args:
-        sentences: the sentences of one data set.
-        folders: folders that are looked into, in this order; the first one that can be written gets new files.
-        name: beginning of the name of the folder of the files, for people.
+    All *folders* are looked into, in this order, and the first one that can be written gets new ones, in a folder whose
+    name begins with *name*.
     """
     digest = sentences.digest() if folders and len(sentences) >= KEPT_FROM else None
     if digest is None:

@@ -60,14 +60,8 @@ def read_raw_text(
 ) -> Optional[RawText]:
     """Return the *size* lines of ``directory/{split}.{lang}``; None without a *directory*.
 
-    Args:
-        directory: directory of ``--bert-text``.
-        split: name of the split, such as ``train``.
-        lang: source language.
-        size: number of sentences in the binarised *split*.
-        combine: whether to add the lines of ``{split}1``, ``{split}2``, ... if they exist, as fairseq does for
-            training.
-        upsample: number of times that the lines of ``{split}`` come before such others (``--upsample-primary``).
+    With *combine*, the lines of ``{split}1``, ``{split}2``, ... follow if they exist, as in fairseq's training, and
+    those of ``{split}`` come *upsample* times before such others (``--upsample-primary``).
 
     Raises:
         BertFusedError: the directory does not hold the text of *size* sentences.
