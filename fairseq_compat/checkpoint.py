@@ -57,11 +57,6 @@ class PlainArray:
         self.array = flat.reshape(shape, order="F" if is_fortran else "C")
 
 
-def _plain_scalar(plain: PlainDtype, raw: bytes) -> Any:
-    """Return a numpy number or string, as numpy's own ``scalar`` makes it."""
-    return np.frombuffer(raw, plain.dtype, count=1)[0]
-
-
 def _unwrap(value: Any) -> Any:
     """Return *value* with arrays in the place of `PlainArray` in its dicts, lists, tuples and namespaces."""
     kind = type(value)
@@ -103,7 +98,7 @@ def allowed_globals() -> Dict[str, Any]:
     allowed.update({"numpy.dtype": PlainDtype, "numpy.ndarray": PlainArray})
     for core in ("core", "_core"):  # of numpy 1 and 2
         allowed[f"numpy.{core}.multiarray._reconstruct"] = PlainArray
-        allowed[f"numpy.{core}.multiarray.scalar"] = _plain_scalar
+        allowed[f"numpy.{core}.multiarray.scalar"] = lambda plain, raw: np.frombuffer(raw, plain.dtype, count=1)[0]
     return allowed
 
 
