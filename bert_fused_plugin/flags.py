@@ -125,12 +125,7 @@ def type_errors(cfg: Any) -> List[str]:
 
 
 def flag_errors(cfg: Any, config_class: Any) -> List[str]:
-    """Return a sentence for each flag that breaks its rule, or that has no effect: flag, rule, value and remedy.
-
-    Args:
-        cfg: the values of the flags, under the names of their settings.
-        config_class: the class that specifies them.
-    """
+    """Return a sentence for each flag of *config_class* that breaks a rule in *cfg*: flag, rule, value and remedy."""
     errors = []
     defaults = {item.name: item.default for item in fields(config_class)}
     for setting, spec in config_class.flags().items():

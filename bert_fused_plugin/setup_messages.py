@@ -1,7 +1,6 @@
 """What matters of the log of a set-up, said once more just before a training begins.
 
-While a training is set up, fairseq logs its whole configuration and every module of the model, hundreds of lines
-in which a warning is easily missed.
+In between, fairseq logs its configuration and all modules, hundreds of lines in which a warning is easily missed.
 """
 
 import logging

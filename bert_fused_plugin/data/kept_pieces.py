@@ -66,13 +66,13 @@ class Sentences:
         texts: Union[RawText, Sequence[str], None] = None,
         document_starts: Collection[int] = (),
     ) -> None:
-        self._dataset = dataset
+        self.dataset = dataset
         self._bridge = bridge
         self._texts = texts
         self._document_starts = document_starts
 
     def __len__(self) -> int:
-        return len(self._dataset)
+        return len(self.dataset)
 
     def word_pieces(self, start: int, stop: int) -> WordPieces:
         """Return the word pieces of the sentences from index *start* to before *stop*."""
@@ -92,17 +92,13 @@ class Sentences:
 
     def digest(self) -> Optional[str]:
         """Return a hash of everything that the word pieces depend on, or None if the sentences are in no files."""
-        source, bridge, texts = content_identity(self._dataset.src), self._bridge, self._texts
+        source, bridge, texts = content_identity(self.dataset.src), self._bridge, self._texts
         if source is None or not (texts is None or isinstance(texts, RawText)):
             return None
         identity = [FORMAT, source, bridge.identity(), version("tokenizers"), sorted(self._document_starts)]
         identity.append(version("sacremoses") if bridge.detok == "moses" else None)
         identity.append(None if texts is None else texts.digests)
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
-
-    def expected_pieces(self) -> int:
-        """Return about how many word pieces there will be: as many as the source has symbols."""
-        return int(np.sum(self._dataset.src_sizes))
 
     def _pieces(self, indices: range) -> List[List[int]]:
         """Return the word pieces of the sentences with these *indices*, without special tokens."""
@@ -112,7 +108,7 @@ class Sentences:
 
     @cached_property
     def _source(self) -> Any:
-        source = self._dataset.src
+        source = self.dataset.src
         return source if isinstance(source, list) else read_whole(source)  # a list in fairseq-interactive
 
 
@@ -159,7 +155,8 @@ def _loaded(place: Path) -> Optional[WordPieces]:
 
 def _problem_of(place: Path, sentences: Sentences) -> str:
     """Return why the folder *place* cannot get the word pieces of *sentences*, or an empty text."""
-    needed = 2 * (8 * len(sentences) + 4 * sentences.expected_pieces())  # the parts, and what they are joined to
+    pieces = int(np.sum(sentences.dataset.src_sizes))  # about as many as the source has symbols
+    needed = 2 * (8 * len(sentences) + 4 * pieces)  # the parts, and what they are joined to
     try:
         place.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=place).close()
