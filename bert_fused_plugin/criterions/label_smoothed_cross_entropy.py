@@ -40,8 +40,8 @@ class LabelSmoothedCrossEntropyConfig(FairseqDataclass):
 class LabelSmoothedCrossEntropy(FairseqCriterion):
     """L = sum over target tokens of (1 - eps) H(p, q) + eps H(U, q), U uniform over the vocabulary.
 
-    (Szegedy et al., CVPR 2016, section 7.)  fairseq's own criterion takes the target out of U.  Padding
-    is excluded.  The criterion logs loss and nll_loss (in bits), ppl, and accuracy (in per cent).
+    (Szegedy et al., CVPR 2016, section 7.)  fairseq's own criterion takes the target out of U.  Padding is excluded.
+    The criterion logs loss and nll_loss (in bits), ppl, and accuracy (in per cent).
     """
 
     def __init__(self, task: Any, label_smoothing: float, sentence_avg: bool) -> None:
@@ -98,9 +98,9 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
 def output_matrix(model: nn.Module) -> Optional[Tensor]:
     """Return the matrix, (V, C), that makes scores of what *model* returns with ``features_only``.
 
-    Returns None for a model that computes its scores in another way, and where they have to be there as a whole: in
-    half precision, whose range is too small for gradients before fairseq scales the loss, and under wrappers that
-    look for parameters without a gradient or that spread parameters over processes.
+    Returns None for a model that computes its scores in another way, and where all scores have to be there: in half
+    precision, whose range is too small for gradients before fairseq scales the loss, and under wrappers that look for
+    parameters without a gradient or that spread parameters over processes.
     """
     while isinstance(model, (ModuleProxyWrapper, LegacyDistributedDataParallel, DistributedDataParallel)):
         if isinstance(model, DistributedDataParallel) and model.find_unused_parameters:

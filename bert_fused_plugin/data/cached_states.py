@@ -68,7 +68,7 @@ class CachedStates:
         block = self._blocks.get(number)
         if block is None:
             try:
-                block = self._blocks[number] = _read(self.file(number))
+                block = self._blocks[number] = load_file(self.file(number))["states"]
             except (OSError, RuntimeError, KeyError, SafetensorError) as error:
                 raise BertFusedError(
                     f"--bert-cache: {self.file(number)} cannot be read ({error}), and it was there at the start; start "
@@ -99,7 +99,7 @@ class CachedStates:
         for number in sorted({*range(len(self._sizes))} - {*self.missing()}):
             file = self.file(number)
             try:
-                block = _read(file)
+                block = load_file(file)["states"]  # mapped by PyTorch; no file stays open
                 expected = (int(self._sizes[number]), self._dim)
                 if block.dtype == self._dtype and block.shape == expected:
                     continue
@@ -219,8 +219,3 @@ def _block_starts(offsets: NDArray[np.int64], bytes_of_piece: int) -> NDArray[np
 def in_bytes(size: int) -> str:
     """Return *size*, a number of bytes, in words."""
     return f"{size / 2**30:,.2f} GiB" if size >= 2**30 else f"{size / 2**20:,.2f} MiB"
-
-
-def _read(file: Path) -> Tensor:
-    """Return the states in *file*, which PyTorch maps; no file stays open."""
-    return load_file(file)["states"]
