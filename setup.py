@@ -66,9 +66,6 @@ setup(
         "Typing :: Typed",
     ],
     python_requires=">=3.9,<3.14",
-    # An explicit package_dir makes an editable install one path line; without it setuptools
-    # would run an import hook of its own at every interpreter start.
-    package_dir={"": "."},
     packages=find_packages(include=["bert_fused_plugin", "bert_fused_plugin.*", "fairseq_compat"]),
     package_data={"bert_fused_plugin": ["py.typed"], "bert_fused_plugin.reports": ["templates/*"]},
     entry_points={

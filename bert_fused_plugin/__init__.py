@@ -32,8 +32,8 @@ from bert_fused_plugin.errors import install_excepthook
 
 install_excepthook()
 
-# fairseq's --user-dir imports models/ and tasks/ by itself, but not criterions/;
-# `import bert_fused_plugin` alone registers everything too.
-from bert_fused_plugin import criterions, models, tasks  # noqa: E402
+# fairseq's --user-dir imports models/ and tasks/ by itself, but not criterions/
+from bert_fused_plugin import models, tasks  # noqa: E402
+from bert_fused_plugin.criterions import label_smoothed_cross_entropy  # noqa: E402
 
-__all__ = ["criterions", "models", "tasks"]
+__all__ = ["label_smoothed_cross_entropy", "models", "tasks"]

@@ -4,8 +4,6 @@ import sys
 from types import TracebackType
 from typing import Optional, Sequence, Type
 
-_REPLACED_BY_FAIRSEQ = "Cannot load model parameters from checkpoint "
-
 
 class BertFusedError(ValueError):
     """A setting or a file cannot be used; the message names it, the rule and the remedy.
@@ -31,11 +29,15 @@ def flag_name(setting: str) -> str:
 
 
 def install_excepthook() -> None:
-    """End the fairseq commands with the message of a `BertFusedError` instead of a stack trace."""
+    """End the fairseq commands with the message of a `BertFusedError`, or of one that is the cause, and no trace."""
     shown_by_host = sys.excepthook
 
     def show(kind: Type[BaseException], error: BaseException, trace: Optional[TracebackType]) -> None:
-        ours = _find(error)
+        ours: Optional[BaseException] = error
+        while ours is not None and not isinstance(ours, BertFusedError):
+            # fairseq's trainer replaces every error of a checkpoint by a less precise one, without naming the cause
+            is_replaced = str(ours).startswith("Cannot load model parameters from checkpoint ")
+            ours = ours.__cause__ or (ours.__context__ if is_replaced else None)
         if ours is None:
             shown_by_host(kind, error, trace)
             return
@@ -44,15 +46,3 @@ def install_excepthook() -> None:
             print(f"bert_fused_plugin: error: {message}", file=sys.stderr)
 
     sys.excepthook = show
-
-
-def _find(error: Optional[BaseException]) -> Optional[BertFusedError]:
-    """Return the `BertFusedError` that *error* is, or that caused it; None for any other error.
-
-    An error that is raised while a `BertFusedError` is handled is not caused by it, and is shown with its trace.  The
-    one exception is fairseq's trainer, which replaces every error of a checkpoint by a less precise one.
-    """
-    while error is not None and not isinstance(error, BertFusedError):
-        replaced = error.__context__ if str(error).startswith(_REPLACED_BY_FAIRSEQ) else None
-        error = error.__cause__ or replaced
-    return error

@@ -47,14 +47,10 @@ def written_output(path: Path) -> Iterator[Path]:
         BertFusedError: The new file cannot be written; an earlier file at *path* is then unchanged.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
-        raise BertFusedError(
-            f"--output {path} is a device or a pipe, which cannot be replaced; give the name of a file"
-        )
+        raise BertFusedError(f"--output {path} is a device or a pipe, which cannot be replaced; name a file instead")
     try:
         with written_whole(path) as new:
             yield new
-    except BertFusedError:
-        raise
     except (OSError, RuntimeError, SafetensorError) as error:  # torch and safetensors raise these if the disk is full
         reason = " ".join(str(error).split())
         raise BertFusedError(

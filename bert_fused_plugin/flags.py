@@ -21,35 +21,20 @@ class Record(Enum):
     BERT = "the value, in the record of BERT"
     PARAMETERS = "nothing, because the parameters show it"
     NOTHING = "nothing, because it may change: it is about the start, the training, memory, or a limit"
-    UNSUPPORTED = "nothing, because the model refuses it"
 
 
 class Rule(NamedTuple):
-    """What a value must be.
+    """What the value of a flag must be, or, in `Flag.where`, the whole config.
 
     Args:
-        holds: whether a value is allowed; it may raise a ValueError for one that is not.
-        says: the rule, such as "must be at least 1".
+        holds: whether it is allowed; it may raise a ValueError for a value that is not.
+        says: the rule, such as "must be at least 1", or "is for --bert-finetune".
         remedy: what to do, such as "give a positive number".
     """
 
     holds: Callable[[Any], bool]
     says: str
     remedy: str
-
-
-class Where(NamedTuple):
-    """The settings with which a flag has an effect; elsewhere it is refused.
-
-    Args:
-        holds: whether a config has these settings.
-        what: the settings, such as "--bert-finetune".
-        otherwise: what a config that has them not looks like, and the remedy.
-    """
-
-    holds: Callable[[Any], bool]
-    what: str
-    otherwise: Callable[[Any, str], str]
 
 
 @dataclass(frozen=True)
@@ -59,7 +44,7 @@ class Flag:
     Args:
         record: what a checkpoint says about it.
         rule: what its value must be.
-        where: the settings with which it has an effect.
+        where: rules for the config with which it has an effect; elsewhere it is refused, unless it has its default.
         effective: the value that is recorded, from the config, where that is not the value of the flag: a default that
             follows from other flags, or `NO_EFFECT`.
         values: its values in docs/flags.md, where the choices and the rule do not say it.
@@ -68,7 +53,7 @@ class Flag:
 
     record: Record = Record.NOTHING
     rule: Optional[Rule] = None
-    where: Tuple[Where, ...] = ()
+    where: Tuple[Rule, ...] = ()
     effective: Optional[Callable[[Any], Any]] = None
     values: str = ""
     unset: str = ""
@@ -95,38 +80,28 @@ def at_least(smallest: int, remedy: str = "") -> Rule:
     return Rule(lambda value: value is None or value >= smallest, f"must be at least {smallest}", remedy)
 
 
-def only_with(setting: str) -> Where:
-    """Return the place of a flag that has an effect only beside another one, of this *setting*."""
+def only_with(setting: str) -> Rule:
+    """Return the rule for a flag that has an effect only beside another one, of this *setting*."""
     other = flag_name(setting)
-    return Where(
-        lambda cfg: getattr(cfg, setting) not in (None, False),
-        other,
-        lambda cfg, name: f"without it; add {other}, or leave {name} out",
-    )
+    remedy = f"add {other}, or leave this flag out"
+    return Rule(lambda cfg: getattr(cfg, setting) not in (None, False), f"is for {other}", remedy)
 
 
-def only_for(setting: str, kinds: Mapping[str, Any], fits: Callable[[Any], bool]) -> Where:
-    """Return the place of a flag that has an effect with the *kinds* that fit, among which a *setting* chooses."""
+def only_for(setting: str, kinds: Mapping[str, Any], fits: Callable[[Any], bool]) -> Rule:
+    """Return the rule for a flag that has an effect with the *kinds* that fit, among which a *setting* chooses."""
     *others, last = [name for name, kind in kinds.items() if fits(kind)]
     names = f"{', '.join(others)} and {last}" if others else last
-    return Where(
-        lambda cfg: fits(kinds[str(getattr(cfg, setting))]),
-        f"{flag_name(setting)} {names}",
-        lambda cfg, name: f"with {flag_name(setting)} {getattr(cfg, setting)}; leave it out",
+    return Rule(
+        lambda cfg: fits(kinds[str(getattr(cfg, setting))]), f"is for {flag_name(setting)} {names}", "leave it out"
     )
 
 
-def limited(flags: Mapping[str, Flag], where: Where, names: Iterable[str]) -> Dict[str, Flag]:
+def limited(flags: Mapping[str, Flag], where: Rule, names: Iterable[str]) -> Dict[str, Flag]:
     """Return *flags*, of which those with *names* have an effect only *where* a condition holds, too."""
     return {**flags, **{name: replace(flags[name], where=(where, *flags[name].where)) for name in names}}
 
 
-_TYPES: Dict[Any, Tuple[Tuple[type, ...], str]] = {
-    bool: ((bool,), "True or False"),
-    int: ((int,), "a whole number"),
-    float: ((int, float), "a number"),
-    str: ((str,), "a text"),
-}
+_TYPES = {bool: "True or False", int: "a whole number", float: "a number", str: "a text"}
 
 
 def type_errors(cfg: Any) -> List[str]:
@@ -136,48 +111,31 @@ def type_errors(cfg: Any) -> List[str]:
     """
     errors = []
     for name, hint in get_type_hints(type(cfg)).items():
-        value = vars(cfg).get(name)
+        value, kinds = vars(cfg).get(name), get_args(hint) or (hint,)
         if isinstance(hint, type) and issubclass(hint, Enum):
             choices = [str(choice) for choice in hint]
             if str(value) not in choices:
                 errors.append(f"{flag_name(name)} must be one of {', '.join(choices)}, got {value}; choose one of them")
             continue
-        kinds = [kind for kind in get_args(hint) or (hint,) if kind in _TYPES]
-        is_free = value is None and type(None) in get_args(hint)
-        if not name.startswith("bert_") or not kinds or is_free:
-            continue
-        known = tuple(taken for kind in kinds for taken in _TYPES[kind][0])
-        if name == "bert_layer":  # a number is a text here
-            known += (int,)
-        if not isinstance(value, known) or (isinstance(value, bool) and bool not in kinds):
-            rule = " or ".join(_TYPES[kind][1] for kind in kinds)
+        is_number = type(value) is int and (float in kinds or name == "bert_layer")  # which is a text
+        if name.startswith("bert_") and type(value) not in kinds and not is_number:
+            rule = " or ".join(_TYPES[kind] for kind in kinds if kind in _TYPES)
             errors.append(f"{flag_name(name)} must be {rule}, got {value!r}; correct it")
     return errors
 
 
 def flag_errors(cfg: Any, config_class: Any) -> List[str]:
-    """Return a sentence for each flag that breaks its rule, or that has no effect: flag, rule, value and remedy.
-
-    Args:
-        cfg: the values of the flags, under the names of their settings.
-        config_class: the class that specifies them.
-    """
+    """Return a sentence for each flag of *config_class* that breaks a rule in *cfg*: flag, rule, value and remedy."""
     errors = []
     defaults = {item.name: item.default for item in fields(config_class)}
     for setting, spec in config_class.flags().items():
-        name = flag_name(setting)
         if not hasattr(cfg, setting):  # a flag of another version of fairseq
             continue
-        value = getattr(cfg, setting)
-        if spec.record is Record.UNSUPPORTED:
-            if value:
-                errors.append(f"{name} is not supported by this architecture, got {value}; leave it out")
-            continue
-        missing = next((where for where in spec.where if not where.holds(cfg)), None)
-        if missing is not None:
-            if str(value) != str(defaults.get(setting)):
-                errors.append(f"{name} is for {missing.what}, got {value} {missing.otherwise(cfg, name)}")
-        elif spec.rule is not None and not _holds(spec.rule, value):
+        name, value = flag_name(setting), getattr(cfg, setting)
+        broken = next((where for where in spec.where if not where.holds(cfg)), None)
+        if broken is not None and str(value) != str(defaults.get(setting)):
+            errors.append(f"{name} {broken.says}, got {value}; {broken.remedy}")
+        if broken is None and spec.rule is not None and not _holds(spec.rule, value):
             errors.append(f"{name} {spec.rule.says}, got {value!r}; {spec.rule.remedy}")
     return errors
 

@@ -18,9 +18,6 @@ class JsonRecord(nn.Module):
 
     The buffer holds one float for each byte, because averaging, EMA and half precision do not change these numbers.
     A model keeps the record of itself when it loads a checkpoint, so an old checkpoint without the record loads too.
-
-    Args:
-        record: what is recorded.
     """
 
     text: Tensor
@@ -51,20 +48,14 @@ class JsonRecord(nn.Module):
 
 
 def read_json(state_dict: Mapping[str, Tensor], key: str, kinds: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
-    """Return the record under *key* in a model's *state_dict*; None if there is no record.
-
-    Args:
-        state_dict: parameters of a checkpoint.
-        key: name of the record's text.
-        kinds: type of each entry that the record must have.
+    """Return the record whose text a *state_dict* has under *key*; None if there is none.
 
     Raises:
-        ValueError: The record is damaged.
+        ValueError: the record is damaged, or has no entry of the type that *kinds* tells by name.
     """
-    text = state_dict.get(key)
-    if text is None:
+    if key not in state_dict:
         return None
-    record = json.loads(bytes(text.float().round().long().clamp(0, 255).tolist()))
+    record = json.loads(bytes(state_dict[key].float().round().long().clamp(0, 255).tolist()))
     if not isinstance(record, dict) or any(not isinstance(record.get(name), kind) for name, kind in kinds.items()):
         raise ValueError("not a record")
     return record

@@ -27,7 +27,6 @@ class Progress:
         work: total of what `update` gets as *work*, by which the time is estimated; default: *total*.
         parts: number of parts after which the time is estimated.
         say: function that writes a line where there is no terminal; default: to stderr.
-        clock: function that returns the seconds.
     """
 
     def __init__(
@@ -39,18 +38,14 @@ class Progress:
         work: Optional[float] = None,
         parts: int = 2,
         say: Callable[[str], None] = say,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._bar = tqdm(total=total, desc=title, unit=f" {unit}", disable=None)
-        self._writes_lines = self._bar.disable  # which is true of each closed bar
-        self._title, self._total, self._unit, self._parts = title, total, unit, parts
-        self._say, self._clock = say, clock
-        self._whole_work = float(total if work is None else work)
-        self._done, self._work, self._updates = 0, 0.0, 0
-        self._start = clock()
-        self._next = self._start
-        if self._writes_lines:
-            say(f"{title}: {total:,} {unit}")
+        self._say = say if self._bar.disable else lambda text: None
+        self._title, self._total, self._unit, self._parts_to_come = title, total, unit, parts
+        self._whole_work = total if work is None else work
+        self._done, self._work = 0, 0.0
+        self._start = self._next = time.monotonic()
+        self._say(f"{title}: {total:,} {unit}")
 
     def __enter__(self) -> "Progress":
         """Return itself."""
@@ -59,20 +54,16 @@ class Progress:
     def __exit__(self, error: Any, *_: Any) -> None:
         """Write the last line, unless the work was broken off."""
         self._bar.close()
-        if self._writes_lines and error is None:
-            self._say(f"{self._title}: {self._done:,} {self._unit} in {self._clock() - self._start:.0f} s")
+        if error is None:
+            self._say(f"{self._title}: {self._done:,} {self._unit} in {time.monotonic() - self._start:.0f} s")
 
     def update(self, count: int, work: Optional[float] = None) -> None:
         """Count another part, of *count* units; its *work* is *count* by default."""
         self._bar.update(count)
         self._done, self._work = self._done + count, self._work + (count if work is None else work)
-        self._updates += 1
-        if self._writes_lines and self._updates >= self._parts and self._done < self._total and self._work > 0:
-            self._estimate()
-
-    def _estimate(self) -> None:
-        now = self._clock()
-        if now < self._next:
+        self._parts_to_come -= 1
+        now = time.monotonic()
+        if self._parts_to_come > 0 or now < self._next or self._done >= self._total or not self._work:
             return
         self._next, seconds = now + _EVERY, now - self._start
         left = seconds * max(0.0, self._whole_work - self._work) / self._work

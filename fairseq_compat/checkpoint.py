@@ -1,12 +1,10 @@
 """Reads fairseq checkpoints without running what a pickle says: an allow-list of types.
 
-``fairseq_compat`` puts ``load`` in the place of ``torch.load`` in the two modules of fairseq that
-read checkpoints; ``torch.load`` itself is not changed.  A file that holds other types is refused,
-unless the environment says FAIRSEQ_COMPAT_TRUST_CHECKPOINTS=1.
+The two modules of fairseq that read checkpoints get ``load`` instead of ``torch.load``, which itself is not changed.  A
+file that holds other types is refused, unless the environment says FAIRSEQ_COMPAT_TRUST_CHECKPOINTS=1.
 
-What a name in a pickle may do, and so what ``allowed_globals`` must not give away: the object of
-that name can be called with arguments from the file, and where it is a class, an instance can be
-filled through ``__setstate__`` or its ``__dict__``.
+What ``allowed_globals`` must not give away: a pickle can call the object of a name with arguments from the file, and if
+it is a class, fill an instance through ``__setstate__`` or its ``__dict__``.
 """
 
 import _compat_pickle  # the tables of pickle
@@ -19,15 +17,12 @@ import re
 import sys
 import types
 import typing
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
 import numpy as np
 import torch
 
 TRUST_VARIABLE = "FAIRSEQ_COMPAT_TRUST_CHECKPOINTS"
-
-_METERS = ("AverageMeter", "TimeMeter", "StopwatchMeter")
-_NODES = ("AnyNode", "BooleanNode", "FloatNode", "IntegerNode", "StringNode")
 
 
 class CheckpointError(pickle.UnpicklingError):
@@ -62,11 +57,6 @@ class PlainArray:
         self.array = flat.reshape(shape, order="F" if is_fortran else "C")
 
 
-def _plain_scalar(plain: PlainDtype, raw: bytes) -> Any:
-    """Return a numpy number or string, as numpy's own ``scalar`` makes it."""
-    return np.frombuffer(raw, plain.dtype, count=1)[0]
-
-
 def _unwrap(value: Any) -> Any:
     """Return *value* with arrays in the place of `PlainArray` in its dicts, lists, tuples and namespaces."""
     kind = type(value)
@@ -86,39 +76,29 @@ def _unwrap(value: Any) -> Any:
 
 def allowed_globals() -> Dict[str, Any]:
     """Return what a fairseq checkpoint may hold besides torch's own types, by its name in the pickle."""
-    import omegaconf
     from fairseq.data.dictionary import Dictionary
     from fairseq.distributed.utils import _TensorPlaceholder
-    from fairseq.logging import meters
+    from fairseq.logging.meters import AverageMeter, StopwatchMeter, TimeMeter
+    from omegaconf import DictConfig, ListConfig, base, nodes
 
-    # Plain holders of data: neither their constructors nor their __setstate__ (only those of
-    # OmegaConf have one) import, call or open anything.
-    allowed: Dict[str, Any] = {
-        "argparse.Namespace": argparse.Namespace,  # "args", and the model's part of "cfg"
-        "collections.defaultdict": collections.defaultdict,  # inside OmegaConf's metadata
-        "fairseq.data.dictionary.Dictionary": Dictionary,  # "task_state" of speech models
-        "fairseq.distributed.utils._TensorPlaceholder": _TensorPlaceholder,  # broadcast_object
-        "omegaconf.base.ContainerMetadata": omegaconf.base.ContainerMetadata,
-        "omegaconf.base.Metadata": omegaconf.base.Metadata,
-        "omegaconf.dictconfig.DictConfig": omegaconf.DictConfig,  # "cfg", also when broadcast
-        "omegaconf.listconfig.ListConfig": omegaconf.ListConfig,
-        "typing.Any": typing.Any,  # in OmegaConf's metadata; cannot be called
-    }
-    for node in _NODES:
-        allowed[f"omegaconf.nodes.{node}"] = getattr(omegaconf.nodes, node)
-    for meter in _METERS:  # pickled as objects by fairseq 0.6 to 0.8, as numbers since
-        allowed[f"fairseq.meters.{meter}"] = getattr(meters, meter)
-        allowed[f"fairseq.logging.meters.{meter}"] = getattr(meters, meter)
-    # OmegaConf's metadata names the types of values; to call one only converts a value.
-    for builtin in (bool, bytes, dict, float, int, list, str, tuple):
-        allowed[f"builtins.{builtin.__name__}"] = builtin
-    # numpy scalars and arrays (--eval-bleu puts them into the metrics).  numpy's own functions can
-    # be made to read and free any memory, so these are ours.  "core" is what numpy 1 wrote.
-    allowed["numpy.dtype"] = PlainDtype
-    allowed["numpy.ndarray"] = PlainArray
-    for core in ("core", "_core"):
+    # holders of data, whose constructors and __setstate__ (of OmegaConf's alone) import, call and open nothing
+    holders = (
+        argparse.Namespace,  # "args", and the model's part of "cfg"
+        Dictionary,  # "task_state" of speech models
+        *(DictConfig, ListConfig, _TensorPlaceholder),  # "cfg", also when broadcast
+        *(nodes.AnyNode, nodes.BooleanNode, nodes.FloatNode, nodes.IntegerNode, nodes.StringNode),
+        *(base.ContainerMetadata, base.Metadata, collections.defaultdict),  # OmegaConf's metadata
+        *(bool, bytes, dict, float, int, list, str, tuple),  # types of values in it; to call one converts a value
+        *(AverageMeter, StopwatchMeter, TimeMeter),  # objects in fairseq 0.6 to 0.8, numbers since
+    )
+    allowed: Dict[str, Any] = {f"{kind.__module__}.{kind.__name__}": kind for kind in holders}
+    allowed.update({f"fairseq.meters.{kind.__name__}": kind for kind in (AverageMeter, StopwatchMeter, TimeMeter)})
+    allowed["typing.Any"] = typing.Any  # in OmegaConf's metadata; cannot be called
+    # of --eval-bleu in the metrics; numpy's own functions can be made to read and free any memory, so these are ours
+    allowed.update({"numpy.dtype": PlainDtype, "numpy.ndarray": PlainArray})
+    for core in ("core", "_core"):  # of numpy 1 and 2
         allowed[f"numpy.{core}.multiarray._reconstruct"] = PlainArray
-        allowed[f"numpy.{core}.multiarray.scalar"] = _plain_scalar
+        allowed[f"numpy.{core}.multiarray.scalar"] = lambda plain, raw: np.frombuffer(raw, plain.dtype, count=1)[0]
     return allowed
 
 
@@ -131,7 +111,7 @@ def load(file: Any, map_location: Any = None, weights_only: Any = None) -> Any:
         return torch.load(file, map_location=map_location, weights_only=False)
     allowed = allowed_globals()
     try:
-        if _torch_version() >= (2, 6):
+        if hasattr(torch.serialization, "get_unsafe_globals_in_checkpoint"):  # since torch 2.6
             entries: List[Any] = [(value, name) for name, value in allowed.items()]
             with torch.serialization.safe_globals(entries):
                 state = torch.load(file, map_location=map_location, weights_only=True)
@@ -147,17 +127,15 @@ def load(file: Any, map_location: Any = None, weights_only: Any = None) -> Any:
 def load_with_restricted_pickle(file: Any, map_location: Any, allowed: Dict[str, Any]) -> Any:
     """Read a checkpoint with torch 2.0 to 2.5, whose weights_only cannot be told of other types by name.
 
-    This is second best: Python's unpickler looks up nothing but the names below, but unlike torch's it
-    lets a file set attributes on the classes of the list.  Can go with support for torch < 2.6.
+    This is second best: unlike torch's unpickler, Python's lets a file set attributes on the classes of the list.
+    Can go with support for torch < 2.6.
     """
     tensors = ("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_parameter")
     names = {**allowed, **{f"torch._utils.{name}": getattr(torch._utils, name) for name in tensors}}
-    names.update({f"__builtin__.{t.__name__}": t for t in (bool, dict, float, int, list, set)})
-    names.update({"__builtin__.long": int, "__builtin__.unicode": str, "__builtin__.bytes": bytes})
-    names["_codecs.encode"] = codecs.encode  # bytes, in protocol 2
+    names.update({f"__builtin__.{t.__name__}": t for t in (bool, bytes, dict, float, int, list, set)})
+    names.update({"__builtin__.long": int, "__builtin__.unicode": str, "_codecs.encode": codecs.encode})
+    names.update({"torch.nn.parameter.Parameter": torch.nn.Parameter, "torch.Size": torch.Size})
     names["collections.OrderedDict"] = collections.OrderedDict
-    names["torch.nn.parameter.Parameter"] = torch.nn.Parameter
-    names["torch.Size"] = torch.Size
 
     class Unpickler(pickle.Unpickler):
         def find_class(self, module: str, name: str) -> Any:
@@ -170,56 +148,43 @@ def load_with_restricted_pickle(file: Any, map_location: Any, allowed: Dict[str,
     return torch.load(file, map_location=map_location, pickle_module=restricted, weights_only=False)
 
 
-def _torch_version() -> "tuple[int, ...]":
-    return tuple(int(part) for part in torch.__version__.split(".")[:2])
-
-
 def _explain(error: Exception, file: Any, allowed: Dict[str, Any]) -> CheckpointError:
     """Return the error for the user: the file holds types that are not allowed, or it is damaged."""
     name = getattr(file, "name", None) or "the state sent by another process"
     unsafe = _refused_names(file, allowed) or re.findall(r"GLOBAL (\S+)", str(error))[:1]
-    unsafe = [re.sub(r"^.*(?=\.)", _name_since_python_3, name) for name in unsafe]
+    # protocol 2 writes the names of modules in Python 2, such as commands for subprocess
+    present = _compat_pickle.IMPORT_MAPPING
+    unsafe = [re.sub(r"^.*(?=\.)", lambda module: present.get(module[0], module[0]), name) for name in unsafe]
     if unsafe and isinstance(error, pickle.UnpicklingError):
         return CheckpointError(
-            f"checkpoint {name} is refused: it holds {', '.join(unsafe)}, which no fairseq "
-            "checkpoint needs and which may run code when it is loaded. If you trust where the "
-            f"file comes from, set {TRUST_VARIABLE}=1 in the environment"
+            f"checkpoint {name} is refused: it holds {', '.join(unsafe)}, which no fairseq checkpoint needs and which "
+            f"may run code when it is loaded. If you trust where the file comes from, set {TRUST_VARIABLE}=1 in the "
+            "environment"
         )
     lines = str(error).splitlines() or [type(error).__name__]
     reason = next((line.strip() for line in lines if "WeightsUnpickler error" in line), lines[0])
     return CheckpointError(
-        f"checkpoint {name} cannot be read: it is cut off, damaged or no checkpoint at all "
-        f"({reason}). Copy it again, or use another one of the same folder"
+        f"checkpoint {name} cannot be read: it is cut off, damaged or no checkpoint at all ({reason}). "
+        "Copy it again, or use another one of the same folder"
     )
 
 
-def _refused_names(file: Any, allowed: Dict[str, Any]) -> Optional[List[str]]:
-    """Return all names that are not allowed, or None if torch cannot list them (torch < 2.6, or not in zip format)."""
+def _refused_names(file: Any, allowed: Dict[str, Any]) -> List[str]:
+    """Return all names that are not allowed; none if torch cannot list them (torch < 2.6, or not in zip format)."""
     try:
         file.seek(0)
-        unsafe = torch.serialization.get_unsafe_globals_in_checkpoint(file)
+        return sorted(set(torch.serialization.get_unsafe_globals_in_checkpoint(file)) - set(allowed))
     except Exception:
-        return None
-    return sorted(set(unsafe) - set(allowed))
+        return []
 
 
-def _name_since_python_3(module: "re.Match[str]") -> str:
-    """Return the present name of a module; protocol 2 writes that of Python 2 (commands for subprocess)."""
-    return _compat_pickle.IMPORT_MAPPING.get(module[0], module[0])
-
-
-def _show_without_trace() -> None:
+def _show(kind: Any, error: BaseException, trace: Any, stock: Any = sys.excepthook) -> None:
     """End a command with the message of a `CheckpointError` instead of a stack trace."""
-    stock = sys.excepthook
-
-    def show(kind: Any, error: BaseException, trace: Any) -> None:
-        if isinstance(error, CheckpointError):
-            sys.stdout.flush()
-            print(f"error: {error}", file=sys.stderr)
-        else:
-            stock(kind, error, trace)
-
-    sys.excepthook = show
+    if isinstance(error, CheckpointError):
+        sys.stdout.flush()
+        print(f"error: {error}", file=sys.stderr)
+    else:
+        stock(kind, error, trace)
 
 
-_show_without_trace()
+sys.excepthook = _show

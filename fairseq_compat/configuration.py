@@ -8,15 +8,9 @@ import os
 import sys
 import warnings
 from argparse import Namespace
-from typing import Any, Callable, List, Set
+from typing import Any, List, Set
 
-USER_DIR_ERROR = (
-    "--user-dir {0}: neither a folder (seen from {1}) nor a package that this Python can import; "
-    "give the path of the plug-in's folder, or install the package with this Python's pip"
-)
-
-# Warnings of stock fairseq that its user can do nothing about: (category, start of the
-# message, module that is blamed), both regular expressions.  Everything else stays visible.
+# warnings that users can do nothing about: their category, and the start of message and module as regular expressions
 _HOPELESS_WARNINGS = (
     # torch 2.4 renamed torch.cuda.amp.X(...) to torch.amp.X('cuda', ...)
     (FutureWarning, r"`torch\.cuda\.amp\.autocast\(args\.\.\.\)` is", r"fairseq\.tasks\."),
@@ -32,17 +26,13 @@ _HOPELESS_WARNINGS = (
     (UserWarning, r"Future Hydra versions will no longer change working", r"hydra\._internal\."),
 )
 
-# The same of log messages: logger: starts of messages.
+# the same of log messages: the starts of messages of a logger
+_OF_MAIN = ("can_reuse_epoch_itr = ", "reuse_dataloader = ", "rebuild_batches = ", "creating new batches for epoch ")
 _HOPELESS_MESSAGES = {
     # of speech synthesis, whose task is imported with all others
     "fairseq.tasks.text_to_speech": ("Please install tensorboardX: pip install tensorboardX",),
-    # of fairseq's main, for each buffer of fairseq-interactive and each call of the hub interface
-    "fairseq.tasks.fairseq_task": (
-        *("can_reuse_epoch_itr = ", "reuse_dataloader = ", "rebuild_batches = "),
-        "creating new batches for epoch ",
-    ),
+    "fairseq.tasks.fairseq_task": _OF_MAIN,  # for each buffer of fairseq-interactive and each call of the hub interface
 }
-
 
 _root_logger: List[Any] = []  # as it was before fairseq: its level and its handlers
 
@@ -59,9 +49,8 @@ def before_fairseq() -> None:
     for logger in _HOPELESS_MESSAGES:
         logging.getLogger(logger).addFilter(_is_of_use)
 
-    # Python 3.11 rejects dataclass defaults that cannot be hashed.  fairseq's configs have configs
-    # as defaults; an identity hash gives those what Python 3.10 did.  Can go when fairseq uses
-    # default_factory.
+    # Python 3.11 rejects defaults that cannot be hashed, and fairseq's configs have configs as defaults.  An identity
+    # hash gives those what Python 3.10 did.
     stock: Any = dataclasses.dataclass
     if sys.version_info < (3, 11) or getattr(stock, "is_fairseq_compat", False):
         return
@@ -82,28 +71,26 @@ def before_fairseq() -> None:
 
 def no_root_logger(_module: Any) -> None:
     """Take back that fairseq sets up the root logger when it is imported."""
-    if not _root_logger:  # fairseq was there before this package
-        return
-    level, *handlers = _root_logger
-    logging.root.handlers[:] = handlers
-    logging.root.setLevel(level)
+    if _root_logger:  # empty if fairseq was there before this package
+        level, *logging.root.handlers[:] = _root_logger
+        logging.root.setLevel(level)
 
 
 def current_hydra(module: Any) -> None:
     """Give fairseq compose() and initialize() without the deprecation warnings of hydra.experimental."""
-    # Of Hydra's version_base, "1.1" keeps what fairseq's "@package _group_" headers and strict=False need.
     import hydra
 
-    def quiet(function: Callable[..., Any], **fixed: Any) -> Callable[..., Any]:
+    def quiet(function: Any, **fixed: Any) -> Any:
         @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: Any, **options: Any) -> Any:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return function(*args, **kwargs, **fixed)
+                return function(*args, **options, **fixed)
 
         return call
 
     module.compose = quiet(hydra.compose)
+    # version 1.1 keeps what fairseq's "@package _group_" headers and strict=False need
     module.initialize = quiet(hydra.initialize, caller_stack_depth=2, version_base="1.1")
 
 
@@ -118,23 +105,17 @@ def separate_jobs(module: Any) -> None:
     stock = module._hydra_main
     save_dirs: Set[str] = set()  # of the jobs of this multirun
 
-    def check_save_dir(cfg: Any) -> None:
-        if not HydraConfig.initialized() or HydraConfig.get().mode != RunMode.MULTIRUN:
-            return
-        if HydraConfig.get().job.num == 0:
-            save_dirs.clear()
-        save_dir = os.path.abspath(cfg.checkpoint.save_dir)
-        if save_dir in save_dirs:
-            raise ValueError(
-                f"checkpoint.save_dir={cfg.checkpoint.save_dir} is the folder of an earlier job of this multirun, and "
-                "this job would continue the training of that one; let the name of the folder contain what changes, "
-                "for example 'checkpoint.save_dir=checkpoints/${common.seed}'"
-            )
-        save_dirs.add(save_dir)
-
     @functools.wraps(stock)
     def _hydra_main(cfg: Any, **kwargs: Any) -> Any:
-        check_save_dir(cfg)
+        if HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN:
+            save_dir = os.path.abspath(cfg.checkpoint.save_dir)
+            if save_dir in save_dirs:
+                raise ValueError(
+                    f"checkpoint.save_dir={cfg.checkpoint.save_dir} is the folder of an earlier job of this multirun, "
+                    "and this job would continue the training of that one; let the name of the folder contain what "
+                    "changes, for example 'checkpoint.save_dir=checkpoints/${common.seed}'"
+                )
+            save_dirs.add(save_dir)
         vars(save_checkpoint).clear()
         vars(should_stop_early).clear()
         metrics.reset()
@@ -152,30 +133,25 @@ def user_dir_by_name(module: Any) -> None:
 
     @functools.wraps(stock)
     def import_user_module(args: Any) -> None:
-        user_dir = getattr(args, "user_dir", None)
-        if user_dir and os.path.isdir(user_dir) and _is_imported(user_dir):
+        user_dir = (getattr(args, "user_dir", None) or "").rstrip(os.sep)
+        # fairseq compares paths as texts, and takes the same package under another path for another one of its name
+        imported = getattr(sys.modules.get(os.path.basename(os.path.abspath(user_dir))), "__path__", ())
+        if os.path.realpath(user_dir) in map(os.path.realpath, imported):
             return
-        user_dir = user_dir and user_dir.rstrip(os.sep)
         package = os.path.dirname(module.__file__)
         seen_by_stock = ("", package, os.path.dirname(package))
         if user_dir and not any(os.path.exists(os.path.join(d, user_dir)) for d in seen_by_stock):
             spec = importlib.util.find_spec(user_dir) if user_dir.isidentifier() else None
             if spec is None or not spec.submodule_search_locations:
-                raise FileNotFoundError(USER_DIR_ERROR.format(user_dir, os.getcwd()))
-            # A copy: the name, not this machine's path, belongs into checkpoints.
+                raise FileNotFoundError(
+                    f"--user-dir {user_dir}: neither a folder (seen from {os.getcwd()}) nor a package that this Python "
+                    "can import; give the path of the plug-in's folder, or install the package with this Python's pip"
+                )
+            # a copy: the name, not this machine's path, belongs into checkpoints
             args = Namespace(user_dir=next(iter(spec.submodule_search_locations)))
         stock(args)
 
     module.import_user_module = import_user_module
-
-
-def _is_imported(folder: str) -> bool:
-    """Return whether *folder* is a package that has been imported, although perhaps by another path.
-
-    fairseq compares paths as texts, and takes the same package under another path for another one of its name.
-    """
-    module = sys.modules.get(os.path.basename(os.path.abspath(folder)))
-    return any(os.path.isdir(path) and os.path.samefile(path, folder) for path in getattr(module, "__path__", ()))
 
 
 def bf16_without_tpu(module: Any) -> None:

@@ -1,8 +1,7 @@
 """What fairseq_compat changes in how stock fairseq, 0.12.2 and main, computes, and reads and writes files.
 
-Each function gets a module that has just run, and changes names of that module alone.  The table of
-fairseq_compat/__init__.py says what goes wrong without it.  Users may script what is changed with torch.jit,
-pickle it, subclass it and change it again.
+Each function gets a module that has just run, and changes names of that module alone.  The table of __init__.py says
+what goes wrong without it.  Users may script, pickle, subclass and change again what is changed.
 """
 
 import contextlib
@@ -36,8 +35,7 @@ def safe_checkpoints(module: Any) -> None:
 
 def checkpoints_of_any_version(module: Any) -> None:
     """Leave out the settings of a checkpoint that its task does not have; fairseq does so for the model."""
-    # In the checkpoint alone: in a config that a user wrote, such a setting is a mistake.  Can go with fairseq 0.12.2.
-    stock = module._upgrade_state_dict
+    stock = module._upgrade_state_dict  # in a config that a user wrote, such a setting is a mistake
 
     @functools.wraps(stock)
     def _upgrade_state_dict(state: Any) -> Any:
@@ -67,53 +65,36 @@ def whole_copies(module: Any) -> None:
         try:
             done = stock(src_path, new, overwrite=True)
             os.replace(new, dst_path)
-        except OSError:
+            return done
+        finally:
             with contextlib.suppress(OSError):
                 os.remove(new)
-            raise
-        return done
 
     manager.copy = staticmethod(copy)
 
 
-class FileOfItsOwn:
-    """A file that is open only while it is read, so that no two processes share a position in it."""
-
-    def __init__(self, path: str) -> None:
-        self.path, self.offset = path, 0
-
-    def seek(self, offset: int) -> None:
-        """Read from byte *offset* next."""
-        self.offset = offset
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill *buffer*, from where `seek` has been."""
-        with open(self.path, "rb") as file:
-            file.seek(self.offset)
-            return file.readinto(buffer)
-
-    def close(self) -> None:
-        """Do nothing: fairseq closes the file when the data set goes."""
-
-
 def files_of_workers(module: Any) -> None:
-    """Let --dataset-impl lazy work with worker processes."""
+    """Let --dataset-impl lazy close its file after each sentence, so that no two processes share a position in it."""
+    stock = module.IndexedDataset.__getitem__
 
-    def read_data(self: Any, path: str) -> None:
-        self.data_file = FileOfItsOwn(module.data_file_path(path))
+    def __getitem__(self: Any, index: int) -> Any:  # noqa: N807
+        item = stock(self, index)
+        if self.data_file:
+            self.data_file.close()
+            self.data_file = None
+        return item
 
-    module.IndexedDataset.read_data = read_data
+    module.IndexedDataset.__getitem__ = __getitem__
 
 
 def numpy_aliases(module: Any) -> None:
     """Give fairseq what numpy has removed: int and float (1.24), then compat.long and percentile(interpolation=)."""
     numpy = module.np
 
-    def percentile(*args: Any, interpolation: Any = None, **options: Any) -> Any:
-        return numpy.percentile(*args, **options, **({"method": interpolation} if interpolation else {}))
+    def percentile(*args: Any, interpolation: str = "linear", **options: Any) -> Any:
+        return numpy.percentile(*args, method=interpolation, **options)
 
-    compat = SimpleNamespace(long=int)
-    module.np = overlay(numpy, int=int, float=float, compat=compat, percentile=percentile)
+    module.np = overlay(numpy, int=int, float=float, compat=SimpleNamespace(long=int), percentile=percentile)
 
 
 def no_lost_sentences(module: Any) -> None:
@@ -190,8 +171,7 @@ def last_bit(module: Any) -> None:
 
 def aligned_unknown_words(module: Any) -> None:
     """Correct --replace-unk, which needs --print-alignment, as fairseq keeps no alignment without it."""
-    # Alignments are pairs (source, target); the stock function takes them for source positions.
-    stock = module.replace_unk
+    stock = module.replace_unk  # which takes alignments, pairs (source, target), for source positions
 
     def replace_unk(hypo_str: str, src_str: str, alignment: Any, align_dict: Any, unk: str) -> Any:
         pairs = () if alignment is None else alignment
@@ -210,8 +190,7 @@ def bf16_when_translating(module: Any) -> None:
 
     @functools.wraps(stock)
     def prepare_for_inference_(self: Any, cfg: Any) -> Any:
-        # These commands have a --path.  The hub interface gives the settings of the training, which have none, and
-        # whose --bf16 says nothing of the translation.
+        # the hub interface gives the settings of the training, which have no --path, and whose --bf16 is not for this
         path = getattr(getattr(cfg, "common_eval", None), "path", None)
         if path is not None and getattr(getattr(cfg, "common", None), "bf16", False):
             self.bfloat16()
@@ -255,16 +234,12 @@ def lines_of_any_bytes(module: Any) -> None:
 
 def score_cli(module: Any) -> None:
     """Let fairseq-score --sacrebleu and --sentence-bleu work with the sacreBLEU of today."""
-    # sacrebleu wants lists, not open files, and is adapted only while the command runs; Scorer wants a config.
-    import sacrebleu
+    import sacrebleu  # which wants lists, not open files, and is adapted only while the command runs
 
     bleu, stock_main = module.bleu, module.cli_main
 
     def corpus_bleu(hypotheses: Any, references: Any) -> Any:
         return sacrebleu.corpus_bleu(list(hypotheses), [list(lines) for lines in references])
-
-    def scorer(*args: Any) -> Any:
-        return bleu.Scorer(args[0] if len(args) == 1 else bleu.BleuConfig(*args))
 
     def cli_main() -> None:
         sys.modules["sacrebleu"] = overlay(sacrebleu, corpus_bleu=corpus_bleu)
@@ -273,5 +248,5 @@ def score_cli(module: Any) -> None:
         finally:
             sys.modules["sacrebleu"] = sacrebleu
 
-    module.bleu = overlay(bleu, Scorer=scorer)
+    module.bleu = overlay(bleu, Scorer=lambda *args: bleu.Scorer(args[0] if len(args) == 1 else bleu.BleuConfig(*args)))
     module.cli_main = cli_main

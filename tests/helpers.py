@@ -2,13 +2,16 @@
 
 import argparse
 import multiprocessing
+from itertools import chain
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from fairseq import options
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
+from bert_fused_plugin.data.word_pieces import WordPieces
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 
@@ -87,6 +90,11 @@ def randomise(module) -> None:
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.normal_(std=0.4)
+
+
+def word_pieces_of(rows) -> WordPieces:
+    """Return the word pieces of the sentences *rows*."""
+    return WordPieces(np.array([*chain(*rows)], dtype=np.int32), np.cumsum([0, *map(len, rows)], dtype=np.int64))
 
 
 def encode(dictionary, line: str) -> torch.Tensor:

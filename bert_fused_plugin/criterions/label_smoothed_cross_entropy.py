@@ -156,9 +156,9 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
 def output_matrix(model: nn.Module) -> Optional[Tensor]:
     """Return the matrix, (V, C), that makes scores of what *model* returns with ``features_only``.
 
-    Returns None for a model that computes its scores in another way, and where they have to be there as a whole: in
-    half precision, whose range is too small for gradients before fairseq scales the loss, and under wrappers that
-    look for parameters without a gradient or that spread parameters over processes.
+    Returns None for a model that computes its scores in another way, and where all scores have to be there: in half
+    precision, whose range is too small for gradients before fairseq scales the loss, and under wrappers that look for
+    parameters without a gradient or that spread parameters over processes.
     """
     *wrappers, model = unwrapped(model)
     if any(isinstance(wrapper, DistributedDataParallel) and wrapper.find_unused_parameters for wrapper in wrappers):
@@ -168,10 +168,8 @@ def output_matrix(model: nn.Module) -> Optional[Tensor]:
     decoder = model.decoder
     if not isinstance(decoder, (TransformerDecoderBase, GruDecoder)) or type(decoder).output_layer not in _KNOWN:
         return None
-    projection = decoder.output_projection
-    # None with an adaptive softmax
+    projection = decoder.output_projection  # None with an adaptive softmax
     if projection is None or not is_plain_linear(projection) or projection.bias is not None:
         return None
-    if projection.weight.dtype == torch.half or torch.is_autocast_enabled():
-        return None
-    return projection.weight if "features_only" in inspect.signature(model.forward).parameters else None
+    is_whole = projection.weight.dtype == torch.half or torch.is_autocast_enabled()
+    return None if is_whole or "features_only" not in inspect.signature(model.forward).parameters else projection.weight

@@ -9,9 +9,10 @@ import torch
 from fairseq.data import BaseWrapperDataset, LanguagePairDataset, data_utils
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from bert_fused_plugin.data.cached_states import CachedStates
-from bert_fused_plugin.data.collate import add_bert_tokens
+from bert_fused_plugin.data.collate import collate_bert_tokens
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.kept_pieces import Sentences, kept_word_pieces
 from bert_fused_plugin.data.raw_text import RawText
@@ -70,9 +71,16 @@ class BertPairDataset(BaseWrapperDataset):
         return sample
 
     def collater(self, samples: List[Dict[str, Any]], **options: Any) -> Dict[str, Any]:
-        """Return fairseq's batch of *samples* with ``bert_tokens``, (B, L), in ``net_input``."""
+        """Return fairseq's batch of *samples* with ``bert_tokens``, (B, L), and ``bert_out`` if there is a cache."""
         batch: Dict[str, Any] = self.dataset.collater(samples, **options)
-        return add_bert_tokens(batch, samples) if batch else batch
+        if batch:
+            by_id = {sample["id"]: sample for sample in samples}
+            ordered = [by_id[i] for i in batch["id"].tolist()]  # fairseq sorts them by length
+            batch["net_input"]["bert_tokens"] = collate_bert_tokens([sample["bert_tokens"] for sample in ordered])
+            if self._states is not None:
+                states = pad_sequence([sample["bert_out"] for sample in ordered])  # time first, as attention reads them
+                batch["net_input"]["bert_out"] = states.transpose(0, 1)
+        return batch
 
     def num_tokens(self, index: int) -> int:
         """Return the length that ``--max-tokens`` counts: the longest of source, target and BERT's."""
@@ -121,9 +129,6 @@ class AnyLengthDataset(BaseWrapperDataset):
 
     fairseq refuses all lines of a list if one of them has more tokens than ``--max-tokens``.  Here such a line is a
     batch by itself.
-
-    Args:
-        dataset: fairseq's data set of the lines.
     """
 
     def batch_by_size(self, indices: NDArray[np.int64], max_tokens: Optional[int] = None, **limits: Any) -> Any:

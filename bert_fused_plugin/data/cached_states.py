@@ -4,8 +4,9 @@ import logging
 import os
 import shutil
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
-from typing import Any, Callable, DefaultDict, Dict, List, Optional
+from typing import Any, Callable, DefaultDict, Dict, List
 
 import numpy as np
 import torch
@@ -54,6 +55,7 @@ class CachedStates:
         self._dim, self._format, self._dtype = dim, dtype, NUMBER_FORMATS[dtype]
         self._bytes_of_piece = dim * torch.empty(0, dtype=self._dtype).element_size()
         self._starts = _block_starts(word_pieces.offsets, self._bytes_of_piece)
+        self._sizes = np.diff(word_pieces.offsets[self._starts])  # in word pieces
         self._blocks: Dict[int, Tensor] = {}
 
     def __getitem__(self, index: int) -> Tensor:
@@ -66,7 +68,7 @@ class CachedStates:
         block = self._blocks.get(number)
         if block is None:
             try:
-                block = self._blocks[number] = _read(self.file(number))
+                block = self._blocks[number] = load_file(self.file(number))["states"]
             except (OSError, RuntimeError, KeyError, SafetensorError) as error:
                 raise BertFusedError(
                     f"--bert-cache: {self.file(number)} cannot be read ({error}), and it was there at the start; start "
@@ -81,12 +83,12 @@ class CachedStates:
 
     def file(self, number: int) -> Path:
         """Return the file of the block *number*."""
-        return self.folder / _file_name(number)
+        return self.folder / f"{number:05}{SUFFIX}"
 
     def missing(self) -> List[int]:
         """Return the numbers of the blocks that are not there."""
         there = set(os.listdir(self.folder)) if self.folder.exists() else set()
-        return [number for number in range(len(self._starts) - 1) if _file_name(number) not in there]
+        return [number for number in range(len(self._sizes)) if f"{number:05}{SUFFIX}" not in there]
 
     def remove_damaged(self) -> None:
         """Remove each block that is cut short, has another shape or is no file of safetensors, with a warning.
@@ -94,11 +96,11 @@ class CachedStates:
         Raises:
             OSError: a block cannot be read, which may be for a moment only, or cannot be removed.
         """
-        for number in sorted({*range(len(self._starts) - 1)} - {*self.missing()}):
+        for number in sorted({*range(len(self._sizes))} - {*self.missing()}):
             file = self.file(number)
             try:
-                block = _read(file)
-                expected = (self._pieces(number), self._dim)
+                block = load_file(file)["states"]  # mapped by PyTorch; no file stays open
+                expected = (int(self._sizes[number]), self._dim)
                 if block.dtype == self._dtype and block.shape == expected:
                     continue
                 problem = f"{block.dtype} of the shape {tuple(block.shape)} instead of {self._dtype} of {expected}"
@@ -130,32 +132,24 @@ class CachedStates:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._check_space(missing)
         own = [number for number in missing if number % ranks == rank]
-        compute: Optional[ComputeStates] = None
+        bert = cache(load_bert)
 
         def make(number: int) -> None:
-            nonlocal compute
-            compute = compute or load_bert()
-            states = self._computed(number, compute, shown)
+            states = self._computed(number, bert(), shown)
             with written_whole(self.file(number)) as new:
-                save_file({"states": states}, new, {"blocks": str(len(self._starts) - 1)})
+                save_file({"states": states}, new, {"blocks": str(len(self._sizes))})
 
-        pieces = sum(map(self._pieces, own))
-        with Progress("BERT cache", pieces, "word pieces", parts=3, say=logger.info) as shown:
+        with Progress("BERT cache", int(self._sizes[own].sum()), "word pieces", parts=3, say=logger.info) as shown:
             make_together(lambda: [n for n in self.missing() if wait or n in own], make, rank, ranks, str(self.folder))
         if not self.missing():
             for leftover in self.folder.glob(".*"):  # of killed processes
                 shutil.rmtree(leftover, ignore_errors=True)
 
-    def _pieces(self, number: int) -> int:
-        """Return the number of word pieces of the block *number*."""
-        first, end = self._word_pieces.offsets[self._starts[number : number + 2]]
-        return int(end - first)
-
     def _check_space(self, missing: List[int]) -> None:
-        pieces = sum(map(self._pieces, missing))
+        pieces = int(self._sizes[missing].sum())
         needed, free = pieces * self._bytes_of_piece, shutil.disk_usage(self.folder).free
         logger.info(
-            f"BERT cache {self.folder}: {len(missing):,} of {len(self._starts) - 1:,} blocks are missing, {pieces:,} "
+            f"BERT cache {self.folder}: {len(missing):,} of {len(self._sizes):,} blocks are missing, {pieces:,} "
             f"word pieces; {in_bytes(needed)} to write, {in_bytes(free)} free"
         )
         if needed > 0.98 * free:
@@ -225,12 +219,3 @@ def _block_starts(offsets: NDArray[np.int64], bytes_of_piece: int) -> NDArray[np
 def in_bytes(size: int) -> str:
     """Return *size*, a number of bytes, in words."""
     return f"{size / 2**30:,.2f} GiB" if size >= 2**30 else f"{size / 2**20:,.2f} MiB"
-
-
-def _file_name(number: int) -> str:
-    return f"{number:05}{SUFFIX}"
-
-
-def _read(file: Path) -> Tensor:
-    """Return the states in *file*, which PyTorch maps; no file stays open."""
-    return load_file(file)["states"]

@@ -64,15 +64,13 @@ def directory_of_epoch(flag: str, given: Optional[str], data: str, epoch: Option
     """
     if given is None:
         return None
-    if epoch is None:
-        return os.path.expanduser(split_paths(given)[0])  # the shell leaves the ~ of --bert-text=~/DIR
     ours, theirs = split_paths(given), split_paths(data)
-    if len(ours) != len(theirs):
+    if epoch is not None and len(ours) != len(theirs):
         raise BertFusedError(
             f"{flag} {given} has {len(ours)} directories, but {data} has {len(theirs)}, and each epoch takes the next "
             "one; give as many, in the same order, joined by colons"
         )
-    return os.path.expanduser(ours[(epoch - 1) % len(ours)])
+    return os.path.expanduser(ours[((epoch or 1) - 1) % len(ours)])  # the shell leaves the ~ of --bert-text=~/DIR
 
 
 def piece_folders(data: str, epoch: Optional[int], cache: Optional[str]) -> List[Path]:

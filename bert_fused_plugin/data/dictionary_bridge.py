@@ -28,16 +28,16 @@ Part = Optional[str]  # a stretch of text, or None for an unknown word
 class DictionaryBridge:
     """Derives BERT's input from a sentence in fairseq's dictionary, or from its raw text.
 
-    Special tokens such as ``[SEP]`` are text where they occur in text.  A fairseq ``<unk>`` becomes
-    the tokenizer's unknown token.  Every sentence, also an empty one, has at least one word piece.
+    Special tokens such as ``[SEP]`` are text where they occur in text.  A fairseq ``<unk>`` becomes the tokenizer's
+    unknown token.  Every sentence, also an empty one, has at least one word piece.
 
     Args:
         dictionary: fairseq's source dictionary.
         tokenizer: a fast Hugging Face tokenizer.
-        max_tokens: longest BERT input in word pieces, special tokens included; the rest of a longer
-            sentence is cut off, and the sentence is counted in `num_truncated`.
-        subword: kind of subwords by which the dictionary's symbols are joined to text, one of the table of
-            subwords.py; ``auto`` finds out which of them the dictionary has.
+        max_tokens: longest BERT input in word pieces, special tokens included; a longer sentence is cut, and counted in
+            `num_truncated`.
+        subword: kind of subwords by which the dictionary's symbols are joined to text, a row of `SUBWORDS`; ``auto``
+            finds out which of them the dictionary has.
         detok: the detokenisation: ``moses`` undoes that of Moses, and ``none`` leaves the words as they are.
         lang: source language, for Moses.
         context: number of preceding sentences of the document that BERT reads with each sentence.
@@ -89,7 +89,8 @@ class DictionaryBridge:
             )
         self.special_tokens = sorted({token for part in (*self._single, *self._pair) for token in part})
         self._unk_piece = [] if tokenizer.unk_token_id is None else [tokenizer.unk_token_id]
-        self._empty = [_first_known(tokenizer)]
+        known = (tokenizer.bos_token_id, tokenizer.eos_token_id, *self._unk_piece, 0)
+        self._empty = [next(int(token) for token in known if token is not None)]
         self.reads_moses_tokens = detok == "none" and looks_like_moses(dictionary)
 
     def join_by(self, join: Join, bpe: str) -> None:
@@ -188,18 +189,16 @@ class DictionaryBridge:
             if is_unk:
                 yield from (None for _ in run)
             else:
-                text = self._detokenize(self._join(self._symbols_of(list(run))))
+                tokens = list(run)
+                if max(tokens) >= len(self._symbols):
+                    raise BertFusedError(
+                        f"the data has the source symbol {max(tokens)}, but the dictionary has only "
+                        f"{len(self._symbols)}; take data and dict.*.txt from the same run of fairseq-preprocess"
+                    )
+                text = self._detokenize(self._join([self._symbols[token] for token in tokens]))
                 # the space tells byte-level tokenizers that a word begins
                 yield text if first else " " + text
             first = False
-
-    def _symbols_of(self, tokens: List[int]) -> List[str]:
-        if max(tokens) >= len(self._symbols):
-            raise BertFusedError(
-                f"the data has the source symbol {max(tokens)}, but the dictionary has only {len(self._symbols)}; "
-                "take data and dict.*.txt from the same run of fairseq-preprocess"
-            )
-        return [self._symbols[token] for token in tokens]
 
     def _encode_parts(self, sentences: Sequence[Sequence[Part]]) -> List[List[int]]:
         texts = [part for sentence in sentences for part in sentence if part is not None]
@@ -268,8 +267,3 @@ def _template(tokenizer: Any, *texts: str) -> "tuple[List[int], List[int], List[
     first_end = max(i for i in own if i not in second) + 1
     between = encoding.ids[first_end : second[0]] if second else []
     return encoding.ids[: own[0]], between, encoding.ids[own[-1] + 1 :]
-
-
-def _first_known(tokenizer: "PreTrainedTokenizerBase") -> int:
-    ids = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id)
-    return next((int(i) for i in ids if i is not None), 0)

@@ -54,13 +54,8 @@ def files_of(source: Any) -> List[Tuple[int, int]]:
 def read_document_starts(directory: Optional[str], split: str, files: Sequence[Tuple[int, int]]) -> Set[int]:
     """Return the indices of the sentences that begin a document, as ``directory/{split}.docs`` lists them.
 
-    Each file begins a document, and each copy of it.  Documents also end at blank lines, see `DocumentContext`.
-
-    Args:
-        directory: directory of ``--bert-documents``, with ``{split}1.docs`` for the second file, and so on; None if
-            documents end at blank lines only.
-        split: name of the split, such as ``train``.
-        files: what `files_of` returns.
+    Each of the *files*, see `files_of`, begins a document, and so does each copy of it; ``{split}1.docs`` is for the
+    second file, and so on.  Without a *directory*, documents else end at blank lines only.
 
     Raises:
         BertFusedError: a file does not hold one line number for each document, in rising order.

@@ -1,7 +1,6 @@
 """Makes the word pieces of a data set.  Those of a corpus are made once, and all processes and later runs map them.
 
-They lie in a folder whose name has a hash of everything that they depend on, so nothing is ever compared.  A folder may
-be deleted between two runs; it is made again.
+They lie in a folder whose name has a hash of everything that they depend on, so nothing is ever compared.
 
 Small data sets are tokenised by each process in its memory: a second or two for each of them costs less than files
 that nobody needs again.  So nothing is written for the lines of fairseq-interactive, and for usual test sets.
@@ -18,7 +17,7 @@ from functools import cached_property
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
-from typing import Any, Callable, Collection, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Collection, Dict, List, Optional, Sequence, Union
 
 import numpy as np
 from fairseq.data import (
@@ -67,13 +66,13 @@ class Sentences:
         texts: Union[RawText, Sequence[str], None] = None,
         document_starts: Collection[int] = (),
     ) -> None:
-        self._dataset = dataset
+        self.dataset = dataset
         self._bridge = bridge
         self._texts = texts
         self._document_starts = document_starts
 
     def __len__(self) -> int:
-        return len(self._dataset)
+        return len(self.dataset)
 
     def word_pieces(self, start: int, stop: int) -> WordPieces:
         """Return the word pieces of the sentences from index *start* to before *stop*."""
@@ -93,17 +92,13 @@ class Sentences:
 
     def digest(self) -> Optional[str]:
         """Return a hash of everything that the word pieces depend on, or None if the sentences are in no files."""
-        source, bridge, texts = content_identity(self._dataset.src), self._bridge, self._texts
+        source, bridge, texts = content_identity(self.dataset.src), self._bridge, self._texts
         if source is None or not (texts is None or isinstance(texts, RawText)):
             return None
         identity = [FORMAT, source, bridge.identity(), version("tokenizers"), sorted(self._document_starts)]
         identity.append(version("sacremoses") if bridge.detok == "moses" else None)
         identity.append(None if texts is None else texts.digests)
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
-
-    def expected_pieces(self) -> int:
-        """Return about how many word pieces there will be: as many as the source has symbols."""
-        return int(np.sum(self._dataset.src_sizes))
 
     def _pieces(self, indices: range) -> List[List[int]]:
         """Return the word pieces of the sentences with these *indices*, without special tokens."""
@@ -113,31 +108,31 @@ class Sentences:
 
     @cached_property
     def _source(self) -> Any:
-        source = self._dataset.src
+        source = self.dataset.src
         return source if isinstance(source, list) else read_whole(source)  # a list in fairseq-interactive
 
 
 def kept_word_pieces(sentences: Sentences, folders: Sequence[Path], name: str) -> WordPieces:
     """Return the word pieces of *sentences*, from files if there are many.
 
-    Args:
-        sentences: the sentences of one data set.
-        folders: folders that are looked into, in this order; the first one that can be written gets new files.
-        name: beginning of the name of the folder of the files, for people.
+    All *folders* are looked into, in this order, and the first one that can be written gets new ones, in a folder whose
+    name begins with *name*.
     """
     digest = sentences.digest() if folders and len(sentences) >= KEPT_FROM else None
     if digest is None:
         return sentences.word_pieces(0, len(sentences))
     places = [folder / f"{name}-{digest}" for folder in folders]
-    found = next((pieces for pieces in map(_loaded, places) if pieces is not None), None)
-    if found is not None:
+    for found in filter(None, map(_loaded, places)):
         rank_in(None)  # where another rank may have to make them
         logger.info(f"the word pieces of {name} are kept in {found.folder}")
         return found
-    place, reasons = _first_usable(sentences, places)
-    rank, ranks = rank_in(place)
-    if place is not None:
-        return _made(sentences, place, rank, ranks)
+    reasons: List[str] = []
+    for place in places:
+        problem = _problem_of(place, sentences)
+        if not problem:
+            return _made(sentences, place, *rank_in(place))
+        reasons.append(f"{place.parent} cannot be used ({problem})")
+    rank_in(None)
     logger.warning(
         f"each process makes the word pieces of {name} by itself, at each start, since {' and '.join(reasons)}; to "
         "keep them, give a --bert-cache or a data directory that can be written, on a disk with room"
@@ -158,22 +153,19 @@ def _loaded(place: Path) -> Optional[WordPieces]:
         return None
 
 
-def _first_usable(sentences: Sentences, places: Sequence[Path]) -> Tuple[Optional[Path], List[str]]:
-    """Return the first of *places* that can get the word pieces of *sentences*, and why those before it cannot."""
-    needed = 2 * (8 * len(sentences) + 4 * sentences.expected_pieces())  # the parts, and what they are joined to
-    reasons: List[str] = []
-    for place in places:
-        try:
-            place.mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=place).close()
-            free = shutil.disk_usage(place).free
-            if needed <= 0.98 * free:
-                return place, reasons
-            reason = f"about {needed / 2**20:,.0f} MiB must be written, and {free / 2**20:,.0f} MiB are free"
-        except OSError as error:
-            reason = str(error)
-        reasons.append(f"{place.parent} cannot be used ({reason})")
-    return None, reasons
+def _problem_of(place: Path, sentences: Sentences) -> str:
+    """Return why the folder *place* cannot get the word pieces of *sentences*, or an empty text."""
+    pieces = int(np.sum(sentences.dataset.src_sizes))  # about as many as the source has symbols
+    needed = 2 * (8 * len(sentences) + 4 * pieces)  # the parts, and what they are joined to
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=place).close()
+        free = shutil.disk_usage(place).free
+    except OSError as error:
+        return str(error)
+    if needed <= 0.98 * free:
+        return ""
+    return f"about {needed / 2**20:,.0f} MiB must be written, and {free / 2**20:,.0f} MiB are free"
 
 
 def _made(sentences: Sentences, place: Path, rank: int, ranks: int) -> WordPieces:
@@ -211,21 +203,17 @@ def _made(sentences: Sentences, place: Path, rank: int, ranks: int) -> WordPiece
 def content_identity(dataset: Any) -> Optional[List[Any]]:
     """Return what tells the sentences of *dataset*, a data set of fairseq, as a list that JSON can hold.
 
-    The files are hashed from end to end.  A file of other sentences may have the same size and the same time, and
-    a million sentences of 14 words have about 40 MB, for which this takes less than 0.1 seconds.
-
-    Returns:
-        None if *dataset* does not read the files of fairseq-preprocess, or changes them in an unknown way.
+    Returns None if it does not read the files of fairseq-preprocess, or changes them in an unknown way.  The files are
+    hashed from end to end, since a file of other sentences may have the same size and time: 40 MB in 0.1 seconds.
     """
     identity = _KINDS.get(type(dataset), lambda unknown: [None])(dataset)
     return None if None in identity else [type(dataset).__name__, *identity]
 
 
 def _files(prefix: str) -> List[Any]:
-    paths = map(Path, (index_file_path(prefix), data_file_path(prefix)))
-    return [
-        hashlib.blake2b(np.memmap(path, mode="r").data if path.stat().st_size else b"").hexdigest() for path in paths
-    ]
+    paths = [Path(index_file_path(prefix)), Path(data_file_path(prefix))]
+    contents = [np.memmap(path, mode="r").data if path.stat().st_size else b"" for path in paths]
+    return [hashlib.blake2b(content).hexdigest() for content in contents]
 
 
 _KINDS: Dict[type, Callable[[Any], List[Any]]] = {

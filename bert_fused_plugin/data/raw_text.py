@@ -60,14 +60,8 @@ def read_raw_text(
 ) -> Optional[RawText]:
     """Return the *size* lines of ``directory/{split}.{lang}``; None without a *directory*.
 
-    Args:
-        directory: directory of ``--bert-text``.
-        split: name of the split, such as ``train``.
-        lang: source language.
-        size: number of sentences in the binarised *split*.
-        combine: whether to add the lines of ``{split}1``, ``{split}2``, ... if they exist, as fairseq does for
-            training.
-        upsample: number of times that the lines of ``{split}`` come before such others (``--upsample-primary``).
+    With *combine*, the lines of ``{split}1``, ``{split}2``, ... follow if they exist, as in fairseq's training, and
+    those of ``{split}`` come *upsample* times before such others (``--upsample-primary``).
 
     Raises:
         BertFusedError: the directory does not hold the text of *size* sentences.
@@ -78,7 +72,16 @@ def read_raw_text(
     files = [folder / f"{split}.{lang}"]
     if combine:
         files += takewhile(Path.exists, (folder / f"{split}{k}.{lang}" for k in count(1)))
-    primary, *others = [_opened(file, directory, split) for file in files]
+    opened = []
+    for path in files:
+        try:
+            opened.append(TextFile(path))
+        except (OSError, UnicodeDecodeError) as error:
+            raise BertFusedError(
+                f"--bert-text {directory}: {path} cannot be read as UTF-8 text ({error}); "
+                f"give the raw source text of {split!r}, one sentence a line"
+            ) from error
+    primary, *others = opened
     text = RawText([primary] * (upsample if others else 1) + others)
     if len(text) != size:
         has = f"{' and '.join(map(str, files))} {'have' if others else 'has'} {len(text)} lines"
@@ -89,13 +92,3 @@ def read_raw_text(
             "exactly these sentences, line by line, with a file for each binarised one"
         )
     return text
-
-
-def _opened(path: Path, directory: str, split: str) -> TextFile:
-    try:
-        return TextFile(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise BertFusedError(
-            f"--bert-text {directory}: {path} cannot be read as UTF-8 text ({error}); "
-            f"give the raw source text of {split!r}, one sentence a line"
-        ) from error

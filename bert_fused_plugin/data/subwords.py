@@ -102,11 +102,9 @@ def _unless_it_begins(mark: str) -> Callable[[str, str], bool]:
 
 
 def _share_of_sentencepiece(symbols: Sequence[str]) -> float:
-    """Return the share of pieces that begin a word or are bytes; it is 1 for ``--bpe characters``, joined likewise.
-
-    In text that was split into characters, the space is one of the most frequent ones.
-    """
+    """Return the share of pieces that begin a word or are bytes; it is 1 for ``--bpe characters``, joined likewise."""
     single = sum(len(symbol) == 1 for symbol in _own(symbols))
+    # in text that was split into characters, the space is one of the most frequent ones
     if _SPACE in symbols[: max(10, len(symbols) // 10)] and single > 0.99 * len(_own(symbols)):
         return 1.0
     return _share_of(lambda symbol: symbol.startswith(_SPACE) or _BYTE_PIECE.fullmatch(symbol) is not None)(symbols)
@@ -205,23 +203,15 @@ def spells_bytes(symbols: Sequence[str], alphabet: Alphabet, certain: bool = Fal
     """Return whether the *symbols* are written in *alphabet*: those that are not ASCII are parts of UTF-8.
 
     Text in a Latin script uses the same characters, but as letters: in "Mädchen" the letter ä would be a byte that
-    UTF-8 does not allow before a d.
-
-    Args:
-        symbols: the symbols of a dictionary.
-        alphabet: the alphabet.
-        certain: whether some symbols must show that it is no Latin script: by a character that Latin text hardly has,
-            or by a whole character of several bytes.
+    UTF-8 does not allow before a d.  To be *certain* that it is no Latin script, some symbols must have a character
+    that Latin text hardly has, or be a whole character of several bytes.
     """
     spaces = "".join(character for character, byte in alphabet.items() if byte == ord(" "))
     found = [_text(symbol, alphabet) for symbol in symbols if not symbol.lstrip(spaces).isascii()]
     parts = [text for text in found if text is not None]
     signs = sum(not text.isascii() for text in parts)
-    if certain:
-        signs += sum(any("\u017f" <= character <= "\u01ad" for character in symbol) for symbol in symbols)
-        if signs <= 0.01 * len(found):
-            return False
-    return len(parts) >= 0.99 * len(found)
+    signs += sum(any("\u017f" <= character <= "\u01ad" for character in symbol) for symbol in symbols)
+    return len(parts) >= 0.99 * len(found) and (signs > 0.01 * len(found) or not certain)
 
 
 def decode_byte_bpe(text: str) -> str:

@@ -29,9 +29,6 @@ class TypedText:
 
     The first line with many unknown symbols is described.  Further ones are only counted, and the 10th, the 100th and
     so on give one more warning.
-
-    Args:
-        dictionary: the source dictionary.
     """
 
     def __init__(self, dictionary: Dictionary) -> None:
@@ -84,14 +81,9 @@ def hyphens_are_split(dictionary: Dictionary) -> Optional[bool]:
 
 
 def hyphen_warning(no_dash_splits: bool, dictionary: Dictionary) -> Optional[str]:
-    """Return a warning if Moses' tokenizer treats hyphens otherwise than the text of *dictionary*.
-
-    Args:
-        no_dash_splits: the value of fairseq's ``--moses-no-dash-splits``.
-        dictionary: the source dictionary.
-    """
+    """Return a warning if Moses' tokenizer treats hyphens otherwise than the text of the source *dictionary*."""
     split = hyphens_are_split(dictionary)
-    if split is None or split != no_dash_splits:
+    if split != no_dash_splits:
         return None
     if split:
         return (

@@ -4,7 +4,7 @@ import hashlib
 import json
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Iterable, Optional, Sequence, Tuple, Union
+from typing import Any, Optional, Sequence, Tuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,13 +34,6 @@ class WordPieces:
         self.cuts = tuple(cuts)
 
     @classmethod
-    def of(cls, rows: Iterable[Union[Sequence[int], NDArray[np.int32]]]) -> "WordPieces":
-        """Return the word pieces of the sentences *rows*."""
-        arrays = [np.asarray(row, dtype=np.int32) for row in rows]
-        offsets = np.cumsum([0, *map(len, arrays)], dtype=np.int64)
-        return cls(np.concatenate(arrays) if arrays else np.zeros(0, dtype=np.int32), offsets)
-
-    @classmethod
     def load(cls, folder: Path) -> "WordPieces":
         """Return the word pieces that `save` wrote into *folder*; all processes of a machine have them in memory once.
 
@@ -66,8 +59,8 @@ class WordPieces:
                 sizes.append(part["sizes"])
                 cuts += part["cuts"]
         offsets = np.cumsum(np.concatenate(sizes), dtype=np.int64)
-        with written_whole(folder / _OFFSETS) as new, new.open("wb") as target:
-            np.save(target, offsets)
+        with written_whole(folder / _OFFSETS) as new:
+            np.save(new, offsets)
         with written_whole(folder / _PIECES) as new, new.open("wb") as target:
             header = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.int32)), "fortran_order": False}
             np.lib.format.write_array_header_1_0(target, {**header, "shape": (int(offsets[-1]),)})
@@ -81,8 +74,8 @@ class WordPieces:
 
     def save_part(self, file: Path) -> None:
         """Write these word pieces as one of the parts of `save`."""
-        with written_whole(file) as new, new.open("wb") as target:
-            np.savez(target, sizes=self.sizes.astype(np.int32), pieces=self.pieces, cuts=np.array(self.cuts))
+        with written_whole(file) as new:
+            np.savez(new, sizes=self.sizes.astype(np.int32), pieces=self.pieces, cuts=np.array(self.cuts))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

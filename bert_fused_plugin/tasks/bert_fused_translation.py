@@ -13,6 +13,7 @@ from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
+from bert_fused_plugin import setup_messages
 from bert_fused_plugin.bert.layers import last_layer_warning
 from bert_fused_plugin.data.bert_pair_dataset import AnyLengthDataset, BertPairDataset, InteractiveDataset
 from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch, piece_folders, read_dictionary
@@ -25,7 +26,6 @@ from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.models.presets import flags_beside, resumed_from
 from bert_fused_plugin.modules.attention_map import log_alphas
-from bert_fused_plugin.setup_messages import SetupMessages
 from bert_fused_plugin.tasks import ensembles
 from bert_fused_plugin.tasks.bert_cache import BertCache
 from bert_fused_plugin.tasks.bert_fused_translation_config import (
@@ -59,8 +59,8 @@ class BertFusedTranslationTask(TranslationTask):
         self._berts: ensembles.Berts = WeakValueDictionary()
         self._typed_text = TypedText(self.src_dict)
         self._tokenizer: Any = None
-        self._setup_messages = SetupMessages.collect()
         self._warn_once = cache(logger.warning)
+        setup_messages.collect()
 
     @classmethod
     def setup_task(cls, cfg: BertFusedTranslationConfig, **kwargs: Any) -> Any:
@@ -89,7 +89,7 @@ class BertFusedTranslationTask(TranslationTask):
         """
         model = super().build_model(cfg, from_checkpoint)
         if from_checkpoint:  # no training follows
-            self._setup_messages.forget()
+            setup_messages.end(repeat=False)
         self.max_source = min(self.max_source, model.max_positions()[0])  # of all members of an ensemble
         self.keep_long_targets = self.keep_long_targets and _takes_any_target(model)
         if not reads_bert(model):
@@ -113,7 +113,7 @@ class BertFusedTranslationTask(TranslationTask):
     def begin_epoch(self, epoch: int, model: Any) -> None:
         """Begin an epoch; before the first one of a launch, what matters of the set-up is logged once more."""
         super().begin_epoch(epoch, model)
-        self._setup_messages.repeat()
+        setup_messages.end(repeat=True)
 
     def post_validate(self, model: Any, stats: Dict[str, Any], agg: Any) -> None:
         """Add to *stats*, which fairseq prints next, what the heads of *model* have learned about their attention."""

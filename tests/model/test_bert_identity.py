@@ -8,12 +8,12 @@ from weakref import WeakValueDictionary
 
 import pytest
 import torch
+from helpers import word_pieces_of
 from transformers import BertModel
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.identity import config_differences, identity_fingerprint, recorded_config
 from bert_fused_plugin.bert.record import RECORD_KEY, read_record
-from bert_fused_plugin.data.word_pieces import WordPieces
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.json_record import JsonRecord
 from bert_fused_plugin.tasks import bert_cache
@@ -127,7 +127,7 @@ def test_a_folder_of_the_same_weights_is_named_in_the_log(build, changed, tmp_pa
 
     def folder(dtype="fp16", **options):
         cfg = Namespace(bert_cache=str(tmp_path / "cache"), bert_cache_dtype=dtype)
-        data = SimpleNamespace(word_pieces=WordPieces.of([]), use_states=use)
+        data = SimpleNamespace(word_pieces=word_pieces_of([]), use_states=use)
         caplog.clear()
         BertCache(cfg, build(**options)).use_for(data, "train.en")
         return used[-1]

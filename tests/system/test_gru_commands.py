@@ -97,6 +97,6 @@ def test_bad_settings_are_reported_together(workspace, tmp_path):
     for message in (
         "--encoder-layers must be at least 1, got 0",
         "--dropout must be in [0, 1), got 1.5",
-        "--attention-map is for --attention additive and dot, got sparsemax with --attention none",
+        "--attention-map is for --attention additive and dot, got sparsemax; leave it out",
     ):
         assert f"bert_fused_plugin: error: {message}" in done.stderr

@@ -12,7 +12,7 @@ from bert_fused_plugin.models.bert_fused import BertFusedModel
 pytestmark = pytest.mark.system
 
 TYPED = "for the typed lines of fairseq-interactive; leave it out: "
-ALONE = "--bert-cache-dtype is for --bert-cache, got fp32 without it; add --bert-cache, or leave --bert-cache-dtype out"
+ALONE = "--bert-cache-dtype is for --bert-cache, got fp32; add --bert-cache, or leave this flag out"
 UNSET = "must not be empty, as it is if a shell variable is not set, got ''; give a directory, or leave the flag out"
 
 CASES = [

@@ -71,16 +71,6 @@ def test_a_finder_without_find_spec_is_passed_over(toy):
     assert importlib.import_module(toy).VALUE == 2
 
 
-def test_a_loader_without_exec_module_is_named(toy):
-    class Finder:
-        def find_spec(self, name, path=None, target=None):
-            return importlib.machinery.ModuleSpec(name, object()) if name == toy else None
-
-    sys.meta_path.insert(1, Finder())
-    with pytest.raises(ImportError, match=r"fairseq_compat cannot adapt compat_toy: its loader, .* has no exec_module"):
-        importlib.import_module(toy)
-
-
 def test_a_missing_module_is_reported_by_python_itself(monkeypatch):
     monkeypatch.setitem(fairseq_compat._PATCHES, "compat_nowhere", ("patches.toy_patch",))
     with pytest.raises(ModuleNotFoundError, match="No module named 'compat_nowhere'"):

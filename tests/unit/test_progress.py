@@ -5,26 +5,23 @@ import sys
 
 import pytest
 
+from bert_fused_plugin import progress
 from bert_fused_plugin.progress import Progress
 
 
 @pytest.fixture
-def clock():
-    """A clock that a test sets."""
+def now(monkeypatch):
+    """The time, in a list that a test sets."""
     now = [100.0]
-
-    def read():
-        return now[0]
-
-    read.now = now
-    return read
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
 
 
-def test_lines_without_a_terminal(capsys, clock):
-    with Progress("plain", 2000, "sentences", work=100.0, clock=clock) as progress:
+def test_lines_without_a_terminal(capsys, now):
+    with Progress("plain", 2000, "sentences", work=100.0) as shown:
         for seconds, count, work in ((101, 500, 10), (105, 100, 10), (110, 100, 10), (170, 300, 20), (250, 1000, 50)):
-            clock.now[0] = float(seconds)
-            progress.update(count, work)
+            now[0] = float(seconds)
+            shown.update(count, work)
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.splitlines() == [
@@ -35,26 +32,26 @@ def test_lines_without_a_terminal(capsys, clock):
     ]
 
 
-def broken_off(clock):
-    with Progress("plain", 3, "sentences", clock=clock) as progress:
-        progress.update(1)
+def broken_off():
+    with Progress("plain", 3, "sentences") as shown:
+        shown.update(1)
         raise ValueError("broken")
 
 
-def test_work_that_breaks_off_has_no_last_line(capsys, clock):
+def test_work_that_breaks_off_has_no_last_line(capsys):
     with pytest.raises(ValueError, match="broken"):
-        broken_off(clock)
+        broken_off()
     assert capsys.readouterr().err == "plain: 3 sentences\n"
 
 
-def test_a_bar_on_a_terminal(monkeypatch, clock):
+def test_a_bar_on_a_terminal(monkeypatch):
     class Terminal(io.StringIO):
         def isatty(self):
             return True
 
     monkeypatch.setattr(sys, "stderr", Terminal())
-    with Progress("plain", 3, "sentences", clock=clock) as progress:
-        progress.update(3)
+    with Progress("plain", 3, "sentences") as shown:
+        shown.update(3)
     written = sys.stderr.getvalue()
     assert "plain: 100%" in written
     assert " in 0 s" not in written

@@ -38,7 +38,6 @@ def test_the_models_of_the_tests_have_no_errors():
 
 GATES = "leave it out to let every layer attend to BERT"
 ONE_OUTPUT = "--share-decoder-input-output-embed (which --share-all-embeddings and bert_fused_tiny imply) needs "
-NO_BERT = "without it; add --bert-model, or leave {} out"
 UNSUPPORTED = "is not supported by this architecture"
 FUSED = [
     ({"bert_model": None}, "--bert-model is required: give a local model directory or a name on the Hugging Face hub"),
@@ -57,8 +56,8 @@ FUSED = [
     ({"bert_drop_net": 2.0}, "--bert-drop-net must be in [0, 1], got 2.0"),
     ({"bert_max_tokens": 1}, "--bert-max-tokens must be at least 3, got 1; leave it out for BERT's own limit"),
     ({"bert_context": -1}, "--bert-context must be at least 0, got -1; with 0 BERT reads each sentence by itself"),
-    ({"bert_lr_factor": 0.5}, "--bert-lr-factor is for --bert-finetune, got 0.5 without it; add --bert-finetune, or"),
-    ({"bert_finetune_layers": 1}, "--bert-finetune-layers is for --bert-finetune, got 1 without it"),
+    ({"bert_lr_factor": 0.5}, "--bert-lr-factor is for --bert-finetune, got 0.5; add --bert-finetune, or"),
+    ({"bert_finetune_layers": 1}, "--bert-finetune-layers is for --bert-finetune, got 1; add"),
     ({"decoder_layers": 0}, "--decoder-layers must be at least 1, got 0; choose 1 or more"),
     ({"encoder_layers": -1}, "--encoder-layers must be at least 0, got -1"),
     ({"encoder_attention_heads": 0}, "--encoder-attention-heads must divide --encoder-embed-dim, got 0 and 8; change"),
@@ -86,12 +85,12 @@ FUSED = [
             *("encoder_xformers_att_config", "merge_src_tgt_embed"),  # the second one is of fairseq's main
         )
     ),
-    ({"bert_fusion": "stacked", "bert_drop_net": 0.5}, "--bert-drop-net is for *and gated, got 0.5 with * stacked; le"),
+    ({"bert_fusion": "stacked", "bert_drop_net": 0.5}, "--bert-drop-net is for *and gated, got 0.5; leave it out"),
     ({"bert_fusion": "gated", "bert_branch_weights": "1,1"}, "--bert-branch-weights is for *parallel, got 1,1"),
     ({"bert_stack_order": "encoder-first"}, "--bert-stack-order is for --bert-fusion stacked, got encoder-first"),
-    ({"bert_fusion": "embedding", "bert_attend": "decoder"}, "--bert-attend is for * got decoder with"),
-    ({"bert_fusion": "embedding", "bert_gates": "1,1"}, "--bert-gates is for * got 1,1 with"),
-    ({"bert_fusion": "embedding", "encoder_embed_path": "x"}, "--encoder-embed-path is for * got x with"),
+    ({"bert_fusion": "embedding", "bert_attend": "decoder"}, "--bert-attend is for * got decoder; leave it out"),
+    ({"bert_fusion": "embedding", "bert_gates": "1,1"}, "--bert-gates is for * got 1,1; leave it out"),
+    ({"bert_fusion": "embedding", "encoder_embed_path": "x"}, "--encoder-embed-path is for * got x; leave it out"),
     (
         {"bert_fusion": "gated", "bert_identity_start": True},
         "--bert-identity-start is for --bert-fusion parallel and st",
@@ -137,8 +136,8 @@ GRU = [
     ),
     ({"rnn_init": "xavier"}, "--rnn-init must be one of paper, modern, got xavier; choose"),
     ({"share_decoder_input_output_embed": True}, "* needs --decoder-out-embed-dim equal to --decoder-embed-dim"),
-    ({"bert_drop_net": 0.3}, f"--bert-drop-net is for --bert-model, got 0.3 {NO_BERT.format('--bert-drop-net')}"),
-    ({"bert_finetune_layers": 1}, "--bert-finetune-layers is for --bert-model, got 1 without it"),
+    ({"bert_drop_net": 0.3}, "--bert-drop-net is for --bert-model, got 0.3; add --bert-model, or leave this flag out"),
+    ({"bert_finetune_layers": 1}, "--bert-finetune-layers is for --bert-model, got 1; add"),
     ({"bert_model": "x", "bert_max_tokens": 1}, "--bert-max-tokens must be at least 3, got 1"),
     ({"bert_model": "x", "bert_lr_factor": 5.0}, "--bert-lr-factor is for --bert-finetune, got 5.0"),
     ({"bert_model": "x", "bert_branch_weights": "1"}, "--bert-branch-weights must be two numbers"),

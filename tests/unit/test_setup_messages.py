@@ -6,7 +6,8 @@ from argparse import Namespace
 import pytest
 from helpers import GRU_SIZES
 
-from bert_fused_plugin.setup_messages import REPEAT, SetupMessages
+from bert_fused_plugin import setup_messages
+from bert_fused_plugin.setup_messages import REPEAT
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 
@@ -24,14 +25,14 @@ def said_again(caplog):
 
 
 def test_warnings_and_marked_messages_come_once_more_in_their_order(caplog):
-    messages = SetupMessages.collect()
+    setup_messages.collect()
     OURS.warning("first")
     OURS.info("not marked")
     OURS.info("marked", extra=REPEAT)
     OURS.warning("first")
     OURS.error("last")
     logging.getLogger("fairseq.somewhere").warning("of others")
-    messages.repeat()
+    setup_messages.end(repeat=True)
     assert said_again(caplog) == [
         ("WARNING", "said at set-up: first"),
         ("INFO", "said at set-up: marked"),
@@ -39,7 +40,7 @@ def test_warnings_and_marked_messages_come_once_more_in_their_order(caplog):
     ]
     caplog.clear()
     OURS.warning("while training")
-    messages.repeat()
+    setup_messages.end(repeat=True)
     assert said_again(caplog) == []
 
 
@@ -62,6 +63,6 @@ def test_nothing_is_kept_where_no_training_follows(dictionary, caplog):
     OURS.warning("seen")
     args = Namespace(**GRU_SIZES, arch="gru_dot")
     task.build_model(args, from_checkpoint=True)
-    assert not any(isinstance(handler, SetupMessages) for handler in logging.getLogger("bert_fused_plugin").handlers)
+    assert setup_messages._collector not in logging.getLogger("bert_fused_plugin").handlers
     task.begin_epoch(1, None)
     assert said_again(caplog) == []

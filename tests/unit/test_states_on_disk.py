@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from helpers import processes
+from helpers import processes, word_pieces_of
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import safe_open
@@ -25,7 +25,6 @@ from safetensors.torch import load_file, save_file
 from bert_fused_plugin.data import cached_states
 from bert_fused_plugin.data.cached_states import NUMBER_FORMATS, CachedStates
 from bert_fused_plugin.data.collate import BERT_PAD
-from bert_fused_plugin.data.word_pieces import WordPieces
 from bert_fused_plugin.errors import BertFusedError
 
 D = 6
@@ -59,7 +58,7 @@ def expected(row):
 
 
 def states_in(folder, sentences=SENTENCES, dtype="fp32"):
-    return CachedStates(Path(folder), WordPieces.of(sentences), D, dtype)
+    return CachedStates(Path(folder), word_pieces_of(sentences), D, dtype)
 
 
 def check(states, sentences=SENTENCES):

@@ -9,12 +9,12 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_config import EncDecBaseConfig
 
 from bert_fused_plugin.bert.flags import MEAN, BertFlags, map_flag, parse_weights
-from bert_fused_plugin.flags import NO_EFFECT, Flag, Record, Rule, Where, at_least, flag, limited, only_for
+from bert_fused_plugin.flags import NO_EFFECT, Flag, Record, Rule, at_least, flag, limited, only_for
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
 from bert_fused_plugin.modules.fusion import FUSION_KINDS, FusionKind, FusionOptions, IdentityStart
 
 
-def _for_fusions(fits: Callable[[FusionKind], bool]) -> Where:
+def _for_fusions(fits: Callable[[FusionKind], bool]) -> Rule:
     return only_for("bert_fusion", FUSION_KINDS, fits)
 
 
@@ -40,6 +40,7 @@ def _of_side(side: str, name: str) -> Flag:
 
 
 _RATE = Flag(rule=Rule(lambda value: 0 <= (value or 0) < 1, "must be in [0, 1)", "0 turns it off"))
+_UNSUPPORTED = Flag(rule=Rule(lambda value: not value, "is not supported by this architecture", "leave it out"))
 _SIDES = ("encoder", "decoder")
 
 # fairseq's flags that change what is computed, but not the shape of any parameter
@@ -89,9 +90,9 @@ _HOST: Dict[str, Flag] = {
             *("char_inputs", "adaptive_input", "tie_adaptive_weights", "tie_adaptive_proj"),
             *("encoder_xformers_att_config", "decoder_xformers_att_config"),
         ),
-        Flag(Record.UNSUPPORTED),
+        _UNSUPPORTED,
     ),
-    "merge_src_tgt_embed": Flag(Record.UNSUPPORTED),  # of fairseq's main; 0.12.2 has no such field
+    "merge_src_tgt_embed": _UNSUPPORTED,  # of fairseq's main; 0.12.2 has no such field
 }
 
 

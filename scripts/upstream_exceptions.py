@@ -1,0 +1,33 @@
+"""The tests of fairseq that fail with the shim, and why: a plugin of pytest for scripts/upstream_tests.sh."""
+
+from pathlib import Path
+
+import pytest
+
+NOT_RUN = (
+    "gpu",  # wants a GPU
+    "speech",  # wants packages for speech
+    "speech_recognition",
+    "test_dataclass_utils.py",  # its own configs have a default that Python 3.11 refuses, and is to say default_factory
+)
+EXCEPTIONS = {  # the beginning of a test's name: the reason
+    "tests/test_binaries.py::TestLanguageModeling::test_transformer_xl_bptt_lm": "transformers has dropped the model",
+    "tests/test_binaries.py::TestTranslation::test_insertion_transformer": "fairseq's extension libnat is not built",
+    "tests/test_file_io.py::TestFileIO::test_file_io_async": "the package iopath is missing",
+    "tests/test_hf_hub.py::TestHuggingFaceHub::test_hf_fastspeech2": "the network is out of reach, as in other tests",
+    "tests/test_multihead_attention.py::test_mask_for_xformers": "the package xFormers is missing",
+    "tests/test_multihead_attention.py::test_xformers_single_forward_parity": "the package xFormers is missing",
+}
+
+
+def pytest_ignore_collect(collection_path: Path) -> "bool | None":
+    """Leave out what is not run."""
+    return True if collection_path.parent.name == "tests" and collection_path.name in NOT_RUN else None
+
+
+def pytest_collection_modifyitems(items: "list[pytest.Item]") -> None:
+    """Expect the exceptions to fail."""
+    for item in items:
+        for name, reason in EXCEPTIONS.items():
+            if item.nodeid.startswith(name):
+                item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
