@@ -20,6 +20,7 @@ from typing import Any, Callable, List, Optional, Sequence
 from transformers.utils import logging as hf_logging
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
+from bert_fused_plugin.commands import output_errors
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 from bert_fused_plugin.files import given_path, written_output
 from bert_fused_plugin.importing import Imported, import_bert_nmt
@@ -78,9 +79,7 @@ def _collect(errors: List[str], where: str, function: Callable[..., Any], *value
 
 
 def _path_errors(args: Namespace, convert: bool) -> List[str]:
-    errors = []
-    if args.output.is_dir() or not args.output.parent.is_dir():
-        errors.append(f"--output {args.output} must be a file in an existing directory, such as NEW.pt")
+    errors = output_errors(output=args.output)
     if args.output.resolve() == args.checkpoint.resolve():
         errors.append(f"--output {args.output} must be another file than the checkpoint, which is not replaced")
     given = (("--bert-output", args.bert_output), ("--bert-lower-case", args.bert_lower_case))
@@ -105,9 +104,7 @@ def _place(new: Path, directory: Path) -> None:
 
 
 def _report(args: Namespace, imported: Imported) -> None:
-    names = ("model", "fusion", "stack_order", "attend", "gates", "branch_weights", "drop_net", "layer", "finetune")
-    values = {f"bert_{name}": vars(imported.args).get(f"bert_{name}") for name in (*names, "mask_special_tokens")}
-    flags = [f"{flag_name(name)} {value}" for name, value in values.items() if value is not None and value is not False]
+    flags = [f"{flag_name(name)} {value}" for name, value in vars(imported.args).items() if name.startswith("bert_")]
     print(f"wrote {args.output}: --arch {imported.args.arch}", *flags)
     for note in imported.notes:
         print(f"note: {note}")

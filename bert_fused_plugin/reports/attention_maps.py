@@ -6,32 +6,35 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 from torch import Tensor
 
-from bert_fused_plugin.reports.attention import BERT, read_attention
-from bert_fused_plugin.reports.attention_statistics import Entropy, entropy_sums, mean_entropy
+from bert_fused_plugin.reports.attention import BERT, SOURCE, read_attention
+from bert_fused_plugin.reports.attention_statistics import Entropy, evenness, mean_entropy
 from bert_fused_plugin.reports.words import merge, merge_attention, merged_words, piece_marks
 
 
 @dataclass
 class AttentionMap:
-    """The attention of one translation to the source or to BERT.
+    """The attention of one translation to the source or to BERT."""
 
-    Attributes:
-        kind: `SOURCE` or `BERT`.
-        rows: target words.
-        columns: source words.
-        layers: weights of each decoder layer, (T, S), the lowest layer first; None for a layer without such attention.
-        entropies: the entropy of each layer, between symbols and not words.
-    """
-
-    kind: str
-    rows: List[str]
-    columns: List[str]
-    layers: List[Optional[Tensor]]
-    entropies: List[Optional[Entropy]]
+    kind: str  # `SOURCE` or `BERT`
+    rows: List[str]  # target words
+    columns: List[str]  # source words
+    layers: List[Optional[Tensor]]  # (T, S) each, the lowest layer first; None for a layer without such attention
+    entropies: List[Optional[Entropy]]  # of each layer, between symbols and not words
 
     def last(self) -> int:
         """Return the number, from 0, of the last layer with such attention."""
         return max(number for number, layer in enumerate(self.layers) if layer is not None)
+
+    def figures(self) -> Dict[str, Any]:
+        """Return what the page and the JSON show of it."""
+        return {
+            "kind": self.kind,
+            "rows": self.rows,
+            "columns": self.columns,
+            "percent": [None if layer is None else (100 * layer).round().int().tolist() for layer in self.layers],
+            "too_even": [evenness(self.kind, [layer]) for layer in self.entropies],
+            "alignment": self.pharaoh(self.last()) if self.kind == SOURCE else None,
+        }
 
     def pharaoh(self, layer: int) -> str:
         """Return the alignment ``source-target ...``: each target word with the source word that it attends to most.
@@ -72,6 +75,6 @@ def attention_maps(
         merged, entropies = [], []
         for layer in found.layers:
             merged.append(None if layer is None else merge_attention(layer[0].float().cpu(), rows, columns))
-            entropies.append(None if layer is None else mean_entropy(entropy_sums(layer, found.sizes, written)))
+            entropies.append(None if layer is None else mean_entropy(layer, found.sizes, written))
         maps.append(AttentionMap(kind, rows.texts, columns.texts, merged, entropies))
     return maps
