@@ -4,7 +4,10 @@
     bert-fused-cache info DIR
 
 build computes BERT's states of all sentences of a training before the training, as a job of its own; it takes the
-command line of the training.  With --part K/N it computes one of N shares, so that N jobs build the cache together.
+command line of the training.  The flags about the data, BERT and its input count, such as --bert-layer and --bert-text,
+which fairseq does not list.  Most other flags do nothing.  With --part K/N it computes one of N shares, so that N jobs
+build the cache together.
+
 info shows of which BERTs and data sets the directory has states.  What is not wanted any more is removed by rm -r.
 """
 
@@ -27,9 +30,6 @@ from bert_fused_plugin.tasks.bert_cache import BERT_NAME, folders_of_berts, read
 USAGE = (
     "bert-fused-cache build DATA --arch ARCH --bert-model BERT --bert-cache DIR [--part K/N] [flags of the training]"
 )
-DESCRIPTION = """Compute BERT's states of all sentences of a training, before the training and as a job of its own.
-Give the command line of the training.  The flags about the data, BERT and its input count, such as --bert-layer and
---bert-text, which fairseq does not list here.  Most other flags do nothing."""
 
 logger = logging.getLogger(__name__)
 
@@ -37,10 +37,7 @@ logger = logging.getLogger(__name__)
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Do what the command line says."""
     args = parse_args(arguments)
-    if args.command == "build":
-        build(args)
-    else:
-        info(args.directory)
+    args.run(args)
 
 
 def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
@@ -48,21 +45,19 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["build"]:
         training = options.get_training_parser(default_task="bert_fused_translation")
-        training.prog, training.description = "bert-fused-cache build", DESCRIPTION
+        training.prog, training.description = "bert-fused-cache build", __doc__
+        training.formatter_class = RawDescriptionHelpFormatter
         training.usage = USAGE  # argparse would list all flags of fairseq, a screen full, before each error
-        training.add_argument_group("share of the cache").add_argument(
-            "--part", type=_share, metavar="K/N",
-            help="compute the share K, from 1 to N, of the states; the N jobs of all shares build the whole cache "
-            "together",
-        )  # fmt: skip
-        training.set_defaults(arch="bert_fused", command="build")
+        training.add_argument("--part", type=_share, metavar="K/N", help="compute the share K of N of the states")
+        training.set_defaults(arch="bert_fused", run=build)
         args: Namespace = options.parse_args_and_arch(training, input_args=words[1:])
         return args
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(metavar="{build,info}", required=True)
     commands.add_parser("build", help="compute BERT's states of all sentences of a training", add_help=False)
     info_parser = commands.add_parser("info", help="show of which BERTs and data sets the directory has states")
     info_parser.add_argument("directory", type=Path, metavar="DIR", help="directory of --bert-cache")
+    info_parser.set_defaults(run=info)
     return parser.parse_args(words)
 
 
@@ -81,7 +76,7 @@ def build(args: Namespace) -> None:
         ]
     )
     part = args.part
-    del args.part, args.command  # which fairseq's configuration does not have
+    del args.part, args.run  # which fairseq's configuration does not have
     if "bert_warm_start" in args:
         args.bert_warm_start = None  # the states depend on BERT alone, and the checkpoint may not be there yet
     cfg = convert_namespace_to_omegaconf(args)
@@ -115,9 +110,9 @@ def _share(text: str) -> Tuple[int, int]:
     return int(part), int(parts)
 
 
-def info(directory: Path) -> None:
-    """Print what the *directory* holds: each BERT, and each of its data sets."""
-    for folder in folders_of_berts(directory):
+def info(args: Namespace) -> None:
+    """Print what the directory holds: each BERT, and each of its data sets."""
+    for folder in folders_of_berts(args.directory):
         print(folder, *_bert_lines(folder), sep="\n  ")
         for split in sorted(path for path in folder.iterdir() if path.is_dir()):
             print(f"  {split.name}: {_content_of(split)}")

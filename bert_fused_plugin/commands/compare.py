@@ -23,7 +23,7 @@ from bert_fused_plugin.progress import say
 from bert_fused_plugin.reports.comparison import Comparison
 from bert_fused_plugin.reports.decoding import Decoding, Texts, hardware
 from bert_fused_plugin.reports.page import render, to_json
-from bert_fused_plugin.reports.runs import NamedPath, Place, Run, check_comparable, find_runs, load_run
+from bert_fused_plugin.reports.runs import NamedPath, Place, Run, find_runs, load_run
 from bert_fused_plugin.reports.scoring import DEFAULT_SAMPLES, FEWEST_SAMPLES, TOKENIZERS, Scorer, tokenizer_errors
 
 
@@ -72,18 +72,20 @@ def compare(options: Namespace) -> Dict[str, Any]:
     for files in find_runs(options.baseline, options.run, options.log):
         say(f"loading {files.name} from {files.checkpoint}")
         runs.append(load_run(files, place))
-    check_comparable(runs)
+    if len({run.languages for run in runs}) > 1:
+        translated = ", ".join(f"{run.files} translates {'-'.join(run.languages)}" for run in runs)
+        raise BertFusedError(f"{translated}; compare runs of one test set")
     how = Decoding(options.beam, options.lenpen, options.max_len_a, options.max_len_b, options.max_tokens)
     texts = Texts(runs[0].task, options.remove_bpe, options.detok)
     references = read_references(options, runs[0], texts)
     tokenised = options.reference is None and options.detok == "none"
-    scorer = Scorer(references, tokenised, options.samples, runs[0].task.cfg.target_lang, options.tokenize)
+    scorer = Scorer(references, tokenised, options.samples, runs[0].languages[1], options.tokenize)
     comparison = Comparison(runs, options.subset, how, texts, scorer, options.seed, not options.no_bert_tests)
     report = {
         "command": shlex.join(["bert-fused-compare", *(sys.argv[1:])]),
         "data": options.data,
         "subset": options.subset,
-        "languages": [runs[0].task.cfg.source_lang, runs[0].task.cfg.target_lang],
+        "languages": runs[0].languages,
         "sentences": len(references),
         "references": str(options.reference or "") or f"{options.data}, {'tokenised' if tokenised else 'detokenised'}",
         "decoding": asdict(how),
@@ -104,10 +106,8 @@ def read_references(options: Namespace, run: Run, texts: Texts) -> List[str]:
     dataset = run.task.dataset(options.subset)
     if options.reference is None:
         if dataset.tgt is None:
-            language = run.task.cfg.target_lang
-            raise BertFusedError(
-                f"{options.data} has no {language} side of {options.subset!r}; give the references: --reference FILE"
-            )
+            side = f"{options.data} has no {run.languages[1]} side of {options.subset!r}"
+            raise BertFusedError(f"{side}; give the references: --reference FILE")
         return [texts.target(dataset.tgt[i], is_reference=True) for i in range(len(dataset))]
     try:
         references = list(iter(TextFile(options.reference)))
@@ -170,12 +170,12 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
     add("--log", **more, help="name of a run, and output of fairseq-train, for its curves; default: CHECKPOINT.log, "
         "or else *.log in the save-dir, or SAVE_DIR.log; may be repeated")  # fmt: skip
     add("--subset", default="test", help="name of the test set; default: %(default)s")
-    add("--reference", type=given_path,
-        help="file with detokenised references, one a line; default: the tokenised ones of the data")  # fmt: skip
+    add(
+        "--reference", type=given_path, help="file with detokenised references; default: the tokenised ones of the data"
+    )
     add("--remove-bpe", nargs="?", default="auto", const="auto", choices=["auto", *JOINABLE],
         help="subword marks to undo; default: those that the dictionaries have")  # fmt: skip
-    add("--detok", default="none", choices=["none", "moses"],
-        help="detokenisation of the translations; default: %(default)s")  # fmt: skip
+    add("--detok", default="none", choices=["none", "moses"], help="detokenisation; default: %(default)s")
     add("--tokenize", choices=TOKENIZERS, help="sacreBLEU's tokeniser for BLEU; default: none for the tokenised "
         "references of the data, zh or char for languages that are written without spaces, or else 13a")  # fmt: skip
     add("--beam", type=int, default=how.beam, help="beam size; default: %(default)s")
@@ -183,14 +183,11 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
     add("--max-len-a", type=float, default=how.max_len_a,
         help="a translation has at most a x source length + b tokens; default of a: %(default)s")  # fmt: skip
     add("--max-len-b", type=int, default=how.max_len_b, help="default of b: %(default)s")
-    add("--max-tokens", type=int, default=how.max_tokens,
-        help="largest number of tokens in a batch; default: %(default)s")  # fmt: skip
+    add("--max-tokens", type=int, default=how.max_tokens, help="most tokens in a batch; default: %(default)s")
     add("--bert-text", metavar="DIR", help="directory with the raw source text for BERT, as for the task")
-    add("--bert-documents", metavar="DIR",
-        help="directory with document boundaries for --bert-context, as for the task")  # fmt: skip
+    add("--bert-documents", metavar="DIR", help="directory with document boundaries, as for the task")
     add("--no-bert-tests", action="store_true", help="leave out the translations with BERT off, shuffled and random")
-    add("--examples", type=int, default=10,
-        help="number of best and of worst sentences on the page for each run; default: %(default)s")  # fmt: skip
+    add("--examples", type=int, default=10, help="number of best and worst sentences of a run; default: %(default)s")
     add("--samples", type=int, default=DEFAULT_SAMPLES, help=f"number of bootstrap resamples, at least "
         f"{FEWEST_SAMPLES}, since no p is below 1 / (resamples + 1); default: %(default)s")  # fmt: skip
     add("--seed", type=int, default=1, help="seed of the shuffling and of the random BERT; default: %(default)s")

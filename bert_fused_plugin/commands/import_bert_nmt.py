@@ -82,14 +82,13 @@ def _path_errors(args: Namespace, convert: bool) -> List[str]:
     errors = output_errors(output=args.output)
     if args.output.resolve() == args.checkpoint.resolve():
         errors.append(f"--output {args.output} must be another file than the checkpoint, which is not replaced")
-    given = (("--bert-output", args.bert_output), ("--bert-lower-case", args.bert_lower_case))
-    errors += [
+    given = {"--bert-output": args.bert_output, "--bert-lower-case": args.bert_lower_case}
+    return errors + [
         f"{flag} is for a BERT that is converted, got {value} with --bert {args.bert}, which is a Hugging Face "
         f"directory and is used as it is; leave {flag} out"
-        for flag, value in given
+        for flag, value in given.items()
         if value is not None and not convert
     ]
-    return errors
 
 
 def _place(new: Path, directory: Path) -> None:
@@ -98,24 +97,24 @@ def _place(new: Path, directory: Path) -> None:
     if not directory.exists():
         shutil.move(new, directory)
     elif len(filecmp.cmpfiles(new, directory, names, shallow=False)[0]) < len(names):
-        raise BertFusedError(
-            f"--bert-output {directory} exists and does not hold the converted BERT; name a new directory"
-        )
+        raise BertFusedError(f"--bert-output {directory} exists and holds other files; name a new directory")
 
 
 def _report(args: Namespace, imported: Imported) -> None:
-    flags = [f"{flag_name(name)} {value}" for name, value in vars(imported.args).items() if name.startswith("bert_")]
+    ours = {name: value for name, value in vars(imported.args).items() if name.startswith("bert_")}
+    flags = [f"{flag_name(name)} {value}" for name, value in ours.items() if value is not None and value is not False]
     print(f"wrote {args.output}: --arch {imported.args.arch}", *flags)
     for note in imported.notes:
         print(f"note: {note}")
+    use = f"use: fairseq-generate DATA --path {args.output}"
     if imported.args.arch == "transformer":
-        print(f"use: fairseq-generate DATA --path {args.output}")
+        print(use)
         return
+    print(f"{use} --user-dir bert_fused_plugin --task bert_fused_translation --bert-text DIR")
     print(
-        f"use: fairseq-generate DATA --path {args.output} --user-dir bert_fused_plugin --task bert_fused_translation "
-        "--bert-text DIR\nDATA is the data-bin of bert-nmt, DIR/{split}.{lang} is its {split}.bert.{lang}.  Without "
-        "--bert-text the text is derived from DATA."
+        "DATA is the data-bin of bert-nmt, DIR/{split}.{lang} is its {split}.bert.{lang}.  Without --bert-text the text"
     )
+    print("is derived from DATA.")
 
 
 def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:

@@ -26,12 +26,8 @@ class Attention(NamedTuple):
 def read_attention(model: Any, net_input: Dict[str, Any], translations: Sequence[Tensor]) -> Dict[str, Attention]:
     """Return the attention to `SOURCE` and to `BERT`, if any decoder layer has it, while *translations* are read.
 
-    A decoder that does not return its attention, such as fairseq's LSTM, gives an empty result.
-
-    Args:
-        model: a model in evaluation mode.
-        net_input: the batch.
-        translations: ids of each sentence's translation, ending in eos.
+    The *model* is in evaluation mode, and each translation ends in eos.  A decoder that does not return its attention,
+    such as fairseq's LSTM, gives an empty result.
     """
     decoder = model.decoder
     if isinstance(decoder, TransformerDecoderBase):

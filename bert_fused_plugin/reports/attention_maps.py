@@ -50,15 +50,10 @@ class AttentionMap:
 def attention_maps(
     model: Any, task: Any, sample: Dict[str, Any], tokens: Tensor, subwords: Tuple[str, str]
 ) -> List[AttentionMap]:
-    """Return what one translation attends to, by words.
+    """Return what the translation *tokens*, (T,), of the one sentence in *sample* attends to, by words.
 
-    Args:
-        model: any transformer or recurrent model of this package, or fairseq's transformer.
-        task: the model's task.
-        sample: the batch of the one sentence.
-        tokens: ids of the translation, (T,), ending in eos.
-        subwords: subword marks of the source and the target dictionary, as for `merge`; BERT's pieces follow those of
-            the source, as for `piece_marks`.
+    *subwords* are the marks of the source and the target dictionary, as for `merge`; BERT's pieces follow those of the
+    source, as for `piece_marks`.
     """
     net_input = sample["net_input"]
     from_source, from_target = subwords

@@ -132,11 +132,8 @@ def _sparsity_sums(weights: Tensor, sizes: Tensor, written: Tensor) -> Tensor:
 def _word_sums(weights: Tensor, kept: Tensor, written: Tensor, sources: Sequence[Words]) -> Tensor:
     """Return the number of source words with a weight, summed over all *written* positions, and that of positions, (2).
 
-    Args:
-        weights: the mean weights of the heads, (B, T, S); a word has a weight if some head gives it one.
-        kept: the source symbols that are no padding, (B, S).
-        written: the target positions that count, (B, T).
-        sources: the words of each source.
+    *weights* are the means of the heads, (B, T, S), so a word has one if some head gives it one; *kept*, (B, S), is
+    false for padding.
     """
     total = torch.zeros(2, dtype=torch.double)
     rows = zip(weights.cpu().gt(0), kept.cpu(), written.cpu(), sources)

@@ -30,12 +30,9 @@ MEANINGS = {
 
 
 def bert_ablations(run: Run, subset: str, seed: int) -> Dict[str, Callable[[], ContextManager[None]]]:
-    """Return, for each name in `MEANINGS` that applies to *run*, what brings the run into that state.
+    """Return, for each name in `MEANINGS` that applies to *run*, which reads BERT, what brings it into that state.
 
-    Args:
-        run: a run that reads BERT.
-        subset: name of the test set.
-        seed: seed of the shuffling and of the random weights.
+    The *seed* is that of the shuffling and of the random weights.
     """
     states: Dict[str, Callable[[], ContextManager[None]]] = {"on": nullcontext}
     if isinstance(run.model, GruModel) or not run.model.encoder.replaces_embeddings:

@@ -187,11 +187,11 @@ class Comparison:
                 no_log = f"there is no log beside {run.files.checkpoint}"
                 why = f"{logs} is not a log of fairseq-train" if logs else no_log
                 self.remarks.append(f"{run.name} has no curves, since {why}; give --log {run.name}=FILE.")
-        charts = [
+        charts = (
             line_chart(title, {name: curves.get(key, []) for name, curves in by_run.items()})
             for key, title in _CHARTS.items()
-        ]
-        return {"points": by_run, "charts": [chart for chart in charts if chart is not None]}
+        )
+        return {"points": by_run, "charts": list(filter(None, charts))}
 
     def _choose(self, sentences: Dict[str, List[Dict[str, float]]], count: int) -> Dict[str, Dict[str, List[int]]]:
         """Return, for each run, the numbers of the sentences that gain, and lose, most chrF against the baseline.

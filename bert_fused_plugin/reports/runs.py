@@ -22,7 +22,6 @@ from bert_fused_plugin.tasks.ensembles import reads_bert
 _TASKS = ("translation", "bert_fused_translation")
 _WHOLE_GRAPH = {"checkpoint_activations": False, "offload_activations": False}  # for `count_parameters`
 
-
 NamedPath = Tuple[str, Path]  # NAME=PATH of the command line
 
 
@@ -63,6 +62,11 @@ class Run:
         return self.files.name
 
     @property
+    def languages(self) -> Tuple[str, str]:
+        """The languages of source and target."""
+        return self.task.cfg.source_lang, self.task.cfg.target_lang
+
+    @property
     def reads_bert(self) -> bool:
         """Whether the model attends to BERT."""
         return reads_bert(self.model)
@@ -90,7 +94,7 @@ def find_runs(baseline: NamedPath, others: Sequence[NamedPath], logs: Sequence[N
     """Return the runs that ``--baseline``, ``--run`` and ``--log`` name, the baseline first.
 
     Raises:
-        BertFusedError: a name is used twice, or a file is missing; all problems together.
+        BertFusedError: a name is used twice, or a file is missing.
     """
     errors: List[str] = []
     runs: Dict[str, RunFiles] = {}
@@ -148,18 +152,6 @@ def load_run(files: RunFiles, place: Place) -> Run:
     model.prepare_for_inference_(cfg)
     (model.bfloat16() if place.bf16 else model).to(place.device)
     return run
-
-
-def check_comparable(runs: Sequence[Run]) -> None:
-    """Raise a `BertFusedError` if not all *runs* translate between the same languages."""
-    first, *others = [(run, f"{run.task.cfg.source_lang}-{run.task.cfg.target_lang}") for run in runs]
-    raise_all(
-        [
-            f"{run.files} translates {languages}, {first[0].files} {first[1]}; compare runs of one test set"
-            for run, languages in others
-            if languages != first[1]
-        ]
-    )
 
 
 def on_device(batch: Dict[str, Any], model: Any) -> Dict[str, Any]:

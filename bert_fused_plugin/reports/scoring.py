@@ -8,12 +8,13 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest
 
-from bert_fused_plugin.reports.words import bleu_tokenizer, has_few_spaces
+from bert_fused_plugin.reports.words import bleu_tokenizer
 
 SIGNIFICANT = 0.05
 DEFAULT_SAMPLES = 1000
 TOKENIZERS = tuple(BLEU.TOKENIZERS)
 FEWEST_SAMPLES = 20  # with fewer, the smallest possible p, 1 / (samples + 1), is not below SIGNIFICANT
+_FEW_SPACES = 0.1  # share of spaces among characters; a segmented text has 0.2 or more
 _UNSPACED = (
     "{language} is written without spaces between words. The signatures show how BLEU splits the text. TER takes each "
     "Chinese character for a word, and in other scripts all that stands between two spaces, so it says little about "
@@ -65,8 +66,8 @@ class Scorer:
         # sacreBLEU would repeat its warning about text that looks tokenised for each score; the page has one remark
         self._bleu: Dict[str, Any] = {"force": True, **({"tokenize": "none"} if tokenised else {})}
         self._ter: Dict[str, Any] = {}
-        by_characters = bleu_tokenizer(language)
-        if by_characters is not None and (not tokenised or has_few_spaces(self.references)):
+        by_characters, text = bleu_tokenizer(language), "".join(self.references)
+        if by_characters is not None and (not tokenised or text.count(" ") < _FEW_SPACES * len(text)):
             self._bleu["tokenize"], self._ter = by_characters, {"normalized": True, "asian_support": True}
             self.remarks.append(_UNSPACED.format(language=language))
         if tokenize is not None:

@@ -61,18 +61,16 @@ def _is_control(run: Run, baseline: Run) -> bool:
 
 
 def _began_from(run: Run, baseline: Run) -> bool:
-    own = baseline.files.checkpoint
+    """Say whether *run* began from the training of *baseline*: from its checkpoint, or from another of its save-dir.
+
+    There, one of the two has a name that fairseq-train gives; other files of one folder may be of other trainings.
+    """
+    own = baseline.files.checkpoint.resolve()
+    starts = [Path(origin.path).resolve() for origin in run.origins if origin.path is not None]
     return run is not baseline and any(
-        origin.path is not None and _of_one_training(Path(origin.path), own) for origin in run.origins
+        path == own or (path.parent == own.parent and any(map(_OF_FAIRSEQ.fullmatch, (path.name, own.name))))
+        for path in starts
     )
-
-
-def _of_one_training(path: Path, other: Path) -> bool:
-    """Say whether both are the same file, or files of one save-dir: those of fairseq-train and averages."""
-    path, other = path.resolve(), other.resolve()
-    if path == other:
-        return True
-    return path.parent == other.parent and any(_OF_FAIRSEQ.fullmatch(name) for name in (path.name, other.name))
 
 
 def _difference(own: Score, other: Score) -> str:

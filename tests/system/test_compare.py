@@ -256,7 +256,8 @@ def edited(checkpoint, target, **task):
 def test_a_run_of_the_other_direction_is_refused(refused, plain, tmp_path):
     back = edited(plain / "checkpoint_best.pt", tmp_path / "back.pt", source_lang="de", target_lang="en")
     message = refused("--run", f"back={back}")
-    assert message.startswith(f"--run back={back} translates de-en, --baseline plain={plain}")
+    best = plain / "checkpoint_best.pt"
+    assert message.startswith(f"--baseline plain={best} translates en-de, --run back={back} translates de-en; compare")
 
 
 def test_outputs_are_checked_first(refused, tmp_path):
