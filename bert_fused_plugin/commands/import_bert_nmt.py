@@ -125,6 +125,5 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     add("--bert", type=given_path, required=True, help="directory of the BERT that the model was trained with")
     add("--output", type=given_path, required=True, help="checkpoint to write")
     add("--bert-output", type=given_path, help="directory for the converted BERT; the default is OUTPUT-bert")
-    add("--bert-lower-case", choices=("yes", "no"),
-        help="whether the converted BERT lower-cases text; the default is what bert-nmt does")  # fmt: skip
+    add("--bert-lower-case", choices=("yes", "no"), help="whether the converted BERT lower-cases; default: as bert-nmt")
     return parser.parse_args(argv)

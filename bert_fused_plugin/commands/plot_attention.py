@@ -127,8 +127,7 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("data", help="directory of fairseq-preprocess")
-    add("--path", type=given_path, required=True,
-        help="checkpoint of a model of this package, or of fairseq's transformer")  # fmt: skip
+    add("--path", type=given_path, required=True, help="checkpoint of this package, or of fairseq's transformer")
     add("--subset", default="test", help="name of the data set; default: %(default)s")
     add("--index", type=int, default=0, help="number of the sentence, counted from 0; default: %(default)s")
     add("--layer", type=int, help="number of the decoder layer, counted from 0; default: the last layer with attention")

@@ -1,11 +1,34 @@
-"""What the page and the JSON show of the texts."""
+"""How the files of the report are written, and what the page and the JSON show of the texts."""
 
 import json
 
 import pytest
 
+from bert_fused_plugin.commands import compare
+from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.reports import page
 from bert_fused_plugin.reports.page import to_json
+
+
+def test_files_are_written_together_or_not_at_all(tmp_path, monkeypatch):
+    monkeypatch.setattr(compare, "compare", lambda _: {"verdicts": [], "bert_tests": []})
+    monkeypatch.setattr(compare, "render", lambda _: "new")
+    monkeypatch.setattr(compare, "to_json", lambda _: "{}")
+    first, second = tmp_path / "a.html", tmp_path / "a.json"
+    first.write_text("old", encoding="utf-8")
+    command = ["data", "--baseline", "a=b", "--output", str(first), "--json", str(second)]
+    compare.main(command)
+    assert (first.read_text(), second.read_text()) == ("new", "{}")
+
+    def full(_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(compare, "render", lambda _: "newer")
+    monkeypatch.setattr("bert_fused_plugin.files.os.fsync", full)
+    with pytest.raises(BertFusedError, match=r"a\.html cannot be written, and nothing was changed \(disk full\)"):
+        compare.main(command)
+    assert (first.read_text(), second.read_text()) == ("new", "{}")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.html", "a.json"]
 
 
 @pytest.fixture
