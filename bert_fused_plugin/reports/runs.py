@@ -204,7 +204,7 @@ def _set_up_task(files: RunFiles, saved: Dict[str, Any], place: Place) -> BertFu
 
 def _load_test_set(task: BertFusedTranslationTask, place: Place) -> Any:
     """Let *task* load the test set; return the sources before any of them is cut."""
-    files = Path(utils.split_paths(place.data)[0]).glob(f"{escape(place.subset)}.*")
+    files = Path(utils.split_paths(place.data)[0]).glob(f"{escape(place.subset)}.*-*.*")
     if any(file.stat().st_size == 0 for file in files):  # fairseq maps no empty file, and leaves a stray trace
         raise BertFusedError(f"{place.data}: {place.subset!r} has no sentences; give another --subset")
     try:
