@@ -1,1 +1,16 @@
 """The installed commands, one in each file; `setup.py` names them."""
+
+import os
+from pathlib import Path
+from typing import List, Optional
+
+from bert_fused_plugin.errors import flag_name
+
+
+def output_errors(**outputs: Optional[Path]) -> List[str]:
+    """Return a sentence for each flag whose file, if one is given, cannot be written."""
+    return [
+        f"{flag_name(flag)} {path} must be a file in an existing directory that can be written"
+        for flag, path in outputs.items()
+        if path is not None and ((path.exists() and not path.is_file()) or not os.access(path.parent, os.W_OK))
+    ]

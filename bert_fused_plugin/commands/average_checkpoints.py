@@ -12,6 +12,7 @@ from typing import List, Optional, Sequence
 
 import torch
 
+from bert_fused_plugin.commands import output_errors
 from bert_fused_plugin.errors import raise_all
 from bert_fused_plugin.exporting.averaging import average_checkpoints, last_checkpoints
 from bert_fused_plugin.files import given_path, written_output
@@ -47,9 +48,7 @@ def errors(args: Namespace) -> List[str]:
         found.append(
             "--checkpoint-upper-bound needs --num-epoch-checkpoints or --num-update-checkpoints; add one of them"
         )
-    if args.output.is_dir() or not args.output.parent.is_dir():
-        found.append(f"--output {args.output} must be a file in an existing directory, such as checkpoints/average.pt")
-    return found
+    return found + output_errors(output=args.output)
 
 
 def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:

@@ -4,14 +4,16 @@
     bert-fused-cache info DIR
 
 build computes BERT's states of all sentences of a training before the training, as a job of its own; it takes the
-command line of the training.  With --part K/N it computes one of N shares, so that N jobs build the cache together.
+command line of the training.  The flags about the data, BERT and its input count, such as --bert-layer and --bert-text,
+which fairseq does not list.  Most other flags do nothing.  With --part K/N it computes one of N shares, so that N jobs
+build the cache together.
+
 info shows of which BERTs and data sets the directory has states.  What is not wanted any more is removed by rm -r.
 """
 
-import argparse
 import logging
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
@@ -22,16 +24,12 @@ from fairseq.utils import split_paths
 from safetensors import SafetensorError, safe_open
 
 from bert_fused_plugin.data.cached_states import SUFFIX, in_bytes
-from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.errors import raise_all
 from bert_fused_plugin.tasks.bert_cache import BERT_NAME, folders_of_berts, read_description
 
 USAGE = (
     "bert-fused-cache build DATA --arch ARCH --bert-model BERT --bert-cache DIR [--part K/N] [flags of the training]"
 )
-DESCRIPTION = """Compute BERT's states of all sentences of a training, before the training and as a job of its own.
-Give the command line of the training.  The flags about the data, BERT and its input count, such as --bert-layer and
---bert-text, which fairseq does not list here.  Most other flags do nothing."""
-TASK, ARCHITECTURE = "bert_fused_translation", "bert_fused"
 
 logger = logging.getLogger(__name__)
 
@@ -39,50 +37,46 @@ logger = logging.getLogger(__name__)
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Do what the command line says."""
     args = parse_args(arguments)
-    if args.command == "build":
-        build(args)
-    else:
-        info(args.directory)
+    args.run(args)
 
 
 def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
-    """Return the settings of the command line."""
+    """Return the settings of the command line; for ``build``, those of a training, and the share."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["build"]:
-        return _parse_build(words[1:])
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
+        training = options.get_training_parser(default_task="bert_fused_translation")
+        training.prog, training.description = "bert-fused-cache build", __doc__
+        training.formatter_class = RawDescriptionHelpFormatter
+        training.usage = USAGE  # argparse would list all flags of fairseq, a screen full, before each error
+        training.add_argument("--part", type=_share, metavar="K/N", help="compute the share K of N of the states")
+        training.set_defaults(arch="bert_fused", run=build)
+        args: Namespace = options.parse_args_and_arch(training, input_args=words[1:])
+        return args
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(metavar="{build,info}", required=True)
     commands.add_parser("build", help="compute BERT's states of all sentences of a training", add_help=False)
-    text = "show of which BERTs and data sets the directory has states"
-    command = commands.add_parser("info", help=text, description=f"{text[0].upper()}{text[1:]}.")
-    command.add_argument("directory", type=Path, metavar="DIR", help="directory of --bert-cache")
+    info_parser = commands.add_parser("info", help="show of which BERTs and data sets the directory has states")
+    info_parser.add_argument("directory", type=Path, metavar="DIR", help="directory of --bert-cache")
+    info_parser.set_defaults(run=info)
     return parser.parse_args(words)
-
-
-def _parse_build(argv: Sequence[str]) -> Namespace:
-    """Return the settings of the command line of a training, in which architecture and task may be missing."""
-    parser = options.get_training_parser(default_task=TASK)
-    parser.prog, parser.description = "bert-fused-cache build", DESCRIPTION
-    parser.usage = USAGE  # argparse would list all flags of fairseq, a screen full, before each error
-    parser.add_argument_group("share of the cache").add_argument(
-        "--part", type=_share, metavar="K/N",
-        help="compute the share K, from 1 to N, of the states; the N jobs of all shares build the whole cache together",
-    )  # fmt: skip
-    parser.set_defaults(arch=ARCHITECTURE)
-    args: Namespace = options.parse_args_and_arch(parser, input_args=list(argv))
-    args.command = "build"
-    return args
 
 
 def build(args: Namespace) -> None:
     """Compute what the cache lacks of all data sets of the training whose settings are *args*.
 
     Raises:
-        BertFusedError: the settings are not those of a training with a cache, or a data set is missing.
+        BertFusedError: the settings are not those of a training with a cache.
     """
-    raise_all(_errors(args))
+    needed = {"bert_model": "--bert-model NAME_OR_DIR", "bert_cache": "--bert-cache DIR"}
+    raise_all(
+        [
+            f"bert-fused-cache build needs {flag}, got none; give the flags of the training that shall use the cache"
+            for name, flag in needed.items()
+            if vars(args).get(name) is None
+        ]
+    )
     part = args.part
-    del args.part, args.command  # which fairseq's configuration does not have
+    del args.part, args.run  # which fairseq's configuration does not have
     if "bert_warm_start" in args:
         args.bert_warm_start = None  # the states depend on BERT alone, and the checkpoint may not be there yet
     cfg = convert_namespace_to_omegaconf(args)
@@ -90,23 +84,10 @@ def build(args: Namespace) -> None:
     task.build_model(cfg.model)
     task.bert_cache.part = part
     for split, options_of_split in _splits(cfg):
-        _load(task, split, options_of_split)
+        task.load_dataset(split, **options_of_split)  # which computes what the cache lacks
         del task.datasets[split]
     share = "" if part is None else f"share {part[0]} of {part[1]} of "
     logger.info(f"{share}the BERT cache {cfg.task.bert_cache} is complete for this training")
-
-
-def _load(task: Any, split: str, options_of_split: Dict[str, Any]) -> None:
-    """Load the data set *split*, which computes what its cache lacks."""
-    try:
-        task.load_dataset(split, **options_of_split)
-    except FileNotFoundError as error:
-        if not str(error).startswith("Dataset not found: "):  # as fairseq says it
-            raise
-        raise BertFusedError(
-            f"--train-subset and --valid-subset must name data sets of {task.cfg.data}, and it has no {split!r}; give "
-            "the names of files that are there"
-        ) from error
 
 
 def _splits(cfg: Any) -> Iterator[Tuple[str, Dict[str, Any]]]:
@@ -120,34 +101,32 @@ def _splits(cfg: Any) -> Iterator[Tuple[str, Dict[str, Any]]]:
         yield cfg.dataset.train_subset, {"combine": True, "epoch": epoch}
 
 
-def _errors(args: Namespace) -> List[str]:
-    """Return a sentence for each flag without which there is no cache."""
-    given = vars(args)
-    names = {"bert_model": "--bert-model NAME_OR_DIR", "bert_cache": "--bert-cache DIR"}
-    return [
-        f"bert-fused-cache build needs {flag}, got none; give the flags of the training that shall use the cache"
-        for name, flag in names.items()
-        if name not in given or given[name] is None
-    ]
-
-
 def _share(text: str) -> Tuple[int, int]:
     part, _, parts = text.partition("/")
     if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
-        raise argparse.ArgumentTypeError(
+        raise ArgumentTypeError(
             f"must be K/N with K from 1 to N, such as 1/8, got {text!r}; give the number of this job and of all jobs"
         )
     return int(part), int(parts)
 
 
-def info(directory: Path) -> None:
-    """Print what the *directory* holds: each BERT, and each of its data sets."""
-    for folder in folders_of_berts(directory):
-        print(folder)
-        for line in _bert_lines(read_description(folder)):
-            print(f"  {line}")
+def info(args: Namespace) -> None:
+    """Print what the directory holds: each BERT, and each of its data sets."""
+    for folder in folders_of_berts(args.directory):
+        print(folder, *_bert_lines(folder), sep="\n  ")
         for split in sorted(path for path in folder.iterdir() if path.is_dir()):
             print(f"  {split.name}: {_content_of(split)}")
+
+
+def _bert_lines(folder: Path) -> List[str]:
+    found = read_description(folder)
+    if found is None:
+        return ["BERT: the folder does not say which one"]
+    lines = [f"BERT: {found.get(BERT_NAME)} ({found.get('model_type')}), layers {found.get('layers')}"]
+    if found.get("config"):
+        values = ", ".join(f"{name} {value}" for name, value in sorted(found["config"].items()))
+        lines.append(f"settings other than the defaults of that kind: {values}")
+    return lines
 
 
 def _content_of(split: Path) -> str:
@@ -158,14 +137,3 @@ def _content_of(split: Path) -> str:
     state = "complete" if len(blocks) == expected else "not complete"
     size = in_bytes(sum(block.stat().st_size for block in blocks))
     return f"{state}, {len(blocks):,} of {expected or '?'} blocks, {size}"
-
-
-def _bert_lines(description: Optional[Dict[str, Any]]) -> Iterator[str]:
-    if description is None:
-        yield "BERT: the folder does not say which one"
-        return
-    yield f"BERT: {description.get(BERT_NAME)} ({description.get('model_type')}), layers {description.get('layers')}"
-    settings = description.get("config") or {}
-    if settings:
-        values = ", ".join(f"{name} {value}" for name, value in sorted(settings.items()))
-        yield f"settings other than the defaults of that kind: {values}"

@@ -7,28 +7,24 @@ import logging
 import math
 import shlex
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any, Dict, List, Optional, Sequence
 
 import torch
 
+from bert_fused_plugin.commands import output_errors
+from bert_fused_plugin.data.raw_text import TextFile
 from bert_fused_plugin.data.subwords import JOINABLE
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
-from bert_fused_plugin.files import given_path
+from bert_fused_plugin.files import given_path, written_output, written_whole
 from bert_fused_plugin.progress import say
 from bert_fused_plugin.reports.comparison import Comparison
 from bert_fused_plugin.reports.decoding import Decoding, Texts, hardware
-from bert_fused_plugin.reports.page import check_writable, render, to_json, write_together
-from bert_fused_plugin.reports.runs import Place, Run, check_comparable, find_runs, load_run
-from bert_fused_plugin.reports.scoring import (
-    DEFAULT_SAMPLES,
-    FEWEST_SAMPLES,
-    SIGNIFICANT,
-    TOKENIZERS,
-    Scorer,
-    tokenizer_errors,
-)
+from bert_fused_plugin.reports.page import render, to_json
+from bert_fused_plugin.reports.runs import NamedPath, Place, Run, find_runs, load_run
+from bert_fused_plugin.reports.scoring import DEFAULT_SAMPLES, FEWEST_SAMPLES, TOKENIZERS, Scorer, tokenizer_errors
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
@@ -39,38 +35,33 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     """
     logging.getLogger().setLevel(logging.WARNING)  # fairseq sets INFO when it is imported
     options = parse_args(arguments)
-    raise_all([*_number_errors(options), *tokenizer_errors(options.tokenize)])
-    outputs = [path for path in (options.output, options.json) if path is not None]
-    check_writable(outputs)
+    raise_all(errors(options))
     report = compare(options)
-    write_together(dict(zip(outputs, (render(report), to_json(report)))))
+    page, figures = render(report), to_json(report)
+    with written_output(options.output) as new, ExitStack() as others:
+        new.write_text(page, encoding="utf-8")
+        if options.json is not None:
+            others.enter_context(written_whole(options.json)).write_text(figures, encoding="utf-8")
     for line in (*report["verdicts"], *filter(None, (test["verdict"] for test in report["bert_tests"]))):
         print(line)
-    for path in outputs:
+    for path in filter(None, (options.output, options.json)):
         print(f"written: {path}")
 
 
-def _number_errors(options: Namespace) -> List[str]:
-    """Return a sentence for each number of the command line that is out of its range."""
-    given = vars(options)
-    least = {"beam": 1, "max_len_a": 0, "max_len_b": 1, "max_tokens": 1, "examples": 0, "seed": 0}
-    errors = [
-        f"{flag_name(name)} must be a finite number, got {given[name]}; leave it out for {default}"
-        for name, default in (("lenpen", Decoding.lenpen), ("max_len_a", Decoding.max_len_a))
-        if not math.isfinite(given[name])
-    ]
-    errors += [
-        f"{flag_name(name)} must be at least {bound}, got {given[name]}; give a larger number"
-        for name, bound in least.items()
-        if given[name] < bound and math.isfinite(given[name])
-    ]
-    if options.samples < FEWEST_SAMPLES:
-        errors.append(
-            f"--samples must be at least {FEWEST_SAMPLES}, got {options.samples}: the smallest possible p is "
-            f"1 / (samples + 1), so with fewer resamples no difference can be significant (p < {SIGNIFICANT}); "
-            f"give a larger number, or leave it out for {DEFAULT_SAMPLES}"
-        )
-    return errors
+def errors(options: Namespace) -> List[str]:
+    """Return a sentence for each problem with the flags."""
+    least = {"beam": 1, "lenpen": -math.inf, "max_len_a": 0, "max_len_b": 1, "max_tokens": 1, "examples": 0, "seed": 0}
+    found = []
+    for name, bound in {**least, "samples": FEWEST_SAMPLES}.items():
+        value = vars(options)[name]
+        if not math.isfinite(value):
+            found.append(f"{flag_name(name)} must be a finite number, got {value}; leave it out for the usual one")
+        elif value < bound:
+            found.append(f"{flag_name(name)} must be at least {bound}, got {value}; give a larger number")
+    found += tokenizer_errors(options.tokenize) + output_errors(output=options.output, json=options.json)
+    if options.json is not None and options.json.resolve() == options.output.resolve():
+        found.append(f"--output and --json are the same file, {options.json}; give two different files")
+    return found
 
 
 def compare(options: Namespace) -> Dict[str, Any]:
@@ -81,19 +72,20 @@ def compare(options: Namespace) -> Dict[str, Any]:
     for files in find_runs(options.baseline, options.run, options.log):
         say(f"loading {files.name} from {files.checkpoint}")
         runs.append(load_run(files, place))
-    check_comparable(runs)
+    if len({run.languages for run in runs}) > 1:
+        translated = ", ".join(f"{run.files} translates {'-'.join(run.languages)}" for run in runs)
+        raise BertFusedError(f"{translated}; compare runs of one test set")
     how = Decoding(options.beam, options.lenpen, options.max_len_a, options.max_len_b, options.max_tokens)
     texts = Texts(runs[0].task, options.remove_bpe, options.detok)
     references = read_references(options, runs[0], texts)
     tokenised = options.reference is None and options.detok == "none"
-    with_ablations = not options.no_bert_tests
-    scorer = Scorer(references, tokenised, options.samples, runs[0].task.cfg.target_lang, options.tokenize)
-    comparison = Comparison(runs, options.subset, how, texts, scorer, options.seed, with_ablations)
+    scorer = Scorer(references, tokenised, options.samples, runs[0].languages[1], options.tokenize)
+    comparison = Comparison(runs, options.subset, how, texts, scorer, options.seed, not options.no_bert_tests)
     report = {
         "command": shlex.join(["bert-fused-compare", *(sys.argv[1:])]),
         "data": options.data,
         "subset": options.subset,
-        "languages": [runs[0].task.cfg.source_lang, runs[0].task.cfg.target_lang],
+        "languages": runs[0].languages,
         "sentences": len(references),
         "references": str(options.reference or "") or f"{options.data}, {'tokenised' if tokenised else 'detokenised'}",
         "decoding": asdict(how),
@@ -112,23 +104,15 @@ def read_references(options: Namespace, run: Run, texts: Texts) -> List[str]:
         BertFusedError: there are no references, or there is not one for each sentence.
     """
     dataset = run.task.dataset(options.subset)
-    if len(dataset) == 0:
-        raise BertFusedError(f"{options.data}: {options.subset!r} has no sentences; give another --subset")
     if options.reference is None:
         if dataset.tgt is None:
-            language = run.task.cfg.target_lang
-            raise BertFusedError(
-                f"{options.data} has no {language} side of {options.subset!r}; give the references: --reference FILE"
-            )
-        return [texts.reference(dataset.tgt[i]) for i in range(len(dataset))]
+            side = f"{options.data} has no {run.languages[1]} side of {options.subset!r}"
+            raise BertFusedError(f"{side}; give the references: --reference FILE")
+        return [texts.target(dataset.tgt[i], is_reference=True) for i in range(len(dataset))]
     try:
-        with open(options.reference, encoding="utf-8", newline="\n") as lines:
-            references = [line.rstrip("\r\n") for line in lines]
+        references = list(iter(TextFile(options.reference)))
     except (OSError, UnicodeDecodeError) as error:
-        raise BertFusedError(
-            f"--reference {options.reference} cannot be read as UTF-8 text ({error}); "
-            "give a text file with one reference a line"
-        ) from error
+        raise BertFusedError(f"--reference {options.reference} cannot be read as UTF-8 text ({error})") from error
     if len(references) != len(dataset):
         raise BertFusedError(
             f"--reference {options.reference} has {len(references)} lines, but {options.subset!r} of {options.data} "
@@ -161,27 +145,37 @@ def remarks(options: Namespace, texts: Texts, tokenised: bool, references: Seque
     return said
 
 
+def named_path(text: str) -> NamedPath:
+    """Return the name and the path of ``NAME=PATH``."""
+    name, _, path = text.partition("=")
+    if not (name and path):
+        raise ArgumentTypeError(f"must be NAME=PATH, got {text!r}")
+    return name, given_path(path)
+
+
 def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
     """Return the settings of the command line."""
     description, _, example = (__doc__ or "").partition("\n\n")
     parser = ArgumentParser(description=description, epilog=example, formatter_class=RawDescriptionHelpFormatter)
     add = parser.add_argument
     how = Decoding()
+    named: Dict[str, Any] = {"type": named_path, "metavar": "NAME=PATH"}
+    more = {**named, "action": "append", "default": []}
     run = "name, and --save-dir or checkpoint, of"
     add("data", metavar="DATA_BIN", help="directory of fairseq-preprocess; all runs must have its dictionaries")
-    add("--baseline", required=True, metavar="NAME=PATH", help=f"{run} the run to compare with, or of the only run")
-    add("--run", action="append", default=[], metavar="NAME=PATH", help=f"{run} another run; may be repeated")
+    add("--baseline", required=True, **named, help=f"{run} the run to compare with, or of the only run")
+    add("--run", **more, help=f"{run} another run; may be repeated")
     add("--output", type=given_path, required=True, help="HTML file to write; it needs no other file")
     add("--json", type=given_path, help="JSON file to write, which holds all figures")
-    add("--log", action="append", default=[], metavar="NAME=FILE", help="output of fairseq-train, for the "
-        "curves; default: CHECKPOINT.log, or else *.log in the save-dir, or SAVE_DIR.log; may be repeated")  # fmt: skip
+    add("--log", **more, help="name of a run, and output of fairseq-train, for its curves; default: CHECKPOINT.log, "
+        "or else *.log in the save-dir, or SAVE_DIR.log; may be repeated")  # fmt: skip
     add("--subset", default="test", help="name of the test set; default: %(default)s")
-    add("--reference", type=given_path,
-        help="file with detokenised references, one a line; default: the tokenised ones of the data")  # fmt: skip
+    add(
+        "--reference", type=given_path, help="file with detokenised references; default: the tokenised ones of the data"
+    )
     add("--remove-bpe", nargs="?", default="auto", const="auto", choices=["auto", *JOINABLE],
         help="subword marks to undo; default: those that the dictionaries have")  # fmt: skip
-    add("--detok", default="none", choices=["none", "moses"],
-        help="detokenisation of the translations; default: %(default)s")  # fmt: skip
+    add("--detok", default="none", choices=["none", "moses"], help="detokenisation; default: %(default)s")
     add("--tokenize", choices=TOKENIZERS, help="sacreBLEU's tokeniser for BLEU; default: none for the tokenised "
         "references of the data, zh or char for languages that are written without spaces, or else 13a")  # fmt: skip
     add("--beam", type=int, default=how.beam, help="beam size; default: %(default)s")
@@ -189,15 +183,13 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
     add("--max-len-a", type=float, default=how.max_len_a,
         help="a translation has at most a x source length + b tokens; default of a: %(default)s")  # fmt: skip
     add("--max-len-b", type=int, default=how.max_len_b, help="default of b: %(default)s")
-    add("--max-tokens", type=int, default=how.max_tokens,
-        help="largest number of tokens in a batch; default: %(default)s")  # fmt: skip
+    add("--max-tokens", type=int, default=how.max_tokens, help="most tokens in a batch; default: %(default)s")
     add("--bert-text", metavar="DIR", help="directory with the raw source text for BERT, as for the task")
-    add("--bert-documents", metavar="DIR",
-        help="directory with document boundaries for --bert-context, as for the task")  # fmt: skip
+    add("--bert-documents", metavar="DIR", help="directory with document boundaries, as for the task")
     add("--no-bert-tests", action="store_true", help="leave out the translations with BERT off, shuffled and random")
-    add("--examples", type=int, default=10,
-        help="number of best and of worst sentences on the page for each run; default: %(default)s")  # fmt: skip
-    add("--samples", type=int, default=DEFAULT_SAMPLES, help="number of bootstrap resamples; default: %(default)s")
+    add("--examples", type=int, default=10, help="number of best and worst sentences of a run; default: %(default)s")
+    add("--samples", type=int, default=DEFAULT_SAMPLES, help=f"number of bootstrap resamples, at least "
+        f"{FEWEST_SAMPLES}, since no p is below 1 / (resamples + 1); default: %(default)s")  # fmt: skip
     add("--seed", type=int, default=1, help="seed of the shuffling and of the random BERT; default: %(default)s")
     add("--cpu", action="store_true", help="use no GPU")
     add("--bf16", action="store_true", help="translate in bfloat16")

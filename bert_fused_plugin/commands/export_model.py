@@ -46,9 +46,7 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     add = parser.add_argument
     add("checkpoint", type=given_path, help="checkpoint of fairseq-train")
     add("data", help="data directory that the model was trained on, for its dictionaries")
-    add(
-        "--output", type=given_path, required=True, metavar="DIR", help="directory to write, which must be new or empty"
-    )
+    add("--output", type=given_path, required=True, metavar="DIR", help="directory to write, which is new or empty")
     subwords = parser.add_mutually_exclusive_group().add_argument
     subwords("--codes", type=given_path, metavar="FILE", help="file with the codes of subword-nmt, to split raw text")
     subwords("--sentencepiece-model", type=given_path, metavar="FILE", help="sentencepiece model, to split raw text")

@@ -20,6 +20,7 @@ from typing import Any, Callable, List, Optional, Sequence
 from transformers.utils import logging as hf_logging
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
+from bert_fused_plugin.commands import output_errors
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 from bert_fused_plugin.files import given_path, written_output
 from bert_fused_plugin.importing import Imported, import_bert_nmt
@@ -78,19 +79,16 @@ def _collect(errors: List[str], where: str, function: Callable[..., Any], *value
 
 
 def _path_errors(args: Namespace, convert: bool) -> List[str]:
-    errors = []
-    if args.output.is_dir() or not args.output.parent.is_dir():
-        errors.append(f"--output {args.output} must be a file in an existing directory, such as NEW.pt")
+    errors = output_errors(output=args.output)
     if args.output.resolve() == args.checkpoint.resolve():
         errors.append(f"--output {args.output} must be another file than the checkpoint, which is not replaced")
-    given = (("--bert-output", args.bert_output), ("--bert-lower-case", args.bert_lower_case))
-    errors += [
+    given = {"--bert-output": args.bert_output, "--bert-lower-case": args.bert_lower_case}
+    return errors + [
         f"{flag} is for a BERT that is converted, got {value} with --bert {args.bert}, which is a Hugging Face "
         f"directory and is used as it is; leave {flag} out"
-        for flag, value in given
+        for flag, value in given.items()
         if value is not None and not convert
     ]
-    return errors
 
 
 def _place(new: Path, directory: Path) -> None:
@@ -99,26 +97,24 @@ def _place(new: Path, directory: Path) -> None:
     if not directory.exists():
         shutil.move(new, directory)
     elif len(filecmp.cmpfiles(new, directory, names, shallow=False)[0]) < len(names):
-        raise BertFusedError(
-            f"--bert-output {directory} exists and does not hold the converted BERT; name a new directory"
-        )
+        raise BertFusedError(f"--bert-output {directory} exists and holds other files; name a new directory")
 
 
 def _report(args: Namespace, imported: Imported) -> None:
-    names = ("model", "fusion", "stack_order", "attend", "gates", "branch_weights", "drop_net", "layer", "finetune")
-    values = {f"bert_{name}": vars(imported.args).get(f"bert_{name}") for name in (*names, "mask_special_tokens")}
-    flags = [f"{flag_name(name)} {value}" for name, value in values.items() if value is not None and value is not False]
+    ours = {name: value for name, value in vars(imported.args).items() if name.startswith("bert_")}
+    flags = [f"{flag_name(name)} {value}" for name, value in ours.items() if value is not None and value is not False]
     print(f"wrote {args.output}: --arch {imported.args.arch}", *flags)
     for note in imported.notes:
         print(f"note: {note}")
+    use = f"use: fairseq-generate DATA --path {args.output}"
     if imported.args.arch == "transformer":
-        print(f"use: fairseq-generate DATA --path {args.output}")
+        print(use)
         return
+    print(f"{use} --user-dir bert_fused_plugin --task bert_fused_translation --bert-text DIR")
     print(
-        f"use: fairseq-generate DATA --path {args.output} --user-dir bert_fused_plugin --task bert_fused_translation "
-        "--bert-text DIR\nDATA is the data-bin of bert-nmt, DIR/{split}.{lang} is its {split}.bert.{lang}.  Without "
-        "--bert-text the text is derived from DATA."
+        "DATA is the data-bin of bert-nmt, DIR/{split}.{lang} is its {split}.bert.{lang}.  Without --bert-text the text"
     )
+    print("is derived from DATA.")
 
 
 def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
@@ -129,6 +125,5 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     add("--bert", type=given_path, required=True, help="directory of the BERT that the model was trained with")
     add("--output", type=given_path, required=True, help="checkpoint to write")
     add("--bert-output", type=given_path, help="directory for the converted BERT; the default is OUTPUT-bert")
-    add("--bert-lower-case", choices=("yes", "no"),
-        help="whether the converted BERT lower-cases text; the default is what bert-nmt does")  # fmt: skip
+    add("--bert-lower-case", choices=("yes", "no"), help="whether the converted BERT lower-cases; default: as bert-nmt")
     return parser.parse_args(argv)

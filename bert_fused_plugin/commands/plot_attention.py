@@ -13,14 +13,9 @@ largest possible.
 
 import logging
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from statistics import mean
 from typing import Any, List, Optional, Sequence, Tuple
 
-import matplotlib
-
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bert_fused_plugin.errors import BertFusedError
@@ -29,7 +24,7 @@ from bert_fused_plugin.modules.attention_map import learned_alphas
 from bert_fused_plugin.reports.attention import SOURCE
 from bert_fused_plugin.reports.attention_maps import AttentionMap, attention_maps
 from bert_fused_plugin.reports.attention_statistics import AttentionStatistics, evenness
-from bert_fused_plugin.reports.decoding import Decoding, Texts, translate_one
+from bert_fused_plugin.reports.decoding import Decoding, Texts, searcher
 from bert_fused_plugin.reports.runs import Place, Run, RunFiles, load_run
 from bert_fused_plugin.reports.words import merged_words
 
@@ -38,8 +33,6 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command."""
     logging.getLogger().setLevel(logging.WARNING)  # fairseq sets INFO when it is imported
     args = parse_args(arguments)
-    if not args.path.is_file():
-        raise BertFusedError(f"--path {args.path} does not exist; give a checkpoint file")
     if args.beam < 1:
         raise BertFusedError(f"--beam must be at least 1, got {args.beam}; 5 is usual")
     if not args.output.suffix:
@@ -51,7 +44,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
             f"--index must be in [0, {size - 1}] for {args.subset!r}, got {args.index}; sentences are counted from 0"
         )
     sample = run.sample(args.subset, args.index)
-    tokens = translate_one(run, sample, Decoding(beam=args.beam))
+    [tokens] = searcher(run, Decoding(beam=args.beam))(sample)
     texts = Texts(run.task, "auto", "none")
     subwords = ("none", "none") if args.subwords else (texts.source_words, texts.target_words)
     maps = attention_maps(run.model, run.task, sample, tokens, subwords)
@@ -64,7 +57,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     chosen = [(found, layer) for found, layer in chosen if found.layers[layer] is not None]
     draw(chosen, str(args.output), words=not args.subwords)
     print(f"source:      {texts.source(sample['net_input']['src_tokens'][0])}")
-    print(f"translation: {texts.hypothesis(tokens)}")
+    print(f"translation: {texts.target(tokens)}")
     _print_figures(run, sample, tokens, chosen, texts.source_words)
     print(f"written:     {args.output}")
 
@@ -92,58 +85,41 @@ def _print_figures(run: Run, sample: Any, tokens: Any, maps: List[Tuple[Attentio
 def _print_sparsity(statistics: AttentionStatistics, num_words: int) -> None:
     """Print the exact zeros of an attention that has some, for a source of *num_words* words."""
     for kind, layers in statistics.sparsity().items():
-        if not any(layer is not None and layer.has_zeros() for layer in layers):
+        if not any(layer and any(layer.zeros) for layer in layers):
             continue
         for number, layer in enumerate(layers, 1):
             text = "-"
             if layer is not None:
-                mean = sum(layer.attended) / len(layer.attended)
                 zeros = " ".join(f"{share:.0%}" for share in layer.zeros)
-                text = f"{zeros} by head; {mean:.1f} symbols attended to"
+                text = f"{zeros} by head; {mean(layer.attended):.1f} symbols attended to"
             print(f"zeros:       {kind}, layer {number}: {text}")
         if kind == SOURCE:
-            words = ", ".join("-" if mean is None else f"{mean:.1f}" for mean in statistics.attended_words())
+            words = ", ".join("-" if count is None else f"{count:.1f}" for count in statistics.attended_words())
             print(f"words:       {kind}: {words} of {num_words} attended to by some head, by layer")
 
 
 def draw(maps: List[Tuple[AttentionMap, int]], path: str, words: bool = True) -> None:
-    """Draw a layer of each map side by side; a row is a target word, and a column is a source word.
+    """Draw the given layer of each map side by side into the file *path*; rows are of the target.
 
-    Args:
-        maps: the maps, and the number of a layer of each.
-        path: the file to write.
-        words: whether rows and columns are words, and not subwords.
+    Rows and columns are *words*, or else subwords.
     """
     widths = [len(found.columns) for found, _ in maps]
-    figure, axes = plt.subplots(
-        1,
-        len(maps),
-        squeeze=False,
-        figsize=(3 + 0.9 * len(maps) + 0.45 * sum(widths), 2.2 + 0.36 * len(maps[0][0].rows)),
-        gridspec_kw={"width_ratios": widths},  # width_ratios itself came with matplotlib 3.6
-        layout="constrained",
-    )
-    for axis, (found, layer) in zip(axes[0], maps):
-        _draw_map(figure, axis, found, layer, words)
-    axes[0][0].set_ylabel("translation")
+    size = (3 + 0.9 * len(maps) + 0.45 * sum(widths), 2.2 + 0.36 * len(maps[0][0].rows))
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(1, len(maps), squeeze=False, gridspec_kw={"width_ratios": widths})[0]
+    for axis, (found, layer) in zip(axes, maps):
+        image = axis.imshow(found.layers[layer], cmap="Blues", vmin=0, aspect="auto")
+        figure.colorbar(image, ax=axis, label="largest weight among a word's subwords" if words else "weight")
+        warning = "\n(so even that it means nothing)" if evenness(found.kind, [found.entropies[layer]]) else ""
+        axis.set_title(f"attention to {'the source' if found.kind == SOURCE else 'BERT'}, layer {layer + 1}{warning}")
+        slanted = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"}
+        axis.set_xticks(range(len(found.columns)), found.columns, **slanted, parse_math=False)
+        axis.set_yticks(range(len(found.rows)), found.rows, parse_math=False)
+    axes[0].set_ylabel("translation")
     try:
         figure.savefig(path, dpi=120)
     except (OSError, ValueError) as error:
         raise BertFusedError(f"--output {path} cannot be written ({error}); give a PNG, SVG or PDF file") from error
-
-
-def _draw_map(figure: Figure, axis: Axes, found: AttentionMap, layer: int, words: bool) -> None:
-    weights = found.layers[layer]
-    assert weights is not None  # main chooses among the layers that have some
-    image = axis.imshow(weights.numpy(), cmap="Blues", vmin=0, aspect="auto")
-    figure.colorbar(image, ax=axis, label="largest weight among a word's subwords" if words else "weight")
-    of_layer = found.entropies[layer]
-    warning = "\n(so even that it means nothing)" if of_layer is not None and of_layer.is_too_even() else ""
-    axis.set_title(f"attention to {'the source' if found.kind == SOURCE else 'BERT'}, layer {layer + 1}{warning}")
-    axis.set_xticks(
-        range(len(found.columns)), found.columns, rotation=60, ha="right", rotation_mode="anchor", parse_math=False
-    )
-    axis.set_yticks(range(len(found.rows)), found.rows, parse_math=False)
 
 
 def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
@@ -151,8 +127,7 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("data", help="directory of fairseq-preprocess")
-    add("--path", type=given_path, required=True,
-        help="checkpoint of a model of this package, or of fairseq's transformer")  # fmt: skip
+    add("--path", type=given_path, required=True, help="checkpoint of this package, or of fairseq's transformer")
     add("--subset", default="test", help="name of the data set; default: %(default)s")
     add("--index", type=int, default=0, help="number of the sentence, counted from 0; default: %(default)s")
     add("--layer", type=int, help="number of the decoder layer, counted from 0; default: the last layer with attention")

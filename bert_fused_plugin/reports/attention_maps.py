@@ -6,32 +6,35 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 from torch import Tensor
 
-from bert_fused_plugin.reports.attention import BERT, read_attention
-from bert_fused_plugin.reports.attention_statistics import Entropy, entropy_sums, mean_entropy
+from bert_fused_plugin.reports.attention import BERT, SOURCE, read_attention
+from bert_fused_plugin.reports.attention_statistics import Entropy, evenness, mean_entropy
 from bert_fused_plugin.reports.words import merge, merge_attention, merged_words, piece_marks
 
 
 @dataclass
 class AttentionMap:
-    """The attention of one translation to the source or to BERT.
+    """The attention of one translation to the source or to BERT."""
 
-    Attributes:
-        kind: `SOURCE` or `BERT`.
-        rows: target words.
-        columns: source words.
-        layers: weights of each decoder layer, (T, S), the lowest layer first; None for a layer without such attention.
-        entropies: the entropy of each layer, between symbols and not words.
-    """
-
-    kind: str
-    rows: List[str]
-    columns: List[str]
-    layers: List[Optional[Tensor]]
-    entropies: List[Optional[Entropy]]
+    kind: str  # `SOURCE` or `BERT`
+    rows: List[str]  # target words
+    columns: List[str]  # source words
+    layers: List[Optional[Tensor]]  # (T, S) each, the lowest layer first; None for a layer without such attention
+    entropies: List[Optional[Entropy]]  # of each layer, between symbols and not words
 
     def last(self) -> int:
         """Return the number, from 0, of the last layer with such attention."""
         return max(number for number, layer in enumerate(self.layers) if layer is not None)
+
+    def figures(self) -> Dict[str, Any]:
+        """Return what the page and the JSON show of it."""
+        return {
+            "kind": self.kind,
+            "rows": self.rows,
+            "columns": self.columns,
+            "percent": [None if layer is None else (100 * layer).round().int().tolist() for layer in self.layers],
+            "too_even": [evenness(self.kind, [layer]) for layer in self.entropies],
+            "alignment": self.pharaoh(self.last()) if self.kind == SOURCE else None,
+        }
 
     def pharaoh(self, layer: int) -> str:
         """Return the alignment ``source-target ...``: each target word with the source word that it attends to most.
@@ -47,15 +50,10 @@ class AttentionMap:
 def attention_maps(
     model: Any, task: Any, sample: Dict[str, Any], tokens: Tensor, subwords: Tuple[str, str]
 ) -> List[AttentionMap]:
-    """Return what one translation attends to, by words.
+    """Return what the translation *tokens*, (T,), of the one sentence in *sample* attends to, by words.
 
-    Args:
-        model: any transformer or recurrent model of this package, or fairseq's transformer.
-        task: the model's task.
-        sample: the batch of the one sentence.
-        tokens: ids of the translation, (T,), ending in eos.
-        subwords: subword marks of the source and the target dictionary, as for `merge`; BERT's pieces follow those of
-            the source, as for `piece_marks`.
+    *subwords* are the marks of the source and the target dictionary, as for `merge`; BERT's pieces follow those of the
+    source, as for `piece_marks`.
     """
     net_input = sample["net_input"]
     from_source, from_target = subwords
@@ -72,6 +70,6 @@ def attention_maps(
         merged, entropies = [], []
         for layer in found.layers:
             merged.append(None if layer is None else merge_attention(layer[0].float().cpu(), rows, columns))
-            entropies.append(None if layer is None else mean_entropy(entropy_sums(layer, found.sizes, written)))
+            entropies.append(None if layer is None else mean_entropy(layer, found.sizes, written))
         maps.append(AttentionMap(kind, rows.texts, columns.texts, merged, entropies))
     return maps

@@ -1,6 +1,7 @@
 """How even and how sparse attention is, and how far gates open: means over all positions of any number of batches."""
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections import defaultdict
+from typing import Any, Callable, DefaultDict, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -17,27 +18,13 @@ class Entropy(NamedTuple):
     bits: float
     share: float
 
-    def is_too_even(self) -> bool:
-        """Say whether the attention is so even that its largest weight means nothing."""
-        return self.share >= TOO_EVEN
-
 
 class Sparsity(NamedTuple):
-    """The means over target positions, for each head of a layer.
+    """The means over target positions, for each head of a layer."""
 
-    Attributes:
-        zeros: the share of the symbols that may be attended to whose weight is exactly zero.
-        attended: the number of symbols whose weight is not zero.
-        bits: the entropy of the weights, in bits.
-    """
-
-    zeros: List[float]
-    attended: List[float]
-    bits: List[float]
-
-    def has_zeros(self) -> bool:
-        """Return whether some head has weights that are exactly zero."""
-        return any(share > 0 for share in self.zeros)
+    zeros: List[float]  # the share of the symbols that may be attended to whose weight is exactly zero
+    attended: List[float]  # the number of symbols whose weight is not zero
+    bits: List[float]  # the entropy of the weights
 
 
 class AttentionStatistics:
@@ -45,7 +32,8 @@ class AttentionStatistics:
 
     def __init__(self) -> None:
         self._depths: Dict[str, int] = {}  # numbers of layers, by kind of attention
-        self._sums: Dict[Tuple[Any, ...], Tensor] = {}  # the last one of each is the number of summands
+        self._sums: DefaultDict[Tuple[Any, ...], Any] = defaultdict(int)  # the last of each is the number of summands
+        self._gates: DefaultDict[str, Any] = defaultdict(int)
 
     def add(
         self,
@@ -64,44 +52,37 @@ class AttentionStatistics:
             for number, (layer, heads) in enumerate(zip(found.layers, found.heads)):
                 if layer is None or heads is None:
                     continue
-                self._add(entropy_sums(layer, found.sizes, written), "entropy", kind, number)
-                self._add(_sparsity_sums(heads, found.sizes, written), "sparsity", kind, number)
+                self._sums["entropy", kind, number] += _entropy_sums(layer, found.sizes, written)
+                self._sums["sparsity", kind, number] += _sparsity_sums(heads, found.sizes, written)
                 if kind == SOURCE and sources is not None:
-                    self._add(_word_sums(layer, kept, written, sources), "words", kind, number)
+                    self._sums["words", kind, number] += _word_sums(layer, kept, written, sources)
         for name, gate in gates.items():
             mask = (kept if name.startswith("encoder") else written).t()
-            self._add(_masked_sums([*gate, torch.ones_like(gate[0])], mask), "gate", name)
+            self._gates[name] += _masked_sums([*gate, torch.ones_like(gate[0])], mask)
 
     def entropies(self) -> Dict[str, List[Optional[Entropy]]]:
         """Return the entropy of each layer, by kind of attention."""
-        return {kind: self._layers("entropy", kind, mean_entropy) for kind in self._depths}
+        return {kind: self._layers("entropy", kind, Entropy) for kind in self._depths}
 
     def sparsity(self) -> Dict[str, List[Optional[Sparsity]]]:
         """Return the sparsity of each layer, by kind of attention."""
-        return {
-            kind: self._layers("sparsity", kind, lambda sums: Sparsity(*(sums[:3] / sums[3]).tolist()))
-            for kind in self._depths
-        }
+        return {kind: self._layers("sparsity", kind, Sparsity) for kind in self._depths}
 
     def attended_words(self) -> List[Optional[float]]:
         """Return the mean number of source words with a weight at a target position, for each layer."""
-        return self._layers("words", SOURCE, lambda sums: float(sums[0] / sums[1]))
+        return self._layers("words", SOURCE, float)
 
     def gates(self) -> Dict[str, Dict[str, float]]:
         """Return mean and standard deviation of g, BERT's share, of each gated layer."""
-        result = {}
-        for (what, *names), sums in self._sums.items():
-            if what == "gate":
-                mean, square = (sums[:2] / sums[2]).tolist()
-                result[names[0]] = {"mean": mean, "deviation": max(0.0, square - mean**2) ** 0.5}
-        return result
+        means = {name: _means(sums) for name, sums in self._gates.items()}
+        return {
+            name: {"mean": mean, "deviation": max(0.0, square - mean**2) ** 0.5}
+            for name, (mean, square) in means.items()
+        }
 
-    def _add(self, sums: Tensor, *key: Any) -> None:
-        self._sums[key] = self._sums[key] + sums if key in self._sums else sums
-
-    def _layers(self, what: str, kind: str, mean: Callable[[Tensor], Any]) -> List[Any]:
+    def _layers(self, what: str, kind: str, made_of: Callable[..., Any]) -> List[Any]:
         keys = [(what, kind, number) for number in range(self._depths.get(kind, 0))]
-        return [mean(self._sums[key]) if key in self._sums else None for key in keys]
+        return [made_of(*_means(self._sums[key])) if key in self._sums else None for key in keys]
 
 
 def entropy(weights: Tensor) -> Tensor:
@@ -109,7 +90,25 @@ def entropy(weights: Tensor) -> Tensor:
     return torch.special.entr(weights.float()).sum(dim=-1) / torch.log(torch.tensor(2.0))
 
 
-def entropy_sums(weights: Tensor, sizes: Tensor, written: Tensor) -> Tensor:
+def mean_entropy(weights: Tensor, sizes: Tensor, written: Tensor) -> Entropy:
+    """Return the mean over all *written* positions; for the arguments see `_entropy_sums`."""
+    return Entropy(*_means(_entropy_sums(weights, sizes, written)))
+
+
+def evenness(kind: str, layers: Sequence[Optional[Entropy]]) -> Optional[str]:
+    """Return a warning if the entropies of some *layers* are near the largest possible; None if they are not."""
+    even = {number: layer.share for number, layer in enumerate(layers, 1) if layer and layer.share >= TOO_EVEN}
+    if not even:
+        return None
+    where = f" in decoder layer{'s' * (len(even) > 1)} {', '.join(map(str, even))}" if len(layers) > 1 else ""
+    return (
+        f"The attention to {'the source' if kind == SOURCE else 'BERT'}{where} is so even that its maps and alignments "
+        f"mean nothing: its entropy is {min(even.values()):.0%} of the largest possible, and {TOO_EVEN:.0%} or more "
+        "says that all positions get nearly the same."
+    )
+
+
+def _entropy_sums(weights: Tensor, sizes: Tensor, written: Tensor) -> Tensor:
     """Return the sums over all *written* positions of their entropies, of these as shares, and of ones, (3,).
 
     Args:
@@ -121,28 +120,10 @@ def entropy_sums(weights: Tensor, sizes: Tensor, written: Tensor) -> Tensor:
     return _masked_sums([bits, bits / most, torch.ones_like(bits)], written)
 
 
-def mean_entropy(sums: Tensor) -> Entropy:
-    """Return the means, from the sums of `entropy_sums`."""
-    return Entropy(*(sums[:2] / sums[2]).tolist())
-
-
-def evenness(kind: str, layers: Sequence[Optional[Entropy]]) -> Optional[str]:
-    """Return a warning if the entropies of some *layers* are near the largest possible; None if they are not."""
-    even = {number: layer for number, layer in enumerate(layers, 1) if layer is not None and layer.is_too_even()}
-    if not even:
-        return None
-    where = f" in decoder layer{'s' * (len(even) > 1)} {', '.join(map(str, even))}" if len(layers) > 1 else ""
-    return (
-        f"The attention to {'the source' if kind == SOURCE else 'BERT'}{where} is so even that its maps and alignments "
-        f"mean nothing: its entropy is {min(layer.share for layer in even.values()):.0%} of the largest possible, and "
-        f"{TOO_EVEN:.0%} or more says that all positions get nearly the same."
-    )
-
-
 def _sparsity_sums(weights: Tensor, sizes: Tensor, written: Tensor) -> Tensor:
     """Return the sums over all *written* positions of what `Sparsity` has the means of, and of ones, (4, H).
 
-    *weights* are those of each head, (H, B, T, S); for the other arguments see `entropy_sums`.
+    *weights* are those of each head, (H, B, T, S); for the other arguments see `_entropy_sums`.
     """
     attended, most = weights.gt(0).sum(dim=-1).float(), sizes.clamp(min=1).view(1, -1, 1)
     return _masked_sums([1 - attended / most, attended, entropy(weights), torch.ones_like(attended)], written)
@@ -151,11 +132,8 @@ def _sparsity_sums(weights: Tensor, sizes: Tensor, written: Tensor) -> Tensor:
 def _word_sums(weights: Tensor, kept: Tensor, written: Tensor, sources: Sequence[Words]) -> Tensor:
     """Return the number of source words with a weight, summed over all *written* positions, and that of positions, (2).
 
-    Args:
-        weights: the mean weights of the heads, (B, T, S); a word has a weight if some head gives it one.
-        kept: the source symbols that are no padding, (B, S).
-        written: the target positions that count, (B, T).
-        sources: the words of each source.
+    *weights* are the means of the heads, (B, T, S), so a word has one if some head gives it one; *kept*, (B, S), is
+    false for padding.
     """
     total = torch.zeros(2, dtype=torch.double)
     rows = zip(weights.cpu().gt(0), kept.cpu(), written.cpu(), sources)
@@ -169,3 +147,7 @@ def _word_sums(weights: Tensor, kept: Tensor, written: Tensor, sources: Sequence
 def _masked_sums(values: Sequence[Tensor], mask: Tensor) -> Tensor:
     """Return the sum of each of *values*, (..., B, T), over the positions in *mask*, (B, T)."""
     return torch.stack(list(values)).cpu().double().masked_fill(~mask.cpu(), 0).sum(dim=(-2, -1))
+
+
+def _means(sums: Tensor) -> List[Any]:
+    return (sums[:-1] / sums[-1]).tolist()

@@ -30,12 +30,9 @@ MEANINGS = {
 
 
 def bert_ablations(run: Run, subset: str, seed: int) -> Dict[str, Callable[[], ContextManager[None]]]:
-    """Return, for each name in `MEANINGS` that applies to *run*, what brings the run into that state.
+    """Return, for each name in `MEANINGS` that applies to *run*, which reads BERT, what brings it into that state.
 
-    Args:
-        run: a run that reads BERT.
-        subset: name of the test set.
-        seed: seed of the shuffling and of the random weights.
+    The *seed* is that of the shuffling and of the random weights.
     """
     states: Dict[str, Callable[[], ContextManager[None]]] = {"on": nullcontext}
     if isinstance(run.model, GruModel) or not run.model.encoder.replaces_embeddings:
@@ -51,13 +48,13 @@ def bert_off(model: nn.Module) -> Iterator[None]:
     """Let every layer use its NMT branch alone; stacked layers leave their attention to BERT out."""
     with ExitStack() as hooks:
         for module in model.modules():
-            if isinstance(module, DropNet):
-                hooks.callback(module.register_forward_hook(_nmt_branch_alone).remove)
+            if isinstance(module, DropNet):  # the NMT branch alone
+                hooks.enter_context(module.register_forward_hook(lambda *_: (True, False)))
             elif isinstance(module, (BertFusedEncoderLayer, BertFusedDecoderLayer)) and module.bert_attn_layer_norm:
                 # stacked: x + 0, and no layer norm after it, so that the sub-layer returns what it gets
                 attention: Any = module.bert_attn
-                hooks.callback(attention.register_forward_hook(_zeros).remove)
-                hooks.callback(module.bert_attn_layer_norm.register_forward_hook(_input).remove)
+                hooks.enter_context(attention.register_forward_hook(_zeros))
+                hooks.enter_context(module.bert_attn_layer_norm.register_forward_hook(lambda _, inputs, __: inputs[0]))
         yield
 
 
@@ -109,13 +106,5 @@ def derangement(size: int, seed: int) -> Tensor:
     return order
 
 
-def _nmt_branch_alone(drop_net: nn.Module, inputs: Any, drawn: Tuple[bool, bool]) -> Tuple[bool, bool]:
-    return True, False
-
-
 def _zeros(attention: nn.Module, inputs: Any, output: Tuple[Tensor, Any]) -> Tuple[Tensor, Any]:
     return torch.zeros_like(output[0]), output[1]
-
-
-def _input(layer_norm: nn.Module, inputs: Tuple[Tensor], output: Tensor) -> Tensor:
-    return inputs[0]

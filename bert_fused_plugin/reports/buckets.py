@@ -1,9 +1,9 @@
 """Groups of test sentences: by source length, and by the number of source words that are rare in training."""
 
 import os
+from bisect import bisect_left
 from collections import Counter
-from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq.data import data_utils
 from fairseq.utils import split_paths
@@ -15,11 +15,12 @@ from bert_fused_plugin.reports.words import word_positions
 RARE = 5  # a word is rare if it is seen at most this often in training
 _FIRST_SENTENCES = 10_000  # of the training data, after which the time is estimated
 _LENGTHS = (10, 15, 20, 25, 30)
+_LENGTH_NAMES = [*(f"{start + 1}-{end}" for start, end in zip((0, *_LENGTHS), _LENGTHS)), f"over {_LENGTHS[-1]}"]
+_RARE_NAMES = ["none", "1", "2", "3 or more"]
 Word = Tuple[int, ...]  # the ids of its subwords
 
 
-@dataclass
-class Bucket:
+class Bucket(NamedTuple):
     """A group of sentences: its name, the numbers of its sentences, and their mean source length in words."""
 
     name: str
@@ -29,19 +30,13 @@ class Bucket:
 
 def by_length(lengths: Sequence[int]) -> List[Bucket]:
     """Return groups of sentences by their source *lengths* in words."""
-    ends = [*_LENGTHS, max([*lengths, _LENGTHS[-1] + 1])]
-    names = [f"{start + 1}-{end}" for start, end in zip((0, *_LENGTHS), _LENGTHS)] + [f"over {_LENGTHS[-1]}"]
-    return _group([next(i for i, end in enumerate(ends) if length <= end) for length in lengths], names, lengths)
+    return _group([bisect_left(_LENGTHS, length) for length in lengths], _LENGTH_NAMES, lengths)
 
 
-def by_rare_words(counts: Sequence[int], lengths: Sequence[int]) -> List[Bucket]:
-    """Return groups of sentences by their *counts* of rare words; *lengths* are source lengths in words."""
-    return _group([min(count, 3) for count in counts], ["none", "1", "2", "3 or more"], lengths)
-
-
-def rare_word_counts(sentences: Sequence[Sequence[Word]], seen: "Counter[Word]") -> List[int]:
-    """Return how many words of each sentence were *seen* at most `RARE` times in training."""
-    return [sum(seen[word] <= RARE for word in sentence) for sentence in sentences]
+def by_rare_words(sentences: Sequence[Sequence[Word]], seen: "Counter[Word]") -> List[Bucket]:
+    """Return groups of *sentences* by the number of their words that were *seen* at most `RARE` times in training."""
+    counts = [sum(seen[word] <= RARE for word in sentence) for sentence in sentences]
+    return _group([min(count, 3) for count in counts], _RARE_NAMES, list(map(len, sentences)))
 
 
 def words_of(dictionary: Any, tokens: Sequence[int], subwords: str) -> List[Word]:
@@ -83,10 +78,7 @@ def count_training_words(
 
 
 def _group(places: Sequence[int], names: Sequence[str], lengths: Sequence[int]) -> List[Bucket]:
-    groups: Dict[int, List[int]] = {}
+    groups: Dict[str, List[int]] = {name: [] for name in names}
     for number, place in enumerate(places):
-        groups.setdefault(place, []).append(number)
-    return [
-        Bucket(names[place], numbers, sum(lengths[i] for i in numbers) / len(numbers))
-        for place, numbers in sorted(groups.items())
-    ]
+        groups[names[place]].append(number)
+    return [Bucket(name, found, sum(lengths[i] for i in found) / len(found)) for name, found in groups.items() if found]

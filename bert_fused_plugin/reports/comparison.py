@@ -1,29 +1,23 @@
 """All figures of the report in one dictionary, which the JSON holds and the page shows."""
 
-from dataclasses import asdict
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
 from typing import Any, Dict, List, Mapping, Sequence
 
 from bert_fused_plugin.checkpoints.origins import updates_before
 from bert_fused_plugin.data.dictionary_bridge import looks_like_moses
 from bert_fused_plugin.modules.attention_map import learned_alphas
+from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.progress import Progress, say
 from bert_fused_plugin.reports.attention_maps import attention_maps
 from bert_fused_plugin.reports.attention_statistics import AttentionStatistics, evenness
 from bert_fused_plugin.reports.bert_ablations import MEANINGS, bert_ablations
-from bert_fused_plugin.reports.buckets import (
-    RARE,
-    Bucket,
-    by_length,
-    by_rare_words,
-    count_training_words,
-    rare_word_counts,
-    words_of,
-)
+from bert_fused_plugin.reports.buckets import RARE, by_length, by_rare_words, count_training_words, words_of
 from bert_fused_plugin.reports.charts import line_chart
 from bert_fused_plugin.reports.decoding import Decoding, Texts, Translations, batches, translate
 from bert_fused_plugin.reports.runs import Run
 from bert_fused_plugin.reports.scoring import Scorer, Scores
-from bert_fused_plugin.reports.training_log import Points, read_curves
+from bert_fused_plugin.reports.training_log import read_curves
 from bert_fused_plugin.reports.verdicts import bert_verdict, fairness, verdict
 from bert_fused_plugin.reports.words import PIECES, merged_words
 
@@ -36,46 +30,40 @@ _CHARTS = {
 }
 
 
+@dataclass
 class Comparison:
     """Translates a test set with all runs, and compares the translations with those of the first run, the baseline.
 
     For a single run it reports how good the run is, and whether it uses BERT.
-
-    Args:
-        runs: runs of one language pair.
-        subset: name of the test set.
-        how: settings of the search.
-        texts: the maker of texts from ids.
-        scorer: the scorer, which has the reference of each sentence.
-        seed: seed of the shuffling and of the random BERT.
-        with_ablations: whether to translate with BERT off, shuffled and random too.
     """
 
-    def __init__(
-        self,
-        runs: Sequence[Run],
-        subset: str,
-        how: Decoding,
-        texts: Texts,
-        scorer: Scorer,
-        seed: int,
-        with_ablations: bool,
-    ) -> None:
-        self.runs, self.subset, self.how, self.texts = runs, subset, how, texts
-        self.scorer = scorer
-        self.size = len(runs[0].sources)
-        sources = [runs[0].sources[i] for i in range(self.size)]
-        self.sources = [texts.source(source) for source in sources]
-        dictionary = runs[0].task.source_dictionary
-        self.words = [words_of(dictionary, source.tolist(), texts.source_words) for source in sources]
-        self.ablations = {
-            run.name: bert_ablations(run, subset, seed) for run in runs if with_ablations and run.reads_bert
+    runs: Sequence[Run]  # of one language pair
+    subset: str  # the name of the test set
+    how: Decoding
+    texts: Texts
+    scorer: Scorer  # which has the reference of each sentence
+    seed: int  # of the shuffling and of the random BERT
+    with_ablations: bool  # whether to translate with BERT off, shuffled and random too
+
+    def __post_init__(self) -> None:
+        self.baseline = self.runs[0]
+        self.size = len(self.baseline.sources)
+        states = {
+            run.name: bert_ablations(run, self.subset, self.seed)
+            if self.with_ablations and run.reads_bert
+            else {"on": nullcontext}
+            for run in self.runs
         }
-        self._translated, self._to_translate = 0, len(runs) + sum(len(states) - 1 for states in self.ablations.values())
-        self.found = {run.name: self._translate(run, run.name) for run in runs}
-        self.hypotheses = {name: self._texts_of(found) for name, found in self.found.items()}
-        self.remarks = [remark for run in runs for remark in run.remarks] + texts.remarks + scorer.remarks
-        unknown = sum("<<unk>>" in reference for reference in scorer.references)
+        jobs = [(run, state) for run in self.runs for state in states[run.name]]
+        self.found: Dict[str, Dict[str, Translations]] = {run.name: {} for run in self.runs}  # by run and state of BERT
+        for number, (run, state) in enumerate(jobs, 1):
+            title = f"translation {number} of {len(jobs)}: {run.name}{'' if state == 'on' else f', BERT {state}'}"
+            with states[run.name][state]():
+                self.found[run.name][state] = translate(run, self.subset, self.how, title)
+        self.hypotheses = {name: self._texts_of(found["on"]) for name, found in self.found.items()}
+        speakers: Sequence[Any] = (*self.runs, self.texts, self.scorer)
+        self.remarks = [remark for speaker in speakers for remark in speaker.remarks]
+        unknown = sum("<<unk>>" in reference for reference in self.scorer.references)
         if unknown:
             self.remarks.append(
                 f"{unknown} references have words that the dictionary does not know, which no translation can match. "
@@ -85,9 +73,8 @@ class Comparison:
     def report(self, data: str, examples: int) -> Dict[str, Any]:
         """Return the figures.
 
-        Args:
-            data: directory with the training data, whose words are counted.
-            examples: number of best and of worst sentences that the page shows for each run.
+        The words of the training set in *data* are counted, and the page shows as many best and worst sentences of each
+        run as *examples* says.
         """
         say(f"scores of {self.size:,} sentences, with {self.scorer.samples:,} bootstrap resamples")
         signatures, scores = self.scorer.compare(list(self.hypotheses.items()))
@@ -95,7 +82,7 @@ class Comparison:
         chosen = self._choose(sentences, examples)
         shown = sorted({i for lists in chosen.values() for numbers in lists.values() for i in numbers})
         return {
-            "baseline": self.runs[0].name,
+            "baseline": self.baseline.name,
             "signatures": signatures,
             "verdicts": [self._verdict(run, scores, data) for run in self.runs[1:]],
             "runs": [self._run(run, scores[run.name]) for run in self.runs],
@@ -104,28 +91,23 @@ class Comparison:
             "curves": self._curves(),
             "examples": chosen,
             "sentence_texts": {i: self._sentence(i, sentences) for i in shown},
-            "attention": self._attention_of(shown),
+            "attention": self._attention(shown),
             "remarks": self.remarks,
-            "moses_escapes": any(map(looks_like_moses, (self.texts.source_dictionary, self.texts.target_dictionary))),
+            "moses_escapes": any(map(looks_like_moses, self.texts.dictionaries)),
         }
 
-    def _translate(self, run: Run, title: str) -> Translations:
-        self._translated += 1
-        return translate(run, self.subset, self.how, f"translation {self._translated} of {self._to_translate}: {title}")
+    def _texts_of(self, found: Translations) -> List[str]:
+        return [self.texts.target(found.tokens[i]) for i in range(self.size)]
 
     def _verdict(self, run: Run, scores: Dict[str, Scores], data: str) -> str:
-        baseline = self.runs[0]
-        said = [verdict(run.name, baseline.name, scores), fairness(run, baseline, self.runs, data)]
+        said = verdict(run.name, self.baseline.name, scores), fairness(run, self.baseline, self.runs, data)
         return " ".join(filter(None, said))
 
-    def _texts_of(self, found: Translations) -> List[str]:
-        return [self.texts.hypothesis(found.tokens[i]) for i in range(self.size)]
-
     def _run(self, run: Run, scores: Scores) -> Dict[str, Any]:
-        statistics = AttentionStatistics()
+        statistics, found = AttentionStatistics(), self.found[run.name]["on"]
         with Progress(f"entropy of the attention of {run.name}", self.size, "sentences") as progress:
             for sample in batches(run, self.subset, self.how.max_tokens):
-                tokens = [self.found[run.name].tokens[i] for i in sample["id"].tolist()]
+                tokens = [found.tokens[i] for i in sample["id"].tolist()]
                 dictionary, marks = run.task.source_dictionary, self.texts.source_words
                 sources = [merged_words(dictionary, line, marks) for line in sample["net_input"]["src_tokens"]]
                 statistics.add(run.model, sample["net_input"], tokens, sources)
@@ -139,12 +121,12 @@ class Comparison:
             "began_from": [origin._asdict() for origin in run.origins],
             "reads_bert": run.reads_bert,
             "parameters": run.parameters,
-            "speed": self.found[run.name].speed(),
-            "scores": {metric: asdict(score) for metric, score in scores.items()},
-            "length": self.scorer.length(self.hypotheses[run.name]),
-            "entropy": _as_dicts(entropies),
+            "speed": found.speed(),
+            "scores": _as_dicts(scores),
+            "length": self.scorer.bleu(self.hypotheses[run.name], range(self.size)).ratio,
+            "entropy": _of_layers(entropies),
             "too_even": [too_even for kind, layers in entropies.items() if (too_even := evenness(kind, layers))],
-            "sparsity": _as_dicts(statistics.sparsity()),
+            "sparsity": _of_layers(statistics.sparsity()),
             "attended_words": statistics.attended_words(),
             "alphas": learned_alphas(run.model),
             "gates": statistics.gates(),
@@ -154,59 +136,62 @@ class Comparison:
         """Return, for each run that reads BERT, its scores in each state of BERT, tested against the normal one."""
         results = []
         for run in self.runs:
-            if run.name not in self.ablations:
+            systems = [(state, self._texts_of(found)) for state, found in self.found[run.name].items()]
+            if len(systems) == 1:
                 continue
-            systems = [("on", self.hypotheses[run.name])]
-            for name, state in self.ablations[run.name].items():
-                if name != "on":
-                    with state():
-                        found = self._translate(run, f"{run.name}, BERT {name}")
-                    systems.append((name, self._texts_of(found)))
             _, scores = self.scorer.compare(systems)
             states = [
-                {"name": name, "meaning": MEANINGS[name], "scores": {k: asdict(s) for k, s in scores[name].items()}}
-                for name, _ in systems
+                {"name": name, "meaning": MEANINGS[name], "scores": _as_dicts(found)} for name, found in scores.items()
             ]
+            drops_bert = any(isinstance(module, DropNet) and module.p_net > 0 for module in run.model.modules())
             said = bert_verdict(run.name, scores)
-            results.append({"run": run.name, "verdict": said, "states": states, "drops_bert": run.drops_bert})
+            results.append({"run": run.name, "verdict": said, "states": states, "drops_bert": drops_bert})
         return results
 
     def _buckets(self, data: str) -> Dict[str, Any]:
-        lengths = [len(words) for words in self.words]
-        tables = {"length": by_length(lengths)}
-        task = self.runs[0].task
-        seen = count_training_words(task, data, self.texts.source_words, self.words)
+        """Return the tables of BLEU by groups of sentences."""
+        task, marks = self.baseline.task, self.texts.source_words
+        sentences = [
+            words_of(task.source_dictionary, self.baseline.sources[i].tolist(), marks) for i in range(self.size)
+        ]
+        tables = {"length": by_length(list(map(len, sentences)))}
+        seen = count_training_words(task, data, marks, sentences)
         if seen is None:
             self.remarks.append(f"{data} holds no training data, so the report does not know which words are rare.")
         else:
-            tables["rare"] = by_rare_words(rare_word_counts(self.words, seen), lengths)
-        rows = {kind: self._bucket_rows(buckets) for kind, buckets in tables.items()}
-        return {"rare_at_most": RARE, "of_subwords": self.texts.source_words == PIECES, **rows}
-
-    def _bucket_rows(self, buckets: Sequence[Bucket]) -> List[Dict[str, Any]]:
-        return [
-            {
-                "name": bucket.name,
-                "sentences": len(bucket.numbers),
-                "mean_length": bucket.mean_length,
-                "BLEU": {name: self.scorer.bleu(texts, bucket.numbers) for name, texts in self.hypotheses.items()},
-            }
-            for bucket in buckets
-        ]
+            tables["rare"] = by_rare_words(sentences, seen)
+        rows = {
+            kind: [
+                {
+                    "name": bucket.name,
+                    "sentences": len(bucket.numbers),
+                    "mean_length": bucket.mean_length,
+                    "BLEU": {
+                        name: self.scorer.bleu(texts, bucket.numbers).score for name, texts in self.hypotheses.items()
+                    },
+                }
+                for bucket in buckets
+            ]
+            for kind, buckets in tables.items()
+        }
+        return {"rare_at_most": RARE, "of_subwords": marks == PIECES, **rows}
 
     def _curves(self) -> Dict[str, Any]:
-        by_run = {run.name: _shifted(read_curves(run.files.logs), updates_before(run.origins)) for run in self.runs}
+        """Return the curves of each run, after the updates of the checkpoints that it began from, and their charts."""
+        by_run = {}
         for run in self.runs:
-            if not by_run[run.name]:
+            before, curves = updates_before(run.origins), read_curves(run.files.logs)
+            by_run[run.name] = {key: [(x + before, y) for x, y in points] for key, points in curves.items()}
+            if not curves:
                 logs = ", ".join(map(str, run.files.logs))
                 no_log = f"there is no log beside {run.files.checkpoint}"
                 why = f"{logs} is not a log of fairseq-train" if logs else no_log
                 self.remarks.append(f"{run.name} has no curves, since {why}; give --log {run.name}=FILE.")
-        charts = [
+        charts = (
             line_chart(title, {name: curves.get(key, []) for name, curves in by_run.items()})
             for key, title in _CHARTS.items()
-        ]
-        return {"points": by_run, "charts": [chart for chart in charts if chart is not None]}
+        )
+        return {"points": by_run, "charts": list(filter(None, charts))}
 
     def _choose(self, sentences: Dict[str, List[Dict[str, float]]], count: int) -> Dict[str, Dict[str, List[int]]]:
         """Return, for each run, the numbers of the sentences that gain, and lose, most chrF against the baseline.
@@ -228,48 +213,31 @@ class Comparison:
 
     def _sentence(self, number: int, sentences: Dict[str, List[Dict[str, float]]]) -> Dict[str, Any]:
         return {
-            "source": self.sources[number],
+            "source": self.texts.source(self.baseline.sources[number]),
             "reference": self.scorer.references[number],
             "translations": {
                 name: {"text": texts[number], **sentences[name][number]} for name, texts in self.hypotheses.items()
             },
         }
 
-    def _attention_of(self, numbers: Sequence[int]) -> Dict[int, List[Dict[str, Any]]]:
-        result = {}
+    def _attention(self, numbers: Sequence[int]) -> Dict[int, List[Dict[str, Any]]]:
+        """Return what each run attends to in the sentences *numbers*."""
+        result: Dict[int, List[Dict[str, Any]]] = {number: [] for number in numbers}
         with Progress("attention of the sentences that the page shows", len(numbers), "sentences") as progress:
             for number in numbers:
-                result[number] = self._attention(number)
+                for run in self.runs:
+                    sample, tokens = run.sample(self.subset, number), self.found[run.name]["on"].tokens[number]
+                    subwords = self.texts.source_words, self.texts.target_words
+                    maps = attention_maps(run.model, run.task, sample, tokens, subwords)
+                    result[number] += [{"run": run.name, **found.figures()} for found in maps]
                 progress.update(1)
         return result
 
-    def _attention(self, number: int) -> List[Dict[str, Any]]:
-        result = []
-        for run in self.runs:
-            tokens = self.found[run.name].tokens[number]
-            subwords = self.texts.source_words, self.texts.target_words
-            for found in attention_maps(run.model, run.task, run.sample(self.subset, number), tokens, subwords):
-                result.append(
-                    {
-                        "run": run.name,
-                        "kind": found.kind,
-                        "rows": found.rows,
-                        "columns": found.columns,
-                        "percent": [
-                            None if layer is None else (100 * layer).round().int().tolist() for layer in found.layers
-                        ],
-                        "too_even": [evenness(found.kind, [layer]) for layer in found.entropies],
-                        "alignment": found.pharaoh(found.last()) if found.kind == "source" else None,
-                    }
-                )
-        return result
+
+def _as_dicts(scores: Scores) -> Dict[str, Dict[str, Any]]:
+    return {metric: asdict(score) for metric, score in scores.items()}
 
 
-def _as_dicts(by_kind: Mapping[str, Sequence[Any]]) -> Dict[str, List[Any]]:
+def _of_layers(by_kind: Mapping[str, Sequence[Any]]) -> Dict[str, List[Any]]:
     """Return the figures of each layer, by kind of attention, as dictionaries."""
     return {kind: [None if layer is None else layer._asdict() for layer in layers] for kind, layers in by_kind.items()}
-
-
-def _shifted(curves: Dict[str, Points], updates: int) -> Dict[str, Points]:
-    """Return *curves* after the *updates* that the parameters had seen when the training began."""
-    return {name: [(x + updates, y) for x, y in points] for name, points in curves.items()}

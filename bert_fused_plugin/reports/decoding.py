@@ -2,11 +2,13 @@
 
 import os
 import platform
+import re
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterator
+from typing import Any, Callable, Dict, Iterator, List
 
 import torch
 from fairseq import utils
@@ -22,15 +24,7 @@ from bert_fused_plugin.reports.words import PIECES, word_marks
 
 @dataclass(frozen=True)
 class Decoding:
-    """The settings of the search.  A translation has at most a x source length + b tokens.
-
-    Args:
-        beam: beam size.
-        lenpen: exponent of the length penalty.
-        max_len_a: a.
-        max_len_b: b.
-        max_tokens: largest number of tokens in a batch.
-    """
+    """The settings of the search, under the names and with the defaults of fairseq-generate."""
 
     beam: int = 5
     lenpen: float = 1.0
@@ -71,27 +65,23 @@ def batches(run: Run, subset: str, max_tokens: int) -> Iterator[Dict[str, Any]]:
 
 def translate(run: Run, subset: str, how: Decoding, title: str) -> Translations:
     """Return the translations of *subset*; *title* is the text about the progress."""
-    generator = _generator(run, how)
-    result = Translations()
+    search, result = searcher(run, how), Translations()
     work = float(run.sources.sizes.sum())  # the first batches have the shortest sentences
     with Progress(title, len(run.task.dataset(subset)), "sentences", work=work) as progress:
         for sample in batches(run, subset, how.max_tokens):
-            _wait(sample)
             start = time.perf_counter()
-            found = run.task.inference_step(generator, [run.model], sample)
-            _wait(sample)
+            found = search(sample)
             result.seconds += time.perf_counter() - start
-            for number, hypotheses in zip(sample["id"].tolist(), found):
-                result.tokens[number] = hypotheses[0]["tokens"].cpu()
+            result.tokens.update(zip(sample["id"].tolist(), found))
             progress.update(len(found), work=float(sample["net_input"]["src_lengths"].sum()))
     return result
 
 
-def translate_one(run: Run, sample: Dict[str, Any], how: Decoding) -> Tensor:
-    """Return the best hypothesis of the batch of one sentence, (T,)."""
-    hypotheses = run.task.inference_step(_generator(run, how), [run.model], sample)
-    best: Tensor = hypotheses[0][0]["tokens"].cpu()
-    return best
+def searcher(run: Run, how: Decoding) -> Callable[[Dict[str, Any]], List[Tensor]]:
+    """Return the function from a batch to the best hypothesis of each sentence, (T,), on the CPU."""
+    options = GenerationConfig(beam=how.beam, lenpen=how.lenpen, max_len_a=how.max_len_a, max_len_b=how.max_len_b)
+    generator = run.task.build_generator([run.model], options)
+    return lambda batch: [best["tokens"].cpu() for best, *_ in run.task.inference_step(generator, [run.model], batch)]
 
 
 class Texts:
@@ -102,41 +92,30 @@ class Texts:
         subwords: kind of subwords to join, of the table in data/subwords.py; ``auto`` joins those that the dictionary
             has.
         detok: detokenisation of the target, ``moses`` or ``none``.
-
-    Attributes:
-        source_subwords, target_subwords: kinds of subwords that are joined.
-        source_words, target_words: marks by which symbols become words, as for `merge` of reports/words.py.
-        remarks: what the reader of a report must know about these words.
     """
 
     def __init__(self, task: Any, subwords: str, detok: str) -> None:
-        self.source_dictionary, self.target_dictionary = task.source_dictionary, task.target_dictionary
-        self.source_subwords = detect_subword(self.source_dictionary) if subwords == "auto" else subwords
-        self.target_subwords = detect_subword(self.target_dictionary) if subwords == "auto" else subwords
-        self.source_words = word_marks(self.source_subwords, task.cfg.source_lang)
-        self.target_words = word_marks(self.target_subwords, task.cfg.target_lang)
-        words = {task.cfg.source_lang: self.source_words, task.cfg.target_lang: self.target_words}
-        self.remarks = [
+        self.dictionaries = task.source_dictionary, task.target_dictionary
+        languages = task.cfg.source_lang, task.cfg.target_lang
+        kinds = [detect_subword(each) if subwords == "auto" else subwords for each in self.dictionaries]
+        marks = [word_marks(kind, language) for kind, language in zip(kinds, languages)]
+        self.source_subwords, self.target_subwords = kinds
+        self.source_words, self.target_words = marks  # by which symbols become words, as for `merge`
+        self.remarks = [  # what the reader of a report must know about these words
             f"{language} is written without spaces between words, so in tables and in maps of attention each of its "
             "subwords counts as a word."
-            for language, marks in words.items()
-            if marks == PIECES
+            for language, mark in zip(languages, marks)
+            if mark == PIECES
         ]
         self._moses = MosesDetokenizer(lang=task.cfg.target_lang) if detok == "moses" else None
 
     def source(self, tokens: Tensor) -> str:
         """Return the text of a source sentence."""
-        return _joined(self.source_dictionary, tokens, self.source_subwords)
+        return _joined(self.dictionaries[0], tokens, self.source_subwords)
 
-    def hypothesis(self, tokens: Tensor) -> str:
-        """Return the text of a translation."""
-        return self._detokenize(_joined(self.target_dictionary, tokens, self.target_subwords))
-
-    def reference(self, tokens: Tensor) -> str:
-        """Return the text of a reference; its unknown words are no match for those of a translation."""
-        return self._detokenize(_joined(self.target_dictionary, tokens, self.target_subwords, escape_unk=True))
-
-    def _detokenize(self, text: str) -> str:
+    def target(self, tokens: Tensor, is_reference: bool = False) -> str:
+        """Return the text of a translation; the unknown words of a reference are no match for those of others."""
+        text = _joined(self.dictionaries[1], tokens, self.target_subwords, escape_unk=is_reference)
         return text if self._moses is None else str(self._moses.detokenize(text.split()))
 
 
@@ -156,20 +135,9 @@ def hardware(device: str) -> Dict[str, Any]:
     }
 
 
-def _generator(run: Run, how: Decoding) -> Any:
-    options = GenerationConfig(beam=how.beam, lenpen=how.lenpen, max_len_a=how.max_len_a, max_len_b=how.max_len_b)
-    return run.task.build_generator([run.model], options)
-
-
 def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
-
-
-def _wait(sample: Dict[str, Any]) -> None:
-    if sample["id"].is_cuda:
-        torch.cuda.synchronize()
+    with suppress(OSError):  # only Linux has this file
+        cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        if name := re.search(r"^model name\s*: (.*)", cpuinfo, re.MULTILINE):
+            return name[1]
+    return platform.processor() or platform.machine()

@@ -15,14 +15,14 @@ from bert_fused_plugin.checkpoints.origins import Origin, origins
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, saved_flags
 from bert_fused_plugin.data.data_bin import read_whole
 from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.files import given_path
-from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
 from bert_fused_plugin.tasks.bert_fused_translation_config import training_defaults
 from bert_fused_plugin.tasks.ensembles import reads_bert
 
 _TASKS = ("translation", "bert_fused_translation")
 _WHOLE_GRAPH = {"checkpoint_activations": False, "offload_activations": False}  # for `count_parameters`
+
+NamedPath = Tuple[str, Path]  # NAME=PATH of the command line
 
 
 @dataclass
@@ -62,14 +62,14 @@ class Run:
         return self.files.name
 
     @property
+    def languages(self) -> Tuple[str, str]:
+        """The languages of source and target."""
+        return self.task.cfg.source_lang, self.task.cfg.target_lang
+
+    @property
     def reads_bert(self) -> bool:
         """Whether the model attends to BERT."""
         return reads_bert(self.model)
-
-    @property
-    def drops_bert(self) -> bool:
-        """Whether drop-net has trained the model to do without BERT."""
-        return any(isinstance(module, DropNet) and module.p_net > 0 for module in self.model.modules())
 
     def sample(self, subset: str, number: int) -> Dict[str, Any]:
         """Return the batch of one sentence of *subset*, on the model's device."""
@@ -80,16 +80,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Place:
-    """The data that all runs are tried on, and the device.
-
-    Args:
-        data: directory of ``fairseq-preprocess``.
-        subset: name of the test set.
-        bert_text: directory with the raw text for BERT; None derives it from the data.
-        bert_documents: directory with the document boundaries, for BERT's context.
-        device: name of torch's device.
-        bf16: whether the models compute in bfloat16.
-    """
+    """The test set that all runs are tried on, what the task is given for BERT, and how the models compute."""
 
     data: str
     subset: str
@@ -99,34 +90,25 @@ class Place:
     bf16: bool = False
 
 
-def find_runs(baseline: str, others: Sequence[str], logs: Sequence[str]) -> List[RunFiles]:
+def find_runs(baseline: NamedPath, others: Sequence[NamedPath], logs: Sequence[NamedPath]) -> List[RunFiles]:
     """Return the runs that ``--baseline``, ``--run`` and ``--log`` name, the baseline first.
 
     Raises:
-        BertFusedError: a name is used twice, or a file is missing; all problems together.
+        BertFusedError: a name is used twice, or a file is missing.
     """
     errors: List[str] = []
     runs: Dict[str, RunFiles] = {}
-    for flag, given in [("--baseline", baseline), *(("--run", run) for run in others)]:
-        name, path = _split(flag, given, errors)
-        if path is None:
-            continue
-        if name in runs:
-            errors.append(f"{flag} {given}: there is another run of the name {name!r}; give each run its own name")
-            continue
-        checkpoint = path / "checkpoint_best.pt" if path.is_dir() else path
-        runs[name] = RunFiles(flag, name, checkpoint)
-        if not checkpoint.is_file():
-            remedy = "name one of its checkpoint files" if path.is_dir() else "give a checkpoint, or a --save-dir"
-            errors.append(f"{flag} {given}: there is no file {checkpoint}; {remedy}")
-    for given in logs:
-        name, path = _split("--log", given, errors)
-        if path is None:
-            continue
+    for flag, (name, path) in [("--baseline", baseline), *(("--run", run) for run in others)]:
+        files = RunFiles(flag, name, path / "checkpoint_best.pt" if path.is_dir() else path)
+        if runs.setdefault(name, files) is not files:
+            errors.append(f"{files}: there is another run of the name {name!r}; give each run its own name")
+        elif not files.checkpoint.is_file():
+            errors.append(f"{files}: there is no such file; give a checkpoint, or a --save-dir with checkpoint_best.pt")
+    for name, path in logs:
         if name not in runs:
-            errors.append(f"--log {given}: no run has the name {name!r}; the runs are {', '.join(runs)}")
+            errors.append(f"--log {name}={path}: no run has the name {name!r}; the runs are {', '.join(runs)}")
         elif not path.is_file():
-            errors.append(f"--log {given}: there is no file {path}; leave it out for a report without its curves")
+            errors.append(f"--log {name}={path}: there is no such file; leave it out for a report without its curves")
         else:
             runs[name].logs.append(path)
     raise_all(errors)
@@ -145,7 +127,6 @@ def load_run(files: RunFiles, place: Place) -> Run:
     if saved["_name"] not in _TASKS:
         raise BertFusedError(f"{files} was trained with --task {saved['_name']}; give runs of {' or '.join(_TASKS)}")
     task = _set_up_task(files, saved, place)
-    reads_other_text = saved.get("bert_text") is not None and place.bert_text is None
     if not files.logs:
         files.logs = find_logs(files.checkpoint)
     try:
@@ -163,7 +144,7 @@ def load_run(files: RunFiles, place: Place) -> Run:
             f"{run.name} reads only the beginning of {cut} of the {len(sources)} sources, since it takes at most "
             f"{task.max_source} tokens (--max-source-positions)."
         )
-    if reads_other_text and run.reads_bert:
+    if run.reads_bert and saved.get("bert_text") is not None and place.bert_text is None:
         run.remarks.append(
             f"{run.name} was trained with --bert-text, but its BERT reads text derived from the data here, "
             "since the report was made without --bert-text."
@@ -171,22 +152,6 @@ def load_run(files: RunFiles, place: Place) -> Run:
     model.prepare_for_inference_(cfg)
     (model.bfloat16() if place.bf16 else model).to(place.device)
     return run
-
-
-def check_comparable(runs: Sequence[Run]) -> None:
-    """Check that all *runs* translate between the same languages.
-
-    Raises:
-        BertFusedError: they do not.
-    """
-    first, *others = [(run, f"{run.task.cfg.source_lang}-{run.task.cfg.target_lang}") for run in runs]
-    raise_all(
-        [
-            f"{run.files} translates {languages}, {first[0].files} {first[1]}; compare runs of one test set"
-            for run, languages in others
-            if languages != first[1]
-        ]
-    )
 
 
 def on_device(batch: Dict[str, Any], model: Any) -> Dict[str, Any]:
@@ -201,28 +166,19 @@ def count_parameters(model: Any) -> Dict[str, int]:
 
     fairseq's transformer layers hold parameters that are in every checkpoint and never train.
     """
-    pad, device = model.decoder.dictionary.pad(), next(model.parameters()).device
-    tokens = torch.full((1, 3), pad + 2, device=device)
-    tokens[0, -1] = model.decoder.dictionary.eos()
+    dictionary = model.decoder.dictionary
+    tokens = torch.tensor([[dictionary.unk(), dictionary.unk(), dictionary.eos()]])
     frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)
     inputs = {}
     if reads_bert(model):
-        inputs["bert_tokens"] = torch.tensor([model.encoder.bridge.frame([])], device=device)
+        inputs["bert_tokens"] = torch.tensor([model.encoder.bridge.frame([])])
         if not model.encoder.bert.saves_weights:
             frozen += model.encoder.bert.num_parameters  # which are not among the parameters of the model
     wanted = [p for p in model.parameters() if p.requires_grad]
-    logits, _ = model(tokens, torch.tensor([3], device=device), tokens, **inputs)
+    logits, _ = model(tokens, torch.tensor([3]), tokens, **inputs)
     gradients = torch.autograd.grad(logits.sum(), wanted, allow_unused=True)
     trained = sum(g.numel() for g in gradients if g is not None)
     return {"trained": trained, "frozen": frozen, "unused": sum(p.numel() for p in wanted) - trained}
-
-
-def _split(flag: str, given: str, errors: List[str]) -> Tuple[str, Optional[Path]]:
-    name, separator, path = given.partition("=")
-    if not (name and separator and path):
-        errors.append(f"{flag} takes NAME=PATH, got {given!r}")
-        return name, None
-    return name, given_path(path)
 
 
 def _set_up_task(files: RunFiles, saved: Dict[str, Any], place: Place) -> BertFusedTranslationTask:
@@ -248,7 +204,7 @@ def _set_up_task(files: RunFiles, saved: Dict[str, Any], place: Place) -> BertFu
 
 def _load_test_set(task: BertFusedTranslationTask, place: Place) -> Any:
     """Let *task* load the test set; return the sources before any of them is cut."""
-    files = Path(utils.split_paths(place.data)[0]).glob(f"{escape(place.subset)}.*.bin")
+    files = Path(utils.split_paths(place.data)[0]).glob(f"{escape(place.subset)}.*-*.*")
     if any(file.stat().st_size == 0 for file in files):  # fairseq maps no empty file, and leaves a stray trace
         raise BertFusedError(f"{place.data}: {place.subset!r} has no sentences; give another --subset")
     try:
@@ -261,8 +217,6 @@ def _load_test_set(task: BertFusedTranslationTask, place: Place) -> Any:
             f"{place.data} has no --subset {place.subset!r} for {task.cfg.source_lang}-{task.cfg.target_lang}; "
             "give a subset that fairseq-preprocess has made"
         ) from error
-    except ValueError as error:  # fairseq maps no empty file
-        raise BertFusedError(f"{place.data}: {place.subset!r} cannot be read ({error}); is it empty?") from error
     return sources
 
 

@@ -8,13 +8,13 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest
 
-from bert_fused_plugin.reports.words import bleu_tokenizer, has_few_spaces
+from bert_fused_plugin.reports.words import bleu_tokenizer
 
 SIGNIFICANT = 0.05
 DEFAULT_SAMPLES = 1000
 TOKENIZERS = tuple(BLEU.TOKENIZERS)
 FEWEST_SAMPLES = 20  # with fewer, the smallest possible p, 1 / (samples + 1), is not below SIGNIFICANT
-LOWER_IS_BETTER = ("TER",)
+_FEW_SPACES = 0.1  # share of spaces among characters; a segmented text has 0.2 or more
 _UNSPACED = (
     "{language} is written without spaces between words. The signatures show how BLEU splits the text. TER takes each "
     "Chinese character for a word, and in other scripts all that stands between two spaces, so it says little about "
@@ -24,23 +24,17 @@ _UNSPACED = (
 
 @dataclass
 class Score:
-    """A score of one system on the whole test set.
+    """A score of one system on the whole test set, by sacreBLEU.
 
-    Args:
-        score: score that sacreBLEU computes.
-        mean: mean score of the bootstrap resamples.
-        interval: half of the width of the 95 % confidence interval around *mean*.
-        p: p value of the difference to the baseline; None for the baseline itself.  It is that of sacreBLEU's paired
-            bootstrap test, which is one-sided in effect: about one in nine of systems that are as good as the
-            baseline has p below 0.05.  The smallest possible p is 1 / (number of resamples + 1).
-        better: sign of a significant difference: 1 for better, -1 for worse, 0 for no significant difference.
+    Its paired bootstrap test is one-sided in effect: about one in nine of systems that are as good as the baseline has
+    p below 0.05.  The smallest possible p is 1 / (number of resamples + 1).
     """
 
     score: float
-    mean: float
-    interval: float
-    p: Optional[float] = None
-    better: int = 0
+    mean: float  # of the bootstrap resamples
+    interval: float  # half of the width of the 95 % confidence interval around *mean*
+    p: Optional[float] = None  # of the difference to the baseline; None for the baseline itself
+    better: int = 0  # the sign of a significant difference: 1 for better, -1 for worse
 
 
 Scores = Dict[str, Score]  # by metric
@@ -56,9 +50,6 @@ class Scorer:
         language: language of the texts.  One that is written without spaces, such as ``zh``, has its own tokeniser,
             unless the texts are tokenised and have spaces.
         tokenize: name of sacreBLEU's tokeniser; None chooses by language and texts.
-
-    Attributes:
-        remarks: what the reader of the scores must know about them.
     """
 
     def __init__(
@@ -71,12 +62,12 @@ class Scorer:
     ) -> None:
         self.references = list(references)
         self.samples = samples
-        self.remarks: List[str] = []
+        self.remarks: List[str] = []  # what the reader of the scores must know about them
         # sacreBLEU would repeat its warning about text that looks tokenised for each score; the page has one remark
         self._bleu: Dict[str, Any] = {"force": True, **({"tokenize": "none"} if tokenised else {})}
         self._ter: Dict[str, Any] = {}
-        by_characters = bleu_tokenizer(language)
-        if by_characters is not None and (not tokenised or has_few_spaces(self.references)):
+        by_characters, text = bleu_tokenizer(language), "".join(self.references)
+        if by_characters is not None and (not tokenised or text.count(" ") < _FEW_SPACES * len(text)):
             self._bleu["tokenize"], self._ter = by_characters, {"normalized": True, "asian_support": True}
             self.remarks.append(_UNSPACED.format(language=language))
         if tokenize is not None:
@@ -89,43 +80,31 @@ class Scorer:
         smallest possible p here.
         """
         metrics = {"BLEU": BLEU(**self._bleu), "chrF": CHRF(), "TER": TER(**self._ter)}
-        signatures, found = PairedTest(
-            [(name, list(texts)) for name, texts in systems],
-            metrics,
-            [self.references],
-            test_type="bs",
-            n_samples=self.samples,
-        )()
-        names = dict(zip(metrics, [key for key in found if key != "System"]))  # chrF is called chrF2
+        given = [(name, list(texts)) for name, texts in systems]
+        signatures, found = PairedTest(given, metrics, [self.references], test_type="bs", n_samples=self.samples)()
+        keys = dict(zip(metrics, [key for key in found if key != "System"]))  # chrF is called chrF2
         result: Dict[str, Scores] = {name: {} for name, _ in systems}
-        for metric, key in names.items():
-            baseline = found[key][0]
-            for (name, _), value in zip(systems, found[key]):
+        for metric, key in keys.items():
+            baseline = float(found[key][0].score)
+            for number, ((name, _), value) in enumerate(zip(systems, found[key])):
                 score = Score(float(value.score), float(value.mean), float(value.ci))
-                if value is not baseline:
-                    score.p = 1.0 if score.score == baseline.score else float(value.p_value)
-                    score.better = _better(metric, score, float(baseline.score))
+                if number > 0:
+                    score.p = 1.0 if score.score == baseline else float(value.p_value)
+                    if score.p < SIGNIFICANT:
+                        score.better = 1 if (score.score > baseline) == (metric != "TER") else -1  # a low TER is good
                 result[name][metric] = score
-        return {metric: str(signatures[key]) for metric, key in names.items()}, result
+        return {metric: str(signatures[key]) for metric, key in keys.items()}, result
 
-    def bleu(self, texts: Sequence[str], numbers: Sequence[int]) -> float:
-        """Return BLEU of the sentences *numbers*."""
-        chosen = [texts[i] for i in numbers]
-        return float(BLEU(**self._bleu).corpus_score(chosen, [[self.references[i] for i in numbers]]).score)
-
-    def length(self, texts: Sequence[str]) -> float:
-        """Return the number of tokens in *texts* divided by that in the references, as for BLEU's brevity penalty."""
-        score = BLEU(**self._bleu).corpus_score(list(texts), [self.references])
-        return score.sys_len / max(1, score.ref_len)
+    def bleu(self, texts: Sequence[str], numbers: Sequence[int]) -> Any:
+        """Return sacreBLEU's BLEU of the sentences *numbers*: its ``score``, and its ``ratio`` of lengths."""
+        references = [self.references[i] for i in numbers]
+        return BLEU(**self._bleu).corpus_score([texts[i] for i in numbers], [references])
 
     def sentences(self, texts: Sequence[str]) -> List[Dict[str, float]]:
         """Return BLEU (of those orders of n-grams that the sentence is long enough for) and chrF of each sentence."""
-        bleu, chrf = BLEU(effective_order=True, **self._bleu), CHRF()
+        metrics = {"BLEU": BLEU(effective_order=True, **self._bleu), "chrF": CHRF()}
         return [
-            {
-                "BLEU": float(bleu.sentence_score(text, [reference]).score),
-                "chrF": float(chrf.sentence_score(text, [reference]).score),
-            }
+            {name: float(metric.sentence_score(text, [reference]).score) for name, metric in metrics.items()}
             for text, reference in zip(texts, self.references)
         ]
 
@@ -141,10 +120,3 @@ def tokenizer_errors(name: Optional[str]) -> List[str]:
         reason = " ".join(str(error).split())
         return [f"--tokenize {name} cannot be used ({reason}); do what sacreBLEU says, or leave it out"]
     return []
-
-
-def _better(metric: str, score: Score, baseline: float) -> int:
-    if score.p is None or score.p >= SIGNIFICANT or score.score == baseline:
-        return 0
-    higher = 1 if score.score > baseline else -1
-    return -higher if metric in LOWER_IS_BETTER else higher

@@ -3,8 +3,10 @@
 import json
 import math
 import re
+from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
-from typing import Dict, Iterator, List, Sequence, Tuple
+from typing import DefaultDict, Dict, Iterator, List, Sequence, Tuple
 
 Points = List[Tuple[int, float]]  # (updates, value)
 Curves = Dict[str, Points]  # by "train nll_loss", "valid bleu", ...
@@ -20,20 +22,18 @@ def read_curves(logs: Sequence[Path]) -> Curves:
 
     The curves of the training set are those of ``--log-interval`` or, without such lines, those of whole epochs.
     """
-    values: Dict[str, Dict[str, Dict[int, float]]] = {}
+    values: DefaultDict[Tuple[str, str], Dict[int, float]] = defaultdict(dict)
     for path in logs:
         for tag, numbers in _lines(path.read_text(encoding="utf-8", errors="replace")):
-            if "num_updates" in numbers:
-                for meter in METERS:
-                    if meter in numbers:
-                        curve = values.setdefault(tag, {}).setdefault(meter, {})
-                        curve[int(numbers["num_updates"])] = numbers[meter]
-    chosen = {"train": values.get("train_inner") or values.get("train", {}), "valid": values.get("valid", {})}
+            for meter in METERS:
+                if meter in numbers and "num_updates" in numbers:
+                    values[tag, meter][int(numbers["num_updates"])] = numbers[meter]
+    of_training = "train_inner" if any(tag == "train_inner" for tag, _ in values) else "train"
     return {
-        f"{tag} {meter}": sorted(meters[meter].items())
-        for tag, meters in chosen.items()
+        f"{name} {meter}": sorted(values[tag, meter].items())
+        for name, tag in (("train", of_training), ("valid", "valid"))
         for meter in METERS
-        if meter in meters
+        if (tag, meter) in values
     }
 
 
@@ -45,15 +45,11 @@ def _lines(text: str) -> Iterator[Tuple[str, Dict[str, float]]]:
                 stats = json.loads(rest)
             except ValueError:  # the line was cut off when the training was killed
                 continue
-            pairs = [(key[len(tag) + 1 :] if key.startswith(f"{tag}_") else key, str(stats[key])) for key in stats]
+            pairs = [(key.removeprefix(f"{tag}_"), str(value)) for key, value in stats.items()]
         else:
             pairs = _PAIR.findall(rest)
         numbers = {}
         for key, value in pairs:
-            try:
-                number = float(value)
-            except ValueError:
-                continue
-            if math.isfinite(number):  # a loss may be nan, or inf
-                numbers[key] = number
-        yield tag, numbers
+            with suppress(ValueError):
+                numbers[key] = float(value)
+        yield tag, {key: number for key, number in numbers.items() if math.isfinite(number)}  # a loss may be nan

@@ -23,29 +23,25 @@ def verdict(name: str, baseline: str, scores: Dict[str, Scores]) -> str:
 def fairness(run: Run, baseline: Run, runs: Sequence[Run], data: str) -> Optional[str]:
     """Return what the reader must know if *run* began from *baseline*, and None if it did not.
 
-    Args:
-        run: the run that is compared with *baseline*.
-        baseline: the baseline.
-        runs: all runs of the report, one of which may be the fair control.
-        data: the data directory, for the command that trains the control.
+    One of *runs*, all runs of the report, may be the fair control; *data* is for the command that trains one.
     """
     if not _began_from(run, baseline):
         return None
-    start, name = f"{run.name} began from {baseline.name}", baseline.name
+    name, path = baseline.name, shlex.quote(str(baseline.files.checkpoint))
     trained_on = f"was trained on for {run.updates:,} updates, with a new optimizer and learning rate"
+    start = f"{run.name} began from {name} and {trained_on}"
     if _is_control(run, baseline):
-        return f"{start} and {trained_on}."
-    unfair = f"{start} and {trained_on}, so the difference may come from that training and not from BERT."
+        return f"{start}."
     control = next((other.name for other in runs if _is_control(other, baseline)), None)
-    if control is not None:
-        return (
-            f"{unfair} The fair control is {name} trained on for as long, and {control} is {name} trained on: "
-            f"give {control} as --baseline."
-        )
-    return (
-        f"{unfair} The fair control is {name} trained on for as long, with the flags of its own training: "
-        f"fairseq-train {shlex.quote(data)} ... --finetune-from-model {shlex.quote(str(baseline.files.checkpoint))} "
+    remedy = (
+        f"with the flags of its own training: fairseq-train {shlex.quote(data)} ... --finetune-from-model {path} "
         f"--max-update {run.updates}"
+        if control is None
+        else f"and {control} is {name} trained on: give {control} as --baseline."
+    )
+    return (
+        f"{start}, so the difference may come from that training and not from BERT. The fair control is {name} trained "
+        f"on for as long, {remedy}"
     )
 
 
@@ -54,13 +50,9 @@ def bert_verdict(name: str, scores: Dict[str, Scores]) -> Optional[str]:
     if "shuffled" not in scores:
         return None
     own = scores["shuffled"]["BLEU"]
-    figures = _difference(own, scores["on"]["BLEU"])
-    if own.better < 0:
-        return f"{name} uses what BERT says: it changes by {figures} when BERT reads another sentence."
-    return (
-        f"This test set does not show that {name} uses what BERT says: it changes by {figures} when BERT reads another "
-        "sentence."
-    )
+    change = f"it changes by {_difference(own, scores['on']['BLEU'])} when BERT reads another sentence."
+    known = "" if own.better < 0 else "This test set does not show that "
+    return f"{known}{name} uses what BERT says: {change}"
 
 
 def _is_control(run: Run, baseline: Run) -> bool:
@@ -69,18 +61,16 @@ def _is_control(run: Run, baseline: Run) -> bool:
 
 
 def _began_from(run: Run, baseline: Run) -> bool:
-    own = baseline.files.checkpoint
+    """Say whether *run* began from the training of *baseline*: from its checkpoint, or from another of its save-dir.
+
+    There, one of the two has a name that fairseq-train gives; other files of one folder may be of other trainings.
+    """
+    own = baseline.files.checkpoint.resolve()
+    starts = [Path(origin.path).resolve() for origin in run.origins if origin.path is not None]
     return run is not baseline and any(
-        origin.path is not None and _of_one_training(Path(origin.path), own) for origin in run.origins
+        path == own or (path.parent == own.parent and any(map(_OF_FAIRSEQ.fullmatch, (path.name, own.name))))
+        for path in starts
     )
-
-
-def _of_one_training(path: Path, other: Path) -> bool:
-    """Say whether both are the same file, or files of one save-dir: those of fairseq-train and averages."""
-    path, other = path.resolve(), other.resolve()
-    if path == other:
-        return True
-    return path.parent == other.parent and any(_OF_FAIRSEQ.fullmatch(name) for name in (path.name, other.name))
 
 
 def _difference(own: Score, other: Score) -> str:

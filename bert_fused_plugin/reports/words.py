@@ -17,7 +17,6 @@ _CODES = {
     "char": "ja jpn jp th tha lo lao km khm my mya bur shn bo bod tib dz dzo",
 }
 _TOKENIZERS = {code: tokenizer for tokenizer, codes in _CODES.items() for code in codes.split()}
-_FEW_SPACES = 0.1  # share of spaces among characters; a segmented text has 0.2 or more
 
 
 class Words(NamedTuple):
@@ -48,11 +47,8 @@ def merged_words(dictionary: Any, tokens: Tensor, marks: str) -> Words:
 def word_positions(symbols: Sequence[str], marks: str, special: Container[str] = ()) -> List[List[int]]:
     """Return the positions of the symbols of each word.
 
-    Args:
-        symbols: symbols of one sentence.
-        marks: kind of subwords, of the table in data/subwords.py, or `PIECES`; with a kind that no rule joins, each
-            symbol is a word.
-        special: symbols that are words by themselves, such as ``</s>``.
+    *marks* are a kind of subwords, of the table in data/subwords.py, or `PIECES`; with a kind that no rule joins, each
+    symbol is a word.  *special* symbols are words by themselves, such as ``</s>``.
     """
     goes_on = SUBWORDS[marks].goes_on if marks != PIECES else lambda before, symbol: before == "\u2581"
     positions: List[List[int]] = []
@@ -65,44 +61,28 @@ def word_positions(symbols: Sequence[str], marks: str, special: Container[str] =
 
 
 def word_marks(subwords: str, language: str) -> str:
-    """Return the marks by which symbols of *language* become words: `PIECES` where *subwords* mark spaces in vain.
-
-    Args:
-        subwords: kind of subwords, of the table in data/subwords.py.
-        language: the language, such as ``de`` or ``zh_CN``.
-    """
-    unspaced = bleu_tokenizer(language) is not None
-    return PIECES if subwords == "sentencepiece" and unspaced else subwords
+    """Return the marks by which symbols of *language* become words: `PIECES` where *subwords* mark spaces in vain."""
+    return PIECES if subwords == "sentencepiece" and bleu_tokenizer(language) is not None else subwords
 
 
 def piece_marks(pieces: Sequence[str], of_source: str) -> str:
     """Return the marks by which a tokenizer's *pieces* of a sentence become words: those that they carry.
 
-    Args:
-        pieces: the pieces.
-        of_source: marks of the source.  If they are ``none``, pieces are not merged either, and if they are `PIECES`,
-            sentencepieces of the tokenizer are words, too.
+    If the marks *of_source* are ``none``, pieces are not merged either, and if they are `PIECES`, sentencepieces of the
+    tokenizer are words, too.
     """
-    if of_source == "none":
-        return "none"
-    marks = next(
-        (name for name in ("word_piece", "sentencepiece", "byte_level") if SUBWORDS[name].share(pieces)), "none"
-    )
+    kinds = ("word_piece", "sentencepiece", "byte_level") if of_source != "none" else ()
+    marks = next((name for name in kinds if SUBWORDS[name].share(pieces)), "none")
     return PIECES if (marks, of_source) == ("sentencepiece", PIECES) else marks
 
 
 def merge_attention(weights: Tensor, rows: Words, columns: Words) -> Tensor:
     """Return the attention between words: the mean over the symbols of a target word, the largest of a source word's.
 
-    So the source word with the largest weight is the one whose symbol gets most attention, as in alignments of
-    subwords, where words are aligned if symbols of them are.  Sums would give most weight to the words of most
-    symbols where attention is even, and means would give little to a long word of which one symbol is looked at.
-    The weights of a target word need not add up to 1.
-
-    Args:
-        weights: attention between symbols, (T, S).
-        rows: the target words.
-        columns: the source words.
+    *weights*, (T, S), are between symbols.  The source word with the largest weight is the one whose symbol gets most
+    attention, as in alignments of subwords, where words are aligned if symbols of them are.  Sums would give most
+    weight to the words of most symbols where attention is even, and means would give little to a long word of which
+    one symbol is looked at.  The weights of a target word need not add up to 1.
     """
     means = torch.stack([weights[word].mean(dim=0) for word in rows.positions])
     return torch.stack([means[:, word].amax(dim=1) for word in columns.positions], dim=1)
@@ -111,14 +91,8 @@ def merge_attention(weights: Tensor, rows: Words, columns: Words) -> Tensor:
 def bleu_tokenizer(language: str) -> Optional[str]:
     """Return sacreBLEU's tokeniser for a *language* that is written without spaces, and None for other languages.
 
-    Args:
-        language: a code of two or three letters, also with a script or a country: ``zh``, ``zh_CN``, ``tha_Thai``.
-            In Latin letters (``zho_Latn``), all languages have spaces.
+    It is a code of two or three letters, also with a script or a country, such as ``zh``, ``zh_CN`` and ``tha_Thai``.
+    In Latin letters (``zho_Latn``), all languages have spaces.
     """
     code, *others = re.split("[-_]", language.lower())
     return None if "latn" in others else _TOKENIZERS.get(code)
-
-
-def has_few_spaces(texts: Sequence[str]) -> bool:
-    """Say whether *texts* of a language that is written without spaces are as people write them, and not segmented."""
-    return sum(text.count(" ") for text in texts) < _FEW_SPACES * max(1, sum(map(len, texts)))

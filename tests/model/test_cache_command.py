@@ -117,14 +117,11 @@ def test_a_wrong_command_line_gets_a_short_usage(capsys):
 
 def test_what_cannot_be_built_or_shown_is_refused(training, tmp_path):
     at = training.index("--bert-cache")
-    nowhere = "it has no 'nowhere'; give the names"
     for words, message in (
         (
             ["build", *training[:at], *training[at + 4 :]],
             "build needs --bert-cache DIR, got none; give the flags of the",
         ),
-        (["build", *training, "--valid-subset", "nowhere"], nowhere),
-        (["build", *training, "--train-subset", "nowhere"], nowhere),
         (["info", str(tmp_path)], "it holds no states of any BERT; give the directory of --bert-cache"),
     ):
         with pytest.raises(BertFusedError, match=message):

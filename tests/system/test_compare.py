@@ -185,17 +185,16 @@ def test_what_is_wrong_with_the_runs_is_told_together(refused, workspace, plain,
     (tmp_path / "empty").mkdir()
     message = refused(
         "--run", f"plain={workspace.save_dir}", "--run", f"a={tmp_path / 'missing.pt'}",
-        "--run", f"b={tmp_path / 'empty'}", "--run", "nothing", "--log", f"c={plain}", "--log", f"a={tmp_path / 'x'}",
+        "--run", f"b={tmp_path / 'empty'}", "--log", f"c={plain}", "--log", f"a={tmp_path / 'x'}",
     )  # fmt: skip
+    missing = "there is no such file; give a checkpoint, or a --save-dir with checkpoint_best.pt"
+    again = "there is another run of the name 'plain'; give each run its own name"
     expected = [
-        f"--run plain={workspace.save_dir}: there is another run of the name 'plain'; give each run its own name",
-        f"--run a={tmp_path / 'missing.pt'}: there is no file {tmp_path / 'missing.pt'}; "
-        "give a checkpoint, or a --save-dir",
-        f"--run b={tmp_path / 'empty'}: there is no file {tmp_path / 'empty' / 'checkpoint_best.pt'}; "
-        "name one of its checkpoint files",
-        "--run takes NAME=PATH, got 'nothing'",
+        f"--run plain={Path(workspace.save_dir, 'checkpoint_best.pt')}: {again}",
+        f"--run a={tmp_path / 'missing.pt'}: {missing}",
+        f"--run b={tmp_path / 'empty' / 'checkpoint_best.pt'}: {missing}",
         f"--log c={plain}: no run has the name 'c'; the runs are plain, a, b",
-        f"--log a={tmp_path / 'x'}: there is no file {tmp_path / 'x'}; leave it out for a report without its curves",
+        f"--log a={tmp_path / 'x'}: there is no such file; leave it out for a report without its curves",
     ]
     assert message.splitlines() == expected
 
@@ -257,9 +256,19 @@ def edited(checkpoint, target, **task):
 def test_a_run_of_the_other_direction_is_refused(refused, plain, tmp_path):
     back = edited(plain / "checkpoint_best.pt", tmp_path / "back.pt", source_lang="de", target_lang="en")
     message = refused("--run", f"back={back}")
-    assert message.startswith(f"--run back={back} translates de-en, --baseline plain={plain}")
+    best = plain / "checkpoint_best.pt"
+    assert message.startswith(f"--baseline plain={best} translates en-de, --run back={back} translates de-en; compare")
 
 
 def test_outputs_are_checked_first(refused, tmp_path):
-    assert "cannot be written (No such file or directory)" in refused(output=tmp_path / "no" / "report.html")
-    assert "cannot be written: it is a directory" in refused(output=tmp_path)
+    rule = "must be a file in an existing directory that can be written"
+    assert refused(output=tmp_path / "no" / "report.html") == f"--output {tmp_path / 'no' / 'report.html'} {rule}"
+    assert refused(output=tmp_path) == f"--output {tmp_path} {rule}"
+    message = refused("--json", tmp_path / "." / "report.html")
+    assert message.startswith("--output and --json are the same file")
+
+
+def test_a_run_without_a_name_is_refused(workspace, capsys):
+    with pytest.raises(SystemExit):
+        parse_args([workspace.data, "--baseline", workspace.save_dir, "--output", "unused"])
+    assert f"argument --baseline: must be NAME=PATH, got '{workspace.save_dir}'" in capsys.readouterr().err

@@ -49,7 +49,7 @@ def test_flags_of_the_training_change_no_text(workspace, tmp_path, flags):
     run = loaded(workspace, edited(workspace.checkpoint, tmp_path / "x.pt", **flags))
     texts = Texts(run.task, "auto", "none")
     assert [texts.source(run.sources[i]) for i in range(30)] == words(workspace, "en")
-    options = parse_args([workspace.data, "--baseline", "unused", "--output", "unused"])
+    options = parse_args([workspace.data, "--baseline", "a=unused", "--output", "unused"])
     assert read_references(options, run, texts) == words(workspace, "de")
     assert not (tmp_path / "cache").exists()
 

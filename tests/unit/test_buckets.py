@@ -6,13 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from bert_fused_plugin.reports import buckets
-from bert_fused_plugin.reports.buckets import (
-    by_length,
-    by_rare_words,
-    count_training_words,
-    rare_word_counts,
-    words_of,
-)
+from bert_fused_plugin.reports.buckets import by_length, by_rare_words, count_training_words, words_of
 
 
 def test_groups_of_lengths():
@@ -33,9 +27,9 @@ def test_rare_words_are_words_and_not_subwords(dictionary):
     assert [len(word) for word in words] == [1, 2, 1, 2]
     the, house, sees, _ = words
     seen = Counter({the: 100, house: 6, sees: 5})
-    assert rare_word_counts([words, [the, house], []], seen) == [2, 0, 0]
-    groups = by_rare_words([2, 0, 0, 7, 3], [4, 2, 0, 9, 9])
+    groups = by_rare_words([words, [the, house], [], [sees] * 7, [sees] * 3], seen)
     assert [(b.name, b.numbers) for b in groups] == [("none", [1, 2]), ("2", [0]), ("3 or more", [3, 4])]
+    assert [b.mean_length for b in groups] == [1, 4, 5]
 
 
 def test_a_word_that_the_dictionary_does_not_know_is_rare(dictionary, monkeypatch):
@@ -48,4 +42,4 @@ def test_a_word_that_the_dictionary_does_not_know_is_rare(dictionary, monkeypatc
     words = words_of(dictionary, line.tolist(), "subword_nmt")
     seen = count_training_words(task, "data", "subword_nmt", [words])
     assert [seen[word] for word in words] == [100, 0, 100]
-    assert rare_word_counts([words], seen) == [1]
+    assert [b.name for b in by_rare_words([words], seen)] == ["1"]

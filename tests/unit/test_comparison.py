@@ -39,8 +39,7 @@ def test_numbers_that_are_too_small_are_named_together():
         "--max-len-b must be at least 1, got 0; give a larger number",
         "--max-tokens must be at least 1, got 0; give a larger number",
         "--examples must be at least 0, got -1; give a larger number",
-        "--samples must be at least 20, got 19: the smallest possible p is 1 / (samples + 1), so with fewer resamples "
-        "no difference can be significant (p < 0.05); give a larger number, or leave it out for 1000",
+        "--samples must be at least 20, got 19; give a larger number",
     )
 
 

@@ -25,8 +25,8 @@ def test_subwords_are_joined_and_words_detokenised_on_request(dictionary, texts)
     tokens = encode(dictionary, LINE)
     assert texts("none", "none").source(tokens) == LINE
     assert texts("auto", "none").source(tokens) == "the old man sees a playhouse ."
-    assert texts("auto", "none").hypothesis(tokens) == "the old man sees a playhouse ."
-    assert texts("auto", "moses").hypothesis(tokens) == "the old man sees a playhouse."
+    assert texts("auto", "none").target(tokens) == "the old man sees a playhouse ."
+    assert texts("auto", "moses").target(tokens) == "the old man sees a playhouse."
     assert texts("auto", "moses").source(tokens) == "the old man sees a playhouse ."  # BLEU does not read it
 
 
@@ -37,14 +37,14 @@ def test_subwords_that_fairseq_does_not_join_are_joined_too():
     cfg = SimpleNamespace(source_lang="en", target_lang="de")
     task = SimpleNamespace(source_dictionary=pieces, target_dictionary=pieces, cfg=cfg)
     tokens = encode(pieces, "the hou ##se unseen")
-    assert Texts(task, "auto", "none").hypothesis(tokens) == "the house <unk>"
-    assert Texts(task, "auto", "none").reference(tokens) == "the house <<unk>>"
-    assert Texts(task, "opennmt", "none").hypothesis(encode(pieces, "the ￭x")) == "the ￭x"
+    assert Texts(task, "auto", "none").target(tokens) == "the house <unk>"
+    assert Texts(task, "auto", "none").target(tokens, is_reference=True) == "the house <<unk>>"
+    assert Texts(task, "opennmt", "none").target(encode(pieces, "the ￭x")) == "the ￭x"
 
 
 def test_unknown_words_of_a_reference_match_none_of_a_translation(dictionary, texts):
     tokens = encode(dictionary, "the zebra sees")
-    hypothesis, reference = texts("auto", "none").hypothesis(tokens), texts("auto", "none").reference(tokens)
+    hypothesis, reference = (texts("auto", "none").target(tokens, is_reference=known) for known in (False, True))
     assert hypothesis == "the <unk> sees"
     assert reference == "the <<unk>> sees"
 

@@ -1,36 +1,34 @@
 """How the files of the report are written, and what the page and the JSON show of the texts."""
 
 import json
-import os
-from pathlib import Path
 
 import pytest
 
+from bert_fused_plugin.commands import compare
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.reports import page
-from bert_fused_plugin.reports.page import check_writable, to_json, write_together
+from bert_fused_plugin.reports.page import to_json
 
 
-def test_files_are_written_together_or_not_at_all(tmp_path):
+def test_files_are_written_together_or_not_at_all(tmp_path, monkeypatch):
+    monkeypatch.setattr(compare, "compare", lambda _: {"verdicts": [], "bert_tests": []})
+    monkeypatch.setattr(compare, "render", lambda _: "new")
+    monkeypatch.setattr(compare, "to_json", lambda _: "{}")
     first, second = tmp_path / "a.html", tmp_path / "a.json"
     first.write_text("old", encoding="utf-8")
-    write_together({first: "new", second: "{}"})
+    command = ["data", "--baseline", "a=b", "--output", str(first), "--json", str(second)]
+    compare.main(command)
     assert (first.read_text(), second.read_text()) == ("new", "{}")
-    with pytest.raises(BertFusedError, match=r"a\.html, .*missing.*cannot be written"):
-        write_together({first: "newer", tmp_path / "missing" / "b": "{}"})
-    assert first.read_text() == "new"
-    assert sorted(os.listdir(tmp_path)) == ["a.html", "a.json"]
 
+    def full(_):
+        raise OSError("disk full")
 
-def test_what_cannot_be_written_is_told_at_the_start(tmp_path):
-    check_writable([tmp_path / "a", tmp_path / "b"])
-    with pytest.raises(BertFusedError) as refused:
-        check_writable([tmp_path, tmp_path / "missing" / "b"])
-    assert len(refused.value.errors) == 2
-    assert "is a directory" in refused.value.errors[0]
-    assert str(Path("missing", "b")) in refused.value.errors[1]
-    with pytest.raises(BertFusedError, match="the same file"):
-        check_writable([tmp_path / "a", tmp_path / "." / "a"])
+    monkeypatch.setattr(compare, "render", lambda _: "newer")
+    monkeypatch.setattr("bert_fused_plugin.files.os.fsync", full)
+    with pytest.raises(BertFusedError, match=r"a\.html cannot be written, and nothing was changed \(disk full\)"):
+        compare.main(command)
+    assert (first.read_text(), second.read_text()) == ("new", "{}")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.html", "a.json"]
 
 
 @pytest.fixture
