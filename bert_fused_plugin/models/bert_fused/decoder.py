@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
 from bert_fused_plugin.models.bert_fused.layer_building import build_layer
 from bert_fused_plugin.models.translation_model import SearchScores
-from bert_fused_plugin.modules.beam_order import sentences_to_keep
+from bert_fused_plugin.modules.beam_order import select_sentences, sentences_to_keep
 from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer, Memories
 from bert_fused_plugin.modules.drop_net import with_zero_gradients
 
@@ -102,7 +102,7 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
         layers = cached["layers"]
         keep, beam_size = sentences_to_keep(new_order, len(layers[0][0].keys), cached["beam_size"])
         if keep is not None:
-            layers = [tuple(None if kv is None else kv.select(keep) for kv in memories) for memories in layers]
+            layers = [tuple(memory and select_sentences(memory, keep) for memory in memories) for memories in layers]
         self.set_incremental_state(incremental_state, "memories", {"layers": layers, "beam_size": beam_size})
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> Dict[str, Tensor]:

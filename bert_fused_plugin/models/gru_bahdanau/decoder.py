@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
 from bert_fused_plugin.models.translation_model import SearchScores
-from bert_fused_plugin.modules.beam_order import sentences_to_keep
+from bert_fused_plugin.modules.beam_order import select_sentences, sentences_to_keep
 from bert_fused_plugin.modules.drop_net import DropNet, with_zero_gradients
-from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention, RecurrentAttention, attention_kind
+from bert_fused_plugin.modules.recurrent_attention import RECURRENT_ATTENTIONS, AdditiveAttention, RecurrentAttention
 from bert_fused_plugin.modules.recurrent_loop import (
     ProjectedMemory,
     WeightedMemory,
@@ -60,7 +60,7 @@ class GruDecoder(SearchScores, FairseqIncrementalDecoder):
         self.dropout_module = FairseqDropout(cfg.dropout, module_name=type(self).__name__)
         self.attention: Optional[RecurrentAttention] = None
         self.bert_attention: Optional[RecurrentAttention] = None
-        build, attention_map = attention_kind(str(cfg.attention)).build, str(cfg.attention_map)
+        build, attention_map = RECURRENT_ATTENTIONS[str(cfg.attention)].build, str(cfg.attention_map)
         if build is not None:
             self.attention = build(hidden, context_dim, hidden, attention_map)
         if bert_dim is not None:
@@ -220,5 +220,5 @@ class _Cache(NamedTuple):
         memories, sentences = self.memories, len(self.memories[0].keys)
         keep, _ = sentences_to_keep(new_order, sentences, self.states.size(1) // sentences)
         if keep is not None:
-            memories = [ProjectedMemory(*(tensor.index_select(0, keep) for tensor in memory)) for memory in memories]
+            memories = [select_sentences(memory, keep) for memory in memories]
         return _Cache(memories, self.from_state, self.states.index_select(1, new_order))
