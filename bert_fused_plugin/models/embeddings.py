@@ -12,11 +12,6 @@ from bert_fused_plugin.errors import BertFusedError
 logger = logging.getLogger(__name__)
 
 
-def build_embedding(dictionary: Any, embed_dim: int) -> nn.Embedding:
-    """Return new embeddings for the symbols of *dictionary*."""
-    return nn.Embedding(len(dictionary), embed_dim, dictionary.pad())
-
-
 def sharing_errors(cfg: Any, src_dict: Any, tgt_dict: Any) -> List[str]:
     """Return a sentence for each reason why encoder and decoder of *cfg* cannot share their embeddings."""
     errors = []

@@ -15,14 +15,7 @@ from fairseq.models.transformer.transformer_legacy import (
 from torch import Tensor, nn
 
 from bert_fused_plugin.bert.from_flags import describe_bert, load_bert
-from bert_fused_plugin.errors import raise_all
-from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, kept_layers
-from bert_fused_plugin.models.bert_fused.config_checks import (
-    TASK_REASONS,
-    config_errors,
-    output_dim_errors,
-    pruning_errors,
-)
+from bert_fused_plugin.models.bert_fused.config import TASK_REASONS, BertFusedConfig, config_errors, kept_layers
 from bert_fused_plugin.models.bert_fused.decoder import BertFusedDecoder
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.models.bert_fused.layer_building import pruned
@@ -55,16 +48,13 @@ class BertFusedModel(TranslationModel, TransformerModelBase):
             BertFusedError: all settings that break a rule.
         """
         cfg: BertFusedConfig = cls.read_config(args, task)
-        raise_all(output_dim_errors(cfg))
-        cfg.decoder.output_dim = int(cfg.decoder.output_dim)
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
-        raise_all(pruning_errors(cfg))
-        for side in (cfg.encoder, cfg.decoder):
-            kept = kept_layers(side)
-            side.layers = side.layers if kept is None else len(kept)
         warm_start, errors = read_warm_start(args, cfg, task)
         errors = [*config_errors(cfg, src_dict, tgt_dict), *errors, *training_errors(args, task, TASK_REASONS)]
         bert, bridge = load_bert(cfg, task, errors, args)
+        cfg.decoder.output_dim = int(cfg.decoder.output_dim)
+        for side in (cfg.encoder, cfg.decoder):
+            side.layers = len(kept_layers(side) or range(side.layers))
         cfg.share_decoder_input_output_embed |= cfg.share_all_embeddings
         if cfg.fusion.replaces_embeddings and cfg.encoder.learned_pos:
             bridge.max_tokens = min(bridge.max_tokens, cfg.max_source_positions)  # the encoder's positions

@@ -6,7 +6,7 @@ from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
-from bert_fused_plugin.models.bert_fused.layer_building import build_layer
+from bert_fused_plugin.models.bert_fused.layer_building import new_layers
 from bert_fused_plugin.models.translation_model import SearchScores
 from bert_fused_plugin.modules.beam_order import select_sentences, sentences_to_keep
 from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer, Memories
@@ -29,17 +29,16 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
     def __init__(
         self, cfg: BertFusedConfig, dictionary: Any, embed_tokens: nn.Embedding, *, encoder_dim: int, bert_dim: int
     ) -> None:
-        # the base class builds one layer after the other, and each of them takes its own width from here
-        self._bert_dims = iter([bert_dim if gate else None for gate in cfg.gates()[1]])
-        self._encoder_dim = encoder_dim
+        dims = {"bert_dim": bert_dim, "encoder_dim": encoder_dim}
+        # the base class asks for one layer after the other, between other draws of random numbers, and names none
+        self._new_layers = new_layers(BertFusedDecoderLayer, cfg, cfg.decoder, cfg.gates()[1], **dims)
         super().__init__(cfg, dictionary, embed_tokens)
-        del self._bert_dims
+        del self._new_layers
         self.replaces_embeddings = cfg.fusion.replaces_embeddings
 
     def build_decoder_layer(self, cfg: BertFusedConfig, no_encoder_attn: bool = False) -> nn.Module:
-        """Build one layer; fairseq's hook."""
-        dims = {"encoder_dim": self._encoder_dim}
-        return build_layer(BertFusedDecoderLayer, cfg, cfg.decoder, next(self._bert_dims), **dims)
+        """Build the next layer; fairseq's hook."""
+        return next(self._new_layers)
 
     def extract_features(
         self,
@@ -174,8 +173,6 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
         if incremental_state is not None:
             prev_output_tokens = prev_output_tokens[:, -1:]
         x = self.embed_scale * self.embed_tokens(prev_output_tokens.contiguous())
-        if self.project_in_dim is not None:
-            x = self.project_in_dim(x)
         if positions is not None:
             x = x + positions
         if self.layernorm_embedding is not None:

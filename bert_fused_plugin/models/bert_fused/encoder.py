@@ -12,7 +12,7 @@ from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.bert.record import BertRecord
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
-from bert_fused_plugin.models.bert_fused.layer_building import build_layer
+from bert_fused_plugin.models.bert_fused.layer_building import new_layers
 from bert_fused_plugin.modules.beam_order import EncoderOut, reorder_encoder_out
 from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
 from bert_fused_plugin.modules.drop_net import with_zero_gradients
@@ -42,10 +42,10 @@ class BertFusedEncoder(TransformerEncoderBase):
         bert: PretrainedBert,
         bridge: DictionaryBridge,
     ) -> None:
-        # the base class builds one layer after the other, and each of them takes its own width from here
-        self._bert_dims = iter([bert.dim if gate else None for gate in cfg.gates()[0]])
+        # the base class asks for one layer after the other, between other draws of random numbers, and names none
+        self._new_layers = new_layers(BertFusedEncoderLayer, cfg, cfg.encoder, cfg.gates()[0], bert.dim)
         super().__init__(cfg, dictionary, embed_tokens)
-        del self._bert_dims
+        del self._new_layers
         self.mask_special_tokens = cfg.bert_mask_special_tokens
         self.bert = bert
         self.bridge = bridge
@@ -61,14 +61,16 @@ class BertFusedEncoder(TransformerEncoderBase):
             else:
                 self.bert_proj = nn.Linear(bert.dim, embed_tokens.embedding_dim)
 
+    reorder_encoder_out = staticmethod(reorder_encoder_out)
+
     @property
     def output_dim(self) -> int:
         """The width of ``encoder_out``."""
         return self.bert.dim if self.replaces_embeddings and self.num_layers == 0 else int(self.cfg.encoder.embed_dim)
 
     def build_encoder_layer(self, cfg: BertFusedConfig) -> nn.Module:
-        """Build one layer; fairseq's hook."""
-        return build_layer(BertFusedEncoderLayer, cfg, cfg.encoder, next(self._bert_dims))
+        """Build the next layer; fairseq's hook."""
+        return next(self._new_layers)
 
     def forward(
         self,
@@ -136,7 +138,3 @@ class BertFusedEncoder(TransformerEncoderBase):
         symbols = symbols.masked_fill(bert_padding_mask, self.padding_idx)
         embedded: Tuple[Tensor, Tensor] = self.forward_embedding(symbols, self.bert_proj(bert_out))
         return embedded
-
-    def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
-        """Return *encoder_out* with its rows in *new_order*; fairseq's hook."""
-        return reorder_encoder_out(encoder_out, new_order)

@@ -5,10 +5,11 @@ from argparse import Namespace
 from typing import Any
 
 from fairseq.models import register_model
+from torch import nn
 
 from bert_fused_plugin.bert.from_flags import describe_bert, load_bert
 from bert_fused_plugin.errors import raise_all
-from bert_fused_plugin.models.embeddings import build_embedding, load_embedding
+from bert_fused_plugin.models.embeddings import load_embedding
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_errors, gru_task_reasons
 from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
 from bert_fused_plugin.models.gru_bahdanau.encoder import GruEncoder
@@ -41,8 +42,10 @@ class GruModel(TranslationModel):
         errors = gru_config_errors(cfg, src_dict, tgt_dict) + training_errors(args, task, gru_task_reasons(cfg))
         bert, bridge = load_bert(cfg, task, errors, args) if cfg.bert_model is not None else (None, None)
         raise_all(errors)
-        encoder_embed = build_embedding(src_dict, cfg.encoder_embed_dim)
-        decoder_embed = encoder_embed if cfg.share_all_embeddings else build_embedding(tgt_dict, cfg.decoder_embed_dim)
+        encoder_embed = nn.Embedding(len(src_dict), cfg.encoder_embed_dim, src_dict.pad())
+        decoder_embed = encoder_embed
+        if not cfg.share_all_embeddings:
+            decoder_embed = nn.Embedding(len(tgt_dict), cfg.decoder_embed_dim, tgt_dict.pad())
         encoder = GruEncoder(cfg, src_dict, encoder_embed, bert=bert, bridge=bridge)
         bert_dim = None if bert is None else bert.dim
         decoder = GruDecoder(cfg, tgt_dict, decoder_embed, context_dim=encoder.output_dim, bert_dim=bert_dim)

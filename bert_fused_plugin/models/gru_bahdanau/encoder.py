@@ -121,9 +121,7 @@ class GruEncoder(FairseqEncoder):
             x = self.dropout_module(x.index_select(0, back))
         return x, torch.cat([ends[0], ends[1]], dim=-1).index_select(0, back)
 
-    def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
-        """Return *encoder_out* with its rows in *new_order*; fairseq's hook."""
-        return reorder_encoder_out(encoder_out, new_order)
+    reorder_encoder_out = staticmethod(reorder_encoder_out)
 
     def max_positions(self) -> int:
         """Return the length of the longest source that the model accepts."""
