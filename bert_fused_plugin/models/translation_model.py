@@ -69,6 +69,7 @@ class TranslationModel(FairseqEncoderDecoderModel):
         prev_output_tokens: Tensor,
         bert_tokens: Optional[Tensor] = None,
         bert_out: Optional[Tensor] = None,
+        features_only: bool = False,
         **options: Any,
     ) -> Tuple[Tensor, Dict[str, Any]]:
         """Return the logits, (B, T, V), and the decoder's ``extra``.
@@ -79,8 +80,10 @@ class TranslationModel(FairseqEncoderDecoderModel):
             prev_output_tokens: the target so far, (B, T).
             bert_tokens: BERT's input, (B, L); without it the input is derived from *src_tokens*.
             bert_out: BERT's states for *bert_tokens* from the cache, (B, L, N x D); without them BERT computes them.
-            options: further arguments of the decoder, such as *features_only*.
+            features_only: whether to return the states under the output layer instead of the logits.
+            options: further arguments of the decoder.
         """
+        options["features_only"] = features_only
         with batch_rng(self.training):
             encoder_out = self.encoder(src_tokens, src_lengths, bert_tokens=bert_tokens, bert_out=bert_out)
             out: Tuple[Tensor, Dict[str, Any]] = self.decoder(prev_output_tokens, encoder_out=encoder_out, **options)
@@ -96,13 +99,8 @@ class TranslationModel(FairseqEncoderDecoderModel):
     ) -> Any:
         """Load a checkpoint after a check that its dictionaries, its BERT and its settings are those of the model.
 
-        Without *strict* nothing is checked: so fairseq's EMA loads what it has computed, after each update.
-
-        Args:
-            state_dict: the parameters of the checkpoint.
-            strict: whether to check them.
-            model_cfg: the flags by which fairseq would prune layers; the model goes by its own.
-            args: these flags in the form of older versions of fairseq.
+        Without *strict* nothing is checked: so fairseq's EMA loads what it has computed, after each update.  fairseq
+        would prune layers by the flags *model_cfg* or *args*; the model goes by its own.
 
         Raises:
             BertFusedError: a checkpoint of other dictionaries, of another BERT, of other settings, sizes or
@@ -130,13 +128,9 @@ class SearchScores(FairseqDecoder):
     def get_normalized_probs(
         self, net_output: Tuple[Tensor, Any], log_probs: bool, sample: Optional[Dict[str, Tensor]] = None
     ) -> Tensor:
-        """Return the probabilities, or their logarithms, (B, T, V); the arguments are fairseq's.
+        """Return the probabilities, or their logarithms, (B, T, V), of the scores in *net_output*.
 
-        Args:
-            net_output: what the decoder has returned.
-            log_probs: whether to return logarithms.  Those of one position in single precision on a CPU, without a
-                gradient, take the place of the scores in *net_output*.
-            sample: the batch, which an adaptive softmax reads.
+        Logarithms of one position in single precision on a CPU, without a gradient, take the place of the scores.
         """
         scores = net_output[0]
         is_step = scores.size(1) == 1 and not scores.requires_grad and "adaptive_softmax" not in self._modules

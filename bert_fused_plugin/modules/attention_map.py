@@ -70,11 +70,7 @@ def attention_weights_of(attention_map: Optional[nn.Module], scores: Tensor) -> 
 
 
 class FixedMap(nn.Module):
-    """Sparsemax (Martins and Astudillo, ICML 2016) or 1.5-entmax (Peters, Niculae and Martins, ACL 2019).
-
-    Args:
-        name: the name of the function in the package ``entmax``.
-    """
+    """Sparsemax (Martins and Astudillo, ICML 2016) or 1.5-entmax (Peters, Niculae and Martins, ACL 2019), by *name*."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -101,11 +97,7 @@ class FixedMap(nn.Module):
 
 
 class LearnedEntmax(nn.Module):
-    """alpha-entmax, whose alpha = 1 + sigmoid(a) each head learns (Correia, Niculae and Martins, EMNLP 2019).
-
-    Args:
-        num_heads: H.
-    """
+    """alpha-entmax, whose alpha = 1 + sigmoid(a) each head learns (Correia, Niculae and Martins, EMNLP 2019)."""
 
     def __init__(self, num_heads: int) -> None:
         super().__init__()

@@ -166,11 +166,7 @@ class Branches(nn.Module):
 
 
 class Stacked(nn.Module):
-    """Both attentions as sub-layers, one after the other.
-
-    Args:
-        bert_first: whether the attention to BERT comes first.
-    """
+    """Both attentions as sub-layers, one after the other."""
 
     def __init__(self, bert_first: bool) -> None:
         super().__init__()

@@ -65,8 +65,8 @@ def test_files_that_cannot_be_used_are_refused(start, stock, save, tmp_path, mon
             {"encoder_embed_dim": 6, "decoder_embed_dim": 6},
             {},
             [
-                "its encoder has width 6, and this model's encoder has width 8; set --encoder-embed-dim 6",
-                "its decoder has width 6, and this model's decoder has width 8; set --decoder-embed-dim 6",
+                "was trained with --encoder-embed-dim 6, and this model is built with --encoder-embed-dim 8; give ",
+                "was trained with --decoder-embed-dim 6, and this model is built with --decoder-embed-dim 8; give ",
             ],
         ),
         (

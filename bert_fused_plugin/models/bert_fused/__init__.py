@@ -80,8 +80,8 @@ class BertFusedModel(TranslationModel, TransformerModelBase):
         else:
             encoder_embed = cls.build_embedding(cfg, src_dict, cfg.encoder.embed_dim)
             load_embedding("--encoder-embed-path", cfg.encoder.embed_path, src_dict, encoder_embed)
-        if cfg.share_all_embeddings and not cfg.fusion.replaces_embeddings:
-            return encoder_embed, encoder_embed
+            if cfg.share_all_embeddings:
+                return encoder_embed, encoder_embed
         decoder_embed = cls.build_embedding(cfg, tgt_dict, cfg.decoder.embed_dim)
         load_embedding("--decoder-embed-path", cfg.decoder.embed_path, tgt_dict, decoder_embed)
         return encoder_embed, decoder_embed

@@ -1,6 +1,7 @@
 """The flags of the BERT-fused models, each with its specification, and the rules for several flags together."""
 
 # fairseq reads the field types: no `from __future__ import annotations`, no `X | None` in this file.
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -278,33 +279,27 @@ def _gate_errors(cfg: BertFusedConfig) -> List[str]:
 
 
 def _identity_start_errors(cfg: BertFusedConfig) -> List[str]:
-    condition = cfg.fusion.identity_start
-    if not cfg.bert_identity_start or condition is IdentityStart.IMPOSSIBLE:
-        return []
-    if condition is IdentityStart.NMT_WEIGHT_ONE:
-        try:
-            if cfg.branch_weights()[0] == 1:
-                return []
-        except ValueError:  # the rule of the weights reports them
-            return []
+    needed = cfg.fusion.identity_start if cfg.bert_identity_start else IdentityStart.IMPOSSIBLE
+    if needed is IdentityStart.PRE_NORM:
         return [
-            "--bert-identity-start needs weight 1 for the NMT branch, got --bert-branch-weights "
-            f"{cfg.bert_branch_weights}; leave the weights out for 1,1"
+            f"--bert-identity-start with --bert-fusion {cfg.bert_fusion} needs --{side}-normalize-before: "
+            "after the sub-layer, BERT's layer norm would change the states; add that flag, or leave this one out"
+            for side, part in (("encoder", cfg.encoder), ("decoder", cfg.decoder))
+            if str(cfg.bert_attend) in ("both", side) and not part.normalize_before
         ]
-    return [
-        f"--bert-identity-start with --bert-fusion {cfg.bert_fusion} needs --{side}-normalize-before: "
-        "after the sub-layer, BERT's layer norm would change the states; add that flag, or leave this one out"
-        for side, part in (("encoder", cfg.encoder), ("decoder", cfg.decoder))
-        if str(cfg.bert_attend) in ("both", side) and not part.normalize_before
-    ]
+    with suppress(ValueError):  # which the rule of the weights reports
+        if needed is IdentityStart.NMT_WEIGHT_ONE and cfg.branch_weights()[0] != 1:
+            return [
+                "--bert-identity-start needs weight 1 for the NMT branch, got --bert-branch-weights "
+                f"{cfg.bert_branch_weights}; leave the weights out for 1,1"
+            ]
+    return []
 
 
 def _embedding_errors(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
-    shared = cfg.share_all_embeddings
-    errors = []
-    if shared and not cfg.fusion.replaces_embeddings:
-        errors = sharing_errors(cfg, src_dict, tgt_dict)
-    is_output = cfg.share_decoder_input_output_embed or shared
+    is_shared = cfg.share_all_embeddings and not cfg.fusion.replaces_embeddings
+    errors = sharing_errors(cfg, src_dict, tgt_dict) if is_shared else []
+    is_output = cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
     if is_output and not cfg.adaptive_softmax_cutoff and str(cfg.decoder.output_dim) != str(cfg.decoder.embed_dim):
         errors.append(
             "--share-decoder-input-output-embed (which --share-all-embeddings and bert_fused_tiny imply) needs "

@@ -18,12 +18,7 @@ Extra = Dict[str, Optional[List[Tensor]]]
 class BertFusedDecoder(SearchScores, TransformerDecoderBase):
     """Embeddings and BERT-fused layers (Zhu et al. 2020, section 4.1, step 3).
 
-    Args:
-        cfg: the model's flags.
-        dictionary: the target dictionary.
-        embed_tokens: the target embeddings.
-        encoder_dim: the width of the encoder's output.
-        bert_dim: D.
+    The encoder's output is *encoder_dim* wide, and *bert_dim* is D.
     """
 
     def __init__(
@@ -109,11 +104,9 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
 
         fairseq adds the output matrix of shared embeddings, which a decoder with an adaptive softmax does not have.
         """
-        key = f"{name}.output_projection.weight"
-        is_added = self.adaptive_softmax is not None and key not in state_dict
         upgraded: Dict[str, Tensor] = super().upgrade_state_dict_named(state_dict, name)
-        if is_added:
-            upgraded.pop(key, None)
+        if self.adaptive_softmax is not None:
+            upgraded.pop(f"{name}.output_projection.weight", None)
         return upgraded
 
     def _apply_layers(
@@ -132,10 +125,9 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
             encoder_out["bert_padding_mask"][0],
         )
         memories = self._memories(states, incremental_state, rows=x.size(1))
-        inner_states = [x]
-        weights: List[Optional[Tensor]] = [None, None]
+        inner_states, attn, bert_attn = [x], None, None
         for index, layer in enumerate(self.layers):
-            x, *of_layer = layer(
+            x, *weights = layer(
                 inner_states[-1],
                 *states,
                 incremental_state,
@@ -145,8 +137,7 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
             )
             inner_states.append(x)
             if index == attn_layer:
-                weights = of_layer
-        attn, bert_attn = weights
+                attn, bert_attn = weights
         return inner_states, attn, bert_attn
 
     def _memories(

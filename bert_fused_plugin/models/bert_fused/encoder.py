@@ -23,14 +23,7 @@ class BertFusedEncoder(TransformerEncoderBase):
 
     With ``--bert-fusion embedding`` BERT's states, projected to the model's width, take the place of the token
     embeddings.  Its word pieces take the place of the source tokens, and no layer attends to BERT.  If the encoder has
-    no layers either, its output is H_B itself.
-
-    Args:
-        cfg: the model's flags.
-        dictionary: the source dictionary.
-        embed_tokens: the source embeddings; embedding fusion uses only their width and padding index.
-        bert: the pre-trained encoder.
-        bridge: the bridge that derives BERT's input if a batch does not bring it.
+    no layers either, its output is H_B itself.  Of *embed_tokens* it uses only the width and the padding index.
     """
 
     def __init__(
@@ -84,12 +77,9 @@ class BertFusedEncoder(TransformerEncoderBase):
         """Return fairseq's ``encoder_out`` with ``bert_out``, (B, L, D), and ``bert_padding_mask``, (B, L).
 
         Args:
-            src_tokens: the source, (B, S), padded on either side.
-            src_lengths: the lengths of the source sentences, which are not used.
+            src_tokens, src_lengths, bert_tokens, bert_out: as for `TranslationModel.forward`.
             return_all_hiddens: whether to fill ``encoder_states``.
             token_embeddings: the states, (B, S, C), that replace the embeddings of *src_tokens*.
-            bert_tokens: BERT's input, (B, L); without it the input is derived from *src_tokens*.
-            bert_out: BERT's states for *bert_tokens* from the cache, (B, L, N x D); without them BERT computes them.
         """
         # 1. H_B = BERT(x)   (section 4.1, step 1)
         bert_out, bert_padding_mask = read_bert(self, src_tokens, bert_tokens, bert_out, self.version.dtype)

@@ -41,18 +41,10 @@ _REMEDY = "give the checkpoint of a fairseq transformer, such as its checkpoint_
 
 
 def read_warm_start(args: Any, cfg: BertFusedConfig, task: Any) -> Tuple[Optional["WarmStart"], List[str]]:
-    """Read the checkpoint of ``--bert-warm-start``; a training that resumes does not need it.
+    """Return the checkpoint of ``--bert-warm-start``, if one is read, and sentences about why it cannot be used.
 
     The flag is removed from *args*, which fairseq saves, so that the trained model does not need the file again.  The
-    record of BERT keeps the name of the file.
-
-    Args:
-        args: the flags in the form that fairseq saves.
-        cfg: the flags in the form that the model reads.
-        task: fairseq's task, which has the dictionaries and languages of the data.
-
-    Returns:
-        The checkpoint, or None if there is none to be read, and a sentence for each reason why it cannot be used.
+    record of BERT keeps the name of the file.  A training that resumes does not need it either.
     """
     if cfg.bert_warm_start is None:
         return None, []
@@ -66,7 +58,7 @@ def read_warm_start(args: Any, cfg: BertFusedConfig, task: Any) -> Tuple[Optiona
     if flags_beside(args, "checkpoint").get("finetune_from_model") is not None:
         errors.append("--bert-warm-start and --finetune-from-model exclude each other; leave one of them out")
     try:
-        warm_start = WarmStart.read(path, cfg.bert_identity_start)
+        warm_start = WarmStart.read(path)
     except BertFusedError as error:
         return None, [*errors, *error.errors]
     return warm_start, [*errors, *warm_start.incompatibilities(cfg), *warm_start.match_vocabularies(cfg, task)]
@@ -80,13 +72,12 @@ class WarmStart:
     state: State  # the parameters, with the names that fairseq gives them today
     flags: Dict[str, Any]  # of the training, as the checkpoint has them
     origins: List[Origin]  # the checkpoint itself, and those that its training began from
-    identity_start: bool  # whether BERT's branch stays zero, also if the checkpoint has values for it
     # for each side whose embeddings can be used: the row of each symbol of the data in them, (V,), or -1 for none
     rows: Dict[str, Tensor] = field(default_factory=dict)
     notes: List[str] = field(default_factory=list)  # for the log, about the dictionaries of the training
 
     @classmethod
-    def read(cls, path: str, identity_start: bool) -> "WarmStart":
+    def read(cls, path: str) -> "WarmStart":
         """Read the checkpoint *path*.
 
         Raises:
@@ -105,30 +96,24 @@ class WarmStart:
         _bring_up_to_date(state)
         history = checkpoint.get("optimizer_history") or [{}]
         own = Origin(os.path.abspath(path), history[-1].get("num_updates"))
-        start = [own, *origins({**checkpoint, "optimizer_history": history})]
-        return cls(path, state, flags, start, identity_start)
+        return cls(path, state, flags, [own, *origins({**checkpoint, "optimizer_history": history})])
 
     def incompatibilities(self, cfg: BertFusedConfig) -> List[str]:
         """Return a sentence for each flag of *cfg* that gives the parameters another shape or another meaning."""
-        errors = []
-        wanted: Dict[str, Any] = {name: vars(cfg)[name] for name in OF_BOTH}
+        then, names = dict(self.flags), [*OF_BOTH]
         for side, part in (("encoder", cfg.encoder), ("decoder", cfg.decoder)):
             layer = self.state.get(f"{side}.layers.0.fc1.weight")
-            if layer is None or part.layers == 0:
-                continue
-            wanted.update({f"{side}_{name}": vars(part)[name] for name in OF_SIDES})
-            if layer.size(-1) != part.embed_dim:
-                errors.append(
-                    f"--bert-warm-start {self.path}: its {side} has width {layer.size(-1)}, and this model's "
-                    f"{side} has width {part.embed_dim}; set --{side}-embed-dim {layer.size(-1)}"
-                )
+            if layer is not None and part.layers > 0:
+                then[f"{side}_embed_dim"] = layer.size(-1)
+                names += [f"{side}_{name}" for name in ("embed_dim", *OF_SIDES)]
         if cfg.fusion.replaces_embeddings:
-            wanted.pop("encoder_learned_pos", None)  # here these are positions of word pieces
-        for name, value in wanted.items():
-            old = self.flags.get(name, value)
-            if (old or value) and str(old) != str(value):
-                errors.append("; ".join(described(f"--bert-warm-start {self.path}", (name, old, value))))
-        return errors
+            then.pop("encoder_learned_pos", None)  # here these are positions of word pieces
+        settings = [(name, then[name], getattr(cfg, name)) for name in names if name in then]
+        return [
+            "; ".join(described(f"--bert-warm-start {self.path}", (name, old, new)))
+            for name, old, new in settings
+            if (old or new) and str(old) != str(new)
+        ]
 
     def match_vocabularies(self, cfg: BertFusedConfig, task: Any) -> List[str]:
         """Find the symbols of the dictionaries of *task*; return a sentence for each reason why this is impossible."""
@@ -196,7 +181,7 @@ class WarmStart:
         # This is fairseq's own renaming; it also drops the final layer norms that the oldest models did not have.
         model.upgrade_state_dict(self.state)
         expected: State = model.state_dict(keep_vars=True)
-        offered = self._offered(expected)
+        offered = self._offered(expected, model.cfg.bert_identity_start)
         names_of: Dict[int, List[str]] = defaultdict(list)  # of each tensor, because some are tied
         for name, tensor in expected.items():
             if name in offered or not name.startswith(_BERT):  # --bert-model gives BERT, or the checkpoint
@@ -227,8 +212,11 @@ class WarmStart:
         nn.Module.load_state_dict(model, {**model.state_dict(), **values})
         model.encoder.bert_record.note_origins(self.origins)
 
-    def _offered(self, expected: State) -> State:
-        """Return the values that a model may take whose parameters are *expected*; it takes BERT as a whole or not."""
+    def _offered(self, expected: State, identity_start: bool) -> State:
+        """Return the values that a model may take whose parameters are *expected*.
+
+        It takes BERT as a whole or not.  With *identity_start* BERT's branch stays zero.
+        """
         of_bert = [name for name in expected if name.startswith(_BERT)]
         has_bert = all(name in self.state and self.state[name].shape == expected[name].shape for name in of_bert)
         return {
@@ -236,7 +224,7 @@ class WarmStart:
             for name, value in self.state.items()
             if (has_bert or not name.startswith(_BERT))
             and (name not in _EMBEDDINGS or name.split(".")[0] in self.rows)
-            and not (self.identity_start and ".bert_attn.out_proj." in name)
+            and not (identity_start and ".bert_attn.out_proj." in name)
         }
 
     def _value(self, names: List[str], found: List[str], tensor: Tensor) -> Tuple[Optional[Tensor], "_Row"]:

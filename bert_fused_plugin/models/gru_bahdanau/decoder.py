@@ -34,14 +34,7 @@ class GruDecoder(SearchScores, FairseqIncrementalDecoder):
 
     With BERT a second attention, which is always additive, reads BERT's states.  The context is then the mean of both
     contexts, c~_i = 1/2 (c_i + sum_j beta_ij V_B H_B,j), under drop-net, as in the fused layers of Zhu et al. (2020,
-    section 4).
-
-    Args:
-        cfg: the model's flags.
-        dictionary: the target dictionary.
-        embed_tokens: the target embeddings.
-        context_dim: the width 2n of the annotations.
-        bert_dim: the width D of BERT's states; None for a decoder without BERT.
+    section 4).  *context_dim* is the width 2n of the annotations, and *bert_dim* is D, or None without BERT.
     """
 
     def __init__(
@@ -94,12 +87,10 @@ class GruDecoder(SearchScores, FairseqIncrementalDecoder):
         is None where there is no such attention or where drop-net has left it out.
 
         Args:
-            prev_output_tokens: the target tokens so far, (B, T).
+            prev_output_tokens: the target so far, (B, T); incremental decoding reads only the last of them.
             encoder_out: the encoder's output; a sentence in it may belong to several rows, which are its beams.
-            incremental_state: the caches of incremental decoding, which reads only the last of *prev_output_tokens*;
-                None outside of it.
-            features_only: whether to return t, (B, T, l), in place of the logits.
-            unused: further arguments of fairseq, which are ignored.
+            incremental_state: the caches, in incremental decoding.
+            features_only: whether to return t, (B, T, l), instead of the logits.
         """
         x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
         return (x if features_only else self.output_layer(x)), extra
@@ -160,8 +151,14 @@ class GruDecoder(SearchScores, FairseqIncrementalDecoder):
     def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> None:
         """Put the rows of the caches into *new_order*; the memories are kept once for all beams of a sentence."""
         cached: Any = self.get_incremental_state(incremental_state, "gru")
-        if cached is not None:
-            self.set_incremental_state(incremental_state, "gru", cached.reordered(new_order))
+        if cached is None:
+            return
+        memories, sentences = cached.memories, len(cached.memories[0].keys)
+        keep, _ = sentences_to_keep(new_order, sentences, cached.states.size(1) // sentences)
+        if keep is not None:
+            memories = [select_sentences(memory, keep) for memory in memories]
+        cached = cached._replace(memories=memories, states=cached.states.index_select(1, new_order))
+        self.set_incremental_state(incremental_state, "gru", cached)
 
     def max_positions(self) -> int:
         """Return the length of the longest target that the model accepts."""
@@ -214,11 +211,3 @@ class _Cache(NamedTuple):
     memories: List[ProjectedMemory]  # of sentences, each of which has one or more rows
     from_state: Tensor  # the value of `state_weights`
     states: Tensor  # s of each layer for each row, (layers, B, n)
-
-    def reordered(self, new_order: Tensor) -> "_Cache":
-        """Return this with its rows in *new_order*; the memories are kept once for all beams of a sentence."""
-        memories, sentences = self.memories, len(self.memories[0].keys)
-        keep, _ = sentences_to_keep(new_order, sentences, self.states.size(1) // sentences)
-        if keep is not None:
-            memories = [select_sentences(memory, keep) for memory in memories]
-        return _Cache(memories, self.from_state, self.states.index_select(1, new_order))

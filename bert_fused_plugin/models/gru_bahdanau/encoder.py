@@ -22,14 +22,7 @@ class GruEncoder(FairseqEncoder):
     """The annotations h_j = [forward h_j ; backward h_j].
 
     The cell is torch's fused one.  It applies the reset gate after the product, r * (U h), where the paper has
-    U (r * h).
-
-    Args:
-        cfg: the model's flags.
-        dictionary: the source dictionary.
-        embed_tokens: the source embeddings.
-        bert: the pre-trained encoder whose states the decoder attends to; None for a model without BERT.
-        bridge: the bridge that derives BERT's input where a batch does not hold it; None for a model without BERT.
+    U (r * h).  A model without BERT has neither *bert* nor *bridge*.
     """
 
     def __init__(
@@ -73,13 +66,8 @@ class GruEncoder(FairseqEncoder):
         """Return the annotations in fairseq's form: a dictionary whose ``encoder_out`` is (S, B, 2n).
 
         Its ``final_states``, (B, 2n), are the summary [forward h_S ; backward h_1] of the last layer.  With BERT the
-        dictionary also has ``bert_out``, (B, L, D), and ``bert_padding_mask``, (B, L).
-
-        Args:
-            src_tokens: the source tokens, (B, S), padded on the left or on the right.
-            src_lengths: the lengths of the sources; they are not used.
-            bert_tokens: BERT's input, (B, L); None: it is derived from *src_tokens*.
-            bert_out: BERT's states for *bert_tokens*, (B, L, N x D), from the cache; None: they are computed.
+        dictionary also has ``bert_out``, (B, L, D), and ``bert_padding_mask``, (B, L).  The arguments are those of
+        `TranslationModel.forward`.
         """
         encoder_out: EncoderOut = {}
         if self.bert is not None:
@@ -90,7 +78,7 @@ class GruEncoder(FairseqEncoder):
         padding_mask[:, 0] &= ~padding_mask.all(dim=1)
         x = self.dropout_module(self.embed_tokens(src_tokens))
         # torch can only pack sentences that are padded on the right
-        order = _right_padded(padding_mask)
+        order = torch.sort(padding_mask.long(), dim=1, stable=True).indices  # positions of padding come last
         x, final = self._apply_layers(_gather(x, order), lengths=(~padding_mask).sum(dim=1))
         x = x if self.layer_norm is None else self.layer_norm(x)
         x = _gather(x, order.argsort(dim=1))
@@ -126,11 +114,6 @@ class GruEncoder(FairseqEncoder):
     def max_positions(self) -> int:
         """Return the length of the longest source that the model accepts."""
         return self.max_source_positions
-
-
-def _right_padded(padding_mask: Tensor) -> Tensor:
-    """Return the positions of each sentence, (B, S), in an order that puts those of padding last."""
-    return torch.sort(padding_mask.long(), dim=1, stable=True).indices
 
 
 def _gather(x: Tensor, order: Tensor) -> Tensor:
