@@ -6,14 +6,14 @@ file reads the section as fairseq reads the command line, and adds the settings 
 
 import difflib
 import os
-from argparse import SUPPRESS, Action, ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from typing import Any, Callable, Dict, Optional
 
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import MODEL_REGISTRY, register_model_architecture
 from omegaconf import DictConfig, OmegaConf
 
-from bert_fused_plugin.errors import raise_all
+from bert_fused_plugin.errors import flag_name, raise_all
 
 # fairseq keeps these settings among the flags of the task
 _OF_TASK = {name: f"${{task.{name}}}" for name in ("max_source_positions", "max_target_positions")}
@@ -93,7 +93,7 @@ def _values(section: DictConfig) -> Dict[str, Any]:
     return {name: value for name, value in values.items() if value != "???"}
 
 
-def _read(values: Dict[str, Any], actions: Dict[str, Action]) -> Dict[str, Any]:
+def _read(values: Dict[str, Any], actions: Dict[str, Any]) -> Dict[str, Any]:
     """Return *values* in the types that the command line gives them.
 
     Raises:
@@ -101,28 +101,20 @@ def _read(values: Dict[str, Any], actions: Dict[str, Action]) -> Dict[str, Any]:
     """
     read, errors = {}, []
     for name, value in values.items():
-        if name in actions:
-            try:
-                read[name] = _read_value(value, actions[name])
-            except ValueError as error:
-                errors.append(f"model.{name} must be {error}, got {value!r}")
-        else:
+        read[name], rule = value, None
+        if name not in actions:
             meant = [f"did you mean {other}?" for other in difflib.get_close_matches(name, actions, n=1)]
             errors.append(f"model.{name}, got {value!r}, is no setting of this model; {(*meant, 'leave it out')[0]}")
+        elif actions[name].nargs == 0:  # a switch
+            rule = None if isinstance(value, bool) else "true or false"
+        elif actions[name].choices is not None and value is not None and str(value) not in actions[name].choices:
+            rule = f"one of {', '.join(actions[name].choices)}"
+        elif actions[name].type is not None and value is not None:  # fairseq gives no type to a derived default
+            try:
+                read[name] = actions[name].type(str(value))
+            except (ValueError, SyntaxError):
+                rule = f"what {flag_name(name)} takes on the command line"
+        if rule is not None:
+            errors.append(f"model.{name} must be {rule}, got {value!r}")
     raise_all(errors)
     return read
-
-
-def _read_value(value: Any, action: Action) -> Any:
-    if action.nargs == 0 and not isinstance(value, bool):  # a switch
-        raise ValueError("true or false")
-    if value is None or action.type is None:  # fairseq gives no type to a derived default
-        return value
-    convert: Any = action.type
-    try:
-        value = convert(str(value))
-    except (ValueError, SyntaxError) as error:
-        raise ValueError(f"what --{action.dest.replace('_', '-')} takes on the command line") from error
-    if action.choices is not None and value not in action.choices:
-        raise ValueError(f"one of {', '.join(action.choices)}")
-    return value

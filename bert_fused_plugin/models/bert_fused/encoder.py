@@ -1,6 +1,6 @@
 """The BERT-fused encoder: fairseq's transformer encoder, each layer of which attends to BERT."""
 
-from typing import Any, List, Optional, Tuple
+from typing import Any, Optional, Tuple
 
 import torch
 from fairseq.models.transformer import TransformerEncoderBase
@@ -83,7 +83,6 @@ class BertFusedEncoder(TransformerEncoderBase):
         """
         # 1. H_B = BERT(x)   (section 4.1, step 1)
         bert_out, bert_padding_mask = read_bert(self, src_tokens, bert_tokens, bert_out, self.version.dtype)
-
         # 2. H_E, layer by layer   (step 2); fairseq's own loop changes the layout of the states after a reload
         if self.replaces_embeddings:
             x, encoder_embedding = self._embed_bert(bert_out, bert_padding_mask)
@@ -91,9 +90,13 @@ class BertFusedEncoder(TransformerEncoderBase):
         else:
             x, encoder_embedding = self.forward_embedding(src_tokens, token_embeddings)
             encoder_padding_mask = src_tokens.eq(self.padding_idx)
-        encoder_states = self._apply_layers(x, encoder_padding_mask, bert_out, bert_padding_mask)
+        if bert_out.requires_grad:  # drop-net may leave BERT out of every layer
+            x = with_zero_gradients(x, bert_out)
+        encoder_states = [x.transpose(0, 1)]  # (B, S, C) -> (S, B, C)
+        for layer in self.layers:
+            x = layer(encoder_states[-1], encoder_padding_mask, bert_out.transpose(0, 1), bert_padding_mask)
+            encoder_states.append(x)
         x = encoder_states[-1] if self.layer_norm is None else self.layer_norm(encoder_states[-1])
-
         return {
             "encoder_out": [x],
             "encoder_padding_mask": [encoder_padding_mask],
@@ -106,18 +109,6 @@ class BertFusedEncoder(TransformerEncoderBase):
             "bert_padding_mask": [bert_padding_mask],
             "beam_size": [1],  # rows of each sentence
         }
-
-    def _apply_layers(
-        self, x: Tensor, encoder_padding_mask: Tensor, bert_out: Tensor, bert_padding_mask: Tensor
-    ) -> List[Tensor]:
-        """Return the embeddings *x*, (B, S, C), and the states of each layer, (S, B, C) each."""
-        if bert_out.requires_grad:  # drop-net may leave BERT out of every layer
-            x = with_zero_gradients(x, bert_out)
-        encoder_states = [x.transpose(0, 1)]  # (B, S, C) -> (S, B, C)
-        for layer in self.layers:
-            x = layer(encoder_states[-1], encoder_padding_mask, bert_out.transpose(0, 1), bert_padding_mask)
-            encoder_states.append(x)
-        return encoder_states
 
     def _embed_bert(self, bert_out: Tensor, bert_padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
         """Return BERT's states, projected for the first layer, (B, L, C): with positions, and without."""

@@ -2,7 +2,7 @@
 
 import logging
 from argparse import Namespace
-from typing import Any
+from typing import Any, Dict
 
 from fairseq.models import register_model
 from torch import nn
@@ -49,7 +49,8 @@ class GruModel(TranslationModel):
         encoder = GruEncoder(cfg, src_dict, encoder_embed, bert=bert, bridge=bridge)
         bert_dim = None if bert is None else bert.dim
         decoder = GruDecoder(cfg, tgt_dict, decoder_embed, context_dim=encoder.output_dim, bert_dim=bert_dim)
-        model = cls(cfg, encoder, decoder)
+        model = cls(encoder, decoder)
+        model.cfg = cfg
         model.settings_record = flag_record(cfg, task)
         initialise(model, str(cfg.rnn_init))
         load_embedding("--encoder-embed-path", cfg.encoder_embed_path, src_dict, encoder_embed)
@@ -66,35 +67,20 @@ class GruModel(TranslationModel):
             logger.info(line, extra=REPEAT)
         return model
 
-    def __init__(self, cfg: GruConfig, encoder: GruEncoder, decoder: GruDecoder) -> None:
-        super().__init__(encoder, decoder)
-        self.cfg = cfg
+
+def _sizes(width: int) -> Dict[str, Any]:
+    """Return the sizes of a model whose embeddings have the *width*, and states twice the width."""
+    widths = dict.fromkeys(("encoder_embed_dim", "decoder_embed_dim", "decoder_out_embed_dim"), width)
+    return {**widths, "encoder_hidden_size": 2 * width, "decoder_hidden_size": 2 * width}
 
 
 # RNNsearch as in the paper: embeddings 620, states 1000, maxout 500, and the paper's initialisation
 gru_bahdanau = register_preset("gru_bahdanau", "gru_bahdanau", rnn_init="paper")
 # for corpora of the size of IWSLT
-gru_bahdanau_iwslt_de_en = register_preset(
-    "gru_bahdanau",
-    "gru_bahdanau_iwslt_de_en",
-    encoder_embed_dim=256,
-    encoder_hidden_size=512,
-    decoder_embed_dim=256,
-    decoder_hidden_size=512,
-    decoder_out_embed_dim=256,
-    dropout=0.3,
-)
+gru_bahdanau_iwslt_de_en = register_preset("gru_bahdanau", "gru_bahdanau_iwslt_de_en", **_sizes(256), dropout=0.3)
 # of the size class of bert_fused_tiny
 gru_bahdanau_tiny = register_preset(
-    "gru_bahdanau",
-    "gru_bahdanau_tiny",
-    encoder_embed_dim=128,
-    encoder_hidden_size=256,
-    decoder_embed_dim=128,
-    decoder_hidden_size=256,
-    decoder_out_embed_dim=128,
-    dropout=0.3,
-    share_all_embeddings=True,
+    "gru_bahdanau", "gru_bahdanau_tiny", **_sizes(128), dropout=0.3, share_all_embeddings=True
 )
 # RNNsearch whose alignment is the dot product of projected keys and queries
 gru_dot = register_preset("gru_bahdanau", "gru_dot", attention="dot")

@@ -141,13 +141,6 @@ class GruDecoder(SearchScores, FairseqIncrementalDecoder):
         logits: Tensor = self.output_projection(features)
         return logits
 
-    def reorder_incremental_state_scripting(self, incremental_state: IncrementalState, new_order: Tensor) -> None:
-        """Reorder what this decoder keeps; fairseq's would look for it in all modules in each step.
-
-        A module that keeps something for the next step must be named here.
-        """
-        self.reorder_incremental_state(incremental_state, new_order)
-
     def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> None:
         """Put the rows of the caches into *new_order*; the memories are kept once for all beams of a sentence."""
         cached: Any = self.get_incremental_state(incremental_state, "gru")
@@ -159,6 +152,9 @@ class GruDecoder(SearchScores, FairseqIncrementalDecoder):
             memories = [select_sentences(memory, keep) for memory in memories]
         cached = cached._replace(memories=memories, states=cached.states.index_select(1, new_order))
         self.set_incremental_state(incremental_state, "gru", cached)
+
+    # fairseq's would look in all modules in each step; no other one keeps anything for the next step
+    reorder_incremental_state_scripting = reorder_incremental_state
 
     def max_positions(self) -> int:
         """Return the length of the longest target that the model accepts."""

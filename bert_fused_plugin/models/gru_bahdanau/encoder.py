@@ -12,7 +12,6 @@ from bert_fused_plugin.bert.batch_states import read_bert
 from bert_fused_plugin.bert.layers import build_layer_mix
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.bert.record import BertRecord
-from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
 from bert_fused_plugin.modules.beam_order import EncoderOut, reorder_encoder_out
 from bert_fused_plugin.modules.device_copy import to_device
@@ -32,7 +31,7 @@ class GruEncoder(FairseqEncoder):
         embed_tokens: nn.Embedding,
         *,
         bert: Optional[PretrainedBert] = None,
-        bridge: Optional[DictionaryBridge] = None,
+        bridge: Any = None,
     ) -> None:
         super().__init__(dictionary)
         self.padding_idx = dictionary.pad()
@@ -48,12 +47,9 @@ class GruEncoder(FairseqEncoder):
         norm = cfg.layer_norm and cfg.has_attention
         self.layer_norm = nn.LayerNorm(self.output_dim) if norm else None
         self.bert: Any = bert
-        self.bridge: Any = bridge
-        self.bert_record: Optional[BertRecord] = None
-        self.layer_mix: Optional[nn.Module] = None
-        if bert is not None and bridge is not None:
-            self.bert_record = BertRecord(bert, bridge, cfg.bert_mask_special_tokens)
-            self.layer_mix = build_layer_mix(cfg.bert_layer, bert)
+        self.bridge = bridge
+        self.bert_record = None if bert is None else BertRecord(bert, bridge, cfg.bert_mask_special_tokens)
+        self.layer_mix = None if bert is None else build_layer_mix(cfg.bert_layer, bert)
         self.mask_special_tokens = cfg.bert_mask_special_tokens
 
     def forward(
