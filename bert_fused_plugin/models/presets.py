@@ -23,13 +23,9 @@ _NO_FLAGS = (*_OF_TASK, "_name", "arch", "decoder_input_dim")  # fairseq's prese
 def register_preset(
     model: str, arch: str, host: Callable[[Namespace], None] = lambda flags: None, **values: Any
 ) -> Callable[[Any], None]:
-    """Register a preset as an architecture, and return it: a function that sets what flags lack.
+    """Register a preset as the architecture *arch* of a *model*, and return it: a function that sets what flags lack.
 
-    Args:
-        model: the name of a registered model, whose flags are the fields of its ``config_class``, a dataclass.
-        arch: the name of the architecture.
-        host: fairseq's preset, which sets what the *values* leave.
-        values: the settings of the preset.
+    The preset has the *values*, and *host*, a preset of fairseq, sets what these leave.
     """
 
     def complete(flags: Namespace) -> None:

@@ -142,12 +142,9 @@ class SearchScores(FairseqDecoder):
 
 
 def training_errors(args: Any, task: Any, reasons: Mapping[str, str]) -> List[str]:
-    """Return a sentence for each switch of *task*, and of *args*, with which a model cannot be trained.
+    """Return a sentence for each setting with which a model of the flags *args* cannot be trained.
 
-    Args:
-        args: the model's flags, as fairseq gives them.
-        task: fairseq's task.
-        reasons: the names of such switches of the task, and for each the reason.
+    The *reasons* name switches of fairseq's *task*, and say for each why the model does not fit it.
     """
     settings = task_settings(task)
     errors = [

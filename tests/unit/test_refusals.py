@@ -36,7 +36,10 @@ ONE_OUTPUT = "--share-decoder-input-output-embed (which --share-all-embeddings a
 NO_BERT = "without it; add --bert-model, or leave {} out"
 UNSUPPORTED = "is not supported by this architecture"
 FUSED = [
-    ({"bert_model": None}, "--bert-model is required: give a local model directory or a name on the Hugging Face hub"),
+    (
+        {"bert_model": None},
+        "--bert-model is required, got None; give a local model directory or a name on the Hugging",
+    ),
     ({"bert_gates": "1,0,1"}, f"--bert-gates must be a 0 or 1 for each of the 2 layers, *, got '1,0,1'; {GATES}"),
     ({"bert_gates": "1,x"}, "--bert-gates must be a 0 or 1 for each of the 2 layers"),
     ({"bert_gates": "0,0"}, "--bert-gates 0,0 with --bert-attend both lets none of the 2 encoder and 2 decoder layers"),

@@ -2,7 +2,7 @@
 
 # fairseq reads the field types: no `from __future__ import annotations`, no `X | None` in this file.
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from fairseq.data import Dictionary
@@ -45,6 +45,11 @@ def _of_side(side: str, name: str) -> Flag:
 # the switches of fairseq's tasks that these models cannot be trained with
 TASK_REASONS = {"load_alignments": "its layers give no attention weights in training, and drop-net leaves some out"}
 
+_REQUIRED = Rule(
+    lambda value: value is not None,
+    "is required",
+    "give a local model directory or a name on the Hugging Face hub, such as bert-base-uncased",
+)
 _RATE = Flag(rule=Rule(lambda value: 0 <= (value or 0) < 1, "must be in [0, 1)", "0 turns it off"))
 _SIDES = ("encoder", "decoder")
 
@@ -156,6 +161,7 @@ class BertFusedConfig(TransformerConfig, BertFlags):
     def flags(cls) -> Dict[str, Flag]:
         """Return the specification of each flag, those of fairseq's transformer included."""
         flags = limited(super().flags(), _WEIGHTED, ["bert_branch_weights"])
+        flags["bert_model"] = replace(flags["bert_model"], rule=_REQUIRED)
         return {**_HOST, **limited(flags, _OF_BRANCHES, ["bert_drop_net"])}
 
     @property
@@ -207,27 +213,14 @@ class BertFusedConfig(TransformerConfig, BertFlags):
 
 
 def kept_layers(side: EncDecBaseConfig) -> Optional[List[int]]:
-    """Return the numbers of the layers that LayerDrop's pruning keeps of one *side*; None if it keeps all.
-
-    ``--model-overrides`` gives a text such as "0,2", and the command line gives a list.
-
-    Raises:
-        ValueError: the value of the flag is no list of numbers.
-    """
-    keep = side.layers_to_keep
+    """Return the numbers of the layers that LayerDrop's pruning keeps of one *side*; None if it keeps all."""
+    keep = side.layers_to_keep  # a list from the command line, and a text such as "0,2" from --model-overrides
     return sorted(int(number) for number in (keep.split(",") if isinstance(keep, str) else keep)) if keep else None
 
 
 def config_errors(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
     """Return a sentence for each setting of *cfg* that breaks a rule: flag, rule, value and remedy."""
-    errors = []
-    if cfg.bert_model is None:
-        errors.append(
-            "--bert-model is required: give a local model directory or a name on the Hugging Face hub, "
-            "such as --bert-model bert-base-uncased"
-        )
     return [
-        *errors,
         *flag_errors(cfg, BertFusedConfig),
         *_head_errors(cfg),
         *(_pruning_errors(cfg) or _gate_errors(cfg)),

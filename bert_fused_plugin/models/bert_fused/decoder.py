@@ -52,9 +52,7 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
         ``extra["bert_attn"]``.
 
         Args:
-            prev_output_tokens: the target so far, (B, T).
-            encoder_out: the encoder's output, with ``bert_out`` and ``bert_padding_mask``.
-            incremental_state: the caches, in incremental decoding.
+            prev_output_tokens, encoder_out, incremental_state: as for fairseq's decoder.
             full_context_alignment: whether to leave out the causal mask.
             alignment_layer: the index of the layer whose attention is returned; by default the last.
             alignment_heads: the number of heads that count; by default all.

@@ -133,8 +133,7 @@ class WarmStart:
     def _match_vocabulary(self, side: str, what: str, task: Any) -> List[str]:
         """Find the symbols of the *what* dictionary of *task* in the embeddings of one *side*, if it has embeddings.
 
-        The dictionary that the checkpoint was trained with is looked up beside the checkpoint, then in the data
-        directory of its training.  The result is an error if it is not found, and that of the data has another size.
+        The dictionary of the training is looked up beside the checkpoint, then in the data directory of the training.
         """
         if f"{side}.embed_tokens.weight" not in self.state:
             return []
@@ -190,7 +189,7 @@ class WarmStart:
         used: Set[int] = set()
         values: State = {}
         for names in names_of.values():
-            found = [name for name in sorted(names, key=_preference) if name in offered]
+            found = [name for name in dict.fromkeys((*_EMBEDDINGS, *names)) if name in names and name in offered]
             used.update(offered[name].data_ptr() for name in found)
             value, row = self._value(names, found, expected[names[0]])
             table.append(row)
@@ -275,10 +274,6 @@ def _load_dictionary(path: str) -> Optional[Dictionary]:
         return Dictionary.load(path)
     except Exception:  # fairseq raises various exceptions for a file that is no dictionary
         return None
-
-
-def _preference(name: str) -> int:
-    return _EMBEDDINGS.index(name) if name in _EMBEDDINGS else 0
 
 
 def _count(symbols: Tensor) -> str:
