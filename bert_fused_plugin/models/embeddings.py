@@ -12,11 +12,6 @@ from bert_fused_plugin.errors import BertFusedError
 logger = logging.getLogger(__name__)
 
 
-def build_embedding(dictionary: Any, embed_dim: int) -> nn.Embedding:
-    """Return new embeddings for the symbols of *dictionary*."""
-    return nn.Embedding(len(dictionary), embed_dim, dictionary.pad())
-
-
 def sharing_errors(cfg: Any, src_dict: Any, tgt_dict: Any) -> List[str]:
     """Return a sentence for each reason why encoder and decoder of *cfg* cannot share their embeddings."""
     errors = []
@@ -43,11 +38,7 @@ def sharing_errors(cfg: Any, src_dict: Any, tgt_dict: Any) -> List[str]:
 def load_embedding(flag: str, path: Optional[str], dictionary: Any, embedding: nn.Embedding) -> None:
     """Copy the vectors of a file to *embedding*, for the symbols of *dictionary* that the file has.
 
-    Args:
-        flag: the flag that gives the file, for error messages.
-        path: the path of the file, in which each line has a word and its numbers; None: nothing is copied.
-        dictionary: the dictionary of *embedding*.
-        embedding: the embeddings that are changed.
+    The *flag* gives the *path*; None: nothing is copied.  Each line of the file has a word and its numbers.
 
     Raises:
         BertFusedError: the file cannot be read, or its vectors have another width, or it has none of the symbols.
@@ -68,9 +59,8 @@ def load_embedding(flag: str, path: Optional[str], dictionary: Any, embedding: n
     widths = {len(vector) for vector in vectors.values()} - {embedding.embedding_dim}
     if widths:
         raise BertFusedError(
-            f"{flag} {path} must hold a vector of {embedding.embedding_dim} numbers for each word, got "
-            f"{sorted(widths)[0]} numbers; give another file, or set --encoder-embed-dim or --decoder-embed-dim to the "
-            "width of its vectors"
+            f"{flag} {path} must hold a vector of {embedding.embedding_dim} numbers for each word, got {min(widths)} "
+            "numbers; give another file, or set --encoder-embed-dim or --decoder-embed-dim to the width of its vectors"
         )
     with torch.no_grad():
         for symbol, vector in vectors.items():

@@ -3,10 +3,9 @@
 import logging
 import os
 from contextlib import contextmanager, nullcontext
-from typing import Any, Dict, Iterator, Type
+from typing import Any, Dict, Iterator
 
 from fairseq.hub_utils import GeneratorHubInterface, from_pretrained
-from fairseq.models import BaseFairseqModel
 from torch import Tensor
 
 from bert_fused_plugin.data.typed_text import TypedText
@@ -41,7 +40,6 @@ class TranslationHub(GeneratorHubInterface):
 
 
 def load_hub(
-    model_class: Type[BaseFairseqModel],
     model_name_or_path: str,
     checkpoint_file: str = "model.pt",
     data_name_or_path: str = ".",
@@ -53,7 +51,6 @@ def load_hub(
     """Load a model, as fairseq's ``from_pretrained`` does, but without its log, in which warnings drown.
 
     Args:
-        model_class: the class that is asked for the model.
         model_name_or_path: directory of the model.
         checkpoint_file: its checkpoint; several ones, with colons between them, are an ensemble.
         data_name_or_path: directory of the dictionaries; one that begins with a dot is seen from the model's.
@@ -68,9 +65,7 @@ def load_hub(
         raise BertFusedError("bf16 and fp16 are two precisions, got bf16=True and fp16=True; leave one of them out")
     overrides = {**gpt2_files(model_name_or_path), **overrides}
     with nullcontext() if verbose else _only_warnings():
-        loaded = from_pretrained(
-            model_name_or_path, checkpoint_file, data_name_or_path, archive_map=model_class.hub_models(), **overrides
-        )
+        loaded = from_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, **overrides)
     if verbose:
         logger.info(loaded["args"])
     hub = TranslationHub(loaded["args"], loaded["task"], loaded["models"])

@@ -5,50 +5,42 @@ file reads the section as fairseq reads the command line, and adds the settings 
 """
 
 import difflib
-import functools
-import logging
 import os
-from argparse import SUPPRESS, Action, ArgumentParser, Namespace
-from typing import Any, Callable, Dict, List, Optional
+from argparse import SUPPRESS, ArgumentParser, Namespace
+from typing import Any, Callable, Dict, Optional
 
-import torch
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import MODEL_REGISTRY, register_model_architecture
 from omegaconf import DictConfig, OmegaConf
 
-from bert_fused_plugin.errors import raise_all
-
-logger = logging.getLogger(__name__)
-
-Preset = Callable[[Namespace], None]
+from bert_fused_plugin.errors import flag_name, raise_all
 
 # fairseq keeps these settings among the flags of the task
 _OF_TASK = {name: f"${{task.{name}}}" for name in ("max_source_positions", "max_target_positions")}
+_NO_FLAGS = (*_OF_TASK, "_name", "arch", "decoder_input_dim")  # fairseq's presets set the last one
 
 
-def register_preset(model: str, arch: str) -> Callable[[Preset], Callable[[Any], None]]:
-    """Register the decorated preset as an architecture.
+def register_preset(
+    model: str, arch: str, host: Callable[[Namespace], None] = lambda flags: None, **values: Any
+) -> Callable[[Any], None]:
+    """Register a preset as the architecture *arch* of a *model*, and return it: a function that sets what flags lack.
 
-    Args:
-        model: the name of a registered model, whose flags are the fields of its ``config_class``, a dataclass.
-        arch: the name of the architecture.
-
-    Returns:
-        The decorator of the preset, which is a function that sets what a Namespace lacks.
+    The preset has the *values*, and *host*, a preset of fairseq, sets what these leave.
     """
 
-    def register(preset: Preset) -> Callable[[Any], None]:
-        @register_model_architecture(model, arch)
-        @functools.wraps(preset)
-        def apply(flags: Any) -> None:
-            if isinstance(flags, DictConfig):
-                _complete(flags, preset, MODEL_REGISTRY[model].config_class)
-            else:
-                preset(flags)
+    def complete(flags: Namespace) -> None:
+        for name, value in values.items():
+            vars(flags).setdefault(name, value)
+        host(flags)
 
-        return apply
+    @register_model_architecture(model, arch)
+    def preset(flags: Any) -> None:
+        if isinstance(flags, DictConfig):
+            _complete(flags, complete, MODEL_REGISTRY[model].config_class)
+        else:
+            complete(flags)
 
-    return register
+    return preset
 
 
 def as_namespace(flags: Any) -> Namespace:
@@ -78,45 +70,14 @@ def resumed_from(flags: Any) -> Optional[str]:
     return path if os.path.isfile(path) else None
 
 
-def sharding_errors(flags: Any) -> List[str]:
-    """Return a sentence if the training shards its parameters, which was never tried with the models of this package.
-
-    fairscale, to which fairseq leaves it, needs GPUs.  It would not see a frozen BERT, which is no submodule.
-    """
-    if str(flags_beside(flags, "distributed_training").get("ddp_backend")) != "fully_sharded":
-        return []
-    return [
-        "--ddp-backend fully_sharded is not supported by the architectures of this package; leave it out, or give "
-        "--ddp-backend legacy_ddp: a frozen BERT needs neither gradients nor the optimizer's memory"
-    ]
-
-
-def warn_of_lone_processes() -> None:
-    """Warn if torchrun has started several processes, and fairseq has not joined them.
-
-    fairseq's main looks for torchrun's variables only with ``--distributed-world-size``, so each process would train
-    alone, and write the same checkpoints.
-    """
-    processes = os.environ.get("WORLD_SIZE", "1")
-    if "TORCHELASTIC_RUN_ID" in os.environ and processes != "1" and not torch.distributed.is_initialized():
-        logger.warning(
-            f"torchrun has started {processes} processes, but fairseq has not joined them, so each works alone; "
-            f"to train together, give --distributed-world-size {processes}"
-        )
-
-
-def _complete(section: DictConfig, preset: Preset, config_class: Any) -> None:
+def _complete(section: DictConfig, preset: Callable[[Namespace], None], config_class: Any) -> None:
     """Write into the ``model:`` section of a YAML file what the preset and the defaults give, in the flags' types."""
     parser = ArgumentParser()
     gen_parser_from_dataclass(parser, config_class(), with_prefix="")
     actions = {action.dest: action for action in parser._actions if action.default is not SUPPRESS}
-    no_flags = Namespace(_name=None, arch=None)
-    preset(no_flags)  # a preset sets names that are no flags, too
     values = _values(section)
-    kept = {name: value for name, value in values.items() if name not in actions and name in no_flags}
-    of_task = {name: values.get(name, default) for name, default in _OF_TASK.items()}
-    given = {name: value for name, value in values.items() if name not in kept and name not in of_task}
-    flags = Namespace(**kept, **of_task, **_read(given, actions))
+    others = {name: values.pop(name) for name in _NO_FLAGS if name in values}
+    flags = Namespace(**{**_OF_TASK, **others, **_read(values, actions)})
     preset(flags)
     for name, default in vars(parser.parse_args([])).items():
         vars(flags).setdefault(name, default)
@@ -128,42 +89,28 @@ def _values(section: DictConfig) -> Dict[str, Any]:
     return {name: value for name, value in values.items() if value != "???"}
 
 
-def _read(values: Dict[str, Any], actions: Dict[str, Action]) -> Dict[str, Any]:
+def _read(values: Dict[str, Any], actions: Dict[str, Any]) -> Dict[str, Any]:
     """Return *values* in the types that the command line gives them.
 
     Raises:
         BertFusedError: all settings that the command line would refuse.
     """
-    read = {}
-    errors: List[str] = []
+    read, errors = {}, []
     for name, value in values.items():
-        try:
-            read[name] = _read_value(value, actions[name])
-        except KeyError:
-            meant = difflib.get_close_matches(name, actions, n=1)
-            errors.append(
-                f"model.{name}, got {value!r}, is no setting of this model; "
-                + (f"did you mean {meant[0]}?" if meant else "leave it out")
-            )
-        except ValueError as error:
-            errors.append(f"model.{name} must be {error}, got {value!r}")
+        read[name], rule = value, None
+        if name not in actions:
+            meant = [f"did you mean {other}?" for other in difflib.get_close_matches(name, actions, n=1)]
+            errors.append(f"model.{name}, got {value!r}, is no setting of this model; {(*meant, 'leave it out')[0]}")
+        elif actions[name].nargs == 0:  # a switch
+            rule = None if isinstance(value, bool) else "true or false"
+        elif actions[name].choices is not None and value is not None and str(value) not in actions[name].choices:
+            rule = f"one of {', '.join(actions[name].choices)}"
+        elif actions[name].type is not None and value is not None:  # fairseq gives no type to a derived default
+            try:
+                read[name] = actions[name].type(str(value))
+            except (ValueError, SyntaxError):
+                rule = f"what {flag_name(name)} takes on the command line"
+        if rule is not None:
+            errors.append(f"model.{name} must be {rule}, got {value!r}")
     raise_all(errors)
     return read
-
-
-def _read_value(value: Any, action: Action) -> Any:
-    if action.nargs == 0:  # a switch
-        if not isinstance(value, bool):
-            raise ValueError("true or false")
-        return value
-    if value is None or (action.type is None and action.choices is None):  # fairseq gives no type to a derived default
-        return value
-    if action.choices is not None:
-        if str(value) not in action.choices:
-            raise ValueError(f"one of {', '.join(action.choices)}")
-        return str(value)
-    convert: Any = action.type
-    try:
-        return convert(str(value))
-    except (ValueError, SyntaxError) as error:
-        raise ValueError(f"what --{action.dest.replace('_', '-')} takes on the command line") from error

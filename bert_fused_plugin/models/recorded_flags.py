@@ -22,37 +22,27 @@ logger = logging.getLogger(__name__)
 SETTINGS_RECORD = "settings_record.text"  # its name in a checkpoint
 
 Settings = Dict[str, Any]
-Difference = Tuple[str, Any, Any]
+Difference = Tuple[str, Any, Any]  # the name of a setting, and both of its values
 
 _SIDES = {"encoder": "source", "decoder": "target"}
-_OTHER_SYMBOLS = (
-    "the checkpoint was trained with another {side} dictionary: that of the data has other symbols, or the same ones "
-    "in another order"
-)
-_DICTIONARIES = "use the dict.*.txt that the model was trained with (fairseq-preprocess --srcdict, --tgtdict)"
-_KINDS = {"computed": dict, "noted": dict}
 _UNCHECKED = (
     "or load the checkpoint nevertheless with --bert-unchecked "
     "(at generation --model-overrides \"{'bert_unchecked': True}\")"
 )
 
 
-class FlagRecord(JsonRecord):
-    """The flags of a model that a checkpoint records, under the names of their settings.
+def flag_record(cfg: Any, task: Any) -> JsonRecord:
+    """Return the record of the flags *cfg*, which keep all rules, and of the dictionaries and languages of *task*.
 
     A flag is recorded only where it has an effect, and with the value that has the effect, which may be a default that
-    follows from other flags.
-
-    Args:
-        cfg: the flags, which keep all rules.
-        task: the task, whose dictionaries are recorded, and its languages noted.
+    follows from other flags.  The languages are noted because nothing else tells a model for the one direction from one
+    for the other, where both share a dictionary.  A multilingual task has none.
     """
-
-    def __init__(self, cfg: Any, task: Any) -> None:
-        noted = {**recorded(cfg, Record.NOTED), **_languages(task)}
-        symbols = dict(zip(_SIDES, map(_fingerprint, (task.source_dictionary, task.target_dictionary))))
-        computed = recorded(cfg, Record.COMPUTED)
-        super().__init__({"computed": _plain(computed), "noted": _plain(noted), "symbols": symbols})
+    noted = recorded(cfg, Record.NOTED)
+    if isinstance(task, TranslationTask):
+        noted.update(source_lang=task.cfg.source_lang, target_lang=task.cfg.target_lang)
+    symbols = dict(zip(_SIDES, map(_fingerprint, (task.source_dictionary, task.target_dictionary))))
+    return JsonRecord({"computed": recorded(cfg, Record.COMPUTED), "noted": noted, "symbols": symbols})
 
 
 def flag_incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> List[str]:
@@ -66,24 +56,26 @@ def flag_incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> List
     except ValueError:
         logger.warning("the checkpoint's record of its settings is damaged, so the settings are not compared")
         return []
-    if saved is None and _lacks_parameters(model, state_dict):  # loading it says what it is
+    if saved is None:
         return []
-    saved = saved or {"computed": {}, "noted": {}}
-    noted = [_describe(difference) for difference in differences(saved["noted"], current["noted"])]
+    noted, changed = (
+        [described("the checkpoint", found) for found in differences(saved[kind], current[kind])]
+        for kind in ("noted", "computed")
+    )
     if noted:
-        logger.warning("; ".join(noted))
-    changed = differences(saved["computed"], current["computed"])
-    reasons = [(_describe(difference), _remedy(difference)) for difference in changed]
-    reasons += [(_OTHER_SYMBOLS.format(side=side), _DICTIONARIES) for side in other_symbols(saved, current, state_dict)]
-    if reasons and model.cfg.bert_unchecked:
-        logger.warning(f"--bert-unchecked: {'; '.join(reason for reason, _ in reasons)}")
+        logger.warning("; ".join(reason for reason, _ in noted))
+    changed += [
+        (
+            f"the checkpoint was trained with another {side} dictionary: that of the data has other symbols, or the "
+            "same ones in another order",
+            "use the dict.*.txt that the model was trained with (fairseq-preprocess --srcdict, --tgtdict)",
+        )
+        for side in other_symbols(saved, current, state_dict)
+    ]
+    if changed and model.cfg.bert_unchecked:
+        logger.warning(f"--bert-unchecked: {'; '.join(reason for reason, _ in changed)}")
         return []
-    return [f"{reason}; {remedy}, {_UNCHECKED}" for reason, remedy in reasons]
-
-
-def _lacks_parameters(model: Any, state_dict: Mapping[str, Tensor]) -> bool:
-    """Return whether *model* has parameters that *state_dict* lacks; records are no parameters."""
-    return any(not name.endswith(".text") for name in model.state_dict().keys() - state_dict.keys())
+    return [f"{reason}; {remedy}, {_UNCHECKED}" for reason, remedy in changed]
 
 
 def read_settings(state_dict: Mapping[str, Tensor]) -> Optional[Dict[str, Settings]]:
@@ -92,7 +84,7 @@ def read_settings(state_dict: Mapping[str, Tensor]) -> Optional[Dict[str, Settin
     Raises:
         ValueError: The record is damaged.
     """
-    return read_json(state_dict, SETTINGS_RECORD, _KINDS)
+    return read_json(state_dict, SETTINGS_RECORD, {"computed": dict, "noted": dict})
 
 
 def differences(then: Settings, now: Settings) -> List[Difference]:
@@ -108,30 +100,11 @@ def other_symbols(saved: Dict[str, Any], current: Dict[str, Any], state_dict: Ma
 
     A dictionary of another size is noticed, and named, by the embeddings in *state_dict*.
     """
-    then, now = saved.get("symbols", {}), current.get("symbols", {})
     return [
         _SIDES[side]
-        for side in _SIDES
-        if side in then
-        and side in now
-        and then[side] != now[side]
-        and (then[side]["count"] == now[side]["count"] or f"{side}.embed_tokens.weight" not in state_dict)
+        for side, then, now in differences(saved.get("symbols", {}), current.get("symbols", {}))
+        if then["count"] == now["count"] or f"{side}.embed_tokens.weight" not in state_dict
     ]
-
-
-def _languages(task: Any) -> Settings:
-    """Return the languages of a *task* that translates from one language to another; none of a multilingual one.
-
-    Where both share a dictionary, nothing else tells a model for the one direction from one for the other.
-    """
-    if not isinstance(task, TranslationTask):
-        return {}
-    return {"source_lang": task.cfg.source_lang, "target_lang": task.cfg.target_lang}
-
-
-def _fingerprint(dictionary: Dictionary) -> Settings:
-    text = "\n".join(dictionary.symbols).encode("utf-8", "surrogatepass")
-    return {"count": len(dictionary), "hash": hashlib.sha256(text).hexdigest()[:16]}
 
 
 def with_or_without(name: str, value: Any) -> str:
@@ -142,24 +115,14 @@ def with_or_without(name: str, value: Any) -> str:
     return f"with {flag}" if value is True else f"with {flag} {value}"
 
 
-def _describe(difference: Difference) -> str:
+def described(checkpoint: str, difference: Difference) -> Tuple[str, str]:
+    """Return how the training of the *checkpoint* differs from the model at hand, and the remedy."""
     name, then, now = difference
-    return (
-        f"the checkpoint was trained {with_or_without(name, then)}, and this model is built "
-        f"{with_or_without(name, now)}"
-    )
+    word, given = with_or_without(name, then).split(" ", 1)
+    reason = f"{checkpoint} was trained {word} {given}, and this model is built {with_or_without(name, now)}"
+    return reason, f"leave {given} out" if word == "without" else f"give {given}"
 
 
-def _remedy(difference: Difference) -> str:
-    name, then, _ = difference
-    if then is None or then is False:
-        return f"leave {flag_name(name)} out"
-    return f"give {flag_name(name)}" if then is True else f"give {flag_name(name)} {then}"
-
-
-def _plain(settings: Settings) -> Settings:
-    """Return *settings* with text in place of the choices of fairseq's configs."""
-    return {
-        name: value if value is None or isinstance(value, (bool, int, float)) else str(value)
-        for name, value in settings.items()
-    }
+def _fingerprint(dictionary: Dictionary) -> Settings:
+    text = "\n".join(dictionary.symbols).encode("utf-8", "surrogatepass")
+    return {"count": len(dictionary), "hash": hashlib.sha256(text).hexdigest()[:16]}

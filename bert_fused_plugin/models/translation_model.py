@@ -1,5 +1,7 @@
 """What all models of this package do alike: flags, the hub interface, the scores of the search, and checks."""
 
+import logging
+import os
 from argparse import ArgumentParser, Namespace
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
@@ -12,21 +14,27 @@ from torch import Tensor
 
 from bert_fused_plugin.bert.from_flags import task_settings
 from bert_fused_plugin.bert.record import incompatibilities
+from bert_fused_plugin.checkpoints.reading import diverged
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 from bert_fused_plugin.flags import type_errors
-from bert_fused_plugin.models.hub import TranslationHub, load_hub
-from bert_fused_plugin.models.parameter_checks import explained, without_records
-from bert_fused_plugin.models.presets import as_namespace, warn_of_lone_processes
-from bert_fused_plugin.models.recorded_flags import FlagRecord, flag_incompatibilities
+from bert_fused_plugin.json_record import JsonRecord
+from bert_fused_plugin.models.hub import load_hub
+from bert_fused_plugin.models.presets import as_namespace, flags_beside
+from bert_fused_plugin.models.recorded_flags import flag_incompatibilities
+from bert_fused_plugin.modules.drop_net import batch_rng
 from bert_fused_plugin.modules.weight_layout import lay_out_weights
+
+logger = logging.getLogger(__name__)
+
+_RECORDS = "_record.text"  # the end of the names of records, which other checkpoints lack
 
 
 class TranslationModel(FairseqEncoderDecoderModel):
     """A model that says in its checkpoints what it was trained with, and that checks it when it loads one."""
 
-    settings_record: FlagRecord
-
     config_class: Any  # its fields are the flags
+    settings_record: JsonRecord
+    from_pretrained = staticmethod(load_hub)
 
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:
@@ -34,22 +42,52 @@ class TranslationModel(FairseqEncoderDecoderModel):
         gen_parser_from_dataclass(parser, cls.config_class(), delete_default=True, with_prefix="")
 
     @classmethod
-    def from_pretrained(cls, *args: Any, **options: Any) -> TranslationHub:
-        """Load a finished model for raw text; the arguments are those of `load_hub`."""
-        return load_hub(cls, *args, **options)
-
-    @classmethod
     def read_config(cls, args: Namespace, task: Any) -> Any:
         """Return the config of the flags *args*.
 
         Raises:
-            BertFusedError: the model cannot be trained by *task*, or some flags are not of their type.
+            BertFusedError: *task* takes only models that have an encoder and a decoder for each pair of languages, or
+                some flags are not of their type.
         """
-        check_task(task)
+        if isinstance(task, MultilingualTranslationTask):
+            name = next(name for name, kind in TASK_REGISTRY.items() if kind is type(task))
+            raise BertFusedError(
+                f"--task {name} takes only fairseq's models with an encoder and a decoder for each pair of languages, "
+                "and the architectures of bert_fused_plugin have one of each; for several pairs in one model give "
+                "--task translation_multi_simple_epoch, or put a tag such as <2de> in front of each source line and "
+                "give --task bert_fused_translation --bert-strip-tags '<2*>'"
+            )
         warn_of_lone_processes()
         cfg = cls.config_class.from_namespace(as_namespace(args))
         raise_all(type_errors(cfg))
         return cfg
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Optional[Tensor],
+        prev_output_tokens: Tensor,
+        bert_tokens: Optional[Tensor] = None,
+        bert_out: Optional[Tensor] = None,
+        features_only: bool = False,
+        **options: Any,
+    ) -> Tuple[Tensor, Dict[str, Any]]:
+        """Return the logits, (B, T, V), and the decoder's ``extra``.
+
+        Args:
+            src_tokens: the source, (B, S).
+            src_lengths: the lengths of the source sentences, which are not used.
+            prev_output_tokens: the target so far, (B, T).
+            bert_tokens: BERT's input, (B, L); without it the input is derived from *src_tokens*.
+            bert_out: BERT's states for *bert_tokens* from the cache, (B, L, N x D); without them BERT computes them.
+            features_only: whether to return the states under the output layer instead of the logits.
+            options: further arguments of the decoder.
+        """
+        options["features_only"] = features_only
+        with batch_rng(self.training):
+            encoder_out = self.encoder(src_tokens, src_lengths, bert_tokens=bert_tokens, bert_out=bert_out)
+            out: Tuple[Tensor, Dict[str, Any]] = self.decoder(prev_output_tokens, encoder_out=encoder_out, **options)
+        return out
 
     def prepare_for_inference_(self, cfg: Any) -> None:
         """Prepare the model for translation, as fairseq's commands and its hub interface ask for it."""
@@ -61,22 +99,23 @@ class TranslationModel(FairseqEncoderDecoderModel):
     ) -> Any:
         """Load a checkpoint after a check that its dictionaries, its BERT and its settings are those of the model.
 
-        Without *strict* nothing is checked: so fairseq's EMA loads what it has computed, after each update.
-
-        Args:
-            state_dict: the parameters of the checkpoint.
-            strict: whether to check them.
-            model_cfg: the flags by which fairseq would prune layers; the model goes by its own.
-            args: these flags in the form of older versions of fairseq.
+        Without *strict* nothing is checked: so fairseq's EMA loads what it has computed, after each update.  fairseq
+        would prune layers by the flags *model_cfg* or *args*; the model goes by its own.
 
         Raises:
-            BertFusedError: a checkpoint of other dictionaries, of another BERT, of other settings or sizes.
+            BertFusedError: a checkpoint of other dictionaries, of another BERT, of other settings, sizes or
+                architecture, or of a training that has diverged.
         """
-        if not strict:
-            return super().load_state_dict(without_records(state_dict), strict)
-        raise_all(incompatibilities(self, state_dict) + flag_incompatibilities(self, state_dict))
-        with explained(self, state_dict):
+        if not strict:  # without the records, which take time to read
+            state_dict = {name: value for name, value in state_dict.items() if not name.endswith(_RECORDS)}
             return super().load_state_dict(state_dict, strict)
+        raise_all(incompatibilities(self, state_dict) + flag_incompatibilities(self, state_dict))
+        raise_all(diverged("the checkpoint", state_dict))
+        try:
+            return super().load_state_dict(state_dict, strict)
+        except RuntimeError as error:
+            reason = f"the checkpoint cannot be loaded: {' '.join(str(error).split())}"
+            raise BertFusedError(_other_parameters(self, state_dict) or reason) from error
 
 
 class SearchScores(FairseqDecoder):
@@ -89,13 +128,9 @@ class SearchScores(FairseqDecoder):
     def get_normalized_probs(
         self, net_output: Tuple[Tensor, Any], log_probs: bool, sample: Optional[Dict[str, Tensor]] = None
     ) -> Tensor:
-        """Return the probabilities, or their logarithms, (B, T, V); the arguments are fairseq's.
+        """Return the probabilities, or their logarithms, (B, T, V), of the scores in *net_output*.
 
-        Args:
-            net_output: what the decoder has returned.
-            log_probs: whether to return logarithms.  Those of one position in single precision on a CPU, without a
-                gradient, take the place of the scores in *net_output*.
-            sample: the batch, which an adaptive softmax reads.
+        Logarithms of one position in single precision on a CPU, without a gradient, take the place of the scores.
         """
         scores = net_output[0]
         is_step = scores.size(1) == 1 and not scores.requires_grad and "adaptive_softmax" not in self._modules
@@ -106,32 +141,58 @@ class SearchScores(FairseqDecoder):
         return probabilities
 
 
-def check_task(task: Any) -> None:
-    """Check that a model of this package can be trained by *task*.
+def training_errors(args: Any, task: Any, reasons: Mapping[str, str]) -> List[str]:
+    """Return a sentence for each setting with which a model of the flags *args* cannot be trained.
 
-    Raises:
-        BertFusedError: the task takes only models that have an encoder and a decoder for each pair of languages.
-    """
-    if isinstance(task, MultilingualTranslationTask):
-        name = next(name for name, kind in TASK_REGISTRY.items() if kind is type(task))
-        raise BertFusedError(
-            f"--task {name} takes only fairseq's models with an encoder and a decoder for each pair of languages, and "
-            "the architectures of bert_fused_plugin have one of each; for several pairs in one model give --task "
-            "translation_multi_simple_epoch, or put a tag such as <2de> in front of each source line and give --task "
-            "bert_fused_translation --bert-strip-tags '<2*>'"
-        )
-
-
-def task_flag_errors(task: Any, reasons: Mapping[str, str]) -> List[str]:
-    """Return a sentence for each switch of *task* that is on and that a model cannot be trained with.
-
-    Args:
-        task: fairseq's task.
-        reasons: the names of such switches, and for each the reason.
+    The *reasons* name switches of fairseq's *task*, and say for each why the model does not fit it.
     """
     settings = task_settings(task)
-    return [
+    errors = [
         f"{flag_name(name)} is not supported by this model, got {settings[name]}: {reason}; leave it out"
         for name, reason in reasons.items()
         if settings.get(name)
     ]
+    if str(flags_beside(args, "distributed_training").get("ddp_backend")) == "fully_sharded":
+        # fairscale needs GPUs, and would not see a frozen BERT, which is no submodule
+        errors.append(
+            "--ddp-backend fully_sharded is not supported by the architectures of this package; leave it out, or give "
+            "--ddp-backend legacy_ddp: a frozen BERT needs neither gradients nor the optimizer's memory"
+        )
+    return errors
+
+
+def warn_of_lone_processes() -> None:
+    """Warn if torchrun has started several processes, and fairseq has not joined them.
+
+    fairseq's main looks for torchrun's variables only with ``--distributed-world-size``, so each process would train
+    alone, and write the same checkpoints.
+    """
+    processes = os.environ.get("WORLD_SIZE", "1")
+    if "TORCHELASTIC_RUN_ID" in os.environ and processes != "1" and not torch.distributed.is_initialized():
+        logger.warning(
+            f"torchrun has started {processes} processes, but fairseq has not joined them, so each works alone; "
+            f"to train together, give --distributed-world-size {processes}"
+        )
+
+
+def _other_parameters(model: Any, saved: Mapping[str, Tensor]) -> str:
+    """Return a sentence about the parameters of a checkpoint that *model* cannot load; torch would list them all."""
+    expected: Mapping[str, Tensor] = model.state_dict()
+    both = [name for name in expected if name in saved and saved[name].shape != expected[name].shape]
+    found = {
+        "are missing": [name for name in expected if name not in saved and not name.endswith(_RECORDS)],
+        "are unknown": [name for name in saved if name not in expected],
+        "differ in size": [f"{name} {shape_text(saved[name])}, not {shape_text(expected[name])}" for name in both],
+    }
+    parts = [f"{len(names)} {what}, such as {names[0]}" for what, names in found.items() if names]
+    if not parts:
+        return ""
+    remedy = "give --arch and sizes as at that training, or begin a new one with a new --save-dir"
+    if "bert_warm_start" in vars(model.cfg):
+        remedy += " (--bert-warm-start takes what fits from a transformer)"
+    return f"the checkpoint has other parameters than this model: {'; '.join(parts)}; {remedy}"
+
+
+def shape_text(tensor: Tensor) -> str:
+    """Return the shape of *tensor* as "2 x 3"."""
+    return " x ".join(map(str, tensor.shape)) or "1"

@@ -6,7 +6,7 @@ the table give weights that are exactly zero.
 
 import logging
 from importlib.util import find_spec
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Callable, Dict, List, NamedTuple, Optional
 
 import torch
 from torch import Tensor, nn
@@ -23,16 +23,11 @@ Function = Callable[[Tensor], Tensor]
 
 
 class MapKind(NamedTuple):
-    """An entry of the table of maps.
+    """An entry of the table of maps."""
 
-    Args:
-        build: a function that takes the number of heads and returns the map; None for softmax, which an attention
-            computes itself, by a kernel that fuses it with its products where there is one.
-        help: the description of the map in the help of the flags.
-    """
-
+    # takes the number of heads; None for softmax, which an attention fuses with its products where there is a kernel
     build: Optional[Callable[[int], nn.Module]]
-    help: str
+    help: str  # in the help of the flags
 
 
 ATTENTION_MAPS: Dict[str, MapKind] = {
@@ -50,12 +45,7 @@ def build_attention_map(name: str, num_heads: int) -> Optional[nn.Module]:
 
     A map takes scores, (..., H, T, S), that are -inf where no weight may be, and returns the weights, at least in fp32.
     An attention with one head may leave out the dimension H.
-
-    Raises:
-        ValueError: the table has no such map.
     """
-    if name not in ATTENTION_MAPS:
-        raise ValueError(f"The attention map must be one of {', '.join(ATTENTION_MAPS)}, got {name!r}.")
     build = ATTENTION_MAPS[name].build
     return None if build is None else build(num_heads)
 
@@ -65,7 +55,7 @@ def lacks_package(name: str) -> bool:
 
     A folder of its name, such as a ``--save-dir``, is found as a package too, but it has no file of its own.
     """
-    if name not in ATTENTION_MAPS or ATTENTION_MAPS[name].build is None:
+    if ATTENTION_MAPS[name].build is None:
         return False
     spec = find_spec(PACKAGE)
     return spec is None or spec.origin is None
@@ -80,16 +70,14 @@ def attention_weights_of(attention_map: Optional[nn.Module], scores: Tensor) -> 
 
 
 class FixedMap(nn.Module):
-    """Sparsemax (Martins and Astudillo, ICML 2016) or 1.5-entmax (Peters, Niculae and Martins, ACL 2019).
-
-    Args:
-        name: the name of the function in the package ``entmax``.
-    """
+    """Sparsemax (Martins and Astudillo, ICML 2016) or 1.5-entmax (Peters, Niculae and Martins, ACL 2019), by *name*."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
+        import entmax
+
         self.name = name
-        self._function: Function = getattr(_entmax(), name)
+        self._function: Function = getattr(entmax, name)
 
     def forward(self, scores: Tensor) -> Tensor:
         """Return the weights, (..., S), of *scores*."""
@@ -109,16 +97,14 @@ class FixedMap(nn.Module):
 
 
 class LearnedEntmax(nn.Module):
-    """alpha-entmax, whose alpha = 1 + sigmoid(a) each head learns (Correia, Niculae and Martins, EMNLP 2019).
-
-    Args:
-        num_heads: H.
-    """
+    """alpha-entmax, whose alpha = 1 + sigmoid(a) each head learns (Correia, Niculae and Martins, EMNLP 2019)."""
 
     def __init__(self, num_heads: int) -> None:
         super().__init__()
+        from entmax import entmax_bisect
+
         self.raw_alpha = nn.Parameter(torch.zeros(num_heads))  # alpha begins as 1.5
-        self._function: Callable[..., Tensor] = _entmax().entmax_bisect
+        self._function: Callable[..., Tensor] = entmax_bisect
 
     def alpha(self) -> Tensor:
         """Return alpha of each head, (H), at least in fp32."""
@@ -156,12 +142,6 @@ def log_alphas(model: nn.Module) -> Dict[str, float]:
         logger.info(f"alpha of {name}: {' '.join(f'{alpha:.3f}' for alpha in heads)}")
     every = [alpha for heads in alphas.values() for alpha in heads]
     return {"alpha": round(sum(every) / len(every), 3)}
-
-
-def _entmax() -> Any:
-    import entmax
-
-    return entmax
 
 
 def _where_finite(function: Function, scores: Tensor) -> Tensor:

@@ -8,9 +8,8 @@ from torch import Tensor
 
 EncoderOut = Dict[str, List[Any]]  # fairseq's ``encoder_out``, with ``beam_size``, the number of rows of each sentence
 
-Kept = Tuple[Optional[Tensor], int]
-
 _TIME_FIRST = ("encoder_out", "encoder_states")  # (S, B, C); the batch is the first dimension of all other tensors
+Kept = Tuple[Optional[Tensor], int]
 _Asked = Tuple[Callable[[], Optional[Tensor]], Tuple[int, ...], Kept]
 _last: _Asked = (lambda: None, (), (None, 1))  # the last order, what was asked about it, and the answer
 
@@ -55,6 +54,11 @@ def sentences_to_keep(new_order: Tensor, num_sentences: int, beam_size: int) -> 
         answer = _decide(new_order, num_sentences, beam_size)
         _last = (weakref.ref(new_order), question, answer)
     return answer
+
+
+def select_sentences(memory: Any, sentences: Tensor) -> Any:
+    """Return *memory*, a named tuple of tensors with a row for each sentence, for *sentences*, in that order."""
+    return type(memory)(*(tensor.index_select(0, sentences) for tensor in memory))
 
 
 def _decide(new_order: Tensor, num_sentences: int, beam_size: int) -> Kept:

@@ -15,12 +15,7 @@ Memories = Tuple[Memory, Optional[Memory]]  # of the encoder, of BERT
 
 
 class BertFusedDecoderLayer(FusedLayer):
-    """Causal self-attention, the attention to the encoder beside that to BERT, and the feed-forward network.
-
-    Args:
-        options: what the layers of encoder and decoder have in common.
-        encoder_dim: the width of the encoder's states.
-    """
+    """Causal self-attention, the attention to the encoder beside that to BERT, and the feed-forward network."""
 
     def __init__(self, options: LayerOptions, *, encoder_dim: int) -> None:
         super().__init__(options)

@@ -1,7 +1,7 @@
 """One layer of the BERT-fused encoder (Zhu et al. 2020, figure 1, left)."""
 
 from functools import partial
-from typing import Dict, Optional
+from typing import Any, Dict, Optional
 
 from fairseq.modules import LayerNorm
 from torch import Tensor
@@ -9,7 +9,6 @@ from torch import Tensor
 from bert_fused_plugin.modules.cross_attention import States
 from bert_fused_plugin.modules.fused_layer import FusedLayer, LayerOptions
 from bert_fused_plugin.modules.fusion import Branch
-from bert_fused_plugin.modules.multihead_attention import Attended
 
 # fairseq 0.12's layer registers these copies of q_proj, k_proj, ... for a fused kernel
 _SAVED_TWICE = tuple(f"{part}_{kind}" for part in ("in_proj", "out_proj", "fc1", "fc2") for kind in ("weight", "bias"))
@@ -21,7 +20,7 @@ class BertFusedEncoderLayer(FusedLayer):
 
     def __init__(self, options: LayerOptions) -> None:
         super().__init__(options)
-        self.self_attn = options.build_self_attention()
+        self.self_attn: Any = options.build_self_attention()
         self.add_bert_attention(options)
         self.self_attn_layer_norm = LayerNorm(options.embed_dim)
         self.add_feed_forward(options)
@@ -38,8 +37,8 @@ class BertFusedEncoderLayer(FusedLayer):
             bert_padding_mask: the padding of BERT's input, (B, L).
         """
         # 1. h~ = 1/2 (attn_S(h, H_E, H_E) + attn_B(h, H_B, H_B))   (section 4.1, step 2)
-        attend = partial(self._attend_to_source, padding_mask=encoder_padding_mask)
-        nmt = Branch(attend, self.self_attn, self.self_attn_layer_norm)
+        to_source = partial(self.self_attn, key_padding_mask=encoder_padding_mask, need_weights=False)
+        nmt = Branch(lambda h: to_source(h, h, h), self.self_attn, self.self_attn_layer_norm)
         x, _, _ = self.attend_with_bert(x, nmt, States(bert_out, bert_padding_mask))
         # 2. FFN(h~)
         return self.feed_forward(x)
@@ -52,7 +51,3 @@ class BertFusedEncoderLayer(FusedLayer):
             for kind in ("weight", "bias"):
                 if f"{name}.layer_norms.{old}.{kind}" in state_dict:
                     state_dict[f"{name}.{new}.{kind}"] = state_dict.pop(f"{name}.layer_norms.{old}.{kind}")
-
-    def _attend_to_source(self, h: Tensor, padding_mask: Optional[Tensor]) -> Attended:
-        attended: Attended = self.self_attn(h, h, h, key_padding_mask=padding_mask, need_weights=False)
-        return attended

@@ -3,7 +3,7 @@
 from typing import NamedTuple, Union
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bert_fused_plugin.modules.attention_map import attention_weights_of
 from bert_fused_plugin.modules.multihead_attention import Attended, MappedAttention, attention_mask
@@ -28,10 +28,6 @@ class KeysAndValues(NamedTuple):
     values: Tensor  # (N, H, S, C / H)
     mask: Tensor  # (N, 1, 1, S), see `attention_mask`
 
-    def select(self, sentences: Tensor) -> "KeysAndValues":
-        """Return the keys and values of *sentences*, in that order."""
-        return KeysAndValues(*(tensor.index_select(0, sentences) for tensor in self))
-
 
 class FoldedMemory(NamedTuple):
     """Keys and values of N sentences with the matrices of query and output multiplied in, for short sentences.
@@ -49,26 +45,15 @@ class FoldedMemory(NamedTuple):
     biases: Tensor  # the scaled keys times b_Q, plus the mask, (N, 1, H S)
     values: Tensor  # the values times W_O, (N, H S, C)
 
-    def select(self, sentences: Tensor) -> "FoldedMemory":
-        """Return what belongs to *sentences*, in that order."""
-        return FoldedMemory(*(tensor.index_select(0, sentences) for tensor in self))
-
 
 Memory = Union[KeysAndValues, FoldedMemory]  # what each step of the search reads in place of the states
 
 
 class CrossAttention(MappedAttention):
-    """Multi-head attention to states of any width.
+    """Multi-head attention to states that are *dim* wide; the other arguments are those of `MappedAttention`.
 
     The computation is in two parts: `project` or `project_for_search`, and `forward`.  fairseq's attention projects the
     states again for each beam.
-
-    Args:
-        embed_dim: C.
-        num_heads: H.
-        dim: the width of the states.
-        dropout: the dropout rate on attention weights.
-        attention_map: the name of the map from scores to weights.
     """
 
     def __init__(
@@ -121,14 +106,9 @@ def may_fold(attention: MappedAttention, keys: Tensor) -> bool:
         and keys.device.type == "cpu"
         and keys.dtype in (torch.float32, torch.float64)  # half precision would round once more
         and sentences * heads * length <= max(SMALL_SIZE, attention.embed_dim // 2)
-        and _has_bias(attention.q_proj)
-        and _has_bias(attention.out_proj)
+        # nobody calls these where the memory is folded
+        and all(is_plain_linear(proj) and proj.bias is not None for proj in (attention.q_proj, attention.out_proj))
     )
-
-
-def _has_bias(projection: nn.Module) -> bool:
-    """Return whether *projection* is W x + b; where the memory is folded, nobody calls it."""
-    return is_plain_linear(projection) and projection.bias is not None
 
 
 def fold(attention: MappedAttention, keys: Tensor, values: Tensor, mask: Tensor) -> FoldedMemory:

@@ -14,34 +14,19 @@ from bert_fused_plugin.modules.multihead_attention import SelfAttention
 
 @dataclass(frozen=True)
 class LayerOptions:
-    """The sizes, rates and choices that both kinds of layers take.
+    """The sizes, rates and choices that both kinds of layers take."""
 
-    Args:
-        embed_dim: C.
-        ffn_dim: the inner width of the feed-forward network.
-        num_heads: the number of attention heads.
-        bert_dim: D, or None for a layer that does not attend to BERT.
-        dropout: the dropout rate after each sub-layer.
-        attention_dropout: the dropout rate on attention weights.
-        activation_dropout: the dropout rate inside the feed-forward network.
-        activation_fn: the non-linearity of the feed-forward network.
-        normalize_before: whether layer norm stands before each sub-layer (pre-norm) instead of after it.
-        fusion: how the layer joins its NMT attention and its attention to BERT.
-        attention_map: the name of the map from scores to weights in the attentions to the encoder and to BERT.
-        self_attention_map: the name of the map in self-attention.
-    """
-
-    embed_dim: int
-    ffn_dim: int
-    num_heads: int
-    bert_dim: Optional[int]
-    dropout: float
-    attention_dropout: float
-    activation_dropout: float
+    embed_dim: int  # C
+    ffn_dim: int  # the inner width of the feed-forward network
+    num_heads: int  # H
+    bert_dim: Optional[int]  # D, or None for a layer that does not attend to BERT
+    dropout: float  # after each sub-layer
+    attention_dropout: float  # on attention weights
+    activation_dropout: float  # inside the feed-forward network
     activation_fn: Callable[[Tensor], Tensor]
-    normalize_before: bool
+    normalize_before: bool  # whether layer norm stands before each sub-layer (pre-norm) instead of after it
     fusion: FusionOptions
-    attention_map: str = "softmax"
+    attention_map: str = "softmax"  # from scores to weights, in the attentions to the encoder and to BERT
     self_attention_map: str = "softmax"
 
     def build_self_attention(self) -> SelfAttention:
@@ -58,9 +43,6 @@ class FusedLayer(nn.Module):
 
     A part that a layer of fairseq has too bears the same name, so that its checkpoints fit.  Each of the two layers
     adds its parts in its own order, because random seeds and the states of optimizers depend on the order.
-
-    Args:
-        options: what the layers of encoder and decoder have in common.
     """
 
     def __init__(self, options: LayerOptions) -> None:

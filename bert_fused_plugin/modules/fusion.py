@@ -21,26 +21,16 @@ class IdentityStart(Enum):
 
 @dataclass(frozen=True)
 class FusionKind:
-    """The description of one fusion; the flags, their checks and the builders follow from it.
+    """The description of one fusion; the flags, their checks and the builders follow from it."""
 
-    Args:
-        help: the sentence about the fusion in the help text of ``--bert-fusion``.
-        build: the builder of the layer's part, from the options of the fusion and C; the part is called as `Branches`
-            is.  None: BERT's states take the place of the source embeddings, and no layer attends to BERT.
-        has_branches: whether the part joins two branches, under drop-net.
-        is_sublayer: whether the attention to BERT is a sub-layer of its own, which has a layer norm.
-        weighted: whether ``--bert-branch-weights`` has an effect.
-        identity_start: the condition of ``--bert-identity-start``.
-        default_p_net: the default of ``--bert-drop-net``, for a fusion of two branches.
-    """
-
-    help: str
+    help: str  # the sentence about the fusion in the help text of ``--bert-fusion``
+    # the layer's part, from the options of the fusion and C, which is called as `Branches` is; None: no layer has one
     build: Optional[Callable[["FusionOptions", int], nn.Module]] = None
-    has_branches: bool = False
-    is_sublayer: bool = False
-    weighted: bool = False
-    identity_start: IdentityStart = IdentityStart.IMPOSSIBLE
-    default_p_net: float = 0.0
+    has_branches: bool = False  # whether the part joins two branches, under drop-net
+    is_sublayer: bool = False  # whether the attention to BERT is a sub-layer of its own, which has a layer norm
+    weighted: bool = False  # whether ``--bert-branch-weights`` has an effect
+    identity_start: IdentityStart = IdentityStart.IMPOSSIBLE  # the condition of ``--bert-identity-start``
+    default_p_net: float = 0.0  # the default of ``--bert-drop-net``, for a fusion of two branches
 
     @property
     def replaces_embeddings(self) -> bool:
@@ -75,21 +65,13 @@ FUSION_KINDS: Dict[str, FusionKind] = {
 
 @dataclass(frozen=True)
 class FusionOptions:
-    """What a layer must know of the fusion.
+    """What a layer must know of the fusion."""
 
-    Args:
-        kind: the name of the fusion in the table.
-        p_net: the rate of drop-net, for a fusion of two branches.
-        weights: the weights of the NMT branch and of BERT's branch, for a weighted fusion.
-        bert_first: whether the sub-layer of BERT comes before that of the NMT branch, for a fusion with a sub-layer.
-        identity_start: whether the output of the attention to BERT begins as zero.
-    """
-
-    kind: str = "parallel"
-    p_net: float = 0.0
-    weights: Tuple[float, float] = (0.5, 0.5)
-    bert_first: bool = True
-    identity_start: bool = False
+    kind: str = "parallel"  # a key of the table
+    p_net: float = 0.0  # the rate of drop-net, for a fusion of two branches
+    weights: Tuple[float, float] = (0.5, 0.5)  # of the NMT branch and of BERT's branch, for a weighted fusion
+    bert_first: bool = True  # whether BERT's sub-layer comes before that of the NMT branch
+    identity_start: bool = False  # whether the output of the attention to BERT begins as zero
 
 
 class WeightedSum(nn.Module):
@@ -131,17 +113,11 @@ class Gate(nn.Module):
 
 
 class Branch(NamedTuple):
-    """One of the two attentions of a layer that the fusion joins.
+    """One of the two attentions of a layer that the fusion joins."""
 
-    Args:
-        attend: the function from the layer's states, (T, B, C), to the output of the attention and its weights.
-        module: the attention; it gets zeros as gradient where drop-net leaves the branch out.
-        norm: the layer norm of the attention; None for BERT's attention, unless it is a sub-layer of its own.
-    """
-
-    attend: Callable[[Tensor], Attended]
-    module: nn.Module
-    norm: Any
+    attend: Callable[[Tensor], Attended]  # of the layer's states, (T, B, C)
+    module: nn.Module  # the attention; it gets zeros as gradient where drop-net leaves the branch out
+    norm: Any  # the layer norm; None for BERT's attention, unless it is a sub-layer of its own
 
 
 # the function of an attention, the states and a layer norm; it returns the states and the attention's weights
@@ -190,11 +166,7 @@ class Branches(nn.Module):
 
 
 class Stacked(nn.Module):
-    """Both attentions as sub-layers, one after the other.
-
-    Args:
-        bert_first: whether the attention to BERT comes first.
-    """
+    """Both attentions as sub-layers, one after the other."""
 
     def __init__(self, bert_first: bool) -> None:
         super().__init__()

@@ -49,7 +49,9 @@ class MappedAttention(MultiheadAttention):
             need_weights: whether to return the weights.
         """
         if self.attention_map is None and not need_weights:
-            return F.scaled_dot_product_attention(queries, keys, values, mask, dropout_p=self._dropout_rate()), None
+            is_dropping = self.training or self.dropout_module.apply_during_inference
+            rate = self.dropout_module.p if is_dropping else 0.0
+            return F.scaled_dot_product_attention(queries, keys, values, mask, dropout_p=rate), None
         scores = torch.matmul(queries * self.scaling, keys.transpose(-1, -2))
         if mask is not None:
             scores = scores + mask
@@ -57,22 +59,12 @@ class MappedAttention(MultiheadAttention):
         out = torch.matmul(self.dropout_module(probabilities.type_as(scores)), values)
         return out, probabilities if need_weights else None
 
-    def _dropout_rate(self) -> float:
-        dropout = self.dropout_module
-        return dropout.p if self.training or dropout.apply_during_inference else 0.0
-
 
 class SelfAttention(MappedAttention):
-    """fairseq's self-attention, with its parameters, and with a map that can be chosen.
+    """fairseq's self-attention, with a map that can be chosen; the arguments are those of `MappedAttention`.
 
     A step of the search takes fewer operations than fairseq's: there is no mask, and torch's fused attention takes the
     keys and values of the positions so far as they are kept.
-
-    Args:
-        embed_dim: C.
-        num_heads: H.
-        dropout: the dropout rate on attention weights.
-        attention_map: the name of the map from scores to weights.
     """
 
     def __init__(self, embed_dim: int, num_heads: int, dropout: float, attention_map: str = "softmax") -> None:

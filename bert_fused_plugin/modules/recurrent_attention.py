@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from bert_fused_plugin.modules.attention_map import LearnedEntmax, attention_weights_of, build_attention_map
+from bert_fused_plugin.modules.attention_map import attention_weights_of, build_attention_map
 
 MAX_CACHED_NUMBERS = 2**18  # one MiB in fp32, which fits into the cache of a CPU core
 
@@ -66,11 +66,6 @@ class RecurrentAttention(nn.Module):
         energies = energies.masked_fill(padding_mask.unsqueeze(1), -torch.inf)
         return attention_weights_of(self.attention_map, energies).to(energies.dtype)
 
-    @property
-    def learns_map(self) -> bool:
-        """Whether the map has parameters, so that autograd must compute its gradients."""
-        return isinstance(self.attention_map, LearnedEntmax)
-
     def weights_backward(self, alpha: Tensor, gradient: Tensor) -> Tensor:
         """Return the gradient of the energies, in fp32 as the map, which must not be learned, from that of *alpha*."""
         dtype = torch.promote_types(alpha.dtype, torch.float32)
@@ -109,15 +104,10 @@ class DotAttention(RecurrentAttention):
 
 
 class AttentionKind(NamedTuple):
-    """An entry of the table of attentions.
+    """An entry of the table of attentions."""
 
-    Args:
-        build: the class of the attention; None for a decoder without attention.
-        help: the description of the kind in the help of ``--attention``.
-    """
-
-    build: Optional[Callable[..., RecurrentAttention]]
-    help: str
+    build: Optional[Callable[..., RecurrentAttention]]  # None for a decoder without attention
+    help: str  # in the help of ``--attention``
 
 
 RECURRENT_ATTENTIONS: Dict[str, AttentionKind] = {
@@ -125,22 +115,6 @@ RECURRENT_ATTENTIONS: Dict[str, AttentionKind] = {
     "dot": AttentionKind(DotAttention, "dot products of projected states and annotations"),
     "none": AttentionKind(None, "no attention; the encoder's summary is the context of each step"),
 }
-
-
-def attention_kind(kind: str) -> AttentionKind:
-    """Return the entry of *kind* in the table.
-
-    Raises:
-        ValueError: the table has no such kind.
-    """
-    if kind not in RECURRENT_ATTENTIONS:
-        raise ValueError(f"The attention must be one of {', '.join(RECURRENT_ATTENTIONS)}, got {kind!r}.")
-    return RECURRENT_ATTENTIONS[kind]
-
-
-def attention_flags() -> Dict[str, List[str]]:
-    """Return, for each flag that belongs to some kinds of attention only, the names of these kinds."""
-    return {"attention_map": [name for name, kind in RECURRENT_ATTENTIONS.items() if kind.build is not None]}
 
 
 class AttentionSteps(ABC):

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from bert_fused_plugin.modules.attention_map import LearnedEntmax
 from bert_fused_plugin.modules.recurrent_attention import AttentionSteps, RecurrentAttention
 from bert_fused_plugin.modules.recurrent_unit import ConditionalGru
 
@@ -126,7 +127,7 @@ def fused_loop(
         return None
     of_memories = [None if attention is None else attention.steps(memory.keys) for attention, memory, _ in read]
     for (attention, _, _), steps in zip(read, of_memories):
-        if attention is not None and (attention.learns_map or steps is None):
+        if attention is not None and (steps is None or isinstance(attention.attention_map, LearnedEntmax)):
             return None
     tensors = [tensor for steps in of_memories if steps is not None for tensor in (steps.keys, *steps.vectors)]
     weights = (from_state, cell.candidate_proj.weight)

@@ -16,7 +16,6 @@ from bert_fused_plugin.modules.recurrent_attention import (
     RECURRENT_ATTENTIONS,
     AttentionKind,
     RecurrentAttention,
-    attention_kind,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,8 +80,3 @@ def test_the_documents_name_the_kinds_of_the_table():
     pages = [path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))]
     [row] = [row for page in pages for row in re.findall(r"^\| `--attention` \|.*$", page, re.MULTILINE)]
     assert re.findall(r"`([a-z]+)`", row.split("|")[3]) == list(RECURRENT_ATTENTIONS)
-
-
-def test_an_unknown_kind_is_no_decoder_without_attention():
-    with pytest.raises(ValueError, match=r"must be one of additive, dot, none, got 'nothing'"):
-        attention_kind("nothing")

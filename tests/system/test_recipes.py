@@ -15,8 +15,7 @@ from fairseq.data import Dictionary
 from hydra_settings import differences, settings_of_command_line, settings_of_hydra
 from transformers import BertConfig, BertModel
 
-from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
-from bert_fused_plugin.models.bert_fused.config_checks import config_errors
+from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, config_errors
 
 pytestmark = pytest.mark.system
 

@@ -3,6 +3,7 @@
 from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,7 +14,8 @@ from omegaconf import OmegaConf, open_dict
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models.presets import as_namespace, flags_beside, sharding_errors, warn_of_lone_processes
+from bert_fused_plugin.models.presets import as_namespace, flags_beside
+from bert_fused_plugin.models.translation_model import training_errors, warn_of_lone_processes
 
 MODELS = Path(__file__).resolve().parents[2] / "examples" / "hydra" / "model"
 ARCHITECTURES = [arch for arch, model in ARCH_MODEL_REGISTRY.items() if "bert_fused_plugin" in model.__module__]
@@ -99,6 +101,9 @@ def test_flags_of_other_sections_stand_beside_those_of_the_model():
 
 
 def test_a_training_that_shards_its_parameters_is_refused():
+    def sharding_errors(flags):
+        return training_errors(flags, SimpleNamespace(cfg={}), {})
+
     assert not sharding_errors(section("gru_dot"))
     assert not sharding_errors(Namespace(ddp_backend="legacy_ddp"))
     (error,) = sharding_errors(Namespace(ddp_backend="fully_sharded"))

@@ -8,8 +8,7 @@ from fairseq.data import Dictionary
 from helpers import GRU_SIZES, SIZES
 
 from bert_fused_plugin.flags import type_errors
-from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
-from bert_fused_plugin.models.bert_fused.config_checks import config_errors, output_dim_errors, pruning_errors
+from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, config_errors
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_errors
 from bert_fused_plugin.modules import attention_map
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig, flags_for_data_sets
@@ -19,11 +18,7 @@ def fused(src_dict=None, **options):
     """Return the errors of a BERT-fused model's flags."""
     sizes = {**SIZES, "max_source_positions": 9, "max_target_positions": 9, "decoder_output_dim": 8, "bert_model": "x"}
     cfg = BertFusedConfig.from_namespace(Namespace(**{**sizes, **options}))
-    errors = type_errors(cfg) + output_dim_errors(cfg)
-    if not errors:
-        cfg.decoder.output_dim = int(cfg.decoder.output_dim)
-        errors = pruning_errors(cfg)
-    return errors or config_errors(cfg, src_dict or Dictionary(), Dictionary())
+    return type_errors(cfg) or config_errors(cfg, src_dict or Dictionary(), Dictionary())
 
 
 def gru(src_dict=None, **options):
@@ -40,7 +35,10 @@ GATES = "leave it out to let every layer attend to BERT"
 ONE_OUTPUT = "--share-decoder-input-output-embed (which --share-all-embeddings and bert_fused_tiny imply) needs "
 UNSUPPORTED = "is not supported by this architecture"
 FUSED = [
-    ({"bert_model": None}, "--bert-model is required: give a local model directory or a name on the Hugging Face hub"),
+    (
+        {"bert_model": None},
+        "--bert-model is required, got None; give a local model directory or a name on the Hugging",
+    ),
     ({"bert_gates": "1,0,1"}, f"--bert-gates must be a 0 or 1 for each of the 2 layers, *, got '1,0,1'; {GATES}"),
     ({"bert_gates": "1,x"}, "--bert-gates must be a 0 or 1 for each of the 2 layers"),
     ({"bert_gates": "0,0"}, "--bert-gates 0,0 with --bert-attend both lets none of the 2 encoder and 2 decoder layers"),
@@ -70,10 +68,10 @@ FUSED = [
     ({"decoder_layers_to_keep": "0,x"}, "--decoder-layers-to-keep must be different numbers *got 0,x; name layers of"),
     (
         {"decoder_layers_to_keep": "1", "encoder_layers_to_keep": "0", "bert_gates": "0"},
-        "--bert-gates must be a 0 or 1 for each of the layers of the training",
+        "--bert-gates must be a 0 or 1 for each of the 2 layers, *, got '0'",
     ),
-    ({"decoder_output_dim": "6.5"}, "--decoder-output-dim must be a whole number, got '6.5'; correct it"),
-    ({"decoder_output_dim": "0"}, "--decoder-output-dim must be at least 1, got 0"),
+    ({"decoder_output_dim": "6.5"}, "--decoder-output-dim must be a whole number, at least 1, got '6.5'; correct it"),
+    ({"decoder_output_dim": "0"}, "--decoder-output-dim must be a whole number, at least 1, got '0'"),
     *(
         ({"decoder_output_dim": 6, share: True}, f"{ONE_OUTPUT}--decoder-output-dim equal to *, got 6 and 8; leave")
         for share in ("share_all_embeddings", "share_decoder_input_output_embed")

@@ -1,15 +1,18 @@
-"""The flags of the BERT-fused models, each with its specification."""
+"""The flags of the BERT-fused models, each with its specification, and the rules for several flags together."""
 
 # fairseq reads the field types: no `from __future__ import annotations`, no `X | None` in this file.
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from fairseq.data import Dictionary
 from fairseq.dataclass import ChoiceEnum
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_config import EncDecBaseConfig
 
 from bert_fused_plugin.bert.flags import MEAN, BertFlags, map_flag, parse_weights
-from bert_fused_plugin.flags import NO_EFFECT, Flag, Record, Rule, at_least, flag, limited, only_for
+from bert_fused_plugin.flags import NO_EFFECT, Flag, Record, Rule, at_least, flag, flag_errors, limited, only_for
+from bert_fused_plugin.models.embeddings import sharing_errors
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
 from bert_fused_plugin.modules.fusion import FUSION_KINDS, FusionKind, FusionOptions, IdentityStart
 
@@ -35,10 +38,18 @@ def _of_side(side: str, name: str) -> Flag:
     """Return the flag of a side for the record; a side without layers has none."""
     return Flag(
         Record.COMPUTED,
-        effective=lambda cfg: vars(vars(cfg)[side])[name] if vars(cfg)[side].layers else NO_EFFECT,
+        effective=lambda cfg: getattr(cfg, f"{side}_{name}") if vars(cfg)[side].layers else NO_EFFECT,
     )
 
 
+# the switches of fairseq's tasks that these models cannot be trained with
+TASK_REASONS = {"load_alignments": "its layers give no attention weights in training, and drop-net leaves some out"}
+
+_REQUIRED = Rule(
+    lambda value: value is not None,
+    "is required",
+    "give a local model directory or a name on the Hugging Face hub, such as bert-base-uncased",
+)
 _RATE = Flag(rule=Rule(lambda value: 0 <= (value or 0) < 1, "must be in [0, 1)", "0 turns it off"))
 _UNSUPPORTED = Flag(rule=Rule(lambda value: not value, "is not supported by this architecture", "leave it out"))
 _SIDES = ("encoder", "decoder")
@@ -56,7 +67,9 @@ _HOST: Dict[str, Flag] = {
     },
     "encoder_layers": Flag(Record.PARAMETERS, at_least(0)),
     "decoder_layers": Flag(Record.PARAMETERS, at_least(1)),
-    "decoder_output_dim": Flag(Record.PARAMETERS, at_least(1)),
+    "decoder_output_dim": Flag(  # the command line gives a text
+        Record.PARAMETERS, Rule(lambda value: int(str(value)) >= 1, "must be a whole number, at least 1", "correct it")
+    ),
     **dict.fromkeys(
         ("decoder_input_dim", "layernorm_embedding", "adaptive_softmax_cutoff", "adaptive_softmax_factor"),
         Flag(Record.PARAMETERS),
@@ -149,6 +162,7 @@ class BertFusedConfig(TransformerConfig, BertFlags):
     def flags(cls) -> Dict[str, Flag]:
         """Return the specification of each flag, those of fairseq's transformer included."""
         flags = limited(super().flags(), _WEIGHTED, ["bert_branch_weights"])
+        flags["bert_model"] = replace(flags["bert_model"], rule=_REQUIRED)
         return {**_HOST, **limited(flags, _OF_BRANCHES, ["bert_drop_net"])}
 
     @property
@@ -174,24 +188,19 @@ class BertFusedConfig(TransformerConfig, BertFlags):
         """Return for each layer of the encoder, and for each layer of the decoder, whether it attends to BERT.
 
         The gates are those of the layers of the training; of a pruned side, the layers that are kept have theirs.
-
-        Raises:
-            ValueError: a value of ``--bert-gates`` that is not one 0 or 1 for each layer.
         """
-        kept = [kept_layers(side) for side in (self.encoder, self.decoder)]
-        encoder, decoder = (
-            list(range(side.layers)) if keep is None else keep for side, keep in zip((self.encoder, self.decoder), kept)
-        )
-        depth = max((number + 1 for number in (*encoder, *decoder)), default=0)
-        gates = ["1"] * depth if self.bert_gates is None else [gate.strip() for gate in self.bert_gates.split(",")]
-        if len(gates) < depth or (len(gates) > depth and kept == [None, None]) or not set(gates) <= {"0", "1"}:
-            raise ValueError
-        opened = [gate == "1" and not self.fusion.replaces_embeddings for gate in gates]
+        encoder, decoder = (kept_layers(side) or range(side.layers) for side in (self.encoder, self.decoder))
         attend = str(self.bert_attend)
         return (
-            [opened[number] and attend != "decoder" for number in encoder],
-            [opened[number] and attend != "encoder" for number in decoder],
+            [attend != "decoder" and self._is_open(number) for number in encoder],
+            [attend != "encoder" and self._is_open(number) for number in decoder],
         )
+
+    def _is_open(self, number: int) -> bool:
+        """Return whether the layers with this number in the training attend to BERT."""
+        if self.fusion.replaces_embeddings or self.bert_gates is None:
+            return not self.fusion.replaces_embeddings
+        return self.bert_gates.split(",")[number].strip() == "1"
 
     def fusion_options(self) -> FusionOptions:
         """Return what the layers must know of the fusion."""
@@ -205,12 +214,90 @@ class BertFusedConfig(TransformerConfig, BertFlags):
 
 
 def kept_layers(side: EncDecBaseConfig) -> Optional[List[int]]:
-    """Return the numbers of the layers that LayerDrop's pruning keeps of one *side*; None if it keeps all.
-
-    ``--model-overrides`` gives a text such as "0,2", and the command line gives a list.
-
-    Raises:
-        ValueError: the value of the flag is no list of numbers.
-    """
-    keep = side.layers_to_keep
+    """Return the numbers of the layers that LayerDrop's pruning keeps of one *side*; None if it keeps all."""
+    keep = side.layers_to_keep  # a list from the command line, and a text such as "0,2" from --model-overrides
     return sorted(int(number) for number in (keep.split(",") if isinstance(keep, str) else keep)) if keep else None
+
+
+def config_errors(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
+    """Return a sentence for each setting of *cfg* that breaks a rule: flag, rule, value and remedy."""
+    return [
+        *flag_errors(cfg, BertFusedConfig),
+        *_head_errors(cfg),
+        *(_pruning_errors(cfg) or _gate_errors(cfg)),
+        *_identity_start_errors(cfg),
+        *_embedding_errors(cfg, src_dict, tgt_dict),
+    ]
+
+
+def _pruning_errors(cfg: BertFusedConfig) -> List[str]:
+    """Return a sentence for each side of which LayerDrop's pruning keeps layers that it does not have."""
+    errors = []
+    for side, part in (("encoder", cfg.encoder), ("decoder", cfg.decoder)):
+        try:
+            kept = kept_layers(part) or []
+        except ValueError:
+            kept = [-1]
+        if len(set(kept)) < len(kept) or not set(kept) <= set(range(part.layers)):
+            errors.append(
+                f"--{side}-layers-to-keep must be different numbers from 0 to {part.layers - 1}, with commas between "
+                f"them, got {part.layers_to_keep}; name layers of the training"
+            )
+    return errors
+
+
+def _head_errors(cfg: BertFusedConfig) -> List[str]:
+    return [
+        f"--{side}-attention-heads must divide --{side}-embed-dim, got {part.attention_heads} and {part.embed_dim}; "
+        "change one of them"
+        for side, part in (("encoder", cfg.encoder), ("decoder", cfg.decoder))
+        if part.attention_heads < 1 or part.embed_dim % part.attention_heads
+    ]
+
+
+def _gate_errors(cfg: BertFusedConfig) -> List[str]:
+    depth = max(cfg.encoder.layers, cfg.decoder.layers)
+    gates = ["1"] * depth if cfg.bert_gates is None else [gate.strip() for gate in cfg.bert_gates.split(",")]
+    if len(gates) != depth or not set(gates) <= {"0", "1"}:
+        return [
+            f"--bert-gates must be a 0 or 1 for each of the {depth} layers, with commas between them, got "
+            f"{cfg.bert_gates!r}; leave it out to let every layer attend to BERT"
+        ]
+    if cfg.fusion.replaces_embeddings or any(gate for gates in cfg.gates() for gate in gates):
+        return []
+    given = "" if cfg.bert_gates is None else f"--bert-gates {cfg.bert_gates} with "
+    return [
+        f"{given}--bert-attend {cfg.bert_attend} lets none of the {cfg.encoder.layers} encoder and "
+        f"{cfg.decoder.layers} decoder layers attend to BERT; change them, or use --arch transformer"
+    ]
+
+
+def _identity_start_errors(cfg: BertFusedConfig) -> List[str]:
+    needed = cfg.fusion.identity_start if cfg.bert_identity_start else IdentityStart.IMPOSSIBLE
+    if needed is IdentityStart.PRE_NORM:
+        return [
+            f"--bert-identity-start with --bert-fusion {cfg.bert_fusion} needs --{side}-normalize-before: "
+            "after the sub-layer, BERT's layer norm would change the states; add that flag, or leave this one out"
+            for side, part in (("encoder", cfg.encoder), ("decoder", cfg.decoder))
+            if str(cfg.bert_attend) in ("both", side) and not part.normalize_before
+        ]
+    with suppress(ValueError):  # which the rule of the weights reports
+        if needed is IdentityStart.NMT_WEIGHT_ONE and cfg.branch_weights()[0] != 1:
+            return [
+                "--bert-identity-start needs weight 1 for the NMT branch, got --bert-branch-weights "
+                f"{cfg.bert_branch_weights}; leave the weights out for 1,1"
+            ]
+    return []
+
+
+def _embedding_errors(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
+    is_shared = cfg.share_all_embeddings and not cfg.fusion.replaces_embeddings
+    errors = sharing_errors(cfg, src_dict, tgt_dict) if is_shared else []
+    is_output = cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
+    if is_output and not cfg.adaptive_softmax_cutoff and str(cfg.decoder.output_dim) != str(cfg.decoder.embed_dim):
+        errors.append(
+            "--share-decoder-input-output-embed (which --share-all-embeddings and bert_fused_tiny imply) needs "
+            f"--decoder-output-dim equal to --decoder-embed-dim, got {cfg.decoder.output_dim} and "
+            f"{cfg.decoder.embed_dim}; leave --decoder-output-dim out"
+        )
+    return errors

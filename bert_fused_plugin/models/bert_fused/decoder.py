@@ -6,9 +6,9 @@ from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
-from bert_fused_plugin.models.bert_fused.layer_building import build_layer
+from bert_fused_plugin.models.bert_fused.layer_building import new_layers
 from bert_fused_plugin.models.translation_model import SearchScores
-from bert_fused_plugin.modules.beam_order import sentences_to_keep
+from bert_fused_plugin.modules.beam_order import select_sentences, sentences_to_keep
 from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer, Memories
 from bert_fused_plugin.modules.drop_net import with_zero_gradients
 
@@ -18,28 +18,22 @@ Extra = Dict[str, Optional[List[Tensor]]]
 class BertFusedDecoder(SearchScores, TransformerDecoderBase):
     """Embeddings and BERT-fused layers (Zhu et al. 2020, section 4.1, step 3).
 
-    Args:
-        cfg: the model's flags.
-        dictionary: the target dictionary.
-        embed_tokens: the target embeddings.
-        encoder_dim: the width of the encoder's output.
-        bert_dim: D.
+    The encoder's output is *encoder_dim* wide, and *bert_dim* is D.
     """
 
     def __init__(
         self, cfg: BertFusedConfig, dictionary: Any, embed_tokens: nn.Embedding, *, encoder_dim: int, bert_dim: int
     ) -> None:
-        # the base class builds one layer after the other, and each of them takes its own width from here
-        self._bert_dims = iter([bert_dim if gate else None for gate in cfg.gates()[1]])
-        self._encoder_dim = encoder_dim
+        dims = {"bert_dim": bert_dim, "encoder_dim": encoder_dim}
+        # the base class asks for one layer after the other, between other draws of random numbers, and names none
+        self._new_layers = new_layers(BertFusedDecoderLayer, cfg, cfg.decoder, cfg.gates()[1], **dims)
         super().__init__(cfg, dictionary, embed_tokens)
-        del self._bert_dims
+        del self._new_layers
         self.replaces_embeddings = cfg.fusion.replaces_embeddings
 
     def build_decoder_layer(self, cfg: BertFusedConfig, no_encoder_attn: bool = False) -> nn.Module:
-        """Build one layer; fairseq's hook."""
-        dims = {"encoder_dim": self._encoder_dim}
-        return build_layer(BertFusedDecoderLayer, cfg, cfg.decoder, next(self._bert_dims), **dims)
+        """Build the next layer; fairseq's hook."""
+        return next(self._new_layers)
 
     def extract_features(
         self,
@@ -58,9 +52,7 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
         ``extra["bert_attn"]``.
 
         Args:
-            prev_output_tokens: the target so far, (B, T).
-            encoder_out: the encoder's output, with ``bert_out`` and ``bert_padding_mask``.
-            incremental_state: the caches, in incremental decoding.
+            prev_output_tokens, encoder_out, incremental_state: as for fairseq's decoder.
             full_context_alignment: whether to leave out the causal mask.
             alignment_layer: the index of the layer whose attention is returned; by default the last.
             alignment_heads: the number of heads that count; by default all.
@@ -102,7 +94,7 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
         layers = cached["layers"]
         keep, beam_size = sentences_to_keep(new_order, len(layers[0][0].keys), cached["beam_size"])
         if keep is not None:
-            layers = [tuple(None if kv is None else kv.select(keep) for kv in memories) for memories in layers]
+            layers = [tuple(memory and select_sentences(memory, keep) for memory in memories) for memories in layers]
         self.set_incremental_state(incremental_state, "memories", {"layers": layers, "beam_size": beam_size})
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> Dict[str, Tensor]:
@@ -110,11 +102,9 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
 
         fairseq adds the output matrix of shared embeddings, which a decoder with an adaptive softmax does not have.
         """
-        key = f"{name}.output_projection.weight"
-        is_added = self.adaptive_softmax is not None and key not in state_dict
         upgraded: Dict[str, Tensor] = super().upgrade_state_dict_named(state_dict, name)
-        if is_added:
-            upgraded.pop(key, None)
+        if self.adaptive_softmax is not None:
+            upgraded.pop(f"{name}.output_projection.weight", None)
         return upgraded
 
     def _apply_layers(
@@ -133,10 +123,9 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
             encoder_out["bert_padding_mask"][0],
         )
         memories = self._memories(states, incremental_state, rows=x.size(1))
-        inner_states = [x]
-        weights: List[Optional[Tensor]] = [None, None]
+        inner_states, attn, bert_attn = [x], None, None
         for index, layer in enumerate(self.layers):
-            x, *of_layer = layer(
+            x, *weights = layer(
                 inner_states[-1],
                 *states,
                 incremental_state,
@@ -146,8 +135,7 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
             )
             inner_states.append(x)
             if index == attn_layer:
-                weights = of_layer
-        attn, bert_attn = weights
+                attn, bert_attn = weights
         return inner_states, attn, bert_attn
 
     def _memories(
@@ -174,8 +162,6 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
         if incremental_state is not None:
             prev_output_tokens = prev_output_tokens[:, -1:]
         x = self.embed_scale * self.embed_tokens(prev_output_tokens.contiguous())
-        if self.project_in_dim is not None:
-            x = self.project_in_dim(x)
         if positions is not None:
             x = x + positions
         if self.layernorm_embedding is not None:

@@ -1,6 +1,6 @@
 """The BERT-fused encoder: fairseq's transformer encoder, each layer of which attends to BERT."""
 
-from typing import Any, List, Optional, Tuple
+from typing import Any, Optional, Tuple
 
 import torch
 from fairseq.models.transformer import TransformerEncoderBase
@@ -12,7 +12,7 @@ from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.bert.record import BertRecord
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
-from bert_fused_plugin.models.bert_fused.layer_building import build_layer
+from bert_fused_plugin.models.bert_fused.layer_building import new_layers
 from bert_fused_plugin.modules.beam_order import EncoderOut, reorder_encoder_out
 from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
 from bert_fused_plugin.modules.drop_net import with_zero_gradients
@@ -23,14 +23,7 @@ class BertFusedEncoder(TransformerEncoderBase):
 
     With ``--bert-fusion embedding`` BERT's states, projected to the model's width, take the place of the token
     embeddings.  Its word pieces take the place of the source tokens, and no layer attends to BERT.  If the encoder has
-    no layers either, its output is H_B itself.
-
-    Args:
-        cfg: the model's flags.
-        dictionary: the source dictionary.
-        embed_tokens: the source embeddings; embedding fusion uses only their width and padding index.
-        bert: the pre-trained encoder.
-        bridge: the bridge that derives BERT's input if a batch does not bring it.
+    no layers either, its output is H_B itself.  Of *embed_tokens* it uses only the width and the padding index.
     """
 
     def __init__(
@@ -42,10 +35,10 @@ class BertFusedEncoder(TransformerEncoderBase):
         bert: PretrainedBert,
         bridge: DictionaryBridge,
     ) -> None:
-        # the base class builds one layer after the other, and each of them takes its own width from here
-        self._bert_dims = iter([bert.dim if gate else None for gate in cfg.gates()[0]])
+        # the base class asks for one layer after the other, between other draws of random numbers, and names none
+        self._new_layers = new_layers(BertFusedEncoderLayer, cfg, cfg.encoder, cfg.gates()[0], bert.dim)
         super().__init__(cfg, dictionary, embed_tokens)
-        del self._bert_dims
+        del self._new_layers
         self.mask_special_tokens = cfg.bert_mask_special_tokens
         self.bert = bert
         self.bridge = bridge
@@ -61,14 +54,16 @@ class BertFusedEncoder(TransformerEncoderBase):
             else:
                 self.bert_proj = nn.Linear(bert.dim, embed_tokens.embedding_dim)
 
+    reorder_encoder_out = staticmethod(reorder_encoder_out)
+
     @property
     def output_dim(self) -> int:
         """The width of ``encoder_out``."""
         return self.bert.dim if self.replaces_embeddings and self.num_layers == 0 else int(self.cfg.encoder.embed_dim)
 
     def build_encoder_layer(self, cfg: BertFusedConfig) -> nn.Module:
-        """Build one layer; fairseq's hook."""
-        return build_layer(BertFusedEncoderLayer, cfg, cfg.encoder, next(self._bert_dims))
+        """Build the next layer; fairseq's hook."""
+        return next(self._new_layers)
 
     def forward(
         self,
@@ -82,16 +77,12 @@ class BertFusedEncoder(TransformerEncoderBase):
         """Return fairseq's ``encoder_out`` with ``bert_out``, (B, L, D), and ``bert_padding_mask``, (B, L).
 
         Args:
-            src_tokens: the source, (B, S), padded on either side.
-            src_lengths: the lengths of the source sentences, which are not used.
+            src_tokens, src_lengths, bert_tokens, bert_out: as for `TranslationModel.forward`.
             return_all_hiddens: whether to fill ``encoder_states``.
             token_embeddings: the states, (B, S, C), that replace the embeddings of *src_tokens*.
-            bert_tokens: BERT's input, (B, L); without it the input is derived from *src_tokens*.
-            bert_out: BERT's states for *bert_tokens* from the cache, (B, L, N x D); without them BERT computes them.
         """
         # 1. H_B = BERT(x)   (section 4.1, step 1)
         bert_out, bert_padding_mask = read_bert(self, src_tokens, bert_tokens, bert_out, self.version.dtype)
-
         # 2. H_E, layer by layer   (step 2); fairseq's own loop changes the layout of the states after a reload
         if self.replaces_embeddings:
             x, encoder_embedding = self._embed_bert(bert_out, bert_padding_mask)
@@ -99,9 +90,13 @@ class BertFusedEncoder(TransformerEncoderBase):
         else:
             x, encoder_embedding = self.forward_embedding(src_tokens, token_embeddings)
             encoder_padding_mask = src_tokens.eq(self.padding_idx)
-        encoder_states = self._apply_layers(x, encoder_padding_mask, bert_out, bert_padding_mask)
+        if bert_out.requires_grad:  # drop-net may leave BERT out of every layer
+            x = with_zero_gradients(x, bert_out)
+        encoder_states = [x.transpose(0, 1)]  # (B, S, C) -> (S, B, C)
+        for layer in self.layers:
+            x = layer(encoder_states[-1], encoder_padding_mask, bert_out.transpose(0, 1), bert_padding_mask)
+            encoder_states.append(x)
         x = encoder_states[-1] if self.layer_norm is None else self.layer_norm(encoder_states[-1])
-
         return {
             "encoder_out": [x],
             "encoder_padding_mask": [encoder_padding_mask],
@@ -115,18 +110,6 @@ class BertFusedEncoder(TransformerEncoderBase):
             "beam_size": [1],  # rows of each sentence
         }
 
-    def _apply_layers(
-        self, x: Tensor, encoder_padding_mask: Tensor, bert_out: Tensor, bert_padding_mask: Tensor
-    ) -> List[Tensor]:
-        """Return the embeddings *x*, (B, S, C), and the states of each layer, (S, B, C) each."""
-        if bert_out.requires_grad:  # drop-net may leave BERT out of every layer
-            x = with_zero_gradients(x, bert_out)
-        encoder_states = [x.transpose(0, 1)]  # (B, S, C) -> (S, B, C)
-        for layer in self.layers:
-            x = layer(encoder_states[-1], encoder_padding_mask, bert_out.transpose(0, 1), bert_padding_mask)
-            encoder_states.append(x)
-        return encoder_states
-
     def _embed_bert(self, bert_out: Tensor, bert_padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
         """Return BERT's states, projected for the first layer, (B, L, C): with positions, and without."""
         if self.bert_proj is None:
@@ -136,7 +119,3 @@ class BertFusedEncoder(TransformerEncoderBase):
         symbols = symbols.masked_fill(bert_padding_mask, self.padding_idx)
         embedded: Tuple[Tensor, Tensor] = self.forward_embedding(symbols, self.bert_proj(bert_out))
         return embedded
-
-    def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
-        """Return *encoder_out* with its rows in *new_order*; fairseq's hook."""
-        return reorder_encoder_out(encoder_out, new_order)

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Iterator, List
 
 from fairseq.models.transformer.transformer_config import EncDecBaseConfig
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
@@ -14,37 +14,37 @@ from bert_fused_plugin.modules.fused_layer import LayerOptions
 
 logger = logging.getLogger(__name__)
 
-_OF_LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.(.+)")  # not a layer of a fine-tuned BERT
 
+def new_layers(
+    kind: Callable[..., nn.Module],
+    cfg: BertFusedConfig,
+    side: EncDecBaseConfig,
+    gates: List[bool],
+    bert_dim: int,
+    **dims: int,
+) -> Iterator[nn.Module]:
+    """Build layers of a *kind* when they are asked for, under fairseq's activation checkpointing if the flags say so.
 
-def build_layer(
-    kind: Callable[..., nn.Module], cfg: BertFusedConfig, side: EncDecBaseConfig, bert_dim: Optional[int], **dims: int
-) -> nn.Module:
-    """Return a new layer, under fairseq's activation checkpointing if the flags ask for it.
-
-    Args:
-        kind: the class of the layer.
-        cfg: the model's flags.
-        side: those of the encoder or of the decoder.
-        bert_dim: D, or None for a layer that does not attend to BERT.
-        dims: further arguments of *kind*.
+    Each attends to BERT's states, *bert_dim* wide, if its gate is open.  The flags *side* are those of the encoder or
+    of the decoder.  The *dims* are further arguments of *kind*.
     """
-    options = LayerOptions(
-        embed_dim=side.embed_dim,
-        ffn_dim=side.ffn_embed_dim,
-        num_heads=side.attention_heads,
-        bert_dim=bert_dim,
-        dropout=cfg.dropout,
-        attention_dropout=cfg.attention_dropout,
-        activation_dropout=cfg.activation_dropout or cfg.relu_dropout or 0.0,
-        activation_fn=get_activation_fn(cfg.activation_fn),
-        normalize_before=side.normalize_before,
-        fusion=cfg.fusion_options(),
-        attention_map=str(cfg.attention_map),
-        self_attention_map=str(cfg.self_attention_map),
-    )
-    layer = kind(options, **dims)
-    return checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations) if cfg.checkpoint_activations else layer
+    for gate in gates:
+        options = LayerOptions(
+            embed_dim=side.embed_dim,
+            ffn_dim=side.ffn_embed_dim,
+            num_heads=side.attention_heads,
+            bert_dim=bert_dim if gate else None,
+            dropout=cfg.dropout,
+            attention_dropout=cfg.attention_dropout,
+            activation_dropout=cfg.activation_dropout or cfg.relu_dropout or 0.0,
+            activation_fn=get_activation_fn(cfg.activation_fn),
+            normalize_before=side.normalize_before,
+            fusion=cfg.fusion_options(),
+            attention_map=str(cfg.attention_map),
+            self_attention_map=str(cfg.self_attention_map),
+        )
+        layer = kind(options, **dims)
+        yield checkpoint_wrapper(layer, cfg.offload_activations) if cfg.checkpoint_activations else layer
 
 
 def pruned(cfg: Any, state_dict: Dict[str, Tensor]) -> Dict[str, Tensor]:
@@ -54,20 +54,19 @@ def pruned(cfg: Any, state_dict: Dict[str, Tensor]) -> Dict[str, Tensor]:
     It would prune a checkpoint again that has only the layers that are kept, as a training with these flags writes it,
     and it takes layers of BERT for layers of the model.
     """
-    places: Dict[str, Dict[int, int]] = {}  # for each pruned side: the new number of each layer that is kept
     for side, part in (("encoder", cfg.encoder), ("decoder", cfg.decoder)):
         kept = kept_layers(part)
-        saved = {int(found[2]) for found in map(_OF_LAYER.fullmatch, state_dict) if found and found[1] == side}
-        if kept is not None and saved != set(range(len(kept))):
-            places[side] = {number: place for place, number in enumerate(kept)}
-            logger.info(f"the {side} keeps layers {', '.join(map(str, kept))} of the checkpoint")
-    if not places:
-        return state_dict
-    result = {}
-    for name, tensor in state_dict.items():
-        found = _OF_LAYER.fullmatch(name)
-        if found is None or found[1] not in places:
-            result[name] = tensor
-        elif int(found[2]) in places[found[1]]:
-            result[f"{found[1]}.layers.{places[found[1]][int(found[2])]}.{found[3]}"] = tensor
-    return result
+        of_layer = re.compile(rf"{side}\.layers\.(\d+)\.")
+        saved = {int(found[1]) for found in map(of_layer.match, state_dict) if found}
+        if kept is None or saved == set(range(len(kept))):
+            continue
+        logger.info(f"the {side} keeps layers {', '.join(map(str, kept))} of the checkpoint")
+        result = {}
+        for name, tensor in state_dict.items():
+            found = of_layer.match(name)
+            if found is None:
+                result[name] = tensor
+            elif int(found[1]) in kept:
+                result[f"{side}.layers.{kept.index(int(found[1]))}.{name[found.end() :]}"] = tensor
+        state_dict = result
+    return state_dict

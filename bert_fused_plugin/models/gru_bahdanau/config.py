@@ -2,7 +2,7 @@
 
 # fairseq reads the field types: no `from __future__ import annotations`, no `X | None` in this file.
 from dataclasses import dataclass
-from typing import Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 from fairseq.data import Dictionary
 from fairseq.dataclass import ChoiceEnum
@@ -15,7 +15,9 @@ from bert_fused_plugin.models.gru_bahdanau.initialisation import INITIALISATIONS
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
 from bert_fused_plugin.modules.recurrent_attention import RECURRENT_ATTENTIONS
 
-_POSITIVE = at_least(1, "give a positive number")
+
+def _size(help: str, default: int) -> Any:
+    return flag(help, default, Record.PARAMETERS, rule=at_least(1, "give a positive number"))
 
 
 @dataclass
@@ -25,36 +27,19 @@ class GruConfig(BertFlags):
     The flags of sizes are named as in fairseq's lstm, and their defaults are the sizes of the paper.
     """
 
-    encoder_embed_dim: int = flag(
-        "The width of the source embeddings, the paper's m.", 620, Record.PARAMETERS, rule=_POSITIVE
-    )
+    encoder_embed_dim: int = _size("The width of the source embeddings, the paper's m.", 620)
     encoder_embed_path: Optional[str] = flag(
         "The text file of pre-trained source embeddings.", None, values="text file"
     )
-    encoder_hidden_size: int = flag(
-        "The width of the states of each direction, the paper's n.", 1000, Record.PARAMETERS, rule=_POSITIVE
-    )
-    encoder_layers: int = flag(
-        "The number of bidirectional layers of the encoder.", 1, Record.PARAMETERS, rule=_POSITIVE
-    )
-    decoder_embed_dim: int = flag(
-        "The width of the target embeddings, the paper's m.", 620, Record.PARAMETERS, rule=_POSITIVE
-    )
+    encoder_hidden_size: int = _size("The width of the states of each direction, the paper's n.", 1000)
+    encoder_layers: int = _size("The number of bidirectional layers of the encoder.", 1)
+    decoder_embed_dim: int = _size("The width of the target embeddings, the paper's m.", 620)
     decoder_embed_path: Optional[str] = flag(
         "The text file of pre-trained target embeddings.", None, values="text file"
     )
-    decoder_hidden_size: int = flag(
-        "The width of the decoder's states, n, and of the alignment model, n'.", 1000, Record.PARAMETERS, rule=_POSITIVE
-    )
-    decoder_layers: int = flag(
-        "The number of layers of the decoder. The attention belongs to the lowest layer.",
-        1,
-        Record.PARAMETERS,
-        rule=_POSITIVE,
-    )
-    decoder_out_embed_dim: int = flag(
-        "The width of the maxout layer, the paper's l.", 500, Record.PARAMETERS, rule=_POSITIVE
-    )
+    decoder_hidden_size: int = _size("The width of the decoder's states, n, and of the alignment model, n'.", 1000)
+    decoder_layers: int = _size("The number of layers of the decoder. The attention belongs to the lowest layer.", 1)
+    decoder_out_embed_dim: int = _size("The width of the maxout layer, the paper's l.", 500)
     # a checkpoint has a shared matrix under each of its names
     share_decoder_input_output_embed: bool = flag(
         "Use the target embeddings as the output matrix.",

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
 from bert_fused_plugin.models.translation_model import SearchScores
-from bert_fused_plugin.modules.beam_order import sentences_to_keep
+from bert_fused_plugin.modules.beam_order import select_sentences, sentences_to_keep
 from bert_fused_plugin.modules.drop_net import DropNet, with_zero_gradients
-from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention, RecurrentAttention, attention_kind
+from bert_fused_plugin.modules.recurrent_attention import RECURRENT_ATTENTIONS, AdditiveAttention, RecurrentAttention
 from bert_fused_plugin.modules.recurrent_loop import (
     ProjectedMemory,
     WeightedMemory,
@@ -34,14 +34,7 @@ class GruDecoder(SearchScores, FairseqIncrementalDecoder):
 
     With BERT a second attention, which is always additive, reads BERT's states.  The context is then the mean of both
     contexts, c~_i = 1/2 (c_i + sum_j beta_ij V_B H_B,j), under drop-net, as in the fused layers of Zhu et al. (2020,
-    section 4).
-
-    Args:
-        cfg: the model's flags.
-        dictionary: the target dictionary.
-        embed_tokens: the target embeddings.
-        context_dim: the width 2n of the annotations.
-        bert_dim: the width D of BERT's states; None for a decoder without BERT.
+    section 4).  *context_dim* is the width 2n of the annotations, and *bert_dim* is D, or None without BERT.
     """
 
     def __init__(
@@ -60,7 +53,7 @@ class GruDecoder(SearchScores, FairseqIncrementalDecoder):
         self.dropout_module = FairseqDropout(cfg.dropout, module_name=type(self).__name__)
         self.attention: Optional[RecurrentAttention] = None
         self.bert_attention: Optional[RecurrentAttention] = None
-        build, attention_map = attention_kind(str(cfg.attention)).build, str(cfg.attention_map)
+        build, attention_map = RECURRENT_ATTENTIONS[str(cfg.attention)].build, str(cfg.attention_map)
         if build is not None:
             self.attention = build(hidden, context_dim, hidden, attention_map)
         if bert_dim is not None:
@@ -94,12 +87,10 @@ class GruDecoder(SearchScores, FairseqIncrementalDecoder):
         is None where there is no such attention or where drop-net has left it out.
 
         Args:
-            prev_output_tokens: the target tokens so far, (B, T).
+            prev_output_tokens: the target so far, (B, T); incremental decoding reads only the last of them.
             encoder_out: the encoder's output; a sentence in it may belong to several rows, which are its beams.
-            incremental_state: the caches of incremental decoding, which reads only the last of *prev_output_tokens*;
-                None outside of it.
-            features_only: whether to return t, (B, T, l), in place of the logits.
-            unused: further arguments of fairseq, which are ignored.
+            incremental_state: the caches, in incremental decoding.
+            features_only: whether to return t, (B, T, l), instead of the logits.
         """
         x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
         return (x if features_only else self.output_layer(x)), extra
@@ -150,18 +141,20 @@ class GruDecoder(SearchScores, FairseqIncrementalDecoder):
         logits: Tensor = self.output_projection(features)
         return logits
 
-    def reorder_incremental_state_scripting(self, incremental_state: IncrementalState, new_order: Tensor) -> None:
-        """Reorder what this decoder keeps; fairseq's would look for it in all modules in each step.
-
-        A module that keeps something for the next step must be named here.
-        """
-        self.reorder_incremental_state(incremental_state, new_order)
-
     def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> None:
         """Put the rows of the caches into *new_order*; the memories are kept once for all beams of a sentence."""
         cached: Any = self.get_incremental_state(incremental_state, "gru")
-        if cached is not None:
-            self.set_incremental_state(incremental_state, "gru", cached.reordered(new_order))
+        if cached is None:
+            return
+        memories, sentences = cached.memories, len(cached.memories[0].keys)
+        keep, _ = sentences_to_keep(new_order, sentences, cached.states.size(1) // sentences)
+        if keep is not None:
+            memories = [select_sentences(memory, keep) for memory in memories]
+        cached = cached._replace(memories=memories, states=cached.states.index_select(1, new_order))
+        self.set_incremental_state(incremental_state, "gru", cached)
+
+    # fairseq's would look in all modules in each step; no other one keeps anything for the next step
+    reorder_incremental_state_scripting = reorder_incremental_state
 
     def max_positions(self) -> int:
         """Return the length of the longest target that the model accepts."""
@@ -214,11 +207,3 @@ class _Cache(NamedTuple):
     memories: List[ProjectedMemory]  # of sentences, each of which has one or more rows
     from_state: Tensor  # the value of `state_weights`
     states: Tensor  # s of each layer for each row, (layers, B, n)
-
-    def reordered(self, new_order: Tensor) -> "_Cache":
-        """Return this with its rows in *new_order*; the memories are kept once for all beams of a sentence."""
-        memories, sentences = self.memories, len(self.memories[0].keys)
-        keep, _ = sentences_to_keep(new_order, sentences, self.states.size(1) // sentences)
-        if keep is not None:
-            memories = [ProjectedMemory(*(tensor.index_select(0, keep) for tensor in memory)) for memory in memories]
-        return _Cache(memories, self.from_state, self.states.index_select(1, new_order))

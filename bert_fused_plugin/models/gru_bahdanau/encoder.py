@@ -12,7 +12,6 @@ from bert_fused_plugin.bert.batch_states import read_bert
 from bert_fused_plugin.bert.layers import build_layer_mix
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.bert.record import BertRecord
-from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
 from bert_fused_plugin.modules.beam_order import EncoderOut, reorder_encoder_out
 from bert_fused_plugin.modules.device_copy import to_device
@@ -22,14 +21,7 @@ class GruEncoder(FairseqEncoder):
     """The annotations h_j = [forward h_j ; backward h_j].
 
     The cell is torch's fused one.  It applies the reset gate after the product, r * (U h), where the paper has
-    U (r * h).
-
-    Args:
-        cfg: the model's flags.
-        dictionary: the source dictionary.
-        embed_tokens: the source embeddings.
-        bert: the pre-trained encoder whose states the decoder attends to; None for a model without BERT.
-        bridge: the bridge that derives BERT's input where a batch does not hold it; None for a model without BERT.
+    U (r * h).  A model without BERT has neither *bert* nor *bridge*.
     """
 
     def __init__(
@@ -39,7 +31,7 @@ class GruEncoder(FairseqEncoder):
         embed_tokens: nn.Embedding,
         *,
         bert: Optional[PretrainedBert] = None,
-        bridge: Optional[DictionaryBridge] = None,
+        bridge: Any = None,
     ) -> None:
         super().__init__(dictionary)
         self.padding_idx = dictionary.pad()
@@ -55,12 +47,9 @@ class GruEncoder(FairseqEncoder):
         norm = cfg.layer_norm and cfg.has_attention
         self.layer_norm = nn.LayerNorm(self.output_dim) if norm else None
         self.bert: Any = bert
-        self.bridge: Any = bridge
-        self.bert_record: Optional[BertRecord] = None
-        self.layer_mix: Optional[nn.Module] = None
-        if bert is not None and bridge is not None:
-            self.bert_record = BertRecord(bert, bridge, cfg.bert_mask_special_tokens)
-            self.layer_mix = build_layer_mix(cfg.bert_layer, bert)
+        self.bridge = bridge
+        self.bert_record = None if bert is None else BertRecord(bert, bridge, cfg.bert_mask_special_tokens)
+        self.layer_mix = None if bert is None else build_layer_mix(cfg.bert_layer, bert)
         self.mask_special_tokens = cfg.bert_mask_special_tokens
 
     def forward(
@@ -73,13 +62,8 @@ class GruEncoder(FairseqEncoder):
         """Return the annotations in fairseq's form: a dictionary whose ``encoder_out`` is (S, B, 2n).
 
         Its ``final_states``, (B, 2n), are the summary [forward h_S ; backward h_1] of the last layer.  With BERT the
-        dictionary also has ``bert_out``, (B, L, D), and ``bert_padding_mask``, (B, L).
-
-        Args:
-            src_tokens: the source tokens, (B, S), padded on the left or on the right.
-            src_lengths: the lengths of the sources; they are not used.
-            bert_tokens: BERT's input, (B, L); None: it is derived from *src_tokens*.
-            bert_out: BERT's states for *bert_tokens*, (B, L, N x D), from the cache; None: they are computed.
+        dictionary also has ``bert_out``, (B, L, D), and ``bert_padding_mask``, (B, L).  The arguments are those of
+        `TranslationModel.forward`.
         """
         encoder_out: EncoderOut = {}
         if self.bert is not None:
@@ -90,7 +74,7 @@ class GruEncoder(FairseqEncoder):
         padding_mask[:, 0] &= ~padding_mask.all(dim=1)
         x = self.dropout_module(self.embed_tokens(src_tokens))
         # torch can only pack sentences that are padded on the right
-        order = _right_padded(padding_mask)
+        order = torch.sort(padding_mask.long(), dim=1, stable=True).indices  # positions of padding come last
         x, final = self._apply_layers(_gather(x, order), lengths=(~padding_mask).sum(dim=1))
         x = x if self.layer_norm is None else self.layer_norm(x)
         x = _gather(x, order.argsort(dim=1))
@@ -121,18 +105,11 @@ class GruEncoder(FairseqEncoder):
             x = self.dropout_module(x.index_select(0, back))
         return x, torch.cat([ends[0], ends[1]], dim=-1).index_select(0, back)
 
-    def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
-        """Return *encoder_out* with its rows in *new_order*; fairseq's hook."""
-        return reorder_encoder_out(encoder_out, new_order)
+    reorder_encoder_out = staticmethod(reorder_encoder_out)
 
     def max_positions(self) -> int:
         """Return the length of the longest source that the model accepts."""
         return self.max_source_positions
-
-
-def _right_padded(padding_mask: Tensor) -> Tensor:
-    """Return the positions of each sentence, (B, S), in an order that puts those of padding last."""
-    return torch.sort(padding_mask.long(), dim=1, stable=True).indices
 
 
 def _gather(x: Tensor, order: Tensor) -> Tensor:

@@ -9,45 +9,19 @@ from torch import nn
 
 
 class Initialisation(NamedTuple):
-    """An entry of the table of initialisations.
+    """An entry of the table of initialisations."""
 
-    Args:
-        draw_matrix: a function that draws a matrix, which is not a recurrent one, from its name and the parameter.
-        draws_vectors: whether the attention draws its vectors itself; otherwise they are zero.
-        help: the description of the kind in the help of ``--rnn-init``.
-    """
-
-    draw_matrix: Callable[[str, nn.Parameter], None]
-    draws_vectors: bool
-    help: str
+    draw_matrix: Callable[[str, nn.Parameter], None]  # draws a matrix, which is not a recurrent one, with its name
+    draws_vectors: bool  # whether the attention draws its vectors itself; otherwise they are zero
+    help: str  # in the help of ``--rnn-init``
 
 
 def initialise(model: Any, kind: str) -> None:
-    """Give the parameters of *model* their first values; those that belong to BERT keep theirs.
+    """Give the parameters of a `GruModel` their first values by a *kind* of the table; those of BERT keep theirs.
 
-    In all kinds the recurrent matrices are orthogonal, and the biases are zero.
-
-    Args:
-        model: a `GruModel`.
-        kind: a key of the table.
-
-    Raises:
-        ValueError: the table has no such kind.
+    In all kinds biases are zero, and recurrent matrices have an orthogonal block for each gate.
     """
-    if kind not in INITIALISATIONS:
-        raise ValueError(f"The initialisation must be one of {', '.join(INITIALISATIONS)}, got {kind!r}.")
     draw_matrix, draws_vectors, _ = INITIALISATIONS[kind]
-    _initialise_parameters(model, draw_matrix)
-    for module in model.modules():
-        if isinstance(module, nn.Embedding) and module.padding_idx is not None:
-            nn.init.zeros_(module.weight[module.padding_idx])
-    attentions = filter(None, (model.decoder.attention, model.decoder.bert_attention))
-    for attention in attentions if draws_vectors else ():
-        attention.initialise_vectors()
-
-
-def _initialise_parameters(model: nn.Module, draw_matrix: Callable[[str, nn.Parameter], None]) -> None:
-    """Set biases and vectors to zero, and draw the matrices, a recurrent one as an orthogonal block for each gate."""
     for name, parameter in model.named_parameters():
         if name.startswith(("encoder.bert.", "encoder.layer_mix.")):
             continue
@@ -59,6 +33,12 @@ def _initialise_parameters(model: nn.Module, draw_matrix: Callable[[str, nn.Para
                 nn.init.orthogonal_(block)
         else:
             draw_matrix(name, parameter)
+    for module in model.modules():
+        if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+            nn.init.zeros_(module.weight[module.padding_idx])
+    attentions = filter(None, (model.decoder.attention, model.decoder.bert_attention))
+    for attention in attentions if draws_vectors else ():
+        attention.initialise_vectors()
 
 
 def _draw_as_in_the_paper(name: str, parameter: nn.Parameter) -> None:
