@@ -28,7 +28,7 @@ from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.models.bert_fused.layer_building import pruned
 from bert_fused_plugin.models.bert_fused.warm_start import read_warm_start
 from bert_fused_plugin.models.embeddings import load_embedding
-from bert_fused_plugin.models.presets import register_preset, sharding_errors
+from bert_fused_plugin.models.presets import flags_beside, register_preset, sharding_errors
 from bert_fused_plugin.models.recorded_flags import FlagRecord
 from bert_fused_plugin.models.translation_model import TranslationModel, task_flag_errors
 from bert_fused_plugin.modules.drop_net import batch_rng
@@ -65,7 +65,7 @@ class BertFusedModel(TranslationModel, TransformerModelBase):
             side.layers = side.layers if kept is None else len(kept)
         warm_start, errors = read_warm_start(args, cfg, task)
         errors = [*config_errors(cfg, src_dict, tgt_dict), *task_flag_errors(task, TASK_REASONS), *errors]
-        bert, bridge = load_bert(cfg, task, [*errors, *sharding_errors(args)], args)
+        bert, bridge = load_bert(cfg, task, [*errors, *sharding_errors(args)], flags_beside(args, "bpe"))
         cfg.share_decoder_input_output_embed |= cfg.share_all_embeddings
         if cfg.fusion.replaces_embeddings and cfg.encoder.learned_pos:
             bridge.max_tokens = min(bridge.max_tokens, cfg.max_source_positions)  # the encoder's positions

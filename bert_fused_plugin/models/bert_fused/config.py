@@ -8,7 +8,7 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_config import EncDecBaseConfig
 
-from bert_fused_plugin.bert.flags import MEAN, BertFlags, map_flag, parse_weights
+from bert_fused_plugin.bert.flags import BertFlags, map_flag, parse_weights
 from bert_fused_plugin.flags import NO_EFFECT, Flag, Record, Rule, Where, at_least, flag, limited, only_for
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
 from bert_fused_plugin.modules.fusion import FUSION_KINDS, FusionKind, FusionOptions, IdentityStart
@@ -167,7 +167,9 @@ class BertFusedConfig(TransformerConfig, BertFlags):
         Raises:
             ValueError: a value of ``--bert-branch-weights`` that is not two finite numbers.
         """
-        return parse_weights(self.bert_branch_weights, default=(1.0, 1.0) if self.bert_identity_start else MEAN)
+        if self.bert_identity_start:
+            return parse_weights(self.bert_branch_weights, default="1,1")
+        return super().branch_weights()
 
     def gates(self) -> Tuple[List[bool], List[bool]]:
         """Return for each layer of the encoder, and for each layer of the decoder, whether it attends to BERT.

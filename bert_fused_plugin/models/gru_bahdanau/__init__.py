@@ -14,7 +14,7 @@ from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_e
 from bert_fused_plugin.models.gru_bahdanau.decoder import Extra, GruDecoder
 from bert_fused_plugin.models.gru_bahdanau.encoder import GruEncoder
 from bert_fused_plugin.models.gru_bahdanau.initialisation import initialise
-from bert_fused_plugin.models.presets import register_preset, sharding_errors
+from bert_fused_plugin.models.presets import flags_beside, register_preset, sharding_errors
 from bert_fused_plugin.models.recorded_flags import FlagRecord
 from bert_fused_plugin.models.translation_model import TranslationModel, task_flag_errors
 from bert_fused_plugin.modules.drop_net import batch_rng
@@ -42,7 +42,9 @@ class GruModel(TranslationModel):
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
         errors = [*gru_config_errors(cfg, src_dict, tgt_dict), *task_flag_errors(task, gru_task_reasons(cfg))]
         errors += sharding_errors(args)
-        bert, bridge = load_bert(cfg, task, errors, args) if cfg.bert_model is not None else (None, None)
+        bert, bridge = None, None
+        if cfg.bert_model is not None:
+            bert, bridge = load_bert(cfg, task, errors, flags_beside(args, "bpe"))
         raise_all(errors)
         encoder_embed = build_embedding(src_dict, cfg.encoder_embed_dim)
         decoder_embed = encoder_embed if cfg.share_all_embeddings else build_embedding(tgt_dict, cfg.decoder_embed_dim)
