@@ -44,7 +44,7 @@ def load_bert(
         tokenizer = load_tokenizer(name)
         if cfg.bert_finetune:
             train = {"last_layers": cfg.bert_finetune_layers, "lr_factor": cfg.bert_lr_factor}
-            bert: PretrainedBert = FinetunedBert.from_pretrained(name, layers, **train)
+            bert = FinetunedBert.from_pretrained(name, layers, **train)
         else:
             bert = FrozenBert.from_pretrained(name, layers)
         limit = min(bert.max_positions, int(tokenizer.model_max_length))
@@ -107,8 +107,7 @@ def describe_bert(model: Any, name: Any) -> str:
     bert, bridge = model.encoder.bert, model.encoder.bridge
     parameters = f"{bert.num_parameters:,} frozen parameters (not in checkpoints)"
     if bert.saves_weights:
-        trained = bert.num_trained
-        parameters = f"{bert.num_parameters - trained:,} frozen and {trained:,} trained parameters"
+        parameters = f"{bert.num_parameters - bert.num_trained:,} frozen and {bert.num_trained:,} trained parameters"
     in_all = sum(p.numel() for p in model.parameters() if p.requires_grad)
     layers = f"layer {bert.layers[0]} of {bert.depth}"
     if len(bert.layers) > 1:

@@ -40,7 +40,7 @@ class FrozenBert(PretrainedBert):
         super().__init__(model, layers)
         lay_out_weights(model)
         object.__setattr__(self, "_frozen", model)  # nn.Module.__setattr__ would register it
-        self.register_buffer("_place", torch.zeros(()), persistent=False)
+        self.register_buffer("_place", torch.zeros((), device=model.device, dtype=model.dtype), persistent=False)
         self.state_cache = LruStateCache(_STATE_CACHE_BYTES)
 
     @property
@@ -84,12 +84,9 @@ class LruStateCache:
         self.max_bytes = max_bytes
         self.clear()
 
-    def __len__(self) -> int:
-        return len(self._states)
-
     def clear(self) -> None:
         """Forget all states; BERT has changed since they were computed."""
-        self._states: OrderedDict[bytes, Tensor] = OrderedDict()
+        self.states: OrderedDict[bytes, Tensor] = OrderedDict()
         self._bytes = 0
 
     def read(self, bert_tokens: Tensor, segments: Optional[Tensor], read: Read) -> Tensor:
@@ -99,7 +96,7 @@ class LruStateCache:
         """
         sizes = bert_tokens.ne(BERT_PAD).sum(dim=1).tolist()
         keys = [row[:size].tobytes() for row, size in zip(bert_tokens.cpu().numpy(), sizes)]
-        found = {key: self._states[key] for key in keys if key in self._states}
+        found = {key: self.states[key] for key in keys if key in self.states}
         rows = list({key: i for i, key in enumerate(keys) if key not in found}.values())
         if rows:
             part = (rows, slice(max(sizes[i] for i in rows)))
@@ -107,10 +104,10 @@ class LruStateCache:
             # a view would keep the whole batch in memory
             found.update((keys[i], states[n, : sizes[i]].clone()) for n, i in enumerate(rows))
             self._bytes += sum(found[keys[i]].untyped_storage().nbytes() for i in rows)
-        self._states.update(found)
+        self.states.update(found)
         for key in found:
-            self._states.move_to_end(key)
+            self.states.move_to_end(key)
         while self._bytes > self.max_bytes:
-            self._bytes -= self._states.popitem(last=False)[1].untyped_storage().nbytes()
+            self._bytes -= self.states.popitem(last=False)[1].untyped_storage().nbytes()
         states = pad_sequence([found[key] for key in keys], batch_first=True)
         return nn.functional.pad(states, (0, 0, 0, bert_tokens.size(1) - states.size(1)))

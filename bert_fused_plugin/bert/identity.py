@@ -50,12 +50,8 @@ def recorded_config(config: "PretrainedConfig") -> Settings:
 def config_differences(then: Settings, now: Settings) -> List[Tuple[str, Any, Any]]:
     """Return name and both values of each setting that may change states and differs.
 
-    Both configurations are read by today's class, which gives a missing setting its default and knows the names that
-    settings had earlier.  So an update of transformers makes no difference.
-
-    Args:
-        then: what `recorded_config` returned, perhaps in another version of transformers.
-        now: the same of another encoder, or of the same one.
+    Both are of `recorded_config`, and are read by today's class, which gives a missing setting its default and knows
+    the names that settings had earlier.  So an update of transformers makes no difference.
     """
     if then.get("model_type") == now.get("model_type"):
         then, now = _completed(then), _completed(now)

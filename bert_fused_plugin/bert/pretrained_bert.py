@@ -7,10 +7,10 @@ needs none of it.
 import inspect
 import logging
 import os
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Type, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -30,8 +30,6 @@ _FEWEST_TOKENS = 256  # that a CPU computes together, so that its products are l
 _TRIED_TOKENS = 12  # of the sentence that shows whether padding changes states
 _TOLERANCE = 1e-4  # of these states; rounding is at most a tenth of it
 _BACKEND = "TokenizersBackend"  # the class by which transformers 5 names most fast tokenizers
-
-AnyBert = TypeVar("AnyBert", bound="PretrainedBert")
 
 
 class PretrainedBert(nn.Module):
@@ -73,15 +71,24 @@ class PretrainedBert(nn.Module):
         self._largest: List[Arrival] = []  # state of each batch that is still to be checked
 
     @classmethod
-    def from_pretrained(cls: Type[AnyBert], name: str, layers: str = "-1", **options: Any) -> AnyBert:
+    def from_pretrained(cls, name: str, layers: str = "-1", **options: Any) -> "PretrainedBert":
         """Load the encoder *name*, a local directory or a name on the Hugging Face hub.
 
         Raises:
             BertFusedError: The encoder cannot be loaded or run, or it has no such *layers*.
         """
-        bert = cls(load_encoder(name), layers, **options)
-        bert.name, bert.revision = name, hub_revision(name)
-        bert.reads_lengths_apart = bert._depends_on_padding()
+        model = load_encoder(name)
+        try:
+            bert = cls(model, layers, **options)
+            bert.name, bert.revision = name, hub_revision(name)
+            bert.reads_lengths_apart = bert._depends_on_padding()
+        except BertFusedError:
+            raise
+        except Exception as error:  # of any code of transformers
+            raise BertFusedError(
+                f"--bert-model {name!r} cannot read a batch of two sentences; give another encoder of text "
+                f"[{shorten(f'{type(error).__name__}: {error}', 300)}]"
+            ) from error
         if bert.reads_lengths_apart:
             logger.warning(
                 f"--bert-model {name}: padding changes its states, so it reads sentences of different lengths one "
@@ -169,20 +176,14 @@ class PretrainedBert(nn.Module):
         """Return whether a sentence gets other states if it is padded, as with FNet and ConvBERT.
 
         Raises:
-            BertFusedError: The encoder cannot read a batch of token ids, or gives no finite numbers.
+            BertFusedError: The encoder gives no finite numbers.
         """
         symbols = range(self.model.get_input_embeddings().num_embeddings)
         sentence = [i for i in reversed(symbols) if i != self._filler][: min(_TRIED_TOKENS, self.max_positions)]
         tokens, length = torch.tensor([sentence] * 2), len(sentence) // 2
         tokens[1, length:] = BERT_PAD
-        try:
-            with torch.no_grad():
-                padded, alone = self._compute(tokens, None)[1, :length], self._compute(tokens[1:, :length], None)[0]
-        except Exception as error:  # of any code of transformers
-            raise BertFusedError(
-                f"--bert-model {self.name!r} cannot read a batch of two sentences; give another encoder of text "
-                f"[{shorten(f'{type(error).__name__}: {error}', 300)}]"
-            ) from error
+        with torch.no_grad():
+            padded, alone = self._compute(tokens, None)[1, :length], self._compute(tokens[1:, :length], None)[0]
         if not torch.isfinite(alone).all():
             raise BertFusedError(
                 f"--bert-model {self.name!r} gives states that are not finite; its weights are damaged, so copy them "
@@ -222,7 +223,7 @@ def load_encoder(name: str) -> "PreTrainedModel":
     """Load the encoder *name* in single precision; of an encoder-decoder model only the encoder is kept.
 
     Raises:
-        BertFusedError: The encoder cannot be loaded, or some of its weights are missing, or it does not read text.
+        BertFusedError: The encoder cannot be loaded, or some of its weights are missing.
     """
     from transformers import AutoModel
 
@@ -236,21 +237,15 @@ def load_encoder(name: str) -> "PreTrainedModel":
         model.pooler = None  # its output is never used
     unused = ("pooler.", "decoder.") if has_decoder else ("pooler.",)
     missing = sorted(key for key in report["missing_keys"] if not any(part in key for part in unused))
-    reason = f"{len(missing)} of its weights are missing ({missing[0]}, ...)" if missing else "it does not read text"
-    if missing or not _reads_text(model):
-        raise BertFusedError(f"--bert-model {name!r} cannot be used: {reason}; give a complete pre-trained encoder")
+    if missing:
+        raise BertFusedError(
+            f"--bert-model {name!r} cannot be used: {len(missing)} of its weights are missing ({missing[0]}, ...); "
+            "give a complete pre-trained encoder"
+        )
     for tensor in (*model.parameters(), *model.buffers()):
         tensor.data = tensor.data.clone()  # not a map of the file, whose content somebody may replace
     encoder: PreTrainedModel = model
     return encoder
-
-
-def _reads_text(model: "PreTrainedModel") -> bool:
-    """Return whether *model* has layers, and an embedding for each word piece."""
-    with suppress(NotImplementedError, AttributeError):  # of encoders of characters, of pictures
-        sizes = model.config.hidden_size and model.config.num_hidden_layers
-        return bool(sizes) and isinstance(model.get_input_embeddings(), nn.Embedding)
-    return False
 
 
 def load_tokenizer(name: str) -> "PreTrainedTokenizerBase":

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from torch import Tensor
 
@@ -28,13 +28,8 @@ _ITS_BERT = "name the BERT that it was trained with (at generation --model-overr
 class BertRecord(JsonRecord):
     """Name, revision, configuration and fingerprints of BERT and its tokenizer, which are saved with the model.
 
-    `read_record` reads the record from a checkpoint, to compare it with the present one.  Of a checkpoint
-    that is loaded, the record takes over only where its training began.
-
-    Args:
-        bert: the encoder.
-        bridge: the bridge, which derives BERT's input.
-        mask_special_tokens: whether BERT's special tokens are masked out, so that the model does not attend to them.
+    ``given`` has the flags of the task that change what BERT reads, and ``began_from`` path and number of updates of
+    each checkpoint that the parameters come from.  Of a checkpoint that is loaded, the record takes over only these.
     """
 
     def __init__(self, bert: PretrainedBert, bridge: DictionaryBridge, mask_special_tokens: bool) -> None:
@@ -59,14 +54,6 @@ class BertRecord(JsonRecord):
             }
         )
 
-    def note_given(self, flags: Sequence[str]) -> None:
-        """Record the *flags* that were given to the task and change what BERT reads."""
-        self.update(given=list(flags))
-
-    def note_origins(self, origins: Sequence[Sequence[Any]]) -> None:
-        """Record *origins*, path and number of updates of each checkpoint that the parameters come from."""
-        self.update(began_from=[list(origin) for origin in origins])
-
     def _load_from_state_dict(self, state_dict: Dict[str, Tensor], prefix: str, *args: Any, **kwargs: Any) -> None:
         """Keep the record of the present BERT, but note where the parameters come from, as *state_dict* says.
 
@@ -75,7 +62,7 @@ class BertRecord(JsonRecord):
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         text = state_dict.get(f"{prefix}text")
         if text is not None:
-            self.note_origins(recorded_origins({RECORD_KEY: text}))
+            self.update(began_from=recorded_origins({RECORD_KEY: text}))
 
 
 def read_record(state_dict: Mapping[str, Tensor]) -> Optional[Dict[str, Any]]:

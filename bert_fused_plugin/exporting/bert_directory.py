@@ -56,8 +56,8 @@ def name_bert(state: Dict[str, Any], settings: Dict[str, Any], model: Any) -> No
     bert.name = os.path.basename(os.path.abspath(given.name)) if is_directory else given.name
     bert.revision = given.revision
     record = BertRecord(bert, model.encoder.bridge, model.encoder.mask_special_tokens)
-    record.note_given((read_record(weights) or record.record)["given"])
-    record.note_origins(recorded_origins(weights))
+    record.update(given=(read_record(weights) or record.record)["given"])
+    record.update(began_from=recorded_origins(weights))
     state["model"][RECORD_KEY] = record.text
 
 

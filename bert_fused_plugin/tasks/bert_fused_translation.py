@@ -210,7 +210,7 @@ class BertFusedTranslationTask(TranslationTask):
             BertFusedError: the task's flags do not fit the model.
         """
         encoder = model.encoder
-        encoder.bert_record.note_given(self._given("bert_text", "bert_documents"))
+        encoder.bert_record.update(given=self._given("bert_text", "bert_documents"))
         self._berts.share(encoder)
         self.bridge = encoder.bridge
         raise_all(unusable_flags(self.cfg, model))

@@ -15,7 +15,7 @@ KEY = "encoder.bert_record.text"
 def begun(build):
     """The parameters of a model that began from others."""
     model = build()
-    model.encoder.bert_record.note_origins(BEGAN)
+    model.encoder.bert_record.update(began_from=BEGAN)
     return model.state_dict()
 
 

@@ -73,7 +73,7 @@ def test_a_copy_shares_the_weights_until_one_is_moved(bert):
     twin = copy.deepcopy(parent)
     assert twin[1].weight.data_ptr() != parent[1].weight.data_ptr()
     assert pointers(twin[0]) == pointers(bert)
-    assert (len(twin[0].state_cache), len(bert.state_cache)) == (0, 2)
+    assert (len(twin[0].state_cache.states), len(bert.state_cache.states)) == (0, 2)
     twin.double()
     assert twin[0](TOKENS)[0].dtype == torch.double
     assert bert.model.dtype == torch.float

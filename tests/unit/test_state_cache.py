@@ -36,7 +36,7 @@ def test_each_sentence_is_read_once_and_every_batch_gets_its_states():
         tokens = batch(*numbers)
         assert_close(cache.read(tokens, None, computed), expected(tokens))
     assert computed.seen == [[ROWS[0], ROWS[1]], [ROWS[2]], [ROWS[3]]]
-    assert len(cache) == 4
+    assert len(cache.states) == 4
 
 
 def test_wider_padding_is_kept_and_segments_follow_their_rows():
@@ -64,7 +64,7 @@ def test_what_is_larger_than_the_cache_is_read_all_the_same():
     tokens = batch(0, 1, 2)
     for _ in range(2):
         assert_close(cache.read(tokens, None, computed), expected(tokens))
-    assert len(cache) == 0
+    assert len(cache.states) == 0
 
 
 def test_after_clear_all_is_read_anew():

@@ -234,7 +234,7 @@ class WarmStart:
                 "give the checkpoint of a model like this one, or leave the flag out"
             )
         nn.Module.load_state_dict(model, {**model.state_dict(), **values})
-        model.encoder.bert_record.note_origins(self.origins)
+        model.encoder.bert_record.update(began_from=self.origins)
 
     def _value(self, names: List[str], expected: State, table: "_Table") -> Optional[Tensor]:
         """Return a value for the tensor that has *names* in the model, or None if it keeps its initial value."""
