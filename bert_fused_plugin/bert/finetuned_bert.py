@@ -119,21 +119,18 @@ class _Scaled(torch.autograd.Function):
 
 def _used_parameters(model: "PreTrainedModel", depth: int, top: int, last_layers: Optional[int]) -> Set[str]:
     """Return the names of the parameters that the states of layer *top* depend on, or only of its *last_layers*."""
-    stack = next((m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) == depth), None)
-    if stack is None and last_layers is None and top == depth:
-        return {name for name, _ in model.named_parameters()}
-    if stack is None:
+    stack = next((n for n, m in model.named_modules() if isinstance(m, nn.ModuleList) and len(m) == depth), None)
+    if stack is None and (last_layers is not None or top < depth):
         raise BertFusedError(
             f"--bert-finetune: the layers of {type(model).__name__} cannot be told apart, as in models whose layers "
             "share their parameters; leave out --bert-finetune-layers and --bert-layer"
         )
-    in_stack = set(map(id, stack.parameters()))
-    inside = set(map(id, stack[0 if last_layers is None else top - last_layers : top].parameters()))
+    layers = tuple(f"{stack}.{i}." for i in range(0 if last_layers is None else top - last_layers, top))
 
-    def is_used(name: str, parameter: Tensor) -> bool:
-        if last_layers is not None or id(parameter) in in_stack:
-            return id(parameter) in inside
+    def is_used(name: str) -> bool:
+        if last_layers is not None or name.startswith(f"{stack}."):
+            return name.startswith(layers)
         # Outside the layers there are the embeddings, and norms after the last layer.
         return top == depth or "embed" in name or name.startswith(("wte", "wpe"))
 
-    return {name for name, parameter in model.named_parameters() if is_used(name, parameter)}
+    return {name for name, _ in model.named_parameters() if is_used(name)}

@@ -96,7 +96,10 @@ def load_bridge(
             ) from error
         bridge.join_by(join, f"{kind} with the files {fingerprint}")
     elif bridge.problem:
-        bridge.problem = cannot_join(bridge.subword, dictionary, _dictionary_file(settings))
+        language = settings.get("source_lang") or settings["lang_pairs"][0].split("-")[0]
+        named = settings.get("source_dict") or settings.get("fixed_dictionary")
+        file = named or os.path.join(split_paths(settings["data"])[0], f"dict.{language}.txt")
+        bridge.problem = cannot_join(bridge.subword, dictionary, str(file))
     if bridge.problem and settings.get("bert_text") is None:
         raise BertFusedError(bridge.problem)
     return bridge
@@ -151,11 +154,3 @@ def _in_data(name: str, settings: Mapping[str, Any]) -> str:
     """Return *name*, which is taken from the task's data directory if it begins with ``./`` and if it is there."""
     folders = split_paths(settings.get("data") or "") if name.startswith("./") else []
     return next(filter(os.path.exists, (os.path.join(folder, name[2:]) for folder in folders)), name)
-
-
-def _dictionary_file(settings: Mapping[str, Any]) -> str:
-    file = settings.get("source_dict") or settings.get("fixed_dictionary")
-    if file is not None:
-        return str(file)
-    language = settings.get("source_lang") or settings["lang_pairs"][0].split("-")[0]
-    return os.path.join(split_paths(settings["data"])[0], f"dict.{language}.txt")
