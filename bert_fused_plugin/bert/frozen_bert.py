@@ -99,7 +99,7 @@ class LruStateCache:
         found = {key: self.states[key] for key in keys if key in self.states}
         rows = list({key: i for i, key in enumerate(keys) if key not in found}.values())
         if rows:
-            part = (rows, slice(max(sizes[i] for i in rows)))
+            part = (rows if len(rows) < len(keys) else slice(None), slice(max(sizes[i] for i in rows)))
             states = read(bert_tokens[part], None if segments is None else segments[part])
             # a view would keep the whole batch in memory
             found.update((keys[i], states[n, : sizes[i]].clone()) for n, i in enumerate(rows))

@@ -287,7 +287,8 @@ def _load(load: Callable[..., Any], name: str, **options: Any) -> Any:
         return load(name, trust_remote_code=False, **options)
     except Exception as error:  # a damaged file can raise any exception
         if os.path.isdir(name):
-            problem = " cannot be loaded; the directory must hold config.json, the tokenizer's files and the weights, undamaged"
+            files = "config.json, the tokenizer's files and the weights, undamaged"
+            problem = f" cannot be loaded; the directory must hold {files}"
         elif name.startswith(("/", ".", "~")):
             problem = ": no such directory; give an existing one, or a name on the Hugging Face hub"
         else:
