@@ -145,7 +145,7 @@ class PeakOfMemory:
 
 def load_pieces(options: argparse.Namespace, folder: Path) -> Callable[[], Any]:
     """Return a function that gives the word pieces of the corpus in *folder*, as the task does."""
-    from bert_fused_plugin.bert.hugging_face import load_tokenizer
+    from bert_fused_plugin.bert.pretrained_bert import load_tokenizer
     from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
     from bert_fused_plugin.data.data_bin import piece_folders
     from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge

@@ -1,18 +1,17 @@
 """A pre-trained Hugging Face encoder that trains with the model, at a learning rate of its own."""
 
 import math
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
-from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.errors import BertFusedError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
 
 _ROUNDING = 2**-8  # of the factor in a checkpoint, of which EMA takes rounded means
 
@@ -26,14 +25,14 @@ class FinetunedBert(PretrainedBert):
     parameters f scales.
 
     Args:
-        model: the encoder.
-        layers: name of the layers whose states are returned, see `PretrainedBert`.
+        model: the encoder, see `PretrainedBert`.
+        layers: name of the layers whose states are returned.
         last_layers: number K of the layers to train, the last K of those that are used; default: all of them and
             the embeddings.
-        lr_factor: the factor f, in [0.0001, 10000].
+        lr_factor: the factor f.
 
     Raises:
-        BertFusedError: There are no such layers, or f is out of range.
+        BertFusedError: There are no such layers.
     """
 
     saves_weights = True
@@ -41,49 +40,34 @@ class FinetunedBert(PretrainedBert):
     scaled: Tensor
 
     def __init__(
-        self,
-        model: "PreTrainedModel",
-        layers: str = "-1",
-        last_layers: Optional[int] = None,
-        lr_factor: float = 1.0,
+        self, model: "PreTrainedModel", layers: str = "-1", last_layers: Optional[int] = None, lr_factor: float = 1.0
     ) -> None:
         super().__init__(model, layers)
         self.model = model
         top = max(self.layers)
-        errors = []
         if top == 0:
-            errors.append("--bert-finetune has nothing to train with --bert-layer 0; use another layer")
-        elif last_layers is not None and not 1 <= last_layers <= top:
-            errors.append(
+            raise BertFusedError("--bert-finetune has nothing to train with --bert-layer 0; use another layer")
+        if last_layers is not None and not 1 <= last_layers <= top:
+            raise BertFusedError(
                 f"--bert-finetune-layers must be in [1, {top}], the layers of --bert-model {model.name_or_path} that "
                 f"--bert-layer {layers} uses, got {last_layers}"
             )
-        if not 1e-4 <= lr_factor <= 1e4:
-            errors.append(
-                f"--bert-lr-factor must be in [0.0001, 10000], got {lr_factor}; "
-                "leave --bert-finetune out to keep BERT frozen"
-            )
-        raise_all(errors)
-        self.register_buffer("lr_factor", torch.tensor(lr_factor))
         self._factor = lr_factor  # the buffer may be on a GPU
-        for parameter in _used_parameters(model, self.depth, top, last_layers):
-            parameter.requires_grad_(True)
-            parameter.data /= self._factor
         # requires_grad may change: fairseq's copy for EMA has no parameter that trains
-        self._trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+        self._trained = _used_parameters(model, self.depth, top, last_layers)
+        self.num_trained = sum(theta.numel() for _, theta in self._thetas())
+        for _, theta in self._thetas():
+            theta.requires_grad_(True)
+            theta.data /= lr_factor
         scaled = [float(name in self._trained) for name, _ in model.named_parameters()]
+        self.register_buffer("lr_factor", torch.tensor(lr_factor))
         self.register_buffer("scaled", torch.tensor(scaled))  # numbers, since EMA takes means of all that is saved
-
-    @property
-    def num_trained(self) -> int:
-        """Number of the parameters that train."""
-        return sum(theta.numel() for _, theta in self._thetas())
 
     def weights(self) -> Dict[str, Tensor]:
         """Return the weights W, by the model's own names."""
         return {**self.model.state_dict(), **{name: theta * self._factor for name, theta in self._thetas()}}
 
-    def _thetas(self) -> List[Tuple[str, Tensor]]:
+    def _thetas(self) -> List[Tuple[str, nn.Parameter]]:
         return [(name, theta) for name, theta in self.model.named_parameters() if name in self._trained]
 
     def _run(self, inputs: Dict[str, Any]) -> Any:
@@ -92,19 +76,18 @@ class FinetunedBert(PretrainedBert):
 
     def _apply(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
         """Change the numbers as torch does; fairseq's ``--fp16`` comes here as ``half()``."""
-        before = [theta.detach() for _, theta in self._thetas()]
         super()._apply(fn, *args, **kwargs)
         self.lr_factor = torch.full_like(self.lr_factor, self._factor, dtype=torch.float32)  # half precision rounds it
-        if self._factor == 1 or next(self.model.parameters()).dtype != torch.float16:
-            return self
-        half, largest = torch.finfo(torch.float16), max(theta.abs().max().item() for theta in before)
-        mean = sum(theta.float().abs().sum().item() for theta in before) / self.num_trained
-        if largest > half.max or mean < half.tiny:
-            raise BertFusedError(
-                f"--bert-lr-factor {self._factor} stores BERT's weights divided by this number: the largest is then "
-                f"{largest:.3g} and the mean {mean:.3g}, but --fp16 holds numbers from {half.tiny:.3g} to "
-                f"{half.max:.5g}; use --bf16, or a factor closer to 1"
-            )
+        if self._factor != 1 and self.model.dtype == torch.float16:
+            half, sizes = torch.finfo(torch.float16), [theta.detach().float().abs() for _, theta in self._thetas()]
+            largest = max(size.max().item() for size in sizes)
+            mean = sum(size.sum().item() for size in sizes) / self.num_trained
+            if largest > half.max or mean < half.tiny:
+                raise BertFusedError(
+                    f"--bert-lr-factor {self._factor} stores BERT's weights divided by this number: the largest is "
+                    f"then {largest:.3g} and the mean {mean:.3g}, but --fp16 holds numbers from {half.tiny:.3g} to "
+                    f"{half.max:.5g}; use --bf16, or a factor closer to 1"
+                )
         return self
 
     def _load_from_state_dict(self, state_dict: Dict[str, Tensor], prefix: str, *args: Any, **kwargs: Any) -> None:
@@ -134,33 +117,20 @@ class _Scaled(torch.autograd.Function):
         return gradients[0], None
 
 
-def _used_parameters(model: "PreTrainedModel", depth: int, top: int, last_layers: Optional[int]) -> List[nn.Parameter]:
-    """Return the parameters that the states of layer *top* depend on.
-
-    Args:
-        model: the encoder.
-        depth: number of its layers.
-        top: number of the highest layer that is used.
-        last_layers: number of layers below *top*, and including it, that the parameters are taken from; default: all
-            layers and the embeddings.
-    """
-    stack = next((m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) == depth), None)
-    if stack is None and last_layers is None and top == depth:
-        return list(model.parameters())
-    if stack is None:
+def _used_parameters(model: "PreTrainedModel", depth: int, top: int, last_layers: Optional[int]) -> Set[str]:
+    """Return the names of the parameters that the states of layer *top* depend on, or only of its *last_layers*."""
+    stack = next((n for n, m in model.named_modules() if isinstance(m, nn.ModuleList) and len(m) == depth), None)
+    if stack is None and (last_layers is not None or top < depth):
         raise BertFusedError(
             f"--bert-finetune: the layers of {type(model).__name__} cannot be told apart, as in models whose layers "
             "share their parameters; leave out --bert-finetune-layers and --bert-layer"
         )
-    bottom = 0 if last_layers is None else top - last_layers
-    inside = list(stack[bottom:top].parameters())
-    if last_layers is not None:
-        return inside
-    in_stack = {id(parameter) for parameter in stack.parameters()}
-    # Outside the layers there are the embeddings, and norms after the last layer.
-    outside = [
-        parameter
-        for name, parameter in model.named_parameters()
-        if id(parameter) not in in_stack and (top == depth or "embed" in name or name.startswith(("wte", "wpe")))
-    ]
-    return outside + inside
+    layers = tuple(f"{stack}.{i}." for i in range(0 if last_layers is None else top - last_layers, top))
+
+    def is_used(name: str) -> bool:
+        if last_layers is not None or name.startswith(f"{stack}."):
+            return name.startswith(layers)
+        # Outside the layers there are the embeddings, and norms after the last layer.
+        return top == depth or "embed" in name or name.startswith(("wte", "wpe"))
+
+    return {name for name, _ in model.named_parameters() if is_used(name)}

@@ -12,15 +12,12 @@ from bert_fused_plugin.data.subwords import SUBWORD_CHOICES
 from bert_fused_plugin.flags import Record, Rule, Specified, at_least, flag, only_with
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS, PACKAGE, lacks_package
 
-MEAN = (0.5, 0.5)  # the paper's weights of the NMT branch and of BERT's branch
-
-_MAPS = "; ".join(f"{name}: {kind.help}" for name, kind in ATTENTION_MAPS.items())
-
 
 def map_flag(attentions: str, **specification: Any) -> Any:
     """Return the field of a flag that chooses the map of some *attentions*; the rest is as for `flag`."""
+    maps = "; ".join(f"{name}: {kind.help}" for name, kind in ATTENTION_MAPS.items())
     return flag(
-        f"The map from scores to weights in {attentions}. {_MAPS}. All but softmax need the package {PACKAGE}.",
+        f"The map from scores to weights in {attentions}. {maps}. All but softmax need the package {PACKAGE}.",
         "softmax",
         Record.COMPUTED,
         rule=Rule(
@@ -100,11 +97,11 @@ class BertFlags(FairseqDataclass, Specified):
         None,
         Record.COMPUTED,
         rule=Rule(
-            lambda value: bool(parse_weights(value, default=MEAN)),
+            lambda value: bool(parse_weights(value)),
             "must be two numbers with a comma between them",
             "give two finite numbers such as 0.5,0.5",
         ),
-        effective=lambda cfg: weights_text(cfg.branch_weights()),
+        effective=lambda cfg: ",".join(f"{weight:.12g}" for weight in cfg.branch_weights()),
         values="two numbers",
         unset="0.5,0.5 (1,1 at an identity start)",
     )
@@ -138,8 +135,12 @@ class BertFlags(FairseqDataclass, Specified):
         "BERT's learning rate is this factor times --lr.",
         0.1,
         Record.NOTED,
+        rule=Rule(
+            lambda value: 1e-4 <= value <= 1e4,
+            "must be in [0.0001, 10000]",
+            "leave --bert-finetune out to keep BERT frozen",
+        ),
         where=(only_with("bert_finetune"),),
-        values="> 0",
     )
 
     def drop_net_rate(self) -> float:
@@ -147,32 +148,17 @@ class BertFlags(FairseqDataclass, Specified):
         return 1.0 if self.bert_drop_net is None else self.bert_drop_net
 
     def branch_weights(self) -> Tuple[float, float]:
-        """Return the weights of the NMT branch and of BERT's branch.
-
-        Raises:
-            ValueError: a value of ``--bert-branch-weights`` that is not two finite numbers.
-        """
-        return parse_weights(self.bert_branch_weights, default=MEAN)
+        """Return the weights of the NMT branch and of BERT's branch; ValueError as of `parse_weights`."""
+        return parse_weights(self.bert_branch_weights)
 
 
-def parse_weights(weights: Optional[str], default: Tuple[float, float]) -> Tuple[float, float]:
-    """Return the two numbers of ``--bert-branch-weights``: the weight of the NMT branch and that of BERT's.
-
-    Args:
-        weights: the value of the flag.
-        default: the numbers if the flag is not given.
+def parse_weights(weights: Optional[str], default: str = "0.5,0.5") -> Tuple[float, float]:
+    """Return the two numbers of ``--bert-branch-weights``; the *default* is the paper's.
 
     Raises:
         ValueError: *weights* are not two finite numbers.
     """
-    if weights is None:
-        return default
-    w_nmt, w_bert = (float(weight) for weight in weights.split(","))
+    w_nmt, w_bert = map(float, (default if weights is None else weights).split(","))
     if not (math.isfinite(w_nmt) and math.isfinite(w_bert)):
         raise ValueError
     return w_nmt, w_bert
-
-
-def weights_text(weights: Tuple[float, float]) -> str:
-    """Return two weights as ``--bert-branch-weights`` takes them."""
-    return ",".join(f"{weight:.12g}" for weight in weights)

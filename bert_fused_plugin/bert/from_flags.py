@@ -2,19 +2,17 @@
 
 import os
 from argparse import Namespace
-from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Tuple
 
-from fairseq.data import Dictionary, encoders
+from fairseq.data import encoders
 from fairseq.utils import split_paths
-from omegaconf import DictConfig
 
 from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
 from bert_fused_plugin.bert.flags import BertFlags
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.bert.hugging_face import load_tokenizer
-from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
+from bert_fused_plugin.bert.pretrained_bert import PretrainedBert, load_tokenizer
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.data.subwords import SUBWORDS, Join, cannot_join, join_by_bpe
+from bert_fused_plugin.data.subwords import SUBWORDS, cannot_join, join_by_bpe
 from bert_fused_plugin.data.tags import tags_named, tags_of_task
 from bert_fused_plugin.errors import BertFusedError, raise_all
 
@@ -22,17 +20,19 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-def load_bert(cfg: BertFlags, task: Any, errors: List[str], flags: Any) -> Tuple[PretrainedBert, DictionaryBridge]:
-    """Load the encoder and the tokenizer that *cfg* names, and build the bridge between the task and them.
+def load_bert(
+    cfg: BertFlags, task: Any, errors: List[str], bpe: Dict[str, Any]
+) -> Tuple[PretrainedBert, DictionaryBridge]:
+    """Load the encoder and the tokenizer that *cfg* names, and build the bridge between fairseq's *task* and them.
 
     The model has the bridge, because fairseq's own tasks know nothing of BERT, and under them the model makes BERT's
     input itself.  The task of this package takes the model's bridge, so that its data sets give BERT the same input.
 
     Args:
         cfg: the model's flags.
-        task: fairseq's task, which has the source dictionary and language.
+        task: the task, with its source dictionary and language.
         errors: sentences about errors in other flags, which are reported together with those found here.
-        flags: all flags that were given together with the model's, among them ``--bpe`` and its files.
+        bpe: the flags of fairseq's ``--bpe`` that were given together with the model's.
 
     Raises:
         BertFusedError: There are *errors*, or BERT cannot be used as the flags say.
@@ -40,16 +40,25 @@ def load_bert(cfg: BertFlags, task: Any, errors: List[str], flags: Any) -> Tuple
     if cfg.bert_model is None:
         raise BertFusedError(*errors)
     try:
-        name = locate_bert(cfg.bert_model, task)
+        name, layers = locate_bert(cfg.bert_model, task), str(cfg.bert_layer)
         tokenizer = load_tokenizer(name)
         if cfg.bert_finetune:
             train = {"last_layers": cfg.bert_finetune_layers, "lr_factor": cfg.bert_lr_factor}
-            bert: PretrainedBert = FinetunedBert.from_pretrained(name, str(cfg.bert_layer), **train)
+            bert = FinetunedBert.from_pretrained(name, layers, **train)
         else:
-            bert = FrozenBert.from_pretrained(name, str(cfg.bert_layer))
+            bert = FrozenBert.from_pretrained(name, layers)
         limit = min(bert.max_positions, int(tokenizer.model_max_length))
-        errors = errors + _tokenizer_errors(cfg, tokenizer, bert, limit)
-        bridge = load_bridge(cfg, task, tokenizer, cfg.bert_max_tokens or limit, flags)
+        largest, rows = max(tokenizer.get_vocab().values()), bert.model.get_input_embeddings().num_embeddings
+        if largest >= rows:
+            unread = f"the tokenizer has ids up to {largest}, but the model has only {rows} embeddings"
+            errors = [*errors, f"--bert-model {name}: {unread}; take tokenizer and model from the same place"]
+        if cfg.bert_max_tokens is not None and cfg.bert_max_tokens > limit:
+            errors = [
+                *errors,
+                f"--bert-max-tokens must be at most {limit}, the positions of --bert-model {cfg.bert_model}, "
+                f"got {cfg.bert_max_tokens}; leave it out for {limit}",
+            ]
+        bridge = load_bridge(cfg, task, tokenizer, cfg.bert_max_tokens or limit, bpe)
     except BertFusedError as error:
         raise BertFusedError(*errors, *error.errors) from error
     raise_all(errors)
@@ -57,7 +66,7 @@ def load_bert(cfg: BertFlags, task: Any, errors: List[str], flags: Any) -> Tuple
 
 
 def load_bridge(
-    cfg: BertFlags, task: Any, tokenizer: "PreTrainedTokenizerBase", max_tokens: int, flags: Any
+    cfg: BertFlags, task: Any, tokenizer: "PreTrainedTokenizerBase", max_tokens: int, bpe: Dict[str, Any]
 ) -> DictionaryBridge:
     """Return the bridge from the source dictionary of *task* to *tokenizer*, for at most *max_tokens* word pieces.
 
@@ -75,11 +84,22 @@ def load_bridge(
         context=cfg.bert_context,
         tags=[*tags_named(cfg.bert_strip_tags, dictionary), *tags_of_task(task)],
     )
-    kind, bpe = _bpe_of(flags)
-    if kind is not None and kind in SUBWORDS[bridge.subword].bpe:
-        bridge.join_by(*_join_by_files(kind, _located(bpe, settings), dictionary))
+    kind = bpe.get("bpe") or bpe.get("_name")  # of the command line, or of a YAML file
+    if kind in SUBWORDS[bridge.subword].bpe:
+        files = {name: _in_data(value, settings) if isinstance(value, str) else value for name, value in bpe.items()}
+        try:
+            join, fingerprint = join_by_bpe(encoders.build_bpe(Namespace(**{**files, "bpe": kind})), dictionary)
+        except Exception as error:  # of files, of their formats, and of the network that the default of gpt2 needs
+            raise BertFusedError(
+                f"--bpe {kind}: its files do not turn the numbers of the source dictionary into text ({error}); give "
+                "the files that the training data was split with"
+            ) from error
+        bridge.join_by(join, f"{kind} with the files {fingerprint}")
     elif bridge.problem:
-        bridge.problem = cannot_join(bridge.subword, dictionary, _dictionary_file(settings))
+        language = settings.get("source_lang") or settings["lang_pairs"][0].split("-")[0]
+        named = settings.get("source_dict") or settings.get("fixed_dictionary")
+        file = named or os.path.join(split_paths(settings["data"])[0], f"dict.{language}.txt")
+        bridge.problem = cannot_join(bridge.subword, dictionary, str(file))
     if bridge.problem and settings.get("bert_text") is None:
         raise BertFusedError(bridge.problem)
     return bridge
@@ -90,8 +110,7 @@ def describe_bert(model: Any, name: Any) -> str:
     bert, bridge = model.encoder.bert, model.encoder.bridge
     parameters = f"{bert.num_parameters:,} frozen parameters (not in checkpoints)"
     if bert.saves_weights:
-        trained = bert.num_trained
-        parameters = f"{bert.num_parameters - trained:,} frozen and {trained:,} trained parameters"
+        parameters = f"{bert.num_parameters - bert.num_trained:,} frozen and {bert.num_trained:,} trained parameters"
     in_all = sum(p.numel() for p in model.parameters() if p.requires_grad)
     layers = f"layer {bert.layers[0]} of {bert.depth}"
     if len(bert.layers) > 1:
@@ -112,79 +131,26 @@ def task_settings(task: Any) -> Mapping[str, Any]:
 def locate_bert(name: str, task: Any) -> str:
     """Return the place of the BERT *name*.
 
-    A name that begins with ``./`` is looked up in the task's data directory first, then in the working directory.
-    An exported model names its BERT in this way: its directory is the data directory too, wherever it is moved.
-    No name on the hub begins with a dot.
+    An exported model names its BERT with ``./``: its directory is the data directory too, wherever it is moved.  No
+    name on the hub begins with a dot.
 
     Raises:
-        BertFusedError: The name begins with ``./``, and neither directory has it.
+        BertFusedError: The name begins with ``./``, and neither the data directory nor the working directory has it.
     """
     if not name.startswith("./"):
         return os.path.expanduser(name)  # the shell leaves the ~ of --bert-model=~/DIR
-    data = split_paths(task_settings(task)["data"])
-    found = [path for path in (*(os.path.join(directory, name[2:]) for directory in data), name) if os.path.isdir(path)]
-    if not found:
+    settings = task_settings(task)
+    found = _in_data(name, settings)
+    if not os.path.isdir(found):
         raise BertFusedError(
-            f"--bert-model {name}: neither the data directory {data[0]} nor the working directory has this "
-            "directory; copy the whole directory of an exported model, and give it as the data directory "
-            f"(with other data: --model-overrides \"{{'bert_model': 'MODEL_DIR/{name[2:]}'}}\")"
+            f"--bert-model {name}: neither the data directory {split_paths(settings['data'])[0]} nor the working "
+            "directory has this directory; copy the whole directory of an exported model, and give it as the data "
+            f"directory (with other data: --model-overrides \"{{'bert_model': 'MODEL_DIR/{name[2:]}'}}\")"
         )
-    return found[0]
+    return found
 
 
-def _tokenizer_errors(
-    cfg: BertFlags, tokenizer: "PreTrainedTokenizerBase", bert: PretrainedBert, limit: int
-) -> List[str]:
-    """Return a sentence for each reason why *bert* cannot read what *tokenizer* gives it, at most *limit* pieces."""
-    errors = []
-    largest, rows = max(tokenizer.get_vocab().values()), bert.model.get_input_embeddings().num_embeddings
-    if largest >= rows:
-        errors.append(
-            f"--bert-model {cfg.bert_model}: the tokenizer has ids up to {largest}, but the model has only {rows} "
-            "embeddings; take tokenizer and model from the same place"
-        )
-    if cfg.bert_max_tokens is not None and cfg.bert_max_tokens > limit:
-        errors.append(
-            f"--bert-max-tokens must be at most {limit}, the positions of --bert-model {cfg.bert_model}, "
-            f"got {cfg.bert_max_tokens}; leave it out for {limit}"
-        )
-    return errors
-
-
-def _bpe_of(flags: Any) -> Tuple[Optional[str], Any]:
-    """Return the kind of ``--bpe`` in *flags*, and what fairseq builds it from."""
-    if isinstance(flags, DictConfig):  # the model's section of a YAML file
-        root: Any = flags._get_root()
-        bpe = root.bpe if "bpe" in root else None
-        return None if bpe is None else bpe._name, bpe
-    return vars(flags).get("bpe"), flags
-
-
-def _located(bpe: Any, settings: Mapping[str, Any]) -> Any:
-    """Return the flags *bpe*, with files that begin with ``./`` taken from the data directory, as in `locate_bert`."""
-    if isinstance(bpe, DictConfig) or not settings.get("data"):
-        return bpe
-    data = split_paths(settings["data"])[0]
-    given = {name: value for name, value in vars(bpe).items() if isinstance(value, str) and value.startswith("./")}
-    found = {name: os.path.join(data, value[2:]) for name, value in given.items()}
-    return Namespace(**{**vars(bpe), **{name: place for name, place in found.items() if os.path.isfile(place)}})
-
-
-def _join_by_files(kind: str, bpe: Any, dictionary: Dictionary) -> Tuple[Join, str]:
-    """Return what joins the subwords by the files of ``--bpe``, and a text that names it and the files' contents."""
-    try:
-        join, fingerprint = join_by_bpe(encoders.build_bpe(bpe), dictionary)
-        return join, f"{kind} with the files {fingerprint}"
-    except Exception as error:  # of files, of their formats, and of the network that the default of gpt2 needs
-        raise BertFusedError(
-            f"--bpe {kind}: its files do not turn the numbers of the source dictionary into text ({error}); give the "
-            "files that the training data was split with"
-        ) from error
-
-
-def _dictionary_file(settings: Mapping[str, Any]) -> str:
-    file = settings.get("source_dict") or settings.get("fixed_dictionary")
-    if file is not None:
-        return str(file)
-    language = settings.get("source_lang") or settings["lang_pairs"][0].split("-")[0]
-    return os.path.join(split_paths(settings["data"])[0], f"dict.{language}.txt")
+def _in_data(name: str, settings: Mapping[str, Any]) -> str:
+    """Return *name*, which is taken from the task's data directory if it begins with ``./`` and if it is there."""
+    folders = split_paths(settings.get("data") or "") if name.startswith("./") else []
+    return next(filter(os.path.exists, (os.path.join(folder, name[2:]) for folder in folders)), name)

@@ -9,12 +9,14 @@ import json
 import re
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Mapping, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 
-from torch import Tensor, nn
+from torch import nn
 
 if TYPE_CHECKING:
-    from transformers import PretrainedConfig, PreTrainedModel
+    from transformers import PretrainedConfig
+
+    from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 
 Settings = Dict[str, Any]
 
@@ -48,38 +50,30 @@ def recorded_config(config: "PretrainedConfig") -> Settings:
 def config_differences(then: Settings, now: Settings) -> List[Tuple[str, Any, Any]]:
     """Return name and both values of each setting that may change states and differs.
 
-    Both configurations are read by today's class, which gives a missing setting its default and knows the names that
-    settings had earlier.  So an update of transformers makes no difference.
-
-    Args:
-        then: what `recorded_config` returned, perhaps in another version of transformers.
-        now: the same of another encoder, or of the same one.
+    Both are of `recorded_config`, and are read by today's class, which gives a missing setting its default and knows
+    the names that settings had earlier.  So an update of transformers makes no difference.
     """
-    kinds = [settings.get("model_type") for settings in (then, now)]
-    if kinds[0] != kinds[1]:
-        return [("model_type", kinds[0], kinds[1])]
-    then, now = _completed(then), _completed(now)
-    names = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
-    return [(name, then.get(name), now.get(name)) for name in names]
+    if then.get("model_type") == now.get("model_type"):
+        then, now = _completed(then), _completed(now)
+        names = sorted({*then, *now})
+    else:
+        names = ["model_type"]
+    return [(name, then.get(name), now.get(name)) for name in names if then.get(name) != now.get(name)]
 
 
-def describe_identity(model: "PreTrainedModel", layers: Sequence[int]) -> Settings:
-    """Return all that the states of *model* depend on beside the sentence, as a folder of the cache records it.
+def describe_identity(bert: "PretrainedBert") -> Settings:
+    """Return all that the states of *bert* depend on beside the sentence, as a folder of the cache records it.
 
     The settings are those that are not the default of their class, so that a new setting of a later version of
     transformers changes nothing.
-
-    Args:
-        model: the encoder.
-        layers: indices of the layers whose states are read.
     """
-    settings = recorded_config(model.config)
-    settings, defaults = _completed(settings), _completed({"model_type": settings["model_type"]})
+    settings = _completed(recorded_config(bert.model.config))
+    defaults = _completed({"model_type": settings["model_type"]})
     return {
         "model_type": settings["model_type"],
         "config": {name: value for name, value in settings.items() if value != defaults.get(name)},
-        "weights": weights_fingerprint(model),
-        "layers": list(layers),
+        "weights": weights_fingerprint(bert.model),
+        "layers": list(bert.layers),
         "token types": True,
     }
 
@@ -94,17 +88,12 @@ def weights_fingerprint(model: nn.Module) -> str:
 
     Of the parameters' names, which differ between versions of transformers, only the numbers of the layers count.
     """
-    parts = [
-        ",".join(re.findall(r"\d+", name)).encode() + b":" + _digest(parameter)
-        for name, parameter in model.named_parameters()
-    ]
+    parts = []
+    for name, parameter in model.named_parameters():
+        digest = hashlib.sha256(str(tuple(parameter.shape)).encode())
+        digest.update(parameter.detach().cpu().float().contiguous().numpy().data)
+        parts.append(",".join(re.findall(r"\d+", name)).encode() + b":" + digest.digest())
     return hashlib.sha256(b"".join(sorted(parts))).hexdigest()[:32]
-
-
-def _digest(parameter: Tensor) -> bytes:
-    hashed = hashlib.sha256(str(tuple(parameter.shape)).encode())
-    hashed.update(parameter.detach().cpu().float().contiguous().numpy().data)
-    return hashed.digest()
 
 
 def _completed(settings: Settings) -> Settings:
@@ -116,26 +105,24 @@ def _completed(settings: Settings) -> Settings:
     return {name: value for name, value in _relevant(settings).items() if _FORMER_DEFAULTS.get(name, ...) != value}
 
 
-def _relevant(settings: Mapping[str, Any]) -> Settings:
-    """Return *settings* as they come back from JSON, at all depths without those that cannot change states.
-
-    What JSON does not know becomes text.
-    """
-
-    def kept(pairs: List[Tuple[str, Any]]) -> Settings:
-        return {name: value for name, value in pairs if not _is_volatile(name)}
-
-    relevant: Settings = json.loads(json.dumps(settings, default=str), object_pairs_hook=kept)
+def _relevant(settings: Settings) -> Settings:
+    """Return *settings* as JSON has them, and text for what it does not know, at all depths without volatile ones."""
+    relevant: Settings = json.loads(
+        json.dumps(settings, default=str),
+        object_pairs_hook=lambda pairs: {name: value for name, value in pairs if not _is_volatile(name)},
+    )
     return relevant
 
 
 @cache
-def _volatile() -> FrozenSet[str]:
+def _is_volatile(name: str) -> bool:
     from transformers import GenerationConfig
 
-    generation = set(GenerationConfig().to_dict()) - {"pad_token_id"}  # RoBERTa counts positions by the padding
-    return frozenset(_VOLATILE | generation)
-
-
-def _is_volatile(name: str) -> bool:
-    return name in _volatile() or name.startswith(_VOLATILE_BEGINNINGS) or name.endswith(_VOLATILE_ENDINGS)
+    if name == "pad_token_id":  # RoBERTa counts positions by the padding
+        return False
+    return (
+        name in _VOLATILE
+        or name in GenerationConfig().to_dict()
+        or name.startswith(_VOLATILE_BEGINNINGS)
+        or name.endswith(_VOLATILE_ENDINGS)
+    )

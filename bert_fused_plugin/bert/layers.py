@@ -1,10 +1,14 @@
-"""Which of BERT's layers a model reads, and how the states of several layers become one (``--bert-layer``)."""
+"""BERT's states as the encoder of a model reads them, and which of BERT's layers they are of (``--bert-layer``)."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Optional, Tuple
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
+
+from bert_fused_plugin.data.collate import BERT_PAD
+from bert_fused_plugin.errors import BertFusedError
 
 if TYPE_CHECKING:
     from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
@@ -13,12 +17,64 @@ if TYPE_CHECKING:
 _SIGNS = ("modules.json", "config_sentence_transformers.json")
 
 
-class ScalarMix(nn.Module):
-    """gamma * sum_j softmax(w)_j h_j over the layers, all learned (Peters et al., NAACL 2018, equation 1).
+def read_bert(
+    encoder: Any, src_tokens: Tensor, bert_tokens: Optional[Tensor], bert_out: Optional[Tensor], dtype: torch.dtype
+) -> Tuple[Tensor, Tensor]:
+    """Return H_B = BERT(x), (B, L, D), in *dtype*, and its padding mask, (B, L).
 
     Args:
-        num_layers: number N of layers.
+        encoder: the encoder, with its ``bert``, ``bridge``, ``layer_mix`` and ``mask_special_tokens``.
+        src_tokens: source tokens, (B, S).
+        bert_tokens: BERT's input, (B, L); default: derived from *src_tokens*.
+        bert_out: BERT's states for *bert_tokens*, (B, L, N x D), from the cache; default: computed.
+        dtype: number format of the model.
+
+    Raises:
+        BertFusedError: The batch does not have the context that BERT must read, or half precision cannot hold
+            the states.
     """
+    bert_tokens, bert_out = bert_states(encoder, src_tokens, bert_tokens, bert_out)
+    bert_out, bert_padding_mask = bert_out.to(dtype), bert_tokens.eq(BERT_PAD)
+    # under --amp the parameters are in single precision, and CUDA's autocast turns the states to half precision later
+    if dtype == torch.float16 or torch.is_autocast_enabled():
+        encoder.bert.check_half_range(bert_out)
+    if encoder.mask_special_tokens:
+        for special in encoder.bridge.special_tokens:  # two or three; a tensor of them would be a copy to the device
+            bert_padding_mask = bert_padding_mask | bert_tokens.eq(special)
+        bert_padding_mask[:, 0] &= ~bert_padding_mask.all(dim=1)  # an empty sentence keeps its first one
+    # Time comes first in memory, as attention reads it, so that no layer copies the states for its keys and values.
+    bert_out = bert_out.transpose(0, 1).contiguous().transpose(0, 1)
+    if encoder.layer_mix is not None:
+        bert_out = encoder.layer_mix(bert_out.unflatten(-1, (-1, encoder.bert.dim)))
+    return bert_out, bert_padding_mask
+
+
+def bert_states(
+    encoder: Any,
+    src_tokens: Tensor,
+    bert_tokens: Optional[Tensor] = None,
+    bert_out: Optional[Tensor] = None,
+    **_: Any,
+) -> Tuple[Tensor, Tensor]:
+    """Return ``bert_tokens``, (B, L), and ``bert_out``, (B, L, N x D), of a batch that may lack one or both.
+
+    The arguments, which may be all of ``net_input``, and the error are those of `read_bert`.
+    """
+    bridge = encoder.bridge
+    if bert_tokens is None:
+        if bridge.context:
+            raise BertFusedError(
+                f"--bert-context {bridge.context} needs the sentences before the current one, and a batch of this "
+                "task does not bring them; use --task bert_fused_translation"
+            )
+        bert_tokens = bridge.bert_tokens(src_tokens)
+    if bert_out is None:
+        bert_out, _mask = encoder.bert(bert_tokens, bridge.segments(bert_tokens))
+    return bert_tokens, bert_out
+
+
+class ScalarMix(nn.Module):
+    """gamma * sum_j softmax(w)_j h_j over *num_layers* layers, all learned (Peters et al., NAACL 2018, equation 1)."""
 
     def __init__(self, num_layers: int) -> None:
         super().__init__()
@@ -52,29 +108,23 @@ def build_layer_mix(layers: str, bert: "PretrainedBert") -> Optional[nn.Module]:
 
 
 def layer_indices(layers: str, depth: int) -> Tuple[int, ...]:
-    """Return the numbers of the layers that ``--bert-layer`` names; 0 stands for the embeddings.
-
-    Args:
-        layers: one number, which counts from the end if it is negative; ``mix`` for all layers and the embeddings;
-            ``random:K`` for the last K layers.
-        depth: number of BERT's layers.
+    """Return the numbers of those of BERT's *depth* layers that ``--bert-layer`` names; 0 stands for the embeddings.
 
     Raises:
-        ValueError: There is no such layer; the message gives the rule and the value.
+        BertFusedError: There is no such layer.
     """
-    if layers == "mix":
-        return tuple(range(depth + 1))
-    if layers.startswith("random:"):
-        k = layers[len("random:") :]
-        if not (k.isascii() and k.isdigit()) or not 1 <= int(k) <= depth:
-            raise ValueError(f"random:K must have K in [1, {depth}], got {layers!r}")
-        return tuple(range(depth - int(k) + 1, depth + 1))
-    try:
-        return (range(depth + 1)[int(layers)],)
-    except (ValueError, IndexError):
-        raise ValueError(
-            f"must be in [0, {depth}], or in [-{depth + 1}, -1] from the end, or mix, or random:K, got {layers!r}"
-        ) from None
+    with suppress(ValueError, IndexError):
+        if layers == "mix":
+            return tuple(range(depth + 1))
+        if not layers.startswith("random:"):
+            return (range(depth + 1)[int(layers)],)
+        k = int(layers[len("random:") :])
+        if 1 <= k <= depth:
+            return tuple(range(depth - k + 1, depth + 1))
+    raise BertFusedError(
+        f"--bert-layer must be in [0, {depth}], or in [-{depth + 1}, -1] from the end, or mix, or random:K with K in "
+        f"[1, {depth}], got {layers!r}; give a layer of --bert-model"
+    )
 
 
 def is_sentence_encoder(name: str) -> bool:
@@ -82,16 +132,12 @@ def is_sentence_encoder(name: str) -> bool:
 
     Of a model of the hub only the files that have been downloaded are seen, so the answer may wrongly be no.
     """
-    if Path(name).is_dir():
-        return any((Path(name) / sign).is_file() for sign in _SIGNS)
-    if name.startswith("sentence-transformers/"):
-        return True
     from huggingface_hub import try_to_load_from_cache
 
-    try:
-        return any(isinstance(try_to_load_from_cache(name, sign), str) for sign in _SIGNS)
-    except ValueError:  # no name that the hub could have
-        return False
+    if os.path.isdir(name):
+        return any(os.path.isfile(os.path.join(name, sign)) for sign in _SIGNS)
+    is_known = name.startswith("sentence-transformers/")
+    return is_known or any(isinstance(try_to_load_from_cache(name, sign), str) for sign in _SIGNS)
 
 
 def advised_layer(depth: int) -> int:
@@ -100,19 +146,15 @@ def advised_layer(depth: int) -> int:
 
 
 def last_layer_warning(bert: "PretrainedBert", given: str) -> Optional[str]:
-    """Return a warning if *bert* is a frozen encoder of sentences, of which only the last layer is read.
+    """Return a warning if *bert*, *given* as ``--bert-model``, is an encoder of sentences read at its last layer.
 
     The last layer of a masked language model tells words apart (Zhu et al. 2020 take it).  That of an encoder of
     sentences, such as MiniLM, was trained to stand for the sentence as a whole (docs/tuning.md has figures).  A BERT
     that trains too can make its last layer fit.
-
-    Args:
-        bert: the encoder.
-        given: the value of ``--bert-model``.
     """
     advised = advised_layer(bert.depth)
-    reads_a_lower_layer = bert.layers != (bert.depth,) or advised == bert.depth
-    if bert.saves_weights or reads_a_lower_layer or not is_sentence_encoder(bert.name):
+    reads_last = bert.layers == (bert.depth,) != (advised,)
+    if bert.saves_weights or not reads_last or not is_sentence_encoder(bert.name):
         return None
     return (
         f"--bert-model {given} was trained to represent whole sentences, and the model reads its last layer, which "

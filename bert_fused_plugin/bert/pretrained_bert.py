@@ -1,22 +1,27 @@
-"""A pre-trained Hugging Face encoder as the source of BERT's states: what frozen and fine-tuned ones have in common."""
+"""A pre-trained Hugging Face encoder: how it is loaded, and what frozen and fine-tuned ones have in common.
+
+transformers is imported where it is used, since it takes longer than all other imports together, and a plain model
+needs none of it.
+"""
 
 import inspect
 import logging
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence, Tuple, Type, TypeVar
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
 
-from bert_fused_plugin.bert.batch_states import HalfRangeWatch
-from bert_fused_plugin.bert.hugging_face import hub_revision, load_encoder
-from bert_fused_plugin.bert.identity import Settings, describe_identity
 from bert_fused_plugin.bert.layers import layer_indices
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.modules.device_copy import Arrival
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
 
@@ -24,14 +29,13 @@ _NO_LIMIT = 1_000_000  # positions of encoders that have relative ones
 _FEWEST_TOKENS = 256  # that a CPU computes together, so that its products are large enough
 _TRIED_TOKENS = 12  # of the sentence that shows whether padding changes states
 _TOLERANCE = 1e-4  # of these states; rounding is at most a tenth of it
+_BACKEND = "TokenizersBackend"  # the class by which transformers 5 names most fast tokenizers
 
-AnyBert = TypeVar("AnyBert", bound="PretrainedBert")
 
-
-class PretrainedBert(nn.Module, ABC):
+class PretrainedBert(nn.Module):
     """H_B = BERT(x), the states of one or several of its layers (Zhu et al. 2020, section 4.1, step 1).
 
-    A subclass says how the Hugging Face model is held, as its attribute ``model``, and how it is run.
+    A subclass says how the Hugging Face model is held, as its attribute ``model``.
 
     Args:
         model: any encoder, or causal language model, of ``transformers.AutoModel``; it is put into evaluation mode,
@@ -49,36 +53,42 @@ class PretrainedBert(nn.Module, ABC):
     def __init__(self, model: "PreTrainedModel", layers: str = "-1") -> None:
         super().__init__()
         self.depth = int(model.config.num_hidden_layers)
-        try:
-            self.layers = layer_indices(layers, self.depth)
-        except ValueError as error:
-            raise BertFusedError(f"--bert-layer {error}, for --bert-model {model.name_or_path}") from error
-        self._only_last = self.layers == (self.depth,)
+        self.layers = layer_indices(layers, self.depth)
         model.eval().requires_grad_(False)
         model.config.use_cache = False  # causal models would return a cache of keys and values
         self.name = str(model.name_or_path)
         self.revision: Optional[str] = None
         self.dim = int(model.config.hidden_size)
+        self.state_dim = len(self.layers) * self.dim  # the width of `forward`'s states: N x D
         self.max_positions = count_positions(model)
         self.num_parameters = sum(parameter.numel() for parameter in model.parameters())
-        self.half_range = HalfRangeWatch()
         self.reads_segments = (model.config.to_dict().get("type_vocab_size") or 0) > 1
         self.reads_lengths_apart = False
         parameters = inspect.signature(model.forward).parameters
         self._takes_mask = "attention_mask" in parameters or "kwargs" in parameters  # FNet of transformers 4 does not
         # Padded positions are masked out, so any id will do, but RoBERTa counts positions by its own padding id.
         self._filler = model.config.pad_token_id or 0
+        self._largest: List[Arrival] = []  # state of each batch that is still to be checked
 
     @classmethod
-    def from_pretrained(cls: Type[AnyBert], name: str, layers: str = "-1", **options: Any) -> AnyBert:
+    def from_pretrained(cls, name: str, layers: str = "-1", **options: Any) -> "PretrainedBert":
         """Load the encoder *name*, a local directory or a name on the Hugging Face hub.
 
         Raises:
             BertFusedError: The encoder cannot be loaded or run, or it has no such *layers*.
         """
-        bert = cls(load_encoder(name), layers, **options)
-        bert.name, bert.revision = name, hub_revision(name)
-        bert.reads_lengths_apart = bert._depends_on_padding()
+        model = load_encoder(name)
+        try:
+            bert = cls(model, layers, **options)
+            bert.name, bert.revision = name, hub_revision(name)
+            bert.reads_lengths_apart = bert._depends_on_padding()
+        except BertFusedError:
+            raise
+        except Exception as error:  # of any code of transformers
+            raise BertFusedError(
+                f"--bert-model {name!r} cannot read a batch of two sentences; give another encoder of text "
+                f"[{shorten(f'{type(error).__name__}: {error}', 300)}]"
+            ) from error
         if bert.reads_lengths_apart:
             logger.warning(
                 f"--bert-model {name}: padding changes its states, so it reads sentences of different lengths one "
@@ -86,69 +96,77 @@ class PretrainedBert(nn.Module, ABC):
             )
         return bert
 
-    @property
-    def state_dim(self) -> int:
-        """The width of `forward`'s states: N x D."""
-        return len(self.layers) * self.dim
-
     def forward(self, bert_tokens: Tensor, segments: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
-        """Return BERT's states and their padding mask.
+        """Return the states of the N layers side by side, (B, L, N x D), and bert_padding_mask, (B, L).
 
         Args:
             bert_tokens: word-piece ids, (B, L), padded on the right with `BERT_PAD`.
-            segments: token types, (B, L); default: zeros.
-
-        Returns:
-            The states of the N layers side by side, (B, L, N x D), and bert_padding_mask, (B, L).
+            segments: token types, (B, L), which must be a function of *bert_tokens*; default: zeros.
         """
-        bert_padding_mask = bert_tokens.eq(BERT_PAD)
-        return self._read(bert_tokens, bert_padding_mask, segments), bert_padding_mask
+        return self._read(bert_tokens, segments), bert_tokens.eq(BERT_PAD)
 
-    def _read(self, bert_tokens: Tensor, bert_padding_mask: Tensor, segments: Optional[Tensor]) -> Tensor:
-        """Return the states of *bert_tokens*, (B, L, N x D)."""
+    def _read(self, bert_tokens: Tensor, segments: Optional[Tensor]) -> Tensor:
+        """Return the states, (B, L, N x D), which are computed in `groups_by_length` on a CPU."""
         if not self.reads_lengths_apart and bert_tokens.device.type != "cpu":
-            return self._compute(bert_tokens, bert_padding_mask, segments)
-        lengths, width = (~bert_padding_mask).sum(dim=1).clamp(min=1).tolist(), bert_tokens.size(1)
+            return self._compute(bert_tokens, segments)
+        lengths, width = bert_tokens.ne(BERT_PAD).sum(dim=1).clamp(min=1).tolist(), bert_tokens.size(1)
         groups = list(groups_by_length(lengths, 1 if self.reads_lengths_apart else _FEWEST_TOKENS))
         if len(groups) == 1:
-            return self._compute(bert_tokens, bert_padding_mask, segments)
+            return self._compute(bert_tokens, segments)
         states = []
         for rows in groups:
-            part = (torch.tensor(rows, device=bert_tokens.device), slice(lengths[rows[-1]]))
-            own_segments = None if segments is None else segments[part]
-            computed = self._compute(bert_tokens[part], bert_padding_mask[part], own_segments)
+            part = (rows, slice(lengths[rows[-1]]))
+            computed = self._compute(bert_tokens[part], None if segments is None else segments[part])
             states.append(nn.functional.pad(computed, (0, 0, 0, width - computed.size(1))))
         order = torch.tensor([row for rows in groups for row in rows], device=bert_tokens.device)
         return torch.cat(states)[order.argsort()]
 
-    def _compute(self, bert_tokens: Tensor, bert_padding_mask: Tensor, segments: Optional[Tensor]) -> Tensor:
+    def _compute(self, bert_tokens: Tensor, segments: Optional[Tensor]) -> Tensor:
         """Return the states of one batch for the Hugging Face model."""
-        inputs: Dict[str, Any] = {
-            "input_ids": bert_tokens.masked_fill(bert_padding_mask, self._filler),
-            "output_hidden_states": not self._only_last,
-        }
+        padding_mask, only_last = bert_tokens.eq(BERT_PAD), self.layers == (self.depth,)
+        inputs = {"input_ids": bert_tokens.masked_fill(padding_mask, self._filler)}
         if self._takes_mask:
-            inputs["attention_mask"] = (~bert_padding_mask).long()
+            inputs["attention_mask"] = (~padding_mask).long()
         if self.reads_segments and segments is not None:
             inputs["token_type_ids"] = segments
-        output = self._run(inputs)
-        if self._only_last:
+        output = self._run({**inputs, "output_hidden_states": not only_last})
+        if only_last:
             states: Tensor = output.last_hidden_state
             return states
         # BigBird pads its input to whole blocks
         return torch.cat([output.hidden_states[layer][:, : bert_tokens.size(1)] for layer in self.layers], dim=-1)
 
-    @abstractmethod
     def _run(self, inputs: Dict[str, Any]) -> Any:
         """Return the output of the Hugging Face model for *inputs*."""
+        return self.model(**inputs)
 
     def weights(self) -> Dict[str, Tensor]:
         """Return the present weights of the Hugging Face model, by the model's own names."""
         return self.model.state_dict()
 
-    def identity(self) -> Settings:
-        """Return everything that the states depend on, except the sentence."""
-        return describe_identity(self.model, self.layers)
+    def check_half_range(self, states: Tensor) -> None:
+        """Check that half precision can hold *states*, and those of the batches before.
+
+        Otherwise training would end with fairseq's error about the loss scale, and translations would be random.  In
+        training on a GPU nobody waits: the largest state is read as soon as it has arrived on the CPU, usually with
+        the next batch.  Nothing is lost until then, because fairseq skips an update whose gradients are not finite.
+
+        Raises:
+            BertFusedError: half precision cannot hold them.
+        """
+        self._largest.append(Arrival(states.detach().abs().max()))
+        while self._largest and (not self.training or self._largest[0].has_arrived):
+            if not self._largest.pop(0).value() <= torch.finfo(torch.float16).max:  # also if the largest is NaN
+                self._largest.clear()
+                raise BertFusedError(
+                    "--fp16 and --amp compute in half precision, whose largest number is 65,504, and some states of "
+                    f"--bert-model {self.name} in a batch are larger, or are made from larger ones; train with --bf16 "
+                    "or in single precision, and translate without --fp16"
+                )
+
+    def __getstate__(self) -> Dict[str, Any]:
+        """Return what a copy takes over: all but the numbers that are on their way from a GPU."""
+        return {**vars(self), "_largest": []}
 
     def extra_repr(self) -> str:
         """Name the model where a module is printed."""
@@ -158,22 +176,14 @@ class PretrainedBert(nn.Module, ABC):
         """Return whether a sentence gets other states if it is padded, as with FNet and ConvBERT.
 
         Raises:
-            BertFusedError: The encoder cannot read a batch of token ids, or gives no finite numbers.
+            BertFusedError: The encoder gives no finite numbers.
         """
         symbols = range(self.model.get_input_embeddings().num_embeddings)
         sentence = [i for i in reversed(symbols) if i != self._filler][: min(_TRIED_TOKENS, self.max_positions)]
         tokens, length = torch.tensor([sentence] * 2), len(sentence) // 2
         tokens[1, length:] = BERT_PAD
-        try:
-            with torch.no_grad():
-                padded = self._compute(tokens, tokens.eq(BERT_PAD), None)[1, :length]
-                alone = self._compute(tokens[1:, :length], tokens[1:, :length].eq(BERT_PAD), None)[0]
-        except Exception as error:  # of any code of transformers
-            reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            raise BertFusedError(
-                f"--bert-model {self.name!r} cannot read a batch of two sentences; give another encoder of text "
-                f"[{reason}]"
-            ) from error
+        with torch.no_grad():
+            padded, alone = self._compute(tokens, None)[1, :length], self._compute(tokens[1:, :length], None)[0]
         if not torch.isfinite(alone).all():
             raise BertFusedError(
                 f"--bert-model {self.name!r} gives states that are not finite; its weights are damaged, so copy them "
@@ -198,10 +208,6 @@ def groups_by_length(lengths: Sequence[int], fewest: int) -> Iterator[List[int]]
 
     A group ends where the length rises and the group has *fewest* tokens or more, with its padding.  So sentences of
     one length stay together, and with *fewest* 1 no group has padding.
-
-    Args:
-        lengths: number of tokens of each row.
-        fewest: tokens that a group has at least, except for the last one.
     """
     group: List[int] = []
     for row in sorted(range(len(lengths)), key=lengths.__getitem__):
@@ -211,3 +217,101 @@ def groups_by_length(lengths: Sequence[int], fewest: int) -> Iterator[List[int]]
         group.append(row)
     if group:
         yield group
+
+
+def load_encoder(name: str) -> "PreTrainedModel":
+    """Load the encoder *name* in single precision; of an encoder-decoder model only the encoder is kept.
+
+    Raises:
+        BertFusedError: The encoder cannot be loaded, or some of its weights are missing.
+    """
+    from transformers import AutoModel
+
+    logger.info(f"loading BERT {name}")
+    with _quiet():
+        model, report = _load(AutoModel.from_pretrained, name, torch_dtype=torch.float32, output_loading_info=True)
+    # the encoder of T5 that was saved alone says that it has no decoder, but AutoModel builds one
+    has_decoder = model.config.is_encoder_decoder or any(key.startswith("decoder.") for key in report["missing_keys"])
+    model = model.get_encoder() if has_decoder else model
+    if hasattr(model, "pooler"):
+        model.pooler = None  # its output is never used
+    unused = ("pooler.", "decoder.") if has_decoder else ("pooler.",)
+    missing = sorted(key for key in report["missing_keys"] if not any(part in key for part in unused))
+    if missing:
+        raise BertFusedError(
+            f"--bert-model {name!r} cannot be used: {len(missing)} of its weights are missing ({missing[0]}, ...); "
+            "give a complete pre-trained encoder"
+        )
+    for tensor in (*model.parameters(), *model.buffers()):
+        tensor.data = tensor.data.clone()  # not a map of the file, whose content somebody may replace
+    encoder: PreTrainedModel = model
+    return encoder
+
+
+def load_tokenizer(name: str) -> "PreTrainedTokenizerBase":
+    """Load the tokenizer of the encoder *name*.
+
+    Raises:
+        BertFusedError: The tokenizer cannot be loaded, or it has no vocabulary.
+    """
+    tokenizer: PreTrainedTokenizerBase = _load(_tokenizer_from_pretrained, name)
+    if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
+        raise BertFusedError(
+            f"--bert-model {name!r} has no vocabulary: the directory lacks the tokenizer's files "
+            "(tokenizer.json, or vocab.txt and similar files); copy them from the place that the model comes from"
+        )
+    return tokenizer
+
+
+def _tokenizer_from_pretrained(name: str, **options: Any) -> Any:
+    """Load a tokenizer; transformers 4 does not know the class by which transformers 5 names most fast tokenizers."""
+    import transformers
+    from transformers.models.auto.tokenization_auto import get_tokenizer_config
+
+    if not hasattr(transformers, _BACKEND) and get_tokenizer_config(name).get("tokenizer_class") == _BACKEND:
+        with _quiet():  # it warns that the class has another name
+            return transformers.PreTrainedTokenizerFast.from_pretrained(name, **options)
+    return transformers.AutoTokenizer.from_pretrained(name, **options)
+
+
+def hub_revision(name: str) -> Optional[str]:
+    """Return the commit of the model *name* if it came from the hub, otherwise None."""
+    from huggingface_hub import try_to_load_from_cache
+
+    config = None if os.path.isdir(name) else try_to_load_from_cache(name, "config.json")
+    return Path(config).parent.name if isinstance(config, str) else None
+
+
+def _load(load: Callable[..., Any], name: str, **options: Any) -> Any:
+    try:
+        return load(name, trust_remote_code=False, **options)
+    except Exception as error:  # a damaged file can raise any exception
+        if os.path.isdir(name):
+            files = "config.json, the tokenizer's files and the weights, undamaged"
+            problem = f" cannot be loaded; the directory must hold {files}"
+        elif name.startswith(("/", ".", "~")):
+            problem = ": no such directory; give an existing one, or a name on the Hugging Face hub"
+        else:
+            problem = (
+                " cannot be loaded; give a local model directory, or a name on the Hugging Face hub (which needs the "
+                "internet, or an earlier download together with HF_HUB_OFFLINE=1)"
+            )
+        raise BertFusedError(
+            f"--bert-model {name!r}{problem} [{shorten(f'{type(error).__name__}: {error}', 600)}]"
+        ) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hide the progress bar and the loading report, which lists heads and poolers that are not used."""
+    from transformers.utils import logging as hf_logging
+
+    verbosity, progress = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
+    hf_logging.set_verbosity_error()
+    hf_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        hf_logging.set_verbosity(verbosity)
+        if progress:
+            hf_logging.enable_progress_bar()

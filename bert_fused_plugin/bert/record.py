@@ -2,13 +2,14 @@
 
 import logging
 import os
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from torch import Tensor
 
 from bert_fused_plugin.bert.identity import config_differences, recorded_config, weights_fingerprint
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.errors import flag_name
 from bert_fused_plugin.json_record import JsonRecord, read_json
 
 logger = logging.getLogger(__name__)
@@ -27,13 +28,8 @@ _ITS_BERT = "name the BERT that it was trained with (at generation --model-overr
 class BertRecord(JsonRecord):
     """Name, revision, configuration and fingerprints of BERT and its tokenizer, which are saved with the model.
 
-    `read_record` reads the record from a checkpoint, to compare it with the present one.  Of a checkpoint
-    that is loaded, the record takes over only where its training began.
-
-    Args:
-        bert: the encoder.
-        bridge: the bridge, which derives BERT's input.
-        mask_special_tokens: whether BERT's special tokens are masked out, so that the model does not attend to them.
+    ``given`` has the flags of the task that change what BERT reads, and ``began_from`` path and number of updates of
+    each checkpoint that the parameters come from.  Of a checkpoint that is loaded, the record takes over only these.
     """
 
     def __init__(self, bert: PretrainedBert, bridge: DictionaryBridge, mask_special_tokens: bool) -> None:
@@ -54,17 +50,9 @@ class BertRecord(JsonRecord):
                     **({} if bridge.bpe is None else {"bpe": bridge.bpe}),
                 },
                 "given": [],
+                "began_from": [],
             }
         )
-
-    def note_given(self, flags: Sequence[str]) -> None:
-        """Record the *flags* that were given to the task and change what BERT reads."""
-        self.update(given=list(flags))
-
-    def note_origins(self, origins: Sequence[Sequence[Any]]) -> None:
-        """Record *origins*, path and number of updates of each checkpoint that the parameters come from."""
-        self.record.pop("began_from", None)
-        self.update(**({"began_from": [list(origin) for origin in origins]} if origins else {}))
 
     def _load_from_state_dict(self, state_dict: Dict[str, Tensor], prefix: str, *args: Any, **kwargs: Any) -> None:
         """Keep the record of the present BERT, but note where the parameters come from, as *state_dict* says.
@@ -74,7 +62,7 @@ class BertRecord(JsonRecord):
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         text = state_dict.get(f"{prefix}text")
         if text is not None:
-            self.note_origins(recorded_origins({RECORD_KEY: text}))
+            self.update(began_from=recorded_origins({RECORD_KEY: text}))
 
 
 def read_record(state_dict: Mapping[str, Tensor]) -> Optional[Dict[str, Any]]:
@@ -101,10 +89,10 @@ def recorded_origins(state_dict: Mapping[str, Tensor]) -> List[Tuple[str, Option
 def without_folders(state_dict: Dict[str, Tensor]) -> Dict[str, Tensor]:
     """Return *state_dict* whose record names the files of `recorded_origins` without their folders."""
     found = [(os.path.basename(path), updates) for path, updates in recorded_origins(state_dict)]
-    record = read_record(state_dict) if found else None
-    if record is None:
+    if not found:
         return state_dict
-    return {**state_dict, RECORD_KEY: JsonRecord({**record, "began_from": found}).text}
+    record = JsonRecord({**(read_record(state_dict) or {}), "began_from": found})
+    return {**state_dict, RECORD_KEY: record.text}
 
 
 def incompatibilities(model: Any, state_dict: Dict[str, Tensor]) -> List[str]:
@@ -119,32 +107,25 @@ def incompatibilities(model: Any, state_dict: Dict[str, Tensor]) -> List[str]:
                 f"{len(expected[key])}; use the dict.*.txt that the model was trained with "
                 "(fairseq-preprocess --srcdict, --tgtdict)"
             )
-    widths = [key for key in expected if key.endswith(_AS_WIDE_AS_BERT) and key in state_dict]
-    for key in widths[:1]:
+    for key in [key for key in expected if key.endswith(_AS_WIDE_AS_BERT) and key in state_dict][:1]:
         if state_dict[key].size(1) != expected[key].size(1):
             errors.append(
                 f"the checkpoint was trained with a BERT of width {state_dict[key].size(1)}, and --bert-model "
                 f"{model.cfg.bert_model} has width {expected[key].size(1)}; {_ITS_BERT}"
             )
-    return errors or _finetuned_incompatibilities(model, state_dict, expected) or _other_records(model, state_dict)
-
-
-def _finetuned_incompatibilities(model: Any, state_dict: Dict[str, Tensor], expected: Dict[str, Tensor]) -> List[str]:
-    """Compare which weights of a fine-tuned BERT the checkpoint and the model have."""
-    prefix = "encoder.bert.model."
-    saved_keys, expected_keys = ({key for key in state if key.startswith(prefix)} for state in (state_dict, expected))
-    if bool(saved_keys) != bool(expected_keys):
-        then, now = ("with", "without") if saved_keys else ("without", "with")
-        return [
-            f"the checkpoint was trained {then} --bert-finetune, and this model is built {now} it; "
-            f"{'add' if saved_keys else 'leave out'} --bert-finetune, or start a new training with --bert-warm-start"
-        ]
-    if saved_keys != expected_keys or any(state_dict[key].shape != expected[key].shape for key in saved_keys):
-        return [
-            f"the checkpoint holds another BERT than --bert-model {model.cfg.bert_model}; "
-            "name the BERT that it was fine-tuned from"
-        ]
-    return []
+    then, now = (
+        {key: value.shape for key, value in state.items() if key.startswith("encoder.bert.model.")}
+        for state in (state_dict, expected)
+    )
+    if bool(then) != bool(now):
+        trained, built, remedy = ("with", "without", "add") if then else ("without", "with", "leave out")
+        errors.append(
+            f"the checkpoint was trained {trained} --bert-finetune, and this model is built {built} it; "
+            f"{remedy} --bert-finetune, or start a new training with --bert-warm-start"
+        )
+    elif then != now and not errors:
+        errors.append(f"the checkpoint holds another BERT than --bert-model {model.cfg.bert_model}; {_ITS_BERT}")
+    return errors or _other_records(model, state_dict)
 
 
 def _other_records(model: Any, state_dict: Dict[str, Tensor]) -> List[str]:
@@ -154,12 +135,9 @@ def _other_records(model: Any, state_dict: Dict[str, Tensor]) -> List[str]:
     current = model.encoder.bert_record.record
     try:
         saved = read_record(state_dict) or current
+        errors = _differences(model.cfg.bert_model, saved, current)
     except ValueError:
-        saved = current
-        errors = [f"the checkpoint's record of its BERT is damaged; load it nevertheless with {_UNCHECKED}"]
-    else:
-        differences = [*_other_bert(model, saved, current), *_other_settings(saved, current)]
-        errors = [f"{error}, or load the checkpoint nevertheless with {_UNCHECKED}" for error in differences]
+        saved, errors = current, ["the checkpoint's record of its BERT is damaged; give an undamaged checkpoint"]
     forgotten = [flag for flag in saved["given"] if flag not in current["given"]]
     if forgotten:
         logger.warning(
@@ -168,40 +146,34 @@ def _other_records(model: Any, state_dict: Dict[str, Tensor]) -> List[str]:
     if errors and model.cfg.bert_unchecked:
         logger.warning(f"--bert-unchecked: {'; '.join(errors)}")
         return []
-    return errors
+    return [f"{error}, or load the checkpoint nevertheless with {_UNCHECKED}" for error in errors]
 
 
-def _other_bert(model: Any, saved: Dict[str, Any], current: Dict[str, Any]) -> List[str]:
+def _differences(name: str, saved: Dict[str, Any], current: Dict[str, Any]) -> List[str]:
+    """Return a sentence if BERT or its tokenizer is another one, and one if it is given other input."""
     parts = [
         f"{what} ({saved[key]}, not {current[key]})"
         for key, what in _FINGERPRINTS.items()
         if saved.get(key, current[key]) != current[key]
     ]
-    settings = config_differences(saved["config"], current["config"])
+    settings = [
+        f"{key} {then!r}, not {now!r}" for key, then, now in config_differences(saved["config"], current["config"])
+    ]
     if settings:
-        named = [f"{name} {then!r}, not {now!r}" for name, then, now in settings[:_MOST_KEYS]]
-        named += [f"and {len(settings) - _MOST_KEYS} more settings"] if len(settings) > _MOST_KEYS else []
-        parts.append(f"another configuration ({'; '.join(named)})")
-    if not parts:
-        return []
-    revision = f", revision {saved['revision']}" if saved["revision"] else ""
-    return [
-        f"the checkpoint was trained with BERT {saved['name']!r}{revision}, and --bert-model "
-        f"{model.cfg.bert_model} has {' and '.join(parts)}; {_ITS_BERT}"
-    ]
-
-
-def _other_settings(saved: Dict[str, Any], current: Dict[str, Any]) -> List[str]:
-    then, now = saved["settings"], current["settings"]
-    differences = [
-        f"--{name.replace('_', '-')} {_text(value)}, not {_text(now[name])}"
-        for name, value in then.items()
-        if name in now and value != now[name]
-    ]
-    if not differences:
-        return []
-    return [f"the checkpoint was trained with {', '.join(differences)}; set the same values as at training"]
-
-
-def _text(value: Any) -> str:
-    return "left out" if value is None else str(value)
+        more = [f"and {len(settings) - _MOST_KEYS} more settings"] if len(settings) > _MOST_KEYS else []
+        parts.append(f"another configuration ({'; '.join([*settings[:_MOST_KEYS], *more])})")
+    errors = []
+    if parts:
+        revision = f", revision {saved['revision']}" if saved["revision"] else ""
+        errors.append(
+            f"the checkpoint was trained with BERT {saved['name']!r}{revision}, and --bert-model {name} has "
+            f"{' and '.join(parts)}; {_ITS_BERT}"
+        )
+    then, now = (
+        {flag_name(key): "left out" if value is None else value for key, value in record["settings"].items()}
+        for record in (saved, current)
+    )
+    flags = [f"{flag} {then[flag]}, not {now[flag]}" for flag in then if flag in now and then[flag] != now[flag]]
+    if flags:
+        errors.append(f"the checkpoint was trained with {', '.join(flags)}; set the same values as at training")
+    return errors

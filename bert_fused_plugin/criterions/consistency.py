@@ -7,7 +7,7 @@ from fairseq.distributed import LegacyDistributedDataParallel, ModuleProxyWrappe
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from bert_fused_plugin.bert.batch_states import bert_states
+from bert_fused_plugin.bert.layers import bert_states
 from bert_fused_plugin.criterions.smoothed_loss import Agreement
 from bert_fused_plugin.errors import BertFusedError
 

@@ -8,7 +8,7 @@ from typing import Dict
 from torch import Tensor
 from transformers import BertConfig, BertModel, PreTrainedModel
 
-from bert_fused_plugin.bert.hugging_face import load_encoder
+from bert_fused_plugin.bert.pretrained_bert import load_encoder
 from bert_fused_plugin.checkpoints.reading import read_torch_file
 from bert_fused_plugin.errors import BertFusedError
 

@@ -55,7 +55,7 @@ def flags_beside(flags: Any, section: str) -> Dict[str, Any]:
     if not isinstance(flags, DictConfig):
         return vars(flags)
     root: Any = flags._get_root()
-    return dict(root[section]) if section in root else {}
+    return dict(root[section] or {}) if section in root else {}
 
 
 def resumed_from(flags: Any) -> Optional[str]:

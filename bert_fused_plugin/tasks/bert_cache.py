@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.bert.identity import identity_fingerprint
+from bert_fused_plugin.bert.identity import describe_identity, identity_fingerprint
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
 from bert_fused_plugin.data.cached_states import NUMBER_FORMATS, CachedStates, ComputeStates
 from bert_fused_plugin.data.shared_work import rank_in
@@ -57,7 +57,7 @@ class BertCache:
         self._bert: FrozenBert = model.encoder.bert
         self._bridge = model.encoder.bridge
         self._layers = str(model.cfg.bert_layer)
-        self._identity = self._bert.identity()
+        self._identity = describe_identity(self._bert)
         self._folder = self._directory / f"{identity_fingerprint(self._identity)[:32]}-{self._dtype}"
         warn_of_small_shared_memory()
 

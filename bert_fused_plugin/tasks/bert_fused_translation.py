@@ -98,7 +98,7 @@ class BertFusedTranslationTask(TranslationTask):
                 logger.warning(f"{type(model).__name__} does not read BERT and so does not use {', '.join(unused)}")
             return model
         encoder = model.encoder
-        encoder.bert_record.note_given(given_flags(self.cfg, "bert_text", "bert_documents"))
+        encoder.bert_record.update(given=given_flags(self.cfg, "bert_text", "bert_documents"))
         ensembles.share_bert(self._berts, encoder)
         self.bridge = encoder.bridge
         raise_all(unusable_flags(self.cfg, model))

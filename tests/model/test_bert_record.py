@@ -170,7 +170,7 @@ def test_what_changes_berts_input_is_compared_too(build):
 
 def test_a_task_flag_that_is_not_given_any_more_is_said(build, caplog):
     model = build()
-    model.encoder.bert_record.note_given(["--bert-text"])
+    model.encoder.bert_record.update(given=["--bert-text"])
     state = model.state_dict()
     build().load_state_dict(state)
     assert caplog.text.count("trained with --bert-text, which is not given now") == 1

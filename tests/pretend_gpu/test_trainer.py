@@ -25,7 +25,7 @@ from in_process import Printed, command
 from pretend import needs_pretend_gpu
 from torch.utils._device import _device_constructors
 
-from bert_fused_plugin.bert.hugging_face import load_encoder
+from bert_fused_plugin.bert.pretrained_bert import load_encoder
 
 pytestmark = [needs_pretend_gpu, pytest.mark.filterwarnings("ignore:amp_C fused kernels unavailable:UserWarning")]
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from in_process import Printed
 
-from bert_fused_plugin.bert.hugging_face import load_tokenizer
+from bert_fused_plugin.bert.pretrained_bert import load_tokenizer
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 
 pytestmark = pytest.mark.system

@@ -14,10 +14,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import AutoConfig, AutoModel
 
-from bert_fused_plugin.bert import hugging_face
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.bert.hugging_face import load_tokenizer
-from bert_fused_plugin.bert.pretrained_bert import count_positions
+from bert_fused_plugin.bert.pretrained_bert import count_positions, hub_revision, load_tokenizer
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.errors import BertFusedError
 
@@ -60,12 +58,12 @@ def pointers(bert):
 def test_a_move_waits_until_the_model_is_asked_for(bert):
     """So a device gets no BERT if all states come from the cache."""
     before = pointers(bert)
-    parent = nn.Sequential(bert, nn.Linear(2, 2)).half().float().double()
+    parent = nn.Sequential(bert, nn.Linear(2, 2)).double()
     assert parent[1].weight.dtype == torch.double
     assert bert._frozen.dtype == torch.float
     assert pointers(bert) == before
-    rounded = AutoModel.from_pretrained(bert.name).half().double().eval()
-    assert_close(bert(TOKENS[:1])[0], rounded(TOKENS[:1]).last_hidden_state.detach())
+    moved = AutoModel.from_pretrained(bert.name).double().eval()
+    assert_close(bert(TOKENS[:1])[0], moved(TOKENS[:1]).last_hidden_state.detach())
     assert bert.model.dtype == torch.double
 
 
@@ -75,7 +73,7 @@ def test_a_copy_shares_the_weights_until_one_is_moved(bert):
     twin = copy.deepcopy(parent)
     assert twin[1].weight.data_ptr() != parent[1].weight.data_ptr()
     assert pointers(twin[0]) == pointers(bert)
-    assert (len(twin[0].state_cache), len(bert.state_cache)) == (0, 2)
+    assert (len(twin[0].state_cache.states), len(bert.state_cache.states)) == (0, 2)
     twin.double()
     assert twin[0](TOKENS)[0].dtype == torch.double
     assert bert.model.dtype == torch.float
@@ -209,9 +207,9 @@ def test_token_types_are_read_where_there_are_two(bert_dir, types, reads):
 def test_a_model_of_the_hub_is_known_by_its_commit(monkeypatch, bert_dir):
     files = {("me/bert", "config.json"): "/cache/models--me--bert/snapshots/0123abc/config.json"}
     monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *asked: files.get(asked))
-    assert hugging_face.hub_revision("me/bert") == "0123abc"
-    assert hugging_face.hub_revision("me/other") is None
-    assert hugging_face.hub_revision(str(bert_dir)) is None
+    assert hub_revision("me/bert") == "0123abc"
+    assert hub_revision("me/other") is None
+    assert hub_revision(str(bert_dir)) is None
 
 
 @pytest.mark.parametrize(

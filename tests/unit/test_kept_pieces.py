@@ -16,7 +16,7 @@ from test_data_loader_workers import BATCHES, assert_workers_agree
 from tokenizers import normalizers
 
 import bert_fused_plugin.files
-from bert_fused_plugin.bert.hugging_face import load_tokenizer
+from bert_fused_plugin.bert.pretrained_bert import load_tokenizer
 from bert_fused_plugin.data import kept_pieces
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge

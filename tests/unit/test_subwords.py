@@ -16,6 +16,7 @@ from bert_fused_plugin.bert.from_flags import load_bridge
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.subwords import BYTE_BPE, SUBWORDS, decode_byte_bpe, detect_subword, spells_bytes
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.models.presets import flags_beside
 
 TEXT = "Mädchen sehen 3 Hunde – «naïve» café 北京 𝔘 ?"
 
@@ -145,7 +146,8 @@ def load(bert_dir, tmp_path):
     def make(dictionary, bert_text=None, bert_subword="auto", flags=None, **given):
         cfg = Namespace(source_lang="en", data=str(tmp_path), bert_text=bert_text)
         task = Namespace(source_dictionary=dictionary, cfg=cfg)
-        return load_bridge(BertFlags(bert_subword=bert_subword), task, tokenizer, 32, flags or Namespace(**given))
+        bpe = flags_beside(flags or Namespace(**given), "bpe")
+        return load_bridge(BertFlags(bert_subword=bert_subword), task, tokenizer, 32, bpe)
 
     return make
 

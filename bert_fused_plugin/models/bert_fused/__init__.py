@@ -21,7 +21,7 @@ from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.models.bert_fused.layer_building import pruned
 from bert_fused_plugin.models.bert_fused.warm_start import read_warm_start
 from bert_fused_plugin.models.embeddings import load_embedding
-from bert_fused_plugin.models.presets import register_preset
+from bert_fused_plugin.models.presets import flags_beside, register_preset
 from bert_fused_plugin.models.recorded_flags import flag_record
 from bert_fused_plugin.models.translation_model import TranslationModel, training_errors
 from bert_fused_plugin.setup_messages import REPEAT
@@ -51,7 +51,7 @@ class BertFusedModel(TranslationModel, TransformerModelBase):
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
         warm_start, errors = read_warm_start(args, cfg, task)
         errors = [*config_errors(cfg, src_dict, tgt_dict), *errors, *training_errors(args, task, TASK_REASONS)]
-        bert, bridge = load_bert(cfg, task, errors, args)
+        bert, bridge = load_bert(cfg, task, errors, flags_beside(args, "bpe"))
         cfg.decoder.output_dim = int(cfg.decoder.output_dim)
         for side in (cfg.encoder, cfg.decoder):
             side.layers = len(kept_layers(side) or range(side.layers))

@@ -10,7 +10,7 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_config import EncDecBaseConfig
 
-from bert_fused_plugin.bert.flags import MEAN, BertFlags, map_flag, parse_weights
+from bert_fused_plugin.bert.flags import BertFlags, map_flag, parse_weights
 from bert_fused_plugin.flags import NO_EFFECT, Flag, Record, Rule, at_least, flag, flag_errors, limited, only_for
 from bert_fused_plugin.models.embeddings import sharing_errors
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
@@ -182,7 +182,9 @@ class BertFusedConfig(TransformerConfig, BertFlags):
         Raises:
             ValueError: a value of ``--bert-branch-weights`` that is not two finite numbers.
         """
-        return parse_weights(self.bert_branch_weights, default=(1.0, 1.0) if self.bert_identity_start else MEAN)
+        if self.bert_identity_start:
+            return parse_weights(self.bert_branch_weights, default="1,1")
+        return super().branch_weights()
 
     def gates(self) -> Tuple[List[bool], List[bool]]:
         """Return for each layer of the encoder, and for each layer of the decoder, whether it attends to BERT.

@@ -6,8 +6,7 @@ import torch
 from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 
-from bert_fused_plugin.bert.batch_states import read_bert
-from bert_fused_plugin.bert.layers import build_layer_mix
+from bert_fused_plugin.bert.layers import build_layer_mix, read_bert
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.bert.record import BertRecord
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge

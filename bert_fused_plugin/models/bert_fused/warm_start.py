@@ -209,7 +209,7 @@ class WarmStart:
                 "give the checkpoint of a model like this one, or leave the flag out"
             )
         nn.Module.load_state_dict(model, {**model.state_dict(), **values})
-        model.encoder.bert_record.note_origins(self.origins)
+        model.encoder.bert_record.update(began_from=self.origins)
 
     def _offered(self, expected: State, identity_start: bool) -> State:
         """Return the values that a model may take whose parameters are *expected*.

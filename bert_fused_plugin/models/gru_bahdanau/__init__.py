@@ -14,7 +14,7 @@ from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_e
 from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
 from bert_fused_plugin.models.gru_bahdanau.encoder import GruEncoder
 from bert_fused_plugin.models.gru_bahdanau.initialisation import initialise
-from bert_fused_plugin.models.presets import register_preset
+from bert_fused_plugin.models.presets import flags_beside, register_preset
 from bert_fused_plugin.models.recorded_flags import flag_record
 from bert_fused_plugin.models.translation_model import TranslationModel, training_errors
 from bert_fused_plugin.setup_messages import REPEAT
@@ -40,7 +40,9 @@ class GruModel(TranslationModel):
         cfg: GruConfig = cls.read_config(args, task)
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
         errors = gru_config_errors(cfg, src_dict, tgt_dict) + training_errors(args, task, gru_task_reasons(cfg))
-        bert, bridge = load_bert(cfg, task, errors, args) if cfg.bert_model is not None else (None, None)
+        bert, bridge = (
+            load_bert(cfg, task, errors, flags_beside(args, "bpe")) if cfg.bert_model is not None else (None, None)
+        )
         raise_all(errors)
         encoder_embed = nn.Embedding(len(src_dict), cfg.encoder_embed_dim, src_dict.pad())
         decoder_embed = encoder_embed

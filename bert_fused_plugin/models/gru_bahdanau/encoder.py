@@ -8,8 +8,7 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from bert_fused_plugin.bert.batch_states import read_bert
-from bert_fused_plugin.bert.layers import build_layer_mix
+from bert_fused_plugin.bert.layers import build_layer_mix, read_bert
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.bert.record import BertRecord
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
