@@ -6,7 +6,6 @@ import logging
 import pytest
 import torch
 from fairseq.modules import MultiheadAttention
-from fairseq.sequence_generator import SequenceGenerator
 from helpers import assert_close, encode, make_gru, pad, randomise
 from warm_start_helpers import table
 
@@ -19,7 +18,6 @@ from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention
 from bert_fused_plugin.reports.attention import BERT, SOURCE
 from bert_fused_plugin.reports.attention_statistics import AttentionStatistics
 from bert_fused_plugin.reports.words import merged_words
-from bert_fused_plugin.tasks.ensembles import members
 
 LINES = ["the old man sees a small dog .", "a dog runs", ""]
 BOTH = {"attention_map": "entmax", "self_attention_map": "entmax"}
@@ -99,30 +97,6 @@ def test_rows_sum_to_one_and_padding_gets_exactly_zero(build, dictionary, bert_d
         assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:2]))
         assert not weights.transpose(1, 2)[padding].any()
         assert weights.transpose(1, 2)[~padding].eq(0).any()
-
-
-def test_cached_states_and_context_give_what_bert_gives(build, net_input):
-    model = build(bert_context=1, attention_map="entmax", bert_drop_net=0.0).eval()
-    sharpen(model)
-    tokens = model.encoder.bridge.bert_tokens(net_input["src_tokens"])
-    states, _ = model.encoder.bert(tokens, model.encoder.bridge.segments(tokens))
-    expected, _ = model(**net_input, bert_tokens=tokens)
-    assert_close(model(**net_input, bert_tokens=tokens, bert_out=states)[0], expected)
-
-
-def test_the_ensembles_probability_is_the_mean_of_a_sparse_member_and_one_with_softmax(build, dictionary, net_input):
-    models = [build(**BOTH).eval(), build().eval(), make_gru(dictionary, attention_map="sparsemax").eval()]
-    for model in models:
-        sharpen(model)
-    generator = SequenceGenerator(list(members(models)), dictionary, beam_size=2, max_len_b=6)
-    with torch.no_grad():
-        found = generator.generate(list(members(models)), {"net_input": net_input})
-        for row, (best, *_) in enumerate(found):
-            line = encode(dictionary, LINES[row]).unsqueeze(0)
-            prev = torch.cat([best["tokens"][-1:], best["tokens"][:-1]]).unsqueeze(0)
-            mean = torch.stack([torch.softmax(model(line, None, prev)[0][0], dim=-1) for model in models]).mean(dim=0)
-            scores = mean.log().gather(1, best["tokens"].unsqueeze(1)).squeeze(1)
-            assert_close(best["positional_scores"], scores, atol=1e-4)
 
 
 def test_warm_start_from_softmax_leaves_alpha_at_its_start_and_says_so(stock, save, start, caplog):

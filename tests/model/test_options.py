@@ -4,8 +4,6 @@ import pytest
 import torch
 from helpers import assert_close, encode, pad, randomise
 
-from bert_fused_plugin.bert.frozen_bert import FrozenBert
-
 LINES = ["the old man sees a dog", "red apple", ""]
 
 
@@ -107,8 +105,3 @@ def test_special_tokens_are_masked_but_for_the_first_of_an_empty_line(build, dic
         for out in (bert_out, changed)
     ]
     assert torch.equal(*states)
-
-
-def test_the_layer_is_part_of_the_cache_key(bert_dir):
-    assert FrozenBert.from_pretrained(bert_dir, "-1").identity() == FrozenBert.from_pretrained(bert_dir, "2").identity()
-    assert FrozenBert.from_pretrained(bert_dir, "1").identity() != FrozenBert.from_pretrained(bert_dir, "2").identity()

@@ -33,16 +33,3 @@ def test_a_learned_map_is_logged_translates_beside_softmax_and_is_not_exchanged(
     assert json.loads((tmp_path / "x.json").read_text())["runs"][0]["alphas"].keys() == {"decoder.attention"}
     assert "The alpha that each head of a has learned." in (tmp_path / "x.html").read_text(encoding="utf-8")
     assert re.search(r"^alpha: +decoder\.attention: 1\.\d\d$", drawn.stdout, re.MULTILINE)
-
-
-@pytest.mark.slow
-def test_resumed_training_equals_the_unbroken_one(workspace, tmp_path):
-    flags = [*ENTMAX, "--self-attention-map", "entmax", "--no-epoch-checkpoints"]
-    workspace.train(*flags, save_dir=tmp_path / "whole")
-    for epochs in ("1", "2"):
-        workspace.train(*flags, "--max-epoch", epochs, save_dir=tmp_path / "parts")
-    whole, parts = (
-        torch.load(tmp_path / name / "checkpoint_last.pt", weights_only=False)["model"] for name in ("whole", "parts")
-    )
-    assert any(name.endswith("self_attn.attention_map.raw_alpha") and value.any() for name, value in whole.items())
-    assert all(torch.equal(whole[name], parts[name]) for name in whole if not name.endswith("_float_tensor"))

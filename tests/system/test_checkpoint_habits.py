@@ -97,19 +97,3 @@ def test_an_ema_in_single_precision_goes_on_with_another_drop_net_and_a_bert_tha
     moved = shutil.copytree(workspace.bert_dir, tmp_path / "moved" / "to" / "a" / "deep" / "folder")
     workspace.train(*options, "--max-update", "4", "--bert-model", moved, save_dir=tmp_path)
     assert updates(load(path)) == 4
-
-
-def test_average_checkpoints(workspace, tmp_path):
-    output = tmp_path / "average.pt"
-    given = ["--num-epoch-checkpoints", "2", "--output", output]
-    done = workspace.run("bert-fused-average", "--inputs", workspace.save_dir, *given)
-    assert done.stdout.startswith(f"wrote {output}, the average of 2 checkpoints: ")
-    last, first, mean = (load(path)["model"] for path in (
-        f"{workspace.save_dir}/checkpoint2.pt", f"{workspace.save_dir}/checkpoint1.pt", output
-    ))  # fmt: skip
-    for key in mean:
-        if not key.endswith("._float_tensor"):
-            torch.testing.assert_close(mean[key], (last[key] + first[key]) / 2)
-    assert torch.equal(mean["encoder.bert_record.text"], last["encoder.bert_record.text"])
-    [model], _, _ = load_model_ensemble_and_task([str(output)], arg_overrides={"data": workspace.data})
-    assert torch.equal(model.decoder.layers[0].fc1.weight, mean["decoder.layers.0.fc1.weight"])

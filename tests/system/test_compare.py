@@ -200,11 +200,6 @@ def test_what_is_wrong_with_the_runs_is_told_together(refused, workspace, plain,
     assert message.splitlines() == expected
 
 
-def test_a_damaged_checkpoint_is_named(refused, tmp_path):
-    (tmp_path / "x.pt").write_bytes(b"nothing")
-    assert f"--run x={tmp_path / 'x.pt'}: checkpoint" in refused("--run", f"x={tmp_path / 'x.pt'}")
-
-
 def test_references_that_do_not_fit(refused, workspace, tmp_path):
     run = ["--run", f"fused={workspace.save_dir}", "--reference"]
     (tmp_path / "short").write_text("a\nb\n", encoding="utf-8")

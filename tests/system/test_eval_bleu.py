@@ -25,10 +25,6 @@ CASES = [(arch, True) for arch in ARCHITECTURES] + [(arch, False) for arch in WI
 LENGTHS = {"beam": 2, "max_len_a": 1.2, "max_len_b": 3}
 
 
-def test_these_architectures_are_there():
-    assert {"bert_fused", "bert_fused_tiny", "bert_decoder", "gru_bahdanau", "gru_seq2seq"} <= {*ARCHITECTURES}
-
-
 @pytest.mark.parametrize(("arch", "with_bert"), CASES)
 def test_bleu_is_in_the_log_and_in_the_curves(workspace, tmp_path, caplog, arch, with_bert):
     bert = ["--bert-model", workspace.bert_dir] if with_bert else []

@@ -31,17 +31,6 @@ def test_interactive_gives_the_translations_of_generate(workspace, checkpoint):
         assert [typed[n][0] for n in generated] == pytest.approx([score for score, _ in generated.values()], abs=1e-4)
 
 
-def test_an_alignment_names_a_source_token_for_every_target_token(workspace, checkpoint):
-    out = workspace.generate("--path", checkpoint, "--print-alignment").stdout
-    alignments = dict(re.findall(r"^A-(\d+)\t(.*)$", out, re.MULTILINE))
-    sources = dict(re.findall(r"^S-(\d+)\t(.*)$", out, re.MULTILINE))
-    for number, (_, tokens) in hypotheses(out).items():
-        pairs = [pair.split("-") for pair in alignments[str(number)].split()]
-        words = [] if tokens == "" else tokens.split()
-        assert [int(target) for _, target in pairs] == list(range(len(words)))
-        assert all(0 <= int(source) < len(sources[str(number)].split()) for source, _ in pairs)
-
-
 def test_attention_is_drawn(workspace, checkpoint, tmp_path):
     command = ["bert-fused-attention", workspace.data, "--path", checkpoint, "--output"]
     done = workspace.run(*command, tmp_path / "attention.png", "--index", "2")
@@ -50,14 +39,6 @@ def test_attention_is_drawn(workspace, checkpoint, tmp_path):
     assert shown == ["source", "translation", "alignment", "entropy", "too even", "written"]  # after two epochs it is
     refused = workspace.run(*command, tmp_path / "x.png", "--layer", "1", ok=False)
     assert "error: --layer must be in [-1, 0], got 1" in refused.stderr
-
-
-def test_ensembles_with_transformers_of_both_kinds(workspace, checkpoint, tmp_path):
-    both = workspace.generate("--path", f"{checkpoint}:{workspace.checkpoint}")
-    assert sorted(hypotheses(both.stdout)) == list(range(30))
-    turned = workspace.generate("--path", f"{workspace.checkpoint}:{checkpoint}")
-    scores = {n: score for n, (score, _) in hypotheses(both.stdout).items()}
-    assert {n: score for n, (score, _) in hypotheses(turned.stdout).items()} == pytest.approx(scores, abs=1e-4)
 
 
 def test_resumed_training_equals_the_unbroken_one(workspace, checkpoint, tmp_path):
@@ -88,15 +69,3 @@ def test_what_has_no_use_is_said(workspace, tmp_path):
     path = tmp_path / "save" / "checkpoint_last.pt"
     done = workspace.generate("--path", path, "--print-alignment", ok=False)
     assert "error: --print-alignment needs attention, but a model with --attention none has none" in done.stderr
-
-
-def test_bad_settings_are_reported_together(workspace, tmp_path):
-    flags = "--attention none --attention-map sparsemax --dropout 1.5 --encoder-layers 0"
-    done = workspace.train_gru(tmp_path, *flags.split(), ok=False)
-    assert "Traceback" not in done.stderr
-    for message in (
-        "--encoder-layers must be at least 1, got 0",
-        "--dropout must be in [0, 1), got 1.5",
-        "--attention-map is for --attention additive and dot, got sparsemax with --attention none",
-    ):
-        assert f"bert_fused_plugin: error: {message}" in done.stderr

@@ -51,9 +51,3 @@ def test_a_line_that_is_too_long_takes_no_other_with_it(workspace, tmp_path, tas
     assert together == [hub.translate(line, beam=2, max_len_b=8) for line in lines]
     assert together[1] == hub.translate("the " * 7, beam=2, max_len_b=8)
     assert len(list(hub._build_batches([hub.encode(line) for line in lines[::2]], False))) == 1
-
-
-def test_fairseq_interactive_translates_a_line_that_is_longer_than_a_batch(fused):
-    lines = ["the dog", "the old man sees a small red dog", "a man"]
-    out = fused.interactive("\n".join(lines) + "\n", "--max-tokens", "5", "--buffer-size", "3")
-    assert out.tokens() == {i: fused.interactive(line + "\n").tokens()[0] for i, line in enumerate(lines)}

@@ -85,12 +85,6 @@ def test_metrics_are_in_bits_per_token():
     assert values["accuracy"] == 66.667
 
 
-def test_without_smoothing_the_loss_is_the_cross_entropy():
-    sample = {"net_input": {}, "target": TARGET, "ntokens": 5}
-    loss, _, log = make_criterion(0.0)(ConstantModel(torch.randn(B, T, V)), sample)
-    assert loss == log["nll_loss"]
-
-
 @pytest.mark.parametrize("eps", [-0.1, 1.0])
 def test_smoothing_out_of_range_is_refused(eps):
     with pytest.raises(BertFusedError, match=r"--label-smoothing must be in \[0, 1\)"):
