@@ -9,12 +9,10 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import pytest
 import torch
-from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModel
-from helpers import PIECES, SIZES, WORDS, make_model, randomise
+from helpers import PIECES, SIZES, WORDS, dictionary_of, make_model, randomise, task_of
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
-from warm_start_helpers import task_of
 
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
 
@@ -80,9 +78,7 @@ def bert_dir(tmp_path_factory):
 @pytest.fixture(scope="session")
 def dictionary():
     """A joined dictionary of words and subword-nmt pieces."""
-    result = Dictionary()
-    for word in WORDS:
-        result.add_symbol(word)
+    result = dictionary_of(*WORDS)
     result.finalize(nwords=-1, padding_factor=1)
     return result
 

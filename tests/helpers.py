@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from fairseq import options
+from fairseq.data import Dictionary
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
@@ -44,6 +45,19 @@ SIZES = {
 }
 
 
+def dictionary_of(*symbols: str) -> Dictionary:
+    result = Dictionary()
+    for symbol in symbols:
+        result.add_symbol(symbol)
+    return result
+
+
+def task_of(source: Dictionary, target=None) -> SimpleNamespace:
+    """A task as far as models ask for it, with the dictionary *source* for both languages unless there is *target*."""
+    cfg = SimpleNamespace(source_lang="en", target_lang="de")
+    return SimpleNamespace(source_dictionary=source, target_dictionary=target or source, cfg=cfg)
+
+
 def parse_flags(flags, sizes=SIZES, arch="bert_fused") -> argparse.Namespace:
     """Return the flags of a model as fairseq-train reads them."""
     words = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in sizes.items())
@@ -54,12 +68,7 @@ def parse_flags(flags, sizes=SIZES, arch="bert_fused") -> argparse.Namespace:
 def make_model(dictionary, **flags) -> BertFusedModel:
     args = argparse.Namespace(**{**SIZES, **flags})
     bert_fused(args)
-    return BertFusedModel.build_model(
-        args,
-        SimpleNamespace(
-            source_dictionary=dictionary, target_dictionary=dictionary, cfg=SimpleNamespace(source_lang="en")
-        ),
-    )
+    return BertFusedModel.build_model(args, task_of(dictionary))
 
 
 # the same of the recurrent models
@@ -76,10 +85,7 @@ GRU_SIZES = {
 
 def make_gru(dictionary, **flags) -> GruModel:
     args = argparse.Namespace(**{**GRU_SIZES, **flags})
-    task = SimpleNamespace(
-        source_dictionary=dictionary, target_dictionary=dictionary, cfg=SimpleNamespace(source_lang="en")
-    )
-    return GruModel.build_model(args, task)
+    return GruModel.build_model(args, task_of(dictionary))
 
 
 def randomise(module) -> None:

@@ -1,6 +1,5 @@
 """Whole models whose attentions have other maps than softmax; what all models do, other tests test of these too."""
 
-import argparse
 import logging
 
 import pytest
@@ -9,13 +8,10 @@ from fairseq.modules import MultiheadAttention
 from helpers import assert_close, encode, make_gru, pad, randomise
 from warm_start_helpers import table
 
-from bert_fused_plugin.models.bert_fused import BertFusedModel
-from bert_fused_plugin.models.gru_bahdanau import GruModel
-from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS, FixedMap, LearnedEntmax, learned_alphas, log_alphas
+from bert_fused_plugin.modules.attention_map import FixedMap, LearnedEntmax, learned_alphas
 from bert_fused_plugin.modules.cross_attention import CrossAttention
 from bert_fused_plugin.modules.multihead_attention import SelfAttention
-from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention
-from bert_fused_plugin.reports.attention import BERT, SOURCE
+from bert_fused_plugin.reports.attention import SOURCE
 from bert_fused_plugin.reports.attention_statistics import AttentionStatistics
 from bert_fused_plugin.reports.words import merged_words
 
@@ -108,26 +104,6 @@ def test_warm_start_from_softmax_leaves_alpha_at_its_start_and_says_so(stock, sa
     assert new["decoder.layers.*.encoder_attn"] == (2, 4, "layers 0-1")
 
 
-def test_the_flags_offer_the_maps_of_the_table_and_explain_each():
-    for model, flags in ((BertFusedModel, ("attention_map", "self_attention_map")), (GruModel, ("attention_map",))):
-        parser = argparse.ArgumentParser()
-        model.add_args(parser)
-        for flag in flags:
-            [action] = [action for action in parser._actions if action.dest == flag]
-            assert list(action.choices) == list(ATTENTION_MAPS) == ["softmax", "sparsemax", "entmax15", "entmax"]
-            assert all(f"{name}: {kind.help}" in action.help for name, kind in ATTENTION_MAPS.items())
-
-
-def test_learned_alphas_are_logged(build, dictionary, caplog):
-    caplog.set_level(logging.INFO)
-    model = make_gru(dictionary, attention_map="entmax")
-    torch.nn.init.constant_(model.decoder.attention.attention_map.raw_alpha, 1.0)
-    assert log_alphas(model) == {"alpha": 1.731}
-    assert [record.getMessage() for record in caplog.records][-1] == "alpha of decoder.attention: 1.731"
-    assert log_alphas(build(attention_map="sparsemax")) == {}
-    assert len(learned_alphas(build(**BOTH))) == 2 * 2 + 2 * 3
-
-
 def test_the_report_counts_exact_zeros_of_each_head(build, dictionary, net_input):
     model = build(attention_map="sparsemax", bert_attend="encoder").eval()
     sharpen(model)
@@ -159,18 +135,3 @@ def test_the_report_counts_exact_zeros_of_each_head(build, dictionary, net_input
         assert found.zeros == pytest.approx(share.tolist(), abs=1e-6)
         assert found.attended == pytest.approx(symbols.tolist(), abs=1e-6)
         assert found.has_zeros()
-
-
-def test_the_report_counts_those_of_a_recurrent_model_too(dictionary, bert_dir, net_input):
-    translations = [encode(dictionary, line) for line in LINES]
-    model = make_gru(dictionary, bert_model=bert_dir, attention_map="sparsemax").eval()
-    sharpen(model)
-    assert isinstance(model.decoder.bert_attention, AdditiveAttention)
-    statistics = AttentionStatistics()
-    statistics.add(model, net_input, translations)
-    assert {kind: len(layers[0].zeros) for kind, layers in statistics.sparsity().items()} == {SOURCE: 1, BERT: 1}
-    assert statistics.sparsity()[BERT][0].has_zeros()
-    softmax = make_gru(dictionary).eval()
-    statistics = AttentionStatistics()
-    statistics.add(softmax, net_input, translations)
-    assert not statistics.sparsity()[SOURCE][0].has_zeros()

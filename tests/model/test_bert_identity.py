@@ -17,7 +17,6 @@ from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.json_record import JsonRecord
 from bert_fused_plugin.tasks import bert_cache
 from bert_fused_plugin.tasks.bert_cache import BERT_NAME, BertCache, read_description, write_description
-from bert_fused_plugin.tasks.ensembles import SharedBerts
 
 # settings of config.json that change states, with another value each; the weights fit both
 CHANGES = {"hidden_act": "relu", "num_attention_heads": 2, "layer_norm_eps": 1e-3}
@@ -111,14 +110,6 @@ def test_the_key_of_the_cache_has_the_same_definition(bert_dir, changed):
     bert = FrozenBert.from_pretrained(bert_dir)
     bert.model.encoder.layer = torch.nn.ModuleList(reversed(bert.model.encoder.layer))
     assert identity_fingerprint(bert.identity()) != key(bert_dir)
-
-
-def test_members_of_an_ensemble_share_a_bert_only_if_it_is_the_same(build, changed):
-    berts, first, same, other = SharedBerts(), build(), build(), build(bert_model=changed(hidden_act="relu"))
-    for model in (first, same, other):
-        berts.share(model.encoder)
-    assert same.encoder.bert is first.encoder.bert
-    assert other.encoder.bert is not first.encoder.bert
 
 
 def test_a_folder_of_the_same_weights_is_named_in_the_log(build, changed, tmp_path, caplog):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import make_gru
+from language_models import save_language_model
 from torch import nn
 from transformers import AutoTokenizer, BertModel
 
@@ -177,3 +178,15 @@ def test_a_task_flag_that_is_not_given_any_more_is_said(build, caplog):
     caplog.clear()
     model.load_state_dict(state)
     assert "--bert-text" not in caplog.text
+
+
+def test_a_finetuned_bert_of_another_kind_is_named(dictionary, bert_dir, tmp_path):
+    save_language_model("DistilBERT", tmp_path)
+    tuned, frozen = (make_gru(dictionary, bert_model=bert_dir, bert_finetune=flag) for flag in (True, False))
+    with pytest.raises(BertFusedError, match=r"trained with --bert-finetune, and this model is built without it; add"):
+        frozen.load_state_dict(tuned.state_dict())
+    with pytest.raises(BertFusedError, match=r"trained without --bert-finetune, and this model is built with it"):
+        tuned.load_state_dict(frozen.state_dict())
+    other = make_gru(dictionary, bert_model=str(tmp_path), bert_finetune=True)
+    with pytest.raises(BertFusedError, match=r"holds another BERT than --bert-model"):
+        other.load_state_dict(tuned.state_dict())

@@ -10,9 +10,9 @@ from torch import nn
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models import translation_model
-from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_decoder
+from bert_fused_plugin.models.bert_fused import bert_decoder
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
-from bert_fused_plugin.modules.fusion import FUSION_KINDS, Branches, FusionKind, FusionOptions
+from bert_fused_plugin.modules.fusion import FUSION_KINDS, Branches, FusionKind
 
 LINES = ["the old man sees a dog", "red apple", ""]
 
@@ -114,15 +114,6 @@ def test_the_default_of_drop_net_depends_on_the_fusion(options, rate):
     assert config(**options).drop_net_rate() == rate
 
 
-def test_flags_reach_the_layers(build):
-    cfg = config(bert_fusion="stacked", bert_stack_order="encoder-first")
-    assert cfg.fusion_options() == FusionOptions(kind="stacked", bert_first=False)
-    assert config().fusion_options().bert_first
-    model = build(bert_drop_net=0.3)
-    for layer in (*model.encoder.layers, *model.decoder.layers):
-        assert layer.fusion.drop_net.p_net == 0.3
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -138,15 +129,6 @@ def test_what_berts_size_rules_out_is_refused(build, options, message):
 
 def test_a_layer_may_be_a_number(build):
     assert build(bert_layer=1).encoder.bert.layers == (1,)
-
-
-def test_the_flag_offers_the_kinds_of_the_table_and_explains_each():
-    parser = argparse.ArgumentParser()
-    BertFusedModel.add_args(parser)
-    [action] = [action for action in parser._actions if action.dest == "bert_fusion"]
-    assert list(action.choices) == list(FUSION_KINDS)
-    for name, kind in FUSION_KINDS.items():
-        assert f"{name}: {kind.help}" in action.help
 
 
 class Maximum(nn.Module):

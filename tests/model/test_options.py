@@ -53,27 +53,6 @@ def test_which_layers_attend_to_bert(build, dictionary, source, options, encoder
     )
 
 
-def test_a_closed_gate_is_fairseqs_own_layer(build, dictionary, source):
-    """With BERT's weight zero and the other's one, an open gate computes what a closed one does."""
-    closed = build(bert_gates="0,1", bert_branch_weights="1,0", bert_unchecked=True)
-    opened = build(bert_gates="1,1", bert_branch_weights="1,0")
-    randomise(opened)
-    closed.load_state_dict({key: value for key, value in opened.state_dict().items() if key in closed.state_dict()})
-    assert_close(logits(closed, source, dictionary), logits(opened, source, dictionary))
-
-
-def test_branch_weights_scale_the_branches(build, dictionary, source):
-    model = build(bert_branch_weights="1,1", bert_attend="decoder")
-    mean = build(bert_attend="decoder", bert_unchecked=True)
-    randomise(model)
-    state = model.state_dict()
-    for key in state:
-        if ".encoder_attn.out_proj." in key or ".bert_attn.out_proj." in key:
-            state[key] = 2 * state[key]
-    mean.load_state_dict(state)
-    assert_close(logits(mean, source, dictionary), logits(model, source, dictionary), atol=1e-5)
-
-
 @pytest.mark.parametrize(("layer", "index"), [("-1", 2), ("2", 2), ("1", 1), ("-2", 1), ("0", 0), ("-3", 0)])
 def test_the_layer_of_bert(build, bert_dir, source, layer, index):
     model = build(bert_layer=layer)

@@ -6,8 +6,8 @@ from argparse import Namespace
 
 import pytest
 import torch
-from helpers import SIZES, assert_close, randomise
-from warm_start_helpers import LARGER, assert_same_logits, logits, table, task_of
+from helpers import SIZES, assert_close, randomise, task_of
+from warm_start_helpers import LARGER, assert_same_logits, logits, table
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
@@ -171,13 +171,6 @@ def arguments(bert_dir, path, **options):
     args = Namespace(**{**SIZES, "bert_model": bert_dir, "bert_warm_start": path, **options})
     bert_fused(args)
     return args
-
-
-def test_what_is_saved_does_not_name_the_checkpoint(start, stock, save, bert_dir, dictionary):
-    args = arguments(bert_dir, save(stock()))
-    model = BertFusedModel.build_model(args, task_of(dictionary))
-    assert args.bert_warm_start is None
-    assert model.cfg.bert_warm_start is None
 
 
 @pytest.mark.parametrize("suffix", ["", "-shard0"])

@@ -18,12 +18,12 @@ import pytest
 import torch
 from corpus import write_corpus
 from cuda_names import pretend_cuda
+from documentation import ROOT
 from helpers import needs_half
 from in_process import Printed, command
 from pretend import needs_pretend_gpu
 
 pytestmark = [needs_pretend_gpu, pytest.mark.filterwarnings("ignore:amp_C fused kernels unavailable:UserWarning")]
-ROOT = Path(__file__).resolve().parents[2]
 OURS = ["--user-dir", ROOT / "bert_fused_plugin", "--task", "bert_fused_translation"]
 CRITERION = ["--criterion", "bert_fused_label_smoothed_cross_entropy"]
 ARCHITECTURES = {

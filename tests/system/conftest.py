@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from corpus import write_corpus
+from documentation import ROOT
 from fork_server import ENVIRONMENT, FORK_SERVER
 from ranks import command, parameters, start
 from subword_nmt.learn_bpe import learn_bpe
 
 from bert_fused_plugin.commands.compare import compare, parse_args
 
-ROOT = Path(__file__).resolve().parents[2]
 TINY = (
     "--encoder-embed-dim 16 --encoder-ffn-embed-dim 24 --encoder-layers 2 --decoder-layers 2 "
     "--encoder-attention-heads 2 --decoder-attention-heads 2 --share-all-embeddings"

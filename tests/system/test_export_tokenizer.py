@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 
 import pytest
+from helpers import dictionary_of
 from random_checkpoints import save_model
-from warm_start_helpers import new_dictionary
 
 from bert_fused_plugin.exporting.model_directory import export_model
 from bert_fused_plugin.models.gru_bahdanau import GruModel
@@ -26,7 +26,7 @@ WHOLE, SPLIT = ["well@@", "-@@", "dressed"], ["well", "@-@", "dressed"]
 def test_hyphens_are_treated_as_the_dictionary_shows(tmp_path, caplog, symbols, given, expected, says):
     (tmp_path / "data").mkdir()
     for lang in ("en", "de"):
-        new_dictionary(symbols).save(str(tmp_path / "data" / f"dict.{lang}.txt"))
+        dictionary_of(*symbols).save(str(tmp_path / "data" / f"dict.{lang}.txt"))
     data = str(tmp_path / "data")
     checkpoint = save_model(SimpleNamespace(data=data), tmp_path / "old.pt", "gru_seq2seq")
     export_model(checkpoint, data, tmp_path / "new", tokenizer={"_name": "moses", **given})

@@ -6,11 +6,10 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
 import pytest
+from documentation import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 STARTUP_FILE = "bert_fused_plugin_compat.pth"
 HOOKED = "import sys; print([type(f).__module__ for f in sys.meta_path].count('fairseq_compat'))"
 

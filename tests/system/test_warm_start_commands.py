@@ -86,16 +86,6 @@ def test_training_starts_anew_and_what_it_saves_needs_no_checkpoint(workspace, b
     assert found == [Origin(str(save_dir / "checkpoint_last.pt"), 2 * steps), *began]
 
 
-def test_before_the_first_step_it_translates_as_the_baseline(workspace, baseline, tmp_path):
-    flags, copy = start(baseline, tmp_path)
-    workspace.train(*flags, "--lr", "0", "--max-update", "1", save_dir=tmp_path / "save")
-    expected = hypotheses(workspace.generate("--path", copy, task="translation").stdout)
-    actual = hypotheses(workspace.generate("--path", tmp_path / "save" / "checkpoint_last.pt").stdout)
-    assert len({tokens for _, tokens in expected.values()}) > 5
-    assert {n: tokens for n, (_, tokens) in actual.items()} == {n: tokens for n, (_, tokens) in expected.items()}
-    assert [actual[n][0] for n in expected] == pytest.approx([score for score, _ in expected.values()], abs=1e-5)
-
-
 def test_a_data_bin_with_another_dictionary(workspace, baseline, tmp_path):
     """The dictionary of the baseline is found where it was trained, that of the new data has other words."""
     flags, _ = start(baseline, tmp_path)
@@ -127,32 +117,3 @@ def test_a_data_bin_with_another_dictionary(workspace, baseline, tmp_path):
     assert "--bert-drop-net must be in [0, 1], got 7.0" in errors[0]
     assert f"--bert-warm-start {tmp_path}/gone.pt cannot be read: No such file or directory; give the" in errors[1]
     assert "Traceback" not in log_of(refused)
-
-
-def test_other_settings_at_resume_or_generation_are_an_error(workspace, baseline, tmp_path):
-    """Without --bert-identity-start the defaults of other flags would change, too."""
-    flags, _ = start(baseline, tmp_path)
-    save_dir, one, two = tmp_path / "save", ["--max-epoch", "1"], ["--max-epoch", "2"]
-    workspace.train(*flags, "--no-epoch-checkpoints", *one, save_dir=save_dir)
-    checkpoint = save_dir / "checkpoint_last.pt"
-    before = checkpoint.read_bytes()
-    weights = "trained with --bert-branch-weights 1,1, and this model is built with --bert-branch-weights "
-    for given, folder in (((), save_dir), (("--finetune-from-model", checkpoint), tmp_path / "new")):
-        refused = workspace.train(*given, *two, save_dir=folder, ok=False)
-        assert refused.returncode
-        errors = [line for line in refused.stderr.splitlines() if line.startswith("bert_fused_plugin: error: ")]
-        assert len(errors) == 1
-        assert f"the checkpoint was {weights}0.5,0.5; give --bert-branch-weights 1,1, or load" in errors[0]
-        assert "Traceback" not in log_of(refused)
-    assert checkpoint.read_bytes() == before
-
-    overrides = "--model-overrides", "{'bert_branch_weights': '1,0.8'}"
-    refused = workspace.generate("--path", checkpoint, *overrides, ok=False)
-    assert f"error: the checkpoint was {weights}1,0.8; " in refused.stderr
-    assert "Traceback" not in log_of(refused)
-
-    resumed = log_of(workspace.train("--bert-branch-weights", "1,1", "--no-epoch-checkpoints", *two, save_dir=save_dir))
-    noted = "trained with --bert-drop-net 0.0, and this model is built with --bert-drop-net 1.0\n"
-    assert resumed.count(f" | the checkpoint was {noted}") == 1
-    assert resumed.count(f" | said at set-up: the checkpoint was {noted}") == 1
-    assert "begin training epoch 2\n" in resumed

@@ -1,15 +1,14 @@
 """The layers of BERT that a model reads: their choice, their mixture, and a warning of an encoder of sentences."""
 
 import shutil
-import sys
 from argparse import Namespace
 from functools import partial
 from pathlib import Path
 
+import bert_facts
 import huggingface_hub
 import pytest
 import torch
-from documentation import ROOT
 from helpers import GRU_SIZES, SIZES, assert_close
 from huggingface_hub import try_to_load_from_cache
 
@@ -156,10 +155,7 @@ def test_the_task_warns_where_a_training_begins(dictionary, of_sentences, tmp_pa
 
 
 @pytest.mark.parametrize("directory", ["bert_dir", "of_sentences"])
-def test_the_recipe_takes_the_layer_that_the_warning_names(directory, request, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(ROOT / "examples" / "own_data"), *sys.path])
-    import bert_facts
-
+def test_the_recipe_takes_the_layer_that_the_warning_names(directory, request, capsys):
     bert_facts.main(request.getfixturevalue(directory))
     layer = "--bert-layer 1" if directory == "of_sentences" else ""
     assert capsys.readouterr().out == f"layer='{layer}'\nwidth=12\n"

@@ -5,7 +5,6 @@ import dataclasses
 import importlib
 import importlib.util
 import logging
-import math
 import pickle
 import sys
 import types
@@ -281,17 +280,6 @@ def test_no_ngram_is_repeated_also_when_scripted(size, banned):
     for module in (block, torch.jit.script(block), pickle.loads(pickle.dumps(block))):
         scores = module(tokens, torch.zeros(2, 9), 1, 2, 2)
         assert [row.isinf().nonzero().flatten().tolist() for row in scores] == banned
-
-
-def test_users_may_change_the_ngram_block_again(monkeypatch):
-    class Block(NGramRepeatBlock):
-        def _no_repeat_ngram(self, tokens, lprobs, bsz: int, beam_size: int, step: int):
-            return super()._no_repeat_ngram(tokens, lprobs, bsz, beam_size, step) + 1
-
-    tokens = torch.tensor([[2, 6, 6, 1]])
-    assert Block(2)(tokens, torch.zeros(1, 9), 1, 1, 2)[0].tolist() == [1.0] * 6 + [-math.inf] + [1.0] * 2
-    monkeypatch.setattr(NGramRepeatBlock, "_no_repeat_ngram", lambda self, tokens, lprobs, *sizes: lprobs + 2)
-    assert NGramRepeatBlock(2)(tokens, torch.zeros(1, 9), 1, 1, 2).tolist() == [[2.0] * 9]
 
 
 def test_the_dataclass_of_today_pickles():

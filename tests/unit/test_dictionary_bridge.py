@@ -1,7 +1,6 @@
 import pytest
 import torch
-from fairseq.data import Dictionary
-from helpers import PIECES, encode, pad
+from helpers import PIECES, dictionary_of, encode, pad
 from tokenizers import Tokenizer, models, normalizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -23,13 +22,6 @@ def bridge(dictionary, tokenizer):
 
 def pieces(ids):
     return [PIECES[i] for i in ids]
-
-
-def dictionary_of(*symbols):
-    result = Dictionary()
-    for symbol in symbols:
-        result.add_symbol(symbol)
-    return result
 
 
 @pytest.mark.parametrize(
@@ -152,18 +144,6 @@ def test_a_slow_tokenizer_is_refused(dictionary):
 
     with pytest.raises(BertFusedError, match=r"--bert-model: Slow of 'some-model' is not a fast tokenizer"):
         DictionaryBridge(dictionary, Slow(), max_tokens=32)
-
-
-def test_a_tokenizer_without_special_tokens_gives_every_sentence_a_piece(dictionary):
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    backend = Tokenizer(models.WordLevel({"dog": 0, "<s>": 1, "a": 2}, unk_token="a"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    bridge = DictionaryBridge(
-        dictionary, PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>"), max_tokens=8
-    )
-    assert bridge.encode(["dog dog", ""]) == [[0, 0], [1]]
 
 
 def test_the_fingerprint_of_a_tokenizer_covers_added_tokens_and_the_text_it_makes(dictionary, bert_dir):

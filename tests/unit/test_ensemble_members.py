@@ -1,10 +1,7 @@
 """Members of an ensemble: which read BERT, whether they read the same, and those that do not."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
-from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from helpers import assert_close, encode, make_gru, pad
 
 from bert_fused_plugin.errors import BertFusedError
@@ -12,14 +9,8 @@ from bert_fused_plugin.tasks import ensembles
 
 
 @pytest.fixture
-def plain(dictionary):
-    cfg = TransformerConfig()
-    for side in (cfg.encoder, cfg.decoder):
-        side.embed_dim, side.ffn_embed_dim, side.layers, side.attention_heads = 8, 18, 2, 2
-    cfg.decoder.output_dim = cfg.decoder.input_dim = 8
-    cfg.max_source_positions = cfg.max_target_positions = 20
-    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
-    return TransformerModelBase.build_model(cfg, task).eval()
+def plain(stock):
+    return stock()
 
 
 @pytest.fixture

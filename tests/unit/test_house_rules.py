@@ -1,9 +1,9 @@
 """The rules of CONTRIBUTING.md that the source itself can be asked about: sizes, defaults and who imports whom."""
 
 import ast
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from documentation import ROOT
+
 PACKAGE = "bert_fused_plugin"
 FOLDERS = (PACKAGE, "fairseq_compat", "tests", "benchmarks", "examples")
 LONGEST_FILE, LONGEST_FUNCTION = 450, 45

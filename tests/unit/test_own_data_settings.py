@@ -1,21 +1,15 @@
 """examples/own_data/settings.py: the settings of training by the amount of text, the size and the device."""
 
 import subprocess
-import sys
-from pathlib import Path
 
+import lstm_flags
 import pytest
+import settings
 from fairseq import options
 from fairseq.data import Dictionary
 from fairseq.models.lstm import LSTMModel
 
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_errors
-
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-sys.path[:0] = [str(EXAMPLES), str(EXAMPLES / "own_data")]
-
-import lstm_flags  # noqa: E402
-import settings  # noqa: E402
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"])

@@ -2,10 +2,10 @@
 
 from argparse import Namespace
 from dataclasses import asdict
-from pathlib import Path
 
 import pytest
 import torch
+from documentation import ROOT
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
@@ -14,8 +14,9 @@ from omegaconf import OmegaConf, open_dict
 import bert_fused_plugin  # noqa: F401  registers the architectures
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.presets import as_namespace, flags_beside, sharding_errors, warn_of_lone_processes
+from bert_fused_plugin.modules.fusion import FUSION_KINDS
 
-MODELS = Path(__file__).resolve().parents[2] / "examples" / "hydra" / "model"
+MODELS = ROOT / "examples" / "hydra" / "model"
 ARCHITECTURES = [arch for arch, model in ARCH_MODEL_REGISTRY.items() if "bert_fused_plugin" in model.__module__]
 
 
@@ -85,7 +86,7 @@ def test_wrong_settings_are_named_together():
         section("bert_fused_tiny", dropout="much", bert_fusion="fused", bert_finetune="yes", bert_drop_nte=0.5, zzz=1)
     assert error.value.errors == (
         "model.dropout must be what --dropout takes on the command line, got 'much'",
-        "model.bert_fusion must be one of parallel, stacked, gated, embedding, got 'fused'",
+        f"model.bert_fusion must be one of {', '.join(FUSION_KINDS)}, got 'fused'",
         "model.bert_finetune must be true or false, got 'yes'",
         "model.bert_drop_nte, got 0.5, is no setting of this model; did you mean bert_drop_net?",
         "model.zzz, got 1, is no setting of this model; leave it out",

@@ -1,7 +1,5 @@
 """The attentions of the recurrent decoder against literal loops over their equations."""
 
-import math
-
 import pytest
 import torch
 from helpers import assert_close, randomise
@@ -22,35 +20,6 @@ def in_double(module):
 
 def states(*sizes):
     return torch.randn(*sizes, dtype=torch.double)
-
-
-def softmax(energies, masked):
-    exps = [0.0 if hidden else math.exp(e) for e, hidden in zip(energies, masked)]
-    return torch.tensor([e / sum(exps) for e in exps], dtype=torch.double)
-
-
-def test_additive_attention_is_the_equation():
-    attention = in_double(AdditiveAttention(N, C, A))
-    s, h = states(B, K, N), states(B, S, C)
-    actual = attention(attention.query_proj(s), attention.key_proj(h), PAD)
-    for b in range(B):
-        for k in range(K):
-            energies = []
-            for j in range(S):
-                inside = attention.query_proj.weight @ s[b, k] + attention.key_proj.weight @ h[b, j]
-                energies.append(torch.dot(attention.v, torch.tanh(inside)).item())
-            assert_close(actual[b, k], softmax(energies, PAD[b]), atol=1e-12)
-
-
-def test_dot_attention_is_the_equation():
-    attention = in_double(DotAttention(N, C, A))
-    s, h = states(B, K, N), states(B, S, C)
-    actual = attention(attention.query_proj(s), attention.key_proj(h), PAD)
-    for b in range(B):
-        for k in range(K):
-            q = attention.query_proj.weight @ s[b, k]
-            energies = [torch.dot(attention.key_proj.weight @ h[b, j], q).item() for j in range(S)]
-            assert_close(actual[b, k], softmax(energies, PAD[b]), atol=1e-12)
 
 
 def test_the_gradients_of_the_attentions_are_those_of_finite_differences():

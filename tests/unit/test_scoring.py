@@ -49,13 +49,6 @@ def test_the_fewest_resamples_can_show_a_difference_and_one_less_cannot():
         assert (scores["good"]["BLEU"].p < SIGNIFICANT, scores["good"]["BLEU"].better) == (better == 1, better)
 
 
-def test_one_other_word_in_one_sentence_is_no_difference():
-    almost = ["the big man sees the z .", *GOOD[1:]]
-    _, scores = Scorer(REFERENCES, tokenised=True, samples=500).compare([("base", GOOD), ("almost", almost)])
-    assert scores["almost"]["BLEU"].score < 100
-    assert scores["almost"]["BLEU"].better == 0
-
-
 def test_scores_and_signatures_are_those_of_sacrebleu():
     signatures, scores = Scorer(REFERENCES, tokenised=True, samples=20).compare([("base", BAD), ("good", GOOD)])
     expected = sacrebleu.corpus_bleu(BAD, [REFERENCES], tokenize="none", force=True).score

@@ -21,12 +21,6 @@ def test_those_of_a_step_take_the_place_of_the_scores(decoder, rows, symbols):
     assert found.data_ptr() == scores.data_ptr()
 
 
-def test_so_do_those_of_the_last_position_that_fairseq_cuts_out(decoder):
-    scores = torch.randn(3, 4, 50)
-    expected = scores[:, -1:].log_softmax(-1)
-    assert torch.equal(decoder.get_normalized_probs((scores[:, -1:], None), log_probs=True), expected)
-
-
 @pytest.mark.parametrize("positions", [1, 2])
 @pytest.mark.parametrize("log_probs", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float, torch.bfloat16])

@@ -69,11 +69,3 @@ def test_what_is_larger_than_the_cache_is_read_all_the_same():
     for _ in range(2):
         assert_close(read(cache, tokens, None, computed), expected(tokens))
     assert len(cache) == 0
-
-
-def test_after_clear_all_is_read_anew():
-    cache, computed = LruStateCache(10_000), Reader()
-    read(cache, batch(0), None, computed)
-    cache.clear()
-    read(cache, batch(0), None, computed)
-    assert len(computed.seen) == 2

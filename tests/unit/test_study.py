@@ -1,11 +1,8 @@
 """The study of settings: what it asks of fairseq-train, and what it reads from its log."""
 
-import importlib.util
 from pathlib import Path
 
-spec = importlib.util.spec_from_file_location("study", Path(__file__).parents[2] / "benchmarks" / "study.py")
-study = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(study)
+import study
 
 
 def test_the_curve_has_updates_nll_and_bleu_of_each_validation():

@@ -4,9 +4,9 @@ import json
 from argparse import Namespace
 
 import pytest
-from fairseq.data import Dictionary, encoders
+from fairseq.data import encoders
 from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
-from helpers import encode
+from helpers import dictionary_of, encode
 from omegaconf import OmegaConf
 from tokenizers import ByteLevelBPETokenizer
 from transformers import AutoTokenizer
@@ -18,13 +18,6 @@ from bert_fused_plugin.data.subwords import BYTE_BPE, SUBWORDS, decode_byte_bpe,
 from bert_fused_plugin.errors import BertFusedError
 
 TEXT = "Mädchen sehen 3 Hunde – «naïve» café 北京 𝔘 ?"
-
-
-def dictionary_of(*symbols):
-    result = Dictionary()
-    for symbol in symbols:
-        result.add_symbol(symbol)
-    return result
 
 
 def words(count):
