@@ -44,15 +44,6 @@ def test_embedding_fusion_feeds_projected_states_with_positions_to_plain_layers(
     assert encoder_out["encoder_out"][0].shape == (states.size(1), len(LINES), SIZES["encoder_embed_dim"])
 
 
-def test_embedding_fusion_shows_attention_to_word_pieces_not_to_source_tokens(build, dictionary, source):
-    model = build(bert_fusion="embedding").eval()
-    target = pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=False)
-    _, extra = model(source, None, target)
-    assert extra["attn"] is None
-    bert_tokens = model.encoder.bridge.bert_tokens(source)
-    assert extra["bert_attn"][0].shape == (*target.shape, bert_tokens.size(1))
-
-
 def test_a_reference_is_scored_by_models_with_and_without_attention_to_source_tokens(build, dictionary, source):
     models = [build().eval(), build(bert_fusion="embedding").eval(), make_gru(dictionary, attention="none").eval()]
     target = pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=False)

@@ -11,7 +11,6 @@ from bert_fused_plugin.modules.recurrent_attention import (
     RECURRENT_ATTENTIONS,
     AttentionKind,
     RecurrentAttention,
-    attention_kind,
 )
 
 
@@ -60,8 +59,3 @@ def test_an_attention_added_to_the_table_trains_and_decodes(dictionary, bilinear
         step, step_extra = model.decoder(target[:, : t + 1], encoder_out=encoder_out, incremental_state=state)
         assert_close(step[:, 0], logits[:, t], atol=1e-5)
         assert_close(step_extra["attn"][0][:, 0], extra["attn"][0][:, t], atol=1e-5)
-
-
-def test_an_unknown_kind_is_no_decoder_without_attention():
-    with pytest.raises(ValueError, match=f"must be one of {', '.join(RECURRENT_ATTENTIONS)}, got 'nothing'"):
-        attention_kind("nothing")

@@ -5,7 +5,6 @@ import torch
 from helpers import assert_close, make_gru
 
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models.gru_bahdanau.initialisation import initialise
 
 
 def test_the_papers_initialisation(dictionary):
@@ -69,8 +68,3 @@ def test_embeddings_of_another_width_are_refused(dictionary, tmp_path):
     (tmp_path / "dict.txt").write_text("dog 12\nman 3\n")
     with pytest.raises(BertFusedError, match=r"--decoder-embed-path .*dict.txt must hold a vector of 7 numbers"):
         make_gru(dictionary, decoder_embed_path=str(tmp_path / "dict.txt"))
-
-
-def test_an_unknown_initialisation_is_refused(dictionary):
-    with pytest.raises(ValueError, match=r"^The initialisation must be one of paper, modern, got 'zeros'\.$"):
-        initialise(make_gru(dictionary), "zeros")

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import assert_close, encode, pad, randomise
+from helpers import encode, pad, randomise
 
 LINES = ["the old man sees a dog", "red apple", ""]
 
@@ -51,16 +51,6 @@ def test_which_layers_attend_to_bert(build, dictionary, source, options, encoder
     assert not torch.equal(
         logits(model, source, dictionary), logits(model, source, dictionary, bert_tokens=bert_tokens.flip(0))
     )
-
-
-@pytest.mark.parametrize(("layer", "index"), [("-1", 2), ("2", 2), ("1", 1), ("-2", 1), ("0", 0), ("-3", 0)])
-def test_the_layer_of_bert(build, bert_dir, source, layer, index):
-    model = build(bert_layer=layer)
-    bert_tokens = model.encoder.bridge.bert_tokens(source)[:1]
-    expected = model.encoder.bert.model(bert_tokens, output_hidden_states=True).hidden_states
-    assert len(expected) == 3
-    assert_close(model.encoder(source[:1])["bert_out"][0], expected[index].detach())
-    assert model.encoder.bert.layers == (index,)
 
 
 def test_special_tokens_are_masked_but_for_the_first_of_an_empty_line(build, dictionary, source):

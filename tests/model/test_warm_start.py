@@ -58,14 +58,6 @@ def test_the_table_tells_what_became_of_each_tensor(stock, save, start, caplog):
     assert f": {copied / total:.1%} of the {total:,} parameters outside BERT's branch" in text
 
 
-def test_the_layers_of_the_table_need_not_follow_each_other(stock, save, start, caplog):
-    model = start(
-        save(stock(encoder_layers=3, decoder_layers=3)), encoder_layers=3, decoder_layers=3, bert_gates="1,0,1"
-    )
-    assert model.decoder.layers[1].bert_attn is None
-    assert table(caplog)[1]["new"]["decoder.layers.*.bert_attn"][2] == "layers 0, 2"
-
-
 def test_embedding_fusion_takes_all_but_the_source_embeddings(stock, save, start, dictionary, caplog, tmp_path):
     baseline = stock()
     path = save(baseline)

@@ -2,7 +2,6 @@
 
 import errno
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -206,17 +205,6 @@ def test_a_model_of_another_kind(workspace, tmp_path):
         assert not (tmp_path / "new").exists()
 
 
-def test_bert_that_is_not_where_it_was(workspace, tmp_path):
-    shutil.copytree(workspace.bert_dir, tmp_path / "bert")
-    checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot", bert_model=str(tmp_path / "bert"))
-    os.rename(tmp_path / "bert", tmp_path / "elsewhere")
-    with pytest.raises(BertFusedError, match="no such directory; give an existing one"):
-        export_model(checkpoint, workspace.data, tmp_path / "new", with_bert=True)
-    place = str(tmp_path / "elsewhere")
-    assert export_model(checkpoint, workspace.data, tmp_path / "new", bert_model=place) == place
-    assert not (tmp_path / "new" / "bert").exists()
-
-
 def test_an_exported_model_is_exported_again(workspace, tmp_path):
     checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot", bert_model=workspace.bert_dir)
     first, second = tmp_path / "first", tmp_path / "second"
@@ -255,3 +243,18 @@ def test_a_directory_that_cannot_be_loaded_gets_no_name(workspace, tmp_path, mon
     with pytest.raises(BertFusedError, match=r"--bert-model ./bert has other weights"):
         export_model(checkpoint, workspace.data, tmp_path / "new", with_bert=True)
     assert [path.name for path in tmp_path.iterdir()] == ["old.pt"]
+
+
+@pytest.mark.parametrize("task", ["bert_fused_translation", "translation"])
+def test_a_line_that_is_too_long_takes_no_other_with_it(workspace, tmp_path, task):
+    """It is longer than the batches of the training, and longer than the model reads."""
+    limits = {"max_tokens": 6, "batch_size": 2, "max_source_positions": 8}
+    flags = {"task": task, "bert_model": workspace.bert_dir, **limits}
+    checkpoint = save_model(workspace, tmp_path / "old.pt", "bert_fused", **flags)
+    export_model(checkpoint, workspace.data, tmp_path / "new")
+    hub = BertFusedModel.from_pretrained(str(tmp_path / "new"))
+    lines = ["the dog", "the " * 40, "a man sees the dog", "a dog"]
+    together = hub.translate(lines, beam=2, max_len_b=8)
+    assert together == [hub.translate(line, beam=2, max_len_b=8) for line in lines]
+    assert together[1] == hub.translate("the " * 7, beam=2, max_len_b=8)
+    assert len(list(hub._build_batches([hub.encode(line) for line in lines[::2]], False))) == 1

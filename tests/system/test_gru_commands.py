@@ -41,15 +41,6 @@ def test_attention_is_drawn(workspace, checkpoint, tmp_path):
     assert "error: --layer must be in [-1, 0], got 1" in refused.stderr
 
 
-def test_resumed_training_equals_the_unbroken_one(workspace, checkpoint, tmp_path):
-    workspace.train_gru(tmp_path, "--dropout", "0.1", "--max-epoch", "1")
-    workspace.train_gru(tmp_path, "--dropout", "0.1")
-    whole, parts = (
-        torch.load(path, weights_only=False)["model"] for path in (checkpoint, tmp_path / "checkpoint_last.pt")
-    )
-    assert all(torch.equal(whole[name], parts[name]) for name in whole)
-
-
 def test_with_bert_and_its_cache(workspace, tmp_path):
     flags = ["--bert-model", workspace.bert_dir, "--bert-drop-net", "0.5"]
     cache = ["--bert-cache", tmp_path / "cache", "--bert-cache-dtype", "fp32"]

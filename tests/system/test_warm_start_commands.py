@@ -5,24 +5,12 @@ import shutil
 
 import pytest
 import torch
-from conftest import TINY, hypotheses
+from conftest import hypotheses
 
 from bert_fused_plugin.checkpoints.origins import Origin, origins
 from bert_fused_plugin.exporting.averaging import average_checkpoints
 
 pytestmark = pytest.mark.system
-
-
-@pytest.fixture(scope="module")
-def baseline(workspace, tmp_path_factory):
-    """A directory with a stock transformer of two epochs."""
-    path = tmp_path_factory.mktemp("baseline")
-    workspace.run(
-        "fairseq-train", workspace.data, "--arch", "transformer", *TINY, "--task", "translation",
-        "--criterion", "label_smoothed_cross_entropy", "--optimizer", "adam", "--lr", "0.01", "--max-tokens", "40",
-        "--max-epoch", "2", "--save-dir", path, "--log-format", "simple", "--cpu",
-    )  # fmt: skip
-    return path
 
 
 def load(path):
@@ -33,16 +21,16 @@ def log_of(done):
     return done.stdout + done.stderr
 
 
-def start(baseline, tmp_path):
+def start(plain, tmp_path):
     """Return the flags of a warm start from a copy of the checkpoint, and the copy."""
     copy = tmp_path / "stock.pt"
-    shutil.copy(baseline / "checkpoint_best.pt", copy)
+    shutil.copy(plain / "checkpoint_best.pt", copy)
     return ["--bert-warm-start", copy, "--bert-identity-start"], copy
 
 
 @pytest.mark.parametrize("task", ["bert_fused_translation", "translation"])
-def test_training_starts_anew_and_what_it_saves_needs_no_checkpoint(workspace, baseline, tmp_path, task):
-    flags, copy = start(baseline, tmp_path)
+def test_training_starts_anew_and_what_it_saves_needs_no_checkpoint(workspace, plain, tmp_path, task):
+    flags, copy = start(plain, tmp_path)
     save_dir = tmp_path / "save"
     command = [*flags, "--no-epoch-checkpoints"]
     done = workspace.train(*command, "--max-epoch", "1", task=task, save_dir=save_dir)
@@ -86,9 +74,9 @@ def test_training_starts_anew_and_what_it_saves_needs_no_checkpoint(workspace, b
     assert found == [Origin(str(save_dir / "checkpoint_last.pt"), 2 * steps), *began]
 
 
-def test_a_data_bin_with_another_dictionary(workspace, baseline, tmp_path):
+def test_a_data_bin_with_another_dictionary(workspace, plain, tmp_path):
     """The dictionary of the baseline is found where it was trained, that of the new data has other words."""
-    flags, _ = start(baseline, tmp_path)
+    flags, _ = start(plain, tmp_path)
     for split, size in (("train", 60), ("valid", 10), ("test", 5)):
         for lang in ("en", "de"):
             lines = (workspace.path / f"{split}.{lang}").read_text(encoding="utf-8").splitlines()[:size]

@@ -20,13 +20,9 @@ from literal_layers import (
     decoder_layer,
     literal_decoder_layer,
     literal_stacked_layer,
-    options,
     states,
     stock_config,
-    weighted,
 )
-
-from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer
 
 NORMS = pytest.mark.parametrize("normalize_before", [False, True], ids=["post-norm", "pre-norm"])
 
@@ -80,24 +76,6 @@ def test_without_bert_the_layer_is_that_of_fairseq(monkeypatch, normalize_before
     assert_close(actual, expected)
 
 
-def test_what_was_projected_before_takes_the_place_of_the_states():
-    layer = decoder_layer().eval()
-    s, encoder, bert = states(T, B, C), states(S, B, C), states(L, B, D)
-    expected, _, _ = layer(s, encoder, PAD, bert, BERT_PAD, self_attn_mask=causal_mask())
-    memories = layer.project_for_search(encoder, PAD, bert, BERT_PAD)
-    actual, _, _ = layer(
-        s, states(S, B, C), ~PAD, states(L, B, D), ~BERT_PAD, self_attn_mask=causal_mask(), memories=memories
-    )
-    assert_close(actual, expected, atol=1e-10)
-
-
 def test_every_dropout_has_its_own_rate_and_the_layers_name():
     layer = decoder_layer(dropout=0.1, attention_dropout=0.2, activation_dropout=0.3)
     check_dropouts(layer, [layer.self_attn, layer.bert_attn, layer.encoder_attn])
-
-
-def test_the_encoder_may_have_another_width():
-    layer = BertFusedDecoderLayer(options(), encoder_dim=6).double().eval()
-    encoder, s, bert = states(S, B, 6), states(T, B, C), states(L, B, D)
-    actual, _, _ = layer(s, encoder, PAD, bert, BERT_PAD, self_attn_mask=causal_mask())
-    assert_close(actual, literal_decoder_layer(layer, s, encoder, bert, weighted(0.5, 0.5)), atol=1e-10)

@@ -17,7 +17,6 @@ from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.layers import (
     RandomLayer,
     ScalarMix,
-    advised_layer,
     is_sentence_encoder,
     last_layer_warning,
     layer_indices,
@@ -103,10 +102,6 @@ def test_a_model_of_the_hub_says_so_by_its_name_or_by_its_files(tmp_path, monkey
     (repository / "snapshots" / "abc").mkdir(parents=True)
     (repository / "snapshots" / "abc" / sign).touch()
     assert is_sentence_encoder("someone/encoder")
-
-
-def test_the_advised_layer():
-    assert [advised_layer(depth) for depth in (1, 2, 3, 6, 12, 24)] == [1, 1, 2, 4, 8, 16]
 
 
 @pytest.mark.parametrize(

@@ -117,3 +117,16 @@ def test_the_hook_imports_nothing_else():
     )
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code, str(ROOT)], capture_output=True, text=True)
     assert done.stdout.strip() == "['fairseq_compat']", done.stderr
+
+
+LIBRARIES = "transformers tokenizers huggingface_hub sacremoses matplotlib sympy torch._dynamo".split()
+
+
+def test_a_plain_model_pays_nothing_for_the_libraries_of_bert():
+    code = (
+        "import sys, fairseq_cli.generate; before = set(sys.modules)\n"
+        "import bert_fused_plugin; print(*sorted(set(sys.argv[1:]) & (set(sys.modules) - before)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *LIBRARIES], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == ""

@@ -43,14 +43,6 @@ def test_equals_fairseqs_attention_with_states_repeated_for_beams(attentions, st
         assert weights is None
 
 
-def test_selected_sentences_keep_their_keys(attentions, states):
-    ours, _ = attentions
-    (h, mask), query, kept = states, torch.randn(1, 2, C), torch.tensor([2, 0])
-    expected, weights = ours(query, ours.project(h[:, kept], mask[kept]))
-    assert weights is None  # nobody has asked
-    assert_close(ours(query, ours.project(h, mask).select(kept))[0], expected)
-
-
 def test_dropout_is_on_the_weights_in_training_and_where_it_is_retained(states):
     attention = CrossAttention(C, H, D, dropout=0.5)
     memory, query = attention.project(*states), torch.randn(T, N, C)

@@ -39,13 +39,6 @@ def test_subwords_that_fairseq_does_not_join_are_joined_too():
     assert Texts(task, "opennmt", "none").hypothesis(encode(pieces, "the ￭x")) == "the ￭x"
 
 
-def test_unknown_words_of_a_reference_match_none_of_a_translation(dictionary, texts):
-    tokens = encode(dictionary, "the zebra sees")
-    hypothesis, reference = texts("auto", "none").hypothesis(tokens), texts("auto", "none").reference(tokens)
-    assert hypothesis == "the <unk> sees"
-    assert reference == "the <<unk>> sees"
-
-
 def test_speeds_count_the_end_of_sentence():
     found = Translations({0: torch.tensor([5, 6, 2]), 1: torch.tensor([2])}, seconds=2.0)
     assert found.speed() == {"seconds": 2.0, "sentences_per_second": 1.0, "tokens_per_second": 2.0}

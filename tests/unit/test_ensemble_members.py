@@ -4,7 +4,6 @@ import pytest
 import torch
 from helpers import assert_close, encode, make_gru, pad
 
-from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.tasks import ensembles
 
 
@@ -49,11 +48,6 @@ def test_an_ensemble_without_bert_is_left_alone(plain, dictionary):
     assert ensembles.members(models) is models
 
 
-def test_who_reads_bert(build, plain, dictionary, bert_dir):
-    models = [build(), plain, make_gru(dictionary), make_gru(dictionary, bert_model=bert_dir)]
-    assert list(map(ensembles.reads_bert, models)) == [True, False, False, True]
-
-
 def test_models_with_one_bert_hold_one_object(build, dictionary, bert_dir):
     berts = ensembles.SharedBerts()
     models = [build(), build(), make_gru(dictionary, bert_model=bert_dir)]
@@ -70,14 +64,3 @@ def test_models_with_one_bert_hold_one_object(build, dictionary, bert_dir):
     models[1].encoder.bridge.max_tokens += 1
     models[1].encoder.bridge.tags = ("<2de>",)
     assert not ensembles.share_bert_input(models)
-
-
-def test_context_and_alignments_are_checked(build, plain):
-    one, other = build(bert_context=1), build()
-    ensembles.check_context([one, plain])
-    ensembles.check_context([other, build()])
-    with pytest.raises(BertFusedError, match="--bert-context 1: the models of this ensemble differ in BERT or in its"):
-        ensembles.check_context([other, one])
-    ensembles.check_alignment([plain, other])
-    with pytest.raises(BertFusedError, match="attends to BERT's word pieces only"):
-        ensembles.check_alignment([plain, build(bert_fusion="embedding")])

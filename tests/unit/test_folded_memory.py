@@ -47,21 +47,6 @@ def test_equals_attention_that_is_not_folded(states, attention_map, steps, beams
     assert attention(query, memory)[1] is None  # nobody has asked
 
 
-def test_selected_sentences_keep_theirs(states):
-    attention, query, kept = make(), torch.randn(1, 4, C).double(), torch.tensor([2, 0])
-    (h, mask), memory = states, attention.project_for_search(*states)
-    expected, _ = attention(query, attention.project(h[:, kept], mask[kept]))
-    assert_close(attention(query, memory.select(kept))[0], expected, atol=1e-12)
-
-
-def test_dropout_that_is_retained_is_on_the_weights(states):
-    attention, query = make(), torch.randn(1, N, C).double()
-    memory = attention.project_for_search(*states)
-    whole = attention(query, memory)[0]
-    attention.dropout_module.apply_during_inference = True
-    assert not torch.equal(attention(query, memory)[0], whole)
-
-
 @pytest.mark.parametrize("case", ["many positions", "gradients", "half precision", "no bias"])
 def test_is_not_folded_where_it_does_not_pay_or_fit(monkeypatch, states, case):
     attention, (h, mask) = make(), states

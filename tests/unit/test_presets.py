@@ -13,7 +13,7 @@ from omegaconf import OmegaConf, open_dict
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models.presets import as_namespace, flags_beside, sharding_errors, warn_of_lone_processes
+from bert_fused_plugin.models.presets import as_namespace, sharding_errors, warn_of_lone_processes
 from bert_fused_plugin.modules.fusion import FUSION_KINDS
 
 MODELS = ROOT / "examples" / "hydra" / "model"
@@ -91,12 +91,6 @@ def test_wrong_settings_are_named_together():
         "model.bert_drop_nte, got 0.5, is no setting of this model; did you mean bert_drop_net?",
         "model.zzz, got 1, is no setting of this model; leave it out",
     )
-
-
-def test_flags_of_other_sections_stand_beside_those_of_the_model():
-    assert flags_beside(section("gru_dot"), "checkpoint")["restore_file"] == "checkpoint_last.pt"
-    assert flags_beside(Namespace(restore_file="x.pt"), "checkpoint")["restore_file"] == "x.pt"
-    assert flags_beside(OmegaConf.create({"dropout": 0}), "checkpoint") == {}
 
 
 def test_a_training_that_shards_its_parameters_is_refused():

@@ -1,11 +1,13 @@
-"""The benchmark of large corpora: what it measures, on a small one."""
+"""The benchmark of large corpora, on a small one; what the study of settings asks of fairseq-train, and reads of it."""
 
 import argparse
 import queue
 import threading
+from pathlib import Path
 
 import pytest
 import scale
+import study
 from fairseq.data import data_utils
 from test_kept_pieces import write_data
 
@@ -47,3 +49,24 @@ def test_each_step_is_measured(text, bert_dir, tmp_path, monkeypatch):
     row = {"pairs": 20, "ranks": 1, "what": "map", "seconds": 1.5, "files": files, "bytes": 2e6, **row, "cpu": 0.25}
     row.update(private=1e6, peak=2e6, pss=3e6)
     assert list(scale.table([row]))[-1] == "| 20 | 1 | map | 1.50 | 0.25 | 1.0 | 2.0 | 3.0 | 3 | 2.0 |"
+
+
+def test_the_curve_has_updates_nll_and_bleu_of_each_validation():
+    line = "2026-01-01 10:00:00 | INFO | valid | epoch 008 | valid on 'valid' subset | loss 7.01 | nll_loss 6.123 | "
+    line += "accuracy 29.693 | ppl 69.67 | bleu {} | wps 1201.2 | num_updates {} | best_bleu 1.87\n"
+    assert study.curve_of(line.format(1.87, 300) + "other\n" + line.format(1.5, 400)) == [
+        [300, 6.123, 1.87],
+        [400, 6.123, 1.5],
+    ]
+
+
+def test_a_system_begins_with_the_parameters_of_its_base(monkeypatch):
+    monkeypatch.setattr(study, "bert", lambda: "minilm")
+    plain = {**study.DEFAULTS, "name": "control", "base": "transformer", "lr": "0.0025"}
+    words = " ".join(study.training_command(plain, Path("data"), Path("out/runs/control")))
+    assert "--finetune-from-model out/runs/transformer/checkpoint_best.pt" in words
+    assert "--lr 0.0025 --warmup-updates 500 --dropout 0.3" in words
+    fused = {**plain, "kind": "fused", "flags": "--bert-layer 4"}
+    words = " ".join(study.training_command(fused, Path("data"), Path("out/runs/fused")))
+    assert "--bert-warm-start out/runs/transformer/checkpoint_best.pt --bert-layer 4" in words
+    assert "--bert-model minilm --bert-cache data/bert-cache" in words

@@ -43,12 +43,3 @@ def test_scores_of_inference_mode_are_left_alone_outside_of_it(decoder):
     torch.testing.assert_close(found, before.log_softmax(-1))
     with torch.inference_mode():
         assert decoder.get_normalized_probs((scores, None), log_probs=True).data_ptr() == scores.data_ptr()
-
-
-def test_an_adaptive_softmax_reads_features(decoder):
-    class Adaptive(torch.nn.Module):
-        def get_log_prob(self, features, target):
-            return features + 1
-
-    decoder.adaptive_softmax = Adaptive()
-    assert decoder.get_normalized_probs((torch.zeros(1, 1, 2), None), log_probs=True).tolist() == [[[1, 1]]]

@@ -14,7 +14,7 @@ from transformers import AutoTokenizer
 from bert_fused_plugin.bert.flags import BertFlags
 from bert_fused_plugin.bert.from_flags import load_bridge
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.data.subwords import BYTE_BPE, SUBWORDS, decode_byte_bpe, detect_subword, spells_bytes
+from bert_fused_plugin.data.subwords import SUBWORDS, detect_subword
 from bert_fused_plugin.errors import BertFusedError
 
 TEXT = "Mädchen sehen 3 Hunde – «naïve» café 北京 𝔘 ?"
@@ -119,13 +119,6 @@ def test_the_text_is_that_of_the_bert_encoder_of_fairseq(tmp_path):
     line = encoder.encode("The playhouse, the play!")
     assert line.split()[1:3] == ["play", "##house"]
     assert join("word_piece", line) == "the playhouse, the play!"
-
-
-def test_a_latin_script_spells_no_bytes():
-    assert spells_bytes(["▁hÃ¤us", "Ã", "¤"], BYTE_BPE, certain=True)
-    assert not spells_bytes(["▁häus", "ß", "ü"], BYTE_BPE, certain=True)
-    assert not spells_bytes(["ä", "ß"], BYTE_BPE, certain=True)  # no sign of bytes, though each may be one
-    assert decode_byte_bpe("") == ""
 
 
 # --- kinds that need files or cannot be joined

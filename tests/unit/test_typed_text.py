@@ -7,13 +7,11 @@ import pytest
 from fairseq.data.encoders.moses_tokenizer import MosesTokenizer, MosesTokenizerConfig
 from helpers import dictionary_of
 
-from bert_fused_plugin.data.typed_text import TypedText, hyphen_warning, hyphens_are_split
+from bert_fused_plugin.data.typed_text import TypedText, hyphens_are_split
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 
 NOT_SPLIT = dictionary_of("well@@", "-@@", "dressed", "men", "@-")
-SPLIT = dictionary_of("well", "@-@", "dressed", "-@@", "5")
-NO_HYPHEN = dictionary_of("men", "-", "--")
 
 
 def moses(**options):
@@ -72,13 +70,6 @@ def test_further_lines_are_reported_now_and_then(dictionary, caplog):
 )
 def test_the_dictionary_shows_what_became_of_hyphens(symbols, expected):
     assert hyphens_are_split(dictionary_of(*symbols)) is expected
-
-
-def test_the_tokenizer_must_treat_hyphens_as_the_training_text_was_treated():
-    assert "no @-@, so the training text did not have them split; add" in hyphen_warning(False, NOT_SPLIT)
-    assert "so the training text had them split; leave --moses-no-dash-splits out" in hyphen_warning(True, SPLIT)
-    fitting = [(True, NOT_SPLIT), (False, SPLIT), (False, NO_HYPHEN), (True, NO_HYPHEN)]
-    assert [hyphen_warning(*case) for case in fitting] == [None] * 4
 
 
 def test_hyphens_are_warned_of_once(caplog):
