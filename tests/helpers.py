@@ -2,6 +2,8 @@
 
 import argparse
 import multiprocessing
+import random
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -56,6 +58,17 @@ def task_of(source: Dictionary, target=None) -> SimpleNamespace:
     """A task as far as models ask for it, with the dictionary *source* for both languages unless there is *target*."""
     cfg = SimpleNamespace(source_lang="en", target_lang="de")
     return SimpleNamespace(source_dictionary=source, target_dictionary=target or source, cfg=cfg)
+
+
+def write_corpus(path: Path, **sizes: int) -> None:
+    """Write {split}.en, random words, and {split}.de, the same words in reverse."""
+    rng = random.Random(5)
+    for split, size in sizes.items():
+        lines = [[rng.choice(WORDS[:15]) for _ in range(rng.randint(1, 8))] for _ in range(size)]
+        lines[0] = [*lines[0], "play@@", "hou@@", "se"]
+        for lang, step in (("en", 1), ("de", -1)):
+            text = "".join(" ".join(words[::step]) + "\n" for words in lines)
+            (path / f"{split}.{lang}").write_text(text, encoding="utf-8")
 
 
 def parse_flags(flags, sizes=SIZES, arch="bert_fused") -> argparse.Namespace:

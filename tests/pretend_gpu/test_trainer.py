@@ -16,10 +16,9 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from corpus import write_corpus
 from cuda_names import pretend_cuda
 from documentation import ROOT
-from helpers import needs_half
+from helpers import needs_half, write_corpus
 from in_process import Printed, command
 from pretend import needs_pretend_gpu
 

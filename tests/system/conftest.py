@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from corpus import write_corpus
 from documentation import ROOT
 from fork_server import ENVIRONMENT, FORK_SERVER
+from helpers import write_corpus
 from ranks import command, parameters, start
 from subword_nmt.learn_bpe import learn_bpe
 

@@ -72,36 +72,3 @@ def test_training_starts_anew_and_what_it_saves_needs_no_checkpoint(workspace, p
     workspace.train(*more, task=task, save_dir=tmp_path / "more")
     found = origins(load(tmp_path / "more" / "checkpoint_last.pt"))
     assert found == [Origin(str(save_dir / "checkpoint_last.pt"), 2 * steps), *began]
-
-
-def test_a_data_bin_with_another_dictionary(workspace, plain, tmp_path):
-    """The dictionary of the baseline is found where it was trained, that of the new data has other words."""
-    flags, _ = start(plain, tmp_path)
-    for split, size in (("train", 60), ("valid", 10), ("test", 5)):
-        for lang in ("en", "de"):
-            lines = (workspace.path / f"{split}.{lang}").read_text(encoding="utf-8").splitlines()[:size]
-            text = "".join(f"{line} whale\n" for line in lines)
-            (tmp_path / f"{split}.{lang}").write_text(text, encoding="utf-8")
-    workspace.run(
-        "fairseq-preprocess", "--source-lang", "en", "--target-lang", "de", "--joined-dictionary",
-        "--trainpref", "train", "--validpref", "valid", "--testpref", "test", "--destdir", tmp_path / "data",
-        cwd=tmp_path,
-    )  # fmt: skip
-    data, workspace.data = workspace.data, str(tmp_path / "data")
-    try:
-        log = log_of(workspace.train(*flags, "--max-update", "1", "--lr", "0", save_dir=tmp_path / "save"))
-        missing = "--bert-warm-start", tmp_path / "gone.pt"
-        refused = workspace.train(*missing, "--bert-drop-net", "7", save_dir=tmp_path / "other", ok=False)
-    finally:
-        workspace.data = data
-    known, symbols = re.findall(rf"\nsource dictionary: (\d+) of (\d+) symbols are in {data}/dict.en.txt\n", log)[0]
-    assert int(known) < int(symbols)
-    assert re.search(r"\nremapped +1 tensor ", log)
-    out = workspace.generate("--path", tmp_path / "save/checkpoint_last.pt", data=tmp_path / "data")
-    assert len(hypotheses(out.stdout)) == 5
-
-    errors = [line for line in refused.stderr.splitlines() if line.startswith("bert_fused_plugin: error: ")]
-    assert len(errors) == 2
-    assert "--bert-drop-net must be in [0, 1], got 7.0" in errors[0]
-    assert f"--bert-warm-start {tmp_path}/gone.pt cannot be read: No such file or directory; give the" in errors[1]
-    assert "Traceback" not in log_of(refused)

@@ -85,11 +85,6 @@ def test_an_unknown_user_dir_says_what_is_wanted(user_dir):
         utils.import_user_module(argparse.Namespace(user_dir=user_dir))
 
 
-def test_no_user_dir_is_fine():
-    utils.import_user_module(argparse.Namespace(user_dir=None))
-    utils.import_user_module(argparse.Namespace())
-
-
 # precision
 
 

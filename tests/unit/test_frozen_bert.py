@@ -106,11 +106,6 @@ def test_roberta_has_fewer_positions_than_embeddings():
         bert(torch.randint(3, 20, (1, 17)))
 
 
-def test_loading_prints_nothing(bert_dir, capfd):
-    FrozenBert.from_pretrained(bert_dir)
-    assert capfd.readouterr() == ("", "")
-
-
 @pytest.mark.parametrize("load", [FrozenBert.from_pretrained, load_tokenizer])
 def test_a_missing_model_is_named_with_a_remedy(load, tmp_path):
     with pytest.raises(BertFusedError, match=r"--bert-model '.*nowhere': no such directory; give an existing"):
