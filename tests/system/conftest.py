@@ -98,15 +98,8 @@ def workspace(tmp_path_factory, bert_dir):
         "fairseq-preprocess", "--source-lang", "en", "--target-lang", "de", "--joined-dictionary",
         "--trainpref", "train", "--validpref", "valid", "--testpref", "test", "--destdir", result.data,
     )  # fmt: skip
-    result.first_run = result.train(
-        "--eval-bleu",
-        "--eval-bleu-args",
-        '{"beam": 2, "max_len_b": 10}',
-        "--eval-bleu-remove-bpe",
-        "--bert-drop-net",
-        "0.5",
-        fresh=True,
-    )
+    flags = "--eval-bleu --eval-bleu-remove-bpe --bert-drop-net 0.5".split()
+    result.first_run = result.train(*flags, "--eval-bleu-args", '{"beam": 2, "max_len_b": 10}', fresh=True)
     return result
 
 

@@ -26,20 +26,8 @@ def complaints(done):
 @noisy_forks
 def test_preparing_and_training(workspace, tmp_path):
     assert complaints(workspace.first_run) == []
-    done = workspace.run(
-        "fairseq-preprocess",
-        "-s",
-        "en",
-        "-t",
-        "de",
-        "--trainpref",
-        "train",
-        "--destdir",
-        tmp_path,
-        "--workers",
-        "2",
-        fresh=True,
-    )
+    command = "fairseq-preprocess -s en -t de --trainpref train --workers 2 --destdir".split()
+    done = workspace.run(*command, tmp_path, fresh=True)
     assert complaints(done) == []
     cache = ["--bert-cache", tmp_path / "cache", "--max-epoch", "1"]
     done = workspace.train(

@@ -74,12 +74,8 @@ def rng():
 
 
 def test_reversal_is_learned_with_drop_net_and_dropout(dictionary, bert_dir, rng):
-    options = {
-        "encoder_embed_dim": 32,
-        "decoder_embed_dim": 32,
-        "encoder_ffn_embed_dim": 64,
-        "decoder_ffn_embed_dim": 64,
-    }
+    sizes = {"embed_dim": 32, "ffn_embed_dim": 64}
+    options = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()}
     model = make_model(dictionary, bert_model=bert_dir, bert_drop_net=0.5, dropout=0.02, **options)
     train(model, dictionary, rng, -1, 5e-3)
     assert exact_matches(model, dictionary, rng, -1)[1] > 95
