@@ -173,21 +173,11 @@ def test_a_training_may_go_on_with_another_drop_net(tmp_path):
 
 
 def test_files_that_are_no_checkpoints(tmp_path):
-    good = save(tmp_path / "good.pt", w=torch.ones(1))
     assert "--inputs has no checkpoints to average; give at least one" in refusal([])
-    assert f"{tmp_path / 'nowhere.pt'} cannot be read: No such file or directory; give" in refusal(
-        [tmp_path / "nowhere.pt"]
-    )
-    (tmp_path / "half.pt").write_bytes(good.read_bytes()[:1000])
-    assert refusal([good, tmp_path / "half.pt"]).startswith(
-        f"checkpoint {tmp_path / 'half.pt'} cannot be read: it is cut"
-    )
-    whole = torch.load(good, weights_only=False)
-    others = [{"w": torch.ones(1)}, torch.ones(1), {"model": {}, "args": None}, {**whole, "model": None}]
-    others += [{key: value for key, value in whole.items() if key != "cfg"}]
-    for i, other in enumerate(others):
-        torch.save(other, tmp_path / f"other{i}.pt")
-        assert f"other{i}.pt holds no model of fairseq" in refusal([tmp_path / f"other{i}.pt"])
+    whole = torch.load(save(tmp_path / "good.pt", w=torch.ones(1)), weights_only=False)
+    for other in ({"model": {}, "args": None}, {key: value for key, value in whole.items() if key != "cfg"}):
+        torch.save(other, tmp_path / "other.pt")
+        assert "other.pt holds no model of fairseq" in refusal([tmp_path / "good.pt", tmp_path / "other.pt"])
 
 
 def names(paths):
