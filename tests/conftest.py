@@ -9,12 +9,10 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import pytest
 import torch
-from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModel
-from helpers import PIECES, SIZES, WORDS, make_model, randomise
+from helpers import PIECES, SIZES, WORDS, dictionary_of, make_model, randomise, task_of
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
-from warm_start_helpers import task_of
 
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
 
@@ -27,10 +25,9 @@ test_bert_cache test_commands test_fusion_commands test_gru_commands test_intera
 test_warm_start_commands
 """
 AROUND = """
-test_benchmark test_bleu_by_length test_cost_model test_demo_corpus test_documentation test_estimate
-test_evidence_report test_example_tools test_hydra test_lower_bounds test_own_data test_own_data_recipe
-test_own_data_scripts test_own_data_settings test_readme test_recipe_progress test_recipe_restarts test_recipes
-test_scale test_setup_script test_study
+test_benchmark test_demo_corpus test_documentation test_estimate test_evidence_report test_example_tools test_hydra
+test_lower_bounds test_own_data test_own_data_recipe test_own_data_scripts test_own_data_settings test_readme
+test_recipe_progress test_recipe_restarts test_recipes test_scale test_setup_script
 """
 
 
@@ -55,14 +52,8 @@ def bert_dir(tmp_path_factory):
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
         special_tokens=[("[CLS]", vocab["[CLS]"]), ("[SEP]", vocab["[SEP]"])],
     )
-    PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        mask_token="[MASK]",
-    ).save_pretrained(path)
+    special = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+    PreTrainedTokenizerFast(tokenizer_object=backend, **special).save_pretrained(path)
     torch.manual_seed(0)
     config = BertConfig(
         vocab_size=len(vocab),
@@ -80,9 +71,7 @@ def bert_dir(tmp_path_factory):
 @pytest.fixture(scope="session")
 def dictionary():
     """A joined dictionary of words and subword-nmt pieces."""
-    result = Dictionary()
-    for word in WORDS:
-        result.add_symbol(word)
+    result = dictionary_of(*WORDS)
     result.finalize(nwords=-1, padding_factor=1)
     return result
 

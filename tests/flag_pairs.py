@@ -1,6 +1,5 @@
 """Flags with values, and groups of them in which each pair comes together at least once."""
 
-from collections import Counter
 from itertools import combinations
 from random import Random
 from typing import Dict, FrozenSet, List, Optional, Sequence, Set, Tuple
@@ -151,22 +150,19 @@ class Pairs:
     """
 
     def __init__(self, own: Sequence[Flag], others: Sequence[Flag]) -> None:
-        possible = [frozenset(pair) for pair in combinations([*own, *others], 2) if together(*pair)]
+        self.flags = [*own, *others]
+        possible = [frozenset(pair) for pair in combinations(self.flags, 2) if together(*pair)]
         self.left: Dict[Pair, None] = dict.fromkeys(pair for pair in possible if pair & set(own))
         self.refused: Set[Pair] = set()
         self._random = Random(1)
 
     def group(self, size: int) -> List[Flag]:
-        """Return at most *size* flags, with many pairs among them that were not tried, and none that is refused."""
+        """Return at most *size* flags, with pairs among them that were not tried, and none that is refused."""
         group = list(next(iter(self.left)))
-        degrees = Counter(flag for pair in self.left for flag in pair)
-        while len(group) < size:
-            fit = [flag for flag in degrees if self._fits(flag, group)]
-            self._random.shuffle(fit)
-            best = max(fit, key=lambda flag: self._new(flag, group), default=None)
-            if best is None or not self._new(best, group):
-                break
-            group.append(best)
+        for flag in self._random.sample(self.flags, len(self.flags)):
+            is_new = any(frozenset((flag, other)) in self.left for other in group)
+            if len(group) < size and is_new and self._fits(flag, group):
+                group.append(flag)
         return group
 
     def tried(self, group: Sequence[Flag], refused: bool = False) -> None:
@@ -190,6 +186,3 @@ class Pairs:
         return flag not in group and all(
             together(flag, other) and frozenset((flag, other)) not in self.refused for other in group
         )
-
-    def _new(self, flag: Flag, group: List[Flag]) -> int:
-        return sum(frozenset((flag, other)) in self.left for other in group)

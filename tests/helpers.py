@@ -2,13 +2,16 @@
 
 import argparse
 import multiprocessing
+import random
 from itertools import chain
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from fairseq import options
+from fairseq.data import Dictionary
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
 from bert_fused_plugin.data.word_pieces import WordPieces
@@ -47,6 +50,30 @@ SIZES = {
 }
 
 
+def dictionary_of(*symbols: str) -> Dictionary:
+    result = Dictionary()
+    for symbol in symbols:
+        result.add_symbol(symbol)
+    return result
+
+
+def task_of(source: Dictionary, target=None) -> SimpleNamespace:
+    """A task as far as models ask for it, with the dictionary *source* for both languages unless there is *target*."""
+    cfg = SimpleNamespace(source_lang="en", target_lang="de")
+    return SimpleNamespace(source_dictionary=source, target_dictionary=target or source, cfg=cfg)
+
+
+def write_corpus(path: Path, **sizes: int) -> None:
+    """Write {split}.en, random words, and {split}.de, the same words in reverse."""
+    rng = random.Random(5)
+    for split, size in sizes.items():
+        lines = [[rng.choice(WORDS[:15]) for _ in range(rng.randint(1, 8))] for _ in range(size)]
+        lines[0] = [*lines[0], "play@@", "hou@@", "se"]
+        for lang, step in (("en", 1), ("de", -1)):
+            text = "".join(" ".join(words[::step]) + "\n" for words in lines)
+            (path / f"{split}.{lang}").write_text(text, encoding="utf-8")
+
+
 def parse_flags(flags, sizes=SIZES, arch="bert_fused") -> argparse.Namespace:
     """Return the flags of a model as fairseq-train reads them."""
     words = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in sizes.items())
@@ -57,12 +84,7 @@ def parse_flags(flags, sizes=SIZES, arch="bert_fused") -> argparse.Namespace:
 def make_model(dictionary, **flags) -> BertFusedModel:
     args = argparse.Namespace(**{**SIZES, **flags})
     bert_fused(args)
-    return BertFusedModel.build_model(
-        args,
-        SimpleNamespace(
-            source_dictionary=dictionary, target_dictionary=dictionary, cfg=SimpleNamespace(source_lang="en")
-        ),
-    )
+    return BertFusedModel.build_model(args, task_of(dictionary))
 
 
 # the same of the recurrent models
@@ -79,10 +101,7 @@ GRU_SIZES = {
 
 def make_gru(dictionary, **flags) -> GruModel:
     args = argparse.Namespace(**{**GRU_SIZES, **flags})
-    task = SimpleNamespace(
-        source_dictionary=dictionary, target_dictionary=dictionary, cfg=SimpleNamespace(source_lang="en")
-    )
-    return GruModel.build_model(args, task)
+    return GruModel.build_model(args, task_of(dictionary))
 
 
 def randomise(module) -> None:

@@ -1,31 +1,17 @@
 """What the tests of warm start share: dictionaries, the logits of two models, and the logged table."""
 
 import re
-from types import SimpleNamespace
 
 import torch
-from fairseq.data import Dictionary
-from helpers import WORDS, encode, pad
+from helpers import WORDS, dictionary_of, encode, pad
 
 LINES = ["the old man sees a dog", "red apple", ""]
 PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 
 
-def new_dictionary(words):
-    result = Dictionary()
-    for word in words:
-        result.add_symbol(word)
-    return result
-
-
-REORDERED = new_dictionary(WORDS[::-1])
-LARGER = new_dictionary([*WORDS[7:], "whale", *WORDS[:7], "ship", "sea"])
-SMALLER = new_dictionary(WORDS[3:15])
-
-
-def task_of(source, target=None):
-    cfg = SimpleNamespace(source_lang="en", target_lang="de")
-    return SimpleNamespace(source_dictionary=source, target_dictionary=target or source, cfg=cfg)
+REORDERED = dictionary_of(*WORDS[::-1])
+LARGER = dictionary_of(*WORDS[7:], "whale", *WORDS[:7], "ship", "sea")
+SMALLER = dictionary_of(*WORDS[3:15])
 
 
 def logits(model, source, target=None):

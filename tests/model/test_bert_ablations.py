@@ -9,9 +9,9 @@ from helpers import assert_close, encode, make_gru, pad, randomise
 
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.modules.drop_net import batch_rng
-from bert_fused_plugin.reports.attention import previous_tokens, read_attention, recorded_gates
+from bert_fused_plugin.reports.attention import BERT, SOURCE, read_attention, recorded_gates
 from bert_fused_plugin.reports.attention_maps import AttentionMap, attention_maps
-from bert_fused_plugin.reports.attention_statistics import AttentionStatistics, entropy
+from bert_fused_plugin.reports.attention_statistics import AttentionStatistics
 from bert_fused_plugin.reports.bert_ablations import (
     ShuffledBert,
     bert_ablations,
@@ -168,13 +168,6 @@ def test_attention_of_each_layer(make, net_input, translations, kind):
         assert not torch.allclose(*found["BERT"].layers)
 
 
-def test_the_decoder_reads_the_translation_after_the_end_of_sentence(dictionary, translations):
-    read = previous_tokens(translations, dictionary.pad())
-    eos, pad_index = dictionary.eos(), dictionary.pad()
-    short, long = (tokens.tolist()[:-1] for tokens in translations)
-    assert read.tolist() == [[eos, *short, pad_index, pad_index], [eos, *long]]
-
-
 def test_maps_are_between_words(make, dictionary, net_input, translations):
     model = make("parallel")
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
@@ -203,10 +196,6 @@ def test_pharaoh():
     found = AttentionMap("source", "a b c </s>".split(), "x y z </s>".split(), [weights.flip(1), weights], [None, None])
     assert found.pharaoh(1) == "1-0 0-1 2-2"
     assert AttentionMap("source", ["</s>"], ["</s>"], [torch.ones(1, 1)], [None]).pharaoh(0) == ""
-
-
-def test_entropy():
-    assert_close(entropy(torch.tensor([[0.25] * 4, [1.0, 0, 0, 0], [0.5, 0.5, 0, 0]])), torch.tensor([2.0, 0, 1]))
 
 
 @pytest.mark.parametrize("kind", ["gated", "gru"])
@@ -254,3 +243,19 @@ def test_parameters_are_those_that_train(make, kind):
     assert count_parameters(make(kind, bert_context=1)) == counts
     model.encoder.embed_tokens.weight.requires_grad_(False)
     assert count_parameters(model)["frozen"] == counts["frozen"] + model.encoder.embed_tokens.weight.numel()
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("kind", ["parallel", "embedding", "gru"])
+def test_uniform_attention_is_the_largest_possible(make, net_input, translations, kind, masked):
+    """Masked positions do not count."""
+    model = make(kind, bert_mask_special_tokens=masked)
+    for name, parameter in model.named_parameters():
+        if ".q_proj." in name or name.endswith("attention.v"):
+            torch.nn.init.zeros_(parameter)
+    statistics = AttentionStatistics()
+    statistics.add(model, net_input, translations)
+    shares = {what: [layer.share for layer in layers] for what, layers in statistics.entropies().items()}
+    assert list(shares) == ([BERT] if kind == "embedding" else [SOURCE, BERT])
+    for layers in shares.values():
+        assert layers == pytest.approx([1.0] * len(layers), abs=1e-5)

@@ -4,10 +4,10 @@ import json
 import shutil
 from argparse import Namespace
 from types import SimpleNamespace
-from weakref import WeakValueDictionary
 
 import pytest
 import torch
+from documentation import text_of
 from helpers import word_pieces_of
 from transformers import BertModel
 
@@ -22,8 +22,7 @@ from bert_fused_plugin.bert.record import RECORD_KEY, read_record
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.json_record import JsonRecord
 from bert_fused_plugin.tasks import bert_cache
-from bert_fused_plugin.tasks.bert_cache import BertCache, read_description
-from bert_fused_plugin.tasks.ensembles import share_bert
+from bert_fused_plugin.tasks.bert_cache import BertCache, read_description, small_shared_memory
 
 # settings of config.json that change states, with another value each; the weights fit both
 CHANGES = {"hidden_act": "relu", "num_attention_heads": 2, "layer_norm_eps": 1e-3}
@@ -119,14 +118,6 @@ def test_the_key_of_the_cache_has_the_same_definition(bert_dir, changed):
     assert identity_fingerprint(describe_identity(bert)) != key(bert_dir)
 
 
-def test_members_of_an_ensemble_share_a_bert_only_if_it_is_the_same(build, changed):
-    berts, first, same, other = WeakValueDictionary(), build(), build(), build(bert_model=changed(hidden_act="relu"))
-    for model in (first, same, other):
-        share_bert(berts, model.encoder)
-    assert same.encoder.bert is first.encoder.bert
-    assert other.encoder.bert is not first.encoder.bert
-
-
 def test_a_folder_of_the_same_weights_is_named_in_the_log(build, changed, tmp_path, caplog):
     caplog.set_level("INFO")
 
@@ -168,3 +159,22 @@ def test_opening_the_cache_warns_of_small_shared_memory(build, tmp_path, caplog,
     cfg = Namespace(bert_cache=str(tmp_path), bert_cache_dtype="fp16")
     BertCache(cfg, build())
     assert [each.levelname for each in caplog.records if "/dev/shm has only" in each.message] == ["WARNING"]
+
+
+# --- the warning for containers whose shared memory is small
+
+
+@pytest.mark.parametrize(("size", "warned"), [(64 * 2**20, True), (2**30 - 1, True), (2**30, False)])
+def test_small_shared_memory_is_named_with_the_remedies(monkeypatch, size, warned):
+    monkeypatch.setattr(bert_cache.shutil, "disk_usage", lambda path: SimpleNamespace(total=size))
+    said = small_shared_memory()
+    assert (said is not None) == warned
+    if said is not None:
+        remedies = ("--shm-size 2g", "--ipc=host", "--num-workers 0")
+        assert said.startswith(f"/dev/shm has only {size / 2**20:,.0f} MiB, and worker processes pass batches")
+        assert all(remedy in said and f"`{remedy}`" in text_of("docs/workflow.md") for remedy in remedies)
+
+
+def test_a_system_without_shared_memory(monkeypatch, tmp_path):
+    monkeypatch.setattr(bert_cache, "SHARED_MEMORY", tmp_path / "none")
+    assert small_shared_memory() is None

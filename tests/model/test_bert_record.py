@@ -1,17 +1,19 @@
 """A checkpoint knows its BERT: another one is an error that names the one expected."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 import torch
 from helpers import make_gru
+from language_models import save_language_model
 from torch import nn
 from transformers import AutoTokenizer, BertModel
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.identity import weights_fingerprint
-from bert_fused_plugin.bert.record import BertRecord, read_record
+from bert_fused_plugin.bert.record import BertRecord, read_record, recorded_origins, without_folders
 from bert_fused_plugin.errors import BertFusedError
 
 KEY = "encoder.bert_record.text"
@@ -177,3 +179,48 @@ def test_a_task_flag_that_is_not_given_any_more_is_said(build, caplog):
     caplog.clear()
     model.load_state_dict(state)
     assert "--bert-text" not in caplog.text
+
+
+def test_a_finetuned_bert_of_another_kind_is_named(dictionary, bert_dir, tmp_path):
+    save_language_model("DistilBERT", tmp_path)
+    tuned, frozen = (make_gru(dictionary, bert_model=bert_dir, bert_finetune=flag) for flag in (True, False))
+    with pytest.raises(BertFusedError, match=r"trained with --bert-finetune, and this model is built without it; add"):
+        frozen.load_state_dict(tuned.state_dict())
+    with pytest.raises(BertFusedError, match=r"trained without --bert-finetune, and this model is built with it"):
+        tuned.load_state_dict(frozen.state_dict())
+    other = make_gru(dictionary, bert_model=str(tmp_path), bert_finetune=True)
+    with pytest.raises(BertFusedError, match=r"holds another BERT than --bert-model"):
+        other.load_state_dict(tuned.state_dict())
+
+
+# --- where the parameters come from
+
+
+BEGAN = [("/some/where/plain.pt", 1240), ("/older.pt", None)]
+
+
+@pytest.fixture
+def begun(build):
+    """The parameters of a model that began from others."""
+    model = build()
+    model.encoder.bert_record.note_origins(BEGAN)
+    return model.state_dict()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_it_comes_with_the_parameters(build, begun, dtype):
+    """fairseq takes the flags of a training that resumes from the command line, and the parameters from the file."""
+    model = build().to(dtype)
+    model.load_state_dict({key: value.to(dtype) for key, value in begun.items()})
+    assert recorded_origins(model.state_dict()) == BEGAN
+    model.load_state_dict(build().state_dict())
+    assert recorded_origins(model.state_dict()) == []
+
+
+def test_folders_are_left_out_of_what_moves(build, begun):
+    moved = without_folders(begun)
+    assert recorded_origins(moved) == [(os.path.basename(path), updates) for path, updates in BEGAN]
+    record = read_record(moved)
+    assert {**record, "began_from": None} == {**read_record(begun), "began_from": None}
+    state = build().state_dict()
+    assert without_folders(state) is state

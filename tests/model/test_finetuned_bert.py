@@ -111,14 +111,6 @@ def test_a_factor_out_of_range_is_refused_together_with_other_errors(build, fact
     assert f"must be in [0.0001, 10000], got {factor}; leave --bert-finetune out" in caught.value.errors[0]
 
 
-@pytest.mark.parametrize("factor", [1.0, 0.25])
-def test_the_weights_that_an_export_takes_do_not_depend_on_the_factor(bert_dir, factor):
-    weights = FinetunedBert.from_pretrained(bert_dir, lr_factor=factor, last_layers=1).weights()
-    expected = FrozenBert.from_pretrained(bert_dir).weights()
-    assert weights.keys() == expected.keys()
-    assert all(torch.equal(weights[name], weight) for name, weight in expected.items())
-
-
 def test_it_follows_training_mode_and_the_frozen_one_does_not(build):
     tuned, frozen = build(bert_finetune=True), build()
     for model in (tuned, frozen):

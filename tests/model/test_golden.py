@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 import torch
 from bert_nmt_formulas import BertNmt, hypotheses, run, run_import
+from documentation import ROOT
 from fairseq import checkpoint_utils
 
 from bert_fused_plugin.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropy
 from bert_fused_plugin.data.collate import BERT_PAD
 
-ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = Path(os.environ.get("GOLDEN") or ROOT.parent / "shared" / "golden")
 COMMON = GOLDEN / "common"
 SETS = ["s2", "s2_dropnet", "stack"]
@@ -82,17 +82,6 @@ def test_bert_and_logits_of_single_sentences(golden):
         assert golden.model.encoder.bridge.text(source[0]) == texts[i]  # as derived without --bert-text
         assert_within(bert_out[0], single[f"bert_last_{i}"])
         assert_within(logits[0], expected)
-
-
-def test_a_batch_padded_on_the_right(golden):
-    batch = golden.file("batch8_rightpad")
-    pieces = bert_tokens(batch["bert_input"])
-    with torch.no_grad():
-        out = golden.model.encoder(batch["src_tokens"], bert_tokens=pieces)
-    is_piece, is_source = pieces.ne(BERT_PAD), batch["src_tokens"].ne(PAD).T
-    assert not is_piece.all()
-    assert_within(out["bert_out"][0][is_piece], batch["bert_layer_1"][is_piece])
-    assert_within(out["encoder_out"][0][is_source], batch["encoder_out"][is_source])
 
 
 def test_all_layers_and_the_loss_and_its_gradients_on_bert_nmts_own_batch(golden):

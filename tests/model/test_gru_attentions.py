@@ -1,8 +1,4 @@
-"""The table of attentions is the only list of them: flags, checks, models and documents follow it."""
-
-import argparse
-import re
-from pathlib import Path
+"""An attention of the recurrent models needs a class and a row of the table alone."""
 
 import pytest
 import torch
@@ -11,14 +7,11 @@ from recurrent_models import make_batch
 from torch import nn
 
 from bert_fused_plugin.models import translation_model
-from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.modules.recurrent_attention import (
     RECURRENT_ATTENTIONS,
     AttentionKind,
     RecurrentAttention,
 )
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class BilinearAttention(RecurrentAttention):
@@ -37,9 +30,9 @@ class BilinearAttention(RecurrentAttention):
 
 @pytest.fixture
 def bilinear(monkeypatch):
-    monkeypatch.setitem(RECURRENT_ATTENTIONS, "bilinear", AttentionKind(BilinearAttention, "a toy"))
+    monkeypatch.setitem(RECURRENT_ATTENTIONS, "toy-bilinear", AttentionKind(BilinearAttention, "a toy"))
     monkeypatch.setattr(translation_model, "type_errors", lambda cfg: [])  # the choices were made from the table
-    return "bilinear"
+    return "toy-bilinear"
 
 
 @pytest.mark.parametrize("attention_map", ["softmax", "sparsemax"])
@@ -66,17 +59,3 @@ def test_an_attention_added_to_the_table_trains_and_decodes(dictionary, bilinear
         step, step_extra = model.decoder(target[:, : t + 1], encoder_out=encoder_out, incremental_state=state)
         assert_close(step[:, 0], logits[:, t], atol=1e-5)
         assert_close(step_extra["attn"][0][:, 0], extra["attn"][0][:, t], atol=1e-5)
-
-
-def test_the_command_line_and_its_help_offer_the_kinds_of_the_table():
-    parser = argparse.ArgumentParser()
-    GruModel.add_args(parser)
-    [action] = [action for action in parser._actions if "--attention" in action.option_strings]
-    assert list(action.choices) == list(RECURRENT_ATTENTIONS) == ["additive", "dot", "none"]
-    assert all(f"{name}: {kind.help}" in action.help for name, kind in RECURRENT_ATTENTIONS.items())
-
-
-def test_the_documents_name_the_kinds_of_the_table():
-    pages = [path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))]
-    [row] = [row for page in pages for row in re.findall(r"^\| `--attention` \|.*$", page, re.MULTILINE)]
-    assert re.findall(r"`([a-z]+)`", row.split("|")[3]) == list(RECURRENT_ATTENTIONS)

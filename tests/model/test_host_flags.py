@@ -5,8 +5,7 @@ from itertools import combinations
 
 import pytest
 import torch
-from helpers import encode, pad, parse_flags, randomise
-from warm_start_helpers import task_of
+from helpers import encode, pad, parse_flags, randomise, task_of
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel

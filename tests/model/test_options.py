@@ -2,9 +2,7 @@
 
 import pytest
 import torch
-from helpers import assert_close, encode, pad, randomise
-
-from bert_fused_plugin.bert.frozen_bert import FrozenBert
+from helpers import encode, pad, randomise
 
 LINES = ["the old man sees a dog", "red apple", ""]
 
@@ -55,37 +53,6 @@ def test_which_layers_attend_to_bert(build, dictionary, source, options, encoder
     )
 
 
-def test_a_closed_gate_is_fairseqs_own_layer(build, dictionary, source):
-    """With BERT's weight zero and the other's one, an open gate computes what a closed one does."""
-    closed = build(bert_gates="0,1", bert_branch_weights="1,0", bert_unchecked=True)
-    opened = build(bert_gates="1,1", bert_branch_weights="1,0")
-    randomise(opened)
-    closed.load_state_dict({key: value for key, value in opened.state_dict().items() if key in closed.state_dict()})
-    assert_close(logits(closed, source, dictionary), logits(opened, source, dictionary))
-
-
-def test_branch_weights_scale_the_branches(build, dictionary, source):
-    model = build(bert_branch_weights="1,1", bert_attend="decoder")
-    mean = build(bert_attend="decoder", bert_unchecked=True)
-    randomise(model)
-    state = model.state_dict()
-    for key in state:
-        if ".encoder_attn.out_proj." in key or ".bert_attn.out_proj." in key:
-            state[key] = 2 * state[key]
-    mean.load_state_dict(state)
-    assert_close(logits(mean, source, dictionary), logits(model, source, dictionary), atol=1e-5)
-
-
-@pytest.mark.parametrize(("layer", "index"), [("-1", 2), ("2", 2), ("1", 1), ("-2", 1), ("0", 0), ("-3", 0)])
-def test_the_layer_of_bert(build, bert_dir, source, layer, index):
-    model = build(bert_layer=layer)
-    bert_tokens = model.encoder.bridge.bert_tokens(source)[:1]
-    expected = model.encoder.bert.model(bert_tokens, output_hidden_states=True).hidden_states
-    assert len(expected) == 3
-    assert_close(model.encoder(source[:1])["bert_out"][0], expected[index].detach())
-    assert model.encoder.bert.layers == (index,)
-
-
 def test_special_tokens_are_masked_but_for_the_first_of_an_empty_line(build, dictionary, source):
     model = build(bert_mask_special_tokens=True)
     randomise(model)
@@ -107,8 +74,3 @@ def test_special_tokens_are_masked_but_for_the_first_of_an_empty_line(build, dic
         for out in (bert_out, changed)
     ]
     assert torch.equal(*states)
-
-
-def test_the_layer_is_part_of_the_cache_key(bert_dir):
-    assert FrozenBert.from_pretrained(bert_dir, "-1").identity() == FrozenBert.from_pretrained(bert_dir, "2").identity()
-    assert FrozenBert.from_pretrained(bert_dir, "1").identity() != FrozenBert.from_pretrained(bert_dir, "2").identity()

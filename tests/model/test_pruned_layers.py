@@ -4,8 +4,7 @@ import copy
 
 import pytest
 import torch
-from helpers import SIZES, parse_flags, randomise
-from warm_start_helpers import task_of
+from helpers import SIZES, parse_flags, randomise, task_of
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel
@@ -85,14 +84,3 @@ def test_a_checkpoint_without_the_layers_is_refused_with_what_it_lacks(parse, ma
     args = parse("--encoder-layers-to-keep 2")
     with pytest.raises(BertFusedError, match=r"\d+ are missing, such as encoder\.layers\.0\.[a-z_.]+; \d+ are unknown"):
         make(args).load_state_dict(build(decoder_layers=4).state_dict(), strict=True, model_cfg=args)
-
-
-def test_an_error_without_other_parameters_is_that_of_torch(build, monkeypatch):
-    model = build()
-
-    def fail(*_):
-        raise RuntimeError("the disk\n\tis on fire")
-
-    monkeypatch.setattr(torch.nn.Module, "load_state_dict", fail)
-    with pytest.raises(BertFusedError, match=r"^the checkpoint cannot be loaded: the disk is on fire$"):
-        model.load_state_dict(model.state_dict())

@@ -6,23 +6,36 @@ from argparse import Namespace
 from types import SimpleNamespace
 
 import pytest
-import torch
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from helpers import GRU_SIZES, SIZES, make_gru, make_model
-from settings_cases import FUSED, FUSED_NOTED, GRU, GRU_NOTED, GRU_WITH_BERT
+from settings_cases import FUSED, FUSED_NOTED, GRU, GRU_NOTED, GRU_WITH_BERT, value
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
 from bert_fused_plugin.models.gru_bahdanau import GruModel, gru_bahdanau
 from bert_fused_plugin.models.recorded_flags import SETTINGS_RECORD, read_settings
 
+REFUSED = [("fused", case) for case in FUSED] + [("gru", case) for case in GRU] + [("gru with BERT", GRU_WITH_BERT)]
+NOTED = [("fused", case) for case in FUSED_NOTED] + [("gru", case) for case in GRU_NOTED]
+NOTED.append(("gru with BERT", value("bert_drop_net", 0.25, 1.0)))
 
-def flag_of(case):
-    return case[2].split()[1] + case[3].split()[0]
+
+@pytest.fixture
+def make(build, dictionary, bert_dir):
+    """Build a model of a kind: make("gru", dropout=0.3)."""
+
+    def make(kind, **options):
+        if kind == "fused":
+            return build(**options)
+        return make_gru(dictionary, **({} if kind == "gru" else {"bert_model": bert_dir}), **options)
+
+    return make
 
 
-def expect_refusal(trained, model, unchecked, then, now, caplog):
-    """Check the error of *model*, and that *unchecked*, the same model with --bert-unchecked, only warns."""
+@pytest.mark.parametrize(("kind", "case"), REFUSED, ids=lambda part: part if isinstance(part, str) else part[2])
+def test_other_settings_are_refused_and_with_bert_unchecked_warned_of(make, kind, case, caplog):
+    trained_with, given, then, now = case
+    trained, model = make(kind, **trained_with), make(kind, **given)
     state = trained.state_dict()
     trained.load_state_dict(state)
     with pytest.raises(BertFusedError) as caught:
@@ -32,46 +45,15 @@ def expect_refusal(trained, model, unchecked, then, now, caplog):
     assert message.startswith(f"the checkpoint was trained {then}, and this model is built {now}; {remedy}, or load")
     assert message.endswith("with --bert-unchecked (at generation --model-overrides \"{'bert_unchecked': True}\")")
     with contextlib.suppress(BertFusedError):  # some settings change the parameters too, which torch does not load
-        unchecked.load_state_dict(state)
+        make(kind, **given, bert_unchecked=True).load_state_dict(state)
     [warning] = [record.getMessage() for record in caplog.records if "--bert-unchecked" in record.getMessage()]
     assert f"the checkpoint was trained {then}, and this model is built {now}" in warning
 
 
-@pytest.mark.parametrize("case", FUSED, ids=flag_of)
-def test_other_settings_of_a_fused_model_are_refused(build, case, caplog):
+@pytest.mark.parametrize(("kind", "case"), NOTED, ids=lambda part: part if isinstance(part, str) else part[2])
+def test_settings_that_no_checkpoint_depends_on_are_noted_in_one_line(make, kind, case, caplog):
     trained, given, then, now = case
-    expect_refusal(build(**trained), build(**given), build(**given, bert_unchecked=True), then, now, caplog)
-
-
-@pytest.mark.parametrize("case", GRU, ids=flag_of)
-def test_other_settings_of_a_recurrent_model_are_refused(dictionary, case, caplog):
-    """Also without BERT."""
-    trained, given, then, now = case
-    models = (make_gru(dictionary, **options) for options in (trained, given, {**given, "bert_unchecked": True}))
-    expect_refusal(*models, then, now, caplog)
-
-
-def test_other_branch_weights_of_a_recurrent_model_are_refused(dictionary, bert_dir, caplog):
-    trained, given, then, now = GRU_WITH_BERT
-    models = (
-        make_gru(dictionary, bert_model=bert_dir, **options)
-        for options in (trained, given, {**given, "bert_unchecked": True})
-    )
-    expect_refusal(*models, then, now, caplog)
-
-
-@pytest.mark.parametrize("case", FUSED_NOTED, ids=flag_of)
-def test_settings_that_no_checkpoint_depends_on_are_noted_in_one_line(build, case, caplog):
-    trained, given, then, now = case
-    build(**given).load_state_dict(build(**trained).state_dict())
-    [line] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert line == f"the checkpoint was trained {then}, and this model is built {now}"
-
-
-@pytest.mark.parametrize("case", GRU_NOTED, ids=flag_of)
-def test_rates_of_dropout_of_a_recurrent_model_are_noted_in_one_line(dictionary, case, caplog):
-    trained, given, then, now = case
-    make_gru(dictionary, **given).load_state_dict(make_gru(dictionary, **trained).state_dict())
+    make(kind, **given).load_state_dict(make(kind, **trained).state_dict())
     [line] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert line == f"the checkpoint was trained {then}, and this model is built {now}"
 
@@ -83,12 +65,6 @@ def test_how_bert_trained_is_noted(build, caplog):
         "trained with --bert-finetune-layers 1, and this model is built without --bert-finetune-layers" in caplog.text
     )
     assert "trained with --bert-lr-factor 0.5, and this model is built with --bert-lr-factor 0.1" in caplog.text
-
-
-def test_drop_net_of_a_recurrent_model_is_noted(dictionary, bert_dir, caplog):
-    trained = make_gru(dictionary, bert_model=bert_dir, bert_drop_net=0.25)
-    make_gru(dictionary, bert_model=bert_dir).load_state_dict(trained.state_dict())
-    assert "trained with --bert-drop-net 0.25, and this model is built with --bert-drop-net 1.0" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -165,14 +141,6 @@ def test_a_damaged_record_of_settings_is_said(build, caplog):
     state[SETTINGS_RECORD] = state[SETTINGS_RECORD] * 0 + 255
     build(bert_branch_weights="1,1").load_state_dict(state)
     assert "record of its settings is damaged" in caplog.text
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_and_averages_keep_the_record(build, dtype):
-    record = build().settings_record
-    text = record.text.to(dtype)
-    kept = {SETTINGS_RECORD: (text + text + text).float() / 3 * 0.9999 + text.float() * 0.0001}
-    assert read_settings(kept) == record.record
 
 
 def test_the_text_keeps_its_length_and_ema_is_not_checked(build, caplog):

@@ -1,24 +1,17 @@
 """With BERT's branch weighted zero the whole model is fairseq's transformer, and takes its checkpoints."""
 
-from argparse import Namespace
-from types import SimpleNamespace
-
 import pytest
-from fairseq.models.transformer import TransformerModel
-from helpers import SIZES, assert_close, encode, make_model, pad, randomise
+from helpers import assert_close, encode, pad, randomise
 
 LINES = ["the old man sees a dog", "red apple", ""]
 
 
 @pytest.fixture(params=[False, True], ids=["post-norm", "pre-norm"])
-def models(request, dictionary, bert_dir):
+def models(request, stock, build):
     options = {"encoder_normalize_before": request.param, "decoder_normalize_before": request.param}
-    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
-    stock = TransformerModel.build_model(Namespace(**SIZES, **options), task)
-    randomise(stock)
-    ours = make_model(dictionary, bert_model=bert_dir, bert_branch_weights="1,0", **options)
+    ours = build(bert_branch_weights="1,0", **options)
     randomise(ours)
-    return stock.train(), ours.eval()
+    return stock(**options).train(), ours.eval()
 
 
 @pytest.fixture

@@ -4,10 +4,9 @@ import pytest
 from fairseq.criterions.label_smoothed_cross_entropy_with_alignment import (
     LabelSmoothedCrossEntropyCriterionWithAlignment,
 )
-from helpers import GRU_SIZES, SIZES, parse_flags, randomise
+from helpers import GRU_SIZES, SIZES, parse_flags, randomise, task_of
 from recurrent_models import make_batch
 from torch import tensor
-from warm_start_helpers import task_of
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel

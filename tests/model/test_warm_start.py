@@ -6,8 +6,8 @@ from argparse import Namespace
 
 import pytest
 import torch
-from helpers import SIZES, assert_close, randomise
-from warm_start_helpers import LARGER, assert_same_logits, logits, table, task_of
+from helpers import SIZES, assert_close, randomise, task_of
+from warm_start_helpers import LARGER, PRE_NORM, REORDERED, assert_same_logits, logits, table
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
@@ -56,14 +56,6 @@ def test_the_table_tells_what_became_of_each_tensor(stock, save, start, caplog):
     copied = sum(parameters for _, parameters, _ in sections["copied"].values())
     total = sum(p.numel() for name, p in model.named_parameters() if "bert" not in name)
     assert f": {copied / total:.1%} of the {total:,} parameters outside BERT's branch" in text
-
-
-def test_the_layers_of_the_table_need_not_follow_each_other(stock, save, start, caplog):
-    model = start(
-        save(stock(encoder_layers=3, decoder_layers=3)), encoder_layers=3, decoder_layers=3, bert_gates="1,0,1"
-    )
-    assert model.decoder.layers[1].bert_attn is None
-    assert table(caplog)[1]["new"]["decoder.layers.*.bert_attn"][2] == "layers 0, 2"
 
 
 def test_embedding_fusion_takes_all_but_the_source_embeddings(stock, save, start, dictionary, caplog, tmp_path):
@@ -173,13 +165,6 @@ def arguments(bert_dir, path, **options):
     return args
 
 
-def test_what_is_saved_does_not_name_the_checkpoint(start, stock, save, bert_dir, dictionary):
-    args = arguments(bert_dir, save(stock()))
-    model = BertFusedModel.build_model(args, task_of(dictionary))
-    assert args.bert_warm_start is None
-    assert model.cfg.bert_warm_start is None
-
-
 @pytest.mark.parametrize("suffix", ["", "-shard0"])
 def test_training_that_resumes_does_not_read_the_checkpoint(
     bert_dir, dictionary, tmp_path, suffix, caplog, monkeypatch
@@ -212,3 +197,48 @@ def test_the_random_numbers_drawn_are_those_of_a_start_from_nothing(stock, save,
         start(given)
         drawn.append(torch.rand(1))
     assert drawn[0] == drawn[1]
+
+
+# --- --bert-identity-start: BERT's branch begins as nothing, so that the first step computes the baseline
+
+
+@pytest.mark.parametrize("dictionaries", [(None, None), (REORDERED, LARGER)], ids=["same", "remapped"])
+@pytest.mark.parametrize(
+    ("options", "fusion"),
+    [
+        ({}, {}),
+        (PRE_NORM, {}),
+        (PRE_NORM, {"bert_fusion": "stacked"}),
+        (PRE_NORM, {"bert_fusion": "stacked", "bert_stack_order": "encoder-first"}),
+        ({**PRE_NORM, "share_decoder_input_output_embed": True, "encoder_learned_pos": True}, {}),
+        ({"layernorm_embedding": True, "no_scale_embedding": True, "activation_fn": "gelu"}, {"bert_layer": "mix"}),
+    ],
+)
+def test_with_identity_start_the_first_step_computes_the_baseline(
+    stock, save, start, dictionary, options, fusion, dictionaries
+):
+    baseline = stock(**options)
+    model = start(save(baseline), *dictionaries, bert_identity_start=True, **options, **fusion)
+    layers = [*model.encoder.layers, *model.decoder.layers]
+    assert all(layer.bert_attn is not None for layer in layers)
+    assert fusion.get("bert_fusion") == "stacked" or all(layer.fusion.mix.weights == (1.0, 1.0) for layer in layers)
+    assert_same_logits(model, baseline, dictionary, *dictionaries)
+
+
+@pytest.mark.parametrize("options", [{}, {**PRE_NORM, "bert_fusion": "stacked"}], ids=["parallel", "stacked"])
+def test_with_identity_start_the_first_update_changes_berts_branch(stock, save, start, dictionary, options):
+    baseline = stock(**{name: value for name, value in options.items() if name in PRE_NORM})
+    model = start(save(baseline), bert_identity_start=True, **options).train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    logits(model, dictionary).log_softmax(-1)[:, 5].sum().backward()
+    optimizer.step()
+    for layer in (*model.encoder.layers, *model.decoder.layers):
+        assert layer.bert_attn.out_proj.weight.grad.abs().max() > 1e-4
+        assert layer.bert_attn.out_proj.weight.abs().max() > 0
+
+
+@pytest.mark.parametrize("weights", ["1,0.3", "1,-1"])
+def test_identity_start_takes_any_weight_of_berts_branch(stock, save, start, dictionary, weights):
+    baseline = stock()
+    model = start(save(baseline), bert_identity_start=True, bert_branch_weights=weights)
+    assert_same_logits(model, baseline, dictionary)

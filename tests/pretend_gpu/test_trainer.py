@@ -10,25 +10,19 @@ This changes small gradients, as those of the recurrent model here, and their tr
 """
 
 import math
-import re
 from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 import torch
-from corpus import write_corpus
 from cuda_names import pretend_cuda
-from fairseq.logging import progress_bar
-from helpers import needs_half
+from documentation import ROOT
+from helpers import needs_half, write_corpus
 from in_process import Printed, command
 from pretend import needs_pretend_gpu
-from torch.utils._device import _device_constructors
-
-from bert_fused_plugin.bert.pretrained_bert import load_encoder
 
 pytestmark = [needs_pretend_gpu, pytest.mark.filterwarnings("ignore:amp_C fused kernels unavailable:UserWarning")]
-ROOT = Path(__file__).resolve().parents[2]
 OURS = ["--user-dir", ROOT / "bert_fused_plugin", "--task", "bert_fused_translation"]
 CRITERION = ["--criterion", "bert_fused_label_smoothed_cross_entropy"]
 ARCHITECTURES = {
@@ -49,7 +43,6 @@ PRECISIONS = {
 }
 SLOW = [("gru_bahdanau", "--fp16 --fp16-no-flatten-grads"), ("gru_bahdanau", "--memory-efficient-fp16")]
 SLOW += [(arch, "--memory-efficient-bf16") for arch in ARCHITECTURES]
-BLEU = ["--eval-bleu", "--eval-bleu-remove-bpe", "--eval-bleu-args", '{"beam": 2, "max_len_b": 4}']
 
 
 class Runs:
@@ -73,10 +66,6 @@ class Runs:
     def translate(self, save_dir, *flags, on_gpu=True):
         how = ["--path", save_dir / "checkpoint_last.pt", "--beam", "3", "--max-len-b", "8"]
         return Printed(self._run("generate", on_gpu, *how, *flags))
-
-    def validate(self, save_dir, *flags, on_gpu=True):
-        how = ["--path", save_dir / "checkpoint_last.pt", "--max-tokens", "60", "--num-workers", "0"]
-        return self._run("validate", on_gpu, *CRITERION, *how, *flags)
 
     def _run(self, name, on_gpu, *args):
         with pretend_cuda() if on_gpu else nullcontext():
@@ -205,36 +194,3 @@ def test_fairseq_generate_translates_as_on_the_cpu(runs, on_cpu, arch, flags):
     for number, hypothesis in others.items():
         scores = {text: float(score) for score, text in more[number]}
         assert seen.scores()[number] == pytest.approx(scores[hypothesis], abs=rounding)
-
-
-@pytest.fixture
-def validated(monkeypatch):
-    """The loss and BLEU that the validations so far have shown."""
-    found = []
-
-    def note(line, *args):
-        found.extend(map(float, part) for part in re.findall(r"valid.* \| loss ([0-9.]+) .* \| bleu ([0-9.]+)", line))
-
-    monkeypatch.setattr(progress_bar.logger, "info", note)
-    return found
-
-
-@pytest.mark.parametrize("flags", ["", "--fp16"])
-@needs_half
-def test_validation_in_training_and_by_fairseq_validate_shows_the_loss_and_bleu_of_the_cpu(
-    runs, tmp_path, validated, flags
-):
-    runs.train(tmp_path, *BLEU, *flags.split())
-    runs.validate(tmp_path, *flags.split())
-    runs.validate(tmp_path, on_gpu=False)
-    in_training, by_command, on_cpu = map(list, validated)
-    assert by_command == in_training
-    assert by_command == pytest.approx(on_cpu, abs=0.01)
-
-
-def test_a_bert_that_is_loaded_while_there_is_a_gpu_is_complete(bert_dir):
-    _device_constructors.cache_clear()  # as in a process whose first BERT this is
-    with pretend_cuda():
-        inside = load_encoder(bert_dir).embeddings.position_ids
-    outside = load_encoder(bert_dir).embeddings.position_ids
-    assert inside.tolist() == outside.tolist() == [list(range(32))]

@@ -6,14 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from corpus import write_corpus
+from documentation import ROOT
 from fork_server import ENVIRONMENT, FORK_SERVER
+from helpers import write_corpus
 from ranks import command, parameters, start
 from subword_nmt.learn_bpe import learn_bpe
 
 from bert_fused_plugin.commands.compare import compare, parse_args
 
-ROOT = Path(__file__).resolve().parents[2]
 TINY = (
     "--encoder-embed-dim 16 --encoder-ffn-embed-dim 24 --encoder-layers 2 --decoder-layers 2 "
     "--encoder-attention-heads 2 --decoder-attention-heads 2 --share-all-embeddings"
@@ -98,15 +98,8 @@ def workspace(tmp_path_factory, bert_dir):
         "fairseq-preprocess", "--source-lang", "en", "--target-lang", "de", "--joined-dictionary",
         "--trainpref", "train", "--validpref", "valid", "--testpref", "test", "--destdir", result.data,
     )  # fmt: skip
-    result.first_run = result.train(
-        "--eval-bleu",
-        "--eval-bleu-args",
-        '{"beam": 2, "max_len_b": 10}',
-        "--eval-bleu-remove-bpe",
-        "--bert-drop-net",
-        "0.5",
-        fresh=True,
-    )
+    flags = "--eval-bleu --eval-bleu-remove-bpe --bert-drop-net 0.5".split()
+    result.first_run = result.train(*flags, "--eval-bleu-args", '{"beam": 2, "max_len_b": 10}', fresh=True)
     return result
 
 

@@ -40,14 +40,8 @@ class Dry:
 
     @staticmethod
     def programs():
-        return [
-            "fairseq-preprocess",
-            "fairseq-train",
-            "fairseq-generate",
-            "bert-fused-compare",
-            "bert-fused-average",
-            "python",
-        ]
+        fairseq = [f"fairseq-{name}" for name in ("preprocess", "train", "generate")]
+        return [*fairseq, "bert-fused-compare", "bert-fused-average", "python"]
 
     def run(self, recipe, *steps, **variables):
         script = self.path / "examples" / recipe / "run.sh"

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import torch
+from documentation import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 CPU_DDP = [sys.executable, str(Path(__file__).with_name("cpu_ddp.py"))]
 FAIRSEQ_TRAIN = [str(Path(sys.executable).with_name("fairseq-train"))]
 DRAWS = ["--dropout", "0.2", "--bert-drop-net", "1.0"]

@@ -1,12 +1,15 @@
-"""What people do with checkpoints: fine-tune, begin anew from one, keep an EMA, average, by the real command lines."""
+"""What people do with checkpoints, by real commands: fine-tune, start anew, keep an EMA or the best by BLEU."""
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
+import sacrebleu
 import torch
-from conftest import hypotheses
+from conftest import GRU_SIZES, TINY, hypotheses
 from fairseq.checkpoint_utils import load_model_ensemble_and_task, save_ema_as_checkpoint
+from translating import Model, train
 
 from bert_fused_plugin.exporting.model_directory import export_model
 
@@ -99,17 +102,22 @@ def test_an_ema_in_single_precision_goes_on_with_another_drop_net_and_a_bert_tha
     assert updates(load(path)) == 4
 
 
-def test_average_checkpoints(workspace, tmp_path):
-    output = tmp_path / "average.pt"
-    given = ["--num-epoch-checkpoints", "2", "--output", output]
-    done = workspace.run("bert-fused-average", "--inputs", workspace.save_dir, *given)
-    assert done.stdout.startswith(f"wrote {output}, the average of 2 checkpoints: ")
-    last, first, mean = (load(path)["model"] for path in (
-        f"{workspace.save_dir}/checkpoint2.pt", f"{workspace.save_dir}/checkpoint1.pt", output
-    ))  # fmt: skip
-    for key in mean:
-        if not key.endswith("._float_tensor"):
-            torch.testing.assert_close(mean[key], (last[key] + first[key]) / 2)
-    assert torch.equal(mean["encoder.bert_record.text"], last["encoder.bert_record.text"])
-    [model], _, _ = load_model_ensemble_and_task([str(output)], arg_overrides={"data": workspace.data})
-    assert torch.equal(model.decoder.layers[0].fc1.weight, mean["decoder.layers.0.fc1.weight"])
+@pytest.mark.parametrize("arch", ["bert_fused", "gru_bahdanau"])
+def test_the_checkpoint_with_the_best_bleu_is_kept(workspace, tmp_path, arch):
+    """BLEU in training is that of fairseq-generate on the same checkpoint."""
+    sizes = [*TINY, "--bert-model", workspace.bert_dir] if arch == "bert_fused" else GRU_SIZES
+    train(
+        workspace.data, tmp_path, "--arch", arch, *sizes, "--eval-bleu", "--eval-bleu-detok", "moses",
+        "--eval-bleu-args", json.dumps({"beam": 2, "max_len_b": 10, "lenpen": 2}), "--eval-bleu-remove-bpe",
+        "--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric", "--max-epoch", "3",
+        "--eval-bleu-print-samples",
+    )  # fmt: skip
+    best_path = tmp_path / "checkpoint_best.pt"
+    extra = torch.load(best_path, weights_only=False)["extra_state"]
+    out = Model(workspace.data, best_path).generate(
+        "--gen-subset", "valid", "--beam", "2", "--lenpen", "2", "--remove-bpe", "--tokenizer", "moses",
+        "--source-lang", "en", "--target-lang", "de", "--scoring", "sacrebleu",
+    )  # fmt: skip
+    hypotheses, references = (list(out.best(kind).values()) for kind in "DT")
+    bleu = sacrebleu.corpus_bleu(hypotheses, [references]).score
+    assert extra["val_loss"] == extra["best"] == pytest.approx(bleu, abs=0.006)

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -109,7 +108,6 @@ def test_the_page_needs_nothing_else(written):
     page = (written / "report.html").read_text(encoding="utf-8")
     assert not re.findall(r"https?:|//[a-z]", re.sub(r"<code>.*?</code>", "", page))
     assert not re.findall(r"<(?:link|img|iframe)|@import|url\(", page)
-    Balanced().feed(page)
     assert page.count("<polyline") >= 8
 
 
@@ -128,32 +126,6 @@ def test_each_sentence_of_the_page_has_a_direction_of_its_own(written):
     headings = re.findall(r'element\("th", word, .*\)', page)  # which the script makes
     assert len(headings) == 2
     assert all('dir: "auto"' in heading for heading in headings)
-
-
-def test_the_page_says_what_p_is(written):
-    page = (written / "report.html").read_text(encoding="utf-8")
-    assert "Of runs that are equally good, about one in nine has a p below 0.05." in page
-    assert "With 1,000 resamples, the smallest possible p is 0.001." in page
-
-
-class Balanced(HTMLParser):
-    """Checks that each element ends where it must."""
-
-    VOID = ("meta", "br")
-
-    def __init__(self):
-        super().__init__()
-        self.open = []
-
-    def handle_startendtag(self, tag, attrs):
-        pass
-
-    def handle_starttag(self, tag, attrs):
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
 
 
 def test_detokenised_references_from_a_file(workspace, plain, tmp_path):
@@ -197,11 +169,6 @@ def test_what_is_wrong_with_the_runs_is_told_together(refused, workspace, plain,
         f"--log a={tmp_path / 'x'}: there is no such file; leave it out for a report without its curves",
     ]
     assert message.splitlines() == expected
-
-
-def test_a_damaged_checkpoint_is_named(refused, tmp_path):
-    (tmp_path / "x.pt").write_bytes(b"nothing")
-    assert f"--run x={tmp_path / 'x.pt'}: checkpoint" in refused("--run", f"x={tmp_path / 'x.pt'}")
 
 
 def test_references_that_do_not_fit(refused, workspace, tmp_path):

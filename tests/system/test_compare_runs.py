@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-import torch
 from conftest import REPORT_QUICK
 from random_checkpoints import save_model
 from test_compare import edited
@@ -153,12 +152,3 @@ def test_layers_that_do_not_attend_to_bert(workspace, tmp_path):
         expected = {(): "32", ("0",): "1", ("1",): "22", ("-1",): "3"}[tuple(layer[1:])]
         assert titles == list(zip(["the source", "BERT"], expected))
         assert drawn.count("largest weight among a word's subwords") == len(titles)  # the colour bars
-
-
-def test_checkpoints_in_one_folder_have_their_own_curves(workspace, tmp_path):
-    for name, loss in (("plain", 9), ("fused", 8)):
-        torch.save(torch.load(workspace.checkpoint, weights_only=False), tmp_path / f"{name}.pt")
-        line = f"| valid | epoch 001 | valid on 'valid' subset | loss {loss} | num_updates 31\n"
-        (tmp_path / f"{name}.log").write_text(line, encoding="utf-8")
-    report = reported(workspace.data, tmp_path / "plain.pt", tmp_path / "fused.pt")
-    assert [points["valid loss"] for points in report["curves"]["points"].values()] == [[(31, 9.0)], [(31, 8.0)]]

@@ -6,8 +6,6 @@ import pytest
 from fairseq import checkpoint_utils
 from in_process import command
 
-from bert_fused_plugin.errors import BertFusedError
-
 pytestmark = pytest.mark.system
 
 
@@ -55,13 +53,6 @@ def test_berts_text_follows_the_data_from_epoch_to_epoch(workspace, places, task
     assert usual == bert_tokens(derived, epoch=1)
     assert bert_tokens(given, epoch=2) == bert_tokens(derived, epoch=2) == usual[::-1] != usual
     assert bert_tokens(given, epoch=3) == usual
-
-
-def test_one_directory_for_several_of_data_is_refused(workspace, places, task):
-    several = task(data=f"{workspace.data}:{places / 'data-reverse'}", bert_text=str(places / "text-usual"))
-    message = r"--bert-text \S+ has 1 directories, but \S+ has 2, .* give as many, in the same order"
-    with pytest.raises(BertFusedError, match=message):
-        several.load_dataset("train", epoch=1)
 
 
 @pytest.mark.parametrize(("upsampled", "lines"), [({}, 300), ({"upsample_primary": 2}, 450)])

@@ -5,15 +5,18 @@ import json
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from conftest import ROOT, hypotheses
+from fairseq.checkpoint_utils import load_model_ensemble_and_task
 from fairseq.models.transformer import TransformerModel
 from random_checkpoints import gone, save_model
 from safetensors.torch import load_file
 from transformers import BertConfig, BertModel
 
+from bert_fused_plugin.bert.from_flags import locate_bert
 from bert_fused_plugin.bert.record import read_record
 from bert_fused_plugin.checkpoints.reading import read_checkpoint
 from bert_fused_plugin.errors import BertFusedError
@@ -206,17 +209,6 @@ def test_a_model_of_another_kind(workspace, tmp_path):
         assert not (tmp_path / "new").exists()
 
 
-def test_bert_that_is_not_where_it_was(workspace, tmp_path):
-    shutil.copytree(workspace.bert_dir, tmp_path / "bert")
-    checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot", bert_model=str(tmp_path / "bert"))
-    os.rename(tmp_path / "bert", tmp_path / "elsewhere")
-    with pytest.raises(BertFusedError, match="no such directory; give an existing one"):
-        export_model(checkpoint, workspace.data, tmp_path / "new", with_bert=True)
-    place = str(tmp_path / "elsewhere")
-    assert export_model(checkpoint, workspace.data, tmp_path / "new", bert_model=place) == place
-    assert not (tmp_path / "new" / "bert").exists()
-
-
 def test_an_exported_model_is_exported_again(workspace, tmp_path):
     checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot", bert_model=workspace.bert_dir)
     first, second = tmp_path / "first", tmp_path / "second"
@@ -255,3 +247,78 @@ def test_a_directory_that_cannot_be_loaded_gets_no_name(workspace, tmp_path, mon
     with pytest.raises(BertFusedError, match=r"--bert-model ./bert has other weights"):
         export_model(checkpoint, workspace.data, tmp_path / "new", with_bert=True)
     assert [path.name for path in tmp_path.iterdir()] == ["old.pt"]
+
+
+@pytest.mark.parametrize("task", ["bert_fused_translation", "translation"])
+def test_a_line_that_is_too_long_takes_no_other_with_it(workspace, tmp_path, task):
+    """It is longer than the batches of the training, and longer than the model reads."""
+    limits = {"max_tokens": 6, "batch_size": 2, "max_source_positions": 8}
+    flags = {"task": task, "bert_model": workspace.bert_dir, **limits}
+    checkpoint = save_model(workspace, tmp_path / "old.pt", "bert_fused", **flags)
+    export_model(checkpoint, workspace.data, tmp_path / "new")
+    hub = BertFusedModel.from_pretrained(str(tmp_path / "new"))
+    lines = ["the dog", "the " * 40, "a man sees the dog", "a dog"]
+    together = hub.translate(lines, beam=2, max_len_b=8)
+    assert together == [hub.translate(line, beam=2, max_len_b=8) for line in lines]
+    assert together[1] == hub.translate("the " * 7, beam=2, max_len_b=8)
+    assert len(list(hub._build_batches([hub.encode(line) for line in lines[::2]], False))) == 1
+
+
+# --- directories that lost a part on their way: each loss is named
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("dict.en.txt", "--source-lang en: {0} has no dict.en.txt, only dict.de.txt; "),
+        ("bert", "--bert-model ./bert: neither the data directory {0} nor the working directory has this"),
+        ("bert/tokenizer.json", "'{0}/bert' cannot be loaded; the directory must hold config.json, the tokenizer's"),
+        ("bert/config.json", "'{0}/bert' cannot be loaded; the directory must hold config.json"),
+        ("bert/model.safetensors", "'{0}/bert' cannot be loaded; the directory must hold config.json"),
+    ],
+)  # fmt: skip
+def test_a_directory_that_was_not_copied_whole(exported, tmp_path, name, message):
+    copy = tmp_path / "copy"
+    shutil.copytree(exported[0], copy)
+    os.rename(copy / name, tmp_path / "away")
+    with pytest.raises(BertFusedError) as caught:
+        BertFusedModel.from_pretrained(str(copy))
+    assert message.format(copy) in str(caught.value)
+
+
+def test_files_that_were_cut_off(exported, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(exported[0], copy)
+    weights = copy / "bert" / "model.safetensors"
+    os.truncate(weights, weights.stat().st_size // 2)
+    with pytest.raises(BertFusedError, match=r"copy/bert' cannot be loaded; the directory must hold .* undamaged"):
+        BertFusedModel.from_pretrained(str(copy))
+    (copy / "bpecodes").unlink()
+    shutil.copy(exported[0] / "bert" / "model.safetensors", weights)
+    with pytest.raises(OSError, match="file bpecodes, which belongs into the model's directory, not found"):
+        BertFusedModel.from_pretrained(str(copy))
+    os.truncate(copy / "model.pt", (copy / "model.pt").stat().st_size // 2)
+    with pytest.raises(Exception, match=r"checkpoint .*copy/model.pt cannot be read: it is cut off, damaged"):
+        BertFusedModel.from_pretrained(str(copy))
+
+
+def test_with_other_data_bert_is_named_anew(exported, workspace):
+    path = str(exported[0] / "model.pt")
+    with pytest.raises(BertFusedError, match=r"with other data: --model-overrides .*'bert_model': 'MODEL_DIR/bert'"):
+        load_model_ensemble_and_task([path], arg_overrides={"data": workspace.data})
+    overrides = {"data": workspace.data, "bert_model": str(exported[0] / "bert")}
+    assert len(load_model_ensemble_and_task([path], arg_overrides=overrides)[0]) == 1
+
+
+def test_only_names_that_begin_with_a_dot_are_looked_for_in_the_data_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data, task = tmp_path / "data", SimpleNamespace(cfg=SimpleNamespace(data=str(tmp_path / "data")))
+    for path in (data / "bert", data / "bert-base-uncased", tmp_path / "bert", tmp_path / "here"):
+        path.mkdir(parents=True)
+    assert locate_bert("bert-base-uncased", task) == "bert-base-uncased"
+    assert locate_bert("./bert", task) == f"{data}/bert"
+    assert locate_bert("./here", task) == "./here"
+    two = SimpleNamespace(cfg=SimpleNamespace(data=f"{tmp_path / 'here'}:{data}"))
+    assert locate_bert("./bert", two) == f"{data}/bert"
+    with pytest.raises(BertFusedError, match=r"--bert-model ./other: neither the data directory"):
+        locate_bert("./other", task)

@@ -1,4 +1,4 @@
-"""An exported model has the subword tool of its training, and is refused with another one."""
+"""An exported model has the subword tool and the tokenizer of its training, and is refused with another tool."""
 
 import json
 from types import SimpleNamespace
@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import sentencepiece
 from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
+from helpers import dictionary_of
 from in_process import command
 from random_checkpoints import gone, save_model
 from subword_nmt.apply_bpe import BPE
@@ -139,3 +140,33 @@ def test_numbers_take_the_files_along_that_bert_needs_too(workspace, bert_dir, t
         assert "\nH-0" in command("interactive", tmp_path / "new", *paths, "--max-len-b", 4, "--cpu", text="the dog\n")
     with gone(tmp_path / "given.json"), pytest.raises(BertFusedError, match=f"--bpe {bpe} .*given.json: no such file"):
         export_model(checkpoint, data.data, tmp_path / "newer", with_bert=True)
+
+
+# the tokenizer treats hyphens as the text of the source dictionary was treated
+
+WHOLE, SPLIT = ["well@@", "-@@", "dressed"], ["well", "@-@", "dressed"]
+
+
+@pytest.mark.parametrize(
+    ("symbols", "given", "expected", "says"),
+    [
+        (WHOLE, {}, "well-dressed", "add --moses-no-dash-splits, which the exported model has now"),
+        (WHOLE, {"moses_no_dash_splits": True}, "well-dressed", None),
+        (SPLIT, {"moses_no_dash_splits": False}, "well @-@ dressed", None),
+        (SPLIT, {"moses_no_dash_splits": True}, "well-dressed", "leave --moses-no-dash-splits out"),
+        (["men"], {}, "well @-@ dressed", None),
+    ],
+)
+def test_hyphens_are_treated_as_the_dictionary_shows(tmp_path, caplog, symbols, given, expected, says):
+    (tmp_path / "data").mkdir()
+    for lang in ("en", "de"):
+        dictionary_of(*symbols).save(str(tmp_path / "data" / f"dict.{lang}.txt"))
+    data = str(tmp_path / "data")
+    checkpoint = save_model(SimpleNamespace(data=data), tmp_path / "old.pt", "gru_seq2seq")
+    export_model(checkpoint, data, tmp_path / "new", tokenizer={"_name": "moses", **given})
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    warnings = [warning for warning in warnings if "without its subword tool" not in warning]
+    assert [warning.endswith(str(says)) for warning in warnings] == ([True] if says else [])
+    assert GruModel.from_pretrained(str(tmp_path / "new")).tokenize("well-dressed") == expected
+    readme = (tmp_path / "new" / "README.en-de.md").read_text(encoding="utf-8")
+    assert ("--moses-no-dash-splits" in readme) == (expected == "well-dressed")

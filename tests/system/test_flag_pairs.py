@@ -56,7 +56,7 @@ class Trials:
         return ("held", "") if whole else ("broken", f"translations: {found}")
 
     def settle(self, group):
-        """Try *group* and, if it fails, parts of it, until each of its pairs has its outcome."""
+        """Try *group* and, if it fails, its pairs, first those that the message names."""
         outcome, message = self.outcome(group)
         if outcome == "held":
             self.outcomes["held"] += len(self.pairs.within(group))
@@ -70,13 +70,7 @@ class Trials:
             known = len(self.pairs.refused)
             for pair in self.pairs.within(group, message):
                 self.settle(pair)
-            if len(self.pairs.refused) > known:  # the other pairs come again, without those that fail
-                return
-            half = len(group) // 2
-            for part in (group[:half], group[half:]):
-                if self.pairs.within(part):
-                    self.settle(part)
-            if len(self.pairs.refused) == known:
+            if len(self.pairs.refused) == known:  # else the other pairs come again, without those that fail
                 for pair in self.pairs.within(group):
                     self.settle(pair)
 

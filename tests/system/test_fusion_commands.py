@@ -71,12 +71,6 @@ def test_a_finetuned_bert_is_saved_trained_and_resumed_without_a_trace(workspace
     assert sorted(hypotheses(out.stdout)) == list(range(30))
 
 
-def test_a_finetuned_bert_trains_with_a_moving_average(workspace, tmp_path):
-    flags = ["--bert-finetune", "--store-ema", "--ema-decay", "0.9", "--max-epoch", "1"]
-    workspace.train(*flags, save_dir=tmp_path)
-    assert (tmp_path / "checkpoint_last.pt").exists()
-
-
 def test_a_trained_bert_cannot_be_cached(workspace, tmp_path):
     flags = ["--bert-finetune", "--bert-cache", tmp_path / "cache"]
     done = workspace.train(*flags, save_dir=tmp_path / "save", ok=False)

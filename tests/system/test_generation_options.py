@@ -2,16 +2,14 @@
 
 import inspect
 import math
-import re
 from pathlib import Path
 
 import pytest
-import sacrebleu
 import torch
 from conftest import GRU_SIZES, TINY
 from fairseq import checkpoint_utils
 from fairseq.search import DiverseBeamSearch
-from in_process import Printed, command
+from in_process import command
 from translating import Model, train, train_language_model
 
 
@@ -34,16 +32,6 @@ def model(request):
     return request.getfixturevalue(request.param)
 
 
-def test_nbest(model):
-    out = model.generate("--nbest", "3")
-    assert out.tokens() == model.default.tokens()
-    for lines in out.all("H").values():
-        scores = [float(score) for score, _ in lines]
-        assert scores == sorted(scores, reverse=True)
-        assert len({text for _, text in lines}) == 3
-    assert all(len(lines) == 3 for lines in out.all("P").values())
-
-
 @pytest.mark.skipif(
     "diversity_discount" in inspect.signature(DiverseBeamSearch).parameters,
     reason="fairseq's main takes the number of a sentence for its place in the batch, and raises an IndexError",
@@ -54,25 +42,6 @@ def test_diverse_beam_groups(model):
         assert [text.split() for _, text in lines] == [model.greedy[number]] * 3  # three groups of a beam of one each
     for lines in model.generate(*groups, "50").all("H").values():
         assert len({text.split()[0] for _, text in lines}) == 3
-
-
-def test_diversity_rate(fused):
-    """Siblings are punished by their rank: with a high rate every beam goes on with its best token only."""
-    assert fused.generate("--diversity-rate", "0").all("H") == fused.default.all("H")
-    lines = fused.generate("--nbest", "3", "--diversity-rate", "20").all("P").values()
-    later = [float(p) + 20 / math.log(2) for hypotheses in lines for [steps] in hypotheses for p in steps.split()[1:]]
-    assert max(later) < 0
-    assert min(later) > -20
-
-
-def test_sampling(fused):
-    sampling = ["--sampling", "--nbest", "3"]
-    for choice in (["--sampling-topk", "1"], ["--sampling-topp", "1e-6"]):
-        for number, lines in fused.generate(*sampling, *choice).all("H").items():
-            assert [text.split() for _, text in lines] == [fused.greedy[number]] * 3
-    first, again, other = (fused.generate(*sampling, "--seed", seed).all("H") for seed in (1, 1, 2))
-    assert first == again
-    assert first != other
 
 
 def test_prefix_size(model):
@@ -136,67 +105,11 @@ def test_score_reference(model):
         assert out.scores()[number] == pytest.approx(expected.mean().item(), abs=1e-4)
 
 
-def test_lengths(fused):
-    for words in fused.generate("--min-len", "4", "--max-len-b", "4").tokens().values():
-        assert len(words) == 4
-    # what is paid for unknown words goes on to the limit: a of the source, eos included, and b
-    out = fused.generate(
-        "--max-len-a", "0.5", "--max-len-b", "1", "--unkpen", "-100", "--batch-size", "1", "--beam", "1"
-    )
-    limits = {number: int(0.5 * (len(words) + 1) + 1) for number, words in out.tokens("S").items()}
-    assert {number: len(words) for number, words in out.tokens().items()} == limits
-    out = fused.generate("--match-source-len", "--max-len-b", "200")
-    longer = {len(words) - len(out.tokens("S")[number]) for number, words in out.tokens().items()}
-    assert longer in ({0}, {1})  # fairseq's main counts the end of the source, too
-
-
-def test_length_penalty_and_unnormalized(fused):
-    for args, power in ((["--lenpen", "0.3"], 0.3), (["--unnormalized"], 0)):
-        out = fused.generate(*args)
-        for number, steps in out.positional().items():
-            assert out.scores()[number] == pytest.approx(sum(steps) / len(steps) ** power, abs=6e-4)
-
-
-def test_penalty_of_the_unknown_word(fused):
-    unknown = fused.generate("--unkpen", "-100", "--max-len-b", "3").tokens()
-    assert all(words == ["<unk>"] * 3 for words in unknown.values())
-    assert not any("<unk>" in words for words in fused.generate("--unkpen", "100").tokens().values())
-
-
-def test_no_repeated_ngrams(fused):
-    def repeats(out):
-        pairs = [list(zip(words, words[1:])) for words in out.tokens().values()]
-        return sum(len(found) - len(set(found)) for found in pairs)
-
-    assert repeats(fused.generate("--min-len", "8")) > 0
-    assert repeats(fused.generate("--min-len", "8", "--no-repeat-ngram-size", "2")) == 0
-
-
-def test_temperature(fused):
-    symbols = 4 + len((Path(fused.data) / "dict.de.txt").read_text(encoding="utf-8").splitlines())
-    hot, cold = (
-        fused.generate("--temperature", t, "--beam", "1", "--min-len", "0").positional() for t in ("1e6", "1e-3")
-    )
-    assert all(p == pytest.approx(-math.log2(symbols), abs=0.01) for p in hot[0][:-1])
-    assert sum(map(sum, cold.values())) > -1
-
-
 def test_dropout_is_retained(model):
     dropout = ["--retain-dropout", "--beam", "1", "--seed"]
     first, again, other = (model.generate(*dropout, seed).all("P") for seed in (1, 1, 2))
     assert first == again
     assert first != other
-
-
-def test_what_is_printed_and_where(fused, tmp_path):
-    quiet = fused.generate("--quiet")
-    assert quiet.all("H") == quiet.all("S") == {}
-    summary = re.search(r"Generate test with beam=3: BLEU4 = .*", fused.default.text)[0]
-    assert summary in quiet.text
-    to_file = fused.generate("--results-path", tmp_path)
-    assert to_file.text == ""
-    written = Printed((tmp_path / "generate-test.txt").read_text(encoding="utf-8"))
-    assert written.all("H") == fused.default.all("H")
 
 
 def test_subsets_and_shards(fused):
@@ -207,25 +120,6 @@ def test_subsets_and_shards(fused):
     parts = [fused.generate(*shards, rank).all("H") for rank in (0, 1)]
     assert not parts[0].keys() & parts[1].keys()
     assert dict(sorted({**parts[0], **parts[1]}.items())).keys() == fused.default.all("H").keys()
-
-
-@pytest.mark.parametrize("metric", ["bleu", "chrf"])
-def test_subword_marks_are_removed_and_scores_are_sacrebleus(fused, metric):
-    assert "@@ " in " ".join(fused.default.best("T").values())
-    scorer = {"bleu": ["--scoring", "sacrebleu"], "chrf": ["--scoring", "chrf"]}[metric]
-    out = fused.generate("--prefix-size", "3", "--remove-bpe", *scorer)
-    for kind in "STHD":
-        assert "@@" not in " ".join(out.best(kind).values())
-    hypotheses, references = (list(out.best(kind).values()) for kind in "DT")
-    expected = {"bleu": sacrebleu.corpus_bleu, "chrf": sacrebleu.corpus_chrf}[metric](hypotheses, [references])
-    assert out.text.splitlines()[-1].endswith(expected.format())
-
-
-def test_fairseq_score(fused, tmp_path):
-    (tmp_path / "hyp").write_text("\n".join(fused.default.best("H").values()) + "\n", encoding="utf-8")
-    (tmp_path / "ref").write_text("\n".join(fused.default.best("T").values()) + "\n", encoding="utf-8")
-    score = command("score", "--sys", tmp_path / "hyp", "--ref", tmp_path / "ref").splitlines()[-1]
-    assert score in fused.default.text
 
 
 def test_overrides_reach_the_model(fused):

@@ -1,10 +1,11 @@
 """The recurrent models through the real commands."""
 
+import json
 import re
 
 import pytest
 import torch
-from conftest import hypotheses
+from conftest import REPORT_QUICK, hypotheses
 
 pytestmark = pytest.mark.system
 
@@ -31,17 +32,6 @@ def test_interactive_gives_the_translations_of_generate(workspace, checkpoint):
         assert [typed[n][0] for n in generated] == pytest.approx([score for score, _ in generated.values()], abs=1e-4)
 
 
-def test_an_alignment_names_a_source_token_for_every_target_token(workspace, checkpoint):
-    out = workspace.generate("--path", checkpoint, "--print-alignment").stdout
-    alignments = dict(re.findall(r"^A-(\d+)\t(.*)$", out, re.MULTILINE))
-    sources = dict(re.findall(r"^S-(\d+)\t(.*)$", out, re.MULTILINE))
-    for number, (_, tokens) in hypotheses(out).items():
-        pairs = [pair.split("-") for pair in alignments[str(number)].split()]
-        words = [] if tokens == "" else tokens.split()
-        assert [int(target) for _, target in pairs] == list(range(len(words)))
-        assert all(0 <= int(source) < len(sources[str(number)].split()) for source, _ in pairs)
-
-
 def test_attention_is_drawn(workspace, checkpoint, tmp_path):
     command = ["bert-fused-attention", workspace.data, "--path", checkpoint, "--output"]
     done = workspace.run(*command, tmp_path / "attention.png", "--index", "2")
@@ -50,23 +40,6 @@ def test_attention_is_drawn(workspace, checkpoint, tmp_path):
     assert shown == ["source", "translation", "alignment", "entropy", "too even", "written"]  # after two epochs it is
     refused = workspace.run(*command, tmp_path / "x.png", "--layer", "1", ok=False)
     assert "error: --layer must be in [-1, 0], got 1" in refused.stderr
-
-
-def test_ensembles_with_transformers_of_both_kinds(workspace, checkpoint, tmp_path):
-    both = workspace.generate("--path", f"{checkpoint}:{workspace.checkpoint}")
-    assert sorted(hypotheses(both.stdout)) == list(range(30))
-    turned = workspace.generate("--path", f"{workspace.checkpoint}:{checkpoint}")
-    scores = {n: score for n, (score, _) in hypotheses(both.stdout).items()}
-    assert {n: score for n, (score, _) in hypotheses(turned.stdout).items()} == pytest.approx(scores, abs=1e-4)
-
-
-def test_resumed_training_equals_the_unbroken_one(workspace, checkpoint, tmp_path):
-    workspace.train_gru(tmp_path, "--dropout", "0.1", "--max-epoch", "1")
-    workspace.train_gru(tmp_path, "--dropout", "0.1")
-    whole, parts = (
-        torch.load(path, weights_only=False)["model"] for path in (checkpoint, tmp_path / "checkpoint_last.pt")
-    )
-    assert all(torch.equal(whole[name], parts[name]) for name in whole)
 
 
 def test_with_bert_and_its_cache(workspace, tmp_path):
@@ -90,13 +63,28 @@ def test_what_has_no_use_is_said(workspace, tmp_path):
     assert "error: --print-alignment needs attention, but a model with --attention none has none" in done.stderr
 
 
-def test_bad_settings_are_reported_together(workspace, tmp_path):
-    flags = "--attention none --attention-map sparsemax --dropout 1.5 --encoder-layers 0"
-    done = workspace.train_gru(tmp_path, *flags.split(), ok=False)
-    assert "Traceback" not in done.stderr
-    for message in (
-        "--encoder-layers must be at least 1, got 0",
-        "--dropout must be in [0, 1), got 1.5",
-        "--attention-map is for --attention additive and dot, got sparsemax; leave it out",
-    ):
-        assert f"bert_fused_plugin: error: {message}" in done.stderr
+ENTMAX = ["--attention-map", "entmax"]
+
+
+def test_a_learned_map_is_logged_translates_beside_softmax_and_is_not_exchanged(workspace, tmp_path):
+    done = workspace.train_gru(tmp_path, *ENTMAX, "--max-epoch", "1")
+    log = done.stdout + done.stderr
+    path = tmp_path / "checkpoint_last.pt"
+    raw = torch.load(path, weights_only=False)["model"]["decoder.attention.attention_map.raw_alpha"]
+    assert raw.item() != 0
+    assert f"alpha of decoder.attention: {1 + torch.sigmoid(raw).item():.3f}\n" in log
+    assert re.search(r"valid on 'valid' subset \| loss .* \| alpha 1\.\d+\b", log)
+    out = workspace.generate("--path", f"{path}:{workspace.checkpoint}", "--print-alignment").stdout
+    assert sorted(hypotheses(out)) == list(range(30))
+    assert len(re.findall(r"^A-\d+\t", out, re.MULTILINE)) == 30
+    resumed = workspace.train_gru(tmp_path, "--attention-map", "entmax15", ok=False)
+    assert "the checkpoint was trained with --attention-map entmax, and this model is built with" in resumed.stderr
+    other = ["--model-overrides", "{'attention_map': 'sparsemax'}"]
+    refused = workspace.generate("--path", path, *other, ok=False)
+    assert "with --attention-map sparsemax; give --attention-map entmax, or load" in refused.stderr
+    drawn = workspace.run("bert-fused-attention", workspace.data, "--path", path, "--output", tmp_path / "x.svg")
+    report = ["--output", tmp_path / "x.html", "--json", tmp_path / "x.json", *REPORT_QUICK]
+    workspace.run("bert-fused-compare", workspace.data, "--baseline", f"a={path}", *report)
+    assert json.loads((tmp_path / "x.json").read_text())["runs"][0]["alphas"].keys() == {"decoder.attention"}
+    assert "The alpha that each head of a has learned." in (tmp_path / "x.html").read_text(encoding="utf-8")
+    assert re.search(r"^alpha: +decoder\.attention: 1\.\d\d$", drawn.stdout, re.MULTILINE)

@@ -53,10 +53,6 @@ def test_a_flag_that_would_do_nothing(run, tmp_path, flags, name, sentence):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_such_flags_lines_are_translated(run):
-    assert "\nH-0" in run("interactive")
-
-
 def test_the_hub_interface_takes_a_model_that_was_trained_with_them(workspace):
     """Its settings are those of the training."""
     folder, file = os.path.split(workspace.checkpoint)

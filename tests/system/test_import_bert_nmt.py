@@ -2,7 +2,6 @@
 
 import os
 import re
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,7 +13,6 @@ from transformers import BertConfig, BertModel
 
 from bert_fused_plugin.errors import BertFusedError
 
-ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.system
 
 

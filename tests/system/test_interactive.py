@@ -2,21 +2,18 @@
 
 import io
 import re
-import sys
 
 import pytest
 import sentencepiece
 from conftest import ROOT, TINY, Workspace
 from in_process import Printed, command
 from language_models import save_language_model
+from make_corpus import make_pairs
 from sacremoses import MosesDetokenizer, MosesTokenizer
 from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
 from bert_fused_plugin.models.bert_fused import BertFusedModel
-
-sys.path.insert(0, str(ROOT / "examples" / "demo"))
-from make_corpus import make_pairs
 
 pytestmark = pytest.mark.system
 

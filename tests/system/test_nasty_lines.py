@@ -1,10 +1,8 @@
 """Whatever a line holds, one translation comes out for it, in order, and its neighbours do not change it."""
 
 import random
-import re
 
 import pytest
-import torch
 from helpers import WORDS
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -113,9 +111,3 @@ def test_bytes_that_are_no_utf8_lose_no_line(workspace, tmp_path, from_file):
     out = Printed(workspace.interactive(text, "--max-len-b", "4", *source).stdout)
     assert list(out.all("H")) == list(range(len(lines)))
     assert out.best("S")[0] == "the dog"
-
-
-def test_special_tokens_in_text_are_text(bridge):
-    pieces = bridge.encode(["the [SEP] dog", "the SEP dog", "[CLS]", "[PAD] the"])
-    assert [len(set(row) & {row[0], row[-1]}) for row in pieces] == [2, 2, 2, 2]
-    assert not re.search(r"\[PAD\]", bridge.text(torch.tensor([4, 5, 2])))

@@ -49,12 +49,15 @@ def generate(workspace, path, *flags):
 
 @pytest.mark.parametrize("others", ["", "transformer"])
 @pytest.mark.parametrize("arch", ["bert_fused_tiny", "gru_bahdanau_tiny"])
-def test_translation_in_bf16_is_near_that_in_single(workspace, train, plain, arch, others):
+def test_translation_in_bf16_is_near_that_in_single(workspace, train, plain, caplog, arch, others):
+    caplog.set_level("INFO")
     path = str(train(arch, ()) / "checkpoint_last.pt")
     if others:  # an ensemble with fairseq's own
         path += f":{plain / 'checkpoint_best.pt'}"
     single = generate(workspace, path)
+    assert "computes in bfloat16" not in caplog.text
     cached = generate(workspace, path, "--bf16", "--bert-cache", workspace.path / "cache")
+    assert "Model computes in bfloat16 (--bf16)" in caplog.text
     assert len(cached) == 30
     for half in (generate(workspace, path, "--bf16"), cached):
         assert {n: score for n, (score, _) in half.items()} != {n: score for n, (score, _) in single.items()}

@@ -13,7 +13,6 @@ import pytest
 from conftest import REPORT_HOW, ROOT
 
 from bert_fused_plugin.commands.compare import main
-from bert_fused_plugin.reports.charts import line_chart
 from bert_fused_plugin.reports.page import render
 
 pytestmark = pytest.mark.system
@@ -212,13 +211,6 @@ def test_what_the_page_of_one_run_says(report, bert):
     assert scores.count("<td") == 4
     said = "without BERT, and give that run as --baseline." if bert else "with BERT, and give that run as --run."
     assert f"This report has one run only. To see whether BERT helps, train the same model {said}</p>" in page
-
-
-def test_a_single_validation_is_a_dot(report):
-    chart = line_chart("title", {"plain": [(10, 3.0), (500, -2.0)], "fused": [(10, 3.0)]})
-    page = render({**report, "curves": {"points": {}, "charts": [chart]}})
-    x, y = chart["dots"]["fused"]
-    assert re.findall(r"<circle[^>]*>", page) == [f'<circle class="s1" cx="{x}" cy="{y}" r="3"/>']
 
 
 @pytest.mark.parametrize("width", [390, 320])

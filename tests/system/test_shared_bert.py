@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import TINY
 from fairseq import checkpoint_utils
 from transformers import AutoTokenizer, BertConfig, BertModel
 
@@ -14,16 +13,12 @@ pytestmark = pytest.mark.system
 
 
 @pytest.fixture(scope="module")
-def members(workspace, tmp_path_factory):
+def members(workspace, plain, tmp_path_factory):
     """Checkpoints of two fused models of one BERT, of fairseq's transformer, and of RNNsearch with that BERT."""
-    path = tmp_path_factory.mktemp("members")
-    workspace.run(
-        "fairseq-train", workspace.data, "--arch", "transformer", *TINY, "--optimizer", "adam", "--lr", "0.01",
-        "--max-tokens", "120", "--max-epoch", "1", "--save-dir", path / "plain", "--cpu",
-    )  # fmt: skip
-    workspace.train_gru(path / "gru", "--bert-model", workspace.bert_dir, "--max-epoch", "1")
-    fused = [workspace.checkpoint, workspace.checkpoint]
-    return [*fused, *(str(path / name / "checkpoint_last.pt") for name in ("plain", "gru"))]
+    gru = tmp_path_factory.mktemp("gru")
+    workspace.train_gru(gru, "--bert-model", workspace.bert_dir, "--max-epoch", "1")
+    others = [str(folder / "checkpoint_last.pt") for folder in (plain, gru)]
+    return [workspace.checkpoint, workspace.checkpoint, *others]
 
 
 def translate(path, data):

@@ -39,11 +39,6 @@ def evil(workspace, tmp_path, mark):
     return path
 
 
-def test_the_trap_works(mark):
-    pickle.loads(pickle.dumps(Touch(mark)))
-    assert mark.exists()
-
-
 TRAIN = ["--restore-file", "--finetune-from-model", "--bert-warm-start"]
 
 
@@ -121,17 +116,6 @@ def test_a_cache_that_is_a_pickle_is_computed_anew(workspace, tmp_path, mark):
         path.write_bytes(pickle.dumps(Touch(mark)))
     workspace.train(*flags, save_dir=tmp_path / "two")
     assert not mark.exists()
-
-
-def test_the_length_in_a_header_is_checked_before_memory_is_taken(workspace, tmp_path):
-    flags = ["--bert-cache", tmp_path / "cache", "--max-update", "1"]
-    workspace.train(*flags, save_dir=tmp_path / "one")
-    for path in (tmp_path / "cache").rglob("*.safetensors"):
-        path.chmod(0o600)
-        content = bytearray(path.read_bytes())
-        content[:8] = (1 << 62).to_bytes(8, "little")
-        path.write_bytes(content)
-    workspace.train(*flags, save_dir=tmp_path / "two")
 
 
 def test_yaml_makes_no_objects(workspace, tmp_path, mark):

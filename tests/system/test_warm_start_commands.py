@@ -5,24 +5,12 @@ import shutil
 
 import pytest
 import torch
-from conftest import TINY, hypotheses
+from conftest import hypotheses
 
 from bert_fused_plugin.checkpoints.origins import Origin, origins
 from bert_fused_plugin.exporting.averaging import average_checkpoints
 
 pytestmark = pytest.mark.system
-
-
-@pytest.fixture(scope="module")
-def baseline(workspace, tmp_path_factory):
-    """A directory with a stock transformer of two epochs."""
-    path = tmp_path_factory.mktemp("baseline")
-    workspace.run(
-        "fairseq-train", workspace.data, "--arch", "transformer", *TINY, "--task", "translation",
-        "--criterion", "label_smoothed_cross_entropy", "--optimizer", "adam", "--lr", "0.01", "--max-tokens", "40",
-        "--max-epoch", "2", "--save-dir", path, "--log-format", "simple", "--cpu",
-    )  # fmt: skip
-    return path
 
 
 def load(path):
@@ -33,16 +21,16 @@ def log_of(done):
     return done.stdout + done.stderr
 
 
-def start(baseline, tmp_path):
+def start(plain, tmp_path):
     """Return the flags of a warm start from a copy of the checkpoint, and the copy."""
     copy = tmp_path / "stock.pt"
-    shutil.copy(baseline / "checkpoint_best.pt", copy)
+    shutil.copy(plain / "checkpoint_best.pt", copy)
     return ["--bert-warm-start", copy, "--bert-identity-start"], copy
 
 
 @pytest.mark.parametrize("task", ["bert_fused_translation", "translation"])
-def test_training_starts_anew_and_what_it_saves_needs_no_checkpoint(workspace, baseline, tmp_path, task):
-    flags, copy = start(baseline, tmp_path)
+def test_training_starts_anew_and_what_it_saves_needs_no_checkpoint(workspace, plain, tmp_path, task):
+    flags, copy = start(plain, tmp_path)
     save_dir = tmp_path / "save"
     command = [*flags, "--no-epoch-checkpoints"]
     done = workspace.train(*command, "--max-epoch", "1", task=task, save_dir=save_dir)
@@ -84,75 +72,3 @@ def test_training_starts_anew_and_what_it_saves_needs_no_checkpoint(workspace, b
     workspace.train(*more, task=task, save_dir=tmp_path / "more")
     found = origins(load(tmp_path / "more" / "checkpoint_last.pt"))
     assert found == [Origin(str(save_dir / "checkpoint_last.pt"), 2 * steps), *began]
-
-
-def test_before_the_first_step_it_translates_as_the_baseline(workspace, baseline, tmp_path):
-    flags, copy = start(baseline, tmp_path)
-    workspace.train(*flags, "--lr", "0", "--max-update", "1", save_dir=tmp_path / "save")
-    expected = hypotheses(workspace.generate("--path", copy, task="translation").stdout)
-    actual = hypotheses(workspace.generate("--path", tmp_path / "save" / "checkpoint_last.pt").stdout)
-    assert len({tokens for _, tokens in expected.values()}) > 5
-    assert {n: tokens for n, (_, tokens) in actual.items()} == {n: tokens for n, (_, tokens) in expected.items()}
-    assert [actual[n][0] for n in expected] == pytest.approx([score for score, _ in expected.values()], abs=1e-5)
-
-
-def test_a_data_bin_with_another_dictionary(workspace, baseline, tmp_path):
-    """The dictionary of the baseline is found where it was trained, that of the new data has other words."""
-    flags, _ = start(baseline, tmp_path)
-    for split, size in (("train", 60), ("valid", 10), ("test", 5)):
-        for lang in ("en", "de"):
-            lines = (workspace.path / f"{split}.{lang}").read_text(encoding="utf-8").splitlines()[:size]
-            text = "".join(f"{line} whale\n" for line in lines)
-            (tmp_path / f"{split}.{lang}").write_text(text, encoding="utf-8")
-    workspace.run(
-        "fairseq-preprocess", "--source-lang", "en", "--target-lang", "de", "--joined-dictionary",
-        "--trainpref", "train", "--validpref", "valid", "--testpref", "test", "--destdir", tmp_path / "data",
-        cwd=tmp_path,
-    )  # fmt: skip
-    data, workspace.data = workspace.data, str(tmp_path / "data")
-    try:
-        log = log_of(workspace.train(*flags, "--max-update", "1", "--lr", "0", save_dir=tmp_path / "save"))
-        missing = "--bert-warm-start", tmp_path / "gone.pt"
-        refused = workspace.train(*missing, "--bert-drop-net", "7", save_dir=tmp_path / "other", ok=False)
-    finally:
-        workspace.data = data
-    known, symbols = re.findall(rf"\nsource dictionary: (\d+) of (\d+) symbols are in {data}/dict.en.txt\n", log)[0]
-    assert int(known) < int(symbols)
-    assert re.search(r"\nremapped +1 tensor ", log)
-    out = workspace.generate("--path", tmp_path / "save/checkpoint_last.pt", data=tmp_path / "data")
-    assert len(hypotheses(out.stdout)) == 5
-
-    errors = [line for line in refused.stderr.splitlines() if line.startswith("bert_fused_plugin: error: ")]
-    assert len(errors) == 2
-    assert "--bert-drop-net must be in [0, 1], got 7.0" in errors[0]
-    assert f"--bert-warm-start {tmp_path}/gone.pt cannot be read: No such file or directory; give the" in errors[1]
-    assert "Traceback" not in log_of(refused)
-
-
-def test_other_settings_at_resume_or_generation_are_an_error(workspace, baseline, tmp_path):
-    """Without --bert-identity-start the defaults of other flags would change, too."""
-    flags, _ = start(baseline, tmp_path)
-    save_dir, one, two = tmp_path / "save", ["--max-epoch", "1"], ["--max-epoch", "2"]
-    workspace.train(*flags, "--no-epoch-checkpoints", *one, save_dir=save_dir)
-    checkpoint = save_dir / "checkpoint_last.pt"
-    before = checkpoint.read_bytes()
-    weights = "trained with --bert-branch-weights 1,1, and this model is built with --bert-branch-weights "
-    for given, folder in (((), save_dir), (("--finetune-from-model", checkpoint), tmp_path / "new")):
-        refused = workspace.train(*given, *two, save_dir=folder, ok=False)
-        assert refused.returncode
-        errors = [line for line in refused.stderr.splitlines() if line.startswith("bert_fused_plugin: error: ")]
-        assert len(errors) == 1
-        assert f"the checkpoint was {weights}0.5,0.5; give --bert-branch-weights 1,1, or load" in errors[0]
-        assert "Traceback" not in log_of(refused)
-    assert checkpoint.read_bytes() == before
-
-    overrides = "--model-overrides", "{'bert_branch_weights': '1,0.8'}"
-    refused = workspace.generate("--path", checkpoint, *overrides, ok=False)
-    assert f"error: the checkpoint was {weights}1,0.8; " in refused.stderr
-    assert "Traceback" not in log_of(refused)
-
-    resumed = log_of(workspace.train("--bert-branch-weights", "1,1", "--no-epoch-checkpoints", *two, save_dir=save_dir))
-    noted = "trained with --bert-drop-net 0.0, and this model is built with --bert-drop-net 1.0\n"
-    assert resumed.count(f" | the checkpoint was {noted}") == 1
-    assert resumed.count(f" | said at set-up: the checkpoint was {noted}") == 1
-    assert "begin training epoch 2\n" in resumed

@@ -60,13 +60,6 @@ def test_gradients_are_right_with_padding(pi, scores):
     )
 
 
-def test_single_precision_gives_the_same(pi, scores):
-    expected = pi(scores)
-    weights = pi.float()(scores.float())
-    assert weights.dtype == torch.float32
-    assert_close(weights, expected.float(), atol=2e-6)
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_computed_in_single_precision(pi, scores, dtype):
     pi, half = pi.to(dtype), scores.to(dtype)
@@ -125,12 +118,6 @@ def test_alpha_stays_above_softmax_and_can_leave_the_bound(scores):
     (pi(scores) * torch.randn_like(scores)).sum().backward()
     assert (pi.raw_alpha.grad != 0).all()
     assert torch.isfinite(pi.raw_alpha.grad).all()
-
-
-def test_an_attention_of_one_head_needs_no_dimension_of_heads(scores):
-    pi = LearnedEntmax(1).double()
-    torch.nn.init.constant_(pi.raw_alpha, 0.7)
-    assert_close(pi(scores[:, :1]).squeeze(1), pi(scores[:, 0]))
 
 
 def test_softmax_needs_no_module_and_an_unknown_map_is_none():

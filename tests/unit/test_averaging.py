@@ -1,10 +1,7 @@
 """Averages of checkpoints, by hand-made ones."""
 
-import errno
 import json
-import os
 from argparse import Namespace
-from pathlib import Path
 
 import pytest
 import torch
@@ -176,20 +173,11 @@ def test_a_training_may_go_on_with_another_drop_net(tmp_path):
 
 
 def test_files_that_are_no_checkpoints(tmp_path):
-    good = save(tmp_path / "good.pt", w=torch.ones(1))
-    assert f"{tmp_path / 'nowhere.pt'} cannot be read: No such file or directory; give" in refusal(
-        [tmp_path / "nowhere.pt"]
-    )
-    (tmp_path / "half.pt").write_bytes(good.read_bytes()[:1000])
-    assert refusal([good, tmp_path / "half.pt"]).startswith(
-        f"checkpoint {tmp_path / 'half.pt'} cannot be read: it is cut"
-    )
-    whole = torch.load(good, weights_only=False)
-    others = [{"w": torch.ones(1)}, torch.ones(1), {"model": {}, "args": None}, {**whole, "model": None}]
-    others += [{key: value for key, value in whole.items() if key != "cfg"}]
-    for i, other in enumerate(others):
-        torch.save(other, tmp_path / f"other{i}.pt")
-        assert f"other{i}.pt holds no model of fairseq" in refusal([tmp_path / f"other{i}.pt"])
+    assert "--inputs has no checkpoints to average; give at least one" in refusal([])
+    whole = torch.load(save(tmp_path / "good.pt", w=torch.ones(1)), weights_only=False)
+    for other in ({"model": {}, "args": None}, {key: value for key, value in whole.items() if key != "cfg"}):
+        torch.save(other, tmp_path / "other.pt")
+        assert "other.pt holds no model of fairseq" in refusal([tmp_path / "good.pt", tmp_path / "other.pt"])
 
 
 def names(paths):
@@ -252,35 +240,3 @@ def test_flags_that_exclude_each_other(tmp_path):
     assert f"--output {tmp_path} must be a file in an existing directory" in caught.value.errors[1]
     with pytest.raises(BertFusedError, match="--checkpoint-upper-bound needs --num-epoch-checkpoints"):
         run("--inputs", "a", "--checkpoint-upper-bound", 2, "--output", tmp_path / "x.pt")
-
-
-def test_a_full_disk_leaves_what_there_was(tmp_path, monkeypatch):
-    path, output = save(tmp_path / "a.pt", w=torch.ones(1)), tmp_path / "average.pt"
-    output.write_text("an earlier average")
-
-    def full(state, file):
-        Path(file).write_bytes(b"half")
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("torch.save", full)
-    with pytest.raises(BertFusedError) as caught:
-        run("--inputs", path, "--output", output)
-    assert (
-        f"--output {output} cannot be written, and nothing was changed ([Errno 28] No space left on device); give a"
-        in str(caught.value)
-    )
-    assert output.read_text() == "an earlier average"
-    assert sorted(names(tmp_path.iterdir())) == ["a.pt", "average.pt"]
-
-
-def test_a_link_stays_a_link_and_a_pipe_a_pipe(tmp_path):
-    path = save(tmp_path / "a.pt", w=torch.ones(1))
-    (tmp_path / "real.pt").write_text("an earlier average")
-    (tmp_path / "link.pt").symlink_to("real.pt")
-    run("--inputs", path, "--output", tmp_path / "link.pt")
-    assert (tmp_path / "link.pt").is_symlink()
-    assert read_checkpoint(tmp_path / "real.pt")["model"]["w"].tolist() == [1.0]
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(BertFusedError, match=r"--output .*pipe must be a file in an existing directory"):
-        run("--inputs", path, "--output", tmp_path / "pipe")
-    assert (tmp_path / "pipe").is_fifo()

@@ -7,30 +7,6 @@ from bert_fused_plugin.modules import beam_order
 from bert_fused_plugin.modules.beam_order import sentences_to_keep
 
 
-@pytest.mark.parametrize(
-    ("new_order", "sentences", "beam_size", "keep", "size"),
-    [
-        ([0, 0, 0, 1, 1, 1], 2, 1, None, 3),  # each sentence gets its beams
-        ([1, 0, 2, 4, 5, 5], 2, 3, None, 3),  # beams of a sentence change places
-        ([5, 3, 3], 2, 3, [1], 3),  # the first sentence is done
-        ([0, 1, 2, 6, 8, 7], 3, 3, [0, 2], 3),
-        ([1, 0], 2, 1, [1, 0], 1),  # without beams
-        ([0, 1], 2, 1, None, 1),
-        ([2, 0, 0, 1, 2], 3, 1, [2, 0, 0, 1, 2], 1),  # no order of a beam search
-        ([0, 3, 1, 4, 2, 5], 2, 3, [0, 1, 0, 1, 0, 1], 1),
-        ([], 2, 3, [], 3),
-    ],
-)
-def test_sentences_are_kept_once_for_their_beams(new_order, sentences, beam_size, keep, size):
-    actual, actual_size = sentences_to_keep(torch.tensor(new_order, dtype=torch.long), sentences, beam_size)
-    assert actual_size == size
-    assert (None if actual is None else actual.tolist()) == keep
-    # what a tensor of each sentence, seen by its rows, becomes
-    rows = torch.arange(sentences).repeat_interleave(beam_size)[new_order]
-    kept = torch.arange(sentences) if actual is None else torch.arange(sentences)[actual]
-    assert torch.equal(kept.repeat_interleave(actual_size), rows)
-
-
 @pytest.fixture
 def decisions(monkeypatch):
     """The questions that had to be decided."""

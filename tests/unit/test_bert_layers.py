@@ -1,15 +1,14 @@
 """The layers of BERT that a model reads: their choice, their mixture, and a warning of an encoder of sentences."""
 
 import shutil
-import sys
 from argparse import Namespace
 from functools import partial
 from pathlib import Path
 
+import bert_facts
 import huggingface_hub
 import pytest
 import torch
-from documentation import ROOT
 from helpers import GRU_SIZES, SIZES, assert_close
 from huggingface_hub import try_to_load_from_cache
 
@@ -18,7 +17,6 @@ from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.layers import (
     RandomLayer,
     ScalarMix,
-    advised_layer,
     is_sentence_encoder,
     last_layer_warning,
     layer_indices,
@@ -106,10 +104,6 @@ def test_a_model_of_the_hub_says_so_by_its_name_or_by_its_files(tmp_path, monkey
     assert is_sentence_encoder("someone/encoder")
 
 
-def test_the_advised_layer():
-    assert [advised_layer(depth) for depth in (1, 2, 3, 6, 12, 24)] == [1, 1, 2, 4, 8, 16]
-
-
 @pytest.mark.parametrize(
     ("layer", "warned"),
     [
@@ -156,10 +150,7 @@ def test_the_task_warns_where_a_training_begins(dictionary, of_sentences, tmp_pa
 
 
 @pytest.mark.parametrize("directory", ["bert_dir", "of_sentences"])
-def test_the_recipe_takes_the_layer_that_the_warning_names(directory, request, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(ROOT / "examples" / "own_data"), *sys.path])
-    import bert_facts
-
+def test_the_recipe_takes_the_layer_that_the_warning_names(directory, request, capsys):
     bert_facts.main(request.getfixturevalue(directory))
     layer = "--bert-layer 1" if directory == "of_sentences" else ""
     assert capsys.readouterr().out == f"layer='{layer}'\nwidth=12\n"

@@ -2,12 +2,11 @@ import numpy as np
 import pytest
 import torch
 from fairseq.data import LanguagePairDataset, ListDataset, indexed_dataset
-from helpers import encode
+from helpers import assert_close, encode
 from transformers import AutoTokenizer
 
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, InteractiveDataset
-from bert_fused_plugin.data.cached_states import CachedStates
-from bert_fused_plugin.data.collate import BERT_PAD
+from bert_fused_plugin.data.collate import BERT_PAD, add_bert_tokens
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 
 SOURCES = ["a dog", "the old man sees a small dog", "dog", "", "play@@ hou@@ se , a dog"]
@@ -57,10 +56,6 @@ def test_a_cached_data_set_is_read_before_its_sentences_are_asked_for(dictionary
         assert dataset[i]["bert_tokens"].tolist() == row
 
 
-def test_an_empty_batch_stays_empty(dataset):
-    assert dataset.collater([]) == {}
-
-
 def test_raw_texts_take_the_place_of_derived_ones(dictionary, bridge):
     texts = ["dog", "a big house .", "red", "a", "man"]
     dataset = BertPairDataset(pairs(dictionary), bridge, texts)
@@ -87,15 +82,6 @@ def test_batches_respect_max_tokens_in_word_pieces(dictionary, bridge):
         assert dataset.collater([dataset[int(i)] for i in batch])["net_input"]["bert_tokens"].numel() <= 9
 
 
-def test_fairseqs_commands_find_what_they_ask_for(dataset):
-    assert dataset.src is dataset.dataset.src
-    assert dataset.tgt is dataset.dataset.tgt
-    assert dataset.size(1) == dataset.dataset.size(1)
-    kept, ignored = dataset.filter_indices_by_size(np.arange(5), (4, 100))
-    assert kept.tolist() == [0, 2, 3]
-    assert ignored == [1, 4]
-
-
 def test_a_sentence_that_only_bert_finds_too_long_is_a_batch_by_itself(dataset):
     """The longest source has 8 tokens, its BERT input 9."""
     batches = dataset.batch_by_size(dataset.ordered_indices(), max_tokens=8)
@@ -112,16 +98,6 @@ def test_long_references_are_kept_where_they_are_not_for_training(dictionary, br
     assert sorted(int(i) for batch in batches for i in batch) == [0, 1, 2, 3, 4]
     with pytest.raises(AssertionError, match="exceed max_tokens"):
         BertPairDataset(pairs(dictionary), bridge).batch_by_size(dataset.ordered_indices(), max_tokens=5)
-
-
-def test_batches_bring_the_states_of_the_cache(dictionary, bridge, tmp_path):
-    dataset = BertPairDataset(pairs(dictionary), bridge)
-    states = CachedStates(tmp_path, dataset.word_pieces, 1, "fp32")
-    states.add_missing(lambda: lambda bert_tokens: bert_tokens.unsqueeze(-1).float(), 0, 1)
-    dataset.use_states(states)
-    net_input = dataset.collater([dataset[i] for i in (0, 4, 2)])["net_input"]
-    padding = net_input["bert_tokens"].eq(BERT_PAD)
-    assert torch.equal(net_input["bert_out"].squeeze(-1), net_input["bert_tokens"].masked_fill(padding, 0).float())
 
 
 def test_an_interactive_batch_hands_on_berts_input_as_constraints(dictionary, bridge):
@@ -142,3 +118,18 @@ def test_batches_of_few_shapes_are_fairseqs_own(dictionary, bridge):
     assert [list(batch) for batch in ours] == [list(batch) for batch in stock]
     for i, tokens in enumerate(encode(dictionary, line) for line in SOURCES):
         assert [dataset[i]["bert_tokens"].tolist()] == bridge.encode_tokens([tokens.tolist()])
+
+
+ROWS = [torch.tensor(row, dtype=torch.int32) for row in ([2, 7, 3], [2, 3], [2, 8, 9, 4, 3])]
+
+
+def test_the_rows_follow_the_order_that_fairseq_has_sorted_the_batch_into():
+    states = [torch.full((len(row), 4), float(i)) for i, row in enumerate(ROWS)]
+    samples = [{"id": i, "bert_tokens": ROWS[i], "bert_out": states[i]} for i in range(len(ROWS))]
+    batch = add_bert_tokens({"id": torch.tensor([2, 0, 1]), "net_input": {"src_tokens": None}}, samples)
+    net_input = batch["net_input"]
+    assert set(net_input) == {"src_tokens", "bert_tokens", "bert_out"}
+    assert net_input["bert_tokens"][:, 1].tolist() == [8, 7, 3]
+    assert net_input["bert_out"].shape == (3, 5, 4)
+    assert_close(net_input["bert_out"][:, 0, 0], torch.tensor([2.0, 0.0, 1.0]))
+    assert not net_input["bert_out"][2, 2:].any()  # padding

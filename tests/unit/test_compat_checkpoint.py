@@ -11,12 +11,9 @@ import pytest
 import torch
 from compat_states import TRUST, restricted_round_trip, round_trip, save, stock_state
 from fairseq import checkpoint_utils
-from fairseq.logging import meters
 from omegaconf import DictConfig, OmegaConf
 
 from fairseq_compat import checkpoint
-
-GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden"
 
 
 @pytest.fixture(autouse=True)
@@ -119,18 +116,6 @@ def test_what_one_process_broadcasts_to_another_loads():
 
     assert distributed._put_tensors_in_obj(received, tensors)["w"].tolist() == [1, 1]
     assert received["cfg"] == {"a": 1}
-
-
-@pytest.mark.parametrize("name", ["s2", "s2_dropnet", "stack"])
-def test_a_checkpoint_of_fairseq_0_8_with_meter_objects_loads(name):
-    path = GOLDEN / name / "checkpoint.pt"
-    if not path.exists():
-        pytest.skip("the golden checkpoints are not next to the repository")
-    with open(path, "rb") as file:
-        state = checkpoint.load(file, "cpu")
-    assert type(state["args"]) is argparse.Namespace
-    assert type(state["extra_state"]["train_meters"]["train_loss"]) is meters.AverageMeter
-    assert all(torch.isfinite(tensor).all() for tensor in state["model"].values())
 
 
 def test_torch_load_itself_is_left_alone(tmp_path):

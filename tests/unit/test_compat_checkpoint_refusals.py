@@ -173,13 +173,6 @@ def test_a_checkpoint_cut_short_is_named(tmp_path, zipped, keep):
         checkpoint_utils.load_checkpoint_to_cpu(str(path))
 
 
-def test_a_text_file_is_no_checkpoint(tmp_path):
-    path = tmp_path / "notes.txt"
-    path.write_text("hello\n" * 100)
-    with pytest.raises(CheckpointError, match=r"notes\.txt cannot be read: .*no checkpoint"):
-        checkpoint_utils.load_checkpoint_to_cpu(str(path))
-
-
 @pytest.mark.system
 def test_a_command_ends_with_the_message_and_no_stack_trace(tmp_path):
     path = save({"x": Call(os.system, "true")}, tmp_path / "evil.pt")

@@ -8,14 +8,12 @@ import pickle
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from documentation import ROOT
 
 import fairseq_compat
 from fairseq_compat import patches
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -60,21 +58,6 @@ def test_installing_twice_leaves_one_finder_in_front(toy):
     again.loader.exec_module(importlib.util.module_from_spec(again))
     assert [hasattr(finder, "is_fairseq_compat") for finder in sys.meta_path].count(True) == 1
     assert hasattr(sys.meta_path[0], "is_fairseq_compat")
-
-
-def test_a_finder_without_find_spec_is_passed_over(toy):
-    class Old:  # of Python 3.3 and before
-        def find_module(self, name, path=None):
-            return None
-
-    sys.meta_path.insert(1, Old())
-    assert importlib.import_module(toy).VALUE == 2
-
-
-def test_a_missing_module_is_reported_by_python_itself(monkeypatch):
-    monkeypatch.setitem(fairseq_compat._PATCHES, "compat_nowhere", ("patches.toy_patch",))
-    with pytest.raises(ModuleNotFoundError, match="No module named 'compat_nowhere'"):
-        importlib.import_module("compat_nowhere")
 
 
 @pytest.fixture
@@ -124,3 +107,16 @@ def test_the_hook_imports_nothing_else():
     )
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code, str(ROOT)], capture_output=True, text=True)
     assert done.stdout.strip() == "['fairseq_compat']", done.stderr
+
+
+LIBRARIES = "transformers tokenizers huggingface_hub sacremoses matplotlib sympy torch._dynamo".split()
+
+
+def test_a_plain_model_pays_nothing_for_the_libraries_of_bert():
+    code = (
+        "import sys, fairseq_cli.generate; before = set(sys.modules)\n"
+        "import bert_fused_plugin; print(*sorted(set(sys.argv[1:]) & (set(sys.modules) - before)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *LIBRARIES], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == ""

@@ -5,9 +5,7 @@ import dataclasses
 import importlib
 import importlib.util
 import logging
-import math
 import pickle
-import subprocess
 import sys
 import types
 import warnings
@@ -24,12 +22,10 @@ from fairseq import checkpoint_utils, options, tasks, utils
 from fairseq.data import Dictionary
 from fairseq.data.huffman import HuffmanCodeBuilder, huffman_coder
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.models import ARCH_CONFIG_REGISTRY, BaseFairseqModel
-from fairseq.models.transformer import TransformerConfig, TransformerModel, base_architecture
+from fairseq.models import BaseFairseqModel
+from fairseq.models.transformer import TransformerConfig, base_architecture
 from fairseq.modules import transformer_layer
 from fairseq.ngram_repeat_block import NGramRepeatBlock
-from fairseq.sequence_generator import SequenceGenerator
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import OmegaConf
 from omegaconf.errors import ConfigKeyError
 
@@ -87,11 +83,6 @@ def test_an_existing_path_wins_over_a_package(plugin):
 def test_an_unknown_user_dir_says_what_is_wanted(user_dir):
     with pytest.raises(FileNotFoundError, match=rf"--user-dir {user_dir}: neither a folder .* nor a package"):
         utils.import_user_module(argparse.Namespace(user_dir=user_dir))
-
-
-def test_no_user_dir_is_fine():
-    utils.import_user_module(argparse.Namespace(user_dir=None))
-    utils.import_user_module(argparse.Namespace())
 
 
 # precision
@@ -259,18 +250,6 @@ def test_fairseq_main_does_not_set_up_the_root_logger(monkeypatch):
     assert logging.root.level == logging.ERROR
 
 
-@pytest.mark.system
-def test_the_hydra_command_goes_as_far_as_its_data_without_warnings(tmp_path):
-    command = Path(sys.executable).parent / "fairseq-hydra-train"
-    if not command.exists():
-        pytest.skip("fairseq-hydra-train is not next to this Python")
-    words = "task=language_modeling model=transformer_lm/transformer_lm_gpt criterion=cross_entropy optimizer=adam"
-    words += f" lr_scheduler=fixed optimization.lr=[0.1] common.cpu=true dataset.batch_size=1 task.data={tmp_path}/none"
-    done = subprocess.run([command, *words.split()], cwd=tmp_path, capture_output=True, text=True)
-    assert "none/dict.txt" in done.stderr
-    assert "Warning" not in done.stderr + done.stdout
-
-
 def test_dataclasses_of_others_are_left_alone():
     """A default with a ``default`` of its own that raises, and one of a class of no module that has no hash."""
 
@@ -296,39 +275,6 @@ def test_no_ngram_is_repeated_also_when_scripted(size, banned):
     for module in (block, torch.jit.script(block), pickle.loads(pickle.dumps(block))):
         scores = module(tokens, torch.zeros(2, 9), 1, 2, 2)
         assert [row.isinf().nonzero().flatten().tolist() for row in scores] == banned
-
-
-def test_users_may_change_the_ngram_block_again(monkeypatch):
-    class Block(NGramRepeatBlock):
-        def _no_repeat_ngram(self, tokens, lprobs, bsz: int, beam_size: int, step: int):
-            return super()._no_repeat_ngram(tokens, lprobs, bsz, beam_size, step) + 1
-
-    tokens = torch.tensor([[2, 6, 6, 1]])
-    assert Block(2)(tokens, torch.zeros(1, 9), 1, 1, 2)[0].tolist() == [1.0] * 6 + [-math.inf] + [1.0] * 2
-    monkeypatch.setattr(NGramRepeatBlock, "_no_repeat_ngram", lambda self, tokens, lprobs, *sizes: lprobs + 2)
-    assert NGramRepeatBlock(2)(tokens, torch.zeros(1, 9), 1, 1, 2).tolist() == [[2.0] * 9]
-
-
-def test_a_scripted_generator_translates_as_an_unscripted_one():
-    """As fairseq's own test of it, with --no-repeat-ngram-size."""
-    words = Dictionary()
-    for word in "abcdef":
-        words.add_symbol(word)
-    task = TranslationTask(TranslationConfig(), words, words)
-    args = argparse.Namespace(arch="transformer_tiny", share_all_embeddings=True)
-    ARCH_CONFIG_REGISTRY["transformer_tiny"](args)
-    torch.manual_seed(1)
-    model = TransformerModel.build_model(args, task).eval()
-    generator = SequenceGenerator([model], words, beam_size=2, max_len_b=12, no_repeat_ngram_size=2)
-    sample = {"net_input": {"src_tokens": torch.tensor([[4, 5, 6, 2]]), "src_lengths": torch.tensor([4])}}
-    translations = [
-        [hypothesis["tokens"].tolist() for hypothesis in one.forward(sample)[0]]
-        for one in (generator, torch.jit.script(generator))
-    ]
-    assert translations[0] == translations[1]
-    for tokens in translations[0]:
-        pairs = list(zip(tokens, tokens[1:]))
-        assert len(pairs) == len(set(pairs))
 
 
 def test_the_dataclass_of_today_pickles():

@@ -5,7 +5,6 @@ import torch
 from fairseq.modules import MultiheadAttention
 from helpers import assert_close, randomise
 
-from bert_fused_plugin.modules.beam_order import select_sentences
 from bert_fused_plugin.modules.cross_attention import CrossAttention
 
 C, H, D, S, N, T = 8, 2, 6, 5, 3, 4
@@ -42,14 +41,6 @@ def test_equals_fairseqs_attention_with_states_repeated_for_beams(attentions, st
         assert_close(weights, expected_weights)
     else:
         assert weights is None
-
-
-def test_selected_sentences_keep_their_keys(attentions, states):
-    ours, _ = attentions
-    (h, mask), query, kept = states, torch.randn(1, 2, C), torch.tensor([2, 0])
-    expected, weights = ours(query, ours.project(h[:, kept], mask[kept]))
-    assert weights is None  # nobody has asked
-    assert_close(ours(query, select_sentences(ours.project(h, mask), kept))[0], expected)
 
 
 def test_dropout_is_on_the_weights_in_training_and_where_it_is_retained(states):

@@ -1,7 +1,6 @@
 import pytest
 import torch
-from fairseq.data import Dictionary
-from helpers import PIECES, encode, pad
+from helpers import PIECES, dictionary_of, encode, pad
 from tokenizers import Tokenizer, models, normalizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -23,13 +22,6 @@ def bridge(dictionary, tokenizer):
 
 def pieces(ids):
     return [PIECES[i] for i in ids]
-
-
-def dictionary_of(*symbols):
-    result = Dictionary()
-    for symbol in symbols:
-        result.add_symbol(symbol)
-    return result
 
 
 @pytest.mark.parametrize(
@@ -70,24 +62,12 @@ def test_raw_text_and_ids_of_it_give_the_same_word_pieces(bridge, dictionary, li
     assert bridge.encode([bridge.text(ids)]) == bridge.encode_tokens([ids.tolist()])
 
 
-def test_word_pieces_are_those_of_the_hugging_face_tokenizer(bridge, tokenizer):
-    texts = ["The old man sees Dogs, a house?", "", "zzz apple"]
-    assert bridge.encode(texts) == tokenizer(texts)["input_ids"]
-
-
 @pytest.mark.parametrize("text", ["[SEP]", "a [CLS] dog", "</s>", "[PAD][MASK]", "<unk>"])
 def test_special_tokens_in_text_are_text(bridge, text):
     [row] = bridge.encode([text])
     inner = row[1:-1]
     assert inner
     assert not {"[CLS]", "[SEP]", "[PAD]", "[MASK]"} & set(pieces(inner))
-
-
-@pytest.mark.parametrize("text", ["\ud800 dog", "dog \x00\x07 man", "שלום dog", "👩‍👩‍👧 dog", "e\u0301 dog", "\u2028"])
-def test_odd_text_is_encoded(bridge, text):
-    [row] = bridge.encode([text])
-    assert pieces(row)[0] == "[CLS]"
-    assert pieces(row)[-1] == "[SEP]"
 
 
 def test_long_sentences_are_cut_and_counted(dictionary, tokenizer, caplog):
@@ -159,18 +139,6 @@ def test_a_slow_tokenizer_is_refused(dictionary):
 
     with pytest.raises(BertFusedError, match=r"--bert-model: Slow of 'some-model' is not a fast tokenizer"):
         DictionaryBridge(dictionary, Slow(), max_tokens=32)
-
-
-def test_a_tokenizer_without_special_tokens_gives_every_sentence_a_piece(dictionary):
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    backend = Tokenizer(models.WordLevel({"dog": 0, "<s>": 1, "a": 2}, unk_token="a"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    bridge = DictionaryBridge(
-        dictionary, PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>"), max_tokens=8
-    )
-    assert bridge.encode(["dog dog", ""]) == [[0, 0], [1]]
 
 
 def test_the_fingerprint_of_a_tokenizer_covers_added_tokens_and_the_text_it_makes(dictionary, bert_dir):

@@ -122,12 +122,6 @@ def test_a_bad_index_of_documents_is_named(tmp_path, content, message):
     assert message in str(caught.value)
 
 
-def test_an_index_of_documents(tmp_path):
-    (tmp_path / "valid.docs").write_text("0\n3\n\n")
-    assert read_document_starts(str(tmp_path), "valid", [(4, 1)]) == {0, 3}
-    assert read_document_starts(None, "valid", [(4, 1)]) == set()
-
-
 def test_each_file_and_each_copy_of_it_begins_a_document(tmp_path):
     files = [(4, 2), (3, 1)]
     assert read_document_starts(None, "train", files) == {4, 8}

@@ -119,14 +119,6 @@ def test_the_command_lines_are_accepted(block):
             assert (ROOT / program).exists(), f"{block} runs {program}, which is not there"
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_the_installed_commands_are_used_and_not_the_old_scripts(page):
-    if page != "CHANGELOG.md":
-        assert not re.search(
-            r"scripts/(compare|plot_attention|export_model|average_checkpoints|import_\w+)", text_of(page)
-        )
-
-
 def test_the_tables_of_flags_follow_from_their_specifications():
     """python tests/documentation.py writes them."""
     assert with_tables(text_of("docs/flags.md")) == text_of("docs/flags.md")

@@ -1,25 +1,17 @@
 """Members of an ensemble: which read BERT, whether they read the same, and those that do not."""
 
-from types import SimpleNamespace
 from weakref import WeakValueDictionary
 
 import pytest
 import torch
-from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from helpers import assert_close, encode, make_gru, pad
 
 from bert_fused_plugin.tasks import ensembles
 
 
 @pytest.fixture
-def plain(dictionary):
-    cfg = TransformerConfig()
-    for side in (cfg.encoder, cfg.decoder):
-        side.embed_dim, side.ffn_embed_dim, side.layers, side.attention_heads = 8, 18, 2, 2
-    cfg.decoder.output_dim = cfg.decoder.input_dim = 8
-    cfg.max_source_positions = cfg.max_target_positions = 20
-    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
-    return TransformerModelBase.build_model(cfg, task).eval()
+def plain(stock):
+    return stock()
 
 
 @pytest.fixture
@@ -56,11 +48,6 @@ def test_an_ensemble_without_bert_is_left_alone(plain, dictionary):
     assert ensembles.members(models) is models
 
 
-def test_who_reads_bert(build, plain, dictionary, bert_dir):
-    models = [build(), plain, make_gru(dictionary), make_gru(dictionary, bert_model=bert_dir)]
-    assert list(map(ensembles.reads_bert, models)) == [True, False, False, True]
-
-
 def test_models_with_one_bert_hold_one_object(build, dictionary, bert_dir):
     berts = WeakValueDictionary()
     models = [build(), build(), make_gru(dictionary, bert_model=bert_dir)]
@@ -77,15 +64,3 @@ def test_models_with_one_bert_hold_one_object(build, dictionary, bert_dir):
     models[1].encoder.bridge.max_tokens += 1
     models[1].encoder.bridge.tags = ("<2de>",)
     assert not ensembles.share_bert_input(models)
-
-
-def test_context_and_alignments_are_checked(build, plain, dictionary):
-    one, other = build(bert_context=1), build()
-    assert ensembles.ensemble_errors([one, plain], True) == ensembles.ensemble_errors([other, build()], False) == []
-    [error] = ensembles.ensemble_errors([other, one], False)
-    assert error.startswith("--bert-context 1: the models of this ensemble differ in BERT or in its")
-    models = [plain, build(bert_fusion="embedding"), make_gru(dictionary, attention="none")]
-    words = ("attends to BERT's word pieces only", "--attention none has none")
-    errors = ensembles.ensemble_errors(models, True)
-    assert [word in error for word, error in zip(words, errors)] == [True, True]
-    assert ensembles.ensemble_errors(models, False) == []

@@ -1,14 +1,9 @@
 """examples/estimate.py: how long a recipe will take, from what its step estimate has measured."""
 
 import re
-import sys
-from pathlib import Path
-
-import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 
 import estimate
+import pytest
 
 LOG = "2026-01-02 03:04:05 | INFO | "
 

@@ -5,14 +5,10 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
+import evidence_report
 import pytest
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-sys.path.insert(0, str(BENCHMARKS))
-
-import evidence_report  # noqa: E402
+from documentation import ROOT
 
 CURVES = {  # nll_loss and BLEU after 10, 20, 30 and 40 updates
     "transformer": [(9.0, 1.0), (8.0, 2.0), (7.0, 3.0), (6.0, 4.0)],
@@ -99,14 +95,6 @@ def test_scores_and_gains(folder):
     ]
 
 
-def test_gains_of_each_seed(folder):
-    (folder / "2500-1").rename(folder / "2500-7")
-    assert evidence_report.seeds_table([part_of(folder / "2500-7")])[2:] == [
-        "| 2,500 pairs | 7 | BLEU | 10.0 | 20.0 | 22.5 | +2.5 | 0.020 |",
-        "| 2,500 pairs | 7 | chrF | 10.0 | 20.0 | 22.5 | +2.5 | 0.020 |",
-    ]
-
-
 def test_updates_and_minutes_to_the_quality_of_the_control(folder):
     part = part_of(folder / "2500-1")
     assert evidence_report.time_table([part])[2:] == [
@@ -135,13 +123,6 @@ def test_all_systems_and_where_they_differ(folder):
     ]
 
 
-def test_a_part_with_a_name_is_no_point_of_the_curve_over_pairs(folder, report):
-    pytest.importorskip("matplotlib")
-    (folder / "2500-1").rename(folder / "long-1")
-    assert "| 160,000 pairs, long training | 4 + 4, 4 | BLEU |" in report(folder, "--pictures", folder)
-    assert sorted(path.name for path in folder.glob("*.png")) == ["learning_curves.png"]
-
-
 def test_the_command_prints_both_and_draws(folder, report):
     pytest.importorskip("matplotlib")
     shutil.copytree(folder / "2500-1", folder / "2500-2")
@@ -163,17 +144,6 @@ def test_the_figures_alone_give_the_same_tables(folder, tmp_path, report):
     assert "/home/me" not in text
 
 
-def test_a_part_without_a_fused_model_has_a_table_of_its_systems(folder, report):
-    path = folder / "2500-1" / "report.json"
-    found = json.loads(path.read_text())
-    found.update(runs=found["runs"][:2], bert_tests=[])
-    path.write_text(json.dumps(found))
-    out = report(folder)
-    assert "2,500 pairs:\n\n| system | updates |" in out
-    assert "| `continued` | 40 + 40 |" in out
-    assert "gain" not in out
-
-
 def test_a_folder_without_reports_is_an_error(tmp_path, report, capsys):
     with pytest.raises(SystemExit):
         report(tmp_path)
@@ -192,7 +162,7 @@ def test_the_script_says_what_is_wrong_before_it_trains(tmp_path, part, lines, m
     for name in ("train.en", "train.de", "valid.en", "valid.de"):
         (tmp_path / name).write_text("a\n" * lines)
     env = {**os.environ, "DATA": str(tmp_path), "OUT": str(tmp_path / "out")}
-    done = subprocess.run([BENCHMARKS / "evidence.sh", part], capture_output=True, text=True, env=env)
+    done = subprocess.run([ROOT / "benchmarks" / "evidence.sh", part], capture_output=True, text=True, env=env)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
     assert not list(tmp_path.glob("out/*/raw/*"))

@@ -1,28 +1,16 @@
 """The small programs that the recipes prepare their data with."""
 
-import importlib.util
-import sys
 import unicodedata
 from pathlib import Path
 
+import clean_pairs
+import normalise
 import pytest
+import random_bert
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModel, AutoTokenizer
-
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-sys.path.append(str(EXAMPLES))  # where Python looks when it runs one of them
-
-
-def load(name):
-    spec = importlib.util.spec_from_file_location(Path(name).stem, EXAMPLES / name)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-clean_pairs, normalise, random_bert = map(load, ("clean_pairs.py", "tatoeba_en_fa/normalise.py", "random_bert.py"))
 
 
 @pytest.mark.parametrize(

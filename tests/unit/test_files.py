@@ -61,8 +61,3 @@ def test_a_device_is_no_place_for_a_file():
         written_output(Path("/dev/null")),
     ):
         pass
-
-
-def test_a_folder_that_does_not_exist_is_told(tmp_path):
-    with pytest.raises(BertFusedError, match="cannot be written"), written_output(tmp_path / "no" / "model.pt"):
-        pass

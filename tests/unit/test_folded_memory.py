@@ -8,7 +8,6 @@ from torch.nn.utils import prune
 
 from bert_fused_plugin.modules import cross_attention
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
-from bert_fused_plugin.modules.beam_order import select_sentences
 from bert_fused_plugin.modules.cross_attention import CrossAttention, FoldedMemory, KeysAndValues
 from bert_fused_plugin.modules.weight_layout import lay_out_weights
 
@@ -46,21 +45,6 @@ def test_equals_attention_that_is_not_folded(states, attention_map, steps, beams
     assert_close(out, expected, atol=1e-12)
     assert_close(weights, expected_weights, atol=1e-12)
     assert attention(query, memory)[1] is None  # nobody has asked
-
-
-def test_selected_sentences_keep_theirs(states):
-    attention, query, kept = make(), torch.randn(1, 4, C).double(), torch.tensor([2, 0])
-    (h, mask), memory = states, attention.project_for_search(*states)
-    expected, _ = attention(query, attention.project(h[:, kept], mask[kept]))
-    assert_close(attention(query, select_sentences(memory, kept))[0], expected, atol=1e-12)
-
-
-def test_dropout_that_is_retained_is_on_the_weights(states):
-    attention, query = make(), torch.randn(1, N, C).double()
-    memory = attention.project_for_search(*states)
-    whole = attention(query, memory)[0]
-    attention.dropout_module.apply_during_inference = True
-    assert not torch.equal(attention(query, memory)[0], whole)
 
 
 @pytest.mark.parametrize("case", ["many positions", "gradients", "half precision", "no bias"])

@@ -5,7 +5,7 @@ import torch
 from helpers import assert_close, randomise
 from torch import nn
 
-from bert_fused_plugin.modules.fusion import FUSION_KINDS, Branch, Branches, FusionOptions, Gate, Stacked, WeightedSum
+from bert_fused_plugin.modules.fusion import FUSION_KINDS, Branch, FusionOptions
 
 U = {"nmt alone": 0.1, "both": 0.5, "bert alone": 0.9}
 B, C = 4, 3
@@ -81,46 +81,3 @@ def test_frozen_parameters_get_no_gradient(monkeypatch):
     branches.bert.requires_grad_(False)
     branches.fuse(make("parallel", 1.0).train()).sum().backward()
     assert branches.bert.weight.grad is None
-
-
-@pytest.mark.parametrize("kind", ["parallel", "gated"])
-def test_evaluation_computes_both(kind):
-    branches, fusion = TwoLinear(), make(kind, 1.0, weights=(0.7, 0.2)).eval()
-    out = branches.fuse(fusion)
-    assert branches.calls == ["nmt", "bert"]
-    nmt, bert = branches.nmt(branches.x), branches.bert(branches.x)
-    assert_close(out, literal(kind, fusion, nmt, bert, (0.7, 0.2)))
-
-
-@pytest.mark.parametrize("bert_first", [True, False])
-def test_stacked_sublayers_follow_each_other_in_the_order_of_the_flag(bert_first):
-    branches, applied = TwoLinear(), []
-
-    def sublayer(attend, x, norm):
-        applied.append(norm)
-        return attend(x)[0].mean() + x, attend(x)[1]
-
-    nmt, bert = (Branch(partial(branches.run, name), None, name) for name in ("nmt", "bert"))
-    _, *weights = Stacked(bert_first)(sublayer, branches.x, nmt, bert)
-    assert applied == (["bert", "nmt"] if bert_first else ["nmt", "bert"])
-    assert weights == ["weights of nmt", "weights of bert"]
-
-
-@pytest.mark.parametrize(
-    ("name", "part", "mix"),
-    [
-        ("parallel", Branches, WeightedSum),
-        ("gated", Branches, Gate),
-        ("stacked", Stacked, None),
-        ("embedding", None, None),
-    ],
-)
-def test_the_kinds(name, part, mix):
-    kind = FUSION_KINDS[name]
-    assert [kind.has_branches, kind.is_sublayer, kind.replaces_embeddings].count(True) == 1
-    assert kind.has_branches or (kind.default_p_net, kind.weighted) == (0.0, False)
-    assert kind.has_branches == (part is Branches)
-    if not kind.replaces_embeddings:
-        built = kind.build(FusionOptions(name), C)
-        assert type(built) is part
-        assert mix is None or type(built.mix) is mix

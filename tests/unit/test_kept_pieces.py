@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from fairseq.data import AppendTokenDataset, ConcatDataset, LanguagePairDataset, ListDataset, indexed_dataset
-from helpers import WORDS, encode, processes
+from helpers import WORDS, dictionary_of, encode, processes
 from test_data_loader_workers import BATCHES, assert_workers_agree
 from tokenizers import normalizers
 
@@ -107,14 +107,6 @@ def lower(bert_dir, value):
     return tokenizer
 
 
-def reversed_words(dictionary):
-    """Return a dictionary in which the same ids are other words."""
-    words = type(dictionary)()
-    for word in reversed(WORDS):
-        words.add_symbol(word)
-    return words
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -125,14 +117,14 @@ def reversed_words(dictionary):
         {"detok": "moses"},
         {"lang": "de"},
         {"tags": ["red"]},
-        {"words": reversed_words},
-        {"tokenizer": lambda bert_dir: lower(bert_dir, False)},
+        {"words": dictionary_of(*reversed(WORDS))},  # the same ids are other words
+        {"tokenizer": False},
     ],
     ids="max_tokens context documents subword detok lang tags dictionary cased_tokenizer".split(),
 )
-def test_other_settings_have_other_files(make, options, bert_dir, dictionary, tmp_path):
-    given = {"words": dictionary, "tokenizer": bert_dir}
-    options = {name: value(given[name]) if callable(value) else value for name, value in options.items()}
+def test_other_settings_have_other_files(make, options, bert_dir, tmp_path):
+    if "tokenizer" in options:
+        options = {"tokenizer": lower(bert_dir, False)}
     make()
     make(tokenizer=lower(bert_dir, True))  # which is the same
     assert len(files(tmp_path / "kept")) == 1

@@ -1,16 +1,11 @@
 """The constraints of pip that give the oldest versions that setup.py allows."""
 
-import importlib.util
 import subprocess
 import sys
-from pathlib import Path
 
+import lower_bounds as script
 import pytest
-
-PATH = Path(__file__).resolve().parents[2] / "scripts" / "lower_bounds.py"
-_spec = importlib.util.spec_from_file_location("lower_bounds", PATH)
-script = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(script)
+from documentation import text_of
 
 
 def test_each_lower_bound_becomes_the_version():
@@ -28,18 +23,15 @@ def test_the_requirements_are_read_without_running_setup():
 
 
 def test_what_the_package_uses_itself_has_a_lower_bound():
-    done = subprocess.run([sys.executable, PATH], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, script.__file__], capture_output=True, text=True, check=True)
     names = {line.partition("==")[0] for line in done.stdout.splitlines()}
     assert {"torch", "transformers", "numpy", "sacrebleu", "safetensors", "hydra-core"} <= names
     assert "fairseq" not in names
 
 
 def test_the_lower_bounds_are_the_versions_that_were_tested():
-    setup, page = (PATH.parents[1] / name for name in ("setup.py", "docs/install.md"))
-    bounds = dict(
-        line.split("==") for line in script.constraints(script.requirements(setup.read_text(encoding="utf-8")))
-    )
-    lines = page.read_text(encoding="utf-8").splitlines()
+    bounds = dict(line.split("==") for line in script.constraints(script.requirements(text_of("setup.py"))))
+    lines = text_of("docs/install.md").splitlines()
     [row] = [line for line in lines if line.startswith("|") and "the lower bounds of `setup.py`" in line]
     tested = [cell.strip() for cell in row.split("|")[2:5]]
     assert [f"{bounds[name]}.0" for name in ("torch", "transformers", "numpy")] == tested

@@ -21,7 +21,7 @@ from transformers import (
 
 from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.bert.pretrained_bert import count_positions, groups_by_length
+from bert_fused_plugin.bert.pretrained_bert import count_positions
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.errors import BertFusedError
 
@@ -67,20 +67,6 @@ def test_other_encoders_read_a_small_batch_at_once_and_a_large_one_in_groups_of_
     expected = stock(tokens, None)
     assert_close(large[mask], expected[mask], atol=1e-5)
     assert_close(small[mask[:6]], expected[:6][mask[:6]], atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("lengths", "fewest", "expected"),
-    [
-        ([5, 2, 9, 2, 5, 5, 9], 4, [[1, 3], [0, 4, 5], [2, 6]]),
-        ([5, 2, 9, 2, 5, 5, 9], 5, [[1, 3, 0, 4, 5], [2, 6]]),
-        ([5, 2, 9, 2, 5, 5, 9], 25, [[1, 3, 0, 4, 5], [2, 6]]),
-        ([5, 2, 9, 2, 5, 5, 9], 26, [[1, 3, 0, 4, 5, 2, 6]]),
-        ([], 1, []),
-    ],
-)
-def test_a_group_ends_where_the_length_rises_and_it_is_large_enough(lengths, fewest, expected):
-    assert list(groups_by_length(lengths, fewest)) == expected
 
 
 def test_encoders_that_cannot_read_word_pieces_are_refused(tmp_path):

@@ -5,15 +5,11 @@ import os
 import sys
 from pathlib import Path
 
+import prepare
 import pytest
 import sentencepiece
-
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-sys.path[:0] = [str(EXAMPLES), str(EXAMPLES / "own_data")]  # where Python looks when it runs one of them
-
-import prepare  # noqa: E402
-import splitting  # noqa: E402
-from text_checks import Findings, check_split  # noqa: E402
+import splitting
+from text_checks import Findings, check_split
 
 WORDS = "the a small big old man woman dog house red apple eats sees gives runs".split()
 

@@ -1,7 +1,8 @@
 """The programs behind examples/own_data/run.sh and text of scripts that have no alphabet, or no spaces."""
 
+import prepare
 import pytest
-from test_own_data import prepare, read, sentence, write  # first: it tells Python where these programs are
+from test_own_data import read, sentence, write
 from text_checks import Findings, check_tokenizer
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast

@@ -2,11 +2,11 @@
 
 from argparse import Namespace
 from dataclasses import asdict
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from documentation import ROOT
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
@@ -14,10 +14,11 @@ from omegaconf import OmegaConf, open_dict
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models.presets import as_namespace, flags_beside
+from bert_fused_plugin.models.presets import as_namespace
 from bert_fused_plugin.models.translation_model import training_errors, warn_of_lone_processes
+from bert_fused_plugin.modules.fusion import FUSION_KINDS
 
-MODELS = Path(__file__).resolve().parents[2] / "examples" / "hydra" / "model"
+MODELS = ROOT / "examples" / "hydra" / "model"
 ARCHITECTURES = [arch for arch, model in ARCH_MODEL_REGISTRY.items() if "bert_fused_plugin" in model.__module__]
 
 
@@ -87,17 +88,11 @@ def test_wrong_settings_are_named_together():
         section("bert_fused_tiny", dropout="much", bert_fusion="fused", bert_finetune="yes", bert_drop_nte=0.5, zzz=1)
     assert error.value.errors == (
         "model.dropout must be what --dropout takes on the command line, got 'much'",
-        "model.bert_fusion must be one of parallel, stacked, gated, embedding, got 'fused'",
+        f"model.bert_fusion must be one of {', '.join(FUSION_KINDS)}, got 'fused'",
         "model.bert_finetune must be true or false, got 'yes'",
         "model.bert_drop_nte, got 0.5, is no setting of this model; did you mean bert_drop_net?",
         "model.zzz, got 1, is no setting of this model; leave it out",
     )
-
-
-def test_flags_of_other_sections_stand_beside_those_of_the_model():
-    assert flags_beside(section("gru_dot"), "checkpoint")["restore_file"] == "checkpoint_last.pt"
-    assert flags_beside(Namespace(restore_file="x.pt"), "checkpoint")["restore_file"] == "x.pt"
-    assert flags_beside(OmegaConf.create({"dropout": 0}), "checkpoint") == {}
 
 
 def test_a_training_that_shards_its_parameters_is_refused():

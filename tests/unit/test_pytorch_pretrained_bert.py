@@ -10,7 +10,6 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.importing.pytorch_pretrained_bert import (
     is_hugging_face,
-    lower_cases,
     read_bert_directory,
     write_hugging_face,
 )
@@ -58,11 +57,6 @@ def states(model):
         return model.eval()(TOKENS).last_hidden_state
 
 
-def test_its_states_are_those_of_the_same_weights(bert, directory):
-    assert not is_hugging_face(directory)
-    assert_close(states(read_bert_directory(directory)), states(bert), atol=0)
-
-
 def test_the_configuration_may_have_its_later_name_but_the_old_one_counts(bert, directory):
     (directory / "bert_config.json").rename(directory / "config.json")
     assert_close(states(read_bert_directory(directory)), states(bert), atol=0)
@@ -105,10 +99,3 @@ def test_weights_that_do_not_fit_the_configuration_are_refused(directory, damage
     (directory / "bert_config.json").write_text(json.dumps({**SIZES, **damage}), encoding="utf-8")
     with pytest.raises(BertFusedError, match=f"(?s)--bert .* cannot be used .*{message}"):
         read_bert_directory(directory)
-
-
-@pytest.mark.parametrize(
-    ("name", "lower"), [("bert-base-uncased", True), ("bert-base-german-cased", False), ("/my/bert-base-cased", True)]
-)
-def test_text_is_lower_cased_as_bert_nmt_did(name, lower):
-    assert lower_cases(name) is lower

@@ -15,10 +15,6 @@ def test_a_byte_order_mark_is_no_text(tmp_path):
     assert list(read_raw_text(str(tmp_path), "train", "en", 2)) == ["a dog", "\ufeffb"]
 
 
-def test_without_a_directory_there_is_no_raw_text():
-    assert read_raw_text(None, "train", "en", 3) is None
-
-
 @pytest.mark.parametrize("content", [None, b"a dog\n\xff\n"], ids=["missing", "Latin-1"])
 def test_what_cannot_be_read_is_named(tmp_path, content):
     if content is not None:

@@ -17,11 +17,6 @@ def refusal(path, **options):
     return message
 
 
-def test_a_checkpoint_is_returned(tmp_path):
-    torch.save({"model": {"w": torch.ones(2)}, "more": 3}, tmp_path / "good.pt")
-    assert read_saved(tmp_path / "good.pt", "give another file")["more"] == 3
-
-
 @pytest.mark.parametrize("given", ["", "--run a=FILE"])
 def test_files_that_are_no_checkpoints_are_refused(tmp_path, given):
     gone, other, cut = tmp_path / "gone.pt", tmp_path / "other.pt", tmp_path / "cut.pt"

@@ -1,14 +1,7 @@
 """examples/progress.py: what is shown of the log of a training."""
 
-import sys
-from pathlib import Path
-
 import pytest
-
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-sys.path[:0] = [str(EXAMPLES), str(EXAMPLES / "own_data")]
-
-from progress import Progress  # noqa: E402
+from progress import Progress
 
 LOG = "2026-01-02 03:04:05 | INFO | "
 

@@ -1,13 +1,16 @@
-"""The decoder's recurrent unit and its deep output against their equations (Bahdanau et al. 2015, appendix A.2.2)."""
+"""The parts of the recurrent decoder: equations (Bahdanau et al. 2015, appendix A.2.2), gradients, first values."""
 
 import pytest
 import torch
 from helpers import assert_close, randomise
 from torch.autograd import gradcheck
 
+from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention, DotAttention
 from bert_fused_plugin.modules.recurrent_unit import ConditionalGru, DeepOutput
 
 B, M, N, C = 2, 7, 6, 8
+K, S, A = 3, 5, 4
+PAD = torch.tensor([[False] * S, [True] * 2 + [False] * (S - 2)])
 
 
 def in_double(module):
@@ -61,3 +64,30 @@ def test_the_gradients_are_those_of_finite_differences():
     unit, output = in_double(ConditionalGru(M, C, N)), in_double(DeepOutput(N, M, C, 5))
     for module, widths in ((unit, (3 * N, 2 * N, N)), (output, (N, M, 10))):
         assert gradcheck(module, [states(B, width).requires_grad_() for width in widths])
+
+
+def test_the_gradients_of_the_attentions_are_those_of_finite_differences():
+    def leaf(*sizes):
+        return states(*sizes).requires_grad_()
+
+    for attention in (in_double(AdditiveAttention(N, C, A)), in_double(DotAttention(N, C, A))):
+        assert gradcheck(lambda q, k, a=attention: a(q, k, PAD), (leaf(B, K, A), leaf(B, S, A)))
+    additive = in_double(AdditiveAttention(N, C, A))
+    weights = torch.randn(B, K, S, dtype=torch.double)
+
+    def by_v(v):
+        additive.v.data = v.data
+        return (additive(q, k, PAD) * weights).sum()
+
+    q, k = states(B, K, A), states(B, S, A)
+    (additive(q, k, PAD) * weights).sum().backward()
+    steps = 1e-6 * torch.eye(A, dtype=torch.double)
+    v = additive.v.detach().clone()
+    numeric = torch.stack([(by_v(v + step) - by_v(v - step)) / 2e-6 for step in steps])
+    assert_close(additive.v.grad, numeric.detach(), atol=1e-7)
+
+
+def test_the_vectors_of_additive_attention_begin_small():
+    v = AdditiveAttention(N, C, 1000).v
+    assert v.min().item() == pytest.approx(-0.1, abs=0.01)
+    assert v.max().item() == pytest.approx(0.1, abs=0.01)

@@ -7,11 +7,15 @@ import pytest
 from fairseq.data import Dictionary
 from helpers import GRU_SIZES, SIZES
 
+from bert_fused_plugin.errors import flag_name
 from bert_fused_plugin.flags import type_errors
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, config_errors
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_errors
+from bert_fused_plugin.models.gru_bahdanau.initialisation import INITIALISATIONS
 from bert_fused_plugin.modules import attention_map
-from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig, flags_for_data_sets
+from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
+from bert_fused_plugin.modules.fusion import FUSION_KINDS
+from bert_fused_plugin.modules.recurrent_attention import RECURRENT_ATTENTIONS
 
 
 def fused(src_dict=None, **options):
@@ -29,6 +33,11 @@ def gru(src_dict=None, **options):
 
 def test_the_models_of_the_tests_have_no_errors():
     assert fused() == gru() == gru(bert_model="x") == []
+
+
+def unknown(name, kinds):
+    """Return the row of a value of a flag that is none of the *kinds*."""
+    return {name: "other"}, f"{flag_name(name)} must be one of {', '.join(kinds)}, got other; choose one of"
 
 
 GATES = "leave it out to let every layer attend to BERT"
@@ -106,14 +115,11 @@ FUSED = [
         "--share-all-embeddings needs --encoder-embed-dim equal to --decoder-embed-dim, got 16 and 8; make them equal",
     ),
     # the command line refuses these itself, but --model-overrides takes any
-    (
-        {"bert_fusion": "sum"},
-        "--bert-fusion must be one of parallel, stacked, gated, embedding, got sum; choose one of",
-    ),
-    ({"bert_attend": "source"}, "--bert-attend must be one of both, encoder, decoder, got source; choose"),
-    ({"bert_subword": "bpe"}, "--bert-subword must be one of auto, subword_nmt, *, got bpe"),
-    ({"bert_detok": "nltk"}, "--bert-detok must be one of none, moses, got nltk"),
-    ({"attention_map": "hardmax"}, "--attention-map must be one of softmax, sparsemax, entmax15, entmax, got hardmax"),
+    unknown("bert_fusion", FUSION_KINDS),
+    unknown("bert_attend", ["both", "encoder", "decoder"]),
+    unknown("bert_subword", ["auto", "*", "none"]),
+    unknown("bert_detok", ["none", "moses"]),
+    unknown("attention_map", ATTENTION_MAPS),
 ]
 TYPES = [  # of both families
     ({"bert_model": 3}, "--bert-model must be a text, got 3; correct it"),
@@ -127,12 +133,9 @@ GRU = [
     ({"decoder_hidden_size": 0}, "--decoder-hidden-size must be at least 1, got 0; give a positive number"),
     ({"dropout": 1.0}, "--dropout must be in [0, 1), got 1.0; 0 turns it off"),
     ({"dropout": float("nan")}, "--dropout must be in [0, 1), got nan"),
-    ({"attention": "location"}, "--attention must be one of additive, dot, none, got location; choose"),
-    (
-        {"attention": "none", "attention_map": "sparsemax"},
-        "--attention-map is for --attention additive and dot, got sp",
-    ),
-    ({"rnn_init": "xavier"}, "--rnn-init must be one of paper, modern, got xavier; choose"),
+    ({"attention": "none", "attention_map": "sparsemax"}, "--attention-map is for --attention *, got sparsemax with"),
+    unknown("attention", RECURRENT_ATTENTIONS),
+    unknown("rnn_init", INITIALISATIONS),
     ({"share_decoder_input_output_embed": True}, "* needs --decoder-out-embed-dim equal to --decoder-embed-dim"),
     ({"bert_drop_net": 0.3}, "--bert-drop-net is for --bert-model, got 0.3; add --bert-model, or leave this flag out"),
     ({"bert_finetune_layers": 1}, "--bert-finetune-layers is for --bert-model, got 1; add"),
@@ -185,19 +188,3 @@ def test_a_map_needs_its_package(errors_of, monkeypatch):
     assert errors_of(attention_map="sparsemax") == [
         "--attention-map needs the package entmax, which is not installed, got 'sparsemax'; run: pip install entmax"
     ]
-
-
-TYPED = "for the typed lines of fairseq-interactive; leave it out: "
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"bert_text": "x"}, f"--bert-text is for data sets, got x {TYPED}BERT reads the typed lines"),
-        ({"bert_documents": "x"}, f"--bert-documents is for data sets, got x {TYPED}with --bert-context BERT reads"),
-        ({"bert_cache": "x"}, f"--bert-cache is for data sets, got x {TYPED}BERT's states of typed lines are not kept"),
-    ],
-)
-def test_flags_for_data_sets_are_refused_for_typed_lines(options, sentence):
-    [error] = flags_for_data_sets(BertFusedTranslationConfig(**options))
-    assert error.startswith(sentence)

@@ -1,22 +1,17 @@
-"""The benchmark of large corpora: what it measures, on a small one."""
+"""The benchmark of large corpora, on a small one; what the study of settings asks of fairseq-train, and reads of it."""
 
 import argparse
-import gc
-import importlib.util
 import queue
 import threading
 from pathlib import Path
 
-import numpy as np
 import pytest
+import scale
+import study
 from fairseq.data import data_utils
 from test_kept_pieces import write_data
 
 from bert_fused_plugin.data import kept_pieces
-
-spec = importlib.util.spec_from_file_location("scale", Path(__file__).parents[2] / "benchmarks" / "scale.py")
-scale = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(scale)
 
 
 @pytest.fixture
@@ -56,9 +51,22 @@ def test_each_step_is_measured(text, bert_dir, tmp_path, monkeypatch):
     assert list(scale.table([row]))[-1] == "| 20 | 1 | map | 1.50 | 0.25 | 1.0 | 2.0 | 3.0 | 3 | 2.0 |"
 
 
-def test_private_memory_grows_by_what_a_process_writes():
-    gc.collect()  # what earlier tests have left is not freed meanwhile
-    private, share = scale.private_memory(), scale.share_of_memory()
-    held = np.ones(100_000_000, dtype=np.uint8)
-    for now, before in zip((scale.private_memory(), scale.share_of_memory()), (private, share)):
-        assert now - before == pytest.approx(held.nbytes, rel=0.2)
+def test_the_curve_has_updates_nll_and_bleu_of_each_validation():
+    line = "2026-01-01 10:00:00 | INFO | valid | epoch 008 | valid on 'valid' subset | loss 7.01 | nll_loss 6.123 | "
+    line += "accuracy 29.693 | ppl 69.67 | bleu {} | wps 1201.2 | num_updates {} | best_bleu 1.87\n"
+    assert study.curve_of(line.format(1.87, 300) + "other\n" + line.format(1.5, 400)) == [
+        [300, 6.123, 1.87],
+        [400, 6.123, 1.5],
+    ]
+
+
+def test_a_system_begins_with_the_parameters_of_its_base(monkeypatch):
+    monkeypatch.setattr(study, "bert", lambda: "minilm")
+    plain = {**study.DEFAULTS, "name": "control", "base": "transformer", "lr": "0.0025"}
+    words = " ".join(study.training_command(plain, Path("data"), Path("out/runs/control")))
+    assert "--finetune-from-model out/runs/transformer/checkpoint_best.pt" in words
+    assert "--lr 0.0025 --warmup-updates 500 --dropout 0.3" in words
+    fused = {**plain, "kind": "fused", "flags": "--bert-layer 4"}
+    words = " ".join(study.training_command(fused, Path("data"), Path("out/runs/fused")))
+    assert "--bert-warm-start out/runs/transformer/checkpoint_best.pt --bert-layer 4" in words
+    assert "--bert-model minilm --bert-cache data/bert-cache" in words

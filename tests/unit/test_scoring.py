@@ -22,13 +22,6 @@ def test_a_system_that_wrote_the_same_does_not_differ():
     assert "do not differ significantly" in verdict("twin", "base", scores)
 
 
-def test_equal_scores_do_not_differ():
-    other = [text.replace("gives", "takes") for text in BAD]
-    _, scores = Scorer(REFERENCES, tokenised=True, samples=50).compare([("base", BAD), ("other", other)])
-    assert scores["other"]["TER"].score == scores["base"]["TER"].score
-    assert (scores["other"]["TER"].p, scores["other"]["TER"].better) == (1.0, 0)
-
-
 def test_a_better_and_a_worse_system():
     scorer = Scorer(REFERENCES, tokenised=True, samples=200)
     _, scores = scorer.compare([("base", BAD), ("good", GOOD)])
@@ -47,13 +40,6 @@ def test_the_fewest_resamples_can_show_a_difference_and_one_less_cannot():
         _, scores = Scorer(REFERENCES, tokenised=True, samples=samples).compare(systems)
         assert scores["good"]["BLEU"].p == pytest.approx(1 / (samples + 1))
         assert (scores["good"]["BLEU"].p < SIGNIFICANT, scores["good"]["BLEU"].better) == (better == 1, better)
-
-
-def test_one_other_word_in_one_sentence_is_no_difference():
-    almost = ["the big man sees the z .", *GOOD[1:]]
-    _, scores = Scorer(REFERENCES, tokenised=True, samples=500).compare([("base", GOOD), ("almost", almost)])
-    assert scores["almost"]["BLEU"].score < 100
-    assert scores["almost"]["BLEU"].better == 0
 
 
 def test_scores_and_signatures_are_those_of_sacrebleu():

@@ -21,12 +21,6 @@ def test_those_of_a_step_take_the_place_of_the_scores(decoder, rows, symbols):
     assert found.data_ptr() == scores.data_ptr()
 
 
-def test_so_do_those_of_the_last_position_that_fairseq_cuts_out(decoder):
-    scores = torch.randn(3, 4, 50)
-    expected = scores[:, -1:].log_softmax(-1)
-    assert torch.equal(decoder.get_normalized_probs((scores[:, -1:], None), log_probs=True), expected)
-
-
 @pytest.mark.parametrize("positions", [1, 2])
 @pytest.mark.parametrize("log_probs", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float, torch.bfloat16])
@@ -49,12 +43,3 @@ def test_scores_of_inference_mode_are_left_alone_outside_of_it(decoder):
     torch.testing.assert_close(found, before.log_softmax(-1))
     with torch.inference_mode():
         assert decoder.get_normalized_probs((scores, None), log_probs=True).data_ptr() == scores.data_ptr()
-
-
-def test_an_adaptive_softmax_reads_features(decoder):
-    class Adaptive(torch.nn.Module):
-        def get_log_prob(self, features, target):
-            return features + 1
-
-    decoder.adaptive_softmax = Adaptive()
-    assert decoder.get_normalized_probs((torch.zeros(1, 1, 2), None), log_probs=True).tolist() == [[[1, 1]]]

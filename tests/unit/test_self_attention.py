@@ -43,21 +43,6 @@ def test_steps_are_the_rows_of_the_whole_sequence(attention_map):
     assert_close(steps, whole, atol=1e-10, rtol=0)
 
 
-def test_the_state_before_the_first_step_has_no_order(attentions):
-    state = {}
-    attentions[0].reorder_incremental_state(state, torch.tensor([1, 0]))
-    assert state == {}
-
-
-def test_gradients_go_through_the_steps(attentions):
-    ours, _ = attentions
-    state = {}
-    first = torch.randn(1, 2, 8, requires_grad=True)
-    ours.step(first, state)
-    ours.step(torch.randn(1, 2, 8), state).sum().backward()
-    assert first.grad.abs().sum() > 0
-
-
 def test_dropout_is_kept_in_the_search_where_it_is_asked_for():
     torch.manual_seed(1)
     attention = SelfAttention(8, 2, 0.5).eval()

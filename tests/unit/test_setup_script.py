@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from documentation import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PIP = """
 import os, sys
 with open({log!r}, "a") as log:

@@ -21,14 +21,6 @@ def test_loss_equals_the_formula_and_torchs_own(eps):
     assert nll_loss.sum().item() == pytest.approx(literal_loss(logits, TARGET, 0.0), rel=1e-5)
 
 
-def test_gradient_is_softmax_minus_smoothed_target_and_zero_at_padding():
-    logits = torch.randn(B, T, V, requires_grad=True)
-    label_smoothed_loss(logits, TARGET, 0.1, PAD)[0].sum().backward()
-    expected = logits.softmax(-1) - 0.9 * F.one_hot(TARGET, V) - 0.1 / V
-    expected[1, 2] = 0
-    assert_close(logits.grad, expected.detach())
-
-
 @pytest.mark.parametrize("eps", [0.0, 0.1])
 def test_gradient_equals_torchs_own_in_double_precision(eps):
     logits = (torch.randn(B, T, V, dtype=torch.double) * 3).requires_grad_()
@@ -63,25 +55,9 @@ def test_a_second_backward_is_refused_not_wrong():
         loss.backward()
 
 
-def test_a_padded_batch_costs_the_sum_of_its_sentences():
-    logits = torch.randn(B, T, V)
-    together = label_smoothed_loss(logits, TARGET, 0.1, PAD)[0].sum()
-    alone = label_smoothed_loss(logits[:1], TARGET[:1], 0.1, PAD)[0].sum()
-    alone = alone + label_smoothed_loss(logits[1:, :2], TARGET[1:, :2], 0.1, PAD)[0].sum()
-    assert_close(together, alone)
-
-
 def test_extreme_logits_stay_finite():
     logits = torch.tensor([[[1e4, -1e4, 0.0]]], requires_grad=True)
     loss, _, _ = label_smoothed_loss(logits, torch.tensor([[1]]), 0.1, padding_idx=0)
     loss.sum().backward()
     assert torch.isfinite(loss).all()
     assert torch.isfinite(logits.grad).all()
-
-
-def test_accuracy_counts_the_best_symbols_without_padding():
-    logits = torch.full((B, T, V), -1.0)
-    for b, t, symbol in ((0, 0, 4), (0, 1, 3), (0, 2, 9), (1, 0, 5), (1, 1, 2), (1, 2, PAD)):
-        logits[b, t, symbol] = 1.0
-    correct = label_smoothed_loss(logits, TARGET, 0.1, PAD)[2]
-    assert correct.tolist() == [[True, False, True], [True, True, False]]

@@ -65,11 +65,3 @@ def test_what_is_larger_than_the_cache_is_read_all_the_same():
     for _ in range(2):
         assert_close(cache.read(tokens, None, computed), expected(tokens))
     assert len(cache.states) == 0
-
-
-def test_after_clear_all_is_read_anew():
-    cache, computed = LruStateCache(10_000), Reader()
-    cache.read(batch(0), None, computed)
-    cache.clear()
-    cache.read(batch(0), None, computed)
-    assert len(computed.seen) == 2

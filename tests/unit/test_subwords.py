@@ -4,9 +4,9 @@ import json
 from argparse import Namespace
 
 import pytest
-from fairseq.data import Dictionary, encoders
+from fairseq.data import encoders
 from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
-from helpers import encode
+from helpers import dictionary_of, encode
 from omegaconf import OmegaConf
 from tokenizers import ByteLevelBPETokenizer
 from transformers import AutoTokenizer
@@ -14,18 +14,11 @@ from transformers import AutoTokenizer
 from bert_fused_plugin.bert.flags import BertFlags
 from bert_fused_plugin.bert.from_flags import load_bridge
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.data.subwords import BYTE_BPE, SUBWORDS, decode_byte_bpe, detect_subword, spells_bytes
+from bert_fused_plugin.data.subwords import SUBWORDS, detect_subword
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.presets import flags_beside
 
 TEXT = "Mädchen sehen 3 Hunde – «naïve» café 北京 𝔘 ?"
-
-
-def dictionary_of(*symbols):
-    result = Dictionary()
-    for symbol in symbols:
-        result.add_symbol(symbol)
-    return result
 
 
 def words(count):
@@ -127,13 +120,6 @@ def test_the_text_is_that_of_the_bert_encoder_of_fairseq(tmp_path):
     line = encoder.encode("The playhouse, the play!")
     assert line.split()[1:3] == ["play", "##house"]
     assert join("word_piece", line) == "the playhouse, the play!"
-
-
-def test_a_latin_script_spells_no_bytes():
-    assert spells_bytes(["▁hÃ¤us", "Ã", "¤"], BYTE_BPE, certain=True)
-    assert not spells_bytes(["▁häus", "ß", "ü"], BYTE_BPE, certain=True)
-    assert not spells_bytes(["ä", "ß"], BYTE_BPE, certain=True)  # no sign of bytes, though each may be one
-    assert decode_byte_bpe("") == ""
 
 
 # --- kinds that need files or cannot be joined

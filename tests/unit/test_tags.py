@@ -1,24 +1,18 @@
 """Tags of languages are left out of the text that BERT reads."""
 
-from argparse import Namespace
-
 import pytest
 import torch
-from fairseq.data import Dictionary
-from helpers import encode, pad
+from helpers import dictionary_of, encode, pad
 from transformers import AutoTokenizer
 
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.data.tags import language_tags, tags_named, tags_of_task
+from bert_fused_plugin.data.tags import language_tags, tags_named
 from bert_fused_plugin.errors import BertFusedError
 
 
 @pytest.fixture(scope="module")
 def tagged():
-    result = Dictionary()
-    for symbol in ("the", "dog", "play@@", "hou@@", "se", "<2de>", "<2fr>", "[de_DE]", "__en__", "a.c", "abc"):
-        result.add_symbol(symbol)
-    return result
+    return dictionary_of(*"the dog play@@ hou@@ se <2de> <2fr> [de_DE] __en__ a.c abc".split())
 
 
 @pytest.mark.parametrize(
@@ -45,10 +39,6 @@ def test_a_name_that_stands_for_no_symbol_is_refused(tagged, names):
 
 def test_symbols_that_look_like_tags(tagged):
     assert language_tags(tagged) == ["<2de>", "<2fr>", "[de_DE]", "__en__"]
-
-
-def test_tasks_without_tags_of_their_own():
-    assert tags_of_task(Namespace()) == []
 
 
 def test_bert_reads_what_it_would_read_without_the_tags(tagged, bert_dir):

@@ -5,39 +5,36 @@ from types import SimpleNamespace
 
 import pytest
 from fairseq.data.encoders.moses_tokenizer import MosesTokenizer, MosesTokenizerConfig
-from warm_start_helpers import new_dictionary
+from helpers import dictionary_of
 
-from bert_fused_plugin.data.typed_text import TypedText, hyphen_warning, hyphens_are_split
+from bert_fused_plugin.data.typed_text import TypedText, hyphens_are_split
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 
-NOT_SPLIT = new_dictionary(["well@@", "-@@", "dressed", "men", "@-"])
-SPLIT = new_dictionary(["well", "@-@", "dressed", "-@@", "5"])
-NO_HYPHEN = new_dictionary(["men", "-", "--"])
+NOT_SPLIT = dictionary_of("well@@", "-@@", "dressed", "men", "@-")
 
 
 def moses(**options):
     return MosesTokenizer(MosesTokenizerConfig(source_lang="en", target_lang="en", **options))
 
 
-def test_a_line_with_many_unknown_symbols_is_described(dictionary, caplog):
-    TypedText(dictionary).check(["The old man , The Dog xyz runs"], None)
-    [message] = caplog.messages
-    assert message.startswith(
-        "4 of the 8 symbols of a line (50%) are unknown to the source dictionary: 'The', 'Dog', 'xyz'"
-    )
-    assert "(2 of them would be known in lower case); a line must be prepared" in message
-    assert caplog.records[0].levelno == logging.WARNING
-
-
-def test_only_some_of_many_unknown_symbols_are_named(dictionary, caplog):
-    TypedText(dictionary).check([" ".join(f"x{i}" for i in range(7))], None)
-    assert "dictionary: 'x0', 'x1', 'x2', 'x3', 'x4', ...; a line" in caplog.text
-
-
-def test_a_long_unknown_symbol_is_shortened(dictionary, caplog):
-    TypedText(dictionary).check(["q" * 100_000], None)
-    assert f"dictionary: '{'q' * 40}'...;" in caplog.text
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        (
+            "The old man , The Dog xyz runs",
+            "(50%) are *: 'The', 'Dog', 'xyz' (2 of them would be known in lower case); ",
+        ),
+        (" ".join(f"x{i}" for i in range(7)), "(100%) are *: 'x0', 'x1', 'x2', 'x3', 'x4', ...; "),
+        ("q" * 100_000, f"(100%) are *: '{'q' * 40}'...; "),
+    ],
+)
+def test_a_line_with_many_unknown_symbols_is_described(dictionary, caplog, line, named):
+    TypedText(dictionary).check([line], None)
+    [record] = caplog.records
+    said = f"symbols of a line {named}a line must be prepared".replace("*", "unknown to the source dictionary")
+    assert said in record.getMessage()
+    assert record.levelno == logging.WARNING
 
 
 def test_one_unknown_symbol_in_twenty_is_none_too_many(dictionary, caplog):
@@ -72,14 +69,7 @@ def test_further_lines_are_reported_now_and_then(dictionary, caplog):
     ],
 )
 def test_the_dictionary_shows_what_became_of_hyphens(symbols, expected):
-    assert hyphens_are_split(new_dictionary(symbols)) is expected
-
-
-def test_the_tokenizer_must_treat_hyphens_as_the_training_text_was_treated():
-    assert "no @-@, so the training text did not have them split; add" in hyphen_warning(False, NOT_SPLIT)
-    assert "so the training text had them split; leave --moses-no-dash-splits out" in hyphen_warning(True, SPLIT)
-    fitting = [(True, NOT_SPLIT), (False, SPLIT), (False, NO_HYPHEN), (True, NO_HYPHEN)]
-    assert [hyphen_warning(*case) for case in fitting] == [None] * 4
+    assert hyphens_are_split(dictionary_of(*symbols)) is expected
 
 
 def test_hyphens_are_warned_of_once(caplog):
