@@ -22,7 +22,7 @@ from bert_fused_plugin.bert.record import RECORD_KEY, read_record
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.json_record import JsonRecord
 from bert_fused_plugin.tasks import bert_cache
-from bert_fused_plugin.tasks.bert_cache import BertCache, read_description, small_shared_memory
+from bert_fused_plugin.tasks.bert_cache import BertCache, read_description, warn_of_small_shared_memory
 
 # settings of config.json that change states, with another value each; the weights fit both
 CHANGES = {"hidden_act": "relu", "num_attention_heads": 2, "layer_norm_eps": 1e-3}
@@ -165,16 +165,17 @@ def test_opening_the_cache_warns_of_small_shared_memory(build, tmp_path, caplog,
 
 
 @pytest.mark.parametrize(("size", "warned"), [(64 * 2**20, True), (2**30 - 1, True), (2**30, False)])
-def test_small_shared_memory_is_named_with_the_remedies(monkeypatch, size, warned):
+def test_small_shared_memory_is_named_with_the_remedies(monkeypatch, caplog, size, warned):
     monkeypatch.setattr(bert_cache.shutil, "disk_usage", lambda path: SimpleNamespace(total=size))
-    said = small_shared_memory()
-    assert (said is not None) == warned
-    if said is not None:
+    warn_of_small_shared_memory()
+    assert len(caplog.messages) == warned
+    for said in caplog.messages:
         remedies = ("--shm-size 2g", "--ipc=host", "--num-workers 0")
         assert said.startswith(f"/dev/shm has only {size / 2**20:,.0f} MiB, and worker processes pass batches")
         assert all(remedy in said and f"`{remedy}`" in text_of("docs/workflow.md") for remedy in remedies)
 
 
-def test_a_system_without_shared_memory(monkeypatch, tmp_path):
+def test_a_system_without_shared_memory(monkeypatch, caplog, tmp_path):
     monkeypatch.setattr(bert_cache, "SHARED_MEMORY", tmp_path / "none")
-    assert small_shared_memory() is None
+    warn_of_small_shared_memory()
+    assert caplog.messages == []

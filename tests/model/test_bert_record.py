@@ -203,7 +203,7 @@ BEGAN = [("/some/where/plain.pt", 1240), ("/older.pt", None)]
 def begun(build):
     """The parameters of a model that began from others."""
     model = build()
-    model.encoder.bert_record.note_origins(BEGAN)
+    model.encoder.bert_record.update(began_from=BEGAN)
     return model.state_dict()
 
 

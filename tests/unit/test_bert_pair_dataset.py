@@ -2,11 +2,12 @@ import numpy as np
 import pytest
 import torch
 from fairseq.data import LanguagePairDataset, ListDataset, indexed_dataset
-from helpers import assert_close, encode
+from helpers import encode
 from transformers import AutoTokenizer
 
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, InteractiveDataset
-from bert_fused_plugin.data.collate import BERT_PAD, add_bert_tokens
+from bert_fused_plugin.data.cached_states import CachedStates
+from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 
 SOURCES = ["a dog", "the old man sees a small dog", "dog", "", "play@@ hou@@ se , a dog"]
@@ -120,16 +121,11 @@ def test_batches_of_few_shapes_are_fairseqs_own(dictionary, bridge):
         assert [dataset[i]["bert_tokens"].tolist()] == bridge.encode_tokens([tokens.tolist()])
 
 
-ROWS = [torch.tensor(row, dtype=torch.int32) for row in ([2, 7, 3], [2, 3], [2, 8, 9, 4, 3])]
-
-
-def test_the_rows_follow_the_order_that_fairseq_has_sorted_the_batch_into():
-    states = [torch.full((len(row), 4), float(i)) for i, row in enumerate(ROWS)]
-    samples = [{"id": i, "bert_tokens": ROWS[i], "bert_out": states[i]} for i in range(len(ROWS))]
-    batch = add_bert_tokens({"id": torch.tensor([2, 0, 1]), "net_input": {"src_tokens": None}}, samples)
-    net_input = batch["net_input"]
-    assert set(net_input) == {"src_tokens", "bert_tokens", "bert_out"}
-    assert net_input["bert_tokens"][:, 1].tolist() == [8, 7, 3]
-    assert net_input["bert_out"].shape == (3, 5, 4)
-    assert_close(net_input["bert_out"][:, 0, 0], torch.tensor([2.0, 0.0, 1.0]))
-    assert not net_input["bert_out"][2, 2:].any()  # padding
+def test_batches_bring_the_states_of_the_cache(dictionary, bridge, tmp_path):
+    dataset = BertPairDataset(pairs(dictionary), bridge)
+    states = CachedStates(tmp_path, dataset.word_pieces, 1, "fp32")
+    states.add_missing(lambda: lambda bert_tokens: bert_tokens.unsqueeze(-1).float(), 0, 1)
+    dataset.use_states(states)
+    net_input = dataset.collater([dataset[i] for i in (0, 4, 2)])["net_input"]
+    padding = net_input["bert_tokens"].eq(BERT_PAD)
+    assert torch.equal(net_input["bert_out"].squeeze(-1), net_input["bert_tokens"].masked_fill(padding, 0).float())

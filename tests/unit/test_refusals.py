@@ -133,7 +133,7 @@ GRU = [
     ({"decoder_hidden_size": 0}, "--decoder-hidden-size must be at least 1, got 0; give a positive number"),
     ({"dropout": 1.0}, "--dropout must be in [0, 1), got 1.0; 0 turns it off"),
     ({"dropout": float("nan")}, "--dropout must be in [0, 1), got nan"),
-    ({"attention": "none", "attention_map": "sparsemax"}, "--attention-map is for --attention *, got sparsemax with"),
+    ({"attention": "none", "attention_map": "sparsemax"}, "--attention-map is for --attention *, got sparsemax"),
     unknown("attention", RECURRENT_ATTENTIONS),
     unknown("rnn_init", INITIALISATIONS),
     ({"share_decoder_input_output_embed": True}, "* needs --decoder-out-embed-dim equal to --decoder-embed-dim"),
