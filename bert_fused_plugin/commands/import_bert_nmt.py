@@ -23,8 +23,14 @@ import bert_fused_plugin  # noqa: F401  registers the architectures
 from bert_fused_plugin.commands import output_errors
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 from bert_fused_plugin.files import given_path, written_output
-from bert_fused_plugin.importing import Imported, import_bert_nmt
-from bert_fused_plugin.importing.checkpoint import bert_errors, check_imported, read_bert_nmt, write_imported
+from bert_fused_plugin.importing.checkpoint import (
+    Imported,
+    bert_errors,
+    check_imported,
+    import_bert_nmt,
+    read_bert_nmt,
+    write_imported,
+)
 from bert_fused_plugin.importing.pytorch_pretrained_bert import (
     is_hugging_face,
     lower_cases,

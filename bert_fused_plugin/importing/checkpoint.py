@@ -1,24 +1,32 @@
-"""Reads checkpoints of bert-nmt, compares their BERT with a given one, and writes the imported checkpoint."""
+"""Reads checkpoints of bert-nmt, converts them, compares their BERT with a given one, and writes the new checkpoint."""
 
 import os
 from argparse import Namespace
 from pathlib import Path
 from textwrap import shorten
 from types import SimpleNamespace
-from typing import Any, Dict, List
+from typing import Any, Dict, List, NamedTuple
 
 import torch
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from bert_fused_plugin.checkpoints.reading import read_saved
-from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.importing import Imported
-from bert_fused_plugin.importing.flags import DEFAULTS
-from bert_fused_plugin.importing.weights import bert_weights
+from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.importing.flags import DEFAULTS, Flags, flag_errors, new_args
+from bert_fused_plugin.importing.weights import Layers, Weights, bert_weights, new_weights
 
 _REMEDY = "give a checkpoint of bert-nmt, such as its checkpoint_best.pt"
+
+
+class Imported(NamedTuple):
+    """A checkpoint of this package, or of fairseq's own transformer if no layer attends to BERT."""
+
+    args: Namespace
+    model: Dict[str, Tensor]
+    notes: List[str]  # sentences about the conversion that the user should read
 
 
 def read_bert_nmt(path: Path) -> Dict[str, Any]:
@@ -41,39 +49,68 @@ def read_bert_nmt(path: Path) -> Dict[str, Any]:
     return checkpoint
 
 
+def import_bert_nmt(args: Namespace, state: Weights, bert_model: str) -> Imported:
+    """Convert flags and weights of bert-nmt; the new checkpoint names the Hugging Face directory *bert_model*.
+
+    Raises:
+        BertFusedError: There are flags that cannot be translated.
+    """
+    flags: Flags = {**DEFAULTS, **vars(args)}
+    raise_all(flag_errors(flags))
+    layers = Layers.read(state, flags["bert_gates"])
+    return Imported(new_args(flags, layers, bert_model), new_weights(state, flags, layers), _notes(flags, layers))
+
+
+def _notes(flags: Flags, layers: Layers) -> List[str]:
+    """Return sentences about what changes with the conversion."""
+    notes = []
+    if layers.attend is None:
+        notes.append(
+            "no layer attends to BERT, so this is now fairseq's own transformer (--arch transformer), which needs "
+            "neither BERT nor this package"
+        )
+    elif "stacked" in layers.kinds and flags["bert_output_layer"] != -1:
+        notes.append(
+            f"args.bert_output_layer {flags['bert_output_layer']} is not carried over: stacked models were trained on "
+            "BERT's last layer independently of it (only generate.py of bert-nmt used it)"
+        )
+    if "parallel" in layers.kinds and flags["encoder_bert_mixup"] and flags["encoder_bert_dropout"]:
+        notes.append(
+            "training with args.encoder_bert_mixup is not carried over: further training would use weights 1/2 and "
+            "1/2, as evaluation does"
+        )
+    if any(layers.closed()) and flags["encoder_ratio"] != 1:
+        notes.append("args.encoder_ratio of the layers with a closed gate is now part of their weights")
+    return notes
+
+
 def bert_errors(path: Path, checkpoint: Dict[str, Any], place: Path, bert: PreTrainedModel) -> List[str]:
     """Return a sentence for each way in which *bert*, of the directory *place*, is not the BERT of the *checkpoint*.
 
     *path* is the file of the checkpoint.
     """
     flags = {**DEFAULTS, **vars(checkpoint["args"])}
-    which = f"give the BERT that the model was trained with (args.bert_model_name {flags['bert_model_name']})"
     given = {key: value for key, value in bert.state_dict().items() if not key.startswith("pooler.")}
     saved = bert_weights(checkpoint["model"])
     depth, layer = bert.config.num_hidden_layers, flags["bert_output_layer"]
     errors = []
     if not -depth <= layer < depth:
         errors.append(f"{path}: args.bert_output_layer is {layer}, but --bert {place} has {depth} layers")
-    if not saved:  # The checkpoint was stripped of BERT, so only the width is checked, when the model is built.
-        return errors
-    sizes = [{key: tuple(value.shape) for key, value in weights.items()} for weights in (given, saved)]
-    other = sorted({key for key, _ in sizes[0].items() ^ sizes[1].items()})
-    if other:
-        seen = " and ".join(str(size.get(other[0], "missing")) for size in sizes)
+    differences = []
+    for key in sorted({*given, *saved} if saved else ()):  # of a checkpoint without BERT only the width is checked
+        sizes = [tuple(weights[key].shape) if key in weights else "missing" for weights in (given, saved)]
+        if sizes[0] != sizes[1]:
+            differences.append(f"{key} ({sizes[0]} and {sizes[1]})")
+        elif not flags["finetune_bert"]:
+            # A training in half precision has rounded the weights that it saved.
+            gap = (given[key].to(saved[key].dtype) - saved[key]).abs().max().item()
+            differences += [] if gap <= 1e-6 else [f"{key} by up to {gap:.2g}"]
+    if differences:
         errors.append(
-            f"--bert {place} is another model than the BERT of {path}: {len(other)} weights differ in "
-            f"size, such as {other[0]} ({seen}); {which}"
+            f"--bert {place} is not the BERT of {path}: {len(differences)} of {len(saved)} weights differ, such as "
+            f"{differences[0]}; give the BERT that the model was trained with (args.bert_model_name "
+            f"{flags['bert_model_name']})"
         )
-    elif not flags["finetune_bert"]:
-        # A training in half precision has rounded the weights that it saved.
-        gaps = {key: (given[key].to(saved[key].dtype) - saved[key]).abs().max().item() for key in saved}
-        changed = [key for key, gap in gaps.items() if not gap <= 1e-6]
-        if changed:
-            errors.append(
-                f"--bert {place} is not the BERT of {path}, which was not fine-tuned "
-                f"(args.finetune_bert): {len(changed)} of {len(saved)} weights differ, such as {changed[0]} by up to "
-                f"{gaps[changed[0]]:.2g}; {which}"
-            )
     return errors
 
 
@@ -95,7 +132,10 @@ def check_imported(path: Path, imported: Imported, bert_model: Path) -> None:
         model.load_state_dict(dict(imported.model), strict=True)
     except Exception as error:  # a damaged file can raise any exception
         reason = shorten(str(error), 600)
-        raise BertFusedError(f"{path}: its args and its weights do not make one model [{reason}]") from error
+        raise BertFusedError(
+            f"{path}: its args and its weights do not make one model, so it is of a fork of bert-nmt, or damaged "
+            f"[{reason}]"
+        ) from error
 
 
 def write_imported(imported: Imported, path: Path) -> None:

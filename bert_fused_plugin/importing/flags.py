@@ -10,14 +10,13 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig
 from fairseq.models.transformer.transformer_legacy import base_architecture
 
-from bert_fused_plugin.importing.layers import SIDES, Layers
+from bert_fused_plugin.importing.weights import SIDES, Layers
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
 
 Flags = Dict[str, Any]
 
 # the defaults of bert-nmt, for checkpoints that are older than a flag
 DEFAULTS: Flags = {
-    "arch": None,
     "bert_model_name": None,
     "bert_out_dim": None,
     "bert_ratio": 1.0,

@@ -1,37 +1,67 @@
-"""Translates the weights of bert-nmt into those of this package."""
+"""Translates the weights of bert-nmt into those of this package, and finds which layers attend to BERT."""
 
 import re
-from typing import Any, Dict, List, Mapping
+from dataclasses import dataclass
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import torch
 from torch import Tensor
 
-from bert_fused_plugin.importing.layers import SIDES, Layers
-
+SIDES = ("encoder", "decoder")
 Weights = Mapping[str, Tensor]
 
 _NMT_BRANCH = {"encoder": "self_attn", "decoder": "encoder_attn"}
 _BERT = "bert_encoder."
 _ATTENTION = re.compile(r"(.+_attn)\.(in|q|k|v)_proj_(weight|bias)")
-_KNOWN = re.compile(
-    r"bert_encoder\..+|(en|de)coder\.(version|embed_tokens\.weight|embed_positions\.(weights?|_float_tensor)"
-    r"|layer_norm\.(weight|bias)|embed_out|project_(in|out)_dim\.weight|adaptive_softmax\..+"
-    r"|layers\.\d+\.((self|encoder|bert)_attn\.(in_proj_(weight|bias)|[qkv]_proj_weight|out_proj\.(weight|bias))"
-    r"|((self|encoder|bert)_attn_layer_norm|final_layer_norm|fc1|fc2)\.(weight|bias)))"
-)
+_LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.(\w+)\..+")
+
+
+@dataclass
+class Layers:
+    """The layers of encoder and decoder.
+
+    Attributes:
+        depths: numbers of layers, as a pair.
+        kinds: ``plain`` without attention to BERT, ``parallel`` or ``stacked``, as a pair.
+        gates: whether the layers of each number attend to BERT.
+    """
+
+    depths: Tuple[int, ...]
+    kinds: Tuple[str, ...]
+    gates: List[bool]
+
+    @classmethod
+    def read(cls, state: Weights, gates: Optional[List[int]]) -> "Layers":
+        """Return the layers that the weights *state* have, whose *gates* are all open if they are None."""
+        found = [match.groups() for match in map(_LAYER.fullmatch, state) if match]
+        names = [{name for which, _, name in found if which == side} for side in SIDES]
+        depths = tuple(len({number for which, number, _ in found if which == side}) for side in SIDES)
+        kinds = tuple(
+            "stacked" if "bert_attn_layer_norm" in own else "parallel" if "bert_attn" in own else "plain"
+            for own in names
+        )
+        layers = cls(depths, kinds, [True] * max(depths))
+        if gates is not None and "parallel" in kinds:
+            # An encoder that does not attend to BERT may be deeper than the decoder.
+            layers.gates[: len(gates)] = [gate == 1 for gate in gates]
+        return layers
+
+    @property
+    def attend(self) -> Optional[str]:
+        """The value of ``--bert-attend``, or None if no layer attends to BERT."""
+        sides = [s for s, d, k in zip(SIDES, self.depths, self.kinds) if k != "plain" and any(self.gates[:d])]
+        return "both" if len(sides) == 2 else sides[0] if sides else None
+
+    def closed(self) -> Iterator[Tuple[str, int]]:
+        """Yield side and number of each layer whose attention to BERT is behind a closed gate."""
+        for side, depth, kind in zip(SIDES, self.depths, self.kinds):
+            yield from ((side, i) for i in range(depth) if kind == "parallel" and not self.gates[i])
 
 
 def bert_weights(state: Weights) -> Dict[str, Tensor]:
     """Return the weights of BERT in *state* by their Hugging Face names, without the pooler, which is never used."""
     found = {key[len(_BERT) :]: value for key, value in state.items() if key.startswith(_BERT)}
     return {key: value for key, value in found.items() if not key.startswith("pooler.")}
-
-
-def weight_errors(state: Weights) -> List[str]:
-    """Return a sentence if there are weights that no model of bert-nmt has."""
-    unknown = sorted(key for key in state if not _KNOWN.fullmatch(key))
-    names = ", ".join(unknown[:6]) + (", ..." if len(unknown) > 6 else "")
-    return [f"{len(unknown)} weights belong to no model of bert-nmt but to a fork: {names}"] if unknown else []
 
 
 def new_weights(state: Weights, flags: Dict[str, Any], layers: Layers) -> Dict[str, Tensor]:
