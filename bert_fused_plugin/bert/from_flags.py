@@ -28,11 +28,8 @@ def load_bert(
     The model has the bridge, because fairseq's own tasks know nothing of BERT, and under them the model makes BERT's
     input itself.  The task of this package takes the model's bridge, so that its data sets give BERT the same input.
 
-    Args:
-        cfg: the model's flags.
-        task: the task, with its source dictionary and language.
-        errors: sentences about errors in other flags, which are reported together with those found here.
-        bpe: the flags of fairseq's ``--bpe`` that were given together with the model's.
+    The *errors* of other flags are reported together with those found here.  *bpe* has the flags of fairseq's ``--bpe``
+    that were given together with the model's.
 
     Raises:
         BertFusedError: There are *errors*, or BERT cannot be used as the flags say.
@@ -51,13 +48,12 @@ def load_bert(
         largest, rows = max(tokenizer.get_vocab().values()), bert.model.get_input_embeddings().num_embeddings
         if largest >= rows:
             unread = f"the tokenizer has ids up to {largest}, but the model has only {rows} embeddings"
-            errors = [*errors, f"--bert-model {name}: {unread}; take tokenizer and model from the same place"]
+            errors.append(f"--bert-model {name}: {unread}; take tokenizer and model from the same place")
         if cfg.bert_max_tokens is not None and cfg.bert_max_tokens > limit:
-            errors = [
-                *errors,
+            errors.append(
                 f"--bert-max-tokens must be at most {limit}, the positions of --bert-model {cfg.bert_model}, "
-                f"got {cfg.bert_max_tokens}; leave it out for {limit}",
-            ]
+                f"got {cfg.bert_max_tokens}; leave it out for {limit}"
+            )
         bridge = load_bridge(cfg, task, tokenizer, cfg.bert_max_tokens or limit, bpe)
     except BertFusedError as error:
         raise BertFusedError(*errors, *error.errors) from error

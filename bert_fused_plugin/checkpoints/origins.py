@@ -9,12 +9,7 @@ _OWN_RESTORE_FILE = "checkpoint_last.pt"  # fairseq's default, which lets a trai
 
 
 class Origin(NamedTuple):
-    """A checkpoint whose parameters a training began with.
-
-    Attributes:
-        path: the file; None if it is not known.
-        updates: its number of updates; None if it is not known.
-    """
+    """Path and number of updates, as far as they are known, of a checkpoint that a training began with."""
 
     path: Optional[str]
     updates: Optional[int]
@@ -31,7 +26,7 @@ def origins(checkpoint: Mapping[str, Any]) -> List[Origin]:
     ``--restore-file`` with ``--reset-optimizer``: their flags are in the settings, and the checkpoint's history of
     optimizers has one number of updates for each launch, also for the launches of the checkpoint that it began from.
     """
-    warm_start = [Origin(path, updates) for path, updates in recorded_origins(checkpoint["model"])]
+    warm_start = [Origin(*recorded) for recorded in recorded_origins(checkpoint["model"])]
     return [*_of_flags(checkpoint), *warm_start]
 
 

@@ -27,12 +27,7 @@ def read_torch_file(
 ) -> Any:
     """Return what *read* makes of a file.
 
-    Args:
-        path: the file.
-        remedy: advice that ends the message of an error.
-        content: kind of thing that the file should hold, for the message of an error.
-        given: the words of the command line that name the file, for the message of an error; default: the path.
-        read: function that reads the file.
+    The message of an error says that the file *given*, by default its path, holds no *content*, and ends in *remedy*.
 
     Raises:
         BertFusedError: The file cannot be read, or it is damaged or not safe to read.
@@ -51,10 +46,7 @@ def read_torch_file(
 def read_saved(
     path: Union[str, Path], remedy: str = _REMEDY, *, given: str = "", read: Callable[[str], Any] = _load
 ) -> Dict[str, Any]:
-    """Return the checkpoint in a file as it was saved; its ``model`` is a dictionary.
-
-    Args:
-        path, remedy, given, read: as for `read_torch_file`.
+    """Return the checkpoint in a file as it was saved; its ``model`` is a dictionary.  See `read_torch_file`.
 
     Raises:
         BertFusedError: The file cannot be read, or it is damaged, not safe to read, or no checkpoint of fairseq.
@@ -68,10 +60,7 @@ def read_saved(
 def read_checkpoint(path: Path, overrides: Optional[Dict[str, Any]] = None, *, given: str = "") -> Dict[str, Any]:
     """Return the checkpoint in the file *path* with its settings as ``cfg``, whichever version of fairseq wrote it.
 
-    Args:
-        path: the file.
-        overrides: settings that replace those of the checkpoint, as with ``--model-overrides``.
-        given: the words of the command line that name the file, for the message of an error; default: the path.
+    The *overrides* replace settings of the checkpoint, as with ``--model-overrides``.  See `read_torch_file`.
 
     Raises:
         BertFusedError: The file cannot be read, or it is damaged, not safe to read, or no checkpoint of fairseq,

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import torch
 from fairseq.checkpoint_utils import checkpoint_paths
@@ -41,7 +41,7 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
     sums = {key: value.double() for key, value in first.items() if value.is_floating_point() and key not in fixed}
     for path in paths[1:]:
         other: Dict[str, Tensor] = read_checkpoint(path)["model"]
-        difference = next(_differences(paths[0], first, other, path), None)
+        difference = next(_differences(first, other), None)
         if difference is not None:
             raise BertFusedError(f"{path} and {paths[0]} {difference}; average checkpoints of one training")
         for key in sums:
@@ -60,11 +60,9 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
 def last_checkpoints(
     directory: Path, count: int, *, by_updates: bool = False, upper_bound: Optional[int] = None
 ) -> List[Path]:
-    """Return the last *count* checkpoints in *directory*, the newest first.
+    """Return the last *count* checkpoints in the ``--save-dir`` *directory*, the newest first.
 
     Args:
-        directory: the ``--save-dir`` of a training.
-        count: number of checkpoints.
         by_updates: whether to take the checkpoints of ``--save-interval-updates`` and not those of epochs.
         upper_bound: number of the last epoch or update that may be taken.
 
@@ -91,20 +89,13 @@ def last_checkpoints(
     return found[:count]
 
 
-def _differences(
-    first_path: Path, first: Dict[str, Tensor], other: Dict[str, Tensor], other_path: Path
-) -> Iterator[str]:
+def _differences(first: Dict[str, Tensor], other: Dict[str, Tensor]) -> Iterator[str]:
     """Yield the reasons why the models *first* and *other* cannot be averaged."""
-    unique = sorted(first.keys() ^ other.keys())
-    if unique:
-        yield (
-            f"are of different models: {len(unique)} parameters are in only one of them, such as {unique[0]} in "
-            f"{first_path if unique[0] in first else other_path}"
-        )
-    sizes = [key for key in first if key not in _RECORDS and first[key].shape != other[key].shape]
-    if sizes:
-        shapes = f"{tuple(other[sizes[0]].shape)} and {tuple(first[sizes[0]].shape)}"
-        yield f"are of different models: {len(sizes)} sizes differ, such as {sizes[0]} with {shapes}"
+    sizes = [{key: key in _RECORDS or tuple(state[key].shape) for key in state} for state in (other, first)]
+    keys = sorted({key for key, _ in sizes[0].items() ^ sizes[1].items()})
+    if keys:
+        shapes = " and ".join(str(size.get(keys[0], "none")) for size in sizes)
+        yield f"are of different models: {len(keys)} parameters differ in size, such as {keys[0]} ({shapes})"
     if _LR_FACTOR in first and not torch.equal(first[_LR_FACTOR].float(), other[_LR_FACTOR].float()):
         factors = f"{float(other[_LR_FACTOR]):g} and {float(first[_LR_FACTOR]):g}"
         yield f"differ in --bert-lr-factor ({factors}), which scales the weights of BERT"
@@ -123,9 +114,7 @@ def _differences(
         yield f"are of different models: they were trained {trained}"
 
 
-def _record(
-    read: Callable[[Mapping[str, Tensor]], Optional[Dict[str, Any]]], state: Mapping[str, Tensor]
-) -> Dict[str, Any]:
+def _record(read: Callable[..., Optional[Dict[str, Any]]], state: Dict[str, Tensor]) -> Dict[str, Any]:
     """Return the record that *read* finds in *state*; an empty one if there is none, or if it is damaged."""
     with suppress(ValueError):  # a message says so when the model is loaded
         return read(state) or {}

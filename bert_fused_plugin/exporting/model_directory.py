@@ -62,12 +62,10 @@ def export_model(
     with_bert: bool = False,
     bert_model: Optional[str] = None,
 ) -> Optional[str]:
-    """Write a model as the directory *output*; return the place where it expects BERT, or None without BERT.
+    """Write any model of fairseq as the new or empty directory *output*; return the place where it expects BERT.
 
     Args:
-        checkpoint: checkpoint of any model of fairseq.
         data: data directory that the model was trained on.
-        output: new or empty directory.
         subword_files: file of the tool that splits words, by the tool's name in fairseq: ``subword_nmt`` or
             ``sentencepiece``; default: those of the training.
         tokenizer: settings of fairseq's ``--tokenizer``, with its name as ``_name``; default: those of the training.

@@ -39,12 +39,9 @@ _FILLER = re.compile(r"madeupword\d+")  # fairseq fills a dictionary up with the
 
 
 def choose_tool(trained: Bpe, given: Dict[str, Path], errors: List[str]) -> Tuple[Bpe, Files]:
-    """Return the settings of ``--bpe`` and the files for the directory.
+    """Return the settings of ``--bpe`` and the files for the directory; *errors* get a sentence for each missing file.
 
-    Args:
-        trained: what the training used, which is the default.
-        given: the file of a tool, by the tool's name.
-        errors: list to which a sentence is added for each file that is missing.
+    The tool is the one whose file is *given*, by the tool's name, and by default that of the training, *trained*.
     """
     kind = next(iter(given), trained["_name"] if trained else None)
     if kind is None:
@@ -65,13 +62,7 @@ def choose_tool(trained: Bpe, given: Dict[str, Path], errors: List[str]) -> Tupl
 
 
 def check_tool(bpe: Any, files: Files, task: Any, data: str) -> None:
-    """Split what is known to have come from the subword tool of the training, and compare.
-
-    Args:
-        bpe: fairseq's settings of ``--bpe``.
-        files: the files of the tool, for the message.
-        task: the task of the training, with its source dictionary and languages.
-        data: the first data directory of the training.
+    """Split what is known to have come from the tool of the training, of *task* and its first directory *data*.
 
     Raises:
         BertFusedError: The file cannot be read, or it splits the words of the dictionary, or the sentences, otherwise.

@@ -36,15 +36,11 @@ def read_bert_nmt(path: Path) -> Dict[str, Any]:
         BertFusedError: The file cannot be read, or it is not a checkpoint of bert-nmt.
     """
     checkpoint = read_saved(path, _REMEDY)
-    if not isinstance(checkpoint.get("args"), Namespace):
+    names_bert = any(key.startswith("bert_encoder.") or ".bert_attn." in key for key in checkpoint["model"])
+    if not isinstance(checkpoint.get("args"), Namespace) or not names_bert:
         raise BertFusedError(
-            f"{path} is no checkpoint of bert-nmt: it has no 'args', which checkpoints of fairseq 0.6 have; models of "
-            "this package and of fairseq need no import"
-        )
-    if not any(key.startswith("bert_encoder.") or ".bert_attn." in key for key in checkpoint["model"]):
-        raise BertFusedError(
-            f"{path} is no checkpoint of bert-nmt: no weight is named bert_encoder.* or *.bert_attn.*; models of "
-            "fairseq need no import, and --bert-warm-start lets a BERT-fused model begin with one"
+            f"{path} is no checkpoint of bert-nmt, which has 'args' and weights bert_encoder.* or *.bert_attn.*; "
+            "models of this package and of fairseq need no import, but --bert-warm-start can begin with them"
         )
     return checkpoint
 

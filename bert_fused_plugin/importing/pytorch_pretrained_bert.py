@@ -36,8 +36,6 @@ def read_bert_directory(directory: Path) -> PreTrainedModel:
     """
     if is_hugging_face(directory):
         return load_encoder(str(directory))
-    if not directory.is_dir():
-        raise BertFusedError(f"--bert {directory}: no such directory; {_REMEDY}")
     config, later = directory / "bert_config.json", directory / "config.json"
     config = later if later.is_file() and not config.is_file() else config
     files = (config, directory / "pytorch_model.bin", directory / "vocab.txt")
@@ -73,13 +71,9 @@ def lower_cases(name: str) -> bool:
 
 
 def write_hugging_face(bert: PreTrainedModel, source: Path, directory: Path, *, lower_case: bool) -> None:
-    """Write a BERT of pytorch_pretrained_bert as a Hugging Face directory.
+    """Write the BERT that was read from the directory *source*, which has its vocabulary, to a Hugging Face directory.
 
-    Args:
-        bert: the model, as `read_bert_directory` returned it.
-        source: directory that it was read from, which has its vocabulary.
-        directory: directory to write.
-        lower_case: whether the tokenizer lower-cases text.
+    *lower_case* says whether its tokenizer lower-cases text.
     """
     bert.save_pretrained(directory)
     with open(source / "vocab.txt", encoding="utf-8") as lines:

@@ -18,17 +18,11 @@ _LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.(\w+)\..+")
 
 @dataclass
 class Layers:
-    """The layers of encoder and decoder.
-
-    Attributes:
-        depths: numbers of layers, as a pair.
-        kinds: ``plain`` without attention to BERT, ``parallel`` or ``stacked``, as a pair.
-        gates: whether the layers of each number attend to BERT.
-    """
+    """The layers of encoder and decoder, in this order."""
 
     depths: Tuple[int, ...]
-    kinds: Tuple[str, ...]
-    gates: List[bool]
+    kinds: Tuple[str, ...]  # "plain" without attention to BERT, "parallel" or "stacked"
+    gates: List[bool]  # whether the layers of each number attend to BERT
 
     @classmethod
     def read(cls, state: Weights, gates: Optional[List[int]]) -> "Layers":

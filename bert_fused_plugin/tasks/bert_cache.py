@@ -40,7 +40,6 @@ class BertCache:
     """The states of a model's BERT in the directory of ``--bert-cache``.
 
     Args:
-        cfg: the task's flags.
         model: a model that reads BERT, before fairseq turns it to half precision.
         on_cpu: whether BERT computes on the CPU, although there may be a GPU.
 
@@ -64,9 +63,7 @@ class BertCache:
     def use_for(self, dataset: BertPairDataset, name: str) -> None:
         """Let *dataset* take its states from the cache; what the cache does not have yet is computed and written.
 
-        Args:
-            dataset: the data set.
-            name: name of its split and language, such as ``train.en``, with which the name of its folder begins.
+        Its folder begins with *name*, that of its split and language, such as ``train.en``.
 
         Raises:
             BertFusedError: the directory cannot be used.

@@ -2,7 +2,7 @@
 
 import copy
 import json
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 from weakref import WeakValueDictionary
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
@@ -31,12 +31,9 @@ def _ignoring_bert_input(model: Any) -> Any:
     member = copy.copy(model)
     member._modules = {**model._modules, "encoder": copy.copy(model.encoder)}
     for module in (member, member.encoder):  # fairseq's scorer runs the model, and its generator the encoder
-        module.forward = _dropping_bert_input(module.forward)
+        forward = module.forward
+        module.forward = lambda *args, run=forward, **net_input: run(*args, **without_bert_input(net_input))
     return member
-
-
-def _dropping_bert_input(forward: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *inputs, **net_input: forward(*inputs, **without_bert_input(net_input))
 
 
 def without_bert_input(net_input: Dict[str, Any]) -> Dict[str, Any]:

@@ -82,7 +82,7 @@ def test_written_anew_it_is_a_hugging_face_directory(bert, directory, tmp_path, 
     [
         (["pytorch_model.bin", "vocab.txt"], r"has no pytorch_model\.bin and no vocab\.txt; give the BERT"),
         (["bert_config.json"], r"has no bert_config\.json; give"),
-        ([], r"nowhere: no such directory; give the BERT"),
+        ([], r"nowhere has no bert_config.json and no .*; give the BERT"),
     ],
 )
 def test_all_missing_files_are_named(directory, gone, message):
