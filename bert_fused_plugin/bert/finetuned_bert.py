@@ -24,12 +24,7 @@ class FinetunedBert(PretrainedBert):
     the usual distance.  (Weight decay is relative, so it acts at the full rate.)  A checkpoint holds theta, f and which
     parameters f scales.
 
-    Args:
-        model: the encoder, see `PretrainedBert`.
-        layers: name of the layers whose states are returned.
-        last_layers: number K of the layers to train, the last K of those that are used; default: all of them and
-            the embeddings.
-        lr_factor: the factor f.
+    Of the layers that are used only the last *last_layers* train; by default all of them and the embeddings do.
 
     Raises:
         BertFusedError: There are no such layers.

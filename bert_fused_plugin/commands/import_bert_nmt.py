@@ -32,8 +32,8 @@ from bert_fused_plugin.importing.checkpoint import (
     write_imported,
 )
 from bert_fused_plugin.importing.pytorch_pretrained_bert import (
+    CASED,
     is_hugging_face,
-    lower_cases,
     read_bert_directory,
     write_hugging_face,
 )
@@ -63,7 +63,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         new_bert = new.with_name(f"{new.name}-bert") if attends and convert else None
         if new_bert is not None:
             name = vars(checkpoint["args"]).get("bert_model_name", args.bert.name)
-            lower_case = lower_cases(name) if args.bert_lower_case is None else args.bert_lower_case == "yes"
+            lower_case = name not in CASED if args.bert_lower_case is None else args.bert_lower_case == "yes"
             write_hugging_face(bert, args.bert, new_bert, lower_case=lower_case)
             why = "--bert-lower-case" if args.bert_lower_case else f"as bert-nmt does for {name}; see --bert-lower-case"
             does = "lower-cases" if lower_case else "does not lower-case"

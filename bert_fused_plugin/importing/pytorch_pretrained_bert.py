@@ -13,7 +13,7 @@ from bert_fused_plugin.checkpoints.reading import read_torch_file
 from bert_fused_plugin.errors import BertFusedError
 
 # names of the published models for which bert-nmt does not lower-case text; for a directory it always does so
-_CASED = ("bert-base-cased", "bert-large-cased", "bert-base-multilingual-cased", "bert-base-german-cased")
+CASED = ("bert-base-cased", "bert-large-cased", "bert-base-multilingual-cased", "bert-base-german-cased")
 _REMEDY = (
     "give the BERT that the model was trained with: a Hugging Face directory, or one of pytorch_pretrained_bert with "
     "bert_config.json, pytorch_model.bin and vocab.txt"
@@ -63,11 +63,6 @@ def _current_names(state: Dict[str, Tensor]) -> Dict[str, Tensor]:
             name = key[len(prefix) :].replace("LayerNorm.gamma", "LayerNorm.weight")
             result[name.replace("LayerNorm.beta", "LayerNorm.bias")] = value
     return result
-
-
-def lower_cases(name: str) -> bool:
-    """Say whether bert-nmt lower-cases the text for the BERT *name*."""
-    return name not in _CASED
 
 
 def write_hugging_face(bert: PreTrainedModel, source: Path, directory: Path, *, lower_case: bool) -> None:
