@@ -174,11 +174,7 @@ class CachedStates:
         return states
 
     def _in_number_format(self, states: Tensor) -> Tensor:
-        """Return the computed *states* in the number format of the cache.
-
-        Raises:
-            BertFusedError: some of them are not finite there.
-        """
+        """Return the computed *states* in the number format of the cache, in which all of them must be finite."""
         converted = states.to(self._dtype)
         if not converted.isfinite().all():
             reason = (
@@ -193,10 +189,7 @@ class CachedStates:
 
 
 def _block_starts(offsets: NDArray[np.int64], bytes_of_piece: int) -> NDArray[np.int64]:
-    """Return the first sentence of each block, and the number of sentences, (number of blocks + 1,).
-
-    They depend on nothing but the *offsets* of the word pieces and the size of a row of states.
-    """
+    """Return the first sentence of each block, and the number of sentences, (number of blocks + 1,)."""
     pieces = int(offsets[-1])
     blocks = min(_MOST_BLOCKS, -(-pieces * bytes_of_piece // _BLOCK_BYTES))
     targets = [pieces * number // blocks for number in range(blocks)]

@@ -201,10 +201,10 @@ def _made(sentences: Sentences, place: Path, rank: int, ranks: int) -> WordPiece
 
 
 def content_identity(dataset: Any) -> Optional[List[Any]]:
-    """Return what tells the sentences of *dataset*, a data set of fairseq, as a list that JSON can hold.
+    """Return what tells the sentences of *dataset*, for JSON; None if it changes files in an unknown way, or has none.
 
-    Returns None if it does not read the files of fairseq-preprocess, or changes them in an unknown way.  The files are
-    hashed from end to end, since a file of other sentences may have the same size and time: 40 MB in 0.1 seconds.
+    The files are hashed from end to end, since a file of other sentences may have the same size and time: 40 MB in 0.1
+    seconds.
     """
     identity = _KINDS.get(type(dataset), lambda unknown: [None])(dataset)
     return None if None in identity else [type(dataset).__name__, *identity]

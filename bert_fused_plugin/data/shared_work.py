@@ -20,9 +20,9 @@ _SAID_AFTER = 60.0  # seconds of waiting after which the log says so, again and 
 def rank_in(folder: Optional[Path]) -> Tuple[int, int]:
     """Return (r, n): this process is number r of the n ranks of the training that work in *folder*.
 
-    A rank on another machine has a folder of the same name, which may be another folder.  Ranks have it in common if
-    its number and the time of its last change are equal; if it changes meanwhile, some work is done twice.  All ranks
-    call this, with None if they have nothing to do there, and continue when each of them has done so.
+    A folder of that name may be another one on another machine.  Ranks have it in common if its number and the time of
+    its last change are equal; if it changes meanwhile, some work is done twice.  All ranks call this, with None if they
+    have nothing to do there, and wait for each other.
     """
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
         return 0, 1

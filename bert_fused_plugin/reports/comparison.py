@@ -62,11 +62,7 @@ class Comparison:
             )
 
     def report(self, data: str, examples: int) -> Dict[str, Any]:
-        """Return the figures.
-
-        The words of the training set in *data* are counted, and the page shows as many best and worst sentences of each
-        run as *examples* says.
-        """
+        """Return the figures; *data* has the training set, and *examples* best and worst sentences are shown."""
         say(f"scores of {self.size:,} sentences, with {self.scorer.samples:,} bootstrap resamples")
         signatures, scores = self.scorer.compare(list(self.hypotheses.items()))
         sentences = {name: self.scorer.sentences(texts) for name, texts in self.hypotheses.items()}
@@ -140,7 +136,6 @@ class Comparison:
         return results
 
     def _buckets(self, data: str) -> Dict[str, Any]:
-        """Return the tables of BLEU by groups of sentences."""
         task, marks = self.baseline.task, self.texts.source_words
         sentences = [
             words_of(task.source_dictionary, self.baseline.sources[i].tolist(), marks) for i in range(self.size)
