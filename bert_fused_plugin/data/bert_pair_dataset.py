@@ -36,7 +36,7 @@ class BertPairDataset(BaseWrapperDataset):
         self,
         dataset: LanguagePairDataset,
         bridge: DictionaryBridge,
-        texts: Union["ConcatDataset[str]", Sequence[str], None] = None,
+        texts: Union[ConcatDataset[str], Sequence[str], None] = None,
         keep_long_targets: bool = False,
         document_starts: Collection[int] = (),
         folders: Sequence[Path] = (),

@@ -63,7 +63,7 @@ class Sentences:
         self,
         dataset: LanguagePairDataset,
         bridge: DictionaryBridge,
-        texts: Union["ConcatTexts[str]", Sequence[str], None] = None,
+        texts: Union[ConcatTexts[str], Sequence[str], None] = None,
         document_starts: Collection[int] = (),
     ) -> None:
         self.dataset = dataset
@@ -97,7 +97,8 @@ class Sentences:
             return None
         identity = [FORMAT, source, bridge.identity(), version("tokenizers"), sorted(self._document_starts)]
         identity.append(version("sacremoses") if bridge.detok == "moses" else None)
-        identity.append(None if texts is None else [file.digest for file in texts.datasets])
+        files: Sequence[Any] = () if texts is None else texts.datasets
+        identity.append([file.digest for file in files] or None)
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
 
     def _pieces(self, indices: range) -> List[List[int]]:

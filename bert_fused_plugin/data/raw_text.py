@@ -49,7 +49,7 @@ class TextFile(Dataset[str]):
 
 def read_raw_text(
     directory: Optional[str], split: str, lang: str, size: int, *, combine: bool = False, upsample: int = 1
-) -> Optional["ConcatDataset[str]"]:
+) -> Optional[ConcatDataset[str]]:
     """Return the *size* lines of ``directory/{split}.{lang}``; None without a *directory*.
 
     With *combine*, the lines of ``{split}1``, ``{split}2``, ... follow if they exist, as in fairseq's training, and
