@@ -74,7 +74,7 @@ def read_raw_text(
                 f"give the raw source text of {split!r}, one sentence a line"
             ) from error
     primary, *others = opened
-    text = ConcatDataset([primary] * (upsample if others else 1) + others)
+    text: ConcatDataset[str] = ConcatDataset([primary] * (upsample if others else 1) + others)
     if len(text) != size:
         has = f"{' and '.join(map(str, files))} {'have' if others else 'has'} {len(text)} lines"
         if upsample > 1 and others:
