@@ -24,39 +24,24 @@ class Record(Enum):
 
 
 class Rule(NamedTuple):
-    """What the value of a flag must be, or, in `Flag.where`, the whole config.
+    """What the value of a flag must be, or, in `Flag.where`, the whole config."""
 
-    Args:
-        holds: whether it is allowed; it may raise a ValueError for a value that is not.
-        says: the rule, such as "must be at least 1", or "is for --bert-finetune".
-        remedy: what to do, such as "give a positive number".
-    """
-
-    holds: Callable[[Any], bool]
-    says: str
-    remedy: str
+    holds: Callable[[Any], bool]  # whether it is allowed; it may raise a ValueError for a value that is not
+    says: str  # such as "must be at least 1", or "is for --bert-finetune"
+    remedy: str  # such as "give a positive number"
 
 
 @dataclass(frozen=True)
 class Flag:
-    """All that is known of a flag beside its type, its default and its help.
-
-    Args:
-        record: what a checkpoint says about it.
-        rule: what its value must be.
-        where: rules for the config with which it has an effect; elsewhere it is refused, unless it has its default.
-        effective: the value that is recorded, from the config, where that is not the value of the flag: a default that
-            follows from other flags, or `NO_EFFECT`.
-        values: its values in docs/flags.md, where the choices and the rule do not say it.
-        unset: what applies where it is not given, in docs/flags.md, if that is not its default.
-    """
+    """All that is known of a flag beside its type, its default and its help."""
 
     record: Record = Record.NOTHING
     rule: Optional[Rule] = None
-    where: Tuple[Rule, ...] = ()
+    where: Tuple[Rule, ...] = ()  # rules for the config; where they do not hold, only the default is allowed
+    # makes of the config what is recorded, if it is not the value: a default that follows from other flags, `NO_EFFECT`
     effective: Optional[Callable[[Any], Any]] = None
-    values: str = ""
-    unset: str = ""
+    values: str = ""  # its values in docs/flags.md, where the choices and the rule do not say it
+    unset: str = ""  # what applies where it is not given, in docs/flags.md, if that is not its default
 
 
 def flag(help: str, default: Any, record: Record = Record.NOTHING, **specification: Any) -> Any:

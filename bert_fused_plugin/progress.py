@@ -17,16 +17,9 @@ def say(text: str) -> None:
 class Progress:
     """The progress of a piece of work, as a context.
 
-    Where there is no terminal, it writes a line at the beginning and at the end, and lines with an estimate: the first
-    after a few parts, and then one each minute.
-
-    Args:
-        title: name of the work.
-        total: number of its units.
-        unit: name of these units.
-        work: total of what `update` gets as *work*, by which the time is estimated; default: *total*.
-        parts: number of parts after which the time is estimated.
-        say: function that writes a line where there is no terminal; default: to stderr.
+    Where there is no terminal, it lets *say* write a line at the beginning and at the end, and lines with an estimate:
+    the first after some *parts*, and then one each minute.  The time is estimated by the total of what `update` gets as
+    *work*, which is *total* by default.
     """
 
     def __init__(
@@ -60,7 +53,8 @@ class Progress:
     def update(self, count: int, work: Optional[float] = None) -> None:
         """Count another part, of *count* units; its *work* is *count* by default."""
         self._bar.update(count)
-        self._done, self._work = self._done + count, self._work + (count if work is None else work)
+        self._done += count
+        self._work += count if work is None else work
         self._parts_to_come -= 1
         now = time.monotonic()
         if self._parts_to_come > 0 or now < self._next or self._done >= self._total or not self._work:

@@ -15,6 +15,7 @@ from typing import Any, Dict, List, Optional, Sequence
 import torch
 
 from bert_fused_plugin.commands import output_errors
+from bert_fused_plugin.data.dictionary_bridge import DETOK_CHOICES
 from bert_fused_plugin.data.raw_text import TextFile
 from bert_fused_plugin.data.subwords import JOINABLE
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
@@ -175,7 +176,7 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
     )
     add("--remove-bpe", nargs="?", default="auto", const="auto", choices=["auto", *JOINABLE],
         help="subword marks to undo; default: those that the dictionaries have")  # fmt: skip
-    add("--detok", default="none", choices=["none", "moses"], help="detokenisation; default: %(default)s")
+    add("--detok", default="none", choices=DETOK_CHOICES, help="detokenisation; default: %(default)s")
     add("--tokenize", choices=TOKENIZERS, help="sacreBLEU's tokeniser for BLEU; default: none for the tokenised "
         "references of the data, zh or char for languages that are written without spaces, or else 13a")  # fmt: skip
     add("--beam", type=int, default=how.beam, help="beam size; default: %(default)s")

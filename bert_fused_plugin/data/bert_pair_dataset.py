@@ -10,12 +10,12 @@ from fairseq.data import BaseWrapperDataset, LanguagePairDataset, data_utils
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import ConcatDataset
 
 from bert_fused_plugin.data.cached_states import CachedStates
 from bert_fused_plugin.data.collate import collate_bert_tokens
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.kept_pieces import Sentences, kept_word_pieces
-from bert_fused_plugin.data.raw_text import RawText
 
 
 class BertPairDataset(BaseWrapperDataset):
@@ -25,21 +25,18 @@ class BertPairDataset(BaseWrapperDataset):
     are one flat int32 array.  Those of a corpus are in files that all processes map, see kept_pieces.py.
 
     Args:
-        dataset: fairseq's dataset.
-        bridge: the bridge that derives the word pieces.
         texts: raw source texts, one for each sentence; default: derived from fairseq's ids.
         keep_long_targets: whether long references are kept, and sentences that are longer than ``--max-tokens``;
             not for training.
         document_starts: indices of the sentences that begin a document, for a bridge with context.
-        folders: folders that may keep the word pieces of a corpus.
-        name: name of the data set, for the files in these folders.
+        folders: folders that may keep the word pieces of a corpus, under the *name* of the data set.
     """
 
     def __init__(
         self,
         dataset: LanguagePairDataset,
         bridge: DictionaryBridge,
-        texts: Union[RawText, Sequence[str], None] = None,
+        texts: Union[ConcatDataset[str], Sequence[str], None] = None,
         keep_long_targets: bool = False,
         document_starts: Collection[int] = (),
         folders: Sequence[Path] = (),

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from bert_fused_plugin.data.collate import BERT_PAD
+from bert_fused_plugin.data.collate import collate_bert_tokens
 from bert_fused_plugin.data.shared_work import make_together
 from bert_fused_plugin.data.word_pieces import WordPieces
 from bert_fused_plugin.errors import BertFusedError
@@ -42,11 +42,7 @@ class CachedStates:
     consecutive sentences: ``00000.safetensors`` and so on, each with the tensor ``states``.  Which sentences a block
     has follows from the word pieces alone, so nothing is looked up.  A block is mapped when it is first read.
 
-    Args:
-        folder: folder of the blocks, whose name tells BERT, the number format and the word pieces.
-        word_pieces: the word pieces of the data set.
-        dim: the width N x D of the states.
-        dtype: their number format, a key of `NUMBER_FORMATS`.
+    *dim* is the width N x D of the states, and *dtype* their number format, a key of `NUMBER_FORMATS`.
     """
 
     def __init__(self, folder: Path, word_pieces: WordPieces, dim: int, dtype: str) -> None:
@@ -114,13 +110,9 @@ class CachedStates:
             file.unlink(missing_ok=True)
 
     def add_missing(self, load_bert: Callable[[], ComputeStates], rank: int, ranks: int, wait: bool = True) -> None:
-        """Compute the blocks that are not there, the share of this process, and wait for those of the other ranks.
+        """Compute the share of this process, *rank* of *ranks*, of the missing blocks, and *wait* for the other ranks.
 
-        Args:
-            load_bert: a function that loads BERT and returns how it computes states.
-            rank: number of this process among those that share the work.
-            ranks: number of these processes.
-            wait: whether to wait for the others.
+        *load_bert* loads BERT and returns how it computes states; it is not called if nothing is missing.
 
         Raises:
             BertFusedError: the disk has too little room, or the number format cannot hold the states.
@@ -162,36 +154,27 @@ class CachedStates:
         """Return the states of the block *number*, (word pieces, N x D); equal sentences are computed once."""
         offsets = self._word_pieces.offsets[self._starts[number] : self._starts[number + 1] + 1]
         pieces = self._word_pieces.pieces[offsets[0] : offsets[-1]]
-        starts, sizes = offsets[:-1] - offsets[0], np.diff(offsets)
         states = torch.empty(len(pieces), self._dim, dtype=self._dtype)
-        equal_ones: DefaultDict[bytes, List[int]] = defaultdict(list)
-        for index, start in enumerate(starts):
-            equal_ones[pieces[start : start + sizes[index]].tobytes()].append(index)
-        longest_first = sorted(equal_ones.values(), key=lambda equal: -sizes[equal[0]])
+        equal_ones: DefaultDict[bytes, List[slice]] = defaultdict(list)
+        ends = (offsets - offsets[0]).tolist()
+        for start, stop in zip(ends, ends[1:]):
+            equal_ones[pieces[start:stop].tobytes()].append(slice(start, stop))
+        longest_first = sorted(equal_ones.values(), key=lambda equal: equal[0].start - equal[0].stop)
         done = 0
         while done < len(longest_first):
-            batch = longest_first[done : done + max(1, BATCH_PIECES // int(sizes[longest_first[done][0]]))]
-            first = np.array([equal[0] for equal in batch])
-            is_piece = np.arange(sizes[first[0]]) < sizes[first, None]
-            rows = np.repeat(starts[first], sizes[first]) + np.nonzero(is_piece)[1]
-            bert_tokens = np.full(is_piece.shape, BERT_PAD)
-            bert_tokens[is_piece] = pieces[rows]
-            computed = self._in_number_format(compute(torch.from_numpy(bert_tokens)))
-            states[torch.from_numpy(rows)] = computed[torch.from_numpy(is_piece)]
-            for equal in batch:
-                begin, size = starts[equal[0]], sizes[equal[0]]
-                for index in equal[1:]:
-                    states[starts[index] : starts[index] + size] = states[begin : begin + size]
-            shown.update(sum(len(equal) * int(sizes[equal[0]]) for equal in batch))
+            longest = longest_first[done][0]
+            batch = longest_first[done : done + max(1, BATCH_PIECES // (longest.stop - longest.start))]
+            bert_tokens = collate_bert_tokens([torch.from_numpy(pieces[equal[0]]) for equal in batch])
+            computed = self._in_number_format(compute(bert_tokens))
+            for equal, row in zip(batch, computed):
+                for place in equal:
+                    states[place] = row[: place.stop - place.start]
+            shown.update(sum(place.stop - place.start for equal in batch for place in equal))
             done += len(batch)
         return states
 
     def _in_number_format(self, states: Tensor) -> Tensor:
-        """Return the computed *states* in the number format of the cache.
-
-        Raises:
-            BertFusedError: some of them are not finite there.
-        """
+        """Return the computed *states* in the number format of the cache, in which all of them must be finite."""
         converted = states.to(self._dtype)
         if not converted.isfinite().all():
             reason = (
@@ -206,10 +189,7 @@ class CachedStates:
 
 
 def _block_starts(offsets: NDArray[np.int64], bytes_of_piece: int) -> NDArray[np.int64]:
-    """Return the first sentence of each block, and the number of sentences, (number of blocks + 1,).
-
-    They depend on nothing but the *offsets* of the word pieces and the size of a row of states.
-    """
+    """Return the first sentence of each block, and the number of sentences, (number of blocks + 1,)."""
     pieces = int(offsets[-1])
     blocks = min(_MOST_BLOCKS, -(-pieces * bytes_of_piece // _BLOCK_BYTES))
     targets = [pieces * number // blocks for number in range(blocks)]

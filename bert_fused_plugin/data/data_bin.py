@@ -51,13 +51,10 @@ def read_dictionary(load: Callable[[str], Dictionary], path: str) -> Dictionary:
 
 
 def directory_of_epoch(flag: str, given: Optional[str], data: str, epoch: Optional[int]) -> Optional[str]:
-    """Return the one of the directories *given* with *flag* that belongs to the data directory of *epoch*.
+    """Return the one of the directories *given* with *flag* that belongs to the one of *data* for *epoch*, from 1.
 
-    Args:
-        flag: name of the flag, for the message.
-        given: directories, joined by colons, or None.
-        data: data directories, joined by colons; fairseq takes the next one for training in each epoch.
-        epoch: number of the epoch, from 1; None for other splits, which are in the first directory.
+    Both are joined by colons: fairseq takes the next directory for training in each epoch.  The *epoch* is None for
+    other splits, which are in the first directory.
 
     Raises:
         BertFusedError: there is not one directory for each data directory.

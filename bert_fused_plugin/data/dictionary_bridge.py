@@ -26,14 +26,12 @@ Part = Optional[str]  # a stretch of text, or None for an unknown word
 
 
 class DictionaryBridge:
-    """Derives BERT's input from a sentence in fairseq's dictionary, or from its raw text.
+    """Derives BERT's input from a sentence in fairseq's source *dictionary*, or from its raw text.
 
     Special tokens such as ``[SEP]`` are text where they occur in text.  A fairseq ``<unk>`` becomes the tokenizer's
     unknown token.  Every sentence, also an empty one, has at least one word piece.
 
     Args:
-        dictionary: fairseq's source dictionary.
-        tokenizer: a fast Hugging Face tokenizer.
         max_tokens: longest BERT input in word pieces, special tokens included; a longer sentence is cut, and counted in
             `num_truncated`.
         subword: kind of subwords by which the dictionary's symbols are joined to text, a row of `SUBWORDS`; ``auto``
@@ -74,7 +72,7 @@ class DictionaryBridge:
         self._join: Optional[Join] = SUBWORDS[self.subword].join
         self.bpe: Optional[str] = None
         self.problem = "" if self._join else cannot_join(self.subword, dictionary, "the source dictionary")
-        self._detokenize = _DETOKENIZERS[detok](lang)
+        self._detokenize = DETOKENIZERS[detok](lang)
         # the fast one computes no positions in the text; tokenizers has it since version 0.20
         is_new = hasattr(self._tokenizer, "encode_batch_fast")
         self._encode_batch = self._tokenizer.encode_batch_fast if is_new else self._tokenizer.encode_batch
@@ -221,11 +219,11 @@ def _moses_detokenizer(lang: str) -> Callable[[str], str]:
     return lambda text: str(moses.detokenize(text.split()))
 
 
-_DETOKENIZERS: Dict[str, Callable[[str], Callable[[str], str]]] = {
+DETOKENIZERS: Dict[str, Callable[[str], Callable[[str], str]]] = {
     "none": lambda lang: str,
     "moses": _moses_detokenizer,
 }
-DETOK_CHOICES = tuple(_DETOKENIZERS)
+DETOK_CHOICES = tuple(DETOKENIZERS)
 
 
 def looks_like_moses(dictionary: Dictionary) -> bool:

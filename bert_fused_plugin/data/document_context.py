@@ -14,11 +14,7 @@ class DocumentContext:
     """Makes BERT's input of the sentences of a text, one after the other, each with preceding ones of its document.
 
     A document ends at a blank line, or any other sentence without word pieces, and before each sentence in *starts*.
-
-    Args:
-        bridge: bridge with the number of preceding sentences that BERT reads.
-        starts: indices of the sentences that begin a document.
-        first: index of the sentence that comes first.
+    The sentence with the index *first* comes first.
     """
 
     def __init__(self, bridge: DictionaryBridge, starts: Container[int] = (), first: int = 0) -> None:

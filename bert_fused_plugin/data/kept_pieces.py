@@ -32,11 +32,11 @@ from fairseq.data import (
     TruncateDataset,
 )
 from fairseq.data.indexed_dataset import data_file_path, index_file_path
+from torch.utils.data import ConcatDataset as ConcatTexts
 
 from bert_fused_plugin.data.data_bin import read_whole
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.document_context import DocumentContext
-from bert_fused_plugin.data.raw_text import RawText
 from bert_fused_plugin.data.shared_work import make_together, rank_in
 from bert_fused_plugin.data.word_pieces import META, WordPieces
 from bert_fused_plugin.errors import BertFusedError
@@ -63,7 +63,7 @@ class Sentences:
         self,
         dataset: LanguagePairDataset,
         bridge: DictionaryBridge,
-        texts: Union[RawText, Sequence[str], None] = None,
+        texts: Union[ConcatTexts[str], Sequence[str], None] = None,
         document_starts: Collection[int] = (),
     ) -> None:
         self.dataset = dataset
@@ -93,11 +93,12 @@ class Sentences:
     def digest(self) -> Optional[str]:
         """Return a hash of everything that the word pieces depend on, or None if the sentences are in no files."""
         source, bridge, texts = content_identity(self.dataset.src), self._bridge, self._texts
-        if source is None or not (texts is None or isinstance(texts, RawText)):
+        if source is None or not (texts is None or isinstance(texts, ConcatTexts)):
             return None
         identity = [FORMAT, source, bridge.identity(), version("tokenizers"), sorted(self._document_starts)]
         identity.append(version("sacremoses") if bridge.detok == "moses" else None)
-        identity.append(None if texts is None else texts.digests)
+        files: Sequence[Any] = () if texts is None else texts.datasets
+        identity.append([file.digest for file in files] or None)
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
 
     def _pieces(self, indices: range) -> List[List[int]]:
@@ -201,10 +202,10 @@ def _made(sentences: Sentences, place: Path, rank: int, ranks: int) -> WordPiece
 
 
 def content_identity(dataset: Any) -> Optional[List[Any]]:
-    """Return what tells the sentences of *dataset*, a data set of fairseq, as a list that JSON can hold.
+    """Return what tells the sentences of *dataset*, for JSON; None if it changes files in an unknown way, or has none.
 
-    Returns None if it does not read the files of fairseq-preprocess, or changes them in an unknown way.  The files are
-    hashed from end to end, since a file of other sentences may have the same size and time: 40 MB in 0.1 seconds.
+    The files are hashed from end to end, since a file of other sentences may have the same size and time: 40 MB in 0.1
+    seconds.
     """
     identity = _KINDS.get(type(dataset), lambda unknown: [None])(dataset)
     return None if None in identity else [type(dataset).__name__, *identity]

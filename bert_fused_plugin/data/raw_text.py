@@ -4,7 +4,7 @@ import codecs
 import hashlib
 from itertools import count, takewhile
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import Optional
 
 import numpy as np
 from torch.utils.data import ConcatDataset, Dataset
@@ -47,17 +47,9 @@ class TextFile(Dataset[str]):
         return bytes(self._bytes[start : self._ends[index]]).decode(encoding).rstrip("\r\n")
 
 
-class RawText(ConcatDataset[str]):
-    """The lines of several files, one file after the other."""
-
-    def __init__(self, files: Sequence[TextFile]) -> None:
-        super().__init__(files)
-        self.digests = [file.digest for file in files]
-
-
 def read_raw_text(
     directory: Optional[str], split: str, lang: str, size: int, *, combine: bool = False, upsample: int = 1
-) -> Optional[RawText]:
+) -> Optional[ConcatDataset[str]]:
     """Return the *size* lines of ``directory/{split}.{lang}``; None without a *directory*.
 
     With *combine*, the lines of ``{split}1``, ``{split}2``, ... follow if they exist, as in fairseq's training, and
@@ -82,7 +74,7 @@ def read_raw_text(
                 f"give the raw source text of {split!r}, one sentence a line"
             ) from error
     primary, *others = opened
-    text = RawText([primary] * (upsample if others else 1) + others)
+    text: ConcatDataset[str] = ConcatDataset([primary] * (upsample if others else 1) + others)
     if len(text) != size:
         has = f"{' and '.join(map(str, files))} {'have' if others else 'has'} {len(text)} lines"
         if upsample > 1 and others:

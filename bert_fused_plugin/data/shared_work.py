@@ -20,9 +20,9 @@ _SAID_AFTER = 60.0  # seconds of waiting after which the log says so, again and 
 def rank_in(folder: Optional[Path]) -> Tuple[int, int]:
     """Return (r, n): this process is number r of the n ranks of the training that work in *folder*.
 
-    A rank on another machine has a folder of the same name, which may be another folder.  Ranks have it in common if
-    its number and the time of its last change are equal; if it changes meanwhile, some work is done twice.  All ranks
-    call this, with None if they have nothing to do there, and continue when each of them has done so.
+    A folder of that name may be another one on another machine.  Ranks have it in common if its number and the time of
+    its last change are equal; if it changes meanwhile, some work is done twice.  All ranks call this, with None if they
+    have nothing to do there, and wait for each other.
     """
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
         return 0, 1
@@ -37,14 +37,9 @@ def rank_in(folder: Optional[Path]) -> Tuple[int, int]:
 def make_together(
     missing: Callable[[], Sequence[int]], make: Callable[[int], None], rank: int, ranks: int, what: str
 ) -> None:
-    """Make the missing parts r, r + n, ... of a piece of work, and wait until no part is missing.
+    """Make the missing parts r, r + n, ... of a piece of work, *rank* r of n *ranks*, and wait until none is missing.
 
-    Args:
-        missing: a function that returns the numbers of the parts that are missing now.
-        make: a function that makes the part of a number.
-        rank: r, the number of this process among those that share the work.
-        ranks: n, the number of these processes.
-        what: what is made, for the log.
+    The function *missing* returns the numbers of the parts that are missing now; *what* is made, for the log.
     """
     own = [number for number in missing() if number % ranks == rank]
     random.SystemRandom().shuffle(own)  # two jobs that begin together do little twice
@@ -56,8 +51,7 @@ def make_together(
                 if number in missing():
                     raise  # otherwise another job has made it, and removed what this one had begun
     begin = said = time.monotonic()
-    left = missing()
-    while left:
+    while left := missing():
         now = time.monotonic()
         if now - said > _SAID_AFTER:
             said = now
@@ -65,4 +59,3 @@ def make_together(
                 f"{what}: waiting for other processes, which make {len(left):,} parts, such as number {left[0]}"
             )
         time.sleep(min(1.0, 0.01 + (now - begin) / 10))
-        left = missing()

@@ -28,21 +28,13 @@ _FEWEST_NUMBERS = 100  # a dictionary of at most so many symbols that are number
 
 
 class Subwords(NamedTuple):
-    """A kind of subwords.
+    """A kind of subwords."""
 
-    Attributes:
-        sign: what a dictionary of this kind shows, for messages.
-        share: function that returns the share of symbols that show the sign, among all symbols of a dictionary.
-        join: function that makes text of symbols; None if the symbols alone do not tell the text.
-        bpe: kinds of fairseq's ``--bpe`` that can join the symbols with their files.
-        goes_on: function of two symbols in a row, which says whether the second one goes on with the word of the first.
-    """
-
-    sign: str
-    share: Callable[[Sequence[str]], float]
-    join: Optional[Join] = None
-    bpe: Tuple[str, ...] = ()
-    goes_on: Callable[[str, str], bool] = lambda before, symbol: False
+    sign: str  # what a dictionary of this kind shows, for messages
+    share: Callable[[Sequence[str]], float]  # the share of symbols that show the sign, among all symbols of one
+    join: Optional[Join] = None  # makes text of symbols; None if the symbols alone do not tell the text
+    bpe: Tuple[str, ...] = ()  # kinds of fairseq's --bpe that can join the symbols with their files
+    goes_on: Callable[[str, str], bool] = lambda before, symbol: False  # whether *symbol* goes on with the word
 
 
 def detect_subword(dictionary: Dictionary) -> str:

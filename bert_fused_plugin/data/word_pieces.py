@@ -25,8 +25,7 @@ class WordPieces:
         cuts: number of sentences that were cut to the longest input of BERT, and of those whose context was cut.
     """
 
-    folder: Optional[Path] = None
-    """The folder that keeps them, if `load` has read them."""
+    folder: Optional[Path] = None  # which keeps them, if `load` has read them
 
     def __init__(self, pieces: NDArray[np.int32], offsets: NDArray[np.int64], cuts: Sequence[int] = (0, 0)) -> None:
         self.pieces = pieces

@@ -109,12 +109,9 @@ def evenness(kind: str, layers: Sequence[Optional[Entropy]]) -> Optional[str]:
 
 
 def _entropy_sums(weights: Tensor, sizes: Tensor, written: Tensor) -> Tensor:
-    """Return the sums over all *written* positions of their entropies, of these as shares, and of ones, (3,).
+    """Return the sums over all *written* positions, (B, T), of their entropies, of these as shares, and of ones, (3,).
 
-    Args:
-        weights: the mean weights of the heads, (B, T, S).
-        sizes: the number of symbols that may be attended to, (B).
-        written: the target positions that count, (B, T).
+    *weights*, (B, T, S), are the means of the heads; *sizes*, (B), the numbers of symbols that may be attended to.
     """
     bits, most = entropy(weights), sizes.clamp(min=2).log2().unsqueeze(1)
     return _masked_sums([bits, bits / most, torch.ones_like(bits)], written)

@@ -6,7 +6,7 @@ of their own (a data set, a BERT); both are taken back at the end.
 
 import copy
 from contextlib import ExitStack, contextmanager, nullcontext
-from typing import Any, Callable, ContextManager, Dict, Iterator, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterator
 
 import torch
 from fairseq.data import BaseWrapperDataset
@@ -53,7 +53,9 @@ def bert_off(model: nn.Module) -> Iterator[None]:
             elif isinstance(module, (BertFusedEncoderLayer, BertFusedDecoderLayer)) and module.bert_attn_layer_norm:
                 # stacked: x + 0, and no layer norm after it, so that the sub-layer returns what it gets
                 attention: Any = module.bert_attn
-                hooks.enter_context(attention.register_forward_hook(_zeros))
+                hooks.enter_context(
+                    attention.register_forward_hook(lambda _, __, output: (torch.zeros_like(output[0]), output[1]))
+                )
                 hooks.enter_context(module.bert_attn_layer_norm.register_forward_hook(lambda _, inputs, __: inputs[0]))
         yield
 
@@ -104,7 +106,3 @@ def derangement(size: int, seed: int) -> Tensor:
     order = torch.empty_like(cycle)
     order[cycle] = cycle.roll(-1)
     return order
-
-
-def _zeros(attention: nn.Module, inputs: Any, output: Tuple[Tensor, Any]) -> Tuple[Tensor, Any]:
-    return torch.zeros_like(output[0]), output[1]

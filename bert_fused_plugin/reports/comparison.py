@@ -13,21 +13,12 @@ from bert_fused_plugin.reports.attention_maps import attention_maps
 from bert_fused_plugin.reports.attention_statistics import AttentionStatistics, evenness
 from bert_fused_plugin.reports.bert_ablations import MEANINGS, bert_ablations
 from bert_fused_plugin.reports.buckets import RARE, by_length, by_rare_words, count_training_words, words_of
-from bert_fused_plugin.reports.charts import line_chart
 from bert_fused_plugin.reports.decoding import Decoding, Texts, Translations, batches, translate
 from bert_fused_plugin.reports.runs import Run
 from bert_fused_plugin.reports.scoring import Scorer, Scores
-from bert_fused_plugin.reports.training_log import read_curves
+from bert_fused_plugin.reports.training_log import Curves, read_curves
 from bert_fused_plugin.reports.verdicts import bert_verdict, fairness, verdict
 from bert_fused_plugin.reports.words import PIECES, merged_words
-
-_CHARTS = {
-    "valid nll_loss": "validation nll_loss (bits)",
-    "train nll_loss": "training nll_loss (bits)",
-    "valid bleu": "validation BLEU",
-    "valid loss": "validation loss",
-    "train loss": "training loss",
-}
 
 
 @dataclass
@@ -71,11 +62,7 @@ class Comparison:
             )
 
     def report(self, data: str, examples: int) -> Dict[str, Any]:
-        """Return the figures.
-
-        The words of the training set in *data* are counted, and the page shows as many best and worst sentences of each
-        run as *examples* says.
-        """
+        """Return the figures; *data* has the training set, and *examples* best and worst sentences are shown."""
         say(f"scores of {self.size:,} sentences, with {self.scorer.samples:,} bootstrap resamples")
         signatures, scores = self.scorer.compare(list(self.hypotheses.items()))
         sentences = {name: self.scorer.sentences(texts) for name, texts in self.hypotheses.items()}
@@ -149,7 +136,6 @@ class Comparison:
         return results
 
     def _buckets(self, data: str) -> Dict[str, Any]:
-        """Return the tables of BLEU by groups of sentences."""
         task, marks = self.baseline.task, self.texts.source_words
         sentences = [
             words_of(task.source_dictionary, self.baseline.sources[i].tolist(), marks) for i in range(self.size)
@@ -176,8 +162,8 @@ class Comparison:
         }
         return {"rare_at_most": RARE, "of_subwords": marks == PIECES, **rows}
 
-    def _curves(self) -> Dict[str, Any]:
-        """Return the curves of each run, after the updates of the checkpoints that it began from, and their charts."""
+    def _curves(self) -> Dict[str, Curves]:
+        """Return the curves of each run, after the updates of the checkpoints that it began from."""
         by_run = {}
         for run in self.runs:
             before, curves = updates_before(run.origins), read_curves(run.files.logs)
@@ -187,11 +173,7 @@ class Comparison:
                 no_log = f"there is no log beside {run.files.checkpoint}"
                 why = f"{logs} is not a log of fairseq-train" if logs else no_log
                 self.remarks.append(f"{run.name} has no curves, since {why}; give --log {run.name}=FILE.")
-        charts = (
-            line_chart(title, {name: curves.get(key, []) for name, curves in by_run.items()})
-            for key, title in _CHARTS.items()
-        )
-        return {"points": by_run, "charts": list(filter(None, charts))}
+        return by_run
 
     def _choose(self, sentences: Dict[str, List[Dict[str, float]]], count: int) -> Dict[str, Dict[str, List[int]]]:
         """Return, for each run, the numbers of the sentences that gain, and lose, most chrF against the baseline.

@@ -13,9 +13,9 @@ from typing import Any, Callable, Dict, Iterator, List
 import torch
 from fairseq import utils
 from fairseq.dataclass.configs import GenerationConfig
-from sacremoses import MosesDetokenizer
 from torch import Tensor
 
+from bert_fused_plugin.data.dictionary_bridge import DETOKENIZERS
 from bert_fused_plugin.data.subwords import SUBWORDS, detect_subword
 from bert_fused_plugin.progress import Progress
 from bert_fused_plugin.reports.runs import Run, on_device
@@ -85,13 +85,9 @@ def searcher(run: Run, how: Decoding) -> Callable[[Dict[str, Any]], List[Tensor]
 
 
 class Texts:
-    """Makes texts of ids as fairseq-generate does: subwords are joined and, on request, words are detokenised.
+    """Makes texts of ids as fairseq-generate does: *subwords* are joined, and the target is detokenised by *detok*.
 
-    Args:
-        task: fairseq's task, which has the dictionaries.
-        subwords: kind of subwords to join, of the table in data/subwords.py; ``auto`` joins those that the dictionary
-            has.
-        detok: detokenisation of the target, ``moses`` or ``none``.
+    The *subwords* are a kind of the table in data/subwords.py; ``auto`` joins those that the dictionary has.
     """
 
     def __init__(self, task: Any, subwords: str, detok: str) -> None:
@@ -107,7 +103,7 @@ class Texts:
             for language, mark in zip(languages, marks)
             if mark == PIECES
         ]
-        self._moses = MosesDetokenizer(lang=task.cfg.target_lang) if detok == "moses" else None
+        self._detokenize = DETOKENIZERS[detok](task.cfg.target_lang)
 
     def source(self, tokens: Tensor) -> str:
         """Return the text of a source sentence."""
@@ -115,8 +111,7 @@ class Texts:
 
     def target(self, tokens: Tensor, is_reference: bool = False) -> str:
         """Return the text of a translation; the unknown words of a reference are no match for those of others."""
-        text = _joined(self.dictionaries[1], tokens, self.target_subwords, escape_unk=is_reference)
-        return text if self._moses is None else str(self._moses.detokenize(text.split()))
+        return self._detokenize(_joined(self.dictionaries[1], tokens, self.target_subwords, escape_unk=is_reference))
 
 
 def _joined(dictionary: Any, tokens: Tensor, subwords: str, escape_unk: bool = False) -> str:

@@ -91,8 +91,7 @@ def merge_attention(weights: Tensor, rows: Words, columns: Words) -> Tensor:
 def bleu_tokenizer(language: str) -> Optional[str]:
     """Return sacreBLEU's tokeniser for a *language* that is written without spaces, and None for other languages.
 
-    It is a code of two or three letters, also with a script or a country, such as ``zh``, ``zh_CN`` and ``tha_Thai``.
-    In Latin letters (``zho_Latn``), all languages have spaces.
+    Codes such as ``zh_CN`` and ``tha_Thai`` are known, too; in Latin letters (``zho_Latn``) all languages have spaces.
     """
     code, *others = re.split("[-_]", language.lower())
     return None if "latn" in others else _TOKENIZERS.get(code)

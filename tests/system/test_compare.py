@@ -146,8 +146,8 @@ def test_detokenised_references_from_a_file(workspace, plain, tmp_path):
 
 
 def test_a_run_without_a_log_has_no_curves_and_says_so(report):
-    assert "valid loss" in report["curves"]["points"]["plain"]
-    assert report["curves"]["points"]["fused"] == {}
+    assert "valid loss" in report["curves"]["plain"]
+    assert report["curves"]["fused"] == {}
     [remark] = [remark for remark in report["remarks"] if "no curves" in remark]
     assert remark.startswith("fused has no curves, since there is no log beside ")
     assert remark.endswith("; give --log fused=FILE.")

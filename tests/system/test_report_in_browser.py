@@ -204,7 +204,7 @@ def test_what_the_page_of_one_run_says(report, bert):
     alone = {**report, "runs": report["runs"][1:] if bert else report["runs"][:1], "verdicts": []}
     alone["baseline"] = name = alone["runs"][0]["name"]
     alone["examples"] = {name: report["examples"]["fused"]}
-    alone["curves"] = {"points": {}, "charts": []}
+    alone["curves"] = {}
     page = render(alone)
     scores = page[page.index('id="scores"') : page.index("</table>")]
     assert re.findall(r'<th scope="col">(\w+)</th>', scores) == ["run", "BLEU", "chrF", "TER", "length"]

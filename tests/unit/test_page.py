@@ -7,8 +7,7 @@ import pytest
 from bert_fused_plugin.commands import compare
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.reports import page
-from bert_fused_plugin.reports.charts import HEIGHT, WIDTH, line_chart
-from bert_fused_plugin.reports.page import to_json
+from bert_fused_plugin.reports.page import HEIGHT, WIDTH, line_chart, to_json
 
 
 def test_files_are_written_together_or_not_at_all(tmp_path, monkeypatch):
@@ -40,7 +39,7 @@ def report():
     return {
         "moses_escapes": True,
         "runs": [],
-        "curves": {"points": {}, "charts": []},
+        "curves": {},
         "sentence_texts": {0: sentence},
         "attention": {0: maps},
     }
