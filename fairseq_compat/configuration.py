@@ -8,7 +8,7 @@ import os
 import sys
 import warnings
 from argparse import Namespace
-from typing import Any, List, Set
+from typing import Any, Callable, List, Set
 
 # warnings that users can do nothing about: their category, and the start of message and module as regular expressions
 _HOPELESS_WARNINGS = (
@@ -39,6 +39,20 @@ _root_logger: List[Any] = []  # as it was before fairseq: its level and its hand
 
 def _is_of_use(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith(_HOPELESS_MESSAGES[record.name])
+
+
+def around(owner: Any, name: str) -> Callable[[Callable[..., Any]], None]:
+    """Put a function around *name* of *owner*, a module or a class; its first argument is the stock function."""
+    stock = getattr(owner, name)
+
+    def put(function: Callable[..., Any]) -> None:
+        @functools.wraps(stock)
+        def call(*args: Any, **options: Any) -> Any:
+            return function(stock, *args, **options)
+
+        setattr(owner, name, call)
+
+    return put
 
 
 def before_fairseq() -> None:
@@ -102,11 +116,10 @@ def separate_jobs(module: Any) -> None:
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
-    stock = module._hydra_main
     save_dirs: Set[str] = set()  # of the jobs of this multirun
 
-    @functools.wraps(stock)
-    def _hydra_main(cfg: Any, **kwargs: Any) -> Any:
+    @around(module, "_hydra_main")
+    def _hydra_main(stock: Any, cfg: Any, **kwargs: Any) -> Any:
         if HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN:
             save_dir = os.path.abspath(cfg.checkpoint.save_dir)
             if save_dir in save_dirs:
@@ -124,15 +137,12 @@ def separate_jobs(module: Any) -> None:
         progress_bar.logger.handlers.clear()
         return stock(cfg, **kwargs)
 
-    module._hydra_main = _hydra_main
-
 
 def user_dir_by_name(module: Any) -> None:
     """Let --user-dir also take the name of an installed package; an existing path always wins."""
-    stock = module.import_user_module
 
-    @functools.wraps(stock)
-    def import_user_module(args: Any) -> None:
+    @around(module, "import_user_module")
+    def import_user_module(stock: Any, args: Any) -> None:
         user_dir = (getattr(args, "user_dir", None) or "").rstrip(os.sep)
         # fairseq compares paths as texts, and takes the same package under another path for another one of its name
         imported = getattr(sys.modules.get(os.path.basename(os.path.abspath(user_dir))), "__path__", ())
@@ -151,15 +161,12 @@ def user_dir_by_name(module: Any) -> None:
             args = Namespace(user_dir=next(iter(spec.submodule_search_locations)))
         stock(args)
 
-    module.import_user_module = import_user_module
-
 
 def bf16_without_tpu(module: Any) -> None:
     """Let --bf16 and --memory-efficient-bf16 work on CPUs and GPUs, as they do in fairseq-hydra-train."""
-    stock = module.parse_args_and_arch
 
-    @functools.wraps(stock)
-    def parse_args_and_arch(parser: Any, input_args: Any = None, *rest: Any, **options: Any) -> Any:
+    @around(module, "parse_args_and_arch")
+    def parse_args_and_arch(stock: Any, parser: Any, input_args: Any = None, *rest: Any, **options: Any) -> Any:
         given = sys.argv if input_args is None else input_args
         try:
             parsed = stock(parser, input_args, *rest, **options)
@@ -171,5 +178,3 @@ def bf16_without_tpu(module: Any) -> None:
         if getattr(args, "bf16", False) and "--tpu" not in given and not importlib.util.find_spec("torch_xla"):
             args.tpu = False
         return parsed
-
-    module.parse_args_and_arch = parse_args_and_arch

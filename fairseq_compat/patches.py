@@ -6,7 +6,6 @@ what goes wrong without it.  Users may script, pickle, subclass and change again
 
 import contextlib
 import dataclasses
-import functools
 import logging
 import math
 import os
@@ -15,6 +14,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
+
+from fairseq_compat.configuration import around
 
 logger = logging.getLogger(__name__)
 
@@ -35,10 +36,9 @@ def safe_checkpoints(module: Any) -> None:
 
 def checkpoints_of_any_version(module: Any) -> None:
     """Leave out the settings of a checkpoint that its task does not have; fairseq does so for the model."""
-    stock = module._upgrade_state_dict  # in a config that a user wrote, such a setting is a mistake
 
-    @functools.wraps(stock)
-    def _upgrade_state_dict(state: Any) -> Any:
+    @around(module, "_upgrade_state_dict")  # in a config that a user wrote, such a setting is a mistake
+    def _upgrade_state_dict(stock: Any, state: Any) -> Any:
         from fairseq.tasks import TASK_DATACLASS_REGISTRY
 
         state = stock(state)
@@ -49,8 +49,6 @@ def checkpoints_of_any_version(module: Any) -> None:
                 for name in set(task) - {item.name for item in dataclasses.fields(known)}:
                     del task[name]
         return state
-
-    module._upgrade_state_dict = _upgrade_state_dict
 
 
 def whole_copies(module: Any) -> None:
@@ -75,16 +73,14 @@ def whole_copies(module: Any) -> None:
 
 def files_of_workers(module: Any) -> None:
     """Let --dataset-impl lazy close its file after each sentence, so that no two processes share a position in it."""
-    stock = module.IndexedDataset.__getitem__
 
-    def __getitem__(self: Any, index: int) -> Any:  # noqa: N807
+    @around(module.IndexedDataset, "__getitem__")
+    def get(stock: Any, self: Any, index: int) -> Any:
         item = stock(self, index)
         if self.data_file:
             self.data_file.close()
             self.data_file = None
         return item
-
-    module.IndexedDataset.__getitem__ = __getitem__
 
 
 def numpy_aliases(module: Any) -> None:
@@ -99,10 +95,9 @@ def numpy_aliases(module: Any) -> None:
 
 def no_lost_sentences(module: Any) -> None:
     """Let batch_by_size keep the last batch."""
-    stock = module.batch_by_size
 
-    @functools.wraps(stock)
-    def batch_by_size(indices: Any, *args: Any, **options: Any) -> Any:
+    @around(module, "batch_by_size")
+    def batch_by_size(stock: Any, indices: Any, *args: Any, **options: Any) -> Any:
         if options.get("fixed_shapes") is not None:  # for TPUs; there fairseq drops nothing
             return stock(indices, *args, **options)
         if not isinstance(indices, np.ndarray):
@@ -113,19 +108,15 @@ def no_lost_sentences(module: Any) -> None:
         lost = indices[sum(map(len, batches)) :]  # those of a batch follow those of the batch before
         return batches if len(lost) == 0 else [*batches, lost]
 
-    module.batch_by_size = batch_by_size
-
 
 def same_batches_when_resumed(module: Any) -> None:
     """Let a training that is resumed in a later epoch have the batches of the unbroken one."""
     # fairseq's main makes the batches once, seeded with the number of this epoch.  0.12.2 has no make_batches.
-    task = module.FairseqTask
-    stock = task.get_batch_iterator
-    if "make_batches" not in stock.__code__.co_varnames:
+    if "make_batches" not in module.FairseqTask.get_batch_iterator.__code__.co_varnames:
         return
 
-    @functools.wraps(stock)
-    def get_batch_iterator(self: Any, dataset: Any, *args: Any, epoch: int = 1, **options: Any) -> Any:
+    @around(module.FairseqTask, "get_batch_iterator")
+    def get_batch_iterator(stock: Any, self: Any, dataset: Any, *args: Any, epoch: int = 1, **options: Any) -> Any:
         for_this_epoch = options.get("disable_iterator_cache") or options.get("update_epoch_batch_itr")
         made_before = dataset in self.dataset_to_epoch_iter
         if epoch == 1 or for_this_epoch or made_before or not self.can_reuse_epoch_itr(dataset):
@@ -135,19 +126,14 @@ def same_batches_when_resumed(module: Any) -> None:
         iterator.epoch = epoch
         return iterator
 
-    task.get_batch_iterator = get_batch_iterator
-
 
 def no_encoder_fast_path(module: Any) -> None:
     """Let freshly loaded encoders compute in the same way as those in training."""
-    layer = module.TransformerEncoderLayerBase
-    stock_init = layer.__init__
 
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        stock_init(self, *args, **kwargs)
+    @around(module.TransformerEncoderLayerBase, "__init__")
+    def init(stock: Any, self: Any, *args: Any, **options: Any) -> None:
+        stock(self, *args, **options)
         self.can_use_fastpath = False
-
-    layer.__init__ = __init__
 
 
 def ngrams_so_far(module: Any) -> None:
@@ -171,25 +157,21 @@ def last_bit(module: Any) -> None:
 
 def aligned_unknown_words(module: Any) -> None:
     """Correct --replace-unk, which needs --print-alignment, as fairseq keeps no alignment without it."""
-    stock = module.replace_unk  # which takes alignments, pairs (source, target), for source positions
 
-    def replace_unk(hypo_str: str, src_str: str, alignment: Any, align_dict: Any, unk: str) -> Any:
+    @around(module, "replace_unk")  # which takes alignments, pairs (source, target), for source positions
+    def replace_unk(stock: Any, hypo_str: str, src_str: str, alignment: Any, align_dict: Any, unk: str) -> Any:
         pairs = () if alignment is None else alignment
         places = [pair[0] for pair in pairs if isinstance(pair, tuple)]
         if unk in hypo_str.split() and not places:
             raise ValueError("--replace-unk needs alignments; add --print-alignment (hard)")
         return stock(hypo_str, src_str, places, align_dict, unk)
 
-    module.replace_unk = replace_unk
-
 
 def bf16_when_translating(module: Any) -> None:
     """Let fairseq-generate, fairseq-interactive and fairseq-eval-lm compute in bfloat16 with --bf16."""
-    model = module.BaseFairseqModel
-    stock = model.prepare_for_inference_
 
-    @functools.wraps(stock)
-    def prepare_for_inference_(self: Any, cfg: Any) -> Any:
+    @around(module.BaseFairseqModel, "prepare_for_inference_")
+    def prepare_for_inference_(stock: Any, self: Any, cfg: Any) -> Any:
         # the hub interface gives the settings of the training, which have no --path, and whose --bf16 is not for this
         path = getattr(getattr(cfg, "common_eval", None), "path", None)
         if path is not None and getattr(getattr(cfg, "common", None), "bf16", False):
@@ -197,16 +179,12 @@ def bf16_when_translating(module: Any) -> None:
             logger.info(f"{type(self).__name__} computes in bfloat16 (--bf16)")
         return stock(self, cfg)
 
-    model.prepare_for_inference_ = prepare_for_inference_
-
 
 def bf16_training_on_cpus(module: Any) -> None:
     """Let updates in bfloat16 on a CPU compute attention by torch's plain kernel."""
-    trainer = module.Trainer
-    stock = trainer.train_step
 
-    @functools.wraps(stock)
-    def train_step(self: Any, *args: Any, **options: Any) -> Any:
+    @around(module.Trainer, "train_step")
+    def train_step(stock: Any, self: Any, *args: Any, **options: Any) -> Any:
         flash = module.torch.backends.cuda  # the switch is that of CPUs, too
         before = flash.flash_sdp_enabled()
         flash.enable_flash_sdp(before and (self.cuda or not self.cfg.common.bf16))
@@ -215,38 +193,34 @@ def bf16_training_on_cpus(module: Any) -> None:
         finally:
             flash.enable_flash_sdp(before)
 
-    trainer.train_step = train_step
-
 
 def lines_of_any_bytes(module: Any) -> None:
     """Let fairseq-interactive read bytes that are no UTF-8 as U+FFFD, an unknown character, instead of ending."""
-    files, stock = module.fileinput, module.buffered_read
+    files = module.fileinput
     module.fileinput = overlay(files, hook_encoded=lambda encoding: files.hook_encoded(encoding, errors="replace"))
 
-    @functools.wraps(stock)
-    def buffered_read(input: str, buffer_size: int) -> Any:
+    @around(module, "buffered_read")
+    def buffered_read(stock: Any, input: str, buffer_size: int) -> Any:
         if hasattr(sys.stdin, "reconfigure"):
             sys.stdin.reconfigure(encoding="utf-8", errors="replace")
         return stock(input, buffer_size)
-
-    module.buffered_read = buffered_read
 
 
 def score_cli(module: Any) -> None:
     """Let fairseq-score --sacrebleu and --sentence-bleu work with the sacreBLEU of today."""
     import sacrebleu  # which wants lists, not open files, and is adapted only while the command runs
 
-    bleu, stock_main = module.bleu, module.cli_main
+    bleu = module.bleu
 
     def corpus_bleu(hypotheses: Any, references: Any) -> Any:
         return sacrebleu.corpus_bleu(list(hypotheses), [list(lines) for lines in references])
 
-    def cli_main() -> None:
+    @around(module, "cli_main")
+    def cli_main(stock: Any) -> None:
         sys.modules["sacrebleu"] = overlay(sacrebleu, corpus_bleu=corpus_bleu)
         try:
-            stock_main()
+            stock()
         finally:
             sys.modules["sacrebleu"] = sacrebleu
 
     module.bleu = overlay(bleu, Scorer=lambda *args: bleu.Scorer(args[0] if len(args) == 1 else bleu.BleuConfig(*args)))
-    module.cli_main = cli_main

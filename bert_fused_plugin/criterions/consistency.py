@@ -13,19 +13,12 @@ from bert_fused_plugin.errors import BertFusedError
 
 
 class ConsistencyKind(NamedTuple):
-    """A way to read a batch twice.
-
-    Args:
-        help: what it does, for ``--help``.
-        alpha: the default of ``--consistency-alpha``.
-        agreement: the loss of both readings, from alpha.
-        cuts: whether the second reading lacks the embeddings of some tokens.
-    """
+    """A way to read a batch twice."""
 
     help: str
-    alpha: float
-    agreement: Callable[[float], Agreement]
-    cuts: bool
+    alpha: float  # the default of ``--consistency-alpha``
+    agreement: Callable[[float], Agreement]  # the loss of both readings, from alpha
+    cuts: bool  # whether the second reading lacks the embeddings of some tokens
 
 
 CONSISTENCY_KINDS: Dict[str, Optional[ConsistencyKind]] = {
@@ -34,58 +27,45 @@ CONSISTENCY_KINDS: Dict[str, Optional[ConsistencyKind]] = {
     "simcut": ConsistencyKind(
         "the second reading lacks the embeddings of some tokens (Gao et al. 2022)",
         alpha=3.0,
-        agreement=lambda alpha: Agreement(alpha, cross_entropy=(1.0, 0.0), divergence=(1.0, 0.0)),
+        agreement=lambda alpha: Agreement(alpha, weights=(1.0, 0.0)),
         cuts=True,
     ),
     # Wu et al., NeurIPS 2021, with its alpha for translation; its sum of both readings is a mean here
     "r-drop": ConsistencyKind(
         "each reading has a dropout and a drop-net of its own (Wu et al. 2021)",
         alpha=5.0,
-        agreement=lambda alpha: Agreement(alpha / 2, cross_entropy=(0.5, 0.5), divergence=(0.5, 0.5)),
+        agreement=lambda alpha: Agreement(alpha / 2, weights=(0.5, 0.5)),
         cuts=False,
     ),
 }
 
 
-class Consistency(NamedTuple):
-    """How a training reads its batches.
+def read_twice(model: nn.Module, net_input: Dict[str, Any], p_cut: Optional[float], **options: Any) -> Tuple[Any, Any]:
+    """Return what *model*, maybe in wrappers, returns for the batch *net_input*, twice; a frozen BERT reads it once.
 
-    Args:
-        agreement: the loss of both readings.
-        p_cut: the share of the tokens that the second reading lacks; None: it lacks none, and draws dropout anew.
+    The second reading lacks the share *p_cut* of the tokens; None: it lacks none, and draws dropout anew.  The
+    *options* are more inputs of the model.
+
+    Raises:
+        BertFusedError: tokens have to be cut, and the model's embeddings are not where fairseq's models have them.
     """
-
-    agreement: Agreement
-    p_cut: Optional[float]
-
-    def read_twice(self, model: nn.Module, net_input: Dict[str, Any], **options: Any) -> Tuple[Any, Any]:
-        """Return what *model* returns for the batch *net_input*, twice; a frozen BERT reads it once.
-
-        Args:
-            model: a model, maybe inside of wrappers.
-            net_input: the batch.
-            options: more inputs of the model.
-
-        Raises:
-            BertFusedError: tokens have to be cut, and the model's embeddings are not where fairseq's models have them.
-        """
-        *_, inner = unwrapped(model)
-        encoder: Any = dict(inner.named_children()).get("encoder")
-        if hasattr(encoder, "bert") and encoder.bert is not None and not encoder.bert.saves_weights:
-            tokens, states = bert_states(encoder, **net_input)
-            net_input = {**net_input, "bert_tokens": tokens, "bert_out": states}
-        if self.p_cut is None:
-            return model(**net_input, **options), model(**net_input, **options)
-        embeddings = embeddings_of(inner)
-        first = model(**net_input, **options)
-        if "bert_out" in net_input:
-            net_input = {**net_input, "bert_out": cut(net_input["bert_out"], self.p_cut)}
-        hooks = [module.register_forward_hook(lambda *call: cut(call[-1], self.p_cut)) for module in embeddings]
-        try:
-            return first, model(**net_input, **options)
-        finally:
-            for hook in hooks:
-                hook.remove()
+    *_, inner = unwrapped(model)
+    encoder: Any = dict(inner.named_children()).get("encoder")
+    if hasattr(encoder, "bert") and encoder.bert is not None and not encoder.bert.saves_weights:
+        tokens, states = bert_states(encoder, **net_input)
+        net_input = {**net_input, "bert_tokens": tokens, "bert_out": states}
+    if p_cut is None:
+        return model(**net_input, **options), model(**net_input, **options)
+    embeddings = embeddings_of(inner)
+    first = model(**net_input, **options)
+    if "bert_out" in net_input:
+        net_input = {**net_input, "bert_out": cut(net_input["bert_out"], p_cut)}
+    hooks = [module.register_forward_hook(lambda *call: cut(call[-1], p_cut)) for module in embeddings]
+    try:
+        return first, model(**net_input, **options)
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def embeddings_of(model: Any) -> Set[nn.Module]:

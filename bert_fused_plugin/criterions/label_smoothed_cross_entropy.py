@@ -17,8 +17,8 @@ from omegaconf import II
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from bert_fused_plugin.criterions.consistency import CONSISTENCY_KINDS, Consistency, unwrapped
-from bert_fused_plugin.criterions.smoothed_loss import label_smoothed_loss, projected_loss
+from bert_fused_plugin.criterions.consistency import CONSISTENCY_KINDS, read_twice, unwrapped
+from bert_fused_plugin.criterions.smoothed_loss import Agreement, label_smoothed_loss, projected_loss
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.flags import Rule, Specified, at_least, flag, flag_errors, only_for
 from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
@@ -74,12 +74,12 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
     Then the criterion also logs their divergence (in bits), and the other values are those of the first reading.
     """
 
-    def __init__(
-        self, task: Any, label_smoothing: float, sentence_avg: bool, consistency: Optional[Consistency] = None
-    ) -> None:
+    agreement: Optional[Agreement] = None  # the loss of two readings
+    p_cut: Optional[float] = None  # the share of the tokens that the second reading lacks
+
+    def __init__(self, task: Any, label_smoothing: float, sentence_avg: bool) -> None:
         super().__init__(task)
         self.eps = label_smoothing
-        self.consistency = consistency
         self.vocabulary_size = len(task.target_dictionary)
         self.sentence_avg = sentence_avg
 
@@ -91,16 +91,25 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
             BertFusedError: flags that break their rules, or that have no effect.
         """
         raise_all(flag_errors(cfg, LabelSmoothedCrossEntropyConfig))
-        kind, consistency = CONSISTENCY_KINDS[str(cfg.consistency)], None
+        criterion = cls(task, cfg.label_smoothing, cfg.sentence_avg)
+        kind = CONSISTENCY_KINDS[str(cfg.consistency)]
         if kind is not None and cfg.consistency_alpha != 0:
-            alpha = kind.alpha if cfg.consistency_alpha is None else cfg.consistency_alpha
-            consistency = Consistency(kind.agreement(alpha), cfg.cutoff if kind.cuts else None)
-        return cls(task, cfg.label_smoothing, cfg.sentence_avg, consistency)
+            criterion.agreement = kind.agreement(kind.alpha if cfg.consistency_alpha is None else cfg.consistency_alpha)
+            criterion.p_cut = cfg.cutoff if kind.cuts else None
+        return criterion
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, Any, Dict[str, Any]]:
         """Return the loss, summed over the batch or, if not *reduce*, per token; its divisor; and the values to log."""
         matrix = output_matrix(model) if reduce else None
-        net_output, states, agreement = self._read(model, sample["net_input"], features_only=matrix is not None)
+        options = {} if matrix is None else {"features_only": True}
+        agreement = self.agreement if self.training else None
+        if agreement is None:
+            net_output = model(**sample["net_input"], **options)
+            states = net_output[0]  # scores or features, (B, T, ...)
+        else:
+            with batch_rng(training=True):
+                net_output, other = read_twice(model, sample["net_input"], self.p_cut, **options)
+            states = torch.stack((net_output[0], other[0]), dim=-2)  # of both readings, (B, T, 2, ...)
         target = model.get_targets(sample, net_output)
         if matrix is None and states.size(-1) != self.vocabulary_size:
             raise BertFusedError(
@@ -123,19 +132,6 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
         if divergence:
             logging_output["divergence"] = divergence[0].sum()
         return loss.sum() if reduce else loss, sample_size, logging_output
-
-    def _read(self, model: Any, net_input: Dict[str, Any], features_only: bool) -> Tuple[Any, Tensor, Any]:
-        """Return what *model* returns, its scores or features, (B, T, ...), and the loss of two readings.
-
-        With consistency training the first is that of the first reading, and the second that of both, (B, T, 2, ...).
-        """
-        options = {"features_only": True} if features_only else {}
-        if self.consistency is None or not self.training:
-            net_output = model(**net_input, **options)
-            return net_output, net_output[0], None
-        with batch_rng(training=True):
-            net_output, other = self.consistency.read_twice(model, net_input, **options)
-        return net_output, torch.stack((net_output[0], other[0]), dim=-2), self.consistency.agreement
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:

@@ -20,17 +20,11 @@ _GPU_SCORES = 2**26  # 256 MiB in single precision, which was not tuned
 class Agreement(NamedTuple):
     """The loss of a batch that was read twice, of which p and q are the distributions of a target symbol.
 
-    L = c_p CE(p) + c_q CE(q) + alpha (d_p KL(p || q) + d_q KL(q || p)).
-
-    Args:
-        alpha: the weight of the divergence.
-        cross_entropy: c_p and c_q.
-        divergence: d_p and d_q.
+    L = w_p CE(p) + w_q CE(q) + alpha (w_p KL(p || q) + w_q KL(q || p)).
     """
 
     alpha: float
-    cross_entropy: Tuple[float, float]
-    divergence: Tuple[float, float]
+    weights: Tuple[float, float]  # w_p and w_q
 
 
 def label_smoothed_loss(
@@ -73,10 +67,7 @@ def projected_loss(
     Args:
         features: what the output matrix is applied to, (B, T, C), or that of two readings, (B, T, 2, C).
         matrix: the output matrix, (V, C).
-        target: target symbols, (B, T).
-        eps: weight of the uniform distribution.
-        padding_idx: target symbol to exclude.
-        agreement: the loss of two readings.
+        target, eps, padding_idx, agreement: as for `label_smoothed_loss`.
     """
     if features.dtype != matrix.dtype:  # torch.autocast on a CPU
         terms = label_smoothed_loss(F.linear(features, matrix), target, eps, padding_idx, agreement)
@@ -95,11 +86,9 @@ def to_gradient(
     dL/dscores = q - (1 - eps) onehot(target) - eps / V.
 
     Args:
-        scores: scores of all symbols, in single precision at least, (..., V).
-        target: target symbols, (...).
-        eps: weight of the uniform distribution.
+        scores: scores of all symbols, in single precision at least, (..., V), or of two readings, (..., 2, V).
+        target, eps, agreement: as for `label_smoothed_loss`; the *target* is (...).
         is_token: False at padded positions, whose loss and gradient are zero, (...).
-        agreement: the loss of two readings, whose *scores* are (..., 2, V).
     """
     if agreement is not None:
         return _to_gradient_of_two(scores, target, eps, is_token, agreement)
@@ -125,19 +114,19 @@ def _to_gradient_of_two(
     """
     logs = torch.log_softmax(scores, -1, out=scores)
     (log_p, log_q), (p, q) = logs.unbind(-2), logs.exp().unbind(-2)
-    (c_p, c_q), (d_p, d_q), alpha = agreement.cross_entropy, agreement.divergence, agreement.alpha
+    alpha, (w_p, w_q) = agreement
     ratio, gap = log_p - log_q, p - q
     kl_p, kl_q = (p * ratio).sum(-1), -(q * ratio).sum(-1)
-    divergence = d_p * kl_p + d_q * kl_q
+    divergence = w_p * kl_p + w_q * kl_q
     nll_p, nll_q = (-log.gather(-1, target.unsqueeze(-1)).squeeze(-1) for log in (log_p, log_q))
     correct = nll_p.eq(-log_p.amax(-1)) & is_token
     loss = alpha * divergence
-    for log, nll, weight in ((log_p, nll_p, c_p), (log_q, nll_q, c_q)):
+    for log, nll, weight in ((log_p, nll_p, w_p), (log_q, nll_q, w_q)):
         loss = loss + weight * ((1 - eps) * nll - eps * log.mean(-1))
     # from here on the logarithms are overwritten by the gradients
-    torch.sub(ratio, kl_p.unsqueeze(-1), out=log_p).mul_(alpha * d_p).add_(c_p).mul_(p).add_(gap, alpha=alpha * d_q)
-    torch.add(ratio, kl_q.unsqueeze(-1), out=log_q).mul_(-alpha * d_q).add_(c_q).mul_(q).sub_(gap, alpha=alpha * d_p)
-    for grad, weight in ((log_p, c_p), (log_q, c_q)):
+    torch.sub(ratio, kl_p.unsqueeze(-1), out=log_p).mul_(alpha * w_p).add_(w_p).mul_(p).add_(gap, alpha=alpha * w_q)
+    torch.add(ratio, kl_q.unsqueeze(-1), out=log_q).mul_(-alpha * w_q).add_(w_q).mul_(q).sub_(gap, alpha=alpha * w_p)
+    for grad, weight in ((log_p, w_p), (log_q, w_q)):
         grad.sub_(weight * eps / grad.size(-1))
         grad.scatter_add_(-1, target.unsqueeze(-1), torch.full_like(nll_p, weight * (eps - 1)).unsqueeze(-1))
     mask = is_token.to(scores.dtype)

@@ -44,7 +44,7 @@ def build_attention_map(name: str, num_heads: int) -> Optional[nn.Module]:
     """Return a new map for an attention of *num_heads* heads; None for softmax.
 
     A map takes scores, (..., H, T, S), that are -inf where no weight may be, and returns the weights, at least in fp32.
-    An attention with one head may leave out the dimension H.
+    The dimension H may be missing if it is 1.
     """
     build = ATTENTION_MAPS[name].build
     return None if build is None else build(num_heads)

@@ -37,13 +37,8 @@ def sentences_to_keep(new_order: Tensor, num_sentences: int, beam_size: int) -> 
     The answer depends on numbers that a GPU may not have computed yet.  The generator gives the same order to the
     decoder and to the encoder of each model, so the last answer is kept, and the program waits for a GPU once.
 
-    Args:
-        new_order: the rows that come next, (rows,).
-        num_sentences: the number of sentences before the order.
-        beam_size: the number of rows of each sentence before the order.
-
-    Returns:
-        The sentences to keep, or None if all of them stay as they are, and the new number of rows of each.
+    The rows *new_order* come next.  Before it there are *num_sentences* with *beam_size* rows each.  Returned are the
+    sentences to keep, or None if all of them stay as they are, and the new number of rows of each.
     """
     global _last  # no state of a model: an answer about one tensor
     if new_order.is_inference():  # torch does not count the changes of such a tensor

@@ -125,14 +125,7 @@ def fold(attention: MappedAttention, keys: Tensor, values: Tensor, mask: Tensor)
 
 
 def attend_folded(attention: MappedAttention, query: Tensor, memory: FoldedMemory, need_weights: bool) -> Attended:
-    """Return the output, (T, B, C), of *attention* and, if *need_weights*, its weights, (H, B, T, S).
-
-    Args:
-        attention: the attention.
-        query: the queries, (T, B, C), where B is a multiple of the N sentences of *memory*.
-        memory: what the attention reads; each of its sentences has a position that is no padding.
-        need_weights: whether to return the weights.
-    """
+    """Return what *attention* returns; each sentence of *memory* has a position that is no padding."""
     steps, rows, width = query.shape
     sentences, beams = len(memory.keys), rows // len(memory.keys)
     queries = query.view(steps, sentences, beams, width).transpose(0, 1).flatten(1, 2)

@@ -93,11 +93,7 @@ class FusedLayer(nn.Module):
     ) -> Fused:
         """Return the states, (T, B, C), after the NMT attention and that to BERT, and the weights of both.
 
-        Args:
-            x: the states, (T, B, C).
-            nmt: the NMT attention: self-attention in the encoder, the attention to the encoder in the decoder.
-            bert_memory: what the attention to BERT reads; it is projected only if that attention is computed.
-            need_weights: whether to return the weights of the attention to BERT.
+        The attention to BERT reads *bert_memory*; states are projected only if that attention is computed.
         """
         if self.bert_attn is None:
             x, nmt_weights = self.apply_sublayer(nmt.attend, x, nmt.norm)

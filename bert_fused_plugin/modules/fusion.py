@@ -128,11 +128,8 @@ Fused = Tuple[Tensor, Optional[Tensor], Optional[Tensor]]  # the states, the wei
 class Branches(nn.Module):
     """Both branches, joined by *mix*, in one sub-layer; under drop-net, in training, one of them alone.
 
-    A branch that drop-net leaves out is not computed.
-
-    Args:
-        mix: the function of the outputs of the NMT branch and of BERT's branch, (T, B, C) each.
-        p_net: the rate of drop-net.
+    A branch that drop-net leaves out is not computed.  The function *mix* takes the outputs of the NMT branch and of
+    BERT's branch, (T, B, C) each.
     """
 
     def __init__(self, mix: nn.Module, p_net: float) -> None:

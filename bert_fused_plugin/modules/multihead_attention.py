@@ -21,14 +21,8 @@ def attention_mask(padding_mask: Tensor, dtype: torch.dtype) -> Tensor:
 class MappedAttention(MultiheadAttention):
     """Multi-head attention (Vaswani et al. 2017, section 3.2.2) with a map of `ATTENTION_MAPS`.
 
-    The parameters are those of fairseq's attention, so that checkpoints fit.
-
-    Args:
-        embed_dim: C.
-        num_heads: H.
-        dropout: the dropout rate on attention weights.
-        attention_map: the name of the map from scores to weights.
-        options: further arguments of fairseq's attention.
+    The parameters are those of fairseq's attention, so that checkpoints fit.  The *embed_dim* is C, *num_heads* is H,
+    and *dropout* is the rate on attention weights.  The *options* are further arguments of fairseq's attention.
     """
 
     def __init__(self, embed_dim: int, num_heads: int, dropout: float, attention_map: str, **options: Any) -> None:
@@ -42,11 +36,10 @@ class MappedAttention(MultiheadAttention):
         """Return the heads' outputs, (N, H, T, C / H), and their weights, (N, H, T, S), or None if nobody needs them.
 
         Args:
-            queries: the queries, (N, H, T, C / H).
-            keys: the keys, (N, H, S, C / H).
-            values: the values, (N, H, S, C / H).
+            queries: (N, H, T, C / H).
+            keys, values: (N, H, S, C / H).
             mask: what is added to the scores, (N, 1, 1, S), see `attention_mask`; None: all keys are seen.
-            need_weights: whether to return the weights.
+            need_weights: whether to return the weights, which torch's fused attention does not give.
         """
         if self.attention_map is None and not need_weights:
             is_dropping = self.training or self.dropout_module.apply_during_inference
@@ -81,15 +74,10 @@ class SelfAttention(MappedAttention):
         need_weights: bool = True,
         attn_mask: Optional[Tensor] = None,
     ) -> Attended:
-        """Return the attention's output, (T, B, C), and its weights, (H, B, T, S), or None if nobody needs them.
+        """Return the attention's output, (T, B, C), and its weights, or None if nobody needs them.
 
-        Args:
-            query: the states, (T, B, C).
-            key: the same.
-            value: the same.
-            key_padding_mask: the padding, (B, T).
-            need_weights: whether to return the weights; with softmax they are the mean over heads, (B, T, S).
-            attn_mask: what is added to the scores, (T, T): -inf for a position that may not be seen.
+        The arguments are those of fairseq's attention.  With softmax the weights are the mean over heads, (B, T, S), as
+        fairseq's, and else (H, B, T, S).
         """
         masks = {"key_padding_mask": key_padding_mask, "attn_mask": attn_mask}
         if self.attention_map is None:
@@ -102,12 +90,7 @@ class SelfAttention(MappedAttention):
         return out, probabilities.transpose(0, 1) if need_weights else None
 
     def step(self, x: Tensor, incremental_state: Dict[str, Any]) -> Tensor:
-        """Return the attention's output, (1, B, C), to the positions so far.
-
-        Args:
-            x: the states of the next position, (1, B, C).
-            incremental_state: where the keys and values of the positions before lie, and these are added to them.
-        """
+        """Return the output, (1, B, C), for the states *x* of the next position; its key and value are kept, too."""
         rows = x.size(1)
         by_head = (rows, self.num_heads, 1, self.head_dim)
         query, key, value = (proj(x).view(by_head) for proj in (self.q_proj, self.k_proj, self.v_proj))

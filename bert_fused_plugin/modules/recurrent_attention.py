@@ -1,7 +1,6 @@
 """The kinds of attention that a recurrent decoder can have: additive (Bahdanau et al. 2015), dot products, or none.
 
-The table `RECURRENT_ATTENTIONS` is the only list of the kinds.  The choices of ``--attention``, the checks of its flags
-and the builder of the decoder's attention are derived from it.  A new kind is a `RecurrentAttention` and a row.
+A new kind is a `RecurrentAttention` and a row of `RECURRENT_ATTENTIONS`, from which flag, checks and builder follow.
 """
 
 from abc import ABC, abstractmethod
@@ -23,13 +22,7 @@ class RecurrentAttention(nn.Module):
 
     The decoder applies both projections itself: it projects the keys once for a sentence, and it joins the product
     with the queries' matrix with other products of the state.  Therefore both projections are without bias, and both
-    are A wide.
-
-    Args:
-        query_dim: the width of s.
-        key_dim: the width of h_j.
-        attention_dim: the width A of projected queries and keys, the paper's n'.
-        attention_map: the name of the map from energies to weights.
+    are A wide: *attention_dim*, the paper's n'.  The width of s is *query_dim*, and that of h_j is *key_dim*.
     """
 
     def __init__(self, query_dim: int, key_dim: int, attention_dim: int, attention_map: str = "softmax") -> None:
@@ -118,13 +111,10 @@ RECURRENT_ATTENTIONS: Dict[str, AttentionKind] = {
 
 
 class AttentionSteps(ABC):
-    """The energies of the same keys in many steps, and their gradients, written by hand.
+    """The energies of the same projected keys, (B, S, A), in many steps, and their gradients, written by hand.
 
-    Autograd would give the keys a gradient of its own in each step, and add up as many as there are steps.
-
-    Args:
-        keys: the projected keys, (B, S, A).
-        vectors: further parameters of the energies.
+    Autograd would give the keys a gradient of its own in each step, and add up as many as there are steps.  The
+    *vectors* are further parameters of the energies.
     """
 
     def __init__(self, keys: Tensor, *vectors: Tensor) -> None:
@@ -143,9 +133,7 @@ class AttentionSteps(ABC):
     def gradients(self, queries: Tensor, gradients: Tensor) -> Tuple[Tensor, ...]:
         """Return the gradients of the keys and of the vectors, after `backward` was called for each of the steps.
 
-        Args:
-            queries: the projected queries of all steps, (B, T, A).
-            gradients: those of their energies, (B, T, S).
+        The *queries* are those of all steps, (B, T, A), and the *gradients* are those of their energies, (B, T, S).
         """
 
 

@@ -43,12 +43,9 @@ States = Tuple[Tensor, Dict[str, Tensor]]
 
 
 def projected_context(memories: Dict[str, WeightedMemory], alphas: Dict[str, Tensor], values: str) -> Tensor:
-    """Return C c_i for each row and step, (B, T, D).
+    """Return C c_i for each row and step, (B, T, D), from the weights *alphas* of each memory, (B, T, S).
 
-    Args:
-        memories: the memories that this pass reads.
-        alphas: the weights of the positions, (B, T, S), for each memory.
-        values: the name of the field of `ProjectedMemory` that holds C h.
+    The field *values* of a `ProjectedMemory` holds C h.
     """
     sums = []
     for name, (_, memory, weight) in memories.items():
@@ -92,9 +89,7 @@ def recurrent_loop(
 def attention_weights(memories: Dict[str, WeightedMemory], queries: Tensor) -> Dict[str, Tensor]:
     """Return alpha, (B, 1, S), for each memory.
 
-    Args:
-        memories: the memories that this pass reads.
-        queries: the projected queries of the memories with an attention, side by side, (B, number of attentions x A).
+    The *queries* of the memories with an attention stand side by side, (B, number of attentions x A).
     """
     alphas, rows = {}, len(queries)
     for (name, (attention, memory, _)), query in zip(memories.items(), _by_memory(memories.values(), queries)):
@@ -109,8 +104,7 @@ def attention_weights(memories: Dict[str, WeightedMemory], queries: Tensor) -> D
 
 def _by_memory(memories: Collection[WeightedMemory], queries: Tensor) -> List[Tensor]:
     """Return the part of *queries*, (..., A x number of attentions), of each memory; (..., 0) without an attention."""
-    parts = iter(queries.chunk(max(1, sum(memory.attention is not None for memory in memories)), dim=-1))
-    return [queries[..., :0] if memory.attention is None else next(parts) for memory in memories]
+    return list(queries.split([memory.keys.size(-1) for _, memory, _ in memories], dim=-1))
 
 
 def fused_loop(

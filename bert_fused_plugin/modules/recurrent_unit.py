@@ -10,11 +10,7 @@ class ConditionalGru(nn.Module):
     z_i = sigmoid(W_z e + U_z s_{i-1} + C_z c_i), r_i = sigmoid(W_r e + U_r s_{i-1} + C_r c_i),
     s~_i = tanh(W e + U [r_i * s_{i-1}] + C c_i), where e = E y_{i-1}; each of the three has a bias.  The unit does not
     apply W, C, U_z and U_r itself, because the decoder can compute these products for many positions at once.
-
-    Args:
-        input_dim: the width m of e.
-        context_dim: the width of c.
-        hidden_dim: the width n of s.
+    The width of e is *input_dim*, m; that of c is *context_dim*; that of s is *hidden_dim*, n.
     """
 
     def __init__(self, input_dim: int, context_dim: int, hidden_dim: int) -> None:
@@ -45,12 +41,7 @@ class DeepOutput(nn.Module):
     It is a deep output (Pascanu et al. 2014).  The module does not apply C_o itself: the context is a weighted sum of
     annotations, so the decoder computes C_o h_j once for a sentence, and C_o c_i as the weighted sum of these products.
 
-    Args:
-        state_dim: the width of s.
-        embed_dim: the width of E y.
-        context_dim: the width of c.
-        output_dim: the width l of t; t~ has 2l units.
-        layer_norm: whether s and E y are normalised first.
+    The width of t is *output_dim*, l; t~ has 2l units.  With *layer_norm* s and E y are normalised first.
     """
 
     def __init__(

@@ -9,10 +9,8 @@ def lay_out_weights(module: nn.Module) -> None:
 
     On a CPU in single precision, this is column by column.  A product of few rows with a matrix that lies row by row
     takes up to twice as long there; with many rows, both take the same time (docs/performance.md, "Tried").  Elsewhere
-    the order is row by row, which is torch's own.  No value changes, and no memory is needed beyond one matrix.
-
-    Args:
-        module: a module that is not trained any more; its parameters stay the same objects, so tied ones stay tied.
+    the order is row by row, which is torch's own.  No value changes, and no memory is needed beyond one matrix.  The
+    parameters stay the same objects, so tied ones stay tied.
     """
     for linear in module.modules():
         if isinstance(linear, nn.Linear):

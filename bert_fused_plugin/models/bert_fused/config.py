@@ -14,7 +14,7 @@ from bert_fused_plugin.bert.flags import BertFlags, map_flag, parse_weights
 from bert_fused_plugin.flags import NO_EFFECT, Flag, Record, Rule, at_least, flag, flag_errors, limited, only_for
 from bert_fused_plugin.models.embeddings import sharing_errors
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
-from bert_fused_plugin.modules.fusion import FUSION_KINDS, FusionKind, FusionOptions, IdentityStart
+from bert_fused_plugin.modules.fusion import FUSION_KINDS, FusionKind, IdentityStart
 
 
 def _for_fusions(fits: Callable[[FusionKind], bool]) -> Rule:
@@ -186,33 +186,16 @@ class BertFusedConfig(TransformerConfig, BertFlags):
             return parse_weights(self.bert_branch_weights, default="1,1")
         return super().branch_weights()
 
-    def gates(self) -> Tuple[List[bool], List[bool]]:
-        """Return for each layer of the encoder, and for each layer of the decoder, whether it attends to BERT.
+    def gates(self, side: str) -> List[bool]:
+        """Return for each layer of a *side*, "encoder" or "decoder", whether it attends to BERT.
 
         The gates are those of the layers of the training; of a pruned side, the layers that are kept have theirs.
         """
-        encoder, decoder = (kept_layers(side) or range(side.layers) for side in (self.encoder, self.decoder))
-        attend = str(self.bert_attend)
-        return (
-            [attend != "decoder" and self._is_open(number) for number in encoder],
-            [attend != "encoder" and self._is_open(number) for number in decoder],
-        )
-
-    def _is_open(self, number: int) -> bool:
-        """Return whether the layers with this number in the training attend to BERT."""
-        if self.fusion.replaces_embeddings or self.bert_gates is None:
-            return not self.fusion.replaces_embeddings
-        return self.bert_gates.split(",")[number].strip() == "1"
-
-    def fusion_options(self) -> FusionOptions:
-        """Return what the layers must know of the fusion."""
-        return FusionOptions(
-            kind=str(self.bert_fusion),
-            p_net=self.drop_net_rate(),
-            weights=self.branch_weights(),
-            bert_first=str(self.bert_stack_order) == "bert-first",
-            identity_start=self.bert_identity_start,
-        )
+        part = vars(self)[side]
+        attends = not self.fusion.replaces_embeddings and str(self.bert_attend) in ("both", side)
+        gates = None if self.bert_gates is None else self.bert_gates.split(",")
+        numbers = kept_layers(part) or range(part.layers)
+        return [attends and (gates is None or gates[number].strip() == "1") for number in numbers]
 
 
 def kept_layers(side: EncDecBaseConfig) -> Optional[List[int]]:
@@ -265,7 +248,7 @@ def _gate_errors(cfg: BertFusedConfig) -> List[str]:
             f"--bert-gates must be a 0 or 1 for each of the {depth} layers, with commas between them, got "
             f"{cfg.bert_gates!r}; leave it out to let every layer attend to BERT"
         ]
-    if cfg.fusion.replaces_embeddings or any(gate for gates in cfg.gates() for gate in gates):
+    if cfg.fusion.replaces_embeddings or any(cfg.gates("encoder") + cfg.gates("decoder")):
         return []
     given = "" if cfg.bert_gates is None else f"--bert-gates {cfg.bert_gates} with "
     return [

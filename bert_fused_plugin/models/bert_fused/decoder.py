@@ -24,9 +24,8 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
     def __init__(
         self, cfg: BertFusedConfig, dictionary: Any, embed_tokens: nn.Embedding, *, encoder_dim: int, bert_dim: int
     ) -> None:
-        dims = {"bert_dim": bert_dim, "encoder_dim": encoder_dim}
         # the base class asks for one layer after the other, between other draws of random numbers, and names none
-        self._new_layers = new_layers(BertFusedDecoderLayer, cfg, cfg.decoder, cfg.gates()[1], **dims)
+        self._new_layers = new_layers(BertFusedDecoderLayer, cfg, "decoder", bert_dim, encoder_dim=encoder_dim)
         super().__init__(cfg, dictionary, embed_tokens)
         del self._new_layers
         self.replaces_embeddings = cfg.fusion.replaces_embeddings

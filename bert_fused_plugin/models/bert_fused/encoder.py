@@ -35,7 +35,7 @@ class BertFusedEncoder(TransformerEncoderBase):
         bridge: DictionaryBridge,
     ) -> None:
         # the base class asks for one layer after the other, between other draws of random numbers, and names none
-        self._new_layers = new_layers(BertFusedEncoderLayer, cfg, cfg.encoder, cfg.gates()[0], bert.dim)
+        self._new_layers = new_layers(BertFusedEncoderLayer, cfg, "encoder", bert.dim)
         super().__init__(cfg, dictionary, embed_tokens)
         del self._new_layers
         self.mask_special_tokens = cfg.bert_mask_special_tokens

@@ -2,33 +2,36 @@
 
 import logging
 import re
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator
 
-from fairseq.models.transformer.transformer_config import EncDecBaseConfig
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.utils import get_activation_fn
 from torch import Tensor, nn
 
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, kept_layers
 from bert_fused_plugin.modules.fused_layer import LayerOptions
+from bert_fused_plugin.modules.fusion import FusionOptions
 
 logger = logging.getLogger(__name__)
 
 
 def new_layers(
-    kind: Callable[..., nn.Module],
-    cfg: BertFusedConfig,
-    side: EncDecBaseConfig,
-    gates: List[bool],
-    bert_dim: int,
-    **dims: int,
+    kind: Callable[..., nn.Module], cfg: BertFusedConfig, name: str, bert_dim: int, **dims: int
 ) -> Iterator[nn.Module]:
     """Build layers of a *kind* when they are asked for, under fairseq's activation checkpointing if the flags say so.
 
-    Each attends to BERT's states, *bert_dim* wide, if its gate is open.  The flags *side* are those of the encoder or
-    of the decoder.  The *dims* are further arguments of *kind*.
+    The *name* is "encoder" or "decoder".  A layer attends to BERT's states, *bert_dim* wide, if its gate is open.  The
+    *dims* are further arguments of *kind*.
     """
-    for gate in gates:
+    side = vars(cfg)[name]
+    fusion = FusionOptions(
+        kind=str(cfg.bert_fusion),
+        p_net=cfg.drop_net_rate(),
+        weights=cfg.branch_weights(),
+        bert_first=str(cfg.bert_stack_order) == "bert-first",
+        identity_start=cfg.bert_identity_start,
+    )
+    for gate in cfg.gates(name):
         options = LayerOptions(
             embed_dim=side.embed_dim,
             ffn_dim=side.ffn_embed_dim,
@@ -39,7 +42,7 @@ def new_layers(
             activation_dropout=cfg.activation_dropout or cfg.relu_dropout or 0.0,
             activation_fn=get_activation_fn(cfg.activation_fn),
             normalize_before=side.normalize_before,
-            fusion=cfg.fusion_options(),
+            fusion=fusion,
             attention_map=str(cfg.attention_map),
             self_attention_map=str(cfg.self_attention_map),
         )

@@ -1,7 +1,4 @@
-"""The first values of the parameters of a recurrent model (``--rnn-init``).
-
-The table `INITIALISATIONS` is the only list of the kinds, from which the choices and the help of the flag are derived.
-"""
+"""The first values of the parameters of a recurrent model (``--rnn-init``)."""
 
 from typing import Any, Callable, Dict, NamedTuple
 
@@ -11,7 +8,7 @@ from torch import nn
 class Initialisation(NamedTuple):
     """An entry of the table of initialisations."""
 
-    draw_matrix: Callable[[str, nn.Parameter], None]  # draws a matrix, which is not a recurrent one, with its name
+    draw_matrix: Callable[[str, nn.Parameter], Any]  # draws a matrix, which is not a recurrent one, with its name
     draws_vectors: bool  # whether the attention draws its vectors itself; otherwise they are zero
     help: str  # in the help of ``--rnn-init``
 
@@ -41,11 +38,6 @@ def initialise(model: Any, kind: str) -> None:
         attention.initialise_vectors()
 
 
-def _draw_as_in_the_paper(name: str, parameter: nn.Parameter) -> None:
-    """Draw W_a and U_a from N(0, 0.001^2), and any other matrix from N(0, 0.01^2) (Bahdanau et al. 2015, B.1)."""
-    nn.init.normal_(parameter, std=0.001 if ".attention." in name else 0.01)
-
-
 def _draw_by_xavier(name: str, parameter: nn.Parameter) -> None:
     """Draw rows of an expected norm of 1 for embeddings and output matrix, and any other matrix by Xavier's rule."""
     if "embed_tokens" in name or "output_projection" in name:
@@ -55,8 +47,11 @@ def _draw_by_xavier(name: str, parameter: nn.Parameter) -> None:
 
 
 INITIALISATIONS: Dict[str, Initialisation] = {
+    # W_a and U_a are drawn from N(0, 0.001^2), and any other matrix from N(0, 0.01^2) (Bahdanau et al. 2015, B.1)
     "paper": Initialisation(
-        _draw_as_in_the_paper, False, "the other matrices are drawn from a narrow normal distribution"
+        lambda name, parameter: nn.init.normal_(parameter, std=0.001 if ".attention." in name else 0.01),
+        draws_vectors=False,
+        help="the other matrices are drawn from a narrow normal distribution",
     ),
     "modern": Initialisation(_draw_by_xavier, True, "the other matrices are drawn by Xavier's rule"),
 }
