@@ -154,20 +154,6 @@ def test_embedding_fusion_cannot_be_without_bert(make):
     assert "shuffled" not in bert_ablations(SimpleNamespace(model=make("gru"), task=alone), "test", 1)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "embedding"])
-def test_attention_of_each_layer(make, net_input, translations, kind):
-    model = make(kind)
-    net_input["bert_tokens"] = model.encoder.bridge.bert_tokens(net_input["src_tokens"])
-    found = read_attention(model, net_input, translations)
-    assert list(found) == (["BERT"] if kind == "embedding" else ["source", "BERT"])
-    for attention in found.values():
-        assert len(attention.layers) == (1 if kind == "gru" else 2)
-        for layer in attention.layers:
-            assert_close(layer.sum(dim=-1), torch.ones(2, 7), atol=1e-5)
-    if kind != "gru":
-        assert not torch.allclose(*found["BERT"].layers)
-
-
 def test_maps_are_between_words(make, dictionary, net_input, translations):
     model = make("parallel")
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
