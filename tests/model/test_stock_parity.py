@@ -45,17 +45,6 @@ def test_logits_and_attention_are_those_of_fairseq(models, batch):
     assert_close(own_extra["attn"][0][target], extra["attn"][0][target], atol=1e-5)
 
 
-def test_the_states_of_a_step_lie_as_torch_multiplies_them_at_once(build, batch):
-    ours = build().eval()
-    state = {}
-    x, _ = ours.decoder(
-        batch[2][:, :1], encoder_out=ours.encoder(batch[0]), incremental_state=state, features_only=True
-    )
-    rows, steps, width = x.shape
-    assert (rows, steps) == (len(batch[0]), 1)
-    assert x.stride() == (width, width, 1)
-
-
 def test_keys_and_values_are_cached_once_not_once_more_in_each_step(build, batch):
     ours = build().eval()
     encoder_out, incremental_state = ours.encoder(batch[0]), {}

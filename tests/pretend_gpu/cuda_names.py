@@ -5,7 +5,6 @@ from types import SimpleNamespace
 from unittest.mock import patch
 
 import torch
-from autocast import pretend_autocast
 from pretend import pretend_gpu
 from torch.overrides import TorchFunctionMode
 
@@ -53,6 +52,5 @@ def pretend_cuda():
         }  # fmt: skip
         for name, answer in answers.items():
             stack.enter_context(patch.object(torch.cuda, name, lambda *args, answer=answer, **options: answer))
-        stack.enter_context(pretend_autocast())
         stack.enter_context(_CudaIsPretended(gpu.device))
         yield gpu

@@ -120,9 +120,3 @@ def test_attention_is_drawn(workspace, tmp_path):
         "--index", "99", "--output", tmp_path / "x.png", ok=False,
     )  # fmt: skip
     assert "error: --index must be in [0, 29] for 'test', got 99" in refused.stderr
-
-
-def test_bucketed_batches(workspace, tmp_path):
-    """--num-batch-buckets needs parts of numpy that are gone; fairseq_compat gives them back."""
-    done = workspace.train("--num-batch-buckets", "3", "--max-epoch", "1", save_dir=tmp_path)
-    assert "bucketing source lengths" in done.stdout + done.stderr

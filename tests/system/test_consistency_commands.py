@@ -25,14 +25,3 @@ def test_it_logs_the_divergence_and_a_training_goes_on_in_mid_epoch_as_if_unbrok
         workspace.train(*flags, "--max-update", updates, save_dir=tmp_path / "parts")
     whole, parts = (parameters(tmp_path / name / "checkpoint_last.pt") for name in ("whole", "parts"))
     assert all(torch.equal(value, parts[name]) for name, value in whole.items())
-
-
-def test_fairseqs_own_model_and_a_recurrent_one_train_with_it(workspace, tmp_path):
-    simcut = ["--consistency", "simcut", "--max-update", "3"]
-    workspace.train_gru(tmp_path / "gru", *simcut)
-    size = "--encoder-embed-dim 16 --encoder-ffn-embed-dim 24 --encoder-layers 1 --decoder-layers 1".split()
-    workspace.run(
-        "fairseq-train", workspace.data, "--user-dir", "bert_fused_plugin", "--arch", "transformer", *size,
-        "--criterion", "bert_fused_label_smoothed_cross_entropy", *simcut, "--optimizer", "adam", "--max-tokens", "120",
-        "--save-dir", tmp_path / "transformer", "--cpu",
-    )  # fmt: skip

@@ -1,12 +1,11 @@
 import numpy as np
 import pytest
 import torch
-from fairseq.data import LanguagePairDataset, ListDataset, indexed_dataset
+from fairseq.data import LanguagePairDataset, ListDataset
 from helpers import encode
 from transformers import AutoTokenizer
 
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, InteractiveDataset
-from bert_fused_plugin.data.cached_states import CachedStates
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 
@@ -42,19 +41,6 @@ def test_a_batch_has_the_word_pieces_that_the_encoder_would_derive(dataset, brid
         if len(order) > 1:
             assert batch["id"].tolist() != order
             assert (net_input["bert_tokens"][-1] == BERT_PAD).any()
-
-
-def test_a_cached_data_set_is_read_before_its_sentences_are_asked_for(dictionary, bridge, tmp_path):
-    """--dataset-impl cached, the format of old data-bins."""
-    prefix = str(tmp_path / "src")
-    builder = indexed_dataset.IndexedDatasetBuilder(f"{prefix}.bin", dtype=np.int32)
-    for line in SOURCES:
-        builder.add_item(encode(dictionary, line))
-    builder.finalize(f"{prefix}.idx")
-    source = indexed_dataset.IndexedCachedDataset(prefix, fix_lua_indexing=True)
-    dataset = BertPairDataset(LanguagePairDataset(source, source.sizes, dictionary), bridge)
-    for i, row in enumerate(bridge.encode_tokens([encode(dictionary, line).tolist() for line in SOURCES])):
-        assert dataset[i]["bert_tokens"].tolist() == row
 
 
 def test_raw_texts_take_the_place_of_derived_ones(dictionary, bridge):
@@ -119,13 +105,3 @@ def test_batches_of_few_shapes_are_fairseqs_own(dictionary, bridge):
     assert [list(batch) for batch in ours] == [list(batch) for batch in stock]
     for i, tokens in enumerate(encode(dictionary, line) for line in SOURCES):
         assert [dataset[i]["bert_tokens"].tolist()] == bridge.encode_tokens([tokens.tolist()])
-
-
-def test_batches_bring_the_states_of_the_cache(dictionary, bridge, tmp_path):
-    dataset = BertPairDataset(pairs(dictionary), bridge)
-    states = CachedStates(tmp_path, dataset.word_pieces, 1, "fp32")
-    states.add_missing(lambda: lambda bert_tokens: bert_tokens.unsqueeze(-1).float(), 0, 1)
-    dataset.use_states(states)
-    net_input = dataset.collater([dataset[i] for i in (0, 4, 2)])["net_input"]
-    padding = net_input["bert_tokens"].eq(BERT_PAD)
-    assert torch.equal(net_input["bert_out"].squeeze(-1), net_input["bert_tokens"].masked_fill(padding, 0).float())

@@ -79,16 +79,6 @@ def test_the_loss_is_that_of_the_paper_and_its_gradient_too(agreement, literal, 
                 assert leaf.grad[place].item() == pytest.approx(difference, rel=1e-6, abs=1e-8)
 
 
-@pytest.mark.parametrize("agreement", [SIMCUT, R_DROP])
-def test_equal_readings_have_no_divergence(agreement):
-    features, matrix = leaves()
-    features = features[:, :, :1].expand(-1, -1, 2, -1)
-    loss, _, _, divergence = of_features(features, matrix, agreement)
-    assert divergence == 0
-    once = projected_loss(features[:, :, 0], matrix, TARGET, EPS, PAD)[0]
-    torch.testing.assert_close(loss, once)
-
-
 def test_a_position_is_cut_as_a_whole_and_as_often_as_p_cut():
     torch.manual_seed(0)
     states = cut(torch.ones(400, 50, C), 0.05)

@@ -6,6 +6,7 @@ from fairseq.modules import MultiheadAttention
 from helpers import assert_close, randomise
 
 from bert_fused_plugin.modules.cross_attention import CrossAttention
+from bert_fused_plugin.modules.multihead_attention import SelfAttention
 
 C, H, D, S, N, T = 8, 2, 6, 5, 3, 4
 
@@ -55,6 +56,13 @@ def test_dropout_is_on_the_weights_in_training_and_where_it_is_retained(states):
         attention.dropout_module.apply_during_inference = True
         assert not torch.equal(attention(query, memory, need_weights)[0], whole)
         attention.dropout_module.apply_during_inference = False
+
+
+def test_the_dropout_of_self_attention_is_retained_in_the_search_too():
+    attention, x = SelfAttention(8, 2, 0.5).eval(), torch.randn(1, 64, 8)
+    assert torch.equal(attention.step(x, {}), attention.step(x, {}))
+    attention.dropout_module.make_generation_fast_("self_attn", retain_dropout=True, retain_dropout_modules=None)
+    assert not torch.equal(attention.step(x, {}), attention.step(x, {}))
 
 
 def test_fairseqs_name_of_attention_retains_this_dropout_too(states):

@@ -6,7 +6,6 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.data.subwords import detect_subword
 from bert_fused_plugin.errors import BertFusedError
 
 
@@ -87,27 +86,6 @@ def test_batches_are_padded_on_the_right_whatever_the_source_is(bridge, dictiona
         assert bert_tokens.dtype == torch.long
         assert pieces(bert_tokens[0][:4].tolist()) == ["[CLS]", "dog", "runs", "[SEP]"]
         assert bert_tokens[0][4:].eq(BERT_PAD).all()
-
-
-@pytest.mark.parametrize(
-    ("symbols", "expected"),
-    [
-        (["hou@@", "se", "dog"], "subword_nmt"),
-        (["▁the", "▁dog", "s"], "sentencepiece"),
-        (["the", "dog", "s"], "none"),
-        (["the", *(f"w{i}" for i in range(200)), "@@"], "none"),
-        ([], "none"),
-    ],
-)
-def test_subword_marks_are_seen_from_the_dictionary(symbols, expected):
-    assert detect_subword(dictionary_of(*symbols)) == expected
-
-
-def test_sentencepiece_is_joined(tokenizer):
-    dictionary = dictionary_of("▁the", "▁do", "g", "s", "▁", "!")
-    bridge = DictionaryBridge(dictionary, tokenizer, max_tokens=32)
-    assert bridge.text(encode(dictionary, "▁the ▁do g s")) == "the dogs"
-    assert bridge.text(encode(dictionary, "▁ ▁the ▁do <<unk>> g")) == "the do <unk> g"
 
 
 def test_an_explicit_choice_beats_the_detection(dictionary, tokenizer):

@@ -27,20 +27,6 @@ def test_each_branch_is_alone_in_half_of_the_rate(p_net, cases):
         assert abs(seen.count(branch) - n * p_net / 2) <= spread
 
 
-def test_evaluation_always_takes_both():
-    evaluated = DropNet(1.0).eval()
-    assert {evaluated() for _ in range(50)} == {BOTH}
-
-
-def test_draws_follow_torchs_seed():
-    torch.manual_seed(7)
-    first = draws(0.5, 40)
-    torch.manual_seed(7)
-    assert draws(0.5, 40) == first
-    torch.manual_seed(8)
-    assert draws(0.5, 40) != first
-
-
 @pytest.fixture
 def update(monkeypatch):
     """What a rank draws for its *batches* of one update: some numbers, other ones in each batch."""

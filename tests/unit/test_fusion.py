@@ -34,23 +34,19 @@ class TwoLinear:
         return [p.grad for p in (self.x, *self.nmt.parameters(), *self.bert.parameters())]
 
 
-def make(kind, p_net=0.4, weights=(0.5, 0.5)):
-    fusion = FUSION_KINDS[kind].build(FusionOptions(kind=kind, p_net=p_net, weights=weights), C)
+def make(kind, p_net=0.4):
+    fusion = FUSION_KINDS[kind].build(FusionOptions(kind=kind, p_net=p_net), C)
     randomise(fusion)
     return fusion
 
 
-def literal(kind, fusion, nmt, bert, weights=(0.5, 0.5)):
-    """Both branches joined, position by position."""
+def literal(kind, fusion, nmt, bert):
+    """Both branches joined by the formula."""
     if kind == "parallel":
-        return weights[0] * nmt + weights[1] * bert
+        return 0.5 * nmt + 0.5 * bert
     w, u = fusion.mix.w, fusion.mix.u
-    out = torch.empty_like(nmt)
-    for t in range(out.size(0)):
-        for b in range(out.size(1)):
-            gate = 1 / (1 + torch.exp(-(w.weight @ bert[t, b] + w.bias + u.weight @ nmt[t, b])))
-            out[t, b] = gate * bert[t, b] + (1 - gate) * nmt[t, b]
-    return out
+    gate = 1 / (1 + torch.exp(-(bert @ w.weight.T + w.bias + nmt @ u.weight.T)))
+    return gate * bert + (1 - gate) * nmt
 
 
 @pytest.mark.parametrize("kind", ["parallel", "gated"])

@@ -62,19 +62,6 @@ def test_padding_alone_costs_nothing():
     assert all(not leaf.grad.any() for leaf in ours)
 
 
-def test_bfloat16_is_near_single_precision():
-    single, half = leaves(torch.float), leaves(torch.float)
-    expected = together(*single)
-    expected[0].backward()
-    low = [leaf.bfloat16() for leaf in half]
-    found = together(*low)
-    found[0].backward()
-    assert found[0].dtype == torch.float
-    torch.testing.assert_close(found[0], expected[0], rtol=0.01, atol=0)
-    for one, other in zip(half, single):
-        torch.testing.assert_close(one.grad, other.grad, rtol=0.03, atol=0.03)
-
-
 def test_without_a_gradient_none_is_computed():
     features, matrix = leaves()
     with torch.no_grad(), torch.profiler.profile() as profile:

@@ -54,6 +54,7 @@ def test_each_kind_is_seen_from_the_dictionary(kind, symbols):
         ("subword_nmt", ["hou@@", "##se", *words(20)]),
         ("sentencepiece", ["▁hou", "▁se", "##se", "▁ä", "für", "Ã¤"]),
         ("none", [str(i) for i in range(100)]),  # a toy task
+        ("none", []),
         ("none", [*map(str, range(300)), *words(10)]),
         ("byte_level", ["the", "Ġdog", *(f"Ġ{word}" for word in words(9)), "hÃ¤", "Ã\u0141"]),  # no byte_bpe
         ("none", ["Ġorġ", "Ġunju", "aħna", "ċar", "ħobż"]),  # Maltese
