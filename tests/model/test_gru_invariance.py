@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from fairseq.models import FairseqIncrementalDecoder
 from helpers import assert_close, make_gru, randomise
 from recurrent_models import KINDS, LINES, WITH_BERT, make_batch, make_random_gru
 
@@ -45,6 +46,30 @@ def test_step_by_step_decoding_equals_the_full_forward_pass_through_a_beam_searc
         step, _ = model.decoder(target[:, : t + 3], encoder_out=encoder_out, incremental_state=state)
         full, _ = model(source, None, target)
         assert_close(step[:, 0], full[:, t + 2], atol=1e-10)
+
+
+def test_nothing_but_the_decoder_keeps_something_for_the_next_step(model, dictionary):
+    source, target = make_batch(dictionary)
+    state = {}
+    model.decoder(target[:, :1], encoder_out=model.encoder(source), incremental_state=state)
+    before = dict(state)
+    FairseqIncrementalDecoder.reorder_incremental_state_scripting(model.decoder, state, torch.arange(len(source)))
+    assert [value is before[key] for key, value in state.items()] == [False]
+
+
+def test_reordered_encoder_output_equals_that_of_reordered_sentences(model, dictionary):
+    source, _ = make_batch(dictionary)
+    order = torch.tensor([2, 0, 0, 3, 1])
+    reordered = model.encoder.reorder_encoder_out(model.encoder(source), order)
+    permuted = model.encoder(source[order])
+    for key in ("encoder_out", "encoder_padding_mask", "final_states"):
+        assert_close(reordered[key][0], permuted[key][0])
+
+
+def test_every_parameter_gets_a_gradient(model, dictionary):
+    source, target = make_batch(dictionary)
+    model.train()(source, None, target)[0].sum().backward()
+    assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
 
 
 @pytest.mark.parametrize(("u", "used"), [(0.1, ["attn"]), (0.5, ["attn", "bert_attn"]), (0.9, ["bert_attn"])])

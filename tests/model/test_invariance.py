@@ -2,8 +2,10 @@
 
 import pytest
 import torch
+from fairseq.models import FairseqIncrementalDecoder
 from helpers import assert_close, encode, pad, randomise
 
+from bert_fused_plugin.models.bert_fused.decoder import BertFusedDecoder
 from bert_fused_plugin.modules import cross_attention
 from bert_fused_plugin.modules.cross_attention import FoldedMemory
 
@@ -24,7 +26,7 @@ def batch(dictionary, lines, prefixes, *, left_pad):
 
 
 PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
-KINDS = {
+IN_LAYERS = {
     "post-norm": {},
     "pre-norm": PRE_NORM,
     "gated": {"bert_fusion": "gated"},
@@ -40,6 +42,8 @@ KINDS = {
     "entmax, stacked, self-attention too": {
         "bert_fusion": "stacked", "attention_map": "entmax", "self_attention_map": "entmax",
     },
+}  # fmt: skip
+IN_EMBEDDINGS = {
     "embedding": {"bert_fusion": "embedding"},
     "embedding, mix": {"bert_fusion": "embedding", "bert_layer": "mix", "layernorm_embedding": True, **PRE_NORM},
     "embedding, learned positions": {"bert_fusion": "embedding", "encoder_learned_pos": True},
@@ -48,6 +52,10 @@ KINDS = {
         "bert_fusion": "embedding", "encoder_layers": 0, "attention_map": "entmax", "self_attention_map": "entmax15",
     },
 }  # fmt: skip
+KINDS = {**IN_LAYERS, **IN_EMBEDDINGS}
+REORDERED = {
+    *("encoder_out", "encoder_padding_mask", "encoder_embedding", "src_lengths", "bert_out", "bert_padding_mask")
+}
 
 
 @pytest.fixture(params=KINDS)
@@ -76,6 +84,16 @@ def test_step_by_step_decoding_equals_the_full_forward_pass(model, dictionary):
         prefix = prev_output_tokens[:, : t + 1]
         step, _ = model.decoder(prefix, encoder_out=encoder_out, incremental_state=incremental_state)
         assert_close(step[:, 0], full[:, t], atol=1e-5)
+
+
+def test_reordered_encoder_output_equals_that_of_reordered_sentences(model, dictionary):
+    new_order = torch.tensor([2, 0, 0, 1, 2])
+    src_tokens, _ = batch(dictionary, LINES[:3], PREFIXES[:3], left_pad=True)
+    reordered = model.encoder.reorder_encoder_out(model.encoder(src_tokens), new_order)
+    permuted = model.encoder(src_tokens[new_order])
+    assert {key for key, tensors in permuted.items() if tensors} - {"beam_size"} == REORDERED
+    for key in REORDERED:
+        assert_close(reordered[key][0], permuted[key][0])
 
 
 def test_states_are_kept_once_for_the_beams_of_a_sentence(model, dictionary):
@@ -120,6 +138,19 @@ def test_beams_keep_their_own_states_when_they_change_places_and_sentences_end(m
     assert_close(step[:, 0], full[:, 2], atol=1e-5)
 
 
+def test_all_is_reordered_that_fairseq_would_reorder(model, dictionary):
+    src_tokens, prev_output_tokens = batch(dictionary, LINES[:2], PREFIXES[:2], left_pad=True)
+    kept = []
+    for decoder in (BertFusedDecoder, FairseqIncrementalDecoder):
+        state = {}
+        model.decoder(prev_output_tokens[:, :1], encoder_out=model.encoder(src_tokens), incremental_state=state)
+        before = dict(state)
+        decoder.reorder_incremental_state_scripting(model.decoder, state, torch.tensor([1, 0]))
+        kept.append({key for key, value in state.items() if value and value is not before[key]})
+    assert kept[0] == kept[1]
+    assert len(kept[0]) == 1 + len(model.decoder.layers)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("left_pad", [False, True])
 def test_logits_are_the_same_after_save_and_load(build, dictionary, tmp_path, left_pad, kind):
@@ -132,6 +163,19 @@ def test_logits_are_the_same_after_save_and_load(build, dictionary, tmp_path, le
     reloaded.load_state_dict(torch.load(tmp_path / "model.pt"), strict=True)
     after, _ = reloaded.eval()(src_tokens, None, prev_output_tokens)
     assert_close(after, before)
+
+
+@pytest.mark.parametrize("model", [kind for kind in IN_LAYERS if kind != "no encoder layers"], indirect=True)
+def test_bert_reaches_encoder_and_decoder(model, dictionary):
+    src_tokens, prev_output_tokens = batch(dictionary, LINES[:2], PREFIXES[:2], left_pad=True)
+    own = model.encoder.bridge.bert_tokens(src_tokens)
+    other = model.encoder.bridge.bert_tokens(src_tokens.flip(0))
+    encoder_out, swapped = (model.encoder(src_tokens, bert_tokens=tokens) for tokens in (own, other))
+    assert not torch.allclose(encoder_out["encoder_out"][0], swapped["encoder_out"][0], atol=1e-3)
+    swapped["encoder_out"] = encoder_out["encoder_out"]
+    logits, _ = model.decoder(prev_output_tokens, encoder_out=encoder_out)
+    with_other_bert, _ = model.decoder(prev_output_tokens, encoder_out=swapped)
+    assert not torch.allclose(logits, with_other_bert, atol=1e-3)
 
 
 @pytest.mark.parametrize("kind", KINDS)

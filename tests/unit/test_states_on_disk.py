@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pickle
+import random
 import re
 import resource
 import shutil
@@ -15,7 +16,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from helpers import word_pieces_of
+from helpers import processes, word_pieces_of
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import safe_open
@@ -288,3 +289,33 @@ def test_two_jobs_at_once_both_end_with_all_states(tmp_path, many_blocks):
         computed = sum(pool.map(build, [tmp_path] * 2, [0, 0], [1, 1], [0.02, 0.02]))
     number = len(blocks(tmp_path))
     assert number <= computed < 2 * number  # they begin with other blocks
+
+
+def _build_in_process(*arguments):
+    cached_states._BLOCK_BYTES = 100 * D * 4
+    build(*arguments)
+
+
+def test_ten_kills_of_two_ranks_lose_a_block_each_at_most(tmp_path, many_blocks):
+    context, chance = processes(), random.Random(3)
+    unbroken, folder = tmp_path / "unbroken", tmp_path / "killed"
+    build(unbroken, 0, 1)
+    made = set()
+    for _ in range(10):
+        ranks = [context.Process(target=_build_in_process, args=(folder, rank, 2, 0.05)) for rank in range(2)]
+        for process in ranks:
+            process.start()
+        time.sleep(chance.uniform(0.05, 0.3))
+        for process in ranks:
+            process.kill()
+            process.join()
+        now = {file.name for file in folder.glob("*.safetensors")}
+        assert made <= now  # nothing that was whole is lost
+        made = now
+        if len(made) == len(blocks(unbroken)):
+            shutil.rmtree(folder)
+            made = set()
+    build(folder, 0, 1)
+    assert blocks(folder) == blocks(unbroken)  # and no leftovers
+    for name in blocks(unbroken):
+        assert (folder / name).read_bytes() == (unbroken / name).read_bytes()
