@@ -1,11 +1,6 @@
 """fairseq-hydra-train with the files of examples/hydra."""
 
-import os
-import re
 import shlex
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -18,39 +13,8 @@ from bert_fused_plugin.reports.training_log import read_curves
 
 pytestmark = pytest.mark.system
 
-MODELS = sorted(path.stem for path in (ROOT / "examples" / "hydra" / "model").glob("*.yaml"))
 UPDATES = 5
 
-
-@pytest.fixture(scope="module")
-def trained(workspace, tmp_path_factory):
-    """A folder with a training of each model, and what was printed, by model."""
-    folder = tmp_path_factory.mktemp("hydra")
-    done = subprocess.run(
-        [sys.executable, Path(__file__).with_name("hydra_trainings.py"), workspace.data, workspace.bert_dir],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=250,
-    )
-    assert done.returncode == 0, done.stdout[-4000:]
-    _, *parts = re.split(r"^MODEL (\w+)$", done.stdout, flags=re.MULTILINE)
-    return folder, dict(zip(parts[::2], parts[1::2]))
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_each_file_trains_resumes_and_translates(trained, model):
-    folder, printed = trained
-    assert re.search(rf"Loaded checkpoint {model}/checkpoint_last.pt \(epoch 1 @ 2 updates\)", printed[model])
-    state = torch.load(folder / model / "checkpoint_last.pt", weights_only=False)
-    assert state["optimizer_history"][-1]["num_updates"] == 4
-    assert state["cfg"]["model"]["_name"] == model
-    assert len(hypotheses(printed[model])) == 30
-
-
-# --- the documented commands
 
 # by architecture: the settings that the text adds to the documented command
 ADDED = {"bert_fused_tiny": [], "gru_bahdanau_tiny": ["++model.bert_layer=1", "++model.bert_drop_net=0"]}
@@ -94,7 +58,7 @@ def folder(tmp_path, workspace):
 
 
 @pytest.mark.parametrize("arch", ADDED)
-def test_the_documented_command_is_the_training_of_the_documented_command_line(folder, arch):
+def test_the_documented_command_is_the_training_of_the_documented_command_line(workspace, folder, arch):
     words = folder.documented("docs/workflow.md", "fairseq-train", arch, "--max-epoch")
     small = ["--cpu", "--max-tokens", "120", "--max-tokens-valid", "120", "--num-workers", "0"]
     folder.run(words, *small, "--max-update", UPDATES, "--save-dir", "line")
@@ -114,6 +78,13 @@ def test_the_documented_command_is_the_training_of_the_documented_command_line(f
     curves = read_curves([folder.path / "hydra" / "hydra_train.log"])
     assert [updates for updates, _ in curves["train loss"]] == [2, 4]
     assert [updates for updates, _ in curves["valid loss"]] == [UPDATES]
+
+    resumed = folder.run(words, f"optimization.max_update={UPDATES + 2}", "checkpoint.save_dir=hydra")
+    said = f"Loaded checkpoint hydra/checkpoint_last.pt (epoch 1 @ {UPDATES} updates)"
+    assert said in resumed.stdout + resumed.stderr
+    assert folder.state("hydra")["optimizer_history"][-1]["num_updates"] == UPDATES + 2
+    found = workspace.generate("--path", folder.path / "hydra" / "checkpoint_last.pt").stdout
+    assert len(hypotheses(found)) == 30
 
 
 def test_each_job_of_a_multirun_trains_as_if_alone(folder):
