@@ -58,7 +58,7 @@ def test_the_report_of_runs_that_began_from_others(workspace, plain, begun, tmp_
     assert [x for x, _ in points["fused"]["valid loss"]] == [first + own]
 
     lines = done.stderr.splitlines()
-    for number, title in enumerate(["plain", "fused", "more", "fused, BERT off", "fused, BERT shuffled"], 1):
+    for number, title in enumerate(["plain", "fused", "fused, BERT off", "fused, BERT shuffled"], 1):
         assert f"translation {number} of 9: {title}: 30 sentences" in lines
         assert [line for line in lines if re.match(rf"translation {number} of 9: {title}: 30 sentences in \d+ s", line)]
     assert f"loading plain from {base}" in lines
