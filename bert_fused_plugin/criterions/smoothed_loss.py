@@ -115,23 +115,24 @@ def _to_gradient_of_two(
     logs = torch.log_softmax(scores, -1, out=scores)
     (log_p, log_q), (p, q) = logs.unbind(-2), logs.exp().unbind(-2)
     alpha, (w_p, w_q) = agreement
-    ratio, gap = log_p - log_q, p - q
-    kl_p, kl_q = (p * ratio).sum(-1), -(q * ratio).sum(-1)
-    divergence = w_p * kl_p + w_q * kl_q
-    nll_p, nll_q = (-log.gather(-1, target.unsqueeze(-1)).squeeze(-1) for log in (log_p, log_q))
-    correct = nll_p.eq(-log_p.amax(-1)) & is_token
-    loss = alpha * divergence
-    for log, nll, weight in ((log_p, nll_p, w_p), (log_q, nll_q, w_q)):
-        loss = loss + weight * ((1 - eps) * nll - eps * log.mean(-1))
-    # from here on the logarithms are overwritten by the gradients
-    torch.sub(ratio, kl_p.unsqueeze(-1), out=log_p).mul_(alpha * w_p).add_(w_p).mul_(p).add_(gap, alpha=alpha * w_q)
-    torch.add(ratio, kl_q.unsqueeze(-1), out=log_q).mul_(-alpha * w_q).add_(w_q).mul_(q).sub_(gap, alpha=alpha * w_p)
-    for grad, weight in ((log_p, w_p), (log_q, w_q)):
-        grad.sub_(weight * eps / grad.size(-1))
-        grad.scatter_add_(-1, target.unsqueeze(-1), torch.full_like(nll_p, weight * (eps - 1)).unsqueeze(-1))
+    ratio, gap, symbols = log_p - log_q, p - q, target.unsqueeze(-1)
+    nll_loss = -log_p.gather(-1, symbols).squeeze(-1)
+    correct = nll_loss.eq(-log_p.amax(-1)) & is_token
+    loss, divergence = torch.zeros_like(nll_loss), torch.zeros_like(nll_loss)
+    for log, prob, own, other, sign in ((log_p, p, w_p, w_q, 1), (log_q, q, w_q, w_p, -1)):
+        if own == 0:
+            torch.mul(gap, sign * alpha * other, out=log)
+            continue
+        kl = sign * (prob * ratio).sum(-1)
+        divergence += own * kl
+        loss += own * (alpha * kl - (1 - eps) * log.gather(-1, symbols).squeeze(-1) - eps * log.mean(-1))
+        # from here on the logarithm is overwritten by the gradient
+        torch.sub(ratio, sign * kl.unsqueeze(-1), out=log).mul_(sign * alpha * own).add_(own).mul_(prob)
+        log.add_(gap, alpha=sign * alpha * other).sub_(own * eps / log.size(-1))
+        log.scatter_add_(-1, symbols, torch.full_like(kl, own * (eps - 1)).unsqueeze(-1))
     mask = is_token.to(scores.dtype)
     scores.mul_(mask[..., None, None])
-    return loss * mask, nll_p * mask, correct, divergence * mask
+    return loss * mask, nll_loss * mask, correct, divergence * mask
 
 
 class _SmoothedLoss(torch.autograd.Function):
@@ -170,8 +171,8 @@ class _ProjectedLoss(torch.autograd.Function):
         exact = torch.promote_types(x.dtype, torch.float32)
         grad_matrix = torch.zeros_like(matrix, dtype=exact) if learns and ctx.needs_input_grad[1] else None
         sums = x.new_zeros(3 + len(form), dtype=exact)
-        size = max((_CPU_SCORES if on_cpu else _GPU_SCORES) // len(matrix), x.size(-1)) // form.numel()
-        size = min(max(1, size), max(1, len(x)))
+        most = (_CPU_SCORES if on_cpu else _GPU_SCORES) // form.numel() ** 2  # two readings need more buffers
+        size = max(1, min(max(most // len(matrix), x.size(-1)) // form.numel(), len(x)))
         products = x.new_empty(size, *form, len(matrix))  # memory that is written again stays in the cache
         buffer = products if exact == x.dtype else torch.empty_like(products, dtype=exact)
         for start in range(0, len(x), size):
