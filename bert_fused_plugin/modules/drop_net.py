@@ -39,6 +39,9 @@ class DropNet(nn.Module):
         return f"p_net={self.p_net}"
 
 
+_is_seeded: "ContextVar[bool]" = ContextVar("is_seeded", default=False)
+
+
 @contextmanager
 def batch_rng(training: bool) -> Iterator[None]:
     """Let torch's CPU generator draw numbers of this batch's own, such as drop-net's U; in training only.
@@ -59,9 +62,6 @@ def batch_rng(training: bool) -> Iterator[None]:
             yield
         finally:
             _is_seeded.reset(before)
-
-
-_is_seeded: "ContextVar[bool]" = ContextVar("is_seeded", default=False)
 
 
 def with_zero_gradients(x: Tensor, *unused: Tensor) -> Tensor:

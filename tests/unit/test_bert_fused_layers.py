@@ -29,6 +29,18 @@ from literal_layers import (
 NORMS = pytest.mark.parametrize("normalize_before", [False, True], ids=["post-norm", "pre-norm"])
 
 
+def pair_of(stock_class, make_layer, monkeypatch, normalize_before, unused=False):
+    """Return fairseq's layer and ours with its parameters, of which drop-net takes the NMT branch alone."""
+    monkeypatch.setattr(torch, "rand", lambda size: torch.zeros(size))
+    stock = stock_class(stock_config(normalize_before)).double().train()
+    layer = make_layer(fusion={"p_net": 1.0}, normalize_before=normalize_before).train()
+    missing, unexpected = layer.load_state_dict(stock.state_dict(), strict=False)
+    assert missing
+    assert all(name.startswith("bert_attn.") for name in missing)
+    assert bool(unexpected) == unused
+    return stock, layer
+
+
 @NORMS
 @pytest.mark.parametrize("need_attn", [False, True])
 @pytest.mark.parametrize("name", JOINED)
@@ -64,16 +76,9 @@ def test_stacked_fusion_is_one_sublayer_after_the_other_in_the_decoder(bert_firs
 
 @NORMS
 def test_without_bert_the_layer_is_that_of_fairseq_in_the_decoder(monkeypatch, normalize_before):
-    cfg = stock_config(normalize_before)
-    changed = {"fusion": {"p_net": 1.0}, "normalize_before": normalize_before}
-    monkeypatch.setattr(torch, "rand", lambda size: torch.zeros(size))  # drop-net: the NMT branch alone
-
-    stock, layer = TransformerDecoderLayerBase(cfg).double(), decoder_layer(**changed).train()
-    missing, unexpected = layer.load_state_dict(stock.state_dict(), strict=False)
-    assert all(name.startswith("bert_attn.") for name in missing)
-    assert unexpected == []
+    stock, layer = pair_of(TransformerDecoderLayerBase, decoder_layer, monkeypatch, normalize_before)
     h, s, bert = states(S, B, C), states(T, B, C), states(L, B, D)
-    expected, _, _ = stock.train()(s, h, PAD, self_attn_mask=causal_mask())
+    expected, _, _ = stock(s, h, PAD, self_attn_mask=causal_mask())
     actual, _, _ = layer(s, h, PAD, bert, BERT_PAD, self_attn_mask=causal_mask())
     assert_close(actual, expected)
 
@@ -114,15 +119,9 @@ def test_stacked_fusion_is_one_sublayer_after_the_other_in_the_encoder(bert_firs
 
 @NORMS
 def test_without_bert_the_layer_is_that_of_fairseq_in_the_encoder(monkeypatch, normalize_before):
-    cfg = stock_config(normalize_before)
-    changed = {"fusion": {"p_net": 1.0}, "normalize_before": normalize_before}
-    monkeypatch.setattr(torch, "rand", lambda size: torch.zeros(size))  # drop-net: the NMT branch alone
-
-    stock, layer = TransformerEncoderLayerBase(cfg).double(), encoder_layer(**changed).train()
-    missing = layer.load_state_dict(stock.state_dict(), strict=False).missing_keys
-    assert missing
-    assert all(name.startswith("bert_attn.") for name in missing)
+    # fairseq's encoder layer has parameters that never get a gradient
+    stock, layer = pair_of(TransformerEncoderLayerBase, encoder_layer, monkeypatch, normalize_before, unused=True)
     h, bert = states(S, B, C), states(L, B, D)
     keep = ~PAD.t()
-    expected = stock.train()(h, PAD)
+    expected = stock(h, PAD)
     assert_close(layer(h, PAD, bert, BERT_PAD)[keep], expected[keep], atol=1e-6)
