@@ -1,10 +1,10 @@
 """How long will the trainings of a recipe take?  From some updates and translations on the same machine.
 
-python examples/estimate.py PROBE TEXT LANG --updates N --more N
+python examples/estimate.py PROBE TEXT LANG --updates N --more N --every N
 
 PROBE holds what the step estimate of recipe.sh has made, for the transformer (plain) and for BERT-fused (fused):
 
-- KIND.log: of fairseq-train with --log-format json: some updates on train.LANG, with validation and checkpoints;
+- KIND.log: of fairseq-train with --log-format json: some updates on train.LANG, and then a validation and checkpoints;
 - KIND.seconds: how long that command took;
 - KIND-test.log: of fairseq-generate on test.LANG.
 
@@ -13,6 +13,7 @@ TEXT holds the whole text, and LANG is the target language.
 
 import argparse
 import json
+import math
 import re
 import statistics
 from datetime import datetime
@@ -40,8 +41,7 @@ class Probe:
 
     Attributes:
         update: seconds of an update; the first updates do not count, in which memory warms up.
-        tokens: target tokens of an update.
-        epoch_end: seconds of a validation and of writing a checkpoint.
+        validation: seconds of a validation and of writing its checkpoints.
         translation: seconds in which a target token of the test set is translated.
         start: seconds until a training begins, without BERT's states.
 
@@ -52,18 +52,14 @@ class Probe:
     def __init__(self, folder: Path, kind: str, language: str) -> None:
         self._log = folder / f"{kind}.log"
         self.update = 1 / max(1e-3, statistics.median(self._figures("train_inner", "ups")[1:]))
-        self.tokens = statistics.mean(self._figures("train_inner", "wpb")[1:])
-        speeds = self._figures("valid", "valid_wps")
         writing = re.findall(r"writing took ([\d.]+) seconds", self._log.read_text(encoding="utf-8"))
-        validation = size(folder / f"valid.{language}") / max(1.0, statistics.median(speeds))
-        self.epoch_end = validation + sum(map(float, writing)) / len(speeds)
-        self.states = self._seconds_of_states() / (
-            size(folder / f"train.{language}") + size(folder / f"valid.{language}")
-        )
+        self.validation = self._seconds_between("begin validation", "| valid |") + sum(map(float, writing))
+        # BERT's states are built between the cache's opening and the first epoch
+        built = self._seconds_between("word pieces for BERT", "begin training epoch")
+        self.states = built / (size(folder / f"train.{language}") + size(folder / f"valid.{language}"))
         seconds = float((folder / f"{kind}.seconds").read_text(encoding="utf-8"))
         updates = self._figures("valid", "valid_num_updates")[-1]
-        trained = updates * self.update + len(speeds) * self.epoch_end
-        self.start = max(0.0, seconds - trained - self._seconds_of_states())
+        self.start = max(0.0, seconds - updates * self.update - self.validation - built)
         translated = folder / f"{kind}-test.log"
         found = re.search(r"Translated [\d,]+ sentences .* in ([\d.]+)s", translated.read_text(encoding="utf-8"))
         if found is None:
@@ -76,30 +72,31 @@ class Probe:
             raise SystemExit(f"error: {self._log} has no line of {stage}; its last lines say why")
         return [float(json.loads(line)[name]) for line in found]
 
-    def _seconds_of_states(self) -> float:
-        """Return the time in which BERT's states were built: from the cache's opening to the first epoch."""
+    def _seconds_between(self, begin: str, end: str) -> float:
+        """Return the time from the first line with *begin* to the first one with *end*, or 0 without such lines."""
         times = {}
         for line in self._log.read_text(encoding="utf-8").splitlines():
-            for name, text in (("begin", "word pieces for BERT"), ("end", "begin training epoch")):
-                if text in line and name not in times:
-                    times[name] = datetime.strptime(line[:19], "%Y-%m-%d %H:%M:%S")
-        return (times["end"] - times["begin"]).total_seconds() if len(times) == 2 else 0.0
+            for text in (begin, end):
+                if text in line and text not in times:
+                    times[text] = datetime.strptime(line[:19], "%Y-%m-%d %H:%M:%S")
+        return (times[end] - times[begin]).total_seconds() if len(times) == 2 else 0.0
 
-    def training(self, updates: int, tokens: int) -> float:
-        """Return the seconds of a training on *tokens* target tokens."""
-        return self.start + updates * self.update + updates * self.tokens / tokens * self.epoch_end
+    def training(self, updates: int, every: int) -> float:
+        """Return the seconds of a training, with a validation after *every* so many updates."""
+        return self.start + updates * self.update + math.ceil(updates / every) * self.validation
 
 
 def steps(args: argparse.Namespace) -> Dict[str, float]:
     """Return the seconds of each step."""
     plain, fused = (Probe(args.probe, kind, args.language) for kind in ("plain", "fused"))
-    train, valid, test = (size(args.text / f"{split}.{args.language}") for split in ("train", "valid", "test"))
+    folders = {"train": args.text, "valid": args.probe, "test": args.text}
+    train, valid, test = (size(folder / f"{split}.{args.language}") for split, folder in folders.items())
     translations = 2 * plain.translation + (_FUSED_TRANSLATIONS + _ATTENTION) * fused.translation
     return {
-        "transformer": plain.training(args.updates, train),
-        "continued": plain.training(args.more, train),
+        "transformer": plain.training(args.updates, args.every),
+        "continued": plain.training(args.more, args.every),
         "BERT's states": fused.states * (train + valid),
-        "bert_fused": fused.training(args.more, train),
+        "bert_fused": fused.training(args.more, args.every),
         "compare": plain.start + test * translations,
     }
 
@@ -108,7 +105,7 @@ def main(args: argparse.Namespace) -> None:
     """Print the time of each step and the sum."""
     seconds = steps(args)
     each = ", ".join(f"{step} {minutes(time)}" for step, time in seconds.items())
-    print(f"expected time: {minutes(sum(seconds.values()))} ({each})")
+    print(f"expected time, at most: {minutes(sum(seconds.values()))} ({each})")
 
 
 def parse_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
@@ -119,6 +116,7 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     for flag, text in (
         ("--updates", "updates of the transformer"),
         ("--more", "further updates of the control and of the BERT-fused model"),
+        ("--every", "updates between validations"),
     ):
         parser.add_argument(flag, type=int, required=True, metavar="N", help=text)
     return parser.parse_args(argv)

@@ -13,7 +13,7 @@ from typing import Iterable, Iterator, Optional, TextIO
 
 _LINE = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| (?P<level>\w+) \| (?P<logger>\S+) \| (?P<text>.*)$")
 _UPDATE = re.compile(r"\bnll_loss=(?P<nll>[\d.]+).*\bwps=(?P<wps>[\d.]+).*\bnum_updates=(?P<updates>\d+)")
-_VALID = re.compile(r"valid on '(?P<subset>\w+)' subset .*\| nll_loss (?P<nll>[\d.]+).*\| num_updates (?P<updates>\d+)")
+_VALID = re.compile(r"valid on '\w+' subset .*\| nll_loss ([\d.]+).*\| bleu ([\d.]+).*\| num_updates (\d+)")
 _OURS = "bert_fused_plugin"
 _SAID_AGAIN = "bert_fused_plugin.setup_messages"  # what was shown where it was said first
 
@@ -51,7 +51,8 @@ class Progress:
             return f"{self.name}: {text}"
         update, valid = _UPDATE.search(text), _VALID.search(text)
         if valid is not None:
-            return f"{self.name}: after {int(valid['updates']):,} updates nll_loss {valid['nll']} on {valid['subset']}"
+            nll, bleu, updates = valid.groups()
+            return f"{self.name}: after {int(updates):,} updates BLEU {bleu}, nll_loss {nll} in validation"
         if update is None or not found["logger"].startswith("train_inner"):
             return None
         done = int(update["updates"])

@@ -15,8 +15,11 @@
 #   gru_bahdanau   RNNsearch, UPDATES + MORE updates; [gru_dot], [gru_seq2seq], [gru_bert] (RNNsearch
 #                  with BERT), [gru_entmax15] (RNNsearch with sparse attention) and [bert_decoder] (BERT in place of the
 #                  encoder) as well; [lstm] is fairseq's lstm of the sizes of gru_bahdanau
-#   compare        averages of the five best checkpoints (those as good as the best: up to 0.1 more validation loss), scored
-#                  on the test set: $OUT/report.html, $OUT/report.json
+#   compare        averages of the five best checkpoints (those as good as the best: up to 1 BLEU less), scored on the test
+#                  set: $OUT/report.html, $OUT/report.json
+#
+# A training translates at most 500 validation sentences every so many updates, by greedy search.  BLEU of these translations'
+# subwords chooses the checkpoints, and a training ends early if ten validations did not improve it.
 #
 # Settings of the environment, all optional (run.sh --help):
 #   DATA=dir           the recipe's text, instead of downloading it; what must lie there says run.sh
@@ -34,8 +37,11 @@ name=$(basename "$here")
 source "$examples/recipe_data.sh"
 source "$examples/recipe_estimate.sh"
 out=${OUT:-$name-out} seed=${SEED:-1} gru_sizes=() text_options=() # flags: sizes of gru_arch; how data-bin is made
-cache=(--bert-cache "$out/bert-cache") consistency=()
+cache=(--bert-cache "$out/bert-cache") consistency=() every=100 # updates between validations
 [ "${CONSISTENCY:-none}" = none ] || consistency=(--consistency "$CONSISTENCY")
+# on little text the loss rises while translations still get better; BLEU of subwords needs no rules of a language
+validation=(--validate-interval 1000000 --save-interval 1000000 --eval-bleu --eval-tokenized-bleu
+    --best-checkpoint-metric bleu --maximize-best-checkpoint-metric)
 all_steps=(prepare estimate transformer continued bert_fused bert_mix random_bert scratch scratch_entmax15 gru_bahdanau
     gru_dot gru_seq2seq gru_bert gru_entmax15 bert_decoder lstm compare)
 default_steps=(prepare transformer continued bert_fused gru_bahdanau compare)
@@ -101,6 +107,8 @@ train() { # train NAME UPDATES LR WARMUP FLAGS...
         --criterion bert_fused_label_smoothed_cross_entropy --label-smoothing 0.1 "${consistency[@]}"
         --optimizer adam --adam-betas '(0.9, 0.98)'
         --lr "$rate" --lr-scheduler inverse_sqrt --warmup-updates "$warmup" --max-update "$updates" --seed "$seed"
+        "${validation[@]}" --eval-bleu-args '{"beam": 1, "max_len_a": 2, "max_len_b": 10}' --patience 10
+        --validate-interval-updates "$every" --save-interval-updates "$every" --keep-interval-updates 1
         --no-epoch-checkpoints --keep-best-checkpoints 5 --save-dir "$out/$system"
         --log-format simple --log-interval 50 ${TRAIN_FLAGS:-})
     if [ "$(comparable "$(cat "$out/$system/finished" 2>/dev/null)")" = "$(comparable "${command[*]}")" ]; then
@@ -224,16 +232,16 @@ compare() {
     bert-fused-compare "$out/data-bin" "${runs[@]}" "${scoring[@]}" --output "$out/report.html" --json "$out/report.json"
 }
 
-# near_best DIR: sets best to the best checkpoints whose validation loss is at most 0.1 above the least; of a short training
-# the other ones are so different that their average is worse than each.
+# near_best DIR: sets best to the best checkpoints whose BLEU is at most 1 below the highest; of a short training the other ones
+# are so different that their average is worse than each.
 near_best() {
-    local file loss least=''
+    local file bleu highest=''
     best=()
-    while read -r loss; do
-        file=$1/checkpoint.best_loss_$loss.pt
-        least=${least:-$loss}
-        ! awk "BEGIN {exit !($loss <= $least + 0.1)}" || best+=("$file")
-    done < <(find "$1" -name 'checkpoint.best_loss_*.pt' | sed 's/.*_loss_\(.*\)\.pt$/\1/' | sort -g)
+    while read -r bleu; do
+        file=$1/checkpoint.best_bleu_$bleu.pt
+        highest=${highest:-$bleu}
+        ! awk "BEGIN {exit !($bleu >= $highest - 1)}" || best+=("$file")
+    done < <(find "$1" -name 'checkpoint.best_bleu_*.pt' | sed 's/.*_bleu_\(.*\)\.pt$/\1/' | sort -gr)
     [ ${#best[@]} -gt 0 ] || best=("$1"/checkpoint.best_*.pt) # of another --best-checkpoint-metric
 }
 

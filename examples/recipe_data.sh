@@ -49,19 +49,27 @@ put_aside() {
     done
 }
 
-# binarise DIR: {train,valid,test} there, with subwords of both languages, to $out/data-bin.  Bash's set -e does not hold in
+# binarise DIR: {train,valid,test} there, with subwords of both languages, to $out/data-bin; of valid 500 lines.  Bash's set -e does not hold in
 # `binarise ... || ...`, so what fails returns.
 binarise() {
-    local split
+    local split lang
     for split in train valid test; do
         python "$examples/parallel_text.py" "$1/$split.$source_lang" "$1/$split.$target_lang" || return
     done
+    for lang in "$source_lang" "$target_lang"; do
+        sample 500 "$1/valid.$lang" "$out/valid.$lang" || return
+    done
     rm -rf "$out/data-bin.new"
     fairseq-preprocess --source-lang "$source_lang" --target-lang "$target_lang" --joined-dictionary \
-        --trainpref "$1/train" --validpref "$1/valid" --testpref "$1/test" --destdir "$out/data-bin.new" --workers 2 || return
+        --trainpref "$1/train" --validpref "$out/valid" --testpref "$1/test" --destdir "$out/data-bin.new" --workers 2 || return
     (cd "$1" && pwd) >"$out/data-bin.new/text" || return # for the step estimate
     rm -rf "$out/data-bin.old" # an interrupted run may have left it
     [ ! -e "$out/data-bin" ] || mv "$out/data-bin" "$out/data-bin.old"
     mv "$out/data-bin.new" "$out/data-bin"
     rm -rf "$out/data-bin.old"
+}
+
+# sample N FROM TO: N lines, evenly, since text may be sorted by length
+sample() {
+    awk -v n="$1" -v lines="$(wc -l <"$2")" 'int(NR * n / lines) > int((NR - 1) * n / lines) || lines <= n' "$2" >"$3"
 }

@@ -11,7 +11,7 @@ estimate() {
     rm -rf "$probe" && mkdir -p "$probe"
     for lang in "$source_lang" "$target_lang"; do
         sample 2000 "$text/train.$lang" "$probe/train.$lang"
-        cp "$text/valid.$lang" "$probe/valid.$lang"
+        cp "$out/valid.$lang" "$probe/valid.$lang"
         sample 100 "$text/test.$lang" "$probe/test.$lang"
     done
     fairseq-preprocess --source-lang "$source_lang" --target-lang "$target_lang" --trainpref "$probe/train" \
@@ -28,14 +28,15 @@ estimate() {
         fi
         began=$SECONDS
         probe "$kind" fairseq-train "$probe/data-bin" --user-dir bert_fused_plugin "${task[@]}" "${model[@]}" "${training[@]}" \
-            --criterion bert_fused_label_smoothed_cross_entropy "${consistency[@]}" --optimizer adam --lr 0.0001 \
+            --criterion bert_fused_label_smoothed_cross_entropy "${consistency[@]}" \
+            "${validation[@]}" --eval-bleu-args "{\"beam\": 1, \"max_len_a\": $ratio, \"max_len_b\": 1}" --optimizer adam --lr 0.0001 \
             --lr-scheduler inverse_sqrt --warmup-updates 25 ${TRAIN_FLAGS:-} \
             --max-update 25 --no-epoch-checkpoints --save-dir "$probe/$kind" --log-format json --log-interval 5
         echo $((SECONDS - began)) >"$probe/$kind.seconds"
         probe "$kind-test" fairseq-generate "$probe/data-bin" --user-dir bert_fused_plugin "${task[@]}" \
             --path "$probe/$kind/checkpoint_last.pt" --max-len-a "$ratio" --max-len-b 1
     done
-    python "$examples/estimate.py" "$probe" "$text" "$target_lang" --updates "$updates" --more "$more"
+    python "$examples/estimate.py" "$probe" "$text" "$target_lang" --updates "$updates" --more "$more" --every "$every"
     rm -rf "$probe"
 }
 
@@ -44,9 +45,4 @@ probe() { # probe NAME COMMAND...: its output goes to $out/probe/NAME.log
         tail -n 5 "$out/probe/$1.log" >&2
         fail "the first updates failed; all that was said is in $out/probe/$1.log"
     }
-}
-
-# sample N FROM TO: N lines, evenly, since text may be sorted by length
-sample() {
-    awk -v n="$1" -v lines="$(wc -l <"$2")" 'int(NR * n / lines) > int((NR - 1) * n / lines) || lines <= n' "$2" >"$3"
 }

@@ -56,6 +56,7 @@ class Settings:
         max_tokens: tokens in a batch.
         updates: updates of the transformer.
         more: further updates of the control and of the BERT-fused model.
+        every: updates between validations.
         warmup: updates over which the learning rate rises.
         lr: largest learning rate of the transformer.
         more_warmup: the same as *warmup*, for the further updates.
@@ -68,6 +69,7 @@ class Settings:
     max_tokens: int
     updates: int
     more: int
+    every: int
     warmup: int
     lr: float
     more_warmup: int
@@ -102,6 +104,7 @@ def choose(pairs: int, tokens: int, device: str, size: str = AUTO) -> Settings:
         max_tokens=max_tokens,
         updates=updates,
         more=more,
+        every=most // 100 if device == "gpu" else 50 if few else 100,
         warmup=min(4000, max(20, updates // (7 if lr < 0.003 else 2))),
         lr=lr,
         more_warmup=max(10, more // 8),

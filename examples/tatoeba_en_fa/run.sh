@@ -16,7 +16,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
 
 source_lang=en target_lang=fa
 updates=${UPDATES:-1500} warmup=${WARMUP:-200} lr=${LR:-0.002}
-more=${MORE:-500} more_warmup=50 more_lr=0.001 gru_lr=0.002
+more=${MORE:-500} more_warmup=50 more_lr=0.001 every=50 gru_lr=0.002
 training=(--dropout 0.4 --share-all-embeddings --max-tokens 2048)
 transformer=(--arch transformer
     --encoder-layers 4 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-attention-heads 4

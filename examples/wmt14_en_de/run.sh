@@ -14,7 +14,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
 TRAIN_FLAGS=${TRAIN_FLAGS:---fp16 --update-freq 16}
 source_lang=en target_lang=de
 updates=${UPDATES:-30000} warmup=${WARMUP:-4000} lr=${LR:-0.001}
-more=${MORE:-15000} more_warmup=1000 more_lr=0.0005 gru_lr=0.0005
+more=${MORE:-15000} more_warmup=1000 more_lr=0.0005 every=500 gru_lr=0.0005
 training=(--dropout 0.3 --max-tokens 3584)
 transformer=(--arch transformer_wmt_en_de_big --share-all-embeddings)
 fused_arch=bert_fused_wmt_en_de_big gru_arch=gru_bahdanau

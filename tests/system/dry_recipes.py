@@ -21,7 +21,7 @@ with open({log!r}, "a") as log:
 if "--save-dir" in sys.argv:
     folder = Path(sys.argv[sys.argv.index("--save-dir") + 1])
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("_best", "_last", ".best_loss_10.060", ".best_loss_9.951", ".best_loss_10.049", ".best_loss_9.999"):
+    for name in ("_best", "_last", ".best_bleu_8.99", ".best_bleu_10.02", ".best_bleu_9.03", ".best_bleu_9.50"):
         (folder / ("checkpoint" + name + ".pt")).touch()
 """
 

@@ -85,6 +85,8 @@ def text(tmp_path):
 def prepared(dry, text, preprocess="mkdir -p tatoeba_en_de-out/data-bin.new tatoeba_en_de-out/text"):
     (dry.path / "venv/bin/fairseq-preprocess").write_text(f"#!/bin/sh\n{preprocess}\n")
     (dry.path / "tatoeba_en_de-out" / "text").mkdir(parents=True, exist_ok=True)
+    for lang in ("en", "de"):
+        (dry.path / "tatoeba_en_de-out" / "text" / f"valid.{lang}").write_text("a\n" * 2000)
     return dry.run("tatoeba_en_de", "prepare", DATA=str(text))
 
 
@@ -92,6 +94,7 @@ def test_other_text_is_noticed(dry, text, tmp_path):
     out = tmp_path / "tatoeba_en_de-out"
     assert prepared(dry, text).returncode == 0
     assert "prepare: done before" in prepared(dry, text).stdout
+    assert (out / "valid.de").read_text() == "a\n" * 500
     link = tmp_path / "link"
     link.symlink_to(text)
     (text / "train.en").rename(tmp_path / "elsewhere")

@@ -65,8 +65,8 @@ def test_every_system_has_a_command_line_that_fairseq_accepts(dry, recipe, tmp_p
     [compared] = dry.calls("bert-fused-compare")
     assert f"continued={recipe}-out/continued/average.pt" == compared[compared.index("--baseline") + 1]
     assert compared.count("--run") == len(SYSTEMS) - 1
-    best = [f"{recipe}-out/transformer/checkpoint.best_loss_{loss}.pt" for loss in ("9.951", "9.999", "10.049")]
-    averaged = dry.calls("bert-fused-average")[0]  # of no checkpoint whose loss is more than 0.1 above the best
+    best = [f"{recipe}-out/transformer/checkpoint.best_bleu_{bleu}.pt" for bleu in ("10.02", "9.50", "9.03")]
+    averaged = dry.calls("bert-fused-average")[0]  # of no checkpoint that is more than 1 BLEU worse
     assert averaged[averaged.index("--inputs") + 1 : averaged.index("--output")] == best
 
 
@@ -90,9 +90,9 @@ def test_the_estimate_takes_all_flags_for_training_and_keeps_its_own(dry, tmp_pa
     folder.mkdir(parents=True)
     (folder / "text").write_text(f"{tmp_path}/text")
     (tmp_path / "text").mkdir()
-    for split in ("train", "valid", "test"):
-        for lang in ("en", "de"):
-            (tmp_path / "text" / f"{split}.{lang}").write_text("a b\n")
+    for lang in ("en", "de"):
+        for name in ("text/train", "multi30k-out/valid", "text/test"):
+            (tmp_path / f"{name}.{lang}").write_text("a b\n")
     flags = "--warmup-init-lr 1e-7 --log-interval 100 --log-format simple"
     done = dry.run("multi30k", "estimate", "transformer", "bert_fused", TRAIN_FLAGS=flags, CONSISTENCY="simcut")
     assert done.returncode == 0, done.stderr

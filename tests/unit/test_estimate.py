@@ -17,28 +17,21 @@ def write_probe(folder, kind, ups, states=0):
     inner = 'train_inner | {{"epoch": 1, "ups": "{}", "wpb": "400"}}'
     lines = ["x | train: 9 word pieces for BERT, 3 a sentence"] if states else []
     lines += [inner.format(value) for value in (0.1, ups, ups, 2 * ups)]
-    lines.append('valid | {"epoch": 1, "valid_wps": "20", "valid_num_updates": "25"}')
+    lines.append('begin validation on "valid" subset')
+    lines.append('x | valid | {"epoch": 1, "valid_num_updates": "25"}')
     lines.append("x | Saved checkpoint a.pt (epoch 1 @ 25 updates, score 9.1) (writing took 0.25 seconds)")
     lines.append("x | Saved checkpoint b.pt (epoch 1 @ 25 updates, score 9.1) (writing took 0.75 seconds)")
     lines = [LOG + line for line in lines]
+    lines[-3] = lines[-3].replace(":05", ":07")  # the end of the validation
     lines.insert(bool(states), f"2026-01-02 03:{4 + states:02}:05 | INFO | fairseq.trainer | begin training epoch 1")
     write(folder / f"{kind}.log", lines)
     write(folder / f"{kind}.seconds", [f"{25 / ups + 3 + 60 * states + 8:.0f}"])
     write(folder / f"{kind}-test.log", [f"{LOG}x | Translated 10 sentences (40 tokens) in 4.0s (2.5 sentences/s)"])
 
 
-def test_each_of_several_validations_is_an_end_of_an_epoch(probe):
-    log = (probe / "plain.log").read_text(encoding="utf-8").splitlines()
-    more = [log[-3], *log[-2:]]
-    write(probe / "plain.log", [*log, *more])
-    twice = estimate.Probe(probe, "plain", "fr")
-    assert twice.epoch_end == 3
-    assert twice.start == pytest.approx(5, abs=1)
-
-
 def estimated(tmp_path, capsys):
     estimate.main(
-        estimate.parse_args([str(tmp_path / "probe"), str(tmp_path / "text"), "fr", "--updates=1000", "--more=500"])
+        estimate.parse_args([str(tmp_path / "probe"), str(tmp_path / "text"), "fr", "--updates=1000", "--more=500", "--every=100"])
     )
     return capsys.readouterr().out
 
@@ -58,13 +51,12 @@ def probe(tmp_path):
 def test_the_estimate_adds_updates_validations_checkpoints_and_starts(probe, tmp_path, capsys):
     plain = estimate.Probe(probe, "plain", "fr")
     assert plain.update == 0.5
-    assert plain.tokens == 400
-    assert plain.epoch_end == 40 / 20 + 1  # 40 tokens at 20 a second, and two checkpoints
+    assert plain.validation == 2 + 1  # seconds of the log, and two checkpoints
     assert plain.start == pytest.approx(8, abs=1)
     assert plain.translation == 0.1
-    assert plain.training(100, tokens=4000) == pytest.approx(plain.start + 50 + 10 * 3)  # ten epochs
-    # 500 s of updates, 1,000 epochs of 400 tokens with an end of 3 s
-    assert re.search(r"transformer 5[89] minutes, continued 29 minutes", estimated(tmp_path, capsys))
+    assert plain.training(110, every=50) == pytest.approx(plain.start + 55 + 3 * 3)
+    # 500 and 250 s of updates, and ten and five validations of 3 s
+    assert re.search(r"at most: .*transformer 9 minutes, continued 5 minutes", estimated(tmp_path, capsys))
 
 
 def test_the_estimate_of_berts_states_follows_the_amount_of_text(probe, tmp_path, capsys):

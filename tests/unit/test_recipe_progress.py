@@ -19,7 +19,7 @@ def test_progress_shows_updates_validation_and_what_went_wrong(monkeypatch):
         ")\n",
         f"{LOG}{update.format(50)}\n",
         f"{LOG}{update.format(100)}\n",
-        f"{LOG}valid | epoch 001 | valid on 'valid' subset | loss 7 | nll_loss 6.25 | ppl 2 | num_updates 100\n",
+        f"{LOG}valid | epoch 001 | valid on 'valid' subset | loss 7 | nll_loss 6.25 | bleu 3.5 | num_updates 100\n",
         f"{LOG}bert_fused_plugin.bert.from_flags | BERT: x\n",
         "copied   4 tensors\n",
         f"{LOG}bert_fused_plugin.setup_messages | said at set-up: BERT: x\n",
@@ -32,7 +32,7 @@ def test_progress_shows_updates_validation_and_what_went_wrong(monkeypatch):
     assert list(Progress("gru", 250).lines(log)) == [
         "gru: 50 of 250 updates, nll_loss 8.5, 1,235 tokens a second",
         "gru: 100 of 250 updates, nll_loss 8.5, 1,235 tokens a second, about 5 minutes left",
-        "gru: after 100 updates nll_loss 6.25 on valid",
+        "gru: after 100 updates BLEU 3.5, nll_loss 6.25 in validation",
         "gru: BERT: x",
         "Traceback (most recent call last):",
         "  File x",
