@@ -1,6 +1,5 @@
 """Reads checkpoints of bert-nmt, converts them, compares their BERT with a given one, and writes the new checkpoint."""
 
-import os
 from argparse import Namespace
 from pathlib import Path
 from textwrap import shorten
@@ -54,44 +53,26 @@ def import_bert_nmt(args: Namespace, state: Weights, bert_model: str) -> Importe
     flags: Flags = {**DEFAULTS, **vars(args)}
     raise_all(flag_errors(flags))
     layers = Layers.read(state, flags["bert_gates"])
-    return Imported(new_args(flags, layers, bert_model), new_weights(state, flags, layers), _notes(flags, layers))
+    return Imported(new_args(flags, layers, bert_model), new_weights(state, flags, layers), _notes(layers))
 
 
-def _notes(flags: Flags, layers: Layers) -> List[str]:
+def _notes(layers: Layers) -> List[str]:
     """Return sentences about what changes with the conversion."""
-    notes = []
-    if layers.attend is None:
-        notes.append(
-            "no layer attends to BERT, so this is now fairseq's own transformer (--arch transformer), which needs "
-            "neither BERT nor this package"
-        )
-    elif "stacked" in layers.kinds and flags["bert_output_layer"] != -1:
-        notes.append(
-            f"args.bert_output_layer {flags['bert_output_layer']} is not carried over: stacked models were trained on "
-            "BERT's last layer independently of it (only generate.py of bert-nmt used it)"
-        )
-    if "parallel" in layers.kinds and flags["encoder_bert_mixup"] and flags["encoder_bert_dropout"]:
-        notes.append(
-            "training with args.encoder_bert_mixup is not carried over: further training would use weights 1/2 and "
-            "1/2, as evaluation does"
-        )
-    if any(layers.closed()) and flags["encoder_ratio"] != 1:
-        notes.append("args.encoder_ratio of the layers with a closed gate is now part of their weights")
-    return notes
+    if layers.attend is not None:
+        return []
+    return [
+        "no layer attends to BERT, so this is now fairseq's own transformer (--arch transformer), which needs neither "
+        "BERT nor this package"
+    ]
 
 
 def bert_errors(path: Path, checkpoint: Dict[str, Any], place: Path, bert: PreTrainedModel) -> List[str]:
-    """Return a sentence for each way in which *bert*, of the directory *place*, is not the BERT of the *checkpoint*.
+    """Return a sentence if *bert*, of the directory *place*, is not the BERT of the *checkpoint*; else none.
 
     *path* is the file of the checkpoint.
     """
     flags = {**DEFAULTS, **vars(checkpoint["args"])}
-    given = {key: value for key, value in bert.state_dict().items() if not key.startswith("pooler.")}
-    saved = bert_weights(checkpoint["model"])
-    depth, layer = bert.config.num_hidden_layers, flags["bert_output_layer"]
-    errors = []
-    if not -depth <= layer < depth:
-        errors.append(f"{path}: args.bert_output_layer is {layer}, but --bert {place} has {depth} layers")
+    given, saved = bert.state_dict(), bert_weights(checkpoint["model"])
     differences = []
     for key in sorted({*given, *saved} if saved else ()):  # of a checkpoint without BERT only the width is checked
         sizes = [tuple(weights[key].shape) if key in weights else "missing" for weights in (given, saved)]
@@ -101,17 +82,15 @@ def bert_errors(path: Path, checkpoint: Dict[str, Any], place: Path, bert: PreTr
             # A training in half precision has rounded the weights that it saved.
             gap = (given[key].to(saved[key].dtype) - saved[key]).abs().max().item()
             differences += [] if gap <= 1e-6 else [f"{key} by up to {gap:.2g}"]
-    if differences:
-        errors.append(
-            f"--bert {place} is not the BERT of {path}: {len(differences)} of {len(saved)} weights differ, such as "
-            f"{differences[0]}; give the BERT that the model was trained with (args.bert_model_name "
-            f"{flags['bert_model_name']})"
-        )
-    return errors
+    return [
+        f"--bert {place} is not the BERT of {path}: {len(differences)} of {len(saved)} weights differ, such as "
+        f"{difference}; give the BERT that the model was trained with (args.bert_model_name {flags['bert_model_name']})"
+        for difference in differences[:1]
+    ]
 
 
-def check_imported(path: Path, imported: Imported, bert_model: Path) -> None:
-    """Build the new model with the BERT in *bert_model*, and load its weights, to see that they fit together.
+def check_imported(path: Path, imported: Imported) -> None:
+    """Build the new model, and load its weights, to see that they fit together.
 
     Raises:
         BertFusedError: The weights do not fit the flags, which are those of the old checkpoint *path*.
@@ -122,7 +101,7 @@ def check_imported(path: Path, imported: Imported, bert_model: Path) -> None:
         for i in range(len(imported.model.get(f"{side}.embed_tokens.weight", ())) - len(dictionary)):
             dictionary.add_symbol(f"symbol{i}")
         vars(task)[name] = dictionary
-    args = Namespace(**{**vars(imported.args), "bert_model": os.path.abspath(bert_model)})
+    args = Namespace(**vars(imported.args))
     try:
         model = ARCH_MODEL_REGISTRY[args.arch].build_model(args, task)
         model.load_state_dict(dict(imported.model), strict=True)

@@ -7,6 +7,7 @@ in the folder that the environment variable GOLDEN names; default: shared/golden
 import json
 import math
 import os
+import shutil
 from argparse import Namespace
 from pathlib import Path
 
@@ -29,12 +30,20 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+def bert_of(path: Path) -> Path:
+    """Make the BERT of all sets a Hugging Face directory, as docs/from_other_code.md says."""
+    folder = shutil.copytree(COMMON / "tiny-bert", path / "bert")
+    config = json.loads((folder / "bert_config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(json.dumps({**config, "model_type": "bert"}), encoding="utf-8")
+    return folder
+
+
 class Golden:
     """One set: the imported model, and its files."""
 
     def __init__(self, name: str, path: Path) -> None:
         self.folder, output = GOLDEN / name, path / f"{name}.pt"
-        run_import(self.folder / "checkpoint.pt", "--bert", COMMON / "tiny-bert", "--output", output)
+        run_import(self.folder / "checkpoint.pt", "--bert", bert_of(path), "--output", output)
         data = str(COMMON / "data-bin")
         [model], _, self.task = checkpoint_utils.load_model_ensemble_and_task(
             [str(output)], arg_overrides={"data": data}
@@ -157,7 +166,7 @@ def test_beam_search_by_the_real_commands(name, tmp_path):
     checkpoint = tmp_path / "imported.pt"
     run(
         "bert-fused-import", GOLDEN / name / "checkpoint.pt",
-        "--bert", COMMON / "tiny-bert", "--output", checkpoint,
+        "--bert", bert_of(tmp_path), "--output", checkpoint,
     )  # fmt: skip
     output = run(
         "fairseq-generate", COMMON / "data-bin", "--path", checkpoint,

@@ -1,9 +1,8 @@
-"""A random model in the files that bert-nmt wrote: its checkpoint, its dictionaries and its BERT."""
+"""A random model in the files that bert-nmt wrote: its checkpoint and its dictionaries."""
 
 import re
 from argparse import Namespace
 from collections import defaultdict
-from pathlib import Path
 
 import torch
 from bert_nmt_formulas import BertNmt, run_import
@@ -23,9 +22,9 @@ FLAGS = {
 }  # fmt: skip
 
 
-class Case:  # a checkpoint of bert-nmt and its BERT, as files, and what they hold
+class Case:  # a checkpoint of bert-nmt, as files, and what they hold, with its BERT
     def __init__(self, path, bert_dir, dictionary, kinds="parallel parallel", version=3.0, half=False, **flags) -> None:
-        self.data, self.path, self.bert, self.output = path, path / "old.pt", path / "old-bert", path / "new.pt"
+        self.data, self.path, self.bert, self.output = path, path / "old.pt", bert_dir, path / "new.pt"
         self.args, self.half = Namespace(**{**SIZES, **FLAGS, **flags}), half
         encoder, decoder = kinds.split()
         self.stacked = decoder == "stacked"
@@ -43,10 +42,6 @@ class Case:  # a checkpoint of bert-nmt and its BERT, as files, and what they ho
         for lang in ("en", "de"):
             dictionary.save(str(path / f"dict.{lang}.txt"))
         self.bert_model = BertModel.from_pretrained(bert_dir).eval()
-        self.bert.mkdir()
-        (self.bert / "bert_config.json").write_text((Path(bert_dir) / "config.json").read_text())
-        (self.bert / "vocab.txt").write_text("".join(f"{piece}\n" for piece in PIECES))
-        torch.save({f"bert.{k}": v for k, v in self.bert_model.state_dict().items()}, self.bert / "pytorch_model.bin")
         self.save()
 
     def save(self) -> None:
