@@ -36,20 +36,17 @@ def assert_same_logits(model, stock, old, source=None, target=None):
 
 
 def table(caplog):
-    """Return the logged text, and its table as {section: {name: (tensors, parameters, note)}}."""
+    """Return the logged text, and its table as {section: {name: (tensors, parameters)}}."""
     [text] = [r.message for r in caplog.records if r.message.startswith("warm start from")]
     result, totals = {}, {}
-    for line in text.splitlines():
-        row = re.fullmatch(r"(  )?(\S.*?) +([\d,]+) tensors? +([\d,]+) parameters *(.*)", line)
-        if row is None:
-            continue
-        indent, name, *numbers, note = row.groups()
-        tensors, parameters = (int(number.replace(",", "")) for number in numbers)
-        if indent is None:
-            section, totals[name] = result.setdefault(name, {}), (tensors, parameters)
+    lines = re.findall(r"^(  )?(\S.*): ([\d,]+) tensors, ([\d,]+) parameters$", text, re.MULTILINE)
+    for indent, name, *numbers in lines:
+        row = tuple(int(number.replace(",", "")) for number in numbers)
+        if not indent:
+            section, totals[name] = result.setdefault(name, {}), row
         else:
-            section[name] = (tensors, parameters, note)
-    assert list(result) == ["copied", "remapped", "new", "unused", "shape mismatch"]
+            section[name] = row
+    assert list(result) == ["copied", "new", "unused", "shape mismatch"]
     for name, section in result.items():
         assert list(section) == sorted(section)
         assert totals[name] == tuple(sum(row[i] for row in section.values()) for i in (0, 1))

@@ -41,19 +41,17 @@ def test_the_table_tells_what_became_of_each_tensor(stock, save, start, caplog):
     text, sections = table(caplog)
     attention, side = 4 * (8 * 8 + 8), 2 * 4 * 8
     to_bert = 2 * (8 * 8 + 8) + 2 * (12 * 8 + 8)
-    assert sections["copied"]["encoder.layers.*.self_attn"] == (16, 2 * attention, "layers 0-1")
-    assert sections["copied"]["decoder.layers.*.encoder_attn"] == (16, 2 * attention, "layers 0-1")
-    assert sections["copied"]["decoder.layers.*.final_layer_norm"] == (4, side // 2, "layers 0-1")
-    assert sections["remapped"] == {}
-    assert sections["new"]["decoder.layers.*.encoder_attn"] == (8, attention, "layer 2")
-    assert sections["new"]["decoder.layers.*.bert_attn"] == (24, 3 * to_bert, "layers 0-2")
-    assert sections["unused"]["encoder.layers.*.fc1"] == (2, 8 * 18 + 18, "layer 2")
-    assert sections["unused"]["encoder.layernorm_embedding.weight"] == (1, 8, "")
-    assert sections["shape mismatch"]["decoder.layers.*.fc1.weight"] == (
-        2, 2 * 18 * 8, "layers 0-1, 20 x 8 in the checkpoint, 18 x 8 in the model"
-    )  # fmt: skip
+    assert sections["copied"]["encoder.layers.*.self_attn"] == (16, 2 * attention)
+    assert sections["copied"]["decoder.layers.*.encoder_attn"] == (16, 2 * attention)
+    assert sections["copied"]["decoder.layers.*.final_layer_norm"] == (4, side // 2)
+    assert sections["new"]["decoder.layers.*.encoder_attn"] == (8, attention)
+    assert sections["new"]["decoder.layers.*.bert_attn"] == (24, 3 * to_bert)
+    assert sections["unused"]["encoder.layers.*.fc1"] == (2, 8 * 18 + 18)
+    assert sections["unused"]["encoder.layernorm_embedding.weight"] == (1, 8)
+    name = "decoder.layers.*.fc1.weight (20 x 8 in the checkpoint, 18 x 8 in the model)"
+    assert sections["shape mismatch"][name] == (2, 2 * 18 * 8)
     assert not any(word in text for word in ("version", "_float_tensor", "in_proj"))
-    copied = sum(parameters for _, parameters, _ in sections["copied"].values())
+    copied = sum(parameters for _, parameters in sections["copied"].values())
     total = sum(p.numel() for name, p in model.named_parameters() if "bert" not in name)
     assert f": {copied / total:.1%} of the {total:,} parameters outside BERT's branch" in text
 
@@ -90,14 +88,15 @@ def test_embeddings_that_the_checkpoint_does_not_have_are_new(stock, save, start
     _, sections = table(caplog)
     new = {name for name in sections["new"] if "bert" not in name}
     assert new == {"decoder.embed_tokens.weight", "decoder.output_projection.weight"}
-    assert "encoder.embed_tokens.weight" in sections["copied"]
+    count = len(baseline.encoder.embed_tokens.weight)
+    assert f"encoder.embed_tokens.weight ({count} of {count} symbols)" in sections["copied"]
 
 
 def test_a_model_without_encoder_layers_takes_the_decoder(stock, save, start, caplog):
     baseline = stock()
     model = start(save(baseline), bert_fusion="embedding", encoder_layers=0, encoder_embed_dim=10)
     _, sections = table(caplog)
-    assert set(sections["shape mismatch"]) == {
+    assert {name.split()[0] for name in sections["shape mismatch"]} == {
         f"decoder.layers.*.encoder_attn.{part}_proj.weight" for part in ("k", "v")
     }
     assert torch.equal(model.decoder.layers[1].fc2.weight, baseline.decoder.layers[1].fc2.weight)
@@ -181,12 +180,6 @@ def test_training_that_resumes_does_not_read_the_checkpoint(
     monkeypatch.chdir(tmp_path)
     flags.update(restore_file="other.pt", checkpoint_suffix="", save_dir="nowhere")
     BertFusedModel.build_model(arguments(bert_dir, "gone.pt", **flags), task_of(dictionary))
-
-
-def test_two_sources_of_parameters_are_refused(stock, save, bert_dir, dictionary):
-    args = arguments(bert_dir, save(stock()), finetune_from_model="other.pt")
-    with pytest.raises(BertFusedError, match="--finetune-from-model exclude each other"):
-        BertFusedModel.build_model(args, task_of(dictionary))
 
 
 def test_the_random_numbers_drawn_are_those_of_a_start_from_nothing(stock, save, start):

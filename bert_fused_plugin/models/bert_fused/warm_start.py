@@ -17,7 +17,7 @@ from bert_fused_plugin.checkpoints.origins import Origin, origins
 from bert_fused_plugin.checkpoints.reading import read_saved, saved_flags
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused.config import OF_BOTH, OF_SIDES, BertFusedConfig
-from bert_fused_plugin.models.presets import flags_beside, resumed_from
+from bert_fused_plugin.models.presets import resumed_from
 from bert_fused_plugin.models.recorded_flags import described
 from bert_fused_plugin.models.translation_model import shape_text
 
@@ -36,7 +36,7 @@ _NO_PARAMETER = re.compile(
     r"settings_record\.text$|(en|de)coder\.(version|bert\.scaled|bert_record\.text|embed_positions\.(weights|_float_tensor)|"
     r"layers\.\d+\.(in_proj|out_proj|fc1|fc2)_\w+)$"
 )
-_SECTIONS = ("copied", "remapped", "new", "unused", "shape mismatch")
+_SECTIONS = ("copied", "new", "unused", "shape mismatch")
 _REMEDY = "give the checkpoint of a fairseq transformer, such as its checkpoint_best.pt"
 
 
@@ -54,14 +54,11 @@ def read_warm_start(args: Any, cfg: BertFusedConfig, task: Any) -> Tuple[Optiona
     if resumed is not None:
         logger.info(f"--bert-warm-start {path} is not read: training resumes from {resumed}")
         return None, []
-    errors = []
-    if flags_beside(args, "checkpoint").get("finetune_from_model") is not None:
-        errors.append("--bert-warm-start and --finetune-from-model exclude each other; leave one of them out")
     try:
         warm_start = WarmStart.read(path)
     except BertFusedError as error:
-        return None, [*errors, *error.errors]
-    return warm_start, [*errors, *warm_start.incompatibilities(cfg), *warm_start.match_vocabularies(cfg, task)]
+        return None, [*error.errors]
+    return warm_start, [*warm_start.incompatibilities(cfg), *warm_start.match_vocabularies(cfg, task)]
 
 
 @dataclass
@@ -117,18 +114,9 @@ class WarmStart:
 
     def match_vocabularies(self, cfg: BertFusedConfig, task: Any) -> List[str]:
         """Find the symbols of the dictionaries of *task*; return a sentence for each reason why this is impossible."""
-        errors = []
-        if not cfg.fusion.replaces_embeddings:
-            errors += self._match_vocabulary("encoder", "source", task)
-        errors += self._match_vocabulary("decoder", "target", task)
-        adaptive = cfg.adaptive_softmax_cutoff is not None and any(".adaptive_softmax." in key for key in self.state)
-        if adaptive and "decoder" in self.rows and not self._has_same_symbols("decoder"):
-            errors.append(
-                f"--bert-warm-start {self.path}: --adaptive-softmax-cutoff goes by the order of the target dictionary, "
-                "and the dictionary of the data is not that of the checkpoint; use that of the checkpoint "
-                "(fairseq-preprocess --tgtdict), or leave out --adaptive-softmax-cutoff"
-            )
-        return errors
+        sides = (("encoder", "source"), ("decoder", "target"))
+        used = sides[1:] if cfg.fusion.replaces_embeddings else sides
+        return [error for side, what in used for error in self._match_vocabulary(side, what, task)]
 
     def _match_vocabulary(self, side: str, what: str, task: Any) -> List[str]:
         """Find the symbols of the *what* dictionary of *task* in the embeddings of one *side*, if it has embeddings.
@@ -141,42 +129,21 @@ class WarmStart:
         size = len(self.state[f"{side}.embed_tokens.weight"])
         name = f"dict.{self.flags.get(f'{what}_lang') or task_settings(task)[f'{what}_lang']}.txt"
         data = self.flags.get("data") or []
-        seen = []
-        for folder in (os.path.dirname(self.path), *(split_paths(data) if isinstance(data, str) else data)[:1]):
-            path = os.path.join(folder, name)
+        folders = (os.path.dirname(self.path), *(split_paths(data) if isinstance(data, str) else data)[:1])
+        paths = [os.path.join(folder, name) for folder in folders]
+        for path in paths:
             old = _load_dictionary(path)
             if old is not None and len(old) == size:
                 self.rows[side] = torch.tensor([old.indices.get(symbol, -1) for symbol in dictionary.symbols])
                 self.notes.append(f"{what} dictionary: {_count(self.rows[side] >= 0)} are in {path}")
                 return []
-            seen.append(f"{path} ({'cannot be read' if old is None else f'{len(old):,} symbols'})")
-        missing = (
-            f"--bert-warm-start {self.path}: the {what} dictionary of its training, {size:,} symbols, was not found: "
-            f"{', '.join(seen)}"
-        )
-        if size != len(dictionary):
-            return [
-                f"{missing}; the dictionary of the data has {len(dictionary):,} symbols, so put {name} beside the "
-                "checkpoint"
-            ]
-        logger.warning(
-            f"{missing}; embeddings are copied row by row, which is right only if the dictionary of the data, which "
-            f"has the same size, is that dictionary; if it is another one, put {name} beside the checkpoint"
-        )
-        self.rows[side] = torch.arange(size)
-        self.notes.append(f"{what} dictionary: it was not found, and its embeddings are copied row by row")
-        return []
-
-    def _has_same_symbols(self, side: str) -> bool:
-        """Whether the embeddings of *side* are of the symbols of the data, in the same order."""
-        return torch.equal(self.rows[side], torch.arange(len(self.state[f"{side}.embed_tokens.weight"])))
+        return [
+            f"--bert-warm-start {self.path} needs the {what} dictionary of its training, with {size:,} symbols, got "
+            f"none in {' and '.join(paths)}; put {name} beside the checkpoint"
+        ]
 
     def copy_to(self, model: Any) -> None:
-        """Copy the parameters that fit into *model*, a `BertFusedModel`, and log which ones were copied.
-
-        Raises:
-            BertFusedError: Less than half of the parameters outside BERT's branch fit.
-        """
+        """Copy the parameters that fit into *model*, a `BertFusedModel`, and log which ones were copied."""
         # This is fairseq's own renaming; it also drops the final layer norms that the oldest models did not have.
         model.upgrade_state_dict(self.state)
         expected: State = model.state_dict(keep_vars=True)
@@ -199,15 +166,10 @@ class WarmStart:
             if tensor.data_ptr() not in used:  # nor under another name
                 table.append(_Row("unused", name, tensor.numel()))
         table = [row for row in table if not _NO_PARAMETER.match(row.name)]
-        fitting = [row.size for row in table if row.section in ("copied", "remapped") and not _OF_BERT.match(row.name)]
+        fitting = [row.size for row in table if row.section == "copied" and not _OF_BERT.match(row.name)]
         total = sum(p.numel() for n, p in model.named_parameters() if not _OF_BERT.match(n))
         share = f"{sum(fitting) / total:.1%} of the {total:,} parameters outside BERT's branch"
         logger.info("\n".join([f"warm start from {self.path}: {share}", *self.notes, *_lines(table)]))
-        if sum(fitting) < total / 2:
-            raise BertFusedError(
-                f"--bert-warm-start {self.path} fits only {share}, but must fit half of them; "
-                "give the checkpoint of a model like this one, or leave the flag out"
-            )
         nn.Module.load_state_dict(model, {**model.state_dict(), **values})
         model.encoder.bert_record.update(began_from=self.origins)
 
@@ -241,19 +203,12 @@ class WarmStart:
             return value, _Row("copied", names[0], tensor.numel())
         # a copy of the tensor, (V, C), with the embeddings of the symbols that the checkpoint has
         value, fresh = tensor.detach().clone(), torch.ones(len(tensor), dtype=torch.bool)
-        found = [name for name in found if self.state[name].shape[1:] == tensor.shape[1:]]
-        for name in found:
+        for name in [name for name in found if self.state[name].shape[1:] == tensor.shape[1:]]:
             rows = self.rows[name.split(".")[0]]
             taken = fresh & (rows >= 0)
             value[taken] = self.state[name][rows[taken]].to(value)
             fresh &= ~taken
-        if any(not torch.equal(self.state[found[0]], self.state[name]) for name in found[1:]):
-            logger.warning(
-                f"--bert-warm-start {self.path}: {', '.join(found)} differ in the checkpoint and are one in the "
-                "model (--share-all-embeddings, --share-decoder-input-output-embed), which takes the first of them"
-            )
-        section = "copied" if self._has_same_symbols(found[0].split(".")[0]) else "remapped"
-        return value, _Row(section, " = ".join(names), value[~fresh].numel(), _count(~fresh))
+        return value, _Row("copied", " = ".join(names), value[~fresh].numel(), _count(~fresh))
 
 
 def _bring_up_to_date(state: State) -> None:
@@ -290,38 +245,24 @@ class _Row(NamedTuple):
 
 
 def _lines(table: List[_Row]) -> List[str]:
-    """Return a line for each section of the table, followed by one for each part of the model.
-
-    In names ``*`` stands for the number of a layer.
-    """
-    cells: List[Tuple[str, List[_Row], str]] = []
-    for section in _SECTIONS:
-        rows = [row for row in table if row.section == section]
-        parts: Dict[Tuple[str, str], List[_Row]] = defaultdict(list)
-        for row in rows:
-            parts[_part(row), row.note].append(row)
-        cells.append((section, rows, ""))
-        for (part, note), rows in sorted(parts.items()):
-            cells.append((f"  {part}", rows, ", ".join(filter(None, [_layers(rows), note]))))
-    width = max(len(name) for name, _, _ in cells)
+    """Return a line for each section of the table, followed by one for each part of the model in it."""
     lines = []
-    for name, rows, notes in cells:
-        unit, size = "tensor" if len(rows) == 1 else "tensors", sum(row.size for row in rows)
-        lines.append(f"{name:{width}} {len(rows):6,} {unit:7} {size:13,} parameters  {notes}".rstrip())
+    for section in _SECTIONS:
+        sizes: Dict[str, List[int]] = {"": []}
+        for row in table:
+            if row.section == section:
+                sizes[""].append(row.size)
+                sizes.setdefault(f"  {_part(row)}", []).append(row.size)
+        for part, numbers in sorted(sizes.items()):
+            lines.append(f"{part or section}: {len(numbers):,} tensors, {sum(numbers):,} parameters")
     return lines
 
 
-def _layers(rows: List[_Row]) -> str:
-    numbers = sorted({int(number) for row in rows for number in re.findall(r"coder\.layers\.(\d+)\.", row.name)})
-    if len(numbers) < 2:
-        return "".join(f"layer {number}" for number in numbers)
-    is_range = numbers == list(range(numbers[0], numbers[-1] + 1))
-    return f"layers {numbers[0]}-{numbers[-1]}" if is_range else f"layers {', '.join(map(str, numbers))}"
-
-
 def _part(row: _Row) -> str:
-    """Return the name of the part of the model that a row belongs to; of another shape, that of the parameter."""
+    """Return the part of the model that a row belongs to, and its note; ``*`` stands for the number of a layer."""
     if row.name.startswith(_BERT):
         return "encoder.bert"
     name = re.sub(r"\.\d+(?=\.|$)", ".*", row.name)
-    return name if row.section == "shape mismatch" else re.sub(r"^(\w+\.layers\.\*\.\w+).*", r"\1", name)
+    if row.note:
+        return f"{name} ({row.note})"
+    return re.sub(r"^(\w+\.layers\.\*\.\w+).*", r"\1", name)
