@@ -102,7 +102,6 @@ OF_TRANSFORMER = """
 --left-pad-target
 --encoder-layerdrop 0.5
 --decoder-layerdrop 0.5
---encoder-layers-to-keep 0
 --adaptive-softmax-cutoff 5,10 --criterion adaptive_loss
 --checkpoint-activations
 --offload-activations

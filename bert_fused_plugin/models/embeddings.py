@@ -41,7 +41,7 @@ def load_embedding(flag: str, path: Optional[str], dictionary: Any, embedding: n
     The *flag* gives the *path*; None: nothing is copied.  Each line of the file has a word and its numbers.
 
     Raises:
-        BertFusedError: the file cannot be read, or its vectors have another width, or it has none of the symbols.
+        BertFusedError: the file cannot be read, or its vectors have another width.
     """
     if path is None:
         return
@@ -51,11 +51,6 @@ def load_embedding(flag: str, path: Optional[str], dictionary: Any, embedding: n
         raise BertFusedError(
             f"{flag} {path} cannot be read ({error}); give a text file in which each line has a word and its numbers"
         ) from error
-    if not vectors:
-        raise BertFusedError(
-            f"{flag} {path} must have vectors of symbols of the dictionary, got none of the {len(dictionary)}; give "
-            "the vectors of words that are split as the training data is"
-        )
     widths = {len(vector) for vector in vectors.values()} - {embedding.embedding_dim}
     if widths:
         raise BertFusedError(

@@ -9,7 +9,6 @@ from fairseq.hub_utils import GeneratorHubInterface, from_pretrained
 from torch import Tensor
 
 from bert_fused_plugin.data.typed_text import TypedText
-from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.modules.weight_layout import lay_out_weights
 
 logger = logging.getLogger(__name__)
@@ -57,12 +56,7 @@ def load_hub(
         verbose: whether fairseq logs what it loads, and all settings of the training.
         bf16: whether the models compute in bfloat16.
         overrides: settings that replace those of the training.
-
-    Raises:
-        BertFusedError: two precisions are asked for.
     """
-    if bf16 and overrides.get("fp16"):
-        raise BertFusedError("bf16 and fp16 are two precisions, got bf16=True and fp16=True; leave one of them out")
     overrides = {**gpt2_files(model_name_or_path), **overrides}
     with nullcontext() if verbose else _only_warnings():
         loaded = from_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, **overrides)

@@ -1,25 +1,21 @@
 """What all models of this package do alike: flags, the hub interface, the scores of the search, and checks."""
 
 import logging
-import os
 from argparse import ArgumentParser, Namespace
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 import torch
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import FairseqDecoder, FairseqEncoderDecoderModel
-from fairseq.tasks import TASK_REGISTRY
-from fairseq.tasks.multilingual_translation import MultilingualTranslationTask
 from torch import Tensor
 
-from bert_fused_plugin.bert.from_flags import task_settings
 from bert_fused_plugin.bert.record import incompatibilities
 from bert_fused_plugin.checkpoints.reading import diverged
-from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
+from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.flags import type_errors
 from bert_fused_plugin.json_record import JsonRecord
 from bert_fused_plugin.models.hub import load_hub
-from bert_fused_plugin.models.presets import as_namespace, flags_beside
+from bert_fused_plugin.models.presets import as_namespace
 from bert_fused_plugin.models.recorded_flags import flag_incompatibilities
 from bert_fused_plugin.modules.drop_net import batch_rng
 from bert_fused_plugin.modules.weight_layout import lay_out_weights
@@ -42,22 +38,12 @@ class TranslationModel(FairseqEncoderDecoderModel):
         gen_parser_from_dataclass(parser, cls.config_class(), delete_default=True, with_prefix="")
 
     @classmethod
-    def read_config(cls, args: Namespace, task: Any) -> Any:
+    def read_config(cls, args: Namespace) -> Any:
         """Return the config of the flags *args*.
 
         Raises:
-            BertFusedError: *task* takes only models that have an encoder and a decoder for each pair of languages, or
-                some flags are not of their type.
+            BertFusedError: some flags are not of their type.
         """
-        if isinstance(task, MultilingualTranslationTask):
-            name = next(name for name, kind in TASK_REGISTRY.items() if kind is type(task))
-            raise BertFusedError(
-                f"--task {name} takes only fairseq's models with an encoder and a decoder for each pair of languages, "
-                "and the architectures of bert_fused_plugin have one of each; for several pairs in one model give "
-                "--task translation_multi_simple_epoch, or put a tag such as <2de> in front of each source line and "
-                "give --task bert_fused_translation --bert-strip-tags '<2*>'"
-            )
-        warn_of_lone_processes()
         cfg = cls.config_class.from_namespace(as_namespace(args))
         raise_all(type_errors(cfg))
         return cfg
@@ -99,16 +85,18 @@ class TranslationModel(FairseqEncoderDecoderModel):
     ) -> Any:
         """Load a checkpoint after a check that its dictionaries, its BERT and its settings are those of the model.
 
-        Without *strict* nothing is checked: so fairseq's EMA loads what it has computed, after each update.  fairseq
-        would prune layers by the flags *model_cfg* or *args*; the model goes by its own.
+        Without *strict* nothing is checked: so fairseq's EMA loads what it has computed, after each update.
 
         Raises:
             BertFusedError: a checkpoint of other dictionaries, of another BERT, of other settings, sizes or
                 architecture, or of a training that has diverged.
         """
-        if not strict:  # without the records, which take time to read
+        if not strict:
+            # fairseq's EMA leaves the versions out, and fairseq takes a model without them for an old one, whose last
+            # layer norms it removes; the records take time to read
+            versions = {name: value for name, value in self.state_dict().items() if name.endswith(".version")}
             state_dict = {name: value for name, value in state_dict.items() if not name.endswith(_RECORDS)}
-            return super().load_state_dict(state_dict, strict)
+            return super().load_state_dict({**versions, **state_dict}, strict)
         raise_all(incompatibilities(self, state_dict) + flag_incompatibilities(self, state_dict))
         raise_all(diverged("the checkpoint", state_dict))
         try:
@@ -139,40 +127,6 @@ class SearchScores(FairseqDecoder):
             return torch.log_softmax(scores, -1, out=scores)
         probabilities: Tensor = super().get_normalized_probs(net_output, log_probs, sample)
         return probabilities
-
-
-def training_errors(args: Any, task: Any, reasons: Mapping[str, str]) -> List[str]:
-    """Return a sentence for each setting with which a model of the flags *args* cannot be trained.
-
-    The *reasons* name switches of fairseq's *task*, and say for each why the model does not fit it.
-    """
-    settings = task_settings(task)
-    errors = [
-        f"{flag_name(name)} is not supported by this model, got {settings[name]}: {reason}; leave it out"
-        for name, reason in reasons.items()
-        if settings.get(name)
-    ]
-    if str(flags_beside(args, "distributed_training").get("ddp_backend")) == "fully_sharded":
-        # fairscale needs GPUs, and would not see a frozen BERT, which is no submodule
-        errors.append(
-            "--ddp-backend fully_sharded is not supported by the architectures of this package; leave it out, or give "
-            "--ddp-backend legacy_ddp: a frozen BERT needs neither gradients nor the optimizer's memory"
-        )
-    return errors
-
-
-def warn_of_lone_processes() -> None:
-    """Warn if torchrun has started several processes, and fairseq has not joined them.
-
-    fairseq's main looks for torchrun's variables only with ``--distributed-world-size``, so each process would train
-    alone, and write the same checkpoints.
-    """
-    processes = os.environ.get("WORLD_SIZE", "1")
-    if "TORCHELASTIC_RUN_ID" in os.environ and processes != "1" and not torch.distributed.is_initialized():
-        logger.warning(
-            f"torchrun has started {processes} processes, but fairseq has not joined them, so each works alone; "
-            f"to train together, give --distributed-world-size {processes}"
-        )
 
 
 def _other_parameters(model: Any, saved: Mapping[str, Tensor]) -> str:

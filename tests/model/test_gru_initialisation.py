@@ -1,5 +1,7 @@
 """The first values of the parameters of a recurrent model."""
 
+from functools import partial
+
 import pytest
 import torch
 from helpers import assert_close, make_gru
@@ -54,12 +56,10 @@ def test_both_architectures_read_vectors_with_and_without_a_first_line_that_coun
 
 
 def test_files_without_vectors_for_the_model_are_refused(dictionary, build, tmp_path):
-    for text, message in (("", "got none of the"), ("Thür 1 1\n", "got none of the"), ("dog x y\n", "cannot be read")):
-        (tmp_path / "vectors").write_text(text, encoding="utf-8")
-        with pytest.raises(BertFusedError, match=rf"^--encoder-embed-path .*vectors .*{message}"):
-            build(encoder_embed_path=str(tmp_path / "vectors"))
-        with pytest.raises(BertFusedError, match=rf"^--encoder-embed-path .*vectors .*{message}"):
-            make_gru(dictionary, encoder_embed_path=str(tmp_path / "vectors"))
+    (tmp_path / "vectors").write_text("dog x y\n", encoding="utf-8")
+    for make in (build, partial(make_gru, dictionary)):
+        with pytest.raises(BertFusedError, match=r"^--encoder-embed-path .*vectors .*cannot be read"):
+            make(encoder_embed_path=str(tmp_path / "vectors"))
     with pytest.raises(BertFusedError, match=r"--decoder-embed-path is not for --share-all-embeddings .*, got x; give"):
         build(share_all_embeddings=True, decoder_embed_path="x")
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 from documentation import ROOT
 
-from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 
@@ -62,5 +61,3 @@ def test_bf16_is_chosen_where_the_model_is_loaded(model, name):
     assert {p.dtype for p in half.parameters()} == {torch.bfloat16}
     [[expected]], [[found]] = (hub.generate([hub.encode("the old dog")], beam=1, max_len_b=1) for hub in (single, half))
     assert found["score"].item() == pytest.approx(expected["score"].item(), rel=0.05, abs=0.05)
-    with pytest.raises(BertFusedError, match="bf16 and fp16 are two precisions, got bf16=True and fp16=True"):
-        model.from_pretrained(str(PINNED / name), bf16=True, fp16=True)

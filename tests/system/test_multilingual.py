@@ -6,8 +6,6 @@ from fairseq.checkpoint_utils import load_model_ensemble_and_task
 from helpers import WORDS
 from in_process import Printed, command
 
-from bert_fused_plugin.errors import BertFusedError
-
 TAGS = ("<2de>", "<2fr>")
 MULTI = ("--task", "translation_multi_simple_epoch", "--lang-pairs", "en-de,en-fr", "--encoder-langtok", "tgt")
 SEARCH = ("--beam", 2, "--max-len-b", 6, "--cpu", "--user-dir", ROOT / "bert_fused_plugin")
@@ -92,11 +90,3 @@ def test_tags_in_the_source_of_one_task(corpus, tmp_path, caplog):
         corpus.train(*own)
     assert "trained with --bert-strip-tags <2de>,<2fr>, not left out; set the same" in str(refusal.value.__context__)
     assert "look like tags of languages, such as <2de>; consider --bert-strip-tags" in caplog.text
-
-
-@pytest.mark.parametrize("task", ["multilingual_translation", "semisupervised_translation"])
-def test_a_task_that_needs_a_model_for_each_pair_is_refused(corpus, tmp_path, task):
-    for target in ("de", "fr"):
-        corpus.preprocess("", target, "--srcdict", tmp_path / "dict.txt", "--tgtdict", tmp_path / "dict.txt")
-    with pytest.raises(BertFusedError, match=f"--task {task} takes only .* give --task translation_multi_simple_epoch"):
-        corpus.train("--task", task, "--lang-pairs", "en-de,en-fr", "--save-dir", tmp_path / "save")

@@ -1,11 +1,8 @@
 """The model section of a YAML file means what the flags of the command line mean."""
 
-from argparse import Namespace
 from dataclasses import asdict
-from types import SimpleNamespace
 
 import pytest
-import torch
 from documentation import ROOT
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
@@ -15,7 +12,6 @@ from omegaconf import OmegaConf, open_dict
 import bert_fused_plugin  # noqa: F401  registers the architectures
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.presets import as_namespace
-from bert_fused_plugin.models.translation_model import training_errors, warn_of_lone_processes
 from bert_fused_plugin.modules.fusion import FUSION_KINDS
 
 MODELS = ROOT / "examples" / "hydra" / "model"
@@ -33,8 +29,7 @@ def section(arch, **settings):
     task = {"max_source_positions": 77, "max_target_positions": 88}
     file = OmegaConf.to_container(OmegaConf.load(MODELS / f"{arch}.yaml"))
     model = {**file["model"], "bert_model": "bert", **settings}
-    beside = {"checkpoint": {"restore_file": "checkpoint_last.pt"}, "distributed_training": {"ddp_backend": "c10d"}}
-    root = OmegaConf.create({"task": task, "model": model, **beside})
+    root = OmegaConf.create({"task": task, "model": model})
     with open_dict(root.model):
         ARCH_CONFIG_REGISTRY[arch](root.model)
     return root.model
@@ -59,15 +54,15 @@ def test_settings_are_read_as_flags_and_win_over_the_preset():
         "dropout": 0,
         "bert_layer": -1,
         "encoder_layers": 2,
-        "encoder_layers_to_keep": [0, 2],
+        "adaptive_softmax_cutoff": [10, 20],
         "bert_attend": "encoder",
         "encoder_normalize_before": True,
     }
-    flags = "--dropout 0 --bert-layer -1 --encoder-layers 2 --encoder-layers-to-keep 0,2 --bert-attend encoder"
+    flags = "--dropout 0 --bert-layer -1 --encoder-layers 2 --adaptive-softmax-cutoff 10,20 --bert-attend encoder"
     expected = from_command_line("bert_fused_tiny", *flags.split(), "--encoder-normalize-before")
     seen = from_yaml("bert_fused_tiny", **settings)
     assert asdict(seen) == asdict(expected)
-    assert (seen.dropout, seen.bert_layer, seen.encoder.layers_to_keep) == (0.0, "-1", [0, 2])
+    assert (seen.dropout, seen.bert_layer, seen.adaptive_softmax_cutoff) == (0.0, "-1", [10, 20])
     assert from_yaml("gru_dot", bert_model="???").bert_model is None
     assert not from_yaml("bert_fused_tiny", share_all_embeddings=False).share_all_embeddings
 
@@ -93,29 +88,3 @@ def test_wrong_settings_are_named_together():
         "model.bert_drop_nte, got 0.5, is no setting of this model; did you mean bert_drop_net?",
         "model.zzz, got 1, is no setting of this model; leave it out",
     )
-
-
-def test_a_training_that_shards_its_parameters_is_refused():
-    def sharding_errors(flags):
-        return training_errors(flags, SimpleNamespace(cfg={}), {})
-
-    assert not sharding_errors(section("gru_dot"))
-    assert not sharding_errors(Namespace(ddp_backend="legacy_ddp"))
-    (error,) = sharding_errors(Namespace(ddp_backend="fully_sharded"))
-    assert "--ddp-backend fully_sharded" in error
-    model = section("gru_dot")
-    model._get_root().distributed_training.ddp_backend = "fully_sharded"
-    assert sharding_errors(model) == [error]
-
-
-@pytest.mark.parametrize(
-    ("processes", "joined", "warned"), [("2", False, True), ("2", True, False), ("1", False, False)]
-)
-def test_processes_of_torchrun_that_work_alone_are_warned_of(monkeypatch, caplog, processes, joined, warned):
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
-    monkeypatch.setenv("WORLD_SIZE", processes)
-    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: joined)
-    warn_of_lone_processes()
-    assert [message.rpartition("; ")[2] for message in caplog.messages] == [
-        "to train together, give --distributed-world-size 2"
-    ] * warned

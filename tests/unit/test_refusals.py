@@ -41,7 +41,6 @@ def unknown(name, kinds):
 
 
 GATES = "leave it out to let every layer attend to BERT"
-ONE_OUTPUT = "--share-decoder-input-output-embed (which --share-all-embeddings and bert_fused_tiny imply) needs "
 UNSUPPORTED = "is not supported by this architecture"
 FUSED = [
     (
@@ -50,8 +49,6 @@ FUSED = [
     ),
     ({"bert_gates": "1,0,1"}, f"--bert-gates must be a 0 or 1 for each of the 2 layers, *, got '1,0,1'; {GATES}"),
     ({"bert_gates": "1,x"}, "--bert-gates must be a 0 or 1 for each of the 2 layers"),
-    ({"bert_gates": "0,0"}, "--bert-gates 0,0 with --bert-attend both lets none of the 2 encoder and 2 decoder layers"),
-    ({"bert_attend": "encoder", "encoder_layers": 0}, "--bert-attend encoder lets none of the 0 encoder"),
     (
         {"bert_branch_weights": "1"},
         "--bert-branch-weights must be two numbers * them, got '1'; give two finite numbers",
@@ -65,31 +62,14 @@ FUSED = [
     ({"bert_context": -1}, "--bert-context must be at least 0, got -1; with 0 BERT reads each sentence by itself"),
     ({"bert_lr_factor": 0.5}, "--bert-lr-factor is for --bert-finetune, got 0.5; add --bert-finetune, or"),
     ({"bert_finetune_layers": 1}, "--bert-finetune-layers is for --bert-finetune, got 1; add"),
-    ({"decoder_layers": 0}, "--decoder-layers must be at least 1, got 0; choose 1 or more"),
-    ({"encoder_layers": -1}, "--encoder-layers must be at least 0, got -1"),
     ({"encoder_attention_heads": 0}, "--encoder-attention-heads must divide --encoder-embed-dim, got 0 and 8; change"),
     ({"decoder_attention_heads": 3}, "--decoder-attention-heads must divide --decoder-embed-dim, got 3 and 8; change"),
-    ({"decoder_ffn_embed_dim": 0}, "--decoder-ffn-embed-dim must be at least 1, got 0"),
-    ({"max_source_positions": 0}, "--max-source-positions must be at least 1, got 0"),
-    ({"dropout": 1.5}, "--dropout must be in [0, 1), got 1.5; 0 turns it off"),
-    ({"attention_dropout": -0.1}, "--attention-dropout must be in [0, 1), got -0.1"),
-    ({"encoder_layers_to_keep": "0,2"}, "--encoder-layers-to-keep must be different numbers from 0 to 1, *got 0,2"),
-    ({"decoder_layers_to_keep": "0,x"}, "--decoder-layers-to-keep must be different numbers *got 0,x; name layers of"),
-    (
-        {"decoder_layers_to_keep": "1", "encoder_layers_to_keep": "0", "bert_gates": "0"},
-        "--bert-gates must be a 0 or 1 for each of the 2 layers, *, got '0'",
-    ),
-    ({"decoder_output_dim": "6.5"}, "--decoder-output-dim must be a whole number, at least 1, got '6.5'; correct it"),
-    ({"decoder_output_dim": "0"}, "--decoder-output-dim must be a whole number, at least 1, got '0'"),
-    *(
-        ({"decoder_output_dim": 6, share: True}, f"{ONE_OUTPUT}--decoder-output-dim equal to *, got 6 and 8; leave")
-        for share in ("share_all_embeddings", "share_decoder_input_output_embed")
-    ),
     *(
         ({name: 1}, f"--{name.replace('_', '-')} {UNSUPPORTED}, got 1; leave it out")
         for name in (
             *("adaptive_input", "tie_adaptive_weights", "tie_adaptive_proj", "quant_noise_pq", "char_inputs"),
-            *("encoder_xformers_att_config", "merge_src_tgt_embed"),  # the second one is of fairseq's main
+            *("encoder_xformers_att_config", "encoder_layers_to_keep"),
+            "merge_src_tgt_embed",  # of fairseq's main
         )
     ),
     ({"bert_fusion": "stacked", "bert_drop_net": 0.5}, "--bert-drop-net is for *and gated, got 0.5; leave it out"),

@@ -2,7 +2,7 @@
 
 import logging
 from argparse import Namespace
-from typing import Any, Dict, Tuple
+from typing import Any, Tuple
 
 from fairseq.data import Dictionary
 from fairseq.models import register_model
@@ -12,18 +12,17 @@ from fairseq.models.transformer.transformer_legacy import (
     transformer_iwslt_de_en,
     transformer_vaswani_wmt_en_de_big,
 )
-from torch import Tensor, nn
+from torch import nn
 
 from bert_fused_plugin.bert.from_flags import describe_bert, load_bert
-from bert_fused_plugin.models.bert_fused.config import TASK_REASONS, BertFusedConfig, config_errors, kept_layers
+from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, config_errors
 from bert_fused_plugin.models.bert_fused.decoder import BertFusedDecoder
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
-from bert_fused_plugin.models.bert_fused.layer_building import pruned
 from bert_fused_plugin.models.bert_fused.warm_start import read_warm_start
 from bert_fused_plugin.models.embeddings import load_embedding
 from bert_fused_plugin.models.presets import flags_beside, register_preset
 from bert_fused_plugin.models.recorded_flags import flag_record
-from bert_fused_plugin.models.translation_model import TranslationModel, training_errors
+from bert_fused_plugin.models.translation_model import TranslationModel
 from bert_fused_plugin.setup_messages import REPEAT
 
 logger = logging.getLogger(__name__)
@@ -47,14 +46,12 @@ class BertFusedModel(TranslationModel, TransformerModelBase):
         Raises:
             BertFusedError: all settings that break a rule.
         """
-        cfg: BertFusedConfig = cls.read_config(args, task)
+        cfg: BertFusedConfig = cls.read_config(args)
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
         warm_start, errors = read_warm_start(args, cfg, task)
-        errors = [*config_errors(cfg, src_dict, tgt_dict), *errors, *training_errors(args, task, TASK_REASONS)]
+        errors = [*config_errors(cfg, src_dict, tgt_dict), *errors]
         bert, bridge = load_bert(cfg, task, errors, flags_beside(args, "bpe"))
         cfg.decoder.output_dim = int(cfg.decoder.output_dim)
-        for side in (cfg.encoder, cfg.decoder):
-            side.layers = len(kept_layers(side) or range(side.layers))
         cfg.share_decoder_input_output_embed |= cfg.share_all_embeddings
         if cfg.fusion.replaces_embeddings and cfg.encoder.learned_pos:
             bridge.max_tokens = min(bridge.max_tokens, cfg.max_source_positions)  # the encoder's positions
@@ -85,18 +82,6 @@ class BertFusedModel(TranslationModel, TransformerModelBase):
         decoder_embed = cls.build_embedding(cfg, tgt_dict, cfg.decoder.embed_dim)
         load_embedding("--decoder-embed-path", cfg.decoder.embed_path, tgt_dict, decoder_embed)
         return encoder_embed, decoder_embed
-
-    def load_state_dict(
-        self, state_dict: Dict[str, Tensor], strict: bool = True, model_cfg: Any = None, args: Any = None
-    ) -> Any:
-        """Load a checkpoint, as `TranslationModel.load_state_dict` does, without the layers that pruning removes."""
-        state_dict = pruned(self.cfg, state_dict)
-        if not strict:
-            # fairseq's EMA leaves the versions out, and fairseq takes a model without them for an old one, whose last
-            # layer norms it removes
-            versions = {key: value for key, value in self.state_dict().items() if key.endswith(".version")}
-            state_dict = {**versions, **state_dict}
-        return super().load_state_dict(state_dict, strict)
 
 
 # the paper's base: 6+6 layers, 512/2048, 8 heads

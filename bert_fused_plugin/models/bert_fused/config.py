@@ -8,10 +8,9 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from fairseq.data import Dictionary
 from fairseq.dataclass import ChoiceEnum
 from fairseq.models.transformer import TransformerConfig
-from fairseq.models.transformer.transformer_config import EncDecBaseConfig
 
 from bert_fused_plugin.bert.flags import BertFlags, map_flag, parse_weights
-from bert_fused_plugin.flags import NO_EFFECT, Flag, Record, Rule, at_least, flag, flag_errors, limited, only_for
+from bert_fused_plugin.flags import NO_EFFECT, Flag, Record, Rule, flag, flag_errors, limited, only_for
 from bert_fused_plugin.models.embeddings import sharing_errors
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
 from bert_fused_plugin.modules.fusion import FUSION_KINDS, FusionKind, IdentityStart
@@ -27,9 +26,7 @@ _OF_LAYERS = _for_fusions(lambda kind: not kind.replaces_embeddings)
 
 
 def _noted_gates(cfg: Any) -> Any:
-    """Return the gates for the record; a pruned model has fewer layers, and so other gates than the trained one."""
-    if cfg.encoder.layers_to_keep or cfg.decoder.layers_to_keep:
-        return NO_EFFECT
+    """Return the gates for the record; all open are none."""
     gates = [gate.strip() for gate in (cfg.bert_gates or "").split(",")]
     return ",".join(gates) if "0" in gates else None
 
@@ -42,38 +39,19 @@ def _of_side(side: str, name: str) -> Flag:
     )
 
 
-# the switches of fairseq's tasks that these models cannot be trained with
-TASK_REASONS = {"load_alignments": "its layers give no attention weights in training, and drop-net leaves some out"}
-
 _REQUIRED = Rule(
     lambda value: value is not None,
     "is required",
     "give a local model directory or a name on the Hugging Face hub, such as bert-base-uncased",
 )
-_RATE = Flag(rule=Rule(lambda value: 0 <= (value or 0) < 1, "must be in [0, 1)", "0 turns it off"))
-_UNSUPPORTED = Flag(rule=Rule(lambda value: not value, "is not supported by this architecture", "leave it out"))
 _SIDES = ("encoder", "decoder")
 
 # fairseq's flags that change what is computed, but not the shape of any parameter
 OF_SIDES = ("attention_heads", "normalize_before", "learned_pos")
 OF_BOTH = ("activation_fn", "no_scale_embedding", "no_token_positional_embeddings", "no_decoder_final_norm")
 
-# fairseq's own flags
+# fairseq's own flags that have a rule or are recorded
 _HOST: Dict[str, Flag] = {
-    **{
-        f"{side}_{name}": Flag(Record.PARAMETERS, at_least(1))
-        for side in _SIDES
-        for name in ("embed_dim", "ffn_embed_dim")
-    },
-    "encoder_layers": Flag(Record.PARAMETERS, at_least(0)),
-    "decoder_layers": Flag(Record.PARAMETERS, at_least(1)),
-    "decoder_output_dim": Flag(  # the command line gives a text
-        Record.PARAMETERS, Rule(lambda value: int(str(value)) >= 1, "must be a whole number, at least 1", "correct it")
-    ),
-    **dict.fromkeys(
-        ("decoder_input_dim", "layernorm_embedding", "adaptive_softmax_cutoff", "adaptive_softmax_factor"),
-        Flag(Record.PARAMETERS),
-    ),
     **{f"{side}_{name}": _of_side(side, name) for side in _SIDES for name in OF_SIDES},
     **dict.fromkeys(OF_BOTH, Flag(Record.COMPUTED)),
     # a checkpoint has a shared matrix under each of its names
@@ -84,28 +62,18 @@ _HOST: Dict[str, Flag] = {
         Record.COMPUTED,
         effective=lambda cfg: NO_EFFECT if cfg.fusion.replaces_embeddings else cfg.share_all_embeddings,
     ),
-    **dict.fromkeys(("dropout", "attention_dropout", "activation_dropout", "relu_dropout"), _RATE),
-    **dict.fromkeys(("max_source_positions", "max_target_positions"), Flag(rule=at_least(1))),
     "encoder_embed_path": Flag(where=(_OF_LAYERS,)),
-    **dict.fromkeys(
-        (
-            *("decoder_embed_path", "encoder_layers_to_keep", "decoder_layers_to_keep", "encoder_layerdrop"),
-            *("decoder_layerdrop", "adaptive_softmax_dropout", "checkpoint_activations", "offload_activations"),
-            *("export", "min_params_to_wrap", "quant_noise_pq_block_size", "base_sublayers", "base_shuffle"),
-        ),
-        Flag(),
-    ),
-    # The fused layers do not know these.  Adaptive inputs, and what is tied to them, belong to fairseq's language
-    # models: in its transformer for translation they have no effect, or the model cannot be built.
+    # The fused layers do not know these, and what is tied to adaptive inputs has no effect in translation.
     **dict.fromkeys(
         (
             *("no_cross_attention", "cross_self_attention", "quant_noise_pq", "quant_noise_scalar", "base_layers"),
             *("char_inputs", "adaptive_input", "tie_adaptive_weights", "tie_adaptive_proj"),
+            *("encoder_layers_to_keep", "decoder_layers_to_keep"),
             *("encoder_xformers_att_config", "decoder_xformers_att_config"),
+            "merge_src_tgt_embed",  # of fairseq's main; 0.12.2 has no such field
         ),
-        _UNSUPPORTED,
+        Flag(rule=Rule(lambda value: not value, "is not supported by this architecture", "leave it out")),
     ),
-    "merge_src_tgt_embed": _UNSUPPORTED,  # of fairseq's main; 0.12.2 has no such field
 }
 
 
@@ -187,48 +155,23 @@ class BertFusedConfig(TransformerConfig, BertFlags):
         return super().branch_weights()
 
     def gates(self, side: str) -> List[bool]:
-        """Return for each layer of a *side*, "encoder" or "decoder", whether it attends to BERT.
-
-        The gates are those of the layers of the training; of a pruned side, the layers that are kept have theirs.
-        """
-        part = vars(self)[side]
+        """Return for each layer of a *side*, "encoder" or "decoder", whether it attends to BERT."""
+        depth = vars(self)[side].layers
         attends = not self.fusion.replaces_embeddings and str(self.bert_attend) in ("both", side)
-        gates = None if self.bert_gates is None else self.bert_gates.split(",")
-        numbers = kept_layers(part) or range(part.layers)
-        return [attends and (gates is None or gates[number].strip() == "1") for number in numbers]
-
-
-def kept_layers(side: EncDecBaseConfig) -> Optional[List[int]]:
-    """Return the numbers of the layers that LayerDrop's pruning keeps of one *side*; None if it keeps all."""
-    keep = side.layers_to_keep  # a list from the command line, and a text such as "0,2" from --model-overrides
-    return sorted(int(number) for number in (keep.split(",") if isinstance(keep, str) else keep)) if keep else None
+        gates = ["1"] * depth if self.bert_gates is None else self.bert_gates.split(",")
+        return [attends and gate.strip() == "1" for gate in gates[:depth]]
 
 
 def config_errors(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
     """Return a sentence for each setting of *cfg* that breaks a rule: flag, rule, value and remedy."""
+    is_shared = cfg.share_all_embeddings and not cfg.fusion.replaces_embeddings
     return [
         *flag_errors(cfg, BertFusedConfig),
         *_head_errors(cfg),
-        *(_pruning_errors(cfg) or _gate_errors(cfg)),
+        *_gate_errors(cfg),
         *_identity_start_errors(cfg),
-        *_embedding_errors(cfg, src_dict, tgt_dict),
+        *(sharing_errors(cfg, src_dict, tgt_dict) if is_shared else []),
     ]
-
-
-def _pruning_errors(cfg: BertFusedConfig) -> List[str]:
-    """Return a sentence for each side of which LayerDrop's pruning keeps layers that it does not have."""
-    errors = []
-    for side, part in (("encoder", cfg.encoder), ("decoder", cfg.decoder)):
-        try:
-            kept = kept_layers(part) or []
-        except ValueError:
-            kept = [-1]
-        if len(set(kept)) < len(kept) or not set(kept) <= set(range(part.layers)):
-            errors.append(
-                f"--{side}-layers-to-keep must be different numbers from 0 to {part.layers - 1}, with commas between "
-                f"them, got {part.layers_to_keep}; name layers of the training"
-            )
-    return errors
 
 
 def _head_errors(cfg: BertFusedConfig) -> List[str]:
@@ -242,18 +185,12 @@ def _head_errors(cfg: BertFusedConfig) -> List[str]:
 
 def _gate_errors(cfg: BertFusedConfig) -> List[str]:
     depth = max(cfg.encoder.layers, cfg.decoder.layers)
-    gates = ["1"] * depth if cfg.bert_gates is None else [gate.strip() for gate in cfg.bert_gates.split(",")]
-    if len(gates) != depth or not set(gates) <= {"0", "1"}:
-        return [
-            f"--bert-gates must be a 0 or 1 for each of the {depth} layers, with commas between them, got "
-            f"{cfg.bert_gates!r}; leave it out to let every layer attend to BERT"
-        ]
-    if cfg.fusion.replaces_embeddings or any(cfg.gates("encoder") + cfg.gates("decoder")):
+    gates = None if cfg.bert_gates is None else [gate.strip() for gate in cfg.bert_gates.split(",")]
+    if gates is None or (len(gates) == depth and set(gates) <= {"0", "1"}):
         return []
-    given = "" if cfg.bert_gates is None else f"--bert-gates {cfg.bert_gates} with "
     return [
-        f"{given}--bert-attend {cfg.bert_attend} lets none of the {cfg.encoder.layers} encoder and "
-        f"{cfg.decoder.layers} decoder layers attend to BERT; change them, or use --arch transformer"
+        f"--bert-gates must be a 0 or 1 for each of the {depth} layers, with commas between them, got "
+        f"{cfg.bert_gates!r}; leave it out to let every layer attend to BERT"
     ]
 
 
@@ -273,16 +210,3 @@ def _identity_start_errors(cfg: BertFusedConfig) -> List[str]:
                 f"{cfg.bert_branch_weights}; leave the weights out for 1,1"
             ]
     return []
-
-
-def _embedding_errors(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
-    is_shared = cfg.share_all_embeddings and not cfg.fusion.replaces_embeddings
-    errors = sharing_errors(cfg, src_dict, tgt_dict) if is_shared else []
-    is_output = cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
-    if is_output and not cfg.adaptive_softmax_cutoff and str(cfg.decoder.output_dim) != str(cfg.decoder.embed_dim):
-        errors.append(
-            "--share-decoder-input-output-embed (which --share-all-embeddings and bert_fused_tiny imply) needs "
-            f"--decoder-output-dim equal to --decoder-embed-dim, got {cfg.decoder.output_dim} and "
-            f"{cfg.decoder.embed_dim}; leave --decoder-output-dim out"
-        )
-    return errors

@@ -10,13 +10,13 @@ from torch import nn
 from bert_fused_plugin.bert.from_flags import describe_bert, load_bert
 from bert_fused_plugin.errors import raise_all
 from bert_fused_plugin.models.embeddings import load_embedding
-from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_errors, gru_task_reasons
+from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_errors
 from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
 from bert_fused_plugin.models.gru_bahdanau.encoder import GruEncoder
 from bert_fused_plugin.models.gru_bahdanau.initialisation import initialise
 from bert_fused_plugin.models.presets import flags_beside, register_preset
 from bert_fused_plugin.models.recorded_flags import flag_record
-from bert_fused_plugin.models.translation_model import TranslationModel, training_errors
+from bert_fused_plugin.models.translation_model import TranslationModel
 from bert_fused_plugin.setup_messages import REPEAT
 
 logger = logging.getLogger(__name__)
@@ -37,9 +37,9 @@ class GruModel(TranslationModel):
         Raises:
             BertFusedError: some settings break a rule; the error lists all of them.
         """
-        cfg: GruConfig = cls.read_config(args, task)
+        cfg: GruConfig = cls.read_config(args)
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
-        errors = gru_config_errors(cfg, src_dict, tgt_dict) + training_errors(args, task, gru_task_reasons(cfg))
+        errors = gru_config_errors(cfg, src_dict, tgt_dict)
         bert, bridge = (
             load_bert(cfg, task, errors, flags_beside(args, "bpe")) if cfg.bert_model is not None else (None, None)
         )
@@ -57,13 +57,6 @@ class GruModel(TranslationModel):
         initialise(model, str(cfg.rnn_init))
         load_embedding("--encoder-embed-path", cfg.encoder_embed_path, src_dict, encoder_embed)
         load_embedding("--decoder-embed-path", cfg.decoder_embed_path, tgt_dict, decoder_embed)
-        parameters = sum(parameter.numel() for parameter in model.parameters())
-        attention = "no" if decoder.attention is None else cfg.attention
-        logger.info(
-            f"The recurrent model has {attention} attention and {parameters:,} parameters. The encoder has "
-            f"{cfg.encoder_layers} x 2 x {cfg.encoder_hidden_size} units, and the decoder has "
-            f"{cfg.decoder_layers} x {cfg.decoder_hidden_size}."
-        )
         if bert is not None:
             line = f"{describe_bert(model, cfg.bert_model)}; drop-net {cfg.drop_net_rate()}"
             logger.info(line, extra=REPEAT)

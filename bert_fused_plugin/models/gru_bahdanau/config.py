@@ -104,14 +104,3 @@ def gru_config_errors(cfg: GruConfig, src_dict: Dictionary, tgt_dict: Dictionary
     if cfg.share_all_embeddings:
         errors += sharing_errors(cfg, src_dict, tgt_dict)
     return errors
-
-
-def gru_task_reasons(cfg: GruConfig) -> Dict[str, str]:
-    """Return the switches of fairseq's tasks that a model of *cfg* cannot be trained with, and why."""
-    reasons = {"left_pad_target": "the decoder would read the padding before the sentence"}
-    if not cfg.has_attention:
-        reasons["load_alignments"] = f"--attention {cfg.attention} aligns no words"
-    elif cfg.bert_model is not None and cfg.drop_net_rate() > 0:
-        left_out = f"--bert-drop-net {cfg.drop_net_rate()} leaves the attention to the source out of some steps"
-        reasons["load_alignments"] = f"{left_out}, and 0 would not"
-    return reasons
