@@ -71,18 +71,6 @@ def whole_copies(module: Any) -> None:
     manager.copy = staticmethod(copy)
 
 
-def files_of_workers(module: Any) -> None:
-    """Let --dataset-impl lazy close its file after each sentence, so that no two processes share a position in it."""
-
-    @around(module.IndexedDataset, "__getitem__")
-    def get(stock: Any, self: Any, index: int) -> Any:
-        item = stock(self, index)
-        if self.data_file:
-            self.data_file.close()
-            self.data_file = None
-        return item
-
-
 def numpy_aliases(module: Any) -> None:
     """Give fairseq what numpy has removed: int and float (1.24), then compat.long and percentile(interpolation=)."""
     numpy = module.np

@@ -1,6 +1,6 @@
 """Consistency training: a batch is read twice, and the two distributions of each target symbol should agree."""
 
-from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq.distributed import LegacyDistributedDataParallel, ModuleProxyWrapper
@@ -9,7 +9,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from bert_fused_plugin.bert.layers import bert_states
 from bert_fused_plugin.criterions.smoothed_loss import Agreement
-from bert_fused_plugin.errors import BertFusedError
 
 
 class ConsistencyKind(NamedTuple):
@@ -45,43 +44,25 @@ def read_twice(model: nn.Module, net_input: Dict[str, Any], p_cut: Optional[floa
 
     The second reading lacks the share *p_cut* of the tokens; None: it lacks none, and draws dropout anew.  The
     *options* are more inputs of the model.
-
-    Raises:
-        BertFusedError: tokens have to be cut, and the model's embeddings are not where fairseq's models have them.
     """
     *_, inner = unwrapped(model)
-    encoder: Any = dict(inner.named_children()).get("encoder")
+    encoder = inner.encoder
     if hasattr(encoder, "bert") and encoder.bert is not None and not encoder.bert.saves_weights:
         tokens, states = bert_states(encoder, **net_input)
         net_input = {**net_input, "bert_tokens": tokens, "bert_out": states}
     if p_cut is None:
         return model(**net_input, **options), model(**net_input, **options)
-    embeddings = embeddings_of(inner)
     first = model(**net_input, **options)
     if "bert_out" in net_input:
         net_input = {**net_input, "bert_out": cut(net_input["bert_out"], p_cut)}
+    # one module may serve both sides; there are none of the source where BERT's states take their place
+    embeddings = {encoder.embed_tokens, inner.decoder.embed_tokens} - {None}
     hooks = [module.register_forward_hook(lambda *call: cut(call[-1], p_cut)) for module in embeddings]
     try:
         return first, model(**net_input, **options)
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def embeddings_of(model: Any) -> Set[nn.Module]:
-    """Return the embeddings of both sides of *model*, which one module may serve.
-
-    Raises:
-        BertFusedError: they are not where fairseq's models have them.
-    """
-    sides = dict(model.named_children())
-    if not all(hasattr(sides.get(name), "embed_tokens") for name in ("encoder", "decoder")):
-        raise BertFusedError(
-            f"--consistency simcut cuts embeddings, and {type(model).__name__} does not have them where fairseq's "
-            "translation models have them, as encoder.embed_tokens and decoder.embed_tokens; use --consistency r-drop"
-        )
-    # there are none of the source where BERT's states take their place
-    return {model.encoder.embed_tokens, model.decoder.embed_tokens} - {None}
 
 
 def unwrapped(model: Any) -> Iterator[Any]:

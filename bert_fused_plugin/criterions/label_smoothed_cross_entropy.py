@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from bert_fused_plugin.criterions.consistency import CONSISTENCY_KINDS, read_twice, unwrapped
 from bert_fused_plugin.criterions.smoothed_loss import Agreement, label_smoothed_loss, projected_loss
-from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.errors import raise_all
 from bert_fused_plugin.flags import Rule, Specified, at_least, flag, flag_errors, only_for
 from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
 from bert_fused_plugin.modules.drop_net import batch_rng
@@ -80,7 +80,6 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
     def __init__(self, task: Any, label_smoothing: float, sentence_avg: bool) -> None:
         super().__init__(task)
         self.eps = label_smoothing
-        self.vocabulary_size = len(task.target_dictionary)
         self.sentence_avg = sentence_avg
 
     @classmethod
@@ -111,11 +110,6 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
                 net_output, other = read_twice(model, sample["net_input"], self.p_cut, **options)
             states = torch.stack((net_output[0], other[0]), dim=-2)  # of both readings, (B, T, 2, ...)
         target = model.get_targets(sample, net_output)
-        if matrix is None and states.size(-1) != self.vocabulary_size:
-            raise BertFusedError(
-                "--criterion bert_fused_label_smoothed_cross_entropy needs a score for each target symbol, which "
-                "--adaptive-softmax-cutoff does not give; leave that flag out, or take --criterion adaptive_loss"
-            )
         loss_of: Any = label_smoothed_loss if matrix is None else partial(projected_loss, matrix=matrix)
         loss, nll_loss, correct, *divergence = loss_of(
             states, target=target, eps=self.eps, padding_idx=self.padding_idx, agreement=agreement

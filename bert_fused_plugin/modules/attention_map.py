@@ -51,14 +51,8 @@ def build_attention_map(name: str, num_heads: int) -> Optional[nn.Module]:
 
 
 def lacks_package(name: str) -> bool:
-    """Return whether the map *name* needs a package that is not installed.
-
-    A folder of its name, such as a ``--save-dir``, is found as a package too, but it has no file of its own.
-    """
-    if ATTENTION_MAPS[name].build is None:
-        return False
-    spec = find_spec(PACKAGE)
-    return spec is None or spec.origin is None
+    """Return whether the map *name* needs a package that is not installed."""
+    return ATTENTION_MAPS[name].build is not None and find_spec(PACKAGE) is None
 
 
 def attention_weights_of(attention_map: Optional[nn.Module], scores: Tensor) -> Tensor:
@@ -90,10 +84,6 @@ class FixedMap(nn.Module):
         weighted = support * gradient
         sums = support.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(support.dtype).tiny)  # a row of padding has 0
         return weighted - support * (weighted.sum(dim=-1, keepdim=True) / sums)
-
-    def extra_repr(self) -> str:
-        """Show the map where a module is printed."""
-        return self.name
 
 
 class LearnedEntmax(nn.Module):

@@ -34,10 +34,6 @@ class DropNet(nn.Module):
         u = torch.rand(1)
         return bool(u < self.p_net / 2), bool(u > 1 - self.p_net / 2)
 
-    def extra_repr(self) -> str:
-        """Show the rate where a module is printed."""
-        return f"p_net={self.p_net}"
-
 
 _is_seeded: "ContextVar[bool]" = ContextVar("is_seeded", default=False)
 

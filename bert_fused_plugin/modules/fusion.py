@@ -86,10 +86,6 @@ class WeightedSum(nn.Module):
         w_nmt, w_bert = self.weights
         return w_nmt * nmt + w_bert * bert
 
-    def extra_repr(self) -> str:
-        """Show the weights where a module is printed."""
-        return f"weights={self.weights}"
-
 
 class Gate(nn.Module):
     """g * bert + (1 - g) * nmt with g = sigmoid(W bert + U nmt + b), for each position and dimension.

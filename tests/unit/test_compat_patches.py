@@ -98,16 +98,6 @@ def test_bf16_asks_for_no_tpu(flag, monkeypatch):
     assert parsed_precision(flag) == (True, True)  # where torch_xla is, all is as fairseq has it
 
 
-@pytest.mark.parametrize("flags", [("--bf16", "--fp16"), ("--memory-efficient-fp16", "--memory-efficient-bf16")])
-def test_two_precisions_are_refused(flags, capsys):
-    with pytest.raises(SystemExit) as end:
-        parsed_precision(*flags)
-    assert end.value.code == 2
-    assert capsys.readouterr().err == "error: --bf16 and --fp16 are two precisions, got both; leave one of them out\n"
-    with pytest.raises(ValueError, match="--tpu"):  # fairseq's own sentence, where it fits
-        parsed_precision("--fp16", "--tpu")
-
-
 @pytest.mark.parametrize(("path", "expected"), [("x.pt", torch.bfloat16), (None, torch.float32)])
 def test_bf16_of_a_training_does_not_change_the_hub_interface(path, expected):
     class Model(BaseFairseqModel):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from fairseq.data import LanguagePairDataset, ListDataset, indexed_dataset
+from fairseq.data import LanguagePairDataset, ListDataset
 from helpers import encode, processes
 from test_states_on_disk import CountingBert, D
 from torch.utils.data import DataLoader
@@ -15,17 +15,6 @@ from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 
 LINES = ["a dog", "the old man sees a small dog", "dog", "", "play@@ hou@@ se , a dog"]
 BATCHES = [[0, 1], [4], [3, 2]]
-
-
-@pytest.fixture
-def lazy(dictionary, tmp_path):
-    """The lines in a file that --dataset-impl lazy reads."""
-    prefix = str(tmp_path / "lazy")
-    builder = indexed_dataset.IndexedDatasetBuilder(f"{prefix}.bin", dtype=np.int32)
-    for line in LINES:
-        builder.add_item(encode(dictionary, line))
-    builder.finalize(f"{prefix}.idx")
-    return indexed_dataset.IndexedDataset(prefix, fix_lua_indexing=True)
 
 
 def in_memory(dictionary):
@@ -65,8 +54,3 @@ def cached(dataset, path):
 def test_workers_read_a_data_set_with_and_without_the_cache(dictionary, make, tmp_path):
     assert_workers_agree(make(in_memory(dictionary)), processes())
     assert_workers_agree(cached(make(in_memory(dictionary)), tmp_path), processes())
-
-
-def test_workers_read_a_lazy_data_set(make, lazy):
-    assert_workers_agree(make(lazy), processes())
-    assert lazy.data_file is None  # it was read, and forked workers would share an open file

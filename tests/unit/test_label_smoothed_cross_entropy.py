@@ -22,9 +22,6 @@ class FakeDictionary:
     def pad(self):
         return PAD
 
-    def __len__(self):
-        return V
-
 
 class ConstantModel:
     def __init__(self, logits):
@@ -113,9 +110,3 @@ def test_flags_that_break_a_rule_or_have_no_effect_are_refused(flags, sentence):
     cfg = LabelSmoothedCrossEntropyConfig(**{"sentence_avg": False, **flags})
     with pytest.raises(BertFusedError, match=re.escape(sentence)):
         LabelSmoothedCrossEntropy.build_criterion(cfg, None)
-
-
-def test_an_adaptive_softmax_is_refused():
-    sample = {"net_input": {}, "target": TARGET, "ntokens": 5}
-    with pytest.raises(BertFusedError, match="leave that flag out, or take --criterion adaptive_loss"):
-        make_criterion()(ConstantModel(torch.randn(B, T, V - 1)), sample)
