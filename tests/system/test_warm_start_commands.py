@@ -39,7 +39,7 @@ def test_training_starts_anew_and_what_it_saves_needs_no_checkpoint(workspace, p
     data = workspace.data
     for side, lang in (("source", "en"), ("target", "de")):
         assert re.search(rf"\n{side} dictionary: (\d+) of \1 symbols are in {data}/dict.{lang}.txt\n", log)
-    assert re.search(r"\ncopied: \d+ tensors, [\d,]+ parameters\n  decoder\.embed_tokens", log)
+    assert re.search(r"\ncopied: \d+ tensors, [\d,]+ parameters\n  decoder\.layers\.\*\.encoder_attn: 16 tensors", log)
     assert "\n  encoder.layers.*.bert_attn: 16 tensors, " in log
 
     # epoch and best score are those of the new run
