@@ -17,7 +17,7 @@ from bert_fused_plugin.checkpoints.origins import Origin, origins
 from bert_fused_plugin.checkpoints.reading import read_saved, saved_flags
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused.config import OF_BOTH, OF_SIDES, BertFusedConfig
-from bert_fused_plugin.models.presets import resumed_from
+from bert_fused_plugin.models.presets import flags_beside, resumed_from
 from bert_fused_plugin.models.recorded_flags import described
 from bert_fused_plugin.models.translation_model import shape_text
 
@@ -54,10 +54,12 @@ def read_warm_start(args: Any, cfg: BertFusedConfig, task: Any) -> Tuple[Optiona
     if resumed is not None:
         logger.info(f"--bert-warm-start {path} is not read: training resumes from {resumed}")
         return None, []
+    if flags_beside(args, "checkpoint").get("finetune_from_model") is not None:
+        return None, ["--bert-warm-start and --finetune-from-model exclude each other; leave one of them out"]
     try:
         warm_start = WarmStart.read(path)
     except BertFusedError as error:
-        return None, [*error.errors]
+        return None, list(error.errors)
     return warm_start, [*warm_start.incompatibilities(cfg), *warm_start.match_vocabularies(cfg, task)]
 
 
