@@ -164,7 +164,6 @@ def use_cache(pieces: Any, folder: Path) -> Any:
     from bert_fused_plugin.data.shared_work import rank_in
 
     states = CachedStates(folder / "cache" / f"train-{pieces.digest}", pieces, WIDTH, "fp16")
-    states.remove_damaged()
     rank, ranks = rank_in(folder)
     states.add_missing(lambda: lambda tokens: tokens.unsqueeze(-1).expand(-1, -1, WIDTH).float() % 1000, rank, ranks)
     return states

@@ -6,7 +6,7 @@ A config is a dataclass whose fields are made by `flag`.
 # fairseq reads the field types of configs: no `from __future__ import annotations`, no `X | None` here.
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, get_args, get_type_hints
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from bert_fused_plugin.errors import flag_name
 
@@ -84,29 +84,6 @@ def only_for(setting: str, kinds: Mapping[str, Any], fits: Callable[[Any], bool]
 def limited(flags: Mapping[str, Flag], where: Rule, names: Iterable[str]) -> Dict[str, Flag]:
     """Return *flags*, of which those with *names* have an effect only *where* a condition holds, too."""
     return {**flags, **{name: replace(flags[name], where=(where, *flags[name].where)) for name in names}}
-
-
-_TYPES = {bool: "True or False", int: "a whole number", float: "a number", str: "a text"}
-
-
-def type_errors(cfg: Any) -> List[str]:
-    """Return a sentence for each of our own settings that is not of its type, or none of its choices.
-
-    The command line and YAML files refuse such a value themselves, but ``--model-overrides`` takes any.
-    """
-    errors = []
-    for name, hint in get_type_hints(type(cfg)).items():
-        value, kinds = vars(cfg).get(name), get_args(hint) or (hint,)
-        if isinstance(hint, type) and issubclass(hint, Enum):
-            choices = [str(choice) for choice in hint]
-            if str(value) not in choices:
-                errors.append(f"{flag_name(name)} must be one of {', '.join(choices)}, got {value}; choose one of them")
-            continue
-        is_number = type(value) is int and (float in kinds or name == "bert_layer")  # which is a text
-        if name.startswith("bert_") and type(value) not in kinds and not is_number:
-            rule = " or ".join(_TYPES[kind] for kind in kinds if kind in _TYPES)
-            errors.append(f"{flag_name(name)} must be {rule}, got {value!r}; correct it")
-    return errors
 
 
 def flag_errors(cfg: Any, config_class: Any) -> List[str]:

@@ -1,7 +1,7 @@
 """What a model says about itself in its checkpoints, as a JSON text among its parameters.
 
 fairseq's EMA in single precision (``--ema-fp32``) requires that a text has the same length when a training resumes.  So
-a text is as long as that of the checkpoint if it fits into it, and is else filled up to whole blocks.
+a text is filled up to whole blocks.
 """
 
 import json
@@ -9,6 +9,8 @@ from typing import Any, Dict, Mapping, Optional
 
 import torch
 from torch import Tensor, nn
+
+from bert_fused_plugin.errors import BertFusedError
 
 _BLOCK = 2048
 
@@ -25,7 +27,6 @@ class JsonRecord(nn.Module):
     def __init__(self, record: Dict[str, Any]) -> None:
         super().__init__()
         self.record = record
-        self._saved_length = 0  # of the text in the checkpoint
         self.register_buffer("text", self._encoded())
 
     def update(self, **values: Any) -> None:
@@ -35,27 +36,22 @@ class JsonRecord(nn.Module):
 
     def _encoded(self) -> Tensor:
         text = json.dumps(self.record, default=str).encode()
-        fits = len(text) <= self._saved_length
-        text = text.ljust(self._saved_length if fits else -(-len(text) // _BLOCK) * _BLOCK)
-        return torch.tensor(list(text), dtype=torch.float32)
+        return torch.tensor(list(text.ljust(-(-len(text) // _BLOCK) * _BLOCK)), dtype=torch.float32)
 
     def _load_from_state_dict(self, state_dict: Dict[str, Tensor], prefix: str, *args: Any, **kwargs: Any) -> None:
-        """Keep the record of the present model, in a text that is as long as that of *state_dict*, if it fits."""
-        saved = state_dict.get(f"{prefix}text")
-        if saved is not None and saved.shape != self.text.shape:
-            self._saved_length = saved.numel()
-            self.update()
+        """Keep the record of the present model."""
 
 
-def read_json(state_dict: Mapping[str, Tensor], key: str, kinds: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
+def read_json(state_dict: Mapping[str, Tensor], key: str) -> Optional[Dict[str, Any]]:
     """Return the record whose text a *state_dict* has under *key*; None if there is none.
 
     Raises:
-        ValueError: the record is damaged, or has no entry of the type that *kinds* tells by name.
+        BertFusedError: the record is damaged.
     """
     if key not in state_dict:
         return None
-    record = json.loads(bytes(state_dict[key].float().round().long().clamp(0, 255).tolist()))
-    if not isinstance(record, dict) or any(not isinstance(record.get(name), kind) for name, kind in kinds.items()):
-        raise ValueError("not a record")
+    try:
+        record: Dict[str, Any] = json.loads(bytes(state_dict[key].float().round().long().clamp(0, 255).tolist()))
+    except ValueError as error:
+        raise BertFusedError(f"the checkpoint's record {key} is damaged; give an undamaged checkpoint") from error
     return record

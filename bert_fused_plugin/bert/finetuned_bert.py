@@ -73,16 +73,6 @@ class FinetunedBert(PretrainedBert):
         """Change the numbers as torch does; fairseq's ``--fp16`` comes here as ``half()``."""
         super()._apply(fn, *args, **kwargs)
         self.lr_factor = torch.full_like(self.lr_factor, self._factor, dtype=torch.float32)  # half precision rounds it
-        if self._factor != 1 and self.model.dtype == torch.float16:
-            half, sizes = torch.finfo(torch.float16), [theta.detach().float().abs() for _, theta in self._thetas()]
-            largest = max(size.max().item() for size in sizes)
-            mean = sum(size.sum().item() for size in sizes) / self.num_trained
-            if largest > half.max or mean < half.tiny:
-                raise BertFusedError(
-                    f"--bert-lr-factor {self._factor} stores BERT's weights divided by this number: the largest is "
-                    f"then {largest:.3g} and the mean {mean:.3g}, but --fp16 holds numbers from {half.tiny:.3g} to "
-                    f"{half.max:.5g}; use --bf16, or a factor closer to 1"
-                )
         return self
 
     def _load_from_state_dict(self, state_dict: Dict[str, Tensor], prefix: str, *args: Any, **kwargs: Any) -> None:

@@ -136,8 +136,8 @@ class BertFlags(FairseqDataclass, Specified):
         0.1,
         Record.NOTED,
         rule=Rule(
-            lambda value: 1e-4 <= value <= 1e4,
-            "must be in [0.0001, 10000]",
+            lambda value: 1e-3 <= value <= 100,
+            "must be in [0.001, 100]",
             "leave --bert-finetune out to keep BERT frozen",
         ),
         where=(only_with("bert_finetune"),),

@@ -1,12 +1,13 @@
-"""The record of BERT in a checkpoint, and whether a checkpoint fits a model: its dictionaries and its BERT."""
+"""The record of BERT in a checkpoint, and whether a checkpoint fits the BERT of a model."""
 
+import hashlib
 import logging
 import os
+import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from torch import Tensor
 
-from bert_fused_plugin.bert.identity import config_differences, recorded_config, weights_fingerprint
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.errors import flag_name
@@ -16,17 +17,13 @@ logger = logging.getLogger(__name__)
 
 RECORD_KEY = "encoder.bert_record.text"  # the record in the state dict of a model
 
-_KINDS: Dict[str, Any] = {"name": str, "config": dict, "tokenizer": str, "settings": dict, "given": list}
 _FINGERPRINTS = {"weights_in_layers": "other weights", "tokenizer": "another tokenizer"}
-_MOST_KEYS = 5  # settings of a configuration that a message names
-# parameters that are applied to BERT's states, and so have BERT's width
-_AS_WIDE_AS_BERT = ("bert_attn.k_proj.weight", "bert_attention.key_proj.weight", "encoder.bert_proj.weight")
 _UNCHECKED = "--bert-unchecked (at generation --model-overrides \"{'bert_unchecked': True}\")"
 _ITS_BERT = "name the BERT that it was trained with (at generation --model-overrides \"{'bert_model': 'NAME_OR_DIR'}\")"
 
 
 class BertRecord(JsonRecord):
-    """Name, revision, configuration and fingerprints of BERT and its tokenizer, which are saved with the model.
+    """Name, revision and fingerprints of BERT and its tokenizer, which are saved with the model.
 
     ``given`` has the flags of the task that change what BERT reads, and ``began_from`` path and number of updates of
     each checkpoint that the parameters come from.  Of a checkpoint that is loaded, the record takes over only these.
@@ -37,8 +34,7 @@ class BertRecord(JsonRecord):
             {
                 "name": bert.name,
                 "revision": bert.revision,
-                "config": recorded_config(bert.model.config),
-                "weights_in_layers": None if bert.saves_weights else weights_fingerprint(bert.model),
+                "weights_in_layers": None if bert.saves_weights else weights_fingerprint(bert),
                 "tokenizer": bridge.tokenizer_fingerprint(),
                 "settings": {
                     "bert_layer": ",".join(map(str, bert.layers)),
@@ -65,25 +61,34 @@ class BertRecord(JsonRecord):
             self.update(began_from=recorded_origins({RECORD_KEY: text}))
 
 
+def weights_fingerprint(bert: PretrainedBert) -> str:
+    """Return a hash of the values of all parameters of *bert*, and of the layers that they are in.
+
+    Of the parameters' names, which differ between versions of transformers, only the numbers of the layers count.
+    """
+    parts, weights = [], bert.weights()
+    for name, _ in bert.model.named_parameters():
+        digest = hashlib.sha256(str(tuple(weights[name].shape)).encode())
+        digest.update(weights[name].detach().cpu().float().contiguous().numpy().data)
+        parts.append(",".join(re.findall(r"\d+", name)).encode() + b":" + digest.digest())
+    return hashlib.sha256(b"".join(sorted(parts))).hexdigest()[:32]
+
+
 def read_record(state_dict: Mapping[str, Tensor]) -> Optional[Dict[str, Any]]:
     """Return the record in a model's *state_dict*; None if there is no record, as in models without BERT.
 
     Raises:
-        ValueError: The record is damaged.
+        BertFusedError: The record is damaged.
     """
-    return read_json(state_dict, RECORD_KEY, _KINDS)
+    return read_json(state_dict, RECORD_KEY)
 
 
 def recorded_origins(state_dict: Mapping[str, Tensor]) -> List[Tuple[str, Optional[int]]]:
     """Return path and number of updates of each checkpoint that ``--bert-warm-start`` took parameters from.
 
-    The last one comes first, then the one that that one began from.  A damaged record has none.
+    The last one comes first, then the one that that one began from.
     """
-    try:
-        record = read_record(state_dict) or {}
-    except ValueError:  # an error says so when the record is compared
-        return []
-    return [(path, updates) for path, updates in record.get("began_from", ())]
+    return [(path, updates) for path, updates in (read_record(state_dict) or {}).get("began_from", ())]
 
 
 def without_folders(state_dict: Dict[str, Tensor]) -> Dict[str, Tensor]:
@@ -96,48 +101,22 @@ def without_folders(state_dict: Dict[str, Tensor]) -> Dict[str, Tensor]:
 
 
 def incompatibilities(model: Any, state_dict: Dict[str, Tensor]) -> List[str]:
-    """Return a sentence for each reason why *model* cannot load the checkpoint *state_dict*."""
-    expected: Dict[str, Tensor] = model.state_dict()
-    errors = []
-    for side, what in (("encoder", "source"), ("decoder", "target")):
-        key = f"{side}.embed_tokens.weight"
-        if key in state_dict and key in expected and len(state_dict[key]) != len(expected[key]):
-            errors.append(
-                f"the checkpoint has {len(state_dict[key])} {what} symbols, and the {what} dictionary of the data has "
-                f"{len(expected[key])}; use the dict.*.txt that the model was trained with "
-                "(fairseq-preprocess --srcdict, --tgtdict)"
-            )
-    for key in [key for key in expected if key.endswith(_AS_WIDE_AS_BERT) and key in state_dict][:1]:
-        if state_dict[key].size(1) != expected[key].size(1):
-            errors.append(
-                f"the checkpoint was trained with a BERT of width {state_dict[key].size(1)}, and --bert-model "
-                f"{model.cfg.bert_model} has width {expected[key].size(1)}; {_ITS_BERT}"
-            )
-    then, now = (
-        {key: value.shape for key, value in state.items() if key.startswith("encoder.bert.model.")}
-        for state in (state_dict, expected)
-    )
-    if bool(then) != bool(now):
-        trained, built, remedy = ("with", "without", "add") if then else ("without", "with", "leave out")
-        errors.append(
-            f"the checkpoint was trained {trained} --bert-finetune, and this model is built {built} it; "
-            f"{remedy} --bert-finetune, or start a new training with --bert-warm-start"
-        )
-    elif then != now and not errors:
-        errors.append(f"the checkpoint holds another BERT than --bert-model {model.cfg.bert_model}; {_ITS_BERT}")
-    return errors or _other_records(model, state_dict)
+    """Return a sentence for each difference between the BERT of *model* and that of the checkpoint *state_dict*.
 
-
-def _other_records(model: Any, state_dict: Dict[str, Tensor]) -> List[str]:
-    """Compare the records of BERT; a smaller difference than another BERT only gives a warning."""
+    Under ``--bert-unchecked`` they are warnings.
+    """
     if model.encoder.bert_record is None:
         return []
+    then, now = any(key.startswith("encoder.bert.model.") for key in state_dict), model.encoder.bert.saves_weights
+    if then != now:
+        trained, built, remedy = ("with", "without", "add") if then else ("without", "with", "leave out")
+        return [
+            f"the checkpoint was trained {trained} --bert-finetune, and this model is built {built} it; "
+            f"{remedy} --bert-finetune, or start a new training with --bert-warm-start"
+        ]
     current = model.encoder.bert_record.record
-    try:
-        saved = read_record(state_dict) or current
-        errors = _differences(model.cfg.bert_model, saved, current)
-    except ValueError:
-        saved, errors = current, ["the checkpoint's record of its BERT is damaged; give an undamaged checkpoint"]
+    saved = read_record(state_dict) or current
+    errors = _differences(model.cfg.bert_model, saved, current)
     forgotten = [flag for flag in saved["given"] if flag not in current["given"]]
     if forgotten:
         logger.warning(
@@ -156,12 +135,6 @@ def _differences(name: str, saved: Dict[str, Any], current: Dict[str, Any]) -> L
         for key, what in _FINGERPRINTS.items()
         if saved.get(key, current[key]) != current[key]
     ]
-    settings = [
-        f"{key} {then!r}, not {now!r}" for key, then, now in config_differences(saved["config"], current["config"])
-    ]
-    if settings:
-        more = [f"and {len(settings) - _MOST_KEYS} more settings"] if len(settings) > _MOST_KEYS else []
-        parts.append(f"another configuration ({'; '.join([*settings[:_MOST_KEYS], *more])})")
     errors = []
     if parts:
         revision = f", revision {saved['revision']}" if saved["revision"] else ""

@@ -11,12 +11,13 @@ build the cache together.
 info shows of which BERTs and data sets the directory has states.  What is not wanted any more is removed by rm -r.
 """
 
+import json
 import logging
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
 
 from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
@@ -24,8 +25,8 @@ from fairseq.utils import split_paths
 from safetensors import SafetensorError, safe_open
 
 from bert_fused_plugin.data.cached_states import SUFFIX, in_bytes
-from bert_fused_plugin.errors import raise_all
-from bert_fused_plugin.tasks.bert_cache import BERT_NAME, folders_of_berts, read_description
+from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.tasks.bert_cache import DESCRIPTION
 
 USAGE = (
     "bert-fused-cache build DATA --arch ARCH --bert-model BERT --bert-cache DIR [--part K/N] [flags of the training]"
@@ -111,22 +112,22 @@ def _share(text: str) -> Tuple[int, int]:
 
 
 def info(args: Namespace) -> None:
-    """Print what the directory holds: each BERT, and each of its data sets."""
-    for folder in folders_of_berts(args.directory):
-        print(folder, *_bert_lines(folder), sep="\n  ")
-        for split in sorted(path for path in folder.iterdir() if path.is_dir()):
+    """Print what the directory holds: each BERT, and each of its data sets.
+
+    Raises:
+        BertFusedError: it holds nothing.
+    """
+    found = sorted(args.directory.glob(f"*/{DESCRIPTION}"))
+    if not found:
+        raise BertFusedError(
+            f"{args.directory} must be a directory that --bert-cache has filled, and it holds no states of any BERT; "
+            "give the directory of --bert-cache"
+        )
+    for file in found:
+        bert = json.loads(file.read_text(encoding="utf-8"))
+        print(file.parent, f"BERT: {bert['--bert-model']}, layers {bert['layers']}", sep="\n  ")
+        for split in sorted(path for path in file.parent.iterdir() if path.is_dir()):
             print(f"  {split.name}: {_content_of(split)}")
-
-
-def _bert_lines(folder: Path) -> List[str]:
-    found = read_description(folder)
-    if found is None:
-        return ["BERT: the folder does not say which one"]
-    lines = [f"BERT: {found.get(BERT_NAME)} ({found.get('model_type')}), layers {found.get('layers')}"]
-    if found.get("config"):
-        values = ", ".join(f"{name} {value}" for name, value in sorted(found["config"].items()))
-        lines.append(f"settings other than the defaults of that kind: {values}")
-    return lines
 
 
 def _content_of(split: Path) -> str:

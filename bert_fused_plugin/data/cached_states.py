@@ -67,8 +67,8 @@ class CachedStates:
                 block = self._blocks[number] = load_file(self.file(number))["states"]
             except (OSError, RuntimeError, KeyError, SafetensorError) as error:
                 raise BertFusedError(
-                    f"--bert-cache: {self.file(number)} cannot be read ({error}), and it was there at the start; start "
-                    "the run again, which computes what is missing"
+                    f"--bert-cache: {self.file(number)} cannot be read ({error}); remove this file if it is damaged, "
+                    "and start the run again, which computes what is missing"
                 ) from error
         offsets = self._word_pieces.offsets
         first = offsets[self._starts[number]]
@@ -85,29 +85,6 @@ class CachedStates:
         """Return the numbers of the blocks that are not there."""
         there = set(os.listdir(self.folder)) if self.folder.exists() else set()
         return [number for number in range(len(self._sizes)) if f"{number:05}{SUFFIX}" not in there]
-
-    def remove_damaged(self) -> None:
-        """Remove each block that is cut short, has another shape or is no file of safetensors, with a warning.
-
-        Raises:
-            OSError: a block cannot be read, which may be for a moment only, or cannot be removed.
-        """
-        for number in sorted({*range(len(self._sizes))} - {*self.missing()}):
-            file = self.file(number)
-            try:
-                block = load_file(file)["states"]  # mapped by PyTorch; no file stays open
-                expected = (int(self._sizes[number]), self._dim)
-                if block.dtype == self._dtype and block.shape == expected:
-                    continue
-                problem = f"{block.dtype} of the shape {tuple(block.shape)} instead of {self._dtype} of {expected}"
-            except (KeyError, SafetensorError) as error:
-                problem = str(error)
-            except OSError as error:
-                raise OSError(
-                    f"{file}: {error}; if this does not pass, remove the file, and it is computed anew"
-                ) from error
-            logger.warning(f"BERT cache: {file} cannot be used ({problem}): its states are computed anew")
-            file.unlink(missing_ok=True)
 
     def add_missing(self, load_bert: Callable[[], ComputeStates], rank: int, ranks: int, wait: bool = True) -> None:
         """Compute the share of this process, *rank* of *ranks*, of the missing blocks, and *wait* for the other ranks.
@@ -177,14 +154,10 @@ class CachedStates:
         """Return the computed *states* in the number format of the cache, in which all of them must be finite."""
         converted = states.to(self._dtype)
         if not converted.isfinite().all():
-            reason = (
-                f"are beyond {self._format}, whose largest number is {torch.finfo(self._dtype).max:,.0f}; give "
-                "--bert-cache-dtype bf16, and train with --bf16 or in single precision, since --fp16 cannot hold them "
-                "either"
-                if states.isfinite().all()
-                else "are not finite, even in single precision; give another --bert-model, whose weights are sound"
+            raise BertFusedError(
+                f"--bert-cache {self.folder}: {self._format} cannot hold some of BERT's states; give "
+                "--bert-cache-dtype bf16, and train with --bf16 or in single precision, since --fp16 cannot hold them"
             )
-            raise BertFusedError(f"--bert-cache {self.folder}: some of BERT's states {reason}")
         return converted
 
 

@@ -1,24 +1,16 @@
 """Averages checkpoints; the mean often translates better than each of them (Vaswani et al. 2017, section 6.1)."""
 
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import torch
 from fairseq.checkpoint_utils import checkpoint_paths
 from torch import Tensor
 
-from bert_fused_plugin.bert.identity import config_differences
 from bert_fused_plugin.bert.record import RECORD_KEY, read_record
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, without_training_state
-from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models.recorded_flags import (
-    SETTINGS_RECORD,
-    differences,
-    other_symbols,
-    read_settings,
-    with_or_without,
-)
+from bert_fused_plugin.errors import BertFusedError, flag_name
+from bert_fused_plugin.models.recorded_flags import SETTINGS_RECORD, differences, read_settings
 
 _RECORDS = (RECORD_KEY, SETTINGS_RECORD)
 _LR_FACTOR = "encoder.bert.lr_factor"  # the scale of a fine-tuned BERT's weights
@@ -41,8 +33,8 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
     sums = {key: value.double() for key, value in first.items() if value.is_floating_point() and key not in fixed}
     for path in paths[1:]:
         other: Dict[str, Tensor] = read_checkpoint(path)["model"]
-        difference = next(_differences(first, other), None)
-        if difference is not None:
+        difference = _difference(first, other)
+        if difference:
             raise BertFusedError(f"{path} and {paths[0]} {difference}; average checkpoints of one training")
         for key in sums:
             sums[key] += other[key].double()
@@ -89,33 +81,24 @@ def last_checkpoints(
     return found[:count]
 
 
-def _differences(first: Dict[str, Tensor], other: Dict[str, Tensor]) -> Iterator[str]:
-    """Yield the reasons why the models *first* and *other* cannot be averaged."""
+def _difference(first: Dict[str, Tensor], other: Dict[str, Tensor]) -> str:
+    """Return why the models *first* and *other* cannot be averaged, or an empty text."""
     sizes = [{key: key in _RECORDS or tuple(state[key].shape) for key in state} for state in (other, first)]
     keys = sorted({key for key, _ in sizes[0].items() ^ sizes[1].items()})
     if keys:
         shapes = " and ".join(str(size.get(keys[0], "none")) for size in sizes)
-        yield f"are of different models: {len(keys)} parameters differ in size, such as {keys[0]} ({shapes})"
-    if _LR_FACTOR in first and not torch.equal(first[_LR_FACTOR].float(), other[_LR_FACTOR].float()):
-        factors = f"{float(other[_LR_FACTOR]):g} and {float(first[_LR_FACTOR]):g}"
-        yield f"differ in --bert-lr-factor ({factors}), which scales the weights of BERT"
-    if _SCALED in first and not torch.equal(first[_SCALED].round(), other[_SCALED].round()):
-        yield "differ in --bert-finetune-layers, whose weights of BERT are scaled"
-    berts = [_record(read_record, state) for state in (other, first)]  # of the same BERT, wherever it lies
-    parts = [[bert.get(part) for part in ("weights_in_layers", "tokenizer")] for bert in berts]
-    if parts[0] != parts[1] or config_differences(*(bert.get("config", {}) for bert in berts)):
-        yield "were trained with different BERT models"
-    then, now = (_record(read_settings, state) for state in (other, first))
-    others = other_symbols(then, now, {})
-    if others:
-        yield f"were trained with different {' and '.join(others)} dictionaries"
-    for name, value, changed in differences(then.get("computed", {}), now.get("computed", {})):
-        trained = f"{with_or_without(name, value)} and {with_or_without(name, changed)}"
-        yield f"are of different models: they were trained {trained}"
+        return f"are of different models: {len(keys)} parameters differ in size, such as {keys[0]} ({shapes})"
+    found = differences(_identity(other), _identity(first))
+    return f"differ in {'; '.join(f'{name} ({one} and {another})' for name, one, another in found)}" if found else ""
 
 
-def _record(read: Callable[..., Optional[Dict[str, Any]]], state: Dict[str, Tensor]) -> Dict[str, Any]:
-    """Return the record that *read* finds in *state*; an empty one if there is none, or if it is damaged."""
-    with suppress(ValueError):  # a message says so when the model is loaded
-        return read(state) or {}
-    return {}
+def _identity(state_dict: Dict[str, Tensor]) -> Dict[str, Any]:
+    """Return what models that are averaged have in common, under names for messages, as far as it is known."""
+    bert, settings = read_record(state_dict) or {}, read_settings(state_dict) or {}
+    found = {flag_name(name): value for name, value in settings.get("computed", {}).items()}
+    found.update((f"the dictionary of the {side}", each["hash"]) for side, each in settings.get("symbols", {}).items())
+    found.update((f"BERT's {part}", bert[part]) for part in ("weights_in_layers", "tokenizer") if part in bert)
+    if _LR_FACTOR in state_dict:  # rounded, since EMA takes means of them
+        found["--bert-lr-factor"] = f"{float(state_dict[_LR_FACTOR]):.2g}"
+        found["--bert-finetune-layers, in parameters"] = round(float(state_dict[_SCALED].sum()))
+    return found

@@ -1,6 +1,5 @@
 """Writes a trained model as one directory that can be moved, with dictionaries, subword codes and BERT."""
 
-import copy
 import logging
 import os
 import shutil
@@ -17,9 +16,8 @@ from fairseq.utils import split_paths
 from transformers import AutoModel, AutoTokenizer
 from transformers.utils import cached_file
 
-from bert_fused_plugin.bert.identity import weights_fingerprint
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
-from bert_fused_plugin.bert.record import RECORD_KEY, read_record, without_folders
+from bert_fused_plugin.bert.record import RECORD_KEY, read_record, weights_fingerprint, without_folders
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, without_training_state
 from bert_fused_plugin.data.subwords import detect_subword
 from bert_fused_plugin.data.typed_text import hyphen_warning
@@ -206,31 +204,24 @@ def _add_bert(directory: Path, state: Dict[str, Any], settings: Dict[str, Any], 
     bert: PretrainedBert = model.encoder.bert
     save_bert(bert, directory / BERT)
     # The record is that of the model's own BERT, so that loading notices a directory with another one.
-    frozen = copy.deepcopy(bert.model)
-    frozen.load_state_dict(bert.weights())
     present = model.encoder.bert_record.record
     record = {
         **present,
         "given": (read_record(state["model"]) or present)["given"],
         "name": os.path.basename(os.path.abspath(bert.name)) if os.path.isdir(bert.name) else bert.name,
-        "weights_in_layers": weights_fingerprint(frozen),
+        "weights_in_layers": weights_fingerprint(bert),
     }
     weights = {name: value for name, value in state["model"].items() if not name.startswith("encoder.bert.")}
     state["model"] = {**weights, RECORD_KEY: JsonRecord(record).text}
 
 
 def save_bert(bert: PretrainedBert, directory: Path) -> None:
-    """Write *bert* to *directory*: its weights as safetensors, and copies of its configuration and tokenizer files.
-
-    The weights have the shortest number format that holds them exactly.
-    """
+    """Write *bert* to *directory*: its weights as safetensors, and copies of its configuration and tokenizer files."""
     # A model of the hub has been loaded before, so all of its files are in the local cache.
     model = AutoModel.from_pretrained(bert.name, torch_dtype=torch.float32, local_files_only=True)
     encoder = model.get_encoder() if model.config.is_encoder_decoder else model
     encoder.load_state_dict(bert.weights(), strict=False)  # they lack the pooler, which is never used
-    formats = (torch.bfloat16, torch.float16)
-    exact = (dtype for dtype in formats if all(torch.equal(p.to(dtype).float(), p) for p in model.parameters()))
-    model.to(next(exact, torch.float32)).save_pretrained(directory)
+    model.save_pretrained(directory)
     names = AutoTokenizer.from_pretrained(bert.name, local_files_only=True).vocab_files_names.values()
     for name in {"config.json", *_TEXT_FILES, *names}:
         source = cached_file(bert.name, name, local_files_only=True, _raise_exceptions_for_missing_entries=False)

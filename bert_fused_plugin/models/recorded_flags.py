@@ -51,11 +51,7 @@ def flag_incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> List
     A setting that is only noted gives a warning, and so do all settings under ``--bert-unchecked``.
     """
     current = model.settings_record.record
-    try:
-        saved = read_settings(state_dict)
-    except ValueError:
-        logger.warning("the checkpoint's record of its settings is damaged, so the settings are not compared")
-        return []
+    saved = read_settings(state_dict)
     if saved is None:
         return []
     noted, changed = (
@@ -70,7 +66,7 @@ def flag_incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> List
             "same ones in another order",
             "use the dict.*.txt that the model was trained with (fairseq-preprocess --srcdict, --tgtdict)",
         )
-        for side in other_symbols(saved, current, state_dict)
+        for side in (_SIDES[name] for name, _, _ in differences(saved.get("symbols", {}), current["symbols"]))
     ]
     if changed and model.cfg.bert_unchecked:
         logger.warning(f"--bert-unchecked: {'; '.join(reason for reason, _ in changed)}")
@@ -82,9 +78,9 @@ def read_settings(state_dict: Mapping[str, Tensor]) -> Optional[Dict[str, Settin
     """Return the record in a model's *state_dict*; None if there is none, as in a checkpoint of another model.
 
     Raises:
-        ValueError: The record is damaged.
+        BertFusedError: The record is damaged.
     """
-    return read_json(state_dict, SETTINGS_RECORD, {"computed": dict, "noted": dict})
+    return read_json(state_dict, SETTINGS_RECORD)
 
 
 def differences(then: Settings, now: Settings) -> List[Difference]:
@@ -93,18 +89,6 @@ def differences(then: Settings, now: Settings) -> List[Difference]:
     A setting that is in only one of them has no effect in the other, or a version did not know it.
     """
     return [(name, value, now[name]) for name, value in then.items() if name in now and value != now[name]]
-
-
-def other_symbols(saved: Dict[str, Any], current: Dict[str, Any], state_dict: Mapping[str, Tensor]) -> List[str]:
-    """Return the sides whose dictionary has other symbols than the *saved* record says, or has them in another order.
-
-    A dictionary of another size is noticed, and named, by the embeddings in *state_dict*.
-    """
-    return [
-        _SIDES[side]
-        for side, then, now in differences(saved.get("symbols", {}), current.get("symbols", {}))
-        if then["count"] == now["count"] or f"{side}.embed_tokens.weight" not in state_dict
-    ]
 
 
 def with_or_without(name: str, value: Any) -> str:

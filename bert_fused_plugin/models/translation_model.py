@@ -1,7 +1,7 @@
 """What all models of this package do alike: flags, the hub interface, the scores of the search, and checks."""
 
 import logging
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 import torch
@@ -12,10 +12,8 @@ from torch import Tensor
 from bert_fused_plugin.bert.record import incompatibilities
 from bert_fused_plugin.checkpoints.reading import diverged
 from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.flags import type_errors
 from bert_fused_plugin.json_record import JsonRecord
 from bert_fused_plugin.models.hub import load_hub
-from bert_fused_plugin.models.presets import as_namespace
 from bert_fused_plugin.models.recorded_flags import flag_incompatibilities
 from bert_fused_plugin.modules.drop_net import batch_rng
 from bert_fused_plugin.modules.weight_layout import lay_out_weights
@@ -36,17 +34,6 @@ class TranslationModel(FairseqEncoderDecoderModel):
     def add_args(cls, parser: ArgumentParser) -> None:
         """Declare the flags.  Their defaults stay in the config, so that presets can set other values."""
         gen_parser_from_dataclass(parser, cls.config_class(), delete_default=True, with_prefix="")
-
-    @classmethod
-    def read_config(cls, args: Namespace) -> Any:
-        """Return the config of the flags *args*.
-
-        Raises:
-            BertFusedError: some flags are not of their type.
-        """
-        cfg = cls.config_class.from_namespace(as_namespace(args))
-        raise_all(type_errors(cfg))
-        return cfg
 
     def forward(
         self,

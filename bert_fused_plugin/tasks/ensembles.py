@@ -1,7 +1,6 @@
 """Ensembles whose members differ: in whether they read BERT, in which BERT, and in how it is given the source."""
 
 import copy
-import json
 from typing import Any, Dict, List, Sequence, Tuple
 from weakref import WeakValueDictionary
 
@@ -10,7 +9,7 @@ from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.models.gru_bahdanau.encoder import GruEncoder
 
-Berts = WeakValueDictionary[Tuple[str, str, Tuple[int, ...]], FrozenBert]  # by weights, configuration and layers
+Berts = WeakValueDictionary[Tuple[str, Tuple[int, ...]], FrozenBert]  # by weights and layers
 
 
 def reads_bert(model: Any) -> bool:
@@ -47,8 +46,7 @@ def share_bert(berts: Berts, encoder: Any) -> None:
     BERT's memory of recent states then serves all members of an ensemble, so that BERT runs once for each sentence.
     """
     if not encoder.bert.saves_weights:  # a BERT that trains belongs to its own model
-        record = encoder.bert_record.record
-        key = (record["weights_in_layers"], json.dumps(record["config"], sort_keys=True), encoder.bert.layers)
+        key = (encoder.bert_record.record["weights_in_layers"], encoder.bert.layers)
         encoder.bert = berts.setdefault(key, encoder.bert)
 
 
@@ -67,12 +65,16 @@ def ensemble_errors(models: Sequence[Any], print_alignment: bool) -> List[str]:
             f"--bert-context {max(contexts)}: the models of this ensemble differ in BERT or in its input; "
             "translate with models that share them"
         )
-    encoders = [model.encoder for model in models]
-    if print_alignment and any(isinstance(one, BertFusedEncoder) and one.replaces_embeddings for one in encoders):
+    if print_alignment and not all(_aligns(model) for model in models):
         errors.append(
-            "--print-alignment needs attention to source tokens, but a model with --bert-fusion embedding attends to "
-            "BERT's word pieces only; leave it out"
+            "--print-alignment needs attention to source tokens, and a model with --bert-fusion embedding or "
+            "--attention none has none; leave it out"
         )
-    if print_alignment and any(isinstance(model, GruModel) and model.decoder.attention is None for model in models):
-        errors.append("--print-alignment needs attention, but a model with --attention none has none; leave it out")
     return errors
+
+
+def _aligns(model: Any) -> bool:
+    """Return whether *model* attends to source tokens."""
+    if isinstance(model, GruModel):
+        return model.decoder.attention is not None
+    return not (isinstance(model.encoder, BertFusedEncoder) and model.encoder.replaces_embeddings)

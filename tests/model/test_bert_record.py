@@ -1,8 +1,7 @@
 """A checkpoint knows its BERT: another one is an error that names the one expected."""
 
-import json
 import os
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,8 +11,7 @@ from torch import nn
 from transformers import AutoTokenizer, BertModel
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.bert.identity import weights_fingerprint
-from bert_fused_plugin.bert.record import BertRecord, read_record, recorded_origins, without_folders
+from bert_fused_plugin.bert.record import read_record, recorded_origins, weights_fingerprint, without_folders
 from bert_fused_plugin.errors import BertFusedError
 
 KEY = "encoder.bert_record.text"
@@ -54,22 +52,10 @@ def other_dir(changed_dir):
 
 def test_the_record_says_what_was_read(build, bert_dir):
     record = read_record(build().state_dict())
+    assert len(build().state_dict()[KEY]) % 2048 == 0  # so that fairseq's EMA can go on if BERT is moved
     assert record["name"] == bert_dir
     assert record["revision"] is None
-    assert record["config"]["hidden_size"] == 12
-    assert record["weights_in_layers"] == weights_fingerprint(FrozenBert.from_pretrained(bert_dir).model)
-
-
-def test_the_text_is_as_long_as_that_of_the_checkpoint_if_it_fits(build):
-    """Else fairseq's EMA in single precision could not go on, for example if BERT has been moved to another folder."""
-    record, short = build().encoder.bert_record, len(json.dumps(build().encoder.bert_record.record))
-    assert len(record.text) % 2048 == 0
-    for saved, length in ((short + 7, short + 7), (short - 1, len(record.text)), (3 * 2048, 3 * 2048)):
-        state = {**build().state_dict(), KEY: torch.full((saved,), 32.0)}
-        model = build()
-        model.encoder.load_state_dict({name[8:]: value for name, value in state.items() if name.startswith("encoder.")})
-        assert len(model.state_dict()[KEY]) == length
-        assert read_record(model.state_dict()) == record.record
+    assert record["weights_in_layers"] == weights_fingerprint(FrozenBert.from_pretrained(bert_dir))
 
 
 def test_what_emas_load_at_each_update_is_not_read(build, monkeypatch):
@@ -89,14 +75,8 @@ def test_the_fingerprint_stays():
         parameter.data = torch.arange(float(parameter.numel())).view_as(parameter) + i
     linear = encoder["layer"][0]
     linear.weight.data = linear.weight.data.t().contiguous().t()  # the order in memory does not count
-    assert weights_fingerprint(encoder) == "579169cf8fb83180b9ff33541138503c"
-
-
-def test_a_setting_that_json_does_not_know_is_recorded_as_text(build):
-    encoder = build().encoder
-    encoder.bert.model.config.made_in = Path("here")
-    record = BertRecord(encoder.bert, encoder.bridge, mask_special_tokens=False)
-    assert read_record({KEY: record.text})["config"]["made_in"] == "here"
+    bert = SimpleNamespace(model=encoder, weights=encoder.state_dict)
+    assert weights_fingerprint(bert) == "579169cf8fb83180b9ff33541138503c"
 
 
 @pytest.mark.parametrize(
@@ -141,10 +121,7 @@ def test_checkpoints_without_a_record_are_taken(build):
 def test_a_damaged_record_is_an_error(build):
     state = build().state_dict()
     state[KEY] = state[KEY] * 0 + 255
-    with pytest.raises(BertFusedError, match="record of its BERT is damaged"):
-        build().load_state_dict(state)
-    state[KEY] = torch.tensor([float(byte) for byte in json.dumps([1]).encode()])
-    with pytest.raises(BertFusedError, match="record of its BERT is damaged"):
+    with pytest.raises(BertFusedError, match=r"record encoder\.bert_record\.text is damaged"):
         build().load_state_dict(state)
 
 
@@ -189,7 +166,7 @@ def test_a_finetuned_bert_of_another_kind_is_named(dictionary, bert_dir, tmp_pat
     with pytest.raises(BertFusedError, match=r"trained without --bert-finetune, and this model is built with it"):
         tuned.load_state_dict(frozen.state_dict())
     other = make_gru(dictionary, bert_model=str(tmp_path), bert_finetune=True)
-    with pytest.raises(BertFusedError, match=r"holds another BERT than --bert-model"):
+    with pytest.raises(BertFusedError, match=r"has another tokenizer"):
         other.load_state_dict(tuned.state_dict())
 
 

@@ -136,7 +136,7 @@ def test_info_shows_berts_and_data_sets_complete_or_not(training, tmp_path, caps
     out = info(capsys, tmp_path / "cache")
     berts = sorted({file.parent.parent for file in files})
     assert [line for line in out.splitlines() if not line.startswith(" ")] == [str(folder) for folder in berts]
-    assert sorted(re.findall(r"\n  BERT: \S+ \(bert\), layers (.*)", out)) == ["[0, 1, 2]", "[2]"]
+    assert sorted(re.findall(r"\n  BERT: \S+, layers (.*)", out)) == ["[0, 1, 2]", "[2]"]
     assert len(re.findall(r"  (?:train|valid)\.en-[0-9a-f]{32}: complete, (\d+) of \1 blocks, 0\.\d\d MiB", out)) == 4
     split = files[0].parent
     number = len(list(split.iterdir()))

@@ -103,12 +103,12 @@ def test_what_cannot_be_trained_is_refused(bert_dir, options, message):
         FinetunedBert.from_pretrained(bert_dir, **options)
 
 
-@pytest.mark.parametrize("factor", [9e-5, 10000.5, 0.0])
+@pytest.mark.parametrize("factor", [9e-4, 100.5, 0.0])
 def test_a_factor_out_of_range_is_refused_together_with_other_errors(build, factor):
     with pytest.raises(BertFusedError) as caught:
         build(bert_finetune=True, bert_finetune_layers=3, bert_lr_factor=factor)
     assert [error.split()[0] for error in caught.value.errors] == ["--bert-lr-factor", "--bert-finetune-layers"]
-    assert f"must be in [0.0001, 10000], got {factor}; leave --bert-finetune out" in caught.value.errors[0]
+    assert f"must be in [0.001, 100], got {factor}; leave --bert-finetune out" in caught.value.errors[0]
 
 
 def test_it_follows_training_mode_and_the_frozen_one_does_not(build):
@@ -185,19 +185,9 @@ def test_the_log_says_what_trains(build, caplog):
     )
 
 
-@pytest.mark.parametrize(("factor", "scale"), [(1e-4, 10.0), (1e4, 1.0)])
-def test_weights_that_half_precision_cannot_hold_are_refused(bert_dir, factor, scale):
-    bert = FinetunedBert.from_pretrained(bert_dir, lr_factor=factor)
-    for theta in bert.model.parameters():
-        theta.data *= scale
-    bert.to(torch.bfloat16).float()
-    with pytest.raises(BertFusedError, match=r"--bert-lr-factor \S+ stores .* use --bf16, or a factor closer to 1"):
-        bert.half()
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_takes_the_usual_factors_and_does_not_round_them(bert_dir, dtype):
-    for factor in (1.0, 0.3, 0.1, 0.01):
+    for factor in (100.0, 1.0, 0.3, 0.1, 0.001):
         bert = FinetunedBert.from_pretrained(bert_dir, lr_factor=factor).to(dtype)
         assert all(theta.isfinite().all() for theta in bert.parameters())
         assert torch.equal(bert.state_dict()["lr_factor"], torch.tensor(factor))

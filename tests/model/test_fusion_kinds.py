@@ -9,7 +9,6 @@ from helpers import SIZES, assert_close, encode, make_gru, pad, randomise
 from torch import nn
 
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models import translation_model
 from bert_fused_plugin.models.bert_fused import bert_decoder
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
 from bert_fused_plugin.modules.fusion import FUSION_KINDS, Branches, FusionKind
@@ -151,7 +150,6 @@ def toys(monkeypatch):
     )
     monkeypatch.setitem(FUSION_KINDS, "toy-maximum", kind)
     monkeypatch.setitem(FUSION_KINDS, "toy-product", FusionKind("the product", lambda options, embed_dim: Product()))
-    monkeypatch.setattr(translation_model, "type_errors", lambda cfg: [])  # the choices were made from the table
 
 
 @pytest.mark.usefixtures("toys")

@@ -6,7 +6,6 @@ from helpers import make_gru
 from recurrent_models import make_batch
 from torch import nn
 
-from bert_fused_plugin.models import translation_model
 from bert_fused_plugin.modules.recurrent_attention import (
     RECURRENT_ATTENTIONS,
     AttentionKind,
@@ -31,7 +30,6 @@ class BilinearAttention(RecurrentAttention):
 @pytest.fixture
 def bilinear(monkeypatch):
     monkeypatch.setitem(RECURRENT_ATTENTIONS, "toy-bilinear", AttentionKind(BilinearAttention, "a toy"))
-    monkeypatch.setattr(translation_model, "type_errors", lambda cfg: [])  # the choices were made from the table
     return "toy-bilinear"
 
 

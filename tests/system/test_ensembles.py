@@ -129,8 +129,8 @@ def test_a_member_with_another_dictionary_is_refused(workspace, members, tmp_pat
         "--destdir", data,
     )  # fmt: skip
     other = train(data, tmp_path / "save", "--arch", "gru_bahdanau", *GRU_SIZES)
-    sizes = "the checkpoint has {} source symbols, and the source dictionary of the data has {}"
-    with pytest.raises(BertFusedError, match=sizes.format(8, 24)):
+    refused = "the checkpoint was trained with another source dictionary"
+    with pytest.raises(BertFusedError, match=refused):
         translate(workspace.data, [members["fused"], other], OWN)
-    with pytest.raises(BertFusedError, match=sizes.format(24, 8)):
+    with pytest.raises(BertFusedError, match=refused):
         translate(data, [other, members["fused"]], OWN)

@@ -161,16 +161,6 @@ def test_a_finetuned_bert_moves_from_the_checkpoint_to_its_directory(workspace, 
     assert still["cfg"].model.bert_model == workspace.bert_dir
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_bert_keeps_its_precision(workspace, tmp_path, dtype):
-    shutil.copytree(workspace.bert_dir, tmp_path / "bert")
-    BertModel.from_pretrained(workspace.bert_dir, torch_dtype=dtype).save_pretrained(tmp_path / "bert")
-    checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot", bert_model=str(tmp_path / "bert"))
-    export_model(checkpoint, workspace.data, tmp_path / "new", with_bert=True)
-    weights = load_file(tmp_path / "new" / "bert" / "model.safetensors")
-    assert {value.dtype for value in weights.values()} == {dtype}
-
-
 def test_what_only_the_training_needed_is_left_out(workspace, tmp_path):
     flags = {"bert_cache": "cache", "bert_text": "text", "num_batch_buckets": 2}
     checkpoint = save_model(workspace, tmp_path / "old.pt", "bert_fused", bert_model=workspace.bert_dir, **flags)
@@ -249,7 +239,7 @@ def test_a_directory_that_cannot_be_loaded_gets_no_name(workspace, tmp_path, mon
 
 @pytest.mark.parametrize("task", ["bert_fused_translation", "translation"])
 def test_a_line_that_is_too_long_takes_no_other_with_it(workspace, tmp_path, task):
-    """It is longer than the batches of the training, and longer than the model reads."""
+    """It is longer than the model reads."""
     limits = {"max_tokens": 6, "batch_size": 2, "max_source_positions": 8}
     flags = {"task": task, "bert_model": workspace.bert_dir, **limits}
     checkpoint = save_model(workspace, tmp_path / "old.pt", "bert_fused", **flags)

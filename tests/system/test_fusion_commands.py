@@ -37,7 +37,7 @@ def test_each_kind_trains_and_translates(workspace, tmp_path, flags, said):
     if "bert_decoder" in flags:
         done = workspace.generate("--path", tmp_path / "save/checkpoint_last.pt", "--print-alignment", ok=False)
         assert (
-            "error: --print-alignment needs attention to source tokens, but a model with --bert-fusion embedding"
+            "error: --print-alignment needs attention to source tokens, and a model with --bert-fusion embedding"
             in done.stderr
         )
 

@@ -17,7 +17,7 @@ def test_what_has_no_use_is_said(workspace, tmp_path):
     assert "GruModel does not read BERT and so does not use --bert-cache" in done.stdout + done.stderr
     path = tmp_path / "save" / "checkpoint_last.pt"
     done = workspace.generate("--path", path, "--print-alignment", ok=False)
-    assert "error: --print-alignment needs attention, but a model with --attention none has none" in done.stderr
+    assert "error: --print-alignment needs attention to source tokens, and a model with" in done.stderr
 
 
 ENTMAX = ["--attention-map", "entmax"]

@@ -9,7 +9,7 @@ from helpers import assert_close
 from torch import nn
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.bert.identity import describe_identity
+from bert_fused_plugin.bert.record import weights_fingerprint
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.modules.weight_layout import lay_out_weights
@@ -65,7 +65,7 @@ def test_a_model_that_trains_is_left_alone(build):
 
 def test_bert_is_laid_out_before_it_is_copied_and_after_it_is_moved(bert_dir):
     bert = FrozenBert.from_pretrained(bert_dir)
-    identity = describe_identity(bert)
+    fingerprint = weights_fingerprint(bert)
     assert lie_by_columns(bert.model)
     other = copy.deepcopy(bert)
     assert lie_by_columns(other.model)
@@ -73,4 +73,4 @@ def test_bert_is_laid_out_before_it_is_copied_and_after_it_is_moved(bert_dir):
         assert one.weight.data_ptr() == copied.weight.data_ptr()
     assert not lie_by_columns(bert.double().model)
     assert lie_by_columns(bert.float().model)
-    assert describe_identity(bert) == identity
+    assert weights_fingerprint(bert) == fingerprint

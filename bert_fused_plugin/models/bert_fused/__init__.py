@@ -20,7 +20,7 @@ from bert_fused_plugin.models.bert_fused.decoder import BertFusedDecoder
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.models.bert_fused.warm_start import read_warm_start
 from bert_fused_plugin.models.embeddings import load_embedding
-from bert_fused_plugin.models.presets import flags_beside, register_preset
+from bert_fused_plugin.models.presets import as_namespace, flags_beside, register_preset
 from bert_fused_plugin.models.recorded_flags import flag_record
 from bert_fused_plugin.models.translation_model import TranslationModel
 from bert_fused_plugin.setup_messages import REPEAT
@@ -46,7 +46,7 @@ class BertFusedModel(TranslationModel, TransformerModelBase):
         Raises:
             BertFusedError: all settings that break a rule.
         """
-        cfg: BertFusedConfig = cls.read_config(args)
+        cfg = BertFusedConfig.from_namespace(as_namespace(args))
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
         warm_start, errors = read_warm_start(args, cfg, task)
         errors = [*config_errors(cfg, src_dict, tgt_dict), *errors]

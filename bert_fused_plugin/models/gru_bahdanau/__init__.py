@@ -14,7 +14,7 @@ from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_e
 from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
 from bert_fused_plugin.models.gru_bahdanau.encoder import GruEncoder
 from bert_fused_plugin.models.gru_bahdanau.initialisation import initialise
-from bert_fused_plugin.models.presets import flags_beside, register_preset
+from bert_fused_plugin.models.presets import as_namespace, flags_beside, register_preset
 from bert_fused_plugin.models.recorded_flags import flag_record
 from bert_fused_plugin.models.translation_model import TranslationModel
 from bert_fused_plugin.setup_messages import REPEAT
@@ -37,7 +37,7 @@ class GruModel(TranslationModel):
         Raises:
             BertFusedError: some settings break a rule; the error lists all of them.
         """
-        cfg: GruConfig = cls.read_config(args)
+        cfg = GruConfig.from_namespace(as_namespace(args))
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
         errors = gru_config_errors(cfg, src_dict, tgt_dict)
         bert, bridge = (
