@@ -33,8 +33,6 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command."""
     logging.getLogger().setLevel(logging.WARNING)  # fairseq sets INFO when it is imported
     args = parse_args(arguments)
-    if args.beam < 1:
-        raise BertFusedError(f"--beam must be at least 1, got {args.beam}; 5 is usual")
     if not args.output.suffix:
         raise BertFusedError(f"--output must end in .png, .svg or .pdf, got {args.output}; add one of these endings")
     run = load_run(RunFiles("--path", "", args.path), Place(args.data, args.subset))

@@ -1,6 +1,5 @@
 """A fairseq translation dataset with BERT's input for each source sentence."""
 
-import sys
 from pathlib import Path
 from typing import Any, Collection, Dict, List, Optional, Sequence, Union
 
@@ -26,8 +25,6 @@ class BertPairDataset(BaseWrapperDataset):
 
     Args:
         texts: raw source texts, one for each sentence; default: derived from fairseq's ids.
-        keep_long_targets: whether long references are kept, and sentences that are longer than ``--max-tokens``;
-            not for training.
         document_starts: indices of the sentences that begin a document, for a bridge with context.
         folders: folders that may keep the word pieces of a corpus, under the *name* of the data set.
     """
@@ -37,13 +34,11 @@ class BertPairDataset(BaseWrapperDataset):
         dataset: LanguagePairDataset,
         bridge: DictionaryBridge,
         texts: Union[ConcatDataset[str], Sequence[str], None] = None,
-        keep_long_targets: bool = False,
         document_starts: Collection[int] = (),
         folders: Sequence[Path] = (),
         name: str = "",
     ) -> None:
         super().__init__(dataset)
-        self.keep_long_targets = keep_long_targets
         self.word_pieces = kept_word_pieces(Sentences(dataset, bridge, texts, document_starts), folders, name)
         self.bert_sizes: NDArray[np.int64] = self.word_pieces.sizes
         self._states: Optional[CachedStates] = None
@@ -90,22 +85,14 @@ class BertPairDataset(BaseWrapperDataset):
     def batch_by_size(self, indices: NDArray[np.int64], max_tokens: Optional[int] = None, **limits: Any) -> Any:
         """Return batches of *indices*, formed by the sizes that include BERT's.
 
-        A sentence that is too long in BERT's word pieces alone is a batch by itself; if long references are kept, so
-        is every sentence that is too long.
+        A sentence that is too long in BERT's word pieces alone is a batch by itself.
         """
         limits["max_tokens"] = max_tokens
         if self.get_batch_shapes() is not None:  # --num-batch-buckets: the shapes are fairseq's
             return self.dataset.batch_by_size(indices, **limits)
         most = np.inf if max_tokens is None else max_tokens
-        sizes = np.minimum(self.dataset.num_tokens_vec(indices), most if self.keep_long_targets else np.inf)
-        sizes = np.maximum(sizes, np.minimum(self.bert_sizes[indices], most)).astype(np.int64)
-        return data_utils.batch_by_size(indices, self.num_tokens, num_tokens_vec=sizes, **limits)
-
-    def filter_indices_by_size(self, indices: NDArray[np.int64], max_sizes: Any) -> Any:
-        """Return *indices* without the sentences that are longer than *max_sizes*, a number or (source, target)."""
-        if self.keep_long_targets and isinstance(max_sizes, (tuple, list)):
-            max_sizes = (max_sizes[0], sys.maxsize)
-        return self.dataset.filter_indices_by_size(indices, max_sizes)
+        sizes = np.maximum(self.dataset.num_tokens_vec(indices), np.minimum(self.bert_sizes[indices], most))
+        return data_utils.batch_by_size(indices, self.num_tokens, num_tokens_vec=sizes.astype(np.int64), **limits)
 
 
 class InteractiveDataset(BertPairDataset):
@@ -119,17 +106,3 @@ class InteractiveDataset(BertPairDataset):
         """Return fairseq's batch of *samples* with ``bert_tokens``, (B, L), also as ``constraints``."""
         batch = super().collater(samples, **options)
         return {**batch, "constraints": batch["net_input"]["bert_tokens"]} if batch else batch
-
-
-class AnyLengthDataset(BaseWrapperDataset):
-    """The lines of fairseq-interactive or of the hub interface.
-
-    fairseq refuses all lines of a list if one of them has more tokens than ``--max-tokens``.  Here such a line is a
-    batch by itself.
-    """
-
-    def batch_by_size(self, indices: NDArray[np.int64], max_tokens: Optional[int] = None, **limits: Any) -> Any:
-        """Return batches of *indices*, as fairseq forms them of lines that are not too long."""
-        sizes = np.minimum(self.dataset.num_tokens_vec(indices), np.inf if max_tokens is None else max_tokens)
-        limits.update(max_tokens=max_tokens, num_tokens_vec=sizes.astype(np.int64))
-        return data_utils.batch_by_size(indices, self.num_tokens, **limits)

@@ -2,9 +2,8 @@
 
 import os
 from pathlib import Path
-from typing import Any, Callable, List, Optional
+from typing import Any, List, Optional
 
-from fairseq.data import Dictionary
 from fairseq.data.data_utils import infer_language_pair
 from fairseq.utils import split_paths
 
@@ -20,34 +19,13 @@ def data_errors(data: Optional[str], source_lang: Optional[str], target_lang: Op
     path = paths[0]
     if source_lang is None or target_lang is None:  # as fairseq does
         source_lang, target_lang = infer_language_pair(path)
-    if source_lang is None or target_lang is None:
-        return [
-            f"data directory {path!r} has no file whose name tells the languages, such as train.en-de.en.idx; "
-            "give --source-lang and --target-lang"
-        ]
     found = sorted(name for name in os.listdir(path) if name.startswith("dict.") and name.endswith(".txt"))
     return [
         f"{flag} {lang}: {path} has no dict.{lang}.txt, only {', '.join(found) or 'no dictionary'}; "
         "give the languages, in the direction, that the data was binarised for"
         for flag, lang in (("--source-lang", source_lang), ("--target-lang", target_lang))
-        if f"dict.{lang}.txt" not in found
+        if lang is not None and f"dict.{lang}.txt" not in found  # fairseq says that it cannot infer the languages
     ]
-
-
-def read_dictionary(load: Callable[[str], Dictionary], path: str) -> Dictionary:
-    """Return the dictionary in the file *path*, which *load* reads.
-
-    Raises:
-        BertFusedError: the file cannot be read, or it holds no dictionary.
-    """
-    try:
-        return load(path)
-    except Exception as error:  # fairseq raises several kinds
-        reason = " ".join(str(error).split())
-        raise BertFusedError(
-            f"{path} cannot be read as a dictionary ({reason}); it must have a symbol, a space and a count in each "
-            "line, and each symbol once, as fairseq-preprocess writes it"
-        ) from error
 
 
 def directory_of_epoch(flag: str, given: Optional[str], data: str, epoch: Optional[int]) -> Optional[str]:

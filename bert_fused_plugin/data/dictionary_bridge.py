@@ -42,7 +42,7 @@ class DictionaryBridge:
         tags: symbols of the dictionary that are left out of BERT's text.
 
     Raises:
-        BertFusedError: the tokenizer is not a fast one, or *max_tokens* has no room for a word piece.
+        BertFusedError: the tokenizer is not a fast one.
     """
 
     def __init__(
@@ -76,15 +76,7 @@ class DictionaryBridge:
         # the fast one computes no positions in the text; tokenizers has it since version 0.20
         is_new = hasattr(self._tokenizer, "encode_batch_fast")
         self._encode_batch = self._tokenizer.encode_batch_fast if is_new else self._tokenizer.encode_batch
-        text = _readable_text(self._tokenizer)
-        self._single, self._pair = (_template(self._tokenizer, *[text] * count) for count in (1, 2))
-        least = sum(map(len, self._single)) + 1
-        if max_tokens < least:
-            raise BertFusedError(
-                f"--bert-max-tokens must be at least {least}, one word piece and the special tokens around it, got "
-                f"{max_tokens}; give more, or correct model_max_length in tokenizer_config.json of "
-                f"{tokenizer.name_or_path!r}"
-            )
+        self._single, self._pair = (_template(self._tokenizer, *["a"] * count) for count in (1, 2))
         self.special_tokens = sorted({token for part in (*self._single, *self._pair) for token in part})
         self._unk_piece = [] if tokenizer.unk_token_id is None else [tokenizer.unk_token_id]
         known = (tokenizer.bos_token_id, tokenizer.eos_token_id, *self._unk_piece, 0)
@@ -249,18 +241,10 @@ def _backend(tokenizer: "PreTrainedTokenizerBase") -> Any:
     return backend
 
 
-def _readable_text(tokenizer: Any) -> str:
-    """Return a text of which *tokenizer* makes at least one piece: one for Persian may have no Latin letters."""
-    texts = ["a", *sorted(tokenizer.get_vocab(with_added_tokens=False))]
-    return next((text for text in texts if tokenizer.encode(text, add_special_tokens=False).ids), "a")
-
-
 def _template(tokenizer: Any, *texts: str) -> "tuple[List[int], List[int], List[int]]":
     """Return the special tokens before, between and after one or two texts, such as [CLS], [SEP], [SEP]."""
     encoding = tokenizer.encode(*texts)
     own = [i for i, special in enumerate(encoding.special_tokens_mask) if not special]
-    if not own:
-        return encoding.ids, [], []
     second = [i for i in own if encoding.sequence_ids[i] == 1]
     first_end = max(i for i in own if i not in second) + 1
     between = encoding.ids[first_end : second[0]] if second else []

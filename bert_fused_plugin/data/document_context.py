@@ -70,15 +70,12 @@ def read_document_starts(directory: Optional[str], split: str, files: Sequence[T
 
 def _read_starts(directory: str, split: str, size: int) -> Set[int]:
     path = os.path.join(directory, f"{split}.docs")
-    rule = f"it must list the line numbers, from 0 to {size - 1}, of the first sentence of each document, one a line"
+    rule = f"it must list, in order, the line numbers, from 0 to {size - 1}, of the first sentence of each document"
     try:
         with open(path, encoding="utf-8-sig") as lines:
             starts = [int(line) for line in lines if line.strip()]
     except (OSError, ValueError) as error:
         raise BertFusedError(f"--bert-documents {directory}: {path} cannot be read ({error}); {rule}") from error
-    problems = [f"{start} is out of range" for start in starts if not 0 <= start < size]
-    problems += [] if starts else ["it is empty"]
-    problems += [] if starts == sorted(set(starts)) else ["its numbers are not in rising order"]
-    if problems:
-        raise BertFusedError(f"--bert-documents {directory}: {path}: {problems[0]}; {rule}")
+    if not starts or starts != sorted({start for start in starts if 0 <= start < size}):
+        raise BertFusedError(f"--bert-documents {directory}: {path} has other lines; {rule}")
     return set(starts)

@@ -1,22 +1,15 @@
 """The kinds of subwords: how a dictionary shows them, and how their symbols become text again."""
 
-import codecs
 import hashlib
 import re
 from itertools import groupby
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq.data import Dictionary
 from fairseq.data.encoders.byte_bpe import ByteBPE
 from fairseq.data.encoders.byte_utils import BCHAR_TO_BYTE
-from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
 
-Alphabet = Mapping[str, int]  # the byte for which each character stands
-
-BYTE_BPE: Alphabet = {**BCHAR_TO_BYTE, "\u2581": 32}
-BYTE_LEVEL: Alphabet = {character: byte for byte, character in bytes_to_unicode().items()}
-
-_OTHERS = re.compile(f"([^{re.escape(''.join(BYTE_BPE))}]+)")
+_OTHERS = re.compile(f"([^{re.escape(''.join(BCHAR_TO_BYTE))}\u2581]+)")  # characters that stand for no byte
 
 Join = Callable[[Sequence[str]], str]
 
@@ -120,12 +113,6 @@ def _join_word_piece(symbols: Sequence[str]) -> str:
     return str(decoders.WordPiece(prefix="##", cleanup=True).decode(rest)).strip()
 
 
-def _share_of_byte_level(symbols: Sequence[str]) -> float:
-    # a word may begin with this letter in Maltese, whose other letters spell no bytes
-    marked = _share_of(lambda symbol: symbol.startswith("\u0120"))(symbols)
-    return marked if marked and spells_bytes(_own(symbols), BYTE_LEVEL) else 0.0
-
-
 def _join_byte_level(symbols: Sequence[str]) -> str:
     from tokenizers import decoders
 
@@ -149,10 +136,9 @@ SUBWORDS: Dict[str, Subwords] = {
         lambda symbols: (" ".join(symbols) + " ").replace("@@ ", "").strip(),
         goes_on=lambda before, symbol: before.endswith("@@"),
     ),
-    # before sentencepiece: the first of equal shares counts, and --bpe bytes is characters, too
     "byte_bpe": Subwords(
         "characters that stand for bytes",
-        lambda symbols: float(spells_bytes(_own(symbols), BYTE_BPE, certain=True)),
+        lambda symbols: 0.0,  # they look like text in a Latin script
         lambda symbols: decode_byte_bpe("".join(symbols)),
         goes_on=_unless_it_begins(_SPACE),
     ),
@@ -170,7 +156,7 @@ SUBWORDS: Dict[str, Subwords] = {
     ),
     "byte_level": Subwords(
         "byte-level pieces that begin with \u0120",
-        _share_of_byte_level,
+        _share_of(lambda symbol: symbol.startswith("\u0120")),
         _join_byte_level,
         goes_on=_unless_it_begins("\u0120"),
     ),
@@ -191,32 +177,7 @@ JOINABLE = tuple(name for name, kind in SUBWORDS.items() if kind.join is not Non
 SUBWORD_CHOICES = ("auto", *(name for name, kind in SUBWORDS.items() if kind.join is not None or kind.bpe))
 
 
-def spells_bytes(symbols: Sequence[str], alphabet: Alphabet, certain: bool = False) -> bool:
-    """Return whether the *symbols* are written in *alphabet*: those that are not ASCII are parts of UTF-8.
-
-    Text in a Latin script uses the same characters, but as letters: in "Mädchen" the letter ä would be a byte that
-    UTF-8 does not allow before a d.  To be *certain* that it is no Latin script, some symbols must have a character
-    that Latin text hardly has, or be a whole character of several bytes.
-    """
-    spaces = "".join(character for character, byte in alphabet.items() if byte == ord(" "))
-    found = [_text(symbol, alphabet) for symbol in symbols if not symbol.lstrip(spaces).isascii()]
-    parts = [text for text in found if text is not None]
-    signs = sum(not text.isascii() for text in parts)
-    signs += sum(any("\u017f" <= character <= "\u01ad" for character in symbol) for symbol in symbols)
-    return len(parts) >= 0.99 * len(found) and (signs > 0.01 * len(found) or not certain)
-
-
 def decode_byte_bpe(text: str) -> str:
     """Return what fairseq's ``--bpe byte_bpe`` and ``--bpe bytes`` make of *text*; other characters stay."""
     parts = _OTHERS.split(text)
     return "".join(part if i % 2 else str(ByteBPE.decode(part)) for i, part in enumerate(parts)).strip()
-
-
-def _text(symbol: str, alphabet: Alphabet) -> Optional[str]:
-    """Return the whole characters that *symbol*, a part of UTF-8, encodes; None if it is a part of no UTF-8."""
-    try:
-        data = bytes(alphabet[character] for character in symbol)
-        begin = next((i for i, byte in enumerate(data[:3]) if not 0x80 <= byte < 0xC0), min(3, len(data)))
-        return codecs.getincrementaldecoder("utf-8")().decode(data[begin:])
-    except (KeyError, UnicodeDecodeError):
-        return None

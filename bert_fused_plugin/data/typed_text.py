@@ -27,15 +27,12 @@ _HYPHEN_IN_A_WORD = {
 class TypedText:
     """Looks at lines that are split already, and warns of what does not fit the dictionary.
 
-    The first line with many unknown symbols is described.  Further ones are only counted, and the 10th, the 100th and
-    so on give one more warning.
+    Only the first line with many unknown symbols is described.
     """
 
     def __init__(self, dictionary: Dictionary) -> None:
         self._dictionary = dictionary
-        self._lines = 0
-        self._unfit = 0
-        self._tokenizer_is_checked = False
+        self._has_warned = self._tokenizer_is_checked = False
 
     def check(self, lines: Iterable[str], tokenizer: Any) -> None:
         """Warn of *lines*, symbols with spaces between them, that fairseq's *tokenizer* has made, if not None."""
@@ -45,17 +42,10 @@ class TypedText:
                 logger.warning(warning)
         self._tokenizer_is_checked = True
         for symbols in map(tokenize_line, lines):
-            self._lines += 1
             unknown = [symbol for symbol in symbols if self._dictionary.index(symbol) == self._dictionary.unk()]
-            if len(unknown) <= _SHARE * len(symbols):
-                continue
-            self._unfit += 1
-            if self._unfit == 1:
+            if len(unknown) > _SHARE * len(symbols) and not self._has_warned:
+                self._has_warned = True
                 logger.warning(self._describe(unknown, len(symbols)))
-            elif str(self._unfit).strip("0") == "1":  # a power of ten
-                logger.warning(
-                    f"{self._unfit:,} of the {self._lines:,} lines so far have more than {_SHARE:.0%} unknown symbols"
-                )
 
     def _describe(self, unknown: List[str], size: int) -> str:
         distinct = list(dict.fromkeys(unknown))
@@ -67,7 +57,7 @@ class TypedText:
             f"{len(unknown)} of the {size} symbols of a line ({len(unknown) / size:.0%}) are unknown to the source "
             f"dictionary: {shown}{case}; a line must be prepared as the training text was, so check the tokenization "
             "(--tokenizer, --moses-no-dash-splits), upper and lower case, and the subwords (--bpe, with the codes or "
-            "the model of the training); further lines are counted, and only now and then reported"
+            "the model of the training); further lines are not reported"
         )
 
 

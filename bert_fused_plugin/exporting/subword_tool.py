@@ -4,7 +4,6 @@ With other codes than those of the training data, or another sentencepiece model
 that it does not know, or knows from other words, and translates badly.  So the tool must restore known subwords.
 """
 
-import re
 from collections import Counter
 from contextlib import suppress
 from itertools import islice, product
@@ -15,7 +14,6 @@ from fairseq.data import Dictionary, data_utils
 from fairseq.data.encoders import build_bpe
 
 from bert_fused_plugin.data.data_bin import read_whole
-from bert_fused_plugin.data.subwords import SUBWORDS
 from bert_fused_plugin.errors import BertFusedError, flag_name
 from bert_fused_plugin.models.hub import GPT2_FILES
 
@@ -34,8 +32,7 @@ _FILES = {
     "hf_byte_bpe": {"bpe_vocab": "vocab.json", "bpe_merges": "merges.txt"},
 }
 _ENOUGH = 0.9  # the right file restores nearly all, but not what subword-nmt's --vocabulary has split further
-_MOST_SYMBOLS, _MOST_LINES = 20_000, 1_000
-_FILLER = re.compile(r"madeupword\d+")  # fairseq fills a dictionary up with these
+_MOST_LINES = 1_000
 
 
 def choose_tool(trained: Bpe, given: Dict[str, Path], errors: List[str]) -> Tuple[Bpe, Files]:
@@ -62,10 +59,10 @@ def choose_tool(trained: Bpe, given: Dict[str, Path], errors: List[str]) -> Tupl
 
 
 def check_tool(bpe: Any, files: Files, task: Any, data: str) -> None:
-    """Split what is known to have come from the tool of the training, of *task* and its first directory *data*.
+    """Split sentences that come from the tool of the training, of *task* and its first directory *data*.
 
     Raises:
-        BertFusedError: The file cannot be read, or it splits the words of the dictionary, or the sentences, otherwise.
+        BertFusedError: The file cannot be read, or it splits the sentences otherwise.
     """
     tool = f"{FLAGS.get(bpe._name, f'--bpe {bpe._name}')} {' '.join(str(path) for path, _ in files.values())}"
     remedy = "give the file that the training data was split with"
@@ -76,19 +73,17 @@ def check_tool(bpe: Any, files: Files, task: Any, data: str) -> None:
     except (Exception, SystemExit) as error:  # subword-nmt ends the program at a line that is no code
         reason = " ".join(str(error).split())[:200]
         raise BertFusedError(f"{tool} cannot be read as what the flag is for ({reason}); {remedy}") from error
-    lines = {"the words of the source dictionary": _words(bpe._name, encoder, task.source_dictionary)}
     text = _source_text(data, task)
-    if text is not None:
-        lines["the source sentences of the data"] = _sentences(text, task.source_dictionary)
-    for what, known in lines.items():
-        split = [encoder.encode(encoder.decode(" ".join(line))).split() for line in known]
-        if _likeness(known, split) < _ENOUGH:
-            example = next((line, new) for line, new in zip(known, split) if line != new)
-            one, other = (" ".join(line[:8]) for line in example)
-            raise BertFusedError(
-                f"{tool} restores {_likeness(known, split):.1%} of {what}, and at least {_ENOUGH:.0%} are needed: "
-                f"{one!r} becomes {other!r}, so the model would get other pieces than in training; {remedy}"
-            )
+    known = [] if text is None else _sentences(text, task.source_dictionary)
+    split = [encoder.encode(encoder.decode(" ".join(line))).split() for line in known]
+    if _likeness(known, split) < _ENOUGH:
+        example = next((line, new) for line, new in zip(known, split) if line != new)
+        one, other = (" ".join(line[:8]) for line in example)
+        raise BertFusedError(
+            f"{tool} restores {_likeness(known, split):.1%} of the source sentences of the data, and at least "
+            f"{_ENOUGH:.0%} are needed: {one!r} becomes {other!r}, so the model would get other pieces than in "
+            f"training; {remedy}"
+        )
 
 
 def _source_text(data: str, task: Any) -> Optional[Any]:
@@ -103,23 +98,6 @@ def _source_text(data: str, task: Any) -> Optional[Any]:
             if text is not None:
                 return text
     return None
-
-
-def _words(kind: str, encoder: Any, dictionary: Dictionary) -> List[List[str]]:
-    """Return the symbols that are whole words of several letters; the right file does not split these.
-
-    Numbers are no words.  All symbols are returned if the dictionary cannot be that of a sentencepiece model, which
-    restores none of them.
-    """
-    symbols = dictionary.symbols[dictionary.nspecial : dictionary.nspecial + _MOST_SYMBOLS]
-    symbols = [symbol for symbol in symbols if not _FILLER.fullmatch(symbol)]
-    if kind in SUBWORDS["numbers"].bpe:
-        return []
-    if kind == "sentencepiece":
-        marked = [symbol for symbol in symbols if not SUBWORDS[kind].goes_on("", symbol)]
-        return [[symbol] for symbol in marked if len(symbol) > 2] if marked else [[symbol] for symbol in symbols]
-    mark = encoder.bpe_symbol.strip()  # @@
-    return [[symbol] for symbol in symbols if not symbol.endswith(mark) and len(symbol) > 1]
 
 
 def _sentences(text: Any, dictionary: Dictionary) -> List[List[str]]:

@@ -7,30 +7,26 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 from weakref import WeakValueDictionary
 
 import torch
-from fairseq.data import Dictionary
-from fairseq.models.transformer import TransformerModelBase
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
 from bert_fused_plugin import setup_messages
 from bert_fused_plugin.bert.layers import last_layer_warning
-from bert_fused_plugin.data.bert_pair_dataset import AnyLengthDataset, BertPairDataset, InteractiveDataset
-from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch, piece_folders, read_dictionary
+from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, InteractiveDataset
+from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch, piece_folders
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.document_context import files_of, read_document_starts
 from bert_fused_plugin.data.raw_text import read_raw_text
 from bert_fused_plugin.data.tags import language_tags
 from bert_fused_plugin.data.typed_text import TypedText
 from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.models.presets import flags_beside, resumed_from
 from bert_fused_plugin.modules.attention_map import log_alphas
 from bert_fused_plugin.tasks import ensembles
 from bert_fused_plugin.tasks.bert_cache import BertCache
 from bert_fused_plugin.tasks.bert_fused_translation_config import (
     BertFusedTranslationConfig,
-    flags_for_data_sets,
     given_flags,
     unusable_flags,
 )
@@ -51,7 +47,6 @@ class BertFusedTranslationTask(TranslationTask):
     cfg: BertFusedTranslationConfig
     bridge: Optional[DictionaryBridge] = None
     bert_cache: Optional[BertCache] = None
-    keep_long_targets = True
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -72,15 +67,6 @@ class BertFusedTranslationTask(TranslationTask):
         raise_all(data_errors(cfg.data, cfg.source_lang, cfg.target_lang))
         return super().setup_task(cfg, **kwargs)
 
-    @classmethod
-    def load_dictionary(cls, filename: str) -> Dictionary:
-        """Load the dictionary in the file *filename*.
-
-        Raises:
-            BertFusedError: the file holds no dictionary.
-        """
-        return read_dictionary(super().load_dictionary, filename)
-
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         """Build the model, and take its bridge for the data sets, and BERT's cache.
 
@@ -91,7 +77,6 @@ class BertFusedTranslationTask(TranslationTask):
         if from_checkpoint:  # no training follows
             setup_messages.end(repeat=False)
         self.max_source = min(self.max_source, model.max_positions()[0])  # of all members of an ensemble
-        self.keep_long_targets = self.keep_long_targets and _takes_any_target(model)
         if not reads_bert(model):
             unused = given_flags(self.cfg, "bert_text", "bert_cache", "bert_documents")
             if unused:
@@ -154,14 +139,13 @@ class BertFusedTranslationTask(TranslationTask):
     ) -> Any:
         """Return the data set of the lines of one buffer; with ``--bert-context`` they follow each other.
 
-        A line that is longer than ``--max-source-positions`` is cut and not refused, and a line that is longer than
-        ``--max-tokens`` is a batch by itself.
+        A line that is longer than ``--max-source-positions`` is cut and not refused.
         """
         src_tokens = [self._truncated(line) for line in src_tokens]
         src_lengths = [len(line) for line in src_tokens]
         dataset = super().build_dataset_for_inference(src_tokens, src_lengths, constraints=constraints)
         if self.bridge is None or not self.bridge.context:
-            return AnyLengthDataset(dataset)
+            return dataset
         if constraints is not None:
             raise BertFusedError(
                 "--constraints and --bert-context do not work together in fairseq-interactive; leave --constraints out"
@@ -171,7 +155,7 @@ class BertFusedTranslationTask(TranslationTask):
                 f"--bert-context {self.bridge.context} reads the preceding lines of the same buffer, but this buffer "
                 "has a single line; give fairseq-interactive a larger --buffer-size"
             )
-        return InteractiveDataset(dataset, self.bridge, keep_long_targets=True)
+        return InteractiveDataset(dataset, self.bridge)
 
     def build_generator(self, models: Sequence[Any], args: Any, **options: Any) -> Any:
         """Build fairseq's generator.
@@ -180,13 +164,13 @@ class BertFusedTranslationTask(TranslationTask):
             BertFusedError: an alignment is asked of a model that does not attend to source tokens, or models of
                 different BERT input read context, or flags for data sets are given to fairseq-interactive.
         """
-        # --eval-bleu-args and the hub interface need not name these
-        beam, print_alignment = getattr(args, "beam", None), getattr(args, "print_alignment", None)
-        errors = ensembles.ensemble_errors(models, bool(print_alignment))
-        if beam is not None and beam < 1:
-            errors.append(f"--beam must be at least 1, got {beam}; 5 is usual")
+        # --eval-bleu-args and the hub interface need not name it
+        errors = ensembles.ensemble_errors(models, bool(getattr(args, "print_alignment", None)))
         if not (self.datasets or options or self.cfg.eval_bleu):  # the hub interface gives options
-            errors += flags_for_data_sets(self.cfg)
+            errors += [
+                f"{flag} is for data sets, and not for the typed lines of fairseq-interactive; leave it out"
+                for flag in given_flags(self.cfg, "bert_text", "bert_documents", "bert_cache")
+            ]
         raise_all(errors)
         return super().build_generator(ensembles.members(models), args, **options)
 
@@ -240,7 +224,6 @@ class BertFusedTranslationTask(TranslationTask):
             dataset,
             bridge,
             read_raw_text(text, split, cfg.source_lang, size, combine=combine, upsample=cfg.upsample_primary),
-            shard is None and self.keep_long_targets,
             read_document_starts(documents, split, files_of(dataset.src)) if bridge.context else set(),
             piece_folders(cfg.data, shard, cfg.bert_cache),
             name,
@@ -263,10 +246,3 @@ class BertFusedTranslationTask(TranslationTask):
             return line
         logger.warning(f"a source line of {len(line)} tokens is cut to {limit} (--max-source-positions {limit})")
         return torch.cat([line[: limit - 1], line[-1:]])
-
-
-def _takes_any_target(model: Any) -> bool:
-    """Return whether no reference is too long for *model*: sinusoidal positions have no end, learned ones have."""
-    return isinstance(model, GruModel) or (
-        isinstance(model, TransformerModelBase) and not model.cfg.decoder.learned_pos
-    )

@@ -18,12 +18,6 @@ _DIRECTORY = Rule(
     "must not be empty, as it is if a shell variable is not set",
     "give a directory, or leave the flag out",
 )
-# for typed lines, what happens instead of what these flags say
-_FOR_DATA_SETS = {
-    "bert_text": "BERT reads the typed lines",
-    "bert_documents": "with --bert-context BERT reads the lines before in the same buffer",
-    "bert_cache": "BERT's states of typed lines are not kept",
-}
 # settings that say what the model is, and how its data is read
 _KEPT = re.compile(r"_name|data|dataset_impl|\w+_lang|left_pad_\w+|max_\w+_positions")
 
@@ -66,16 +60,6 @@ class BertFusedTranslationConfig(TranslationConfig, Specified):
 def given_flags(cfg: BertFusedTranslationConfig, *settings: str) -> List[str]:
     """Return the flags of those *settings* of *cfg* that do not have their default."""
     return [flag_name(name) for name in settings if getattr(cfg, name) != getattr(BertFusedTranslationConfig, name)]
-
-
-def flags_for_data_sets(cfg: BertFusedTranslationConfig) -> List[str]:
-    """Return a sentence for each flag of *cfg* that is about data sets, for a command that translates typed lines."""
-    return [
-        f"{flag_name(name)} is for data sets, got {getattr(cfg, name)} for the typed lines of fairseq-interactive; "
-        f"leave it out: {instead}"
-        for name, instead in _FOR_DATA_SETS.items()
-        if given_flags(cfg, name)
-    ]
 
 
 def unusable_flags(cfg: BertFusedTranslationConfig, model: Any) -> List[str]:

@@ -52,23 +52,20 @@ def test_sentencepiece_is_used_without_being_asked_for(pieces, tmp_path, caplog)
 
 
 def test_a_subword_tool_that_splits_otherwise_is_refused(workspace, pieces, codes, tmp_path):
-    """Wrong codes, a wrong sentencepiece model, one in place of the other, and files of other kinds."""
+    """Wrong codes, a sentencepiece model in place of codes, and the other way round, and files of other kinds."""
     old = {"words": save_model(workspace, tmp_path / "words.pt", "gru_dot")}
     old["pieces"] = save_model(pieces, tmp_path / "pieces.pt", "gru_dot")
     (tmp_path / "other.en").write_text("der Hund und der Mann\n" * 20, encoding="utf-8")
-    train_sentencepiece(tmp_path / "other.en", tmp_path / "other")
     (tmp_path / "other-codes").write_text("#version: 0.2\nt h\no g</w>\n", encoding="utf-8")
     (tmp_path / "empty").touch()
-    restores = r"restores [\d.]+% of the words of the source dictionary, and at least 90% are needed: '\S+' becomes"
+    restores = r"restores [\d.]+% of the source sentences of the data, and at least 90% are needed: '.+' becomes"
     for trained, kind, file, message in (
         ("words", "subword_nmt", tmp_path / "other-codes", restores),
         ("words", "subword_nmt", tmp_path / "other.en", "cannot be read as what the flag is for"),
         ("words", "subword_nmt", pieces.model, "cannot be read as what the flag is for"),
         ("words", "sentencepiece", pieces.model, restores),
-        ("pieces", "sentencepiece", tmp_path / "other.model", restores),
         ("pieces", "sentencepiece", codes, "cannot be read as what the flag is for"),
         ("pieces", "sentencepiece", tmp_path / "empty", "cannot be read as what the flag is for"),
-        ("pieces", "subword_nmt", codes, restores),
     ):
         data = workspace.data if trained == "words" else pieces.data
         flag = {"subword_nmt": "--codes", "sentencepiece": "--sentencepiece-model"}[kind]

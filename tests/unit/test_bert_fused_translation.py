@@ -2,9 +2,7 @@
 
 import pytest
 from helpers import encode
-from transformers import AutoTokenizer
 
-from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 
@@ -57,20 +55,3 @@ def test_long_lines_of_a_buffer_are_cut(task, dictionary, caplog):
     assert [dictionary.string(dataset[i]["source"]) for i in range(3)] == CUT
     assert len(lines[0]) == 9
     assert "a source line of 9 tokens is cut to 5 (--max-source-positions 5)" in caplog.messages
-
-
-@pytest.mark.parametrize("context", [None, 0, 1])
-def test_a_line_that_is_too_long_for_a_batch_is_one_by_itself(task, dictionary, bert_dir, context):
-    """And none of the lines around it is lost, with and without BERT and its context."""
-    if context is not None:
-        tokenizer = AutoTokenizer.from_pretrained(bert_dir)
-        task.bridge = DictionaryBridge(dictionary, tokenizer, max_tokens=32, context=context)
-    lines = [encode(dictionary, line) for line in ("the old man sees", "a dog", "a man", "dog", "a", "man")]
-    dataset = task.build_dataset_for_inference(lines, list(map(len, lines)))
-    for max_tokens, alone in ((4, [[0]]), (None, [])):
-        iterator = task.get_batch_iterator(
-            dataset, max_tokens=max_tokens, max_positions=task.max_positions(), disable_iterator_cache=True
-        ).next_epoch_itr(shuffle=False)
-        batches = [sample["id"].tolist() for sample in iterator]
-        assert sorted(i for batch in batches for i in batch) == list(range(6))
-        assert [batch for batch in batches if 0 in batch and len(batch) == 1] == alone

@@ -76,17 +76,6 @@ def test_a_sentence_that_only_bert_finds_too_long_is_a_batch_by_itself(dataset):
     assert [1] in [[int(i) for i in batch] for batch in batches]
 
 
-def test_long_references_are_kept_where_they_are_not_for_training(dictionary, bridge):
-    for keep, kept in ((False, [0, 1, 3, 4]), (True, [0, 1, 2, 3, 4])):
-        dataset = BertPairDataset(pairs(dictionary), bridge, keep_long_targets=keep)
-        assert dataset.filter_indices_by_size(np.arange(5), (100, 5))[0].tolist() == kept
-        assert dataset.filter_indices_by_size(np.arange(5), (4, 100))[0].tolist() == [0, 2, 3]
-    batches = dataset.batch_by_size(dataset.ordered_indices(), max_tokens=5)
-    assert sorted(int(i) for batch in batches for i in batch) == [0, 1, 2, 3, 4]
-    with pytest.raises(AssertionError, match="exceed max_tokens"):
-        BertPairDataset(pairs(dictionary), bridge).batch_by_size(dataset.ordered_indices(), max_tokens=5)
-
-
 def test_an_interactive_batch_hands_on_berts_input_as_constraints(dictionary, bridge):
     dataset = InteractiveDataset(pairs(dictionary), bridge)
     batch = dataset.collater([dataset[i] for i in (0, 1, 4)], pad_to_length={"source": 12, "target": 10})

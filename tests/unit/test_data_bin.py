@@ -3,7 +3,6 @@ import pytest
 from bert_fused_plugin.bert.from_flags import locate_bert
 from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
 
 
 @pytest.fixture
@@ -44,9 +43,7 @@ def test_each_language_without_a_dictionary_is_named(data):
 
 
 def test_an_empty_directory_has_no_languages_and_no_dictionaries(tmp_path):
-    [error] = data_errors(str(tmp_path), None, "de")
-    assert "has no file whose name tells the languages" in error
-    assert error.endswith("give --source-lang and --target-lang")
+    assert data_errors(str(tmp_path), None, "de") == []  # fairseq says that it cannot infer them
     errors = data_errors(str(tmp_path), "en", "de")
     assert [f"no dict.{lang}.txt, only no dictionary; give" in e for lang, e in zip(("en", "de"), errors)] == [True] * 2
 
@@ -65,21 +62,3 @@ def test_a_tilde_that_the_shell_has_left_is_the_home_directory(monkeypatch):
     assert directory_of_epoch("--bert-text", "~/raw", "data", None) == "/home/me/raw"
     assert directory_of_epoch("--bert-text", "a:~/raw", "data:more", 2) == "/home/me/raw"
     assert locate_bert("~/bert", None) == "/home/me/bert"
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"the 5\nthe 4\n", "Duplicate word found"),
-        (b"the\n", "Incorrect dictionary format"),
-        (b"the 5\n\n", "Incorrect dictionary format"),
-        (b"the 1.5\n", "Incorrect dictionary format"),
-        ("é 5\n".encode("latin-1"), "Incorrect encoding"),
-        (None, "No such file"),
-    ],
-)
-def test_a_file_that_is_no_dictionary_is_named(tmp_path, content, reason):
-    if content is not None:
-        (tmp_path / "dict.en.txt").write_bytes(content)
-    with pytest.raises(BertFusedError, match=rf"^.*dict.en.txt cannot be read as a dictionary \(.*{reason}.*; it must"):
-        BertFusedTranslationTask.load_dictionary(str(tmp_path / "dict.en.txt"))

@@ -1,8 +1,8 @@
 import pytest
 import torch
 from helpers import PIECES, dictionary_of, encode, pad
-from tokenizers import Tokenizer, models, normalizers, processors
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from tokenizers import normalizers
+from transformers import AutoTokenizer
 
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
@@ -134,27 +134,8 @@ def test_the_fingerprint_of_a_tokenizer_covers_added_tokens_and_the_text_it_make
     assert fingerprint(keep_case) != fingerprint()
 
 
-def test_a_tokenizer_that_knows_no_latin_letters_keeps_its_special_tokens_around_the_sentence():
-    vocab = {piece: i for i, piece in enumerate(["<s>", "</s>", "<pad>", "س", "گ"])}
-    backend = Tokenizer(models.BPE(vocab, []))  # without <unk>, unknown letters give no piece
-    template = {"single": "<s> $A </s>", "pair": "<s> $A </s> $B </s>", "special_tokens": [("<s>", 0), ("</s>", 1)]}
-    backend.post_processor = processors.TemplateProcessing(**template)
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="</s>", pad_token="<pad>")
-    bridge = DictionaryBridge(dictionary_of("سگ", "abc"), tokenizer, max_tokens=32, context=1)
-    assert bridge.encode(["سگ", "abc", ""]) == [[0, 3, 4, 1], [0, 1], [0, 1]]
-    assert bridge.frame([3], context=[4]) == [0, 4, 1, 3, 1]
-
-
 def test_a_symbol_that_the_dictionary_does_not_have_is_named(bridge, dictionary):
     sentence = [dictionary.index("the"), len(dictionary), dictionary.eos()]
     message = f"the data has the source symbol {len(dictionary)}, but the dictionary has only {len(dictionary)}; take"
     with pytest.raises(BertFusedError, match=message):
         bridge.encode_tokens([sentence])
-
-
-def test_room_for_special_tokens_alone_is_refused(dictionary, tokenizer):
-    """As with a tokenizer whose files say that it takes two tokens: every sentence would be [CLS] [SEP]."""
-    [row] = DictionaryBridge(dictionary, tokenizer, max_tokens=3).encode(["the dog"])
-    assert pieces(row) == ["[CLS]", "the", "[SEP]"]
-    with pytest.raises(BertFusedError, match=r"^--bert-max-tokens must be at least 3, one .*, got 2; give more, or"):
-        DictionaryBridge(dictionary, tokenizer, max_tokens=2)
