@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import re
 import shutil
 from pathlib import Path
 
@@ -106,7 +107,7 @@ def test_code_beside_a_model_or_a_tokenizer_is_not_imported(workspace, tmp_path,
         assert not mark.exists()
 
 
-def test_a_cache_that_is_a_pickle_is_computed_anew(workspace, tmp_path, mark):
+def test_a_cache_that_is_a_pickle_is_refused(workspace, tmp_path, mark):
     flags = ["--bert-cache", tmp_path / "cache", "--max-update", "1"]
     workspace.train(*flags, save_dir=tmp_path / "one")
     files = [path for path in (tmp_path / "cache").rglob("*") if path.is_file() and path.suffix == ".safetensors"]
@@ -114,7 +115,8 @@ def test_a_cache_that_is_a_pickle_is_computed_anew(workspace, tmp_path, mark):
     for path in files:
         path.chmod(0o600)
         path.write_bytes(pickle.dumps(Touch(mark)))
-    workspace.train(*flags, save_dir=tmp_path / "two")
+    done = workspace.train(*flags, save_dir=tmp_path / "two", ok=False)
+    assert re.search(r"--bert-cache: \S+\.safetensors cannot be read \(.*; remove this file", done.stderr)
     assert not mark.exists()
 
 
