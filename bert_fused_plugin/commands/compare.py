@@ -10,6 +10,7 @@ import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from contextlib import ExitStack
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
 import torch
@@ -70,7 +71,7 @@ def compare(options: Namespace) -> Dict[str, Any]:
     device = "cuda" if torch.cuda.is_available() and not options.cpu else "cpu"
     place = Place(options.data, options.subset, options.bert_text, options.bert_documents, device, options.bf16)
     runs = []
-    for files in find_runs(options.baseline, options.run, options.log):
+    for files in find_runs(options.baseline, options.run, options.log, options.hypotheses):
         say(f"loading {files.name} from {files.checkpoint}")
         runs.append(load_run(files, place))
     if len({run.languages for run in runs}) > 1:
@@ -81,7 +82,10 @@ def compare(options: Namespace) -> Dict[str, Any]:
     references = read_references(options, runs[0], texts)
     tokenised = options.reference is None and options.detok == "none"
     scorer = Scorer(references, tokenised, options.samples, runs[0].languages[1], options.tokenize)
-    comparison = Comparison(runs, options.subset, how, texts, scorer, options.seed, not options.no_bert_tests)
+    given = {
+        name: read_lines(f"--hypotheses {name}=", path, options, len(references)) for name, path in options.hypotheses
+    }
+    comparison = Comparison(runs, given, options.subset, how, texts, scorer, options.seed, not options.no_bert_tests)
     report = {
         "command": shlex.join(["bert-fused-compare", *(sys.argv[1:])]),
         "data": options.data,
@@ -110,16 +114,25 @@ def read_references(options: Namespace, run: Run, texts: Texts) -> List[str]:
             side = f"{options.data} has no {run.languages[1]} side of {options.subset!r}"
             raise BertFusedError(f"{side}; give the references: --reference FILE")
         return [texts.target(dataset.tgt[i], is_reference=True) for i in range(len(dataset))]
+    return read_lines("--reference ", options.reference, options, len(dataset))
+
+
+def read_lines(flag: str, path: Path, options: Namespace, sentences: int) -> List[str]:
+    """Return the lines of *path*, one for each of the *sentences* of the test set; *flag* is for messages.
+
+    Raises:
+        BertFusedError: the file cannot be read, or has another number of lines.
+    """
     try:
-        references = list(iter(TextFile(options.reference)))
+        lines = list(iter(TextFile(path)))
     except (OSError, UnicodeDecodeError) as error:
-        raise BertFusedError(f"--reference {options.reference} cannot be read as UTF-8 text ({error})") from error
-    if len(references) != len(dataset):
+        raise BertFusedError(f"{flag}{path} cannot be read as UTF-8 text ({error})") from error
+    if len(lines) != sentences:
         raise BertFusedError(
-            f"--reference {options.reference} has {len(references)} lines, but {options.subset!r} of {options.data} "
-            f"has {len(dataset)} sentences; give a file with the reference of each of these sentences, line by line"
+            f"{flag}{path} has {len(lines)} lines, but {options.subset!r} of {options.data} has {sentences} "
+            "sentences; give a file with one line for each of these sentences, in their order"
         )
-    return references
+    return lines
 
 
 def remarks(options: Namespace, texts: Texts, tokenised: bool, references: Sequence[str]) -> List[str]:
@@ -132,6 +145,10 @@ def remarks(options: Namespace, texts: Texts, tokenised: bool, references: Seque
             "The scores are those of tokenised text, as it is in the data. They are good for comparing these runs with "
             "each other, but not with published figures; for those, give detokenised references with --reference FILE."
         )
+        if options.hypotheses:
+            said.append(
+                "The translations of --hypotheses are scored as they are, so they must be tokenised as the data."
+            )
     elif options.reference is not None and options.detok == "none" and texts.target_subwords != "sentencepiece":
         said.append(
             "The references are those of --reference, and the translations are tokenised as the data is. If the data "
@@ -166,6 +183,8 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
     add("data", metavar="DATA_BIN", help="directory of fairseq-preprocess; all runs must have its dictionaries")
     add("--baseline", required=True, **named, help=f"{run} the run to compare with, or of the only run")
     add("--run", **more, help=f"{run} another run; may be repeated")
+    add("--hypotheses", **{**more, "metavar": "NAME=FILE"}, help="name and translations of any other system, one line "
+        "a sentence, without subwords, and detokenised if the references are; may be repeated")  # fmt: skip
     add("--output", type=given_path, required=True, help="HTML file to write; it needs no other file")
     add("--json", type=given_path, help="JSON file to write, which holds all figures")
     add("--log", **more, help="name of a run, and output of fairseq-train, for its curves; default: CHECKPOINT.log, "

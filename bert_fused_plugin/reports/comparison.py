@@ -25,10 +25,11 @@ from bert_fused_plugin.reports.words import PIECES, merged_words
 class Comparison:
     """Translates a test set with all runs, and compares the translations with those of the first run, the baseline.
 
-    For a single run it reports how good the run is, and whether it uses BERT.
+    For a single run without *others* it reports how good the run is, and whether it uses BERT.
     """
 
     runs: Sequence[Run]  # of one language pair
+    others: Mapping[str, Sequence[str]]  # the translations of other systems
     subset: str  # the name of the test set
     how: Decoding
     texts: Texts
@@ -51,7 +52,8 @@ class Comparison:
             title = f"translation {number} of {len(jobs)}: {run.name}{'' if state == 'on' else f', BERT {state}'}"
             with states[run.name][state]():
                 self.found[run.name][state] = translate(run, self.subset, self.how, title)
-        self.hypotheses = {name: self._texts_of(found["on"]) for name, found in self.found.items()}
+        own = {name: self._texts_of(found["on"]) for name, found in self.found.items()}
+        self.hypotheses: Dict[str, Sequence[str]] = {**own, **self.others}
         speakers: Sequence[Any] = (*self.runs, self.texts, self.scorer)
         self.remarks = [remark for speaker in speakers for remark in speaker.remarks]
         unknown = sum("<<unk>>" in reference for reference in self.scorer.references)
@@ -71,8 +73,10 @@ class Comparison:
         return {
             "baseline": self.baseline.name,
             "signatures": signatures,
-            "verdicts": [self._verdict(run, scores, data) for run in self.runs[1:]],
-            "runs": [self._run(run, scores[run.name]) for run in self.runs],
+            "verdicts": [self._verdict(run, scores, data) for run in self.runs[1:]]
+            + [verdict(name, self.baseline.name, scores) for name in self.others],
+            "runs": [{**self._score(run.name, scores), **self._run(run)} for run in self.runs],
+            "hypotheses": [self._score(name, scores) for name in self.others],
             "bert_tests": self._bert_ablations(),
             "buckets": self._buckets(data),
             "curves": self._curves(),
@@ -90,7 +94,11 @@ class Comparison:
         said = verdict(run.name, self.baseline.name, scores), fairness(run, self.baseline, self.runs, data)
         return " ".join(filter(None, said))
 
-    def _run(self, run: Run, scores: Scores) -> Dict[str, Any]:
+    def _score(self, name: str, scores: Dict[str, Scores]) -> Dict[str, Any]:
+        length = self.scorer.bleu(self.hypotheses[name], range(self.size)).ratio
+        return {"name": name, "scores": _as_dicts(scores[name]), "length": length}
+
+    def _run(self, run: Run) -> Dict[str, Any]:
         statistics, found = AttentionStatistics(), self.found[run.name]["on"]
         with Progress(f"entropy of the attention of {run.name}", self.size, "sentences") as progress:
             for sample in batches(run, self.subset, self.how.max_tokens):
@@ -101,7 +109,6 @@ class Comparison:
                 progress.update(len(tokens))
         entropies = statistics.entropies()
         return {
-            "name": run.name,
             "checkpoint": str(run.files.checkpoint),
             "architecture": run.architecture,
             "updates": run.updates,
@@ -109,8 +116,6 @@ class Comparison:
             "reads_bert": run.reads_bert,
             "parameters": run.parameters,
             "speed": found.speed(),
-            "scores": _as_dicts(scores),
-            "length": self.scorer.bleu(self.hypotheses[run.name], range(self.size)).ratio,
             "entropy": _of_layers(entropies),
             "too_even": [too_even for kind, layers in entropies.items() if (too_even := evenness(kind, layers))],
             "sparsity": _of_layers(statistics.sparsity()),

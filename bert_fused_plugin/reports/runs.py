@@ -90,8 +90,12 @@ class Place:
     bf16: bool = False
 
 
-def find_runs(baseline: NamedPath, others: Sequence[NamedPath], logs: Sequence[NamedPath]) -> List[RunFiles]:
+def find_runs(
+    baseline: NamedPath, others: Sequence[NamedPath], logs: Sequence[NamedPath], hypotheses: Sequence[NamedPath]
+) -> List[RunFiles]:
     """Return the runs that ``--baseline``, ``--run`` and ``--log`` name, the baseline first.
+
+    The names of *hypotheses*, which are translations of other systems, must be others.
 
     Raises:
         BertFusedError: a name is used twice, or a file is missing.
@@ -111,6 +115,11 @@ def find_runs(baseline: NamedPath, others: Sequence[NamedPath], logs: Sequence[N
             errors.append(f"--log {name}={path}: there is no such file; leave it out for a report without its curves")
         else:
             runs[name].logs.append(path)
+    taken = set(runs)
+    for name, path in hypotheses:
+        if name in taken:
+            errors.append(f"--hypotheses {name}={path}: there is another system of this name; give each its own name")
+        taken.add(name)
     raise_all(errors)
     return list(runs.values())
 

@@ -14,6 +14,7 @@ from conftest import REPORT_HOW, REPORT_QUICK, hypotheses
 
 from bert_fused_plugin.commands.compare import compare, main, parse_args
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.reports.page import render
 
 pytestmark = pytest.mark.system
 
@@ -180,6 +181,39 @@ def test_references_that_do_not_fit(refused, workspace, tmp_path):
     for file in data.glob("test.en-de.de.*"):
         file.unlink()
     assert "no de side of 'test'; give the references: --reference FILE" in refused(data=data)
+
+
+def test_translations_from_a_file(workspace, plain, written, tmp_path):
+    """Those of a run, given as a file, have the scores of the run, a verdict, and a place in every table."""
+    out = workspace.generate("--path", workspace.save_dir + "/checkpoint_best.pt", "--remove-bpe").stdout
+    found = hypotheses(out)
+    (tmp_path / "file").write_text("".join(f"{found[i][1]}\n" for i in range(30)), encoding="utf-8")
+    runs = ["--baseline", f"plain={plain}", "--hypotheses", f"given={tmp_path / 'file'}"]
+    figures = compare(parse_args([workspace.data, *runs, "--output", "unused", *REPORT_QUICK]))
+    [given] = figures["hypotheses"]
+    fused = json.loads((written / "report.json").read_text(encoding="utf-8"))["runs"][1]
+    assert (given["name"], given["length"]) == ("given", fused["length"])
+    assert [score["score"] for score in given["scores"].values()] == [
+        score["score"] for score in fused["scores"].values()
+    ]
+    [verdict] = figures["verdicts"]
+    assert re.match("given (is|and)", verdict)
+    assert set(figures["buckets"]["length"][0]["BLEU"]) == {"plain", "given"}
+    page = render(figures)
+    assert page.count("</span>given</th>") == 1 + 2  # scores, and two tables of buckets
+    for number in figures["examples"]["given"]["best"]:
+        assert figures["sentence_texts"][number]["translations"]["given"]["text"] == found[number][1]
+
+
+def test_translations_that_do_not_fit(refused, tmp_path):
+    (tmp_path / "short").write_text("a\nb\n", encoding="utf-8")
+    given = f"given={tmp_path / 'short'}"
+    assert f"--hypotheses {given} has 2 lines, but 'test' of " in refused("--hypotheses", given)
+    assert f"--hypotheses {given}: there is another system of this name" in refused(
+        "--hypotheses", given, "--hypotheses", given
+    )
+    again = f"plain={tmp_path / 'short'}"
+    assert f"--hypotheses {again}: there is another system" in refused("--hypotheses", again)
 
 
 def test_data_that_do_not_fit(refused, workspace, tmp_path):

@@ -117,9 +117,11 @@ def test_files_of_one_folder_with_names_of_their_own_are_other_trainings():
 def test_references_that_look_tokenised_get_one_remark(separate, said):
     references = ["A dog ."] * separate + ["A dog."] * (20 - separate)
     texts = SimpleNamespace(target_subwords="sentencepiece")
-    options = SimpleNamespace(reference="test.de", detok="none", bf16=False)
+    options = SimpleNamespace(reference="test.de", detok="none", bf16=False, hypotheses=[])
     found = remarks(options, texts, False, references)
     assert len(found) == said
     assert not said or f"{separate} of 20 end in a full stop that stands alone" in found[0]
-    [own] = remarks(SimpleNamespace(reference=None, detok="none", bf16=False), texts, True, references)
+    options = SimpleNamespace(reference=None, detok="none", bf16=False, hypotheses=[("other", "file")])
+    own, other = remarks(options, texts, True, references)
+    assert "must be tokenised" in other
     assert own.startswith("The scores are those of tokenised text")

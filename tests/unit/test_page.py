@@ -39,6 +39,7 @@ def report():
     return {
         "moses_escapes": True,
         "runs": [],
+        "hypotheses": [],
         "curves": {},
         "sentence_texts": {0: sentence},
         "attention": {0: maps},
