@@ -10,10 +10,12 @@ import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from contextlib import ExitStack
 from dataclasses import asdict
+from itertools import chain, count, takewhile
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
 import torch
+from fairseq.utils import split_paths
 
 from bert_fused_plugin.commands import output_errors
 from bert_fused_plugin.data.dictionary_bridge import DETOK_CHOICES
@@ -25,8 +27,9 @@ from bert_fused_plugin.progress import say
 from bert_fused_plugin.reports.comparison import Comparison
 from bert_fused_plugin.reports.decoding import Decoding, Texts, hardware
 from bert_fused_plugin.reports.page import render, to_json
-from bert_fused_plugin.reports.runs import NamedPath, Place, Run, find_runs, load_run
+from bert_fused_plugin.reports.runs import NamedPaths, Place, Run, find_runs, load_run
 from bert_fused_plugin.reports.scoring import DEFAULT_SAMPLES, FEWEST_SAMPLES, TOKENIZERS, Scorer, tokenizer_errors
+from bert_fused_plugin.reports.verdicts import question
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
@@ -44,8 +47,10 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         new.write_text(page, encoding="utf-8")
         if options.json is not None:
             others.enter_context(written_whole(options.json)).write_text(figures, encoding="utf-8")
-    for line in (*report["verdicts"], *filter(None, (test["verdict"] for test in report["bert_tests"]))):
-        print(line)
+    for test in report["tests"]:
+        of_bert = [found["verdict"] for found in test["bert_tests"] if found["verdict"]]
+        for line in dict.fromkeys([*test["verdicts"], *of_bert]):
+            print(line if len(report["tests"]) == 1 else f"{test['subset']}: {line}")
     for path in filter(None, (options.output, options.json)):
         print(f"written: {path}")
 
@@ -69,67 +74,89 @@ def errors(options: Namespace) -> List[str]:
 def compare(options: Namespace) -> Dict[str, Any]:
     """Return all that the report shows, for the settings *options* of the command line."""
     device = "cuda" if torch.cuda.is_available() and not options.cpu else "cpu"
+    options.subset = options.subset or test_sets(options.data)
     place = Place(options.data, options.subset, options.bert_text, options.bert_documents, device, options.bf16)
-    runs = []
-    for files in find_runs(options.baseline, options.run, options.log, options.hypotheses):
-        say(f"loading {files.name} from {files.checkpoint}")
-        runs.append(load_run(files, place))
+    seeds: List[List[Run]] = []
+    for each in find_runs(options.baseline, options.run, options.log, options.hypotheses):
+        say(f"loading {each[0].name} from {', '.join(str(files.checkpoint) for files in each)}")
+        seeds.append([load_run(files, place) for files in each])
+    runs = [*chain(*seeds)]
     if len({run.languages for run in runs}) > 1:
         translated = ", ".join(f"{run.files} translates {'-'.join(run.languages)}" for run in runs)
-        raise BertFusedError(f"{translated}; compare runs of one test set")
+        raise BertFusedError(f"{translated}; compare runs of one language pair")
     how = Decoding(options.beam, options.lenpen, options.max_len_a, options.max_len_b, options.max_tokens)
     texts = Texts(runs[0].task, options.remove_bpe, options.detok)
-    references = read_references(options, runs[0], texts)
     tokenised = options.reference is None and options.detok == "none"
-    scorer = Scorer(references, tokenised, options.samples, runs[0].languages[1], options.tokenize)
+    references = {subset: read_references(options, subset, runs[0], texts) for subset in options.subset}
     given = {
-        name: read_lines(f"--hypotheses {name}=", path, options, len(references)) for name, path in options.hypotheses
-    }
-    comparison = Comparison(runs, given, options.subset, how, texts, scorer, options.seed, not options.no_bert_tests)
+        subset: {name: [read_lines(f"--hypotheses {name}=", path, options, subset, len(lines)) for path in paths]
+                 for name, paths in options.hypotheses}
+        for subset, lines in references.items()
+    }  # fmt: skip
+    found: List[Comparison] = []
+    for subset, lines in references.items():
+        scorer = Scorer(lines, tokenised, options.samples, runs[0].languages[1], options.tokenize)
+        tests_bert = not options.no_bert_tests
+        found.append(Comparison(seeds, given[subset], subset, how, texts, scorer, options.seed, tests_bert))
+    tests = [comparison.verdict(options.data) for comparison in found]
     report = {
+        "question": question([run for run, *_ in seeds], len(tests[0]["systems"]), options.subset),
         "command": shlex.join(["bert-fused-compare", *(sys.argv[1:])]),
         "data": options.data,
-        "subset": options.subset,
         "languages": runs[0].languages,
-        "sentences": len(references),
         "references": str(options.reference or "") or f"{options.data}, {'tokenised' if tokenised else 'detokenised'}",
         "decoding": asdict(how),
         "samples": options.samples,
         "hardware": hardware(device),
-        **comparison.report(options.data, options.examples),
+        **tests[0],
+        "tests": tests,
+        **found[0].details(options.data, options.examples),
     }
-    report["remarks"] += remarks(options, texts, tokenised, references)
+    speakers: Sequence[Any] = (*runs, texts, *found)
+    said = [*chain(*(speaker.remarks for speaker in speakers))]
+    report["remarks"] = [*dict.fromkeys(said + remarks(options, texts, tokenised, [*chain(*references.values())]))]
     return report
 
 
-def read_references(options: Namespace, run: Run, texts: Texts) -> List[str]:
+def test_sets(data: str) -> List[str]:
+    """Return the names of the test sets in *data*."""
+    folder = Path(split_paths(data)[0])
+    others = takewhile(lambda name: any(folder.glob(f"{name}.*-*.*")), (f"test{number}" for number in count(1)))
+    return ["test", *others]
+
+
+def read_references(options: Namespace, subset: str, run: Run, texts: Texts) -> List[str]:
     """Return the reference of each sentence, from the file of ``--reference`` or from the data.
 
     Raises:
         BertFusedError: there are no references, or there is not one for each sentence.
     """
-    dataset = run.task.dataset(options.subset)
+    dataset = run.task.dataset(subset)
     if options.reference is None:
         if dataset.tgt is None:
-            side = f"{options.data} has no {run.languages[1]} side of {options.subset!r}"
+            side = f"{options.data} has no {run.languages[1]} side of {subset!r}"
             raise BertFusedError(f"{side}; give the references: --reference FILE")
         return [texts.target(dataset.tgt[i], is_reference=True) for i in range(len(dataset))]
-    return read_lines("--reference ", options.reference, options, len(dataset))
+    return read_lines("--reference ", options.reference, options, subset, len(dataset))
 
 
-def read_lines(flag: str, path: Path, options: Namespace, sentences: int) -> List[str]:
-    """Return the lines of *path*, one for each of the *sentences* of the test set; *flag* is for messages.
+def read_lines(flag: str, given: Path, options: Namespace, subset: str, size: int) -> List[str]:
+    """Return the lines of a *given* file, one for each of the sentences of *subset*; *flag* is for messages.
 
     Raises:
         BertFusedError: the file cannot be read, or has another number of lines.
     """
+    path = Path(str(given).replace("{subset}", subset))
+    if path == given and len(options.subset) > 1:
+        rule = f"must be a file for each of {' and '.join(options.subset)}"
+        raise BertFusedError(f"{flag}{given} {rule}; write {{subset}} where their names differ, or choose one --subset")
     try:
         lines = list(iter(TextFile(path)))
     except (OSError, UnicodeDecodeError) as error:
         raise BertFusedError(f"{flag}{path} cannot be read as UTF-8 text ({error})") from error
-    if len(lines) != sentences:
+    if len(lines) != size:
         raise BertFusedError(
-            f"{flag}{path} has {len(lines)} lines, but {options.subset!r} of {options.data} has {sentences} "
+            f"{flag}{path} has {len(lines)} lines, but {subset!r} of {options.data} has {size} "
             "sentences; give a file with one line for each of these sentences, in their order"
         )
     return lines
@@ -163,12 +190,12 @@ def remarks(options: Namespace, texts: Texts, tokenised: bool, references: Seque
     return said
 
 
-def named_path(text: str) -> NamedPath:
-    """Return the name and the path of ``NAME=PATH``."""
-    name, _, path = text.partition("=")
-    if not (name and path):
-        raise ArgumentTypeError(f"must be NAME=PATH, got {text!r}")
-    return name, given_path(path)
+def named_paths(text: str) -> NamedPaths:
+    """Return the name and the paths of ``NAME=PATH,PATH,...``."""
+    name, _, paths = text.partition("=")
+    if not (name and all(paths.split(","))):
+        raise ArgumentTypeError(f"must be NAME=PATH, or NAME=PATH,PATH for two seeds, got {text!r}")
+    return name, [given_path(path) for path in paths.split(",")]
 
 
 def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
@@ -177,19 +204,20 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
     parser = ArgumentParser(description=description, epilog=example, formatter_class=RawDescriptionHelpFormatter)
     add = parser.add_argument
     how = Decoding()
-    named: Dict[str, Any] = {"type": named_path, "metavar": "NAME=PATH"}
+    named: Dict[str, Any] = {"type": named_paths, "metavar": "NAME=PATH[,PATH]"}
     more = {**named, "action": "append", "default": []}
-    run = "name, and --save-dir or checkpoint, of"
+    run = "name, and --save-dir or checkpoint of each seed, of"
     add("data", metavar="DATA_BIN", help="directory of fairseq-preprocess; all runs must have its dictionaries")
     add("--baseline", required=True, **named, help=f"{run} the run to compare with, or of the only run")
     add("--run", **more, help=f"{run} another run; may be repeated")
-    add("--hypotheses", **{**more, "metavar": "NAME=FILE"}, help="name and translations of any other system, one line "
-        "a sentence, without subwords, and detokenised if the references are; may be repeated")  # fmt: skip
+    add("--hypotheses", **{**more, "metavar": "NAME=FILE[,FILE]"}, help="name and translations of any other system, "
+        "one line a sentence, without subwords, and detokenised if the references are; may be repeated")  # fmt: skip
     add("--output", type=given_path, required=True, help="HTML file to write; it needs no other file")
     add("--json", type=given_path, help="JSON file to write, which holds all figures")
     add("--log", **more, help="name of a run, and output of fairseq-train, for its curves; default: CHECKPOINT.log, "
         "or else *.log in the save-dir, or SAVE_DIR.log; may be repeated")  # fmt: skip
-    add("--subset", default="test", help="name of the test set; default: %(default)s")
+    add("--subset", action="append", metavar="NAME", help="name of a test set; may be repeated, with {subset} in the "
+        "names of files that each set has; default: test and, where they are, test1, test2, ...")  # fmt: skip
     add(
         "--reference", type=given_path, help="file with detokenised references; default: the tokenised ones of the data"
     )

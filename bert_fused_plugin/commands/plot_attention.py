@@ -35,7 +35,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     args = parse_args(arguments)
     if not args.output.suffix:
         raise BertFusedError(f"--output must end in .png, .svg or .pdf, got {args.output}; add one of these endings")
-    run = load_run(RunFiles("--path", "", args.path), Place(args.data, args.subset))
+    run = load_run(RunFiles("--path", "", args.path), Place(args.data, [args.subset]))
     size = len(run.task.dataset(args.subset))
     if not 0 <= args.index < size:
         raise BertFusedError(

@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from statistics import mean
 from typing import Any, Dict, List, Mapping, Sequence
 
 from bert_fused_plugin.checkpoints.origins import updates_before
@@ -17,7 +18,7 @@ from bert_fused_plugin.reports.decoding import Decoding, Texts, Translations, ba
 from bert_fused_plugin.reports.runs import Run
 from bert_fused_plugin.reports.scoring import Scorer, Scores
 from bert_fused_plugin.reports.training_log import Curves, read_curves
-from bert_fused_plugin.reports.verdicts import bert_verdict, fairness, verdict
+from bert_fused_plugin.reports.verdicts import answer, bert_verdict, fairness, uses_bert, verdict, with_bert
 from bert_fused_plugin.reports.words import PIECES, merged_words
 
 
@@ -25,11 +26,12 @@ from bert_fused_plugin.reports.words import PIECES, merged_words
 class Comparison:
     """Translates a test set with all runs, and compares the translations with those of the first run, the baseline.
 
-    For a single run without *others* it reports how good the run is, and whether it uses BERT.
+    For a single run without *others* it reports how good the run is, and whether it uses BERT.  All seeds of a run
+    count in its scores; everything else is that of its first seed.
     """
 
-    runs: Sequence[Run]  # of one language pair
-    others: Mapping[str, Sequence[str]]  # the translations of other systems
+    seeds: Sequence[Sequence[Run]]  # of each run, all of one language pair
+    others: Mapping[str, Sequence[Sequence[str]]]  # the translations of the seeds of other systems
     subset: str  # the name of the test set
     how: Decoding
     texts: Texts
@@ -38,8 +40,10 @@ class Comparison:
     with_ablations: bool  # whether to translate with BERT off, shuffled and random too
 
     def __post_init__(self) -> None:
+        self.runs = [first for first, *_ in self.seeds]
         self.baseline = self.runs[0]
-        self.size = len(self.baseline.sources)
+        self.sources = self.baseline.sources[self.subset]
+        self.size = len(self.sources)
         states = {
             run.name: bert_ablations(run, self.subset, self.seed)
             if self.with_ablations and run.reads_bert
@@ -47,15 +51,20 @@ class Comparison:
             for run in self.runs
         }
         jobs = [(run, state) for run in self.runs for state in states[run.name]]
-        self.found: Dict[str, Dict[str, Translations]] = {run.name: {} for run in self.runs}  # by run and state of BERT
+        jobs += [(run, f"seed {number}") for _, *more in self.seeds for number, run in enumerate(more, 2)]
+        # by run, and by the state of BERT or the seed
+        self.found: Dict[str, Dict[str, Translations]] = {run.name: {} for run in self.runs}
         for number, (run, state) in enumerate(jobs, 1):
-            title = f"translation {number} of {len(jobs)}: {run.name}{'' if state == 'on' else f', BERT {state}'}"
-            with states[run.name][state]():
+            about = {"on": ""}.get(state, f", BERT {state}" if state in states[run.name] else f", {state}")
+            with states[run.name].get(state, nullcontext)():
+                title = f"translation {number} of {len(jobs)}: {run.name}{about}"
                 self.found[run.name][state] = translate(run, self.subset, self.how, title)
-        own = {name: self._texts_of(found["on"]) for name, found in self.found.items()}
-        self.hypotheses: Dict[str, Sequence[str]] = {**own, **self.others}
-        speakers: Sequence[Any] = (*self.runs, self.texts, self.scorer)
-        self.remarks = [remark for speaker in speakers for remark in speaker.remarks]
+        own = {
+            name: [self._texts_of(found[state]) for state in found if state == "on" or state not in states[name]]
+            for name, found in self.found.items()
+        }
+        self.hypotheses: Dict[str, Sequence[Sequence[str]]] = {**own, **self.others}
+        self.remarks = list(self.scorer.remarks)
         unknown = sum("<<unk>>" in reference for reference in self.scorer.references)
         if unknown:
             self.remarks.append(
@@ -63,40 +72,57 @@ class Comparison:
                 "Give the text before fairseq-preprocess with --reference FILE."
             )
 
-    def report(self, data: str, examples: int) -> Dict[str, Any]:
-        """Return the figures; *data* has the training set, and *examples* best and worst sentences are shown."""
-        say(f"scores of {self.size:,} sentences, with {self.scorer.samples:,} bootstrap resamples")
-        signatures, scores = self.scorer.compare(list(self.hypotheses.items()))
-        sentences = {name: self.scorer.sentences(texts) for name, texts in self.hypotheses.items()}
+    def verdict(self, data: str) -> Dict[str, Any]:
+        """Return the scores and what they say; *data* is for the command that trains a fair control."""
+        say(f"scores of {self.size:,} sentences of {self.subset}, with {self.scorer.samples:,} resamples")
+        signatures, self.scores = self.scorer.compare(list(self.hypotheses.items()))
+        tests = self._bert_ablations()
+        return {
+            "subset": self.subset,
+            "sentences": self.size,
+            "signatures": signatures,
+            "verdicts": self._verdicts(tests, data),
+            "systems": [self._score(name, found) for name, found in self.scores.items()],
+            "bert_tests": tests,
+        }
+
+    def _verdicts(self, tests: Sequence[Mapping[str, Any]], data: str) -> List[str]:
+        """Return the sentences that the page begins with; the first one answers its question."""
+        (base, first), *others = self.scores.items()
+        if not others:
+            [said] = [test["verdict"] for test in tests] or [None]
+            return [said or f"{base} has {', '.join(f'{metric} {own.score:.2f}' for metric, own in first.items())}."]
+        said = {name: verdict(name, base, self.scores) for name, _ in others}
+        fair = {run.name: fairness(run, self.baseline, self.runs, data) for run in self.runs}
+        if main := with_bert(self.runs):
+            used = {test["run"]: test["used"] for test in tests}.get(main.name)
+            own = answer(main, base, self.scores, used, fair[main.name] is not None)
+            said = {main.name: own, **{name: line for name, line in said.items() if name != main.name}}
+        return [" ".join(filter(None, (line, fair.get(name)))) for name, line in said.items()]
+
+    def details(self, data: str, examples: int) -> Dict[str, Any]:
+        """Return all else; *data* has the training set, and *examples* best and worst sentences are shown."""
+        sentences = {name: self.scorer.sentences(first) for name, (first, *_) in self.hypotheses.items()}
         chosen = self._choose(sentences, examples)
         shown = sorted({i for lists in chosen.values() for numbers in lists.values() for i in numbers})
         return {
             "baseline": self.baseline.name,
-            "signatures": signatures,
-            "verdicts": [self._verdict(run, scores, data) for run in self.runs[1:]]
-            + [verdict(name, self.baseline.name, scores) for name in self.others],
-            "runs": [{**self._score(run.name, scores), **self._run(run)} for run in self.runs],
-            "hypotheses": [self._score(name, scores) for name in self.others],
-            "bert_tests": self._bert_ablations(),
+            "runs": [{**self._score(run.name, self.scores[run.name]), **self._run(run)} for run in self.runs],
+            "hypotheses": [self._score(name, self.scores[name]) for name in self.others],
             "buckets": self._buckets(data),
             "curves": self._curves(),
             "examples": chosen,
             "sentence_texts": {i: self._sentence(i, sentences) for i in shown},
             "attention": self._attention(shown),
-            "remarks": self.remarks,
             "moses_escapes": any(map(looks_like_moses, self.texts.dictionaries)),
         }
 
     def _texts_of(self, found: Translations) -> List[str]:
         return [self.texts.target(found.tokens[i]) for i in range(self.size)]
 
-    def _verdict(self, run: Run, scores: Dict[str, Scores], data: str) -> str:
-        said = verdict(run.name, self.baseline.name, scores), fairness(run, self.baseline, self.runs, data)
-        return " ".join(filter(None, said))
-
-    def _score(self, name: str, scores: Dict[str, Scores]) -> Dict[str, Any]:
-        length = self.scorer.bleu(self.hypotheses[name], range(self.size)).ratio
-        return {"name": name, "scores": _as_dicts(scores[name]), "length": length}
+    def _score(self, name: str, scores: Scores) -> Dict[str, Any]:
+        length = mean(self.scorer.bleu(texts, range(self.size)).ratio for texts in self.hypotheses[name])
+        return {"name": name, "scores": _as_dicts(scores), "length": length}
 
     def _run(self, run: Run) -> Dict[str, Any]:
         statistics, found = AttentionStatistics(), self.found[run.name]["on"]
@@ -110,6 +136,7 @@ class Comparison:
         entropies = statistics.entropies()
         return {
             "checkpoint": str(run.files.checkpoint),
+            "seeds": [str(seed.files.checkpoint) for seeds in self.seeds if seeds[0] is run for seed in seeds],
             "architecture": run.architecture,
             "updates": run.updates,
             "began_from": [origin._asdict() for origin in run.origins],
@@ -128,7 +155,9 @@ class Comparison:
         """Return, for each run that reads BERT, its scores in each state of BERT, tested against the normal one."""
         results = []
         for run in self.runs:
-            systems = [(state, self._texts_of(found)) for state, found in self.found[run.name].items()]
+            systems = [
+                (state, [self._texts_of(found)]) for state, found in self.found[run.name].items() if state in MEANINGS
+            ]
             if len(systems) == 1:
                 continue
             _, scores = self.scorer.compare(systems)
@@ -136,15 +165,13 @@ class Comparison:
                 {"name": name, "meaning": MEANINGS[name], "scores": _as_dicts(found)} for name, found in scores.items()
             ]
             drops_bert = any(isinstance(module, DropNet) and module.p_net > 0 for module in run.model.modules())
-            said = bert_verdict(run.name, scores)
-            results.append({"run": run.name, "verdict": said, "states": states, "drops_bert": drops_bert})
+            said = {"used": uses_bert(scores), "verdict": bert_verdict(run.name, scores)}
+            results.append({"run": run.name, **said, "states": states, "drops_bert": drops_bert})
         return results
 
     def _buckets(self, data: str) -> Dict[str, Any]:
         task, marks = self.baseline.task, self.texts.source_words
-        sentences = [
-            words_of(task.source_dictionary, self.baseline.sources[i].tolist(), marks) for i in range(self.size)
-        ]
+        sentences = [words_of(task.source_dictionary, self.sources[i].tolist(), marks) for i in range(self.size)]
         tables = {"length": by_length(list(map(len, sentences)))}
         seen = count_training_words(task, data, marks, sentences)
         if seen is None:
@@ -158,7 +185,8 @@ class Comparison:
                     "sentences": len(bucket.numbers),
                     "mean_length": bucket.mean_length,
                     "BLEU": {
-                        name: self.scorer.bleu(texts, bucket.numbers).score for name, texts in self.hypotheses.items()
+                        name: mean(self.scorer.bleu(texts, bucket.numbers).score for texts in seeds)
+                        for name, seeds in self.hypotheses.items()
                     },
                 }
                 for bucket in buckets
@@ -200,10 +228,11 @@ class Comparison:
 
     def _sentence(self, number: int, sentences: Dict[str, List[Dict[str, float]]]) -> Dict[str, Any]:
         return {
-            "source": self.texts.source(self.baseline.sources[number]),
+            "source": self.texts.source(self.sources[number]),
             "reference": self.scorer.references[number],
             "translations": {
-                name: {"text": texts[number], **sentences[name][number]} for name, texts in self.hypotheses.items()
+                name: {"text": first[number], **sentences[name][number]}
+                for name, (first, *_) in self.hypotheses.items()
             },
         }
 

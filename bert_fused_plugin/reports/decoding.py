@@ -66,7 +66,7 @@ def batches(run: Run, subset: str, max_tokens: int) -> Iterator[Dict[str, Any]]:
 def translate(run: Run, subset: str, how: Decoding, title: str) -> Translations:
     """Return the translations of *subset*; *title* is the text about the progress."""
     search, result = searcher(run, how), Translations()
-    work = float(run.sources.sizes.sum())  # the first batches have the shortest sentences
+    work = float(run.sources[subset].sizes.sum())  # the first batches have the shortest sentences
     with Progress(title, len(run.task.dataset(subset)), "sentences", work=work) as progress:
         for sample in batches(run, subset, how.max_tokens):
             start = time.perf_counter()

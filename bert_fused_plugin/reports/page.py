@@ -37,7 +37,7 @@ def render(report: Mapping[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    runs, systems = report["runs"], [*report["runs"], *report["hypotheses"]]
+    runs, systems = report["runs"], report["systems"]
     if report["moses_escapes"]:
         texts = {key: _without_moses_escapes(report[key]) for key in ("sentence_texts", "attention")}
         report = {**report, **texts}
@@ -48,7 +48,6 @@ def render(report: Mapping[str, Any]) -> str:
     return environment.get_template("report.html").render(
         report,
         charts=list(filter(None, charts)),
-        systems=systems,
         names=[system["name"] for system in systems],
         depth=max((len(layers) for run in runs for layers in run["entropy"].values()), default=0),
         several=len(systems) > 1,

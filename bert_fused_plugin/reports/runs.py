@@ -22,7 +22,7 @@ from bert_fused_plugin.tasks.ensembles import reads_bert
 _TASKS = ("translation", "bert_fused_translation")
 _WHOLE_GRAPH = {"checkpoint_activations": False, "offload_activations": False}  # for `count_parameters`
 
-NamedPath = Tuple[str, Path]  # NAME=PATH of the command line
+NamedPaths = Tuple[str, List[Path]]  # NAME=PATH,PATH,... of the command line
 
 
 @dataclass
@@ -40,16 +40,16 @@ class RunFiles:
 
 @dataclass
 class Run:
-    """A run with its model, in evaluation mode on its device, and its task with the test set loaded.
+    """A run with its model, in evaluation mode on its device, and its task with the test sets loaded.
 
-    *sources* are the whole sources of the test set; in the task's own data set, those too long for the model are cut.
+    *sources* are the whole sources of each test set; in the task's own data set, those too long for the model are cut.
     *origins* are the checkpoint that the training began from, the one that that one began from, and so on.
     """
 
     files: RunFiles
     model: Any
     task: Any
-    sources: Any
+    sources: Dict[str, Any]
     architecture: str
     updates: int
     parameters: Dict[str, int]
@@ -80,10 +80,10 @@ class Run:
 
 @dataclass(frozen=True)
 class Place:
-    """The test set that all runs are tried on, what the task is given for BERT, and how the models compute."""
+    """The test sets that all runs are tried on, what the task is given for BERT, and how the models compute."""
 
     data: str
-    subset: str
+    subsets: Sequence[str]
     bert_text: Optional[str] = None
     bert_documents: Optional[str] = None
     device: str = "cpu"
@@ -91,9 +91,9 @@ class Place:
 
 
 def find_runs(
-    baseline: NamedPath, others: Sequence[NamedPath], logs: Sequence[NamedPath], hypotheses: Sequence[NamedPath]
-) -> List[RunFiles]:
-    """Return the runs that ``--baseline``, ``--run`` and ``--log`` name, the baseline first.
+    baseline: NamedPaths, others: Sequence[NamedPaths], logs: Sequence[NamedPaths], hypotheses: Sequence[NamedPaths]
+) -> List[List[RunFiles]]:
+    """Return the seeds of the runs that ``--baseline``, ``--run`` and ``--log`` name, the baseline first.
 
     The names of *hypotheses*, which are translations of other systems, must be others.
 
@@ -101,24 +101,28 @@ def find_runs(
         BertFusedError: a name is used twice, or a file is missing.
     """
     errors: List[str] = []
-    runs: Dict[str, RunFiles] = {}
-    for flag, (name, path) in [("--baseline", baseline), *(("--run", run) for run in others)]:
-        files = RunFiles(flag, name, path / "checkpoint_best.pt" if path.is_dir() else path)
-        if runs.setdefault(name, files) is not files:
-            errors.append(f"{files}: there is another run of the name {name!r}; give each run its own name")
-        elif not files.checkpoint.is_file():
-            errors.append(f"{files}: there is no such file; give a checkpoint, or a --save-dir with checkpoint_best.pt")
-    for name, path in logs:
+    runs: Dict[str, List[RunFiles]] = {}
+    for flag, (name, paths) in [("--baseline", baseline), *(("--run", run) for run in others)]:
+        seeds = [RunFiles(flag, name, path / "checkpoint_best.pt" if path.is_dir() else path) for path in paths]
+        if runs.setdefault(name, seeds) is not seeds:
+            errors.append(f"{seeds[0]}: there is another run of the name {name!r}; give each run its own name")
+            continue
+        errors += [
+            f"{files}: there is no such file; give a checkpoint, or a --save-dir with checkpoint_best.pt"
+            for files in seeds
+            if not files.checkpoint.is_file()
+        ]
+    for name, path in ((name, path) for name, paths in logs for path in paths):
         if name not in runs:
             errors.append(f"--log {name}={path}: no run has the name {name!r}; the runs are {', '.join(runs)}")
         elif not path.is_file():
             errors.append(f"--log {name}={path}: there is no such file; leave it out for a report without its curves")
         else:
-            runs[name].logs.append(path)
+            runs[name][0].logs.append(path)
     taken = set(runs)
-    for name, path in hypotheses:
+    for name, paths in hypotheses:
         if name in taken:
-            errors.append(f"--hypotheses {name}={path}: there is another system of this name; give each its own name")
+            errors.append(f"--hypotheses {name}={paths[0]}: there is another system of this name; give each its own")
         taken.add(name)
     raise_all(errors)
     return list(runs.values())
@@ -143,16 +147,16 @@ def load_run(files: RunFiles, place: Place) -> Run:
     except RuntimeError as error:  # torch's, of parameters that do not fit
         reason = " ".join(str(error).split())[:300]
         raise BertFusedError(f"{files} does not fit {place.data}; was it trained on this data?  [{reason}]") from error
-    sources = _load_test_set(task, place)
+    sources = {subset: _load_test_set(task, place.data, subset) for subset in place.subsets}
     parameters, flags = count_parameters(model), saved_flags(state, "model")
     architecture = str(flags.get("arch") or flags.get("_name"))
     run = Run(files, model.eval(), task, sources, architecture, updates, parameters, origins(state))
-    cut = int((sources.sizes > task.max_source).sum())
-    if cut:
-        run.remarks.append(
-            f"{run.name} reads only the beginning of {cut} of the {len(sources)} sources, since it takes at most "
-            f"{task.max_source} tokens (--max-source-positions)."
-        )
+    run.remarks += [
+        f"{run.name} reads only the beginning of {cut} of the {len(texts)} sources of {subset!r}, since it takes at "
+        f"most {task.max_source} tokens (--max-source-positions)."
+        for subset, texts in sources.items()
+        if (cut := int((texts.sizes > task.max_source).sum()))
+    ]
     if run.reads_bert and saved.get("bert_text") is not None and place.bert_text is None:
         run.remarks.append(
             f"{run.name} was trained with --bert-text, but its BERT reads text derived from the data here, "
@@ -211,19 +215,19 @@ def _set_up_task(files: RunFiles, saved: Dict[str, Any], place: Place) -> BertFu
     return task
 
 
-def _load_test_set(task: BertFusedTranslationTask, place: Place) -> Any:
+def _load_test_set(task: BertFusedTranslationTask, data: str, subset: str) -> Any:
     """Let *task* load the test set; return the sources before any of them is cut."""
-    files = Path(utils.split_paths(place.data)[0]).glob(f"{escape(place.subset)}.*-*.*")
+    files = Path(utils.split_paths(data)[0]).glob(f"{escape(subset)}.*-*.*")
     if any(file.stat().st_size == 0 for file in files):  # fairseq maps no empty file, and leaves a stray trace
-        raise BertFusedError(f"{place.data}: {place.subset!r} has no sentences; give another --subset")
+        raise BertFusedError(f"{data}: {subset!r} has no sentences; give another --subset")
     try:
-        TranslationTask.load_dataset(task, place.subset)
-        sources = read_whole(task.dataset(place.subset).src)
-        task.load_dataset(place.subset)
-        read_whole(task.dataset(place.subset))
+        TranslationTask.load_dataset(task, subset)
+        sources = read_whole(task.dataset(subset).src)
+        task.load_dataset(subset)
+        read_whole(task.dataset(subset))
     except FileNotFoundError as error:
         raise BertFusedError(
-            f"{place.data} has no --subset {place.subset!r} for {task.cfg.source_lang}-{task.cfg.target_lang}; "
+            f"{data} has no --subset {subset!r} for {task.cfg.source_lang}-{task.cfg.target_lang}; "
             "give a subset that fairseq-preprocess has made"
         ) from error
     return sources

@@ -1,17 +1,21 @@
 """sacreBLEU's scores, and tests of whether a difference between two systems may be chance."""
 
 from dataclasses import dataclass
+from functools import lru_cache
+from statistics import mean, stdev
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+import numpy as np
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
-from sacrebleu.significance import PairedTest
+from sacrebleu.significance import PairedTest, estimate_ci
 
 from bert_fused_plugin.reports.words import bleu_tokenizer
 
 SIGNIFICANT = 0.05
 DEFAULT_SAMPLES = 1000
+_SEED = 12345  # that of sacreBLEU
 TOKENIZERS = tuple(BLEU.TOKENIZERS)
 FEWEST_SAMPLES = 20  # with fewer, the smallest possible p, 1 / (samples + 1), is not below SIGNIFICANT
 _FEW_SPACES = 0.1  # share of spaces among characters; a segmented text has 0.2 or more
@@ -24,20 +28,26 @@ _UNSPACED = (
 
 @dataclass
 class Score:
-    """A score of one system on the whole test set, by sacreBLEU.
+    """A score of one system on the whole test set, by sacreBLEU: the mean over its seeds.
 
-    Its paired bootstrap test is one-sided in effect: about one in nine of systems that are as good as the baseline has
-    p below 0.05.  The smallest possible p is 1 / (number of resamples + 1).
+    *gain* is the difference to the baseline, and *p*, which is two-sided, says how probable one as large is by chance.
+    The smallest possible p is 1 / (number of trials + 1).
     """
 
     score: float
-    mean: float  # of the bootstrap resamples
-    interval: float  # half of the width of the 95 % confidence interval around *mean*
-    p: Optional[float] = None  # of the difference to the baseline; None for the baseline itself
-    better: int = 0  # the sign of a significant difference: 1 for better, -1 for worse
+    interval: float  # half of the width of the 95 % interval of the bootstrap
+    seeds: List[float]  # the score of each
+    deviation: Optional[float] = None  # the standard deviation of the seeds, where there are several
+    gain: float = 0.0
+    gain_interval: Tuple[float, float] = (0.0, 0.0)  # of 95 %
+    p: Optional[float] = None  # None for the baseline itself
+    p_holm: Optional[float] = None  # corrected by Holm's method for the number of systems
+    p_seeds: Optional[List[float]] = None  # of each seed against that of the baseline, by approximate randomisation
+    better: int = 0  # the sign of a significant difference by *p_holm*: 1 for better, -1 for worse
 
 
 Scores = Dict[str, Score]  # by metric
+Systems = Sequence[Tuple[str, Sequence[Sequence[str]]]]  # the name, and the texts of each seed
 
 
 class Scorer:
@@ -46,7 +56,8 @@ class Scorer:
     Args:
         references: one text for each sentence.
         tokenised: whether the texts are tokenised already, so that BLEU only splits them at spaces.
-        samples: number of bootstrap resamples; with less than `FEWEST_SAMPLES`, no difference is significant.
+        samples: number of bootstrap resamples, and of trials of the test; with less than `FEWEST_SAMPLES`, no
+            difference is significant.
         language: language of the texts.  One that is written without spaces, such as ``zh``, has its own tokeniser,
             unless the texts are tokenised and have spaces.
         tokenize: name of sacreBLEU's tokeniser; None chooses by language and texts.
@@ -65,40 +76,87 @@ class Scorer:
         self.remarks: List[str] = []  # what the reader of the scores must know about them
         # sacreBLEU would repeat its warning about text that looks tokenised for each score; the page has one remark
         self._bleu: Dict[str, Any] = {"force": True, **({"tokenize": "none"} if tokenised else {})}
-        self._ter: Dict[str, Any] = {}
+        ter: Dict[str, Any] = {}
         by_characters, text = bleu_tokenizer(language), "".join(self.references)
         if by_characters is not None and (not tokenised or text.count(" ") < _FEW_SPACES * len(text)):
-            self._bleu["tokenize"], self._ter = by_characters, {"normalized": True, "asian_support": True}
+            self._bleu["tokenize"], ter = by_characters, {"normalized": True, "asian_support": True}
             self.remarks.append(_UNSPACED.format(language=language))
         if tokenize is not None:
             self._bleu["tokenize"] = tokenize
+        known: Dict[str, Any] = {"references": [self.references]}
+        self._metrics = {"BLEU": BLEU(**self._bleu, **known), "chrF": CHRF(**known), "TER": TER(**ter, **known)}
+        for metric in self._metrics.values():  # to find them takes long, and all tests of a text need them
+            metric._extract_corpus_statistics = lru_cache(maxsize=None)(metric._extract_corpus_statistics)
+        size, random = len(self.references), np.random.default_rng(_SEED)
+        # how often each resample has each sentence
+        self._resamples = random.multinomial(size, np.full(size, 1 / size), samples).astype(float)
 
-    def compare(self, systems: Sequence[Tuple[str, Sequence[str]]]) -> Tuple[Dict[str, str], Dict[str, Scores]]:
-        """Return the signature of each metric, and the scores of each of *systems*; the first is the baseline.
-
-        If two systems have the same score, p is 1: sacreBLEU's test is made for systems that differ, and reports the
-        smallest possible p here.
-        """
-        metrics = {"BLEU": BLEU(**self._bleu), "chrF": CHRF(), "TER": TER(**self._ter)}
-        given = [(name, list(texts)) for name, texts in systems]
-        signatures, found = PairedTest(given, metrics, [self.references], test_type="bs", n_samples=self.samples)()
-        keys = dict(zip(metrics, [key for key in found if key != "System"]))  # chrF is called chrF2
+    def compare(self, systems: Systems) -> Tuple[Dict[str, str], Dict[str, Scores]]:
+        """Return the signature of each metric, and the scores of each of *systems*; the first is the baseline."""
+        signatures = {}
         result: Dict[str, Scores] = {name: {} for name, _ in systems}
-        for metric, key in keys.items():
-            baseline = float(found[key][0].score)
-            for number, ((name, _), value) in enumerate(zip(systems, found[key])):
-                score = Score(float(value.score), float(value.mean), float(value.ci))
-                if number > 0:
-                    score.p = 1.0 if score.score == baseline else float(value.p_value)
-                    if score.p < SIGNIFICANT:
-                        score.better = 1 if (score.score > baseline) == (metric != "TER") else -1  # a low TER is good
+        for metric in self._metrics:
+            signatures[metric], p_seeds = self._randomised(metric, systems)
+            random = np.random.default_rng(_SEED)
+            found = [self._drawn(metric, seeds, random) for _, seeds in systems]
+            scores = [
+                Score(mean(seeds), float(estimate_ci(draws)[1]), seeds, stdev(seeds) if len(seeds) > 1 else None)
+                for seeds, draws in found
+            ]
+            for own, (_, draws), each in zip(scores[1:], found[1:], p_seeds):
+                own.gain, own.p_seeds = own.score - scores[0].score, each
+                chance = draws - found[0][1]
+                chance -= chance.mean()
+                low, high = np.percentile(chance, [2.5, 97.5])
+                own.gain_interval = own.gain + float(low), own.gain + float(high)
+                as_large = int((abs(chance) >= abs(own.gain)).sum())
+                one_seed = len(scores[0].seeds) == len(own.seeds) == 1
+                own.p = each[0] if one_seed else (as_large + 1) / (self.samples + 1)
+            for own, own.p_holm in zip(scores[1:], _holm([own.p for own in scores[1:]])):
+                if own.p_holm < SIGNIFICANT:
+                    own.better = 1 if (own.score > scores[0].score) == (metric != "TER") else -1  # a low TER is good
+            for (name, _), score in zip(systems, scores):
                 result[name][metric] = score
-        return {metric: str(signatures[key]) for metric, key in keys.items()}, result
+        return signatures, result
+
+    def _randomised(self, name: str, systems: Systems) -> Tuple[str, List[List[float]]]:
+        """Return the signature of a metric, and p of each seed of each system but the first, the baseline.
+
+        The test is sacreBLEU's paired approximate randomisation.  For two systems of the same score p is 1: the test
+        is made for systems that differ, and reports the smallest possible p here.
+        """
+        (_, base), *others = systems
+        p_seeds: List[List[float]] = [[] for _ in others]
+        for i in range(max([1, *(len(seeds) for _, seeds in others)])):
+            chosen = [(number, seeds[i]) for number, (_, seeds) in enumerate(others) if i < len(seeds)]
+            given = [("", tuple(base[i % len(base)])), *((str(number), tuple(texts)) for number, texts in chosen)]
+            test = PairedTest(given, {name: self._metrics[name]}, None, test_type="ar", n_samples=self.samples)
+            [signature], found = test()[0].values(), test()[1]
+            [first, *results] = next(values for key, values in found.items() if key != "System")
+            for (number, _), result in zip(chosen, results):
+                p_seeds[number].append(1.0 if result.score == first.score else float(result.p_value))
+        return str(signature), p_seeds
+
+    def _drawn(self, name: str, seeds: Sequence[Sequence[str]], random: Any) -> Tuple[List[float], Any]:
+        """Return the score of each of *seeds* by a metric, and the mean scores of resamples.
+
+        They are those of the multi-bootstrap (Sellam et al., The MultiBERTs, ICLR 2022), which draws sentences and
+        seeds together.  A draw has one seed less than there are, as the variance of few would be too small otherwise
+        (Rao and Wu, 1988).
+        """
+        metric, scores, resampled = self._metrics[name], [], []
+        for texts in seeds:
+            statistics = np.array(metric._extract_corpus_statistics(tuple(texts), None), dtype=float)
+            scores.append(float(metric._compute_score_from_stats(statistics.sum(0)).score))
+            resampled.append([metric._compute_score_from_stats(row).score for row in self._resamples @ statistics])
+        chosen = random.integers(len(seeds), size=(max(1, len(seeds) - 1), self.samples))
+        return scores, np.take_along_axis(np.array(resampled), chosen, axis=0).mean(axis=0)
 
     def bleu(self, texts: Sequence[str], numbers: Sequence[int]) -> Any:
         """Return sacreBLEU's BLEU of the sentences *numbers*: its ``score``, and its ``ratio`` of lengths."""
-        references = [self.references[i] for i in numbers]
-        return BLEU(**self._bleu).corpus_score([texts[i] for i in numbers], [references])
+        metric = self._metrics["BLEU"]
+        statistics = np.array(metric._extract_corpus_statistics(tuple(texts), None))
+        return metric._compute_score_from_stats(statistics[list(numbers)].sum(0))
 
     def sentences(self, texts: Sequence[str]) -> List[Dict[str, float]]:
         """Return BLEU (of those orders of n-grams that the sentence is long enough for) and chrF of each sentence."""
@@ -107,6 +165,13 @@ class Scorer:
             {name: float(metric.sentence_score(text, [reference]).score) for name, metric in metrics.items()}
             for text, reference in zip(texts, self.references)
         ]
+
+
+def _holm(ps: Sequence[Any]) -> List[float]:
+    """Return Holm's correction of *ps*, those of several tests."""
+    order = np.argsort(ps, kind="stable")
+    corrected = np.maximum.accumulate(np.array(ps, dtype=float)[order] * np.arange(len(ps), 0, -1)).clip(max=1)
+    return [float(p) for p in corrected[np.argsort(order)]]
 
 
 def tokenizer_errors(name: Optional[str]) -> List[str]:

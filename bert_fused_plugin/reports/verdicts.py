@@ -5,19 +5,66 @@ import shlex
 from pathlib import Path
 from typing import Dict, Optional, Sequence
 
+from transformers.models.whisper.tokenization_whisper import LANGUAGES
+
 from bert_fused_plugin.reports.runs import Run
 from bert_fused_plugin.reports.scoring import Score, Scores
 
 _OF_FAIRSEQ = re.compile(r"checkpoint(\d*|_best|_last|_\d+_\d+|\.best_.*)\.pt")  # the names that fairseq-train gives
 
 
+_LEADS = {  # the sign of a significant gain, and whether the model uses BERT: what both say
+    (1, True): "BERT is used, and improves this test set",
+    (1, False): "The model with BERT is better, but this test set does not show that BERT is the reason",
+    (1, None): "The model with BERT is better on this test set",
+    (0, True): "BERT is used, but does not improve this test set",
+    (0, False): "BERT makes no difference that this test set shows",
+    (0, None): "BERT does not improve this test set",
+    (-1, True): "BERT is used, but makes the translations of this test set worse",
+    (-1, False): "The model with BERT is worse, and this test set does not show that it uses BERT",
+    (-1, None): "The model with BERT is worse on this test set",
+}
+
+
+def question(runs: Sequence[Run], systems: int, subsets: Sequence[str]) -> str:
+    """Return what a report on *runs*, among a number of *systems*, answers."""
+    source, target = (LANGUAGES.get(re.split("[-_]", code)[0], code) for code in runs[0].languages)
+    about = f"{source[0].upper()}{source[1:]} to {target[0].upper()}{target[1:]} on {' and '.join(subsets)}?"
+    if systems == 1:
+        return f"How good is {runs[0].name} from {about}"
+    return f"{'Does BERT help' if with_bert(runs) else 'Which system is better from'} {about}"
+
+
+def with_bert(runs: Sequence[Run]) -> Optional[Run]:
+    """Return the first of *runs* with BERT, if the baseline, which is the first of all, has none."""
+    return None if runs[0].reads_bert else next((run for run in runs if run.reads_bert), None)
+
+
+def answer(run: Run, baseline: str, scores: Dict[str, Scores], used: Optional[bool], unfair: bool) -> str:
+    """Return the joined verdict on *run*, which has BERT; *used* is what `uses_bert` says of it."""
+    score = scores[run.name]["BLEU"]
+    lead = _LEADS[score.better, used]
+    if unfair and score.better > 0:
+        lead = f"{run.name} is better than {baseline}, but was trained for longer, so BERT need not be the reason"
+    return f"{lead}: against {baseline}, {run.name} {gain(score)}."
+
+
+def gain(score: Score) -> str:
+    """Return what a system gains or loses against the baseline."""
+    points, (low, high) = round(score.gain, 2), score.gain_interval
+    change = f"{'gains' if points > 0 else 'loses'} {abs(points):.2f} BLEU" if points else "has the same BLEU"
+    chance = ", which may be chance" if points and not score.better else ""
+    return f"{change} (95 % interval {low:+.2f} to {high:+.2f}, p = {score.p_holm:.3f}){chance}"
+
+
 def verdict(name: str, baseline: str, scores: Dict[str, Scores]) -> str:
-    """Return a sentence that says whether run *name* is better than *baseline*."""
-    own, figures = scores[name]["BLEU"], _difference(scores[name]["BLEU"], scores[baseline]["BLEU"])
-    if own.better:
-        word = "better" if own.better > 0 else "worse"
-        return f"{name} is {word} than {baseline} on this test set: {figures}."
-    return f"{name} and {baseline} do not differ significantly on this test set: {figures}."
+    """Return a sentence that says whether system *name* is better than *baseline*."""
+    score = scores[name]["BLEU"]
+    if score.better:
+        lead = f"{name} is {'better' if score.better > 0 else 'worse'} than {baseline} on this test set"
+    else:
+        lead = f"{name} and {baseline} do not differ significantly on this test set"
+    return f"{lead}: it {gain(score)}."
 
 
 def fairness(run: Run, baseline: Run, runs: Sequence[Run], data: str) -> Optional[str]:
@@ -45,14 +92,18 @@ def fairness(run: Run, baseline: Run, runs: Sequence[Run], data: str) -> Optiona
     )
 
 
+def uses_bert(scores: Dict[str, Scores]) -> Optional[bool]:
+    """Say whether a run is worse when BERT reads another sentence; None for a test set of a single sentence."""
+    return scores["shuffled"]["BLEU"].better < 0 if "shuffled" in scores else None
+
+
 def bert_verdict(name: str, scores: Dict[str, Scores]) -> Optional[str]:
     """Return a sentence that says whether run *name* uses BERT; None for a test set of a single sentence."""
-    if "shuffled" not in scores:
+    used = uses_bert(scores)
+    if used is None:
         return None
-    own = scores["shuffled"]["BLEU"]
-    change = f"it changes by {_difference(own, scores['on']['BLEU'])} when BERT reads another sentence."
-    known = "" if own.better < 0 else "This test set does not show that "
-    return f"{known}{name} uses what BERT says: {change}"
+    lead = f"{name} uses BERT" if used else f"This test set does not show that {name} uses BERT"
+    return f"{lead}: when BERT reads another sentence, it {gain(scores['shuffled']['BLEU'])}."
 
 
 def _is_control(run: Run, baseline: Run) -> bool:
@@ -71,8 +122,3 @@ def _began_from(run: Run, baseline: Run) -> bool:
         path == own or (path.parent == own.parent and any(map(_OF_FAIRSEQ.fullmatch, (path.name, own.name))))
         for path in starts
     )
-
-
-def _difference(own: Score, other: Score) -> str:
-    difference = round(own.score, 2) - round(other.score, 2)
-    return f"{difference:+.2f} BLEU (from {other.score:.2f} to {own.score:.2f}, p = {own.p:.3f})"

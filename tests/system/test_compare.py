@@ -12,7 +12,7 @@ import sacrebleu
 import torch
 from conftest import REPORT_HOW, REPORT_QUICK, hypotheses
 
-from bert_fused_plugin.commands.compare import compare, main, parse_args
+from bert_fused_plugin.commands.compare import compare, main, parse_args, read_lines
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.reports.page import render
 
@@ -205,6 +205,47 @@ def test_translations_from_a_file(workspace, plain, written, tmp_path):
         assert figures["sentence_texts"][number]["translations"]["given"]["text"] == found[number][1]
 
 
+def test_several_seeds_and_test_sets(workspace, plain, report, tmp_path):
+    """test1 is found by itself; it is the test set in another order, so that it has the same scores."""
+    data = shutil.copytree(workspace.data, tmp_path / "data")
+    for file in sorted(data.glob("test.*")):
+        shutil.copy(file, data / file.name.replace("test.", "test1."))
+    for name, step in (("test", 1), ("test1", -1)):
+        (tmp_path / f"{name}.hyp").write_text("".join(f"a {i}\n" for i in range(30))[::step].strip() + "\n")
+    runs = [f"plain={plain}", f"fused={workspace.save_dir},{workspace.checkpoint},{plain}"]
+    how = ["--hypotheses", f"other={tmp_path}/{{subset}}.hyp", "--output", "unused", *REPORT_QUICK]
+    made = compare(parse_args([str(data), "--baseline", runs[0], "--run", runs[1], *how]))
+    assert made["question"] == "Does BERT help English to German on test and test1?"
+    first, second = made["tests"]
+    assert (first["subset"], second["subset"], second["sentences"]) == ("test", "test1", 30)
+    plain_scores, fused, _ = (system["scores"]["chrF"] for system in first["systems"])
+    once = report["runs"][1]["scores"]["chrF"]
+    assert fused["seeds"][0] == once["score"]
+    assert fused["seeds"][2] == plain_scores["score"] == plain_scores["seeds"][0]
+    assert fused["score"] == pytest.approx(sum(fused["seeds"]) / 3)
+    assert fused["p_seeds"][2] == 1.0
+    assert second["systems"][1]["scores"]["chrF"] == fused
+    assert [len(system["scores"]) for system in second["systems"]] == [3, 3, 3]
+    assert made["runs"][1]["seeds"] == [
+        f"{workspace.save_dir}/checkpoint_best.pt", workspace.checkpoint, f"{plain}/checkpoint_best.pt"
+    ]  # fmt: skip
+    assert made["runs"][1]["checkpoint"] == made["runs"][1]["seeds"][0]
+    page = render(made)
+    assert page.count('<p class="answer">') == 2
+    assert "The luck of a system with a single seed is not counted" in page
+    assert page.count("fused, BLEU of each seed: ") == 2
+    one = ["--subset", "test", "--hypotheses", f"other={tmp_path}/test.hyp", "--output", "unused", *REPORT_QUICK]
+    assert len(compare(parse_args([str(data), "--baseline", runs[0], *one]))["tests"]) == 1
+
+
+def test_files_of_several_test_sets_differ(workspace, plain, tmp_path):
+    options = parse_args(
+        [workspace.data, "--baseline", "a=b", "--output", "c", "--subset", "test", "--subset", "valid"]
+    )
+    with pytest.raises(BertFusedError, match=r"must be a file for each of test and valid; write \{subset\} where"):
+        read_lines("--reference ", tmp_path / "x", options, "test", 30)
+
+
 def test_translations_that_do_not_fit(refused, tmp_path):
     (tmp_path / "short").write_text("a\nb\n", encoding="utf-8")
     given = f"given={tmp_path / 'short'}"
@@ -272,4 +313,7 @@ def test_outputs_are_checked_first(refused, tmp_path):
 def test_a_run_without_a_name_is_refused(workspace, capsys):
     with pytest.raises(SystemExit):
         parse_args([workspace.data, "--baseline", workspace.save_dir, "--output", "unused"])
-    assert f"argument --baseline: must be NAME=PATH, got '{workspace.save_dir}'" in capsys.readouterr().err
+    assert (
+        f"argument --baseline: must be NAME=PATH, or NAME=PATH,PATH for two seeds, got '{workspace.save_dir}'"
+        in capsys.readouterr().err
+    )

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.system
 
 def loaded(workspace, checkpoint, data=None):
     """Return the run of *checkpoint*."""
-    return load_run(RunFiles("--baseline", "a", Path(checkpoint)), Place(data or workspace.data, "test"))
+    return load_run(RunFiles("--baseline", "a", Path(checkpoint)), Place(data or workspace.data, ["test"]))
 
 
 def reported(data, *checkpoints, more=()):
@@ -47,9 +47,9 @@ def words(workspace, lang):
 def test_flags_of_the_training_change_no_text(workspace, tmp_path, flags):
     run = loaded(workspace, edited(workspace.checkpoint, tmp_path / "x.pt", **flags))
     texts = Texts(run.task, "auto", "none")
-    assert [texts.source(run.sources[i]) for i in range(30)] == words(workspace, "en")
+    assert [texts.source(run.sources["test"][i]) for i in range(30)] == words(workspace, "en")
     options = parse_args([workspace.data, "--baseline", "a=unused", "--output", "unused"])
-    assert read_references(options, run, texts) == words(workspace, "de")
+    assert read_references(options, "test", run, texts) == words(workspace, "de")
     assert not (tmp_path / "cache").exists()
 
 
@@ -77,7 +77,7 @@ def test_no_sentence_is_too_long(workspace, tmp_path):
     assert 0 < too_long < 30
     [remark] = [remark for remark in report["remarks"] if "only the beginning" in remark]
     assert remark == (
-        f"a reads only the beginning of {too_long} of the 30 sources, since it takes at most 6 tokens "
+        f"a reads only the beginning of {too_long} of the 30 sources of 'test', since it takes at most 6 tokens "
         "(--max-source-positions)."
     )
     assert report["sentences"] == 30 == sum(row["sentences"] for row in report["buckets"]["length"])

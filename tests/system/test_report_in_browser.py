@@ -86,8 +86,8 @@ def test_one_run_alone(browse, workspace, capsys, tmp_path):
     main([str(word) for word in (*given, *REPORT_HOW, "--samples", "20", "--examples", "3")])
     report = json.loads(figures.read_text(encoding="utf-8"))
     [test] = report["bert_tests"]
-    on, shuffled = (test["states"][i]["scores"]["BLEU"]["score"] for i in (0, 2))
-    assert f"{shuffled - on:+.2f} BLEU (from {on:.2f} to {shuffled:.2f}, p = " in test["verdict"]
+    assert report["question"] == "How good is fused from English to German on test?"
+    assert report["verdicts"] == [test["verdict"]]
     assert capsys.readouterr().out.splitlines() == [test["verdict"], f"written: {page}", f"written: {figures}"]
     scores = [
         report["sentence_texts"][str(i)]["translations"]["fused"]["chrF"] for i in report["examples"]["fused"]["best"]
@@ -101,13 +101,40 @@ def test_one_run_alone(browse, workspace, capsys, tmp_path):
     document.querySelector('.example button').click();
     return {titles: [...document.querySelectorAll('.example:first-of-type .maps h5')].map((e) => e.textContent),
             heading: document.querySelector('h2').textContent, gain: document.querySelector('.gain').textContent,
-            said: document.querySelector('.verdicts').textContent, errors};
+            said: document.querySelector('.answer').textContent, errors};
     """
     assert browse(page.read_text(encoding="utf-8"), script) == {
         "titles": ["fused: attention to the source, in %", "fused: attention to BERT, in %"],
         "heading": "How good is it?",
         "gain": f"{scores[0]:.1f} chrF",
         "said": test["verdict"],
+        "errors": [],
+    }
+
+
+def test_the_page_begins_with_question_answer_and_gain(browse, report):
+    """Before anything is scrolled; the dot is on its line, and 0 is where the gain would be 0."""
+    script = """
+    const place = (selector) => document.querySelector(selector).getBoundingClientRect();
+    const middle = (box) => (box.left + box.right) / 2;
+    const [bar, dot, zero] = ['.bar', '.dot', '.zero'].map(place);
+    return {title: document.title, first: document.querySelector('h1').textContent, errors,
+            said: document.querySelector('h1').nextElementSibling.textContent,
+            order: place('h1').top < place('.answer').top && place('.answer').bottom < place('.gains').top,
+            unscrolled: place('.gains').bottom < 900, on: bar.left < middle(dot) && middle(dot) < bar.right,
+            loss: middle(dot) < zero.left, text: document.querySelector('.gains .number').textContent};
+    """
+    made = reloaded(json.dumps(report))
+    made["tests"][0]["systems"][1]["scores"]["BLEU"].update(gain=-1.5, gain_interval=[-2.5, 0.25])
+    assert browse(render(made), script) == {
+        "title": "Does BERT help English to German on test?",
+        "first": "Does BERT help English to German on test?",
+        "said": report["verdicts"][0],
+        "order": True,
+        "unscrolled": True,
+        "on": True,
+        "loss": True,
+        "text": "-1.50 (-2.50 to +0.25)",
         "errors": [],
     }
 
@@ -205,9 +232,11 @@ def test_what_the_page_of_one_run_says(report, bert):
     alone["baseline"] = name = alone["runs"][0]["name"]
     alone["examples"] = {name: report["examples"]["fused"]}
     alone["curves"] = {}
+    alone["systems"] = [found for found in report["systems"] if found["name"] == name]
+    alone["tests"] = [{**report["tests"][0], "systems": alone["systems"], "verdicts": ["said"]}]
     page = render(alone)
     scores = page[page.index('id="scores"') : page.index("</table>")]
-    assert re.findall(r'<th scope="col">(\w+)</th>', scores) == ["run", "BLEU", "chrF", "TER", "length"]
+    assert re.findall(r'<th scope="col">(\w+)', scores) == ["system", "BLEU", "chrF", "TER", "length"]
     assert scores.count("<td") == 4
     said = "without BERT, and give that run as --baseline." if bert else "with BERT, and give that run as --run."
     assert f"This report has one run only. To see whether BERT helps, train the same model {said}</p>" in page
@@ -231,7 +260,8 @@ def test_all_text_is_shown_as_text(browse, report):
     hostile = json.loads(json.dumps(report).replace("plain", "PLAIN"))
     name = hostile["baseline"] = hostile["runs"][0]["name"] = evil
     hostile = reloaded(json.dumps(hostile).replace('"PLAIN"', json.dumps(name)))
-    hostile["remarks"], hostile["command"], hostile["verdicts"] = [evil], evil, [evil]
+    hostile["remarks"], hostile["command"], hostile["tests"][0]["verdicts"] = [evil], evil, [evil, evil]
+    hostile["question"] = hostile["tests"][0]["subset"] = evil
     for sentence in hostile["sentence_texts"].values():
         sentence["source"] = sentence["reference"] = sentence["translations"][evil]["text"] = evil
     for maps in hostile["attention"].values():

@@ -10,24 +10,70 @@ from bert_fused_plugin.commands.compare import main, remarks
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.reports.runs import RunFiles
 from bert_fused_plugin.reports.scoring import Score
-from bert_fused_plugin.reports.verdicts import bert_verdict, fairness
+from bert_fused_plugin.reports.verdicts import answer, bert_verdict, fairness, question, uses_bert
+
+
+def score(gain, better, p=0.25):
+    return Score(30.0 + gain, 1.0, [30.0 + gain], None, gain, (gain - 1, gain + 1), p, p, [p], better)
 
 
 @pytest.mark.parametrize(
-    ("better", "said"),
+    ("gain", "better", "said"),
     [
-        (-1, "fused uses what BERT says: it changes by -2.00 BLEU"),
-        (0, "This test set does not show that fused uses"),
-        (1, "This test set does not show"),
+        (
+            -2,
+            -1,
+            "fused uses BERT: when BERT reads another sentence, it loses 2.00 BLEU (95 % interval -3.00 to -1.00, ",
+        ),
+        (
+            -2,
+            0,
+            "This test set does not show that fused uses BERT: when BERT reads another sentence, it loses 2.00 BLEU ",
+        ),
+        (
+            2,
+            1,
+            "This test set does not show that fused uses BERT: when BERT reads another sentence, it gains 2.00 BLEU ",
+        ),
     ],
 )
-def test_what_is_said_of_bert(better, said):
-    on, shuffled = Score(30.0, 30.0, 1.0), Score(28.0, 28.0, 1.0, 0.5, better)
-    verdict = bert_verdict("fused", {"on": {"BLEU": on}, "shuffled": {"BLEU": shuffled}})
-    assert verdict is not None
+def test_what_is_said_of_bert(gain, better, said):
+    scores = {"on": {"BLEU": Score(30.0, 1.0, [30.0])}, "shuffled": {"BLEU": score(gain, better)}}
+    verdict = bert_verdict("fused", scores)
     assert verdict.startswith(said)
-    assert verdict.endswith("by -2.00 BLEU (from 30.00 to 28.00, p = 0.500) when BERT reads another sentence.")
-    assert bert_verdict("fused", {"on": {"BLEU": on}}) is None
+    assert verdict.endswith("p = 0.250)" + (", which may be chance." if better == 0 else "."))
+    assert uses_bert(scores) is (better < 0)
+    assert bert_verdict("fused", {"on": scores["on"]}) is uses_bert({"on": scores["on"]}) is None
+
+
+@pytest.mark.parametrize("used", [True, False, None])
+@pytest.mark.parametrize("better", [1, 0, -1])
+def test_the_answer_joins_what_is_gained_and_whether_bert_is_used(better, used):
+    fused = SimpleNamespace(name="fused")
+    said = answer(fused, "plain", {"fused": {"BLEU": score(better * 2, better)}}, used, False)
+    change = {1: "gains 2.00 BLEU", 0: "has the same BLEU", -1: "loses 2.00 BLEU"}[better]
+    assert f": against plain, fused {change} (95 % interval " in said
+    assert said.startswith("BERT is used") is bool(used)
+    assert ("improves" in said) is (better == 1 and used is True)
+    assert ("worse" in said) is (better == -1)
+    assert ("not show" in said or "makes no difference" in said) is (used is False)
+
+
+def test_an_unfair_gain_is_not_said_to_be_that_of_bert():
+    scores = {"fused": {"BLEU": score(2, 1)}}
+    said = answer(SimpleNamespace(name="fused"), "plain", scores, True, True)
+    assert said.startswith("fused is better than plain, but was trained for longer, so BERT need not be the reason: ")
+
+
+def test_the_question():
+    runs = [
+        SimpleNamespace(name=name, reads_bert=name == "fused", languages=("en", "zh_CN")) for name in ("plain", "fused")
+    ]
+    assert question(runs, 2, ["test", "test1"]) == "Does BERT help English to Chinese on test and test1?"
+    assert question(runs[::-1], 2, ["test"]) == "Which system is better from English to Chinese on test?"
+    assert question(runs[:1], 1, ["test"]) == "How good is plain from English to Chinese on test?"
+    other = SimpleNamespace(name="a", reads_bert=False, languages=("src", "de"))
+    assert question([other, other], 3, ["test"]) == "Which system is better from Src to German on test?"
 
 
 def test_numbers_that_are_too_small_are_named_together():

@@ -11,7 +11,7 @@ from bert_fused_plugin.reports.page import HEIGHT, WIDTH, line_chart, to_json
 
 
 def test_files_are_written_together_or_not_at_all(tmp_path, monkeypatch):
-    monkeypatch.setattr(compare, "compare", lambda _: {"verdicts": [], "bert_tests": []})
+    monkeypatch.setattr(compare, "compare", lambda _: {"tests": []})
     monkeypatch.setattr(compare, "render", lambda _: "new")
     monkeypatch.setattr(compare, "to_json", lambda _: "{}")
     first, second = tmp_path / "a.html", tmp_path / "a.json"
@@ -39,7 +39,7 @@ def report():
     return {
         "moses_escapes": True,
         "runs": [],
-        "hypotheses": [],
+        "systems": [],
         "curves": {},
         "sentence_texts": {0: sentence},
         "attention": {0: maps},

@@ -1,13 +1,17 @@
 """Scores and significance."""
 
+from random import Random
+
 import pytest
 import sacrebleu
 from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.significance import PairedTest
 
 from bert_fused_plugin.commands.compare import main
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.reports.comparison import verdict
-from bert_fused_plugin.reports.scoring import FEWEST_SAMPLES, SIGNIFICANT, Scorer, tokenizer_errors
+from bert_fused_plugin.reports.scoring import FEWEST_SAMPLES, SIGNIFICANT, Scorer, _holm, tokenizer_errors
+from bert_fused_plugin.reports.verdicts import verdict
 from bert_fused_plugin.reports.words import bleu_tokenizer
 
 REFERENCES = [f"the {a} {b} sees the {c} ." for a in ("big", "old") for b in "man dog".split() for c in "abcde"]
@@ -16,26 +20,29 @@ BAD = [text.replace("sees the", "gives") for text in REFERENCES]
 
 
 def test_a_system_that_wrote_the_same_does_not_differ():
-    _, scores = Scorer(REFERENCES, tokenised=True, samples=50).compare([("base", BAD), ("twin", list(BAD))])
-    assert [(score.p, score.better) for score in scores["twin"].values()] == [(1.0, 0)] * 3
+    _, scores = Scorer(REFERENCES, tokenised=True, samples=50).compare([("base", [BAD]), ("twin", [list(BAD)])])
+    assert [(score.p, score.gain, score.better) for score in scores["twin"].values()] == [(1.0, 0.0, 0)] * 3
     assert [score.p for score in scores["base"].values()] == [None] * 3
+    said = verdict("twin", "base", scores)
+    assert said.endswith("it has the same BLEU (95 % interval +0.00 to +0.00, p = 1.000).")
     assert "do not differ significantly" in verdict("twin", "base", scores)
 
 
 def test_a_better_and_a_worse_system():
     scorer = Scorer(REFERENCES, tokenised=True, samples=200)
-    _, scores = scorer.compare([("base", BAD), ("good", GOOD)])
+    _, scores = scorer.compare([("base", [BAD]), ("good", [GOOD])])
     assert {metric: score.better for metric, score in scores["good"].items()} == {"BLEU": 1, "chrF": 1, "TER": 1}
     assert scores["good"]["BLEU"].p < 0.05
     assert scores["good"]["TER"].score == 0 < scores["base"]["TER"].score
-    assert verdict("good", "base", scores).startswith("good is better than base on this test set: +")
-    _, scores = scorer.compare([("base", GOOD), ("bad", BAD)])
+    assert verdict("good", "base", scores).startswith("good is better than base on this test set: it gains ")
+    _, scores = scorer.compare([("base", [GOOD]), ("bad", [BAD])])
     assert {score.better for score in scores["bad"].values()} == {-1}
-    assert verdict("bad", "base", scores).startswith("bad is worse than base")
+    assert verdict("bad", "base", scores).startswith("bad is worse than base on this test set: it loses ")
+    assert scores["bad"]["BLEU"].gain == pytest.approx(scores["bad"]["BLEU"].score - 100)
 
 
 def test_the_fewest_resamples_can_show_a_difference_and_one_less_cannot():
-    systems = [("base", BAD), ("good", GOOD)]
+    systems = [("base", [BAD]), ("good", [GOOD])]
     for samples, better in ((FEWEST_SAMPLES, 1), (FEWEST_SAMPLES - 1, 0)):
         _, scores = Scorer(REFERENCES, tokenised=True, samples=samples).compare(systems)
         assert scores["good"]["BLEU"].p == pytest.approx(1 / (samples + 1))
@@ -43,19 +50,77 @@ def test_the_fewest_resamples_can_show_a_difference_and_one_less_cannot():
 
 
 def test_scores_and_signatures_are_those_of_sacrebleu():
-    signatures, scores = Scorer(REFERENCES, tokenised=True, samples=20).compare([("base", BAD), ("good", GOOD)])
+    signatures, scores = Scorer(REFERENCES, tokenised=True, samples=20).compare([("base", [BAD]), ("good", [GOOD])])
     expected = sacrebleu.corpus_bleu(BAD, [REFERENCES], tokenize="none", force=True).score
     assert scores["base"]["BLEU"].score == pytest.approx(expected)
     assert scores["base"]["chrF"].score == pytest.approx(sacrebleu.corpus_chrf(BAD, [REFERENCES]).score)
     assert "tok:none" in signatures["BLEU"]
-    assert "bs:20" in signatures["TER"]
-    signatures, _ = Scorer(REFERENCES, tokenised=False, samples=20).compare([("base", BAD), ("good", GOOD)])
+    assert "ar:20" in signatures["TER"]
+    signatures, _ = Scorer(REFERENCES, tokenised=False, samples=20).compare([("base", [BAD]), ("good", [GOOD])])
     assert "tok:13a" in signatures["BLEU"]
+
+
+def noisy(share, seed):
+    """Return the references with so many of their words replaced."""
+    random = Random(seed)
+    return [" ".join("x" if random.random() < share else word for word in line.split()) for line in REFERENCES]
+
+
+def test_p_is_that_of_sacrebleus_approximate_randomisation():
+    systems = [("base", noisy(0.3, 1)), ("a", noisy(0.25, 2)), ("b", noisy(0.5, 3))]
+    _, scores = Scorer(REFERENCES, tokenised=False, samples=300).compare([(name, [texts]) for name, texts in systems])
+    metrics = {"BLEU": BLEU(force=True), "chrF": CHRF()}
+    _, expected = PairedTest(systems, metrics, [REFERENCES], test_type="ar", n_samples=300)()
+    for metric, key in (("BLEU", "BLEU"), ("chrF", "chrF2")):
+        found = [scores[name][metric] for name, _ in systems]
+        assert [own.p for own in found[1:]] == [each.p_value for each in expected[key][1:]]
+        assert [own.score for own in found] == pytest.approx([each.score for each in expected[key]])
+        assert [own.p_holm for own in found[1:]] == _holm([own.p for own in found[1:]])
+        assert 0.1 < found[1].p <= found[1].p_holm
+        assert found[1].gain_interval[0] < 0 < found[1].gain_interval[1]
+
+
+def test_holms_correction():
+    assert _holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert _holm([0.4, 0.6]) == pytest.approx([0.8, 0.8])
+    assert _holm([0.7, 0.9, 0.8]) == [1.0] * 3
+    assert _holm([]) == []
+
+
+def test_a_difference_that_is_significant_alone_need_not_be_one_of_several():
+    systems = [("base", [noisy(0.4, 1)]), ("good", [noisy(0.2, 2)])]
+    alone = Scorer(REFERENCES, False, 200).compare(systems)[1]["good"]["BLEU"]
+    chance = [(name, [noisy(0.4, seed)]) for seed, name in enumerate("abcdefghijkl", 5)]
+    among = Scorer(REFERENCES, False, 200).compare([*systems, *chance])[1]["good"]["BLEU"]
+    assert alone.p == among.p == alone.p_holm < SIGNIFICANT < among.p_holm
+    assert (alone.better, among.better) == (1, 0)
+
+
+def test_seeds_count_as_sentences_do():
+    """Where the seeds of a system differ much, its best one alone would be significant."""
+    base = [noisy(0.4, seed) for seed in (1, 2, 3)]
+    good, bad = noisy(0.05, 4), noisy(0.6, 5)
+    scorer = Scorer(REFERENCES, False, 200)
+    alone, apart, alike, twice = (
+        scorer.compare([("base", base), ("other", seeds)])[1]["other"]["BLEU"]
+        for seeds in ([good], [good, bad], [good, noisy(0.05, 6), noisy(0.05, 7)], base)
+    )
+    assert alone.better == alike.better == 1
+    assert apart.p > SIGNIFICANT
+    assert apart.better == 0
+    assert apart.gain_interval[0] < 0 < apart.gain_interval[1]
+    expected = [sacrebleu.corpus_bleu(texts, [REFERENCES], force=True).score for texts in (good, bad)]
+    assert apart.seeds == pytest.approx(expected)
+    assert apart.score == pytest.approx(sum(expected) / 2)
+    assert apart.deviation == pytest.approx(abs(expected[0] - expected[1]) / 2**0.5)
+    assert alone.deviation is None
+    assert apart.p_seeds[0] == alone.p_seeds[0] < SIGNIFICANT
+    assert (twice.p, twice.p_seeds) == (1.0, [1.0] * 3)
 
 
 def test_sacrebleu_does_not_repeat_its_warning_of_tokenised_text(caplog):
     references = REFERENCES * 6  # it warns of 100 lines
-    Scorer(references, tokenised=False, samples=20).compare([("base", BAD * 6), ("good", references)])
+    Scorer(references, tokenised=False, samples=20).compare([("base", [BAD * 6]), ("good", [references])])
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []
 
 
@@ -88,7 +153,7 @@ def test_the_tokeniser_of_a_language(languages, tokenizer):
 def test_text_without_spaces_is_split(language, references, texts, tokenizer, tokenised):
     """That of the data, too, where sentencepiece has split it: without its marks, it is raw text."""
     scorer = Scorer(references, tokenised, 20, language)
-    signatures, scores = scorer.compare([("base", texts), ("good", references)])
+    signatures, scores = scorer.compare([("base", [texts]), ("good", [references])])
     assert f"tok:{tokenizer}" in signatures["BLEU"]
     assert "norm:yes" in signatures["TER"]
     assert "asian:yes" in signatures["TER"]
@@ -108,7 +173,7 @@ def test_text_of_other_languages_is_scored_as_ever(language):
     for tokenised, tokenizer in ((False, "13a"), (True, "none")):
         scorer = Scorer(REFERENCES, tokenised, 20, language)
         assert scorer.remarks == []
-        signatures, scores = scorer.compare([("base", BAD), ("good", GOOD)])
+        signatures, scores = scorer.compare([("base", [BAD]), ("good", [GOOD])])
         assert f"tok:{tokenizer}" in signatures["BLEU"]
         assert "norm:no|punct:yes|asian:no" in signatures["TER"]
         assert scores["base"]["TER"].score == pytest.approx(sacrebleu.corpus_ter(BAD, [REFERENCES]).score)
@@ -119,14 +184,14 @@ def test_segmented_text_stays_as_it_is():
         [" ".join(text[i : i + 2] for i in range(0, len(text), 2)) for text in lines]
         for lines in (CHINESE, OTHER_CHINESE)
     )
-    signatures, _ = Scorer(references, True, 20, "zh").compare([("base", texts)])
+    signatures, _ = Scorer(references, True, 20, "zh").compare([("base", [texts])])
     assert "tok:none" in signatures["BLEU"]
     assert "asian:no" in signatures["TER"]
 
 
 def test_a_tokeniser_that_is_named_is_used():
     for language, tokenised in (("zh", False), ("de", False), ("de", True)):
-        signatures, _ = Scorer(REFERENCES, tokenised, 20, language, "intl").compare([("base", BAD)])
+        signatures, _ = Scorer(REFERENCES, tokenised, 20, language, "intl").compare([("base", [BAD])])
         assert "tok:intl" in signatures["BLEU"]
 
 
