@@ -26,6 +26,8 @@
 #   OUT=dir            where everything goes                          (default: NAME-out)
 #   BERT=name          pre-trained encoder, a directory or a hub name
 #   UPDATES=, MORE=, WARMUP=, LR=, SEED=1
+#   SEEDS="1 2 3"      instead of SEED: all systems are trained with the first seed and compared, then those of the next seed
+#                      are trained in OUT/seed-2, and all are compared again, and so on
 #   CONSISTENCY=none   simcut or r-drop: every system reads each batch twice in training (docs/tuning.md)
 #   TRAIN_FLAGS=       for every fairseq-train, such as --fp16, or --cpu
 # A training that was interrupted goes on where it was; a finished one is skipped; one with other settings is an error.
@@ -36,14 +38,17 @@ root=$(cd "$examples/.." && pwd)
 name=$(basename "$here")
 source "$examples/recipe_data.sh"
 source "$examples/recipe_estimate.sh"
-out=${OUT:-$name-out} seed=${SEED:-1} gru_sizes=() text_options=() # flags: sizes of gru_arch; how data-bin is made
+out=${OUT:-$name-out} gru_sizes=() text_options=() # flags: sizes of gru_arch; how data-bin is made
 cache=(--bert-cache "$out/bert-cache") consistency=() every=100 # updates between validations
+seeds=(${SEEDS:-${SEED:-1}})
+seed=${seeds[0]} runs=$out # the directory of a seed's trainings
 [ "${CONSISTENCY:-none}" = none ] || consistency=(--consistency "$CONSISTENCY")
 # on little text the loss rises while translations still get better; BLEU of subwords needs no rules of a language
 validation=(--validate-interval 1000000 --save-interval 1000000 --eval-bleu --eval-tokenized-bleu
     --best-checkpoint-metric bleu --maximize-best-checkpoint-metric)
 all_steps=(prepare estimate transformer continued bert_fused bert_mix random_bert scratch scratch_entmax15 gru_bahdanau
     gru_dot gru_seq2seq gru_bert gru_entmax15 bert_decoder lstm compare)
+once="prepare estimate compare" # steps that all seeds share
 default_steps=(prepare transformer continued bert_fused gru_bahdanau compare)
 
 recipe() {
@@ -56,6 +61,7 @@ recipe() {
     for step in "$@"; do
         [[ $step != *" "* && " ${all_steps[*]} " == *" $step "* ]] || fail "unknown step '$step'; steps: ${all_steps[*]}"
     done
+    [[ "${seeds[*]} " =~ ^((0|[1-9][0-9]*) )+$ ]] || fail "SEEDS=${SEEDS:-$SEED} must be whole numbers, such as SEEDS='1 2 3'"
     for setting in UPDATES MORE WARMUP SEED; do
         [[ ${!setting:-0} =~ ^(0|[1-9][0-9]*)$ ]] || fail "$setting=${!setting} must be a whole number"
         [[ $setting = SEED || ${!setting:-1} != 0 ]] || fail "$setting=0 must be at least 1"
@@ -74,6 +80,13 @@ recipe() {
             unset -f settings
         fi
         "$step"
+    done
+    for seed in "${seeds[@]:1}"; do
+        runs=$out/seed-$seed
+        for step in "$@"; do
+            [[ " $once " == *" $step "* ]] || "$step"
+        done
+        [[ " $* " != *" compare "* ]] || compare
     done
 }
 
@@ -109,23 +122,23 @@ train() { # train NAME UPDATES LR WARMUP FLAGS...
         --lr "$rate" --lr-scheduler inverse_sqrt --warmup-updates "$warmup" --max-update "$updates" --seed "$seed"
         "${validation[@]}" --eval-bleu-args '{"beam": 1, "max_len_a": 2, "max_len_b": 10}' --patience 10
         --validate-interval-updates "$every" --save-interval-updates "$every" --keep-interval-updates 1
-        --no-epoch-checkpoints --keep-best-checkpoints 5 --save-dir "$out/$system"
+        --no-epoch-checkpoints --keep-best-checkpoints 5 --save-dir "$runs/$system"
         --log-format simple --log-interval 50 ${TRAIN_FLAGS:-})
-    if [ "$(comparable "$(cat "$out/$system/finished" 2>/dev/null)")" = "$(comparable "${command[*]}")" ]; then
+    if [ "$(comparable "$(cat "$runs/$system/finished" 2>/dev/null)")" = "$(comparable "${command[*]}")" ]; then
         say "$system: done before"
         return
     fi
-    if [ -e "$out/$system/checkpoint_last.pt" ]; then
+    if [ -e "$runs/$system/checkpoint_last.pt" ]; then
         check_same "$system" "$updates" "${command[*]}"
     else
-        rm -f "$out/$system.log" # of a training that was removed
+        rm -f "$runs/$system.log" # of a training that was removed
     fi
-    mkdir -p "$out/$system"
-    rm -f "$out/$system/finished"
-    comparable "${command[*]}" >"$out/$system/begun"
-    say "$system: $updates updates (log: $out/$system.log)"
-    fairseq-train "${command[@]}" 2>&1 | python "$examples/progress.py" "$system" "$updates" "$out/$system.log"
-    comparable "${command[*]}" >"$out/$system/finished"
+    mkdir -p "$runs/$system"
+    rm -f "$runs/$system/finished"
+    comparable "${command[*]}" >"$runs/$system/begun"
+    say "$system: $updates updates (log: $runs/$system.log)"
+    fairseq-train "${command[@]}" 2>&1 | python "$examples/progress.py" "$system" "$updates" "$runs/$system.log"
+    comparable "${command[*]}" >"$runs/$system/finished"
 }
 
 # The same command is the same text, also if OUT is spelled in another way, or BERT's states are not kept.
@@ -136,15 +149,15 @@ comparable() { # comparable COMMAND
 
 # A training goes on with the settings that it began with, to as many updates as before, or to more.
 check_same() { # check_same NAME UPDATES COMMAND
-    local begun=$out/$1/begun before now updates
+    local begun=$runs/$1/begun before now updates
     [ -e "$begun" ] || return 0
     before=$(flags_of "$(cat "$begun")") now=$(flags_of "$3")
     updates=$(sed -n 's/^--max-update //p' <<<"$before")
     [ "$2" -lt "${updates:-0}" ] || now=${now/--max-update $2/--max-update $updates}
-    [ "$before" = "$now" ] || fail "$out/$1 began with other settings" \
+    [ "$before" = "$now" ] || fail "$runs/$1 began with other settings" \
         "(before: $(comm -23 <(sort <<<"$before") <(sort <<<"$now") | paste -sd ' ');" \
         "now: $(comm -13 <(sort <<<"$before") <(sort <<<"$now") | paste -sd ' '));" \
-        "give another OUT=, remove $out/$1 to train it anew, or remove $begun to train it on with the new settings"
+        "give another OUT=, remove $runs/$1 to train it anew, or remove $begun to train it on with the new settings"
 }
 
 flags_of() { # flags_of COMMAND: one a line
@@ -160,32 +173,32 @@ train_with_bert() {
 
 transformer() { train transformer "$updates" "$lr" "$warmup" "${transformer[@]}"; }
 from_transformer() { # from_transformer NAME: the transformer is there, and is the one that NAME began from
-    local now began=$out/$1/began-from
-    need "$out/transformer/checkpoint_best.pt" transformer
-    [ -e "$out/transformer/finished" ] || [ ! -e "$out/transformer/begun" ] ||
-        fail "$out/transformer is not trained to its end; run the step transformer first"
-    now=$(comparable "$(cat "$out/transformer/finished" 2>/dev/null)") # nothing, if it was put there
+    local now began=$runs/$1/began-from
+    need "$runs/transformer/checkpoint_best.pt" transformer
+    [ -e "$runs/transformer/finished" ] || [ ! -e "$runs/transformer/begun" ] ||
+        fail "$runs/transformer is not trained to its end; run the step transformer first"
+    now=$(comparable "$(cat "$runs/transformer/finished" 2>/dev/null)") # nothing, if it was put there
     [ ! -e "$began" ] || [ "$(comparable "$(cat "$began")")" = "$now" ] ||
-        fail "$out/$1 began from another transformer; remove it to train it again"
-    mkdir -p "$out/$1"
-    cp "$out/transformer/finished" "$began" 2>/dev/null || : >"$began"
+        fail "$runs/$1 began from another transformer; remove it to train it again"
+    mkdir -p "$runs/$1"
+    cp "$runs/transformer/finished" "$began" 2>/dev/null || : >"$began"
 }
 continued() {
     from_transformer continued
     train continued "$more" "$more_lr" "$more_warmup" "${transformer[@]}" \
-        --finetune-from-model "$out/transformer/checkpoint_best.pt"
+        --finetune-from-model "$runs/transformer/checkpoint_best.pt"
 }
 bert_fused() { fused bert_fused "$(bert_model)"; }
 bert_mix() (bert+=(--bert-layer mix) && fused bert_mix "$(bert_model)") # for this step alone
 random_bert() {
-    need "$out/transformer/checkpoint_best.pt" transformer
+    need "$runs/transformer/checkpoint_best.pt" transformer
     python "$examples/random_bert.py" "$(bert_model)" "$out/random-bert"
     fused random_bert "$out/random-bert"
 }
 fused() { # fused NAME BERT
     from_transformer "$1"
     train_with_bert "$1" "$more" "$more_lr" "$more_warmup" --arch "$fused_arch" --bert-model "$2" "${fusion[@]}" "${warm_start[@]}" \
-        --bert-warm-start "$out/transformer/checkpoint_best.pt"
+        --bert-warm-start "$runs/transformer/checkpoint_best.pt"
 }
 scratch() { from_scratch scratch; }
 scratch_entmax15() { from_scratch scratch_entmax15 --attention-map entmax15; }
@@ -211,7 +224,7 @@ lstm() {
 }
 
 compare() {
-    local system runs=() systems=() best baseline=$out/continued
+    local system given=() systems=() each folder file averages best baseline=$out/continued
     for system in "${all_steps[@]}"; do
         [ ! -e "$out/$system/checkpoint_best.pt" ] || systems+=("$system")
     done
@@ -220,16 +233,23 @@ compare() {
     [ ${#systems[@]} -gt 1 ] || fail "there is nothing to compare ${systems[*]} with; train another system first"
     for system in "${systems[@]}"; do
         [ -e "$out/$system/finished" ] || [ ! -e "$out/$system/begun" ] || say "compare: $system is not trained to its end"
-        near_best "$out/$system"
-        bert-fused-average --inputs "${best[@]}" --output "$out/$system/average.pt"
+        averages=()
+        for each in "" "${seeds[@]:1}"; do
+            folder=$out/${each:+seed-$each/}$system
+            [ -e "$folder/checkpoint_best.pt" ] || continue
+            near_best "$folder"
+            bert-fused-average --inputs "${best[@]}" --output "$folder/average.pt"
+            averages+=("$folder/average.pt")
+        done
+        file=$(IFS=, && echo "${averages[*]}")
         if [ "$out/$system" = "$baseline" ]; then
-            runs+=(--baseline "$system=$out/$system/average.pt")
+            given+=(--baseline "$system=$file")
         else
-            runs+=(--run "$system=$out/$system/average.pt")
+            given+=(--run "$system=$file")
         fi
-        runs+=(--log "$system=$out/$system.log")
+        given+=(--log "$system=$out/$system.log")
     done
-    bert-fused-compare "$out/data-bin" "${runs[@]}" "${scoring[@]}" --output "$out/report.html" --json "$out/report.json"
+    bert-fused-compare "$out/data-bin" "${given[@]}" "${scoring[@]}" --output "$out/report.html" --json "$out/report.json"
 }
 
 # near_best DIR: sets best to the best checkpoints whose BLEU is at most 1 below the highest; of a short training the other ones

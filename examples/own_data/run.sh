@@ -37,8 +37,9 @@
 #   CACHE_GB=                   GB of disk that BERT's states may take; default: what was given before, or half of what is
 #                               free.  If those of one layer of BERT need more, there is no cache, and BERT runs in every
 #                               step.  The states of several layers, and those of random_bert, are not counted
-#   SEED=1                      seed of the training and of the pairs that are put aside.  To compare seeds, give valid and test
-#                               of your own, and each seed another OUT
+#   SEED=1                      seed of the training and of the pairs that are put aside
+#   SEEDS=                      several seeds, such as "1 2 3": all systems are trained with the first one and compared, then
+#                               with the next in OUT/seed-2, and so on.  The pairs put aside are those of the first seed
 #   CONSISTENCY=none            simcut or r-drop: every system reads each batch twice in training, which takes about twice as long
 #   TRAIN_FLAGS=                flags for every fairseq-train; default on a GPU: --fp16
 set -euo pipefail

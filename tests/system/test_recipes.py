@@ -106,6 +106,30 @@ def test_the_estimate_takes_all_flags_for_training_and_keeps_its_own(dry, tmp_pa
             assert (args.log_interval, args.log_format) == (5, "json")
 
 
+def test_several_seeds_give_a_report_after_each(dry, tmp_path):
+    (tmp_path / "multi30k-out" / "data-bin").mkdir(parents=True)
+    steps = ["transformer", "continued", "bert_fused", "compare"]
+    done = dry.run("multi30k", *steps, SEEDS="3 1")
+    assert done.returncode == 0, done.stderr
+    calls = [json.loads(line) for line in dry.log.read_text().splitlines()]
+    order = [call[0] for call in calls if call[0] in ("fairseq-train", "bert-fused-compare")]
+    assert order == [*["fairseq-train"] * 3, "bert-fused-compare"] * 2
+    trained = [[call[call.index(flag) + 1] for flag in ("--seed", "--save-dir")] for call in dry.calls("fairseq-train")]
+    places = [("3", "multi30k-out"), ("1", "multi30k-out/seed-1")]
+    assert trained == [[seed, f"{place}/{step}"] for seed, place in places for step in steps[:-1]]
+    second = dry.calls("fairseq-train")[4:]
+    for call, flag in zip(second, ("--finetune-from-model", "--bert-warm-start")):
+        assert call[call.index(flag) + 1] == "multi30k-out/seed-1/transformer/checkpoint_best.pt"
+    cache = second[1][second[1].index("--bert-cache") + 1]
+    assert cache == "multi30k-out/bert-cache"  # of all seeds
+    averages = [[f"{place}/{step}/average.pt" for _, place in places] for step in steps[:-1]]
+    for number, call in enumerate(dry.calls("bert-fused-compare"), 1):
+        given = {call[i + 1] for i, word in enumerate(call) if word in ("--baseline", "--run")}
+        assert given == {f"{step}={','.join(files[:number])}" for step, files in zip(steps, averages)}
+    done = dry.run("multi30k", *steps, SEEDS="1,2")
+    assert "error: SEEDS=1,2 must be whole numbers, such as SEEDS='1 2 3'" in done.stderr
+
+
 def test_what_is_wrong_is_said_before_anything_runs(dry, tmp_path):
     done = dry.run("multi30k", "transformer", "tranlate")
     assert done.returncode == 2
