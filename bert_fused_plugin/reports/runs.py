@@ -119,11 +119,12 @@ def find_runs(
             errors.append(f"--log {name}={path}: there is no such file; leave it out for a report without its curves")
         else:
             runs[name][0].logs.append(path)
-    taken = set(runs)
-    for name, paths in hypotheses:
-        if name in taken:
-            errors.append(f"--hypotheses {name}={paths[0]}: there is another system of this name; give each its own")
-        taken.add(name)
+    names = [*runs, *(name for name, _ in hypotheses)]
+    errors += [
+        f"--hypotheses {name}={paths[0]}: there is another system of this name; give each its own"
+        for name, paths in hypotheses
+        if names.count(name) > 1
+    ]
     raise_all(errors)
     return list(runs.values())
 

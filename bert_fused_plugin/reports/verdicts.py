@@ -64,7 +64,7 @@ def verdict(name: str, baseline: str, scores: Dict[str, Scores]) -> str:
         lead = f"{name} is {'better' if score.better > 0 else 'worse'} than {baseline} on this test set"
     else:
         lead = f"{name} and {baseline} do not differ significantly on this test set"
-    return f"{lead}: it {gain(score)}."
+    return f"{lead}: {name} {gain(score)}."
 
 
 def fairness(run: Run, baseline: Run, runs: Sequence[Run], data: str) -> Optional[str]:

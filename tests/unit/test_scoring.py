@@ -24,7 +24,7 @@ def test_a_system_that_wrote_the_same_does_not_differ():
     assert [(score.p, score.gain, score.better) for score in scores["twin"].values()] == [(1.0, 0.0, 0)] * 3
     assert [score.p for score in scores["base"].values()] == [None] * 3
     said = verdict("twin", "base", scores)
-    assert said.endswith("it has the same BLEU (95 % interval +0.00 to +0.00, p = 1.000).")
+    assert said.endswith("twin has the same BLEU (95 % interval +0.00 to +0.00, p = 1.000).")
     assert "do not differ significantly" in verdict("twin", "base", scores)
 
 
@@ -34,10 +34,10 @@ def test_a_better_and_a_worse_system():
     assert {metric: score.better for metric, score in scores["good"].items()} == {"BLEU": 1, "chrF": 1, "TER": 1}
     assert scores["good"]["BLEU"].p < 0.05
     assert scores["good"]["TER"].score == 0 < scores["base"]["TER"].score
-    assert verdict("good", "base", scores).startswith("good is better than base on this test set: it gains ")
+    assert verdict("good", "base", scores).startswith("good is better than base on this test set: good gains ")
     _, scores = scorer.compare([("base", [GOOD]), ("bad", [BAD])])
     assert {score.better for score in scores["bad"].values()} == {-1}
-    assert verdict("bad", "base", scores).startswith("bad is worse than base on this test set: it loses ")
+    assert verdict("bad", "base", scores).startswith("bad is worse than base on this test set: bad loses ")
     assert scores["bad"]["BLEU"].gain == pytest.approx(scores["bad"]["BLEU"].score - 100)
 
 
