@@ -10,7 +10,7 @@ import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from contextlib import ExitStack
 from dataclasses import asdict
-from itertools import chain, count, takewhile
+from itertools import chain, count, product, takewhile
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
@@ -88,11 +88,10 @@ def compare(options: Namespace) -> Dict[str, Any]:
     texts = Texts(runs[0].task, options.remove_bpe, options.detok)
     tokenised = options.reference is None and options.detok == "none"
     references = {subset: read_references(options, subset, runs[0], texts) for subset in options.subset}
-    given = {
-        subset: {name: [read_lines(f"--hypotheses {name}=", path, options, subset, len(lines)) for path in paths]
-                 for name, paths in options.hypotheses}
-        for subset, lines in references.items()
-    }  # fmt: skip
+    given: Dict[str, Dict[str, List[List[str]]]] = {subset: {} for subset in references}
+    for subset, (name, paths) in product(references, options.hypotheses):
+        size = len(references[subset])
+        given[subset][name] = [read_lines(f"--hypotheses {name}=", path, options, subset, size) for path in paths]
     found: List[Comparison] = []
     for subset, lines in references.items():
         scorer = Scorer(lines, tokenised, options.samples, runs[0].languages[1], options.tokenize)
@@ -126,11 +125,7 @@ def test_sets(data: str) -> List[str]:
 
 
 def read_references(options: Namespace, subset: str, run: Run, texts: Texts) -> List[str]:
-    """Return the reference of each sentence, from the file of ``--reference`` or from the data.
-
-    Raises:
-        BertFusedError: there are no references, or there is not one for each sentence.
-    """
+    """Return the reference of each sentence, from the file of ``--reference`` or from the data."""
     dataset = run.task.dataset(subset)
     if options.reference is None:
         if dataset.tgt is None:
@@ -173,9 +168,7 @@ def remarks(options: Namespace, texts: Texts, tokenised: bool, references: Seque
             "each other, but not with published figures; for those, give detokenised references with --reference FILE."
         )
         if options.hypotheses:
-            said.append(
-                "The translations of --hypotheses are scored as they are, so they must be tokenised as the data."
-            )
+            said.append("The translations of --hypotheses must be tokenised as the data is.")
     elif options.reference is not None and options.detok == "none" and texts.target_subwords != "sentencepiece":
         said.append(
             "The references are those of --reference, and the translations are tokenised as the data is. If the data "
@@ -218,9 +211,7 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
         "or else *.log in the save-dir, or SAVE_DIR.log; may be repeated")  # fmt: skip
     add("--subset", action="append", metavar="NAME", help="name of a test set; may be repeated, with {subset} in the "
         "names of files that each set has; default: test and, where they are, test1, test2, ...")  # fmt: skip
-    add(
-        "--reference", type=given_path, help="file with detokenised references; default: the tokenised ones of the data"
-    )
+    add("--reference", type=given_path, help="file of detokenised references; default: the tokenised ones of the data")
     add("--remove-bpe", nargs="?", default="auto", const="auto", choices=["auto", *JOINABLE],
         help="subword marks to undo; default: those that the dictionaries have")  # fmt: skip
     add("--detok", default="none", choices=DETOK_CHOICES, help="detokenisation; default: %(default)s")

@@ -50,17 +50,17 @@ class Comparison:
             else {"on": nullcontext}
             for run in self.runs
         }
-        jobs = [(run, state) for run in self.runs for state in states[run.name]]
-        jobs += [(run, f"seed {number}") for _, *more in self.seeds for number, run in enumerate(more, 2)]
+        jobs = [(run, state, enter) for run in self.runs for state, enter in states[run.name].items()]
+        jobs += [(run, f"seed {i}", nullcontext) for _, *more in self.seeds for i, run in enumerate(more, 2)]
         # by run, and by the state of BERT or the seed
         self.found: Dict[str, Dict[str, Translations]] = {run.name: {} for run in self.runs}
-        for number, (run, state) in enumerate(jobs, 1):
-            about = {"on": ""}.get(state, f", BERT {state}" if state in states[run.name] else f", {state}")
-            with states[run.name].get(state, nullcontext)():
+        for number, (run, state, enter) in enumerate(jobs, 1):
+            about = {"on": ""}.get(state, f", BERT {state}" if state in MEANINGS else f", {state}")
+            with enter():
                 title = f"translation {number} of {len(jobs)}: {run.name}{about}"
                 self.found[run.name][state] = translate(run, self.subset, self.how, title)
         own = {
-            name: [self._texts_of(found[state]) for state in found if state == "on" or state not in states[name]]
+            name: [self._texts_of(found[state]) for state in found if state == "on" or state not in MEANINGS]
             for name, found in self.found.items()
         }
         self.hypotheses: Dict[str, Sequence[Sequence[str]]] = {**own, **self.others}

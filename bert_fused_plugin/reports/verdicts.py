@@ -60,11 +60,8 @@ def gain(score: Score) -> str:
 def verdict(name: str, baseline: str, scores: Dict[str, Scores]) -> str:
     """Return a sentence that says whether system *name* is better than *baseline*."""
     score = scores[name]["BLEU"]
-    if score.better:
-        lead = f"{name} is {'better' if score.better > 0 else 'worse'} than {baseline} on this test set"
-    else:
-        lead = f"{name} and {baseline} do not differ significantly on this test set"
-    return f"{lead}: {name} {gain(score)}."
+    word = ("and {} do not differ significantly", "is better than {}", "is worse than {}")[score.better]
+    return f"{name} {word.format(baseline)} on this test set: {name} {gain(score)}."
 
 
 def fairness(run: Run, baseline: Run, runs: Sequence[Run], data: str) -> Optional[str]:
