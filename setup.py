@@ -36,6 +36,7 @@ def read(name):
 
 
 SPARSE = ["entmax>=1.1"]  # for --attention-map and --self-attention-map other than softmax
+DEPLOY = ["ctranslate2>=4.0"]  # for the step deploy of the recipes
 PLOTS = ["tensorboard"]  # for --tensorboard-logdir; without a bound, since each Python has its newest version
 
 setup(
@@ -104,9 +105,11 @@ setup(
         "tqdm",
     ],
     extras_require={
+        "deploy": DEPLOY,
         "plots": PLOTS,
         "sparse": SPARSE,
         "dev": [
+            *DEPLOY,
             *PLOTS,
             *SPARSE,
             "ruff==0.17.5",

@@ -15,6 +15,10 @@
 #   gru_bahdanau   RNNsearch, UPDATES + MORE updates; [gru_dot], [gru_seq2seq], [gru_bert] (RNNsearch
 #                  with BERT), [gru_entmax15] (RNNsearch with sparse attention) and [bert_decoder] (BERT in place of the
 #                  encoder) as well; [lstm] is fairseq's lstm of the sizes of gru_bahdanau
+#   [distill]      TEACHER translates the training text, in parts, on all cores or GPUs: $OUT/distilled-TEACHER
+#   [student]      fairseq's transformer with the layers of STUDENT, on what the teacher has translated; [student_control] is
+#                  the same on the text itself
+#   [deploy]       DEPLOY, a plain transformer, for CTranslate2, which needs neither fairseq nor torch: $OUT/deploy
 #   compare        averages of the five best checkpoints (those as good as the best: up to 1 BLEU less), scored on the test
 #                  set: $OUT/report.html, $OUT/report.json
 #
@@ -28,6 +32,9 @@
 #   UPDATES=, MORE=, WARMUP=, LR=, SEED=1
 #   SEEDS="1 2 3"      instead of SEED: all systems are trained with the first seed and compared, then those of the next seed
 #                      are trained in OUT/seed-2, and all are compared again, and so on
+#   TEACHER=bert_fused names of systems, with spaces between them; several are an ensemble
+#   STUDENT=6+2        layers of the student's encoder and decoder, or transformer: its layers and its parameters
+#   DEPLOY=student     name of the system that deploy converts
 #   CONSISTENCY=none   simcut or r-drop: every system reads each batch twice in training (docs/tuning.md)
 #   TRAIN_FLAGS=       for every fairseq-train, such as --fp16, or --cpu
 # A training that was interrupted goes on where it was; a finished one is skipped; one with other settings is an error.
@@ -38,7 +45,7 @@ root=$(cd "$examples/.." && pwd)
 name=$(basename "$here")
 source "$examples/recipe_data.sh"
 source "$examples/recipe_estimate.sh"
-out=${OUT:-$name-out} gru_sizes=() text_options=() # flags: sizes of gru_arch; how data-bin is made
+out=${OUT:-$name-out} data_bin=${OUT:-$name-out}/data-bin gru_sizes=() text_options=() # flags: sizes of gru_arch; how data-bin is made
 cache=(--bert-cache "$out/bert-cache") consistency=() every=100 # updates between validations
 seeds=(${SEEDS:-${SEED:-1}})
 seed=${seeds[0]} runs=$out # the directory of a seed's trainings
@@ -47,9 +54,10 @@ seed=${seeds[0]} runs=$out # the directory of a seed's trainings
 validation=(--validate-interval 1000000 --save-interval 1000000 --eval-bleu --eval-tokenized-bleu
     --best-checkpoint-metric bleu --maximize-best-checkpoint-metric)
 all_steps=(prepare estimate transformer continued bert_fused bert_mix random_bert scratch scratch_entmax15 gru_bahdanau
-    gru_dot gru_seq2seq gru_bert gru_entmax15 bert_decoder lstm compare)
-once="prepare estimate compare" # steps that all seeds share
+    gru_dot gru_seq2seq gru_bert gru_entmax15 bert_decoder lstm distill student student_control deploy compare)
+once="prepare estimate distill student student_control deploy compare" # steps that all seeds share
 default_steps=(prepare transformer continued bert_fused gru_bahdanau compare)
+source "$examples/recipe_student.sh"
 
 recipe() {
     local step setting
@@ -67,6 +75,7 @@ recipe() {
         [[ $setting = SEED || ${!setting:-1} != 0 ]] || fail "$setting=0 must be at least 1"
     done
     [[ ${CONSISTENCY:-none} =~ ^(none|simcut|r-drop)$ ]] || fail "CONSISTENCY=$CONSISTENCY must be none, simcut or r-drop"
+    check_student
     [[ $out != *:* ]] || fail "OUT=$out must have no colon: fairseq takes it for the end of a directory's name"
     ! declare -F check_settings >/dev/null || check_settings
     [ ! -d "${DATA:-}" ] || DATA=$(cd "$DATA" && pwd -P)
@@ -115,8 +124,8 @@ need() {
 train() { # train NAME UPDATES LR WARMUP FLAGS...
     local system=$1 updates=$2 rate=$3 warmup=$4 command
     shift 4
-    need "$out/data-bin" prepare
-    command=("$out/data-bin" --user-dir bert_fused_plugin "$@" "${training[@]}"
+    need "$data_bin" prepare
+    command=("$data_bin" --user-dir bert_fused_plugin "$@" "${training[@]}"
         --criterion bert_fused_label_smoothed_cross_entropy --label-smoothing 0.1 "${consistency[@]}"
         --optimizer adam --adam-betas '(0.9, 0.98)'
         --lr "$rate" --lr-scheduler inverse_sqrt --warmup-updates "$warmup" --max-update "$updates" --seed "$seed"
@@ -224,7 +233,7 @@ lstm() {
 }
 
 compare() {
-    local system given=() systems=() each folder file averages best baseline=$out/continued
+    local system given=() systems=() each folder file averages baseline=$out/continued
     for system in "${all_steps[@]}"; do
         [ ! -e "$out/$system/checkpoint_best.pt" ] || systems+=("$system")
     done
@@ -232,13 +241,11 @@ compare() {
     need "$baseline/checkpoint_best.pt" transformer
     [ ${#systems[@]} -gt 1 ] || fail "there is nothing to compare ${systems[*]} with; train another system first"
     for system in "${systems[@]}"; do
-        [ -e "$out/$system/finished" ] || [ ! -e "$out/$system/begun" ] || say "compare: $system is not trained to its end"
         averages=()
         for each in "" "${seeds[@]:1}"; do
             folder=$out/${each:+seed-$each/}$system
             [ -e "$folder/checkpoint_best.pt" ] || continue
-            near_best "$folder"
-            bert-fused-average --inputs "${best[@]}" --output "$folder/average.pt"
+            average "$folder"
             averages+=("$folder/average.pt")
         done
         file=$(IFS=, && echo "${averages[*]}")
@@ -249,7 +256,17 @@ compare() {
         fi
         given+=(--log "$system=$out/$system.log")
     done
+    served
     bert-fused-compare "$out/data-bin" "${given[@]}" "${scoring[@]}" --output "$out/report.html" --json "$out/report.json"
+}
+
+average() { # average FOLDER: of its best checkpoints, to FOLDER/average.pt
+    local best system
+    system=$(basename "$1")
+    need "$1/checkpoint_best.pt" "$system"
+    [ -e "$1/finished" ] || [ ! -e "$1/begun" ] || say "$step: $system is not trained to its end"
+    near_best "$1"
+    bert-fused-average --inputs "${best[@]}" --output "$1/average.pt"
 }
 
 # near_best DIR: sets best to the best checkpoints whose BLEU is at most 1 below the highest; of a short training the other ones

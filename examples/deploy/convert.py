@@ -1,0 +1,113 @@
+"""Convert a plain transformer of fairseq into a directory that needs ctranslate2, but neither fairseq nor torch.
+
+python examples/deploy/convert.py CHECKPOINT DATA_BIN TEXT OUT SRC TGT [--moses] [flags of the search]
+
+TEXT holds sentencepiece.model, or the codes of subword-nmt, with which the training text was split.  OUT gets the model
+in float32 and in int8, that file, settings.json, translate.py and README.md; a directory OUT is replaced.
+"""
+
+import argparse
+import json
+import shutil
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Dict, Optional, Sequence
+
+import torch
+from ctranslate2.converters import FairseqConverter
+from fairseq.data import Dictionary
+
+from bert_fused_plugin.checkpoints.reading import read_checkpoint, saved_flags
+from bert_fused_plugin.data.typed_text import hyphens_are_split
+from bert_fused_plugin.files import written_whole
+
+PRECISIONS = ("float32", "int8")
+_SUBWORDS = {"sentencepiece.model": "sentencepiece", "codes": "subword-nmt"}  # files, and what pip calls their tools
+_SEARCH = {"beam": 5, "lenpen": 1.0, "max_len_a": 0.0, "max_len_b": 200}  # the defaults of fairseq-generate
+_README = """\
+# {pair}: a translation model for CTranslate2
+
+Copy this directory to any machine; it needs `pip install ctranslate2 {packages}`, and neither fairseq nor torch.
+The folders are the model in two precisions: {sizes}.
+
+    python translate.py < text.{source} > translation.{target}          # raw text, one sentence a line
+    python translate.py --int8 --threads 4 < text.{source} > translation.{target}
+
+    from translate import Translator                        # in Python, with this directory on sys.path
+    Translator("int8").translate(["A sentence.", "Another one."])
+"""
+
+
+def main(args: argparse.Namespace) -> None:
+    """Write the directory, which appears when it is complete.
+
+    Raises:
+        SystemExit: the model is of another kind, or the file of its subwords is missing.
+    """
+    subwords = next((name for name in _SUBWORDS if (args.text / name).is_file()), None)
+    if subwords is None:
+        raise SystemExit(f"error: {args.text} has neither {' nor '.join(_SUBWORDS)}; put the file there that split it")
+    shutil.rmtree(args.output, ignore_errors=True)
+    with written_whole(args.output) as new:
+        new.mkdir()
+        flags = convert(args, new)
+        sizes = ", ".join(f"{each} {(new / each / 'model.bin').stat().st_size / 1e6:,.1f} MB" for each in PRECISIONS)
+        shutil.copyfile(args.text / subwords, new / subwords)
+        shutil.copyfile(Path(__file__).with_name("translate.py"), new / "translate.py")
+        (new / "settings.json").write_text(json.dumps(settings(args, flags), indent=1), encoding="utf-8")
+        packages = _SUBWORDS[subwords] + " sacremoses" * args.moses
+        source, target = args.languages
+        about = {"pair": f"{source}-{target}", "packages": packages, "sizes": sizes, "source": source, "target": target}
+        (new / "README.md").write_text(_README.format(**about), encoding="utf-8")
+    print(f"deploy: {args.output} has the model in two precisions: {sizes}; its README.md says how to translate")
+
+
+def convert(args: argparse.Namespace, new: Path) -> Namespace:
+    """Write the model in all precisions by CTranslate2's converter, and return the flags of its training."""
+    state = read_checkpoint(args.checkpoint)
+    flags = Namespace(**saved_flags(state, "model"))
+    plain = new / "plain.pt"  # what was read safely, without types that torch does not load by itself
+    torch.save({"args": flags, "model": state["model"]}, plain)
+    torch.serialization.add_safe_globals([Namespace])
+    converter = FairseqConverter(str(plain), str(args.data), *args.languages)
+    for precision in PRECISIONS:
+        try:
+            converter.convert(str(new / precision), quantization=precision)
+        except ValueError as error:  # it names all flags that it does not support
+            raise SystemExit(
+                f"error: {args.checkpoint} cannot be converted; give a plain transformer, such as a student\n{error}"
+            ) from None
+    plain.unlink()
+    return flags
+
+
+def settings(args: argparse.Namespace, flags: Namespace) -> Dict[str, Any]:
+    """Return what translate.py must know about the text and the search."""
+    source = Dictionary.load(str(args.data / f"dict.{args.languages[0]}.txt"))
+    words = "".join(source.symbols[source.nspecial :])
+    return {
+        "languages": args.languages,
+        "moses": args.moses,
+        "split_hyphens": hyphens_are_split(source) is not False,
+        "lower": words == words.lower(),
+        "longest": min(flags.max_source_positions, flags.max_target_positions) - 1,
+        **{name: vars(args)[name] for name in _SEARCH},
+    }
+
+
+def parse_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("checkpoint", "data", "text", "output"):
+        parser.add_argument(name, type=Path)
+    parser.add_argument("languages", nargs=2, metavar=("SRC", "TGT"))
+    parser.add_argument(
+        "--moses", action="store_true", help="the text was tokenised by Moses' rules before it was split"
+    )
+    for name, default in _SEARCH.items():
+        flag = f"--{name.replace('_', '-')}"
+        parser.add_argument(flag, type=type(default), default=default, help="as for fairseq-generate")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    main(parse_args())

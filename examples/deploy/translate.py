@@ -1,0 +1,103 @@
+"""Translate raw text, one sentence a line, by the model of this directory.
+
+python translate.py [--int8] [--threads N] < text > translation
+
+README.md says what to install.  The search is that of fairseq-generate, with the settings of settings.json.
+"""
+
+import argparse
+import json
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import Any, Iterable, List
+
+import ctranslate2
+
+HERE = Path(__file__).resolve().parent
+_LINES = 1000  # translated together
+
+
+class Translator:
+    """A model in ``float32`` or ``int8``; *threads* is the number of cores, and 0 lets CTranslate2 choose."""
+
+    def __init__(self, precision: str = "float32", threads: int = 0) -> None:
+        self._model = ctranslate2.Translator(str(HERE / precision), device="auto", intra_threads=threads)
+        self._settings = json.loads((HERE / "settings.json").read_text(encoding="utf-8"))
+        self._pieces = (HERE / "sentencepiece.model").exists()
+        self._split = _sentencepiece() if self._pieces else _subword_nmt()
+        if self._settings["moses"]:
+            from sacremoses import MosesDetokenizer, MosesTokenizer
+
+            source, target = self._settings["languages"]
+            self._tokenizer, self._detokenizer = MosesTokenizer(source), MosesDetokenizer(target)
+
+    def translate(self, lines: Iterable[str]) -> List[str]:
+        """Return the translation of each line."""
+        return [self.join(symbols) for symbols in self.search([self.split(line) for line in lines])]
+
+    def search(self, sentences: List[List[str]]) -> List[List[str]]:
+        """Return the symbols of the best translation of each sentence, which is given by its symbols."""
+        most = self._settings["longest"]
+        for sentence in filter(lambda each: len(each) > most, sentences):
+            print(f"warning: a line of {len(sentence):,} symbols is cut to {most:,}", file=sys.stderr)
+        longest = min(max(map(len, sentences), default=0) + 1, most)  # with the end of the sentence
+        length = int(self._settings["max_len_a"] * longest + self._settings["max_len_b"])
+        results = self._model.translate_batch(
+            sentences,
+            beam_size=self._settings["beam"],
+            length_penalty=self._settings["lenpen"],
+            max_batch_size=2048,
+            batch_type="tokens",
+            max_input_length=most,
+            max_decoding_length=min(length, most),
+        )
+        return [result.hypotheses[0] for result in results]
+
+    def split(self, line: str) -> List[str]:
+        """Return the symbols of a raw sentence."""
+        if self._settings["moses"]:
+            hyphens = self._settings["split_hyphens"]
+            line = self._tokenizer.tokenize(line, aggressive_dash_splits=hyphens, return_str=True)
+        return self._split(line.lower() if self._settings["lower"] else line)
+
+    def join(self, symbols: List[str], tokenised: bool = False) -> str:
+        """Return the text of a translation, whose words may stay *tokenised*."""
+        if self._pieces:
+            text = "".join(symbols).replace("\u2581", " ").strip()
+        else:
+            text = f"{' '.join(symbols)} ".replace("@@ ", "").strip()
+        return self._detokenizer.detokenize(text.split()) if self._settings["moses"] and not tokenised else text
+
+
+def _sentencepiece() -> Any:
+    from sentencepiece import SentencePieceProcessor
+
+    model = SentencePieceProcessor(model_file=str(HERE / "sentencepiece.model"))
+    return lambda line: model.encode(line, out_type=str)
+
+
+def _subword_nmt() -> Any:
+    from subword_nmt.apply_bpe import BPE
+
+    with (HERE / "codes").open(encoding="utf-8") as codes:
+        bpe = BPE(codes)
+    return lambda line: bpe.process_line(line).split()
+
+
+def main() -> None:
+    """Translate standard input."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--int8", action="store_true", help="take the smaller and faster model")
+    parser.add_argument("--threads", type=int, default=0, metavar="N", help="number of cores")
+    args = parser.parse_args()
+    translator = Translator("int8" if args.int8 else "float32", args.threads)
+    sys.stdin.reconfigure(encoding="utf-8", newline="\n")
+    sys.stdout.reconfigure(encoding="utf-8")
+    lines = (line.rstrip("\r\n") for line in sys.stdin)
+    while chunk := list(islice(lines, _LINES)):
+        print(*translator.translate(chunk), sep="\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+# shellcheck shell=bash disable=SC2154,SC2034,SC2086,SC2206  # what recipe.sh and run.sh set
+# The steps of the recipes that lead to a model for CTranslate2: distill, student, student_control, deploy.
+
+teacher=${TEACHER:-bert_fused} sizes=${STUDENT:-6+2}
+distilled=$out/distilled-${teacher// /+}
+
+check_student() {
+    local system
+    [[ $sizes =~ ^([1-9][0-9]*\+[1-9][0-9]*|transformer)$ ]] || fail "STUDENT=$sizes must be ENCODER+DECODER layers, such as 6+2, or transformer"
+    for system in $teacher ${DEPLOY:-}; do
+        [[ " ${all_steps[*]} " == *" $system "* ]] || fail "TEACHER and DEPLOY name systems, such as bert_fused, got $system"
+    done
+}
+
+# The step: the teacher, or the ensemble of several, translates the training text.
+distill() {
+    local system flag text paths=() search made_from
+    need "$out/data-bin/text" prepare
+    text=$(cat "$out/data-bin/text")
+    for system in $teacher; do
+        average "$out/$system"
+        paths+=("$out/$system/average.pt")
+        made_from+="$system: $(comparable "$(cat "$out/$system/finished" 2>/dev/null)")"$'\n'
+    done
+    search_flags
+    made_from+=${search[*]}
+    if [ -e "$distilled/made-from" ] && [ "$(cat "$distilled/made-from")" != "$made_from" ]; then
+        fail "$distilled was begun by another teacher, or with another search; remove it to translate the text anew"
+    fi
+    if [ -e "$distilled/data-bin" ]; then
+        say "distill: done before"
+        return
+    fi
+    mkdir -p "$distilled"
+    echo "$made_from" >"$distilled/made-from"
+    for flag in --cpu --fp16 --bf16; do
+        [[ " ${TRAIN_FLAGS:-} " != *" $flag "* ]] || search+=("$flag")
+    done
+    [ ! -d "$out/bert-cache" ] || search+=("${cache[@]}")
+    python "$examples/distill.py" "$text" "$distilled" "$source_lang" "$target_lang" "$out/data-bin" \
+        --user-dir bert_fused_plugin --task bert_fused_translation --path "$(IFS=: && echo "${paths[*]}")" "${search[@]}" \
+        --max-tokens 4096 --skip-invalid-size-inputs-valid-test
+    fairseq-preprocess --source-lang "$source_lang" --target-lang "$target_lang" --trainpref "$distilled/train" \
+        --validpref "$out/valid" --testpref "$text/test" \
+        --srcdict "$out/data-bin/dict.$source_lang.txt" --tgtdict "$out/data-bin/dict.$target_lang.txt" \
+        --destdir "$distilled/data-bin.new" --workers 2 >"$distilled/preprocess.log" 2>&1 ||
+        fail "fairseq-preprocess failed; all that it said is in $distilled/preprocess.log"
+    mv "$distilled/data-bin.new" "$distilled/data-bin"
+}
+
+search_flags() { # sets search to the flags of the search in scoring
+    local i
+    search=(--beam 5)
+    for ((i = 0; i < ${#scoring[@]}; i++)); do
+        case ${scoring[i]} in --beam | --lenpen | --max-len-a | --max-len-b) search+=("${scoring[@]:i:2}") ;; esac
+    done
+}
+
+student() (need "$distilled/data-bin" distill && data_bin=$distilled/data-bin && learn student) # for this step alone
+student_control() { learn student_control; }
+learn() { # learn NAME
+    if [ "$sizes" = transformer ]; then
+        from_transformer "$1"
+        train "$1" "$more" "$more_lr" "$more_warmup" "${transformer[@]}" \
+            --finetune-from-model "$out/transformer/checkpoint_best.pt"
+    else
+        train "$1" $((updates + more)) "$lr" "$warmup" "${transformer[@]}" \
+            --encoder-layers "${sizes%+*}" --decoder-layers "${sizes#*+}"
+    fi
+}
+
+# The step: a plain transformer as a directory for CTranslate2.
+deploy() {
+    local system=${DEPLOY:-student} text search
+    average "$out/$system"
+    text=$(cat "$out/data-bin/text")
+    python -c 'import ctranslate2' 2>/dev/null || pip install -q ctranslate2 ||
+        fail "ctranslate2 cannot be installed; there are wheels of it for Linux, macOS and Windows, and not for each Python"
+    search_flags
+    [[ " ${bert[*]} " != *" --bert-detok moses "* ]] || search+=(--moses)
+    python "$examples/deploy/convert.py" "$out/$system/average.pt" "$out/data-bin" "$text" "$out/deploy" \
+        "$source_lang" "$target_lang" "${search[@]}"
+}
+
+# For the step compare: what is deployed translates the test set, and joins the report.
+served() { # served: adds to given
+    local name flags=()
+    [ -e "$out/deploy" ] || return 0
+    [[ " ${scoring[*]} " == *" --detok moses "* ]] || flags+=(--tokenised)
+    python "$examples/deploy/measure.py" "$out/deploy" "$(cat "$out/data-bin/text")/test.$source_lang" "${flags[@]}"
+    for name in float32 int8; do
+        given+=(--hypotheses "ctranslate2_$name=$out/deploy/test.$name")
+    done
+}

@@ -1,0 +1,141 @@
+"""From a trained transformer to CTranslate2: examples/deploy and examples/distill.py."""
+
+import json
+import random
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+
+import distill
+import pytest
+import sacrebleu
+from conftest import ROOT, TRANSFORMER, Workspace, hypotheses
+from helpers import WORDS
+from subwords import learn, split_file
+
+pytestmark = pytest.mark.system
+pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed; `pip install ctranslate2` where it has wheels")
+
+SIZES = (
+    "--encoder-layers 2 --decoder-layers 1 --encoder-embed-dim 64 --encoder-ffn-embed-dim 128 "
+    "--encoder-attention-heads 4 --decoder-attention-heads 4 --share-all-embeddings --max-tokens 600 "
+    "--lr 0.003 --lr-scheduler inverse_sqrt --warmup-updates 100 --max-update 400 --max-epoch 0 --log-interval 100"
+).split()
+
+
+@pytest.fixture(scope="module")
+def repeats(tmp_path_factory, bert_dir):
+    """A workspace with a transformer that repeats its input, and ``deploy``, what becomes of it."""
+    path = tmp_path_factory.mktemp("repeats")
+    rng, text = random.Random(3), path / "text"
+    text.mkdir()
+    for split, size in (("train", 2000), ("valid", 20), ("test", 100)):
+        lines = "".join(" ".join(rng.choices(WORDS[:15], k=rng.randint(1, 9))) + "\n" for _ in range(size))
+        for lang in ("en", "de"):
+            (path / f"{split}.{lang}").write_text(lines, encoding="utf-8")
+    split_line = learn("sentencepiece", [path / "train.en"], 60, text)
+    for file in path.glob("*.??"):
+        split_file(file, text / file.name, split_line)
+    workspace = Workspace(path, bert_dir)
+    workspace.run(
+        "fairseq-preprocess", "-s", "en", "-t", "de", "--joined-dictionary", "--trainpref", text / "train",
+        "--validpref", text / "valid", "--testpref", text / "test", "--destdir", workspace.data,
+    )  # fmt: skip
+    workspace.run("fairseq-train", workspace.data, *TRANSFORMER, *SIZES, "--save-dir", workspace.save_dir)
+    converted = convert(workspace, workspace.checkpoint, "deploy")
+    assert "in two precisions: float32" in converted.stdout
+    return workspace
+
+
+def convert(workspace, checkpoint, folder, *flags, **options):
+    script = ROOT / "examples" / "deploy" / "convert.py"
+    places = [workspace.data, workspace.path / "text", workspace.path / folder, "en", "de"]
+    return workspace.run("python", script, checkpoint, *places, "--max-len-b", "20", *flags, **options)
+
+
+def translated(folder, text, *flags):
+    """Translate *text* by the program of the directory, without fairseq, torch and this repository."""
+    without = "import runpy, sys; sys.modules.update(torch=None, fairseq=None, bert_fused_plugin=None); del sys.argv[0]"
+    run = f"{without}; runpy.run_path(sys.argv[0], run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-c", run, str(folder / "translate.py"), *flags],
+        input=text, capture_output=True, text=True, encoding="utf-8", cwd=folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_ctranslate2_translates_as_fairseq_does(repeats):
+    text = (repeats.path / "test.en").read_text(encoding="utf-8")
+    output = repeats.generate("--beam", "5", "--max-len-b", "20", "--remove-bpe", "sentencepiece", task="translation")
+    by_fairseq = [tokens for _, (_, tokens) in sorted(hypotheses(output.stdout).items())]
+    by_float32, by_int8 = (translated(repeats.path / "deploy", text, *flags) for flags in ([], ["--int8"]))
+    references = [text.splitlines()]
+    scores = [sacrebleu.corpus_bleu(lines, references).score for lines in (by_fairseq, by_float32, by_int8)]
+    assert scores[0] > 90  # it has learned to repeat
+    assert sum(a == b for a, b in zip(by_fairseq, by_float32)) >= 98
+    assert scores[2] >= scores[0] - 0.5
+    assert len(by_int8) == 100
+
+
+def test_lines_of_any_kind_are_translated(repeats):
+    lines = ["the man sees", "", "ß漢字", "the dog " * 2000, "the man sees"]
+    first, empty, _, long, last = translated(repeats.path / "deploy", "\n".join(lines) + "\n")
+    assert first == last == "the man sees"
+    assert empty == ""
+    assert "dog" in long
+
+
+def test_text_is_split_and_joined_as_the_training_text_was(repeats, codes, tmp_path):
+    folder = tmp_path / "moses"
+    shutil.copytree(repeats.path / "deploy", folder)
+    (folder / "sentencepiece.model").unlink()
+    shutil.copyfile(codes, folder / "codes")
+    settings = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
+    assert settings["lower"]
+    assert not settings["moses"]
+    settings.update(moses=True, split_hyphens=True)
+    (folder / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
+    translator = runpy.run_path(str(folder / "translate.py"))["Translator"]()
+    pieces = translator.split("The big-house, isn't")
+    assert translator.join(pieces) == "the big-house, isn't"
+    assert translator.join(pieces, tokenised=True) == "the big @-@ house , isn &apos;t"
+
+
+def test_what_cannot_be_converted_is_said(repeats, workspace, tmp_path):
+    done = convert(repeats, workspace.checkpoint, "fused", ok=False)
+    assert done.returncode == 1
+    assert "cannot be converted; give a plain transformer" in done.stderr
+    assert not (repeats.path / "fused").exists()
+
+
+def test_a_test_set_is_measured(repeats):
+    script = ROOT / "examples" / "deploy" / "measure.py"
+    done = repeats.run("python", script, repeats.path / "deploy", repeats.path / "text" / "test.en")
+    assert re.search(r"^ctranslate2_int8: [\d,.]+ sentences a second on one core, \d\.\d MB$", done.stdout, re.M)
+    lines = (repeats.path / "deploy" / "test.float32").read_text(encoding="utf-8").splitlines()
+    assert lines == translated(repeats.path / "deploy", (repeats.path / "test.en").read_text(encoding="utf-8"))
+
+
+@pytest.mark.timeout(600)
+def test_what_is_distilled_is_what_fairseq_translates_and_goes_on_after_a_kill(workspace, tmp_path, monkeypatch):
+    monkeypatch.setattr(distill, "_PART", 50)
+    out = tmp_path / "distilled"
+    command = [workspace.data, "--user-dir", str(ROOT / "bert_fused_plugin"), "--task", "bert_fused_translation"]
+    command += ["--path", workspace.checkpoint, "--beam", "3", "--max-len-b", "10", "--max-tokens", "120", "--cpu"]
+    distill.main(workspace.path, out, "en", "de", command)
+    found = hypotheses(workspace.generate("--gen-subset", "train", "--max-tokens", "120").stdout)
+    expected = [tokens for _, (_, tokens) in sorted(found.items())]
+    assert (out / "train.de").read_text(encoding="utf-8").splitlines() == expected
+    assert (out / "train.en").read_text(encoding="utf-8") == (workspace.path / "train.en").read_text(encoding="utf-8")
+    parts = sorted(path.name for path in (out / "parts").iterdir())
+    assert parts == ["0-of-3", "1-of-3", "2-of-3"]
+    (out / "parts" / parts[0]).write_text("0\tkept\n", encoding="utf-8")
+    (out / "parts" / parts[1]).rename(out / "parts" / f".{parts[1]}.new")  # killed before it had its name
+    distill.main(workspace.path, out, "en", "de", command)
+    lines = (out / "train.de").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "kept"
+    assert len(lines) < 150  # the first part was not made anew
+    assert len(lines) > 90  # and the second one was
