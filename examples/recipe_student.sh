@@ -87,8 +87,9 @@ served() { # served: adds to given
     local name flags=()
     [ -e "$out/deploy" ] || return 0
     [[ " ${scoring[*]} " == *" --detok moses "* ]] || flags+=(--tokenised)
-    python "$examples/deploy/measure.py" "$out/deploy" "$(cat "$out/data-bin/text")/test.$source_lang" "${flags[@]}"
+    python "$examples/deploy/measure.py" "$out/deploy" "$(cat "$out/data-bin/text")/test.$source_lang" "${flags[@]}" |
+        tee "$out/deploy.log"
     for name in float32 int8; do
-        given+=(--hypotheses "ctranslate2_$name=$out/deploy/test.$name")
+        given+=(--hypotheses "ctranslate2_$name=$out/deploy.$name")
     done
 }

@@ -2,8 +2,8 @@
 
 python examples/deploy/measure.py DEPLOY TEXT [--tokenised]
 
-TEXT is the source side in subwords.  DEPLOY/test.float32 and DEPLOY/test.int8 get the translations, one a line; with
---tokenised, words stay tokenised.
+TEXT is the source side in subwords.  DEPLOY.float32 and DEPLOY.int8, beside the directory, get the translations, one a
+line.  With --tokenised, their words stay tokenised.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def main(args: argparse.Namespace) -> None:
         found = translator.search(sentences)
         seconds = time.perf_counter() - start
         text = "".join(f"{translator.join(symbols, args.tokenised)}\n" for symbols in found)
-        (args.folder / f"test.{precision}").write_text(text, encoding="utf-8")
+        args.folder.with_name(f"{args.folder.name}.{precision}").write_text(text, encoding="utf-8")
         size = (args.folder / precision / "model.bin").stat().st_size / 1e6
         print(
             f"ctranslate2_{precision}: {len(sentences) / seconds:,.1f} sentences a second on one core, {size:,.1f} MB"

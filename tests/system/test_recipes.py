@@ -24,7 +24,7 @@ RECIPES = [name for name in ALL if name != "own_data"]  # whose settings follow 
 LANGUAGES = {name: name.split("_")[-2:] for name in RECIPES}
 AS_CONTROL = ["bert_fused", "bert_mix", "random_bert"]  # on from the transformer, the same way as the control
 FROM_SCRATCH = ["scratch", "scratch_entmax15", "gru_bahdanau", "gru_dot", "gru_seq2seq", "gru_bert", "gru_entmax15"]
-FROM_SCRATCH += ["bert_decoder", "lstm"]
+FROM_SCRATCH += ["bert_decoder", "lstm", "student", "student_control"]
 SYSTEMS = ["transformer", "continued", *AS_CONTROL, *FROM_SCRATCH]
 
 
@@ -39,7 +39,8 @@ def dry(tmp_path):
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_system_has_a_command_line_that_fairseq_accepts(dry, recipe, tmp_path):
-    (tmp_path / f"{recipe}-out" / "data-bin").mkdir(parents=True)
+    for folder in ("data-bin", "distilled-bert_fused/data-bin"):
+        (tmp_path / f"{recipe}-out" / folder).mkdir(parents=True)
     done = dry.run(recipe, *SYSTEMS, "compare")
     assert done.returncode == 0, done.stderr
     calls = dry.calls("fairseq-train")
@@ -62,6 +63,14 @@ def test_every_system_has_a_command_line_that_fairseq_accepts(dry, recipe, tmp_p
     for system in FROM_SCRATCH:
         assert parsed[system].warmup_updates == plain.warmup_updates
         assert parsed[system].max_update == plain.max_update + more.max_update
+    student, control = parsed["student"], parsed["student_control"]
+    assert student.data == f"{recipe}-out/distilled-bert_fused/data-bin"
+    assert control.data == f"{recipe}-out/data-bin"
+    for args in (student, control):
+        assert (args.arch, args.encoder_layers, args.decoder_layers) == (plain.arch, 6, 2)
+        assert (args.encoder_embed_dim, args.decoder_ffn_embed_dim) == (
+            plain.encoder_embed_dim, plain.decoder_ffn_embed_dim
+        )  # fmt: skip
     [compared] = dry.calls("bert-fused-compare")
     assert f"continued={recipe}-out/continued/average.pt" == compared[compared.index("--baseline") + 1]
     assert compared.count("--run") == len(SYSTEMS) - 1
@@ -130,6 +139,52 @@ def test_several_seeds_give_a_report_after_each(dry, tmp_path):
     assert "error: SEEDS=1,2 must be whole numbers, such as SEEDS='1 2 3'" in done.stderr
 
 
+def test_a_student_learns_from_the_teacher_that_is_named(dry, tmp_path):
+    out = tmp_path / "wmt14_en_de-out"
+    (out / "data-bin").mkdir(parents=True)
+    (out / "data-bin" / "text").write_text("text\n")
+    given = {"TEACHER": "bert_fused transformer", "TRAIN_FLAGS": "--fp16 --update-freq 2", "STUDENT": "transformer"}
+    done = dry.run("wmt14_en_de", "transformer", "bert_fused", **given)
+    assert done.returncode == 0, done.stderr
+    (dry.path / "venv/bin/fairseq-preprocess").write_text(
+        f"#!/bin/sh\nmkdir {out.name}/distilled-bert_fused+transformer/data-bin.new\n"
+    )
+    done = dry.run("wmt14_en_de", "distill", "student", **given)
+    assert done.returncode == 0, done.stderr
+    [_, text, folder, source, target, *command] = dry.calls("python")[-2]
+    assert (text, folder, source, target) == ("text", f"{out.name}/distilled-bert_fused+transformer", "en", "de")
+    command[command.index("bert_fused_plugin")] = str(ROOT / "bert_fused_plugin")
+    args = options.parse_args_and_arch(options.get_generation_parser(), command)
+    assert args.path == f"{out.name}/bert_fused/average.pt:{out.name}/transformer/average.pt"
+    assert (args.beam, args.lenpen, args.fp16) == (4, 0.6, True)
+    call = dry.calls("fairseq-train")[-1]
+    assert call[0] == f"{folder}/data-bin"
+    assert call[call.index("--finetune-from-model") + 1] == f"{out.name}/transformer/checkpoint_best.pt"
+    assert "distill: done before" in dry.run("wmt14_en_de", "distill", **given).stdout
+    (out / "transformer" / "finished").write_text("of another training")
+    done = dry.run("wmt14_en_de", "distill", **given)
+    assert done.returncode == 2
+    assert f"{folder} was begun by another teacher, or with another search; remove it" in done.stderr
+
+
+def test_the_model_that_is_named_is_deployed_and_joins_the_report(dry, tmp_path):
+    out = tmp_path / "multi30k-out"
+    (out / "data-bin").mkdir(parents=True)
+    (out / "data-bin" / "text").write_text("text\n")
+    assert dry.run("multi30k", "transformer", "continued", "deploy", DEPLOY="continued").returncode == 0
+    [_, checkpoint, *places, source, target, beam, width, moses] = dry.calls("python")[-1]
+    assert checkpoint == f"{out.name}/continued/average.pt"
+    assert places == [f"{out.name}/data-bin", "text", f"{out.name}/deploy"]
+    assert (source, target, beam, width, moses) == ("en", "de", "--beam", "5", "--moses")
+    (out / "deploy").mkdir()
+    assert dry.run("multi30k", "compare").returncode == 0
+    [_, *measured] = dry.calls("python")[-1]
+    assert measured == [f"{out.name}/deploy", "text/test.en", "--tokenised"]
+    [compared] = dry.calls("bert-fused-compare")
+    given = [compared[i + 1] for i, word in enumerate(compared) if word == "--hypotheses"]
+    assert given == [f"ctranslate2_{name}={out.name}/deploy.{name}" for name in ("float32", "int8")]
+
+
 def test_what_is_wrong_is_said_before_anything_runs(dry, tmp_path):
     done = dry.run("multi30k", "transformer", "tranlate")
     assert done.returncode == 2
@@ -150,6 +205,10 @@ def test_what_is_wrong_is_said_before_anything_runs(dry, tmp_path):
         (["prepare transformer"], {}, "unknown step 'prepare transformer'; steps: prepare estimate transformer "),
         (["gru_dot"], {"UPDATES": "0x"}, "UPDATES=0x must be a whole number"),
         (["gru_dot"], {"CONSISTENCY": "cut"}, "CONSISTENCY=cut must be none, simcut or r-drop"),
+        (["student"], {"STUDENT": "6"}, "STUDENT=6 must be ENCODER+DECODER layers, such as 6+2, or transformer"),
+        (["distill"], {"TEACHER": "bert"}, "TEACHER and DEPLOY name systems, such as bert_fused, got bert"),
+        (["student"], {}, "there is no multi30k-out/distilled-bert_fused/data-bin; run the step distill first"),
+        (["deploy"], {}, "there is no multi30k-out/student/checkpoint_best.pt; run the step student first"),
         (["transformer"], {}, "there is no multi30k-out/data-bin; run the step prepare first"),
         (["compare"], {}, "there is no multi30k-out/transformer/checkpoint_best.pt; run the step transformer first"),
     ],
