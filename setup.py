@@ -36,7 +36,7 @@ def read(name):
 
 
 SPARSE = ["entmax>=1.1"]  # for --attention-map and --self-attention-map other than softmax
-DEPLOY = ["ctranslate2>=4.0"]  # for the step deploy of the recipes
+DEPLOY = ["ctranslate2>=4.6.3"]  # for the step deploy of the recipes
 PLOTS = ["tensorboard"]  # for --tensorboard-logdir; without a bound, since each Python has its newest version
 
 setup(
