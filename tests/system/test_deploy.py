@@ -15,7 +15,7 @@ from conftest import ROOT, TRANSFORMER, Workspace, hypotheses
 from helpers import WORDS
 from subwords import learn, split_file
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]  # it trains
 pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed; `pip install ctranslate2` where it has wheels")
 
 SIZES = (
@@ -119,7 +119,6 @@ def test_a_test_set_is_measured(repeats):
     assert lines == translated(repeats.path / "deploy", (repeats.path / "test.en").read_text(encoding="utf-8"))
 
 
-@pytest.mark.timeout(600)
 def test_what_is_distilled_is_what_fairseq_translates_and_goes_on_after_a_kill(workspace, tmp_path, monkeypatch):
     monkeypatch.setattr(distill, "_PART", 50)
     out = tmp_path / "distilled"
