@@ -31,7 +31,9 @@ def write_probe(folder, kind, ups, states=0):
 
 def estimated(tmp_path, capsys):
     estimate.main(
-        estimate.parse_args([str(tmp_path / "probe"), str(tmp_path / "text"), "fr", "--updates=1000", "--more=500", "--every=100"])
+        estimate.parse_args(
+            [str(tmp_path / "probe"), str(tmp_path / "text"), "fr", "--updates=1000", "--more=500", "--every=100"]
+        )
     )
     return capsys.readouterr().out
 
