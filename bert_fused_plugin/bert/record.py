@@ -17,7 +17,17 @@ logger = logging.getLogger(__name__)
 
 RECORD_KEY = "encoder.bert_record.text"  # the record in the state dict of a model
 
-_FINGERPRINTS = {"weights_in_layers": "other weights", "tokenizer": "another tokenizer"}
+_FINGERPRINTS = {
+    "weights_in_layers": "other weights",
+    "configuration": "another configuration",
+    "tokenizer": "another tokenizer",
+}
+# the settings that change states and no weight, under the names that they have in different encoders
+_OF_STATES = (
+    *("hidden_act", "hidden_activation", "activation_function", "activation", "feed_forward_proj"),
+    *("num_attention_heads", "num_heads", "n_head", "n_heads", "encoder_attention_heads", "num_hidden_layers"),
+    *("layer_norm_eps", "layer_norm_epsilon", "norm_eps", "rms_norm_eps"),
+)
 _UNCHECKED = "--bert-unchecked (at generation --model-overrides \"{'bert_unchecked': True}\")"
 _ITS_BERT = "name the BERT that it was trained with (at generation --model-overrides \"{'bert_model': 'NAME_OR_DIR'}\")"
 
@@ -35,6 +45,7 @@ class BertRecord(JsonRecord):
                 "name": bert.name,
                 "revision": bert.revision,
                 "weights_in_layers": None if bert.saves_weights else weights_fingerprint(bert),
+                "configuration": configuration(bert),
                 "tokenizer": bridge.tokenizer_fingerprint(),
                 "settings": {
                     "bert_layer": ",".join(map(str, bert.layers)),
@@ -72,6 +83,12 @@ def weights_fingerprint(bert: PretrainedBert) -> str:
         digest.update(weights[name].detach().cpu().float().contiguous().numpy().data)
         parts.append(",".join(re.findall(r"\d+", name)).encode() + b":" + digest.digest())
     return hashlib.sha256(b"".join(sorted(parts))).hexdigest()[:32]
+
+
+def configuration(bert: PretrainedBert) -> str:
+    """Return the settings of *bert* that change its states and that its weights do not show."""
+    config = bert.model.config.to_dict()
+    return ", ".join(f"{name} {config[name]}" for name in _OF_STATES if name in config)
 
 
 def read_record(state_dict: Mapping[str, Tensor]) -> Optional[Dict[str, Any]]:

@@ -4,6 +4,7 @@ The directory has a folder for each BERT, and in it one for each data set.  The 
 ``bert.json`` says the same to people.
 """
 
+import hashlib
 import json
 from typing import Any, Optional, Tuple
 
@@ -12,7 +13,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.bert.record import weights_fingerprint
+from bert_fused_plugin.bert.record import configuration, weights_fingerprint
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
 from bert_fused_plugin.data.cached_states import CachedStates, ComputeStates
 from bert_fused_plugin.data.shared_work import rank_in
@@ -43,8 +44,9 @@ class BertCache:
         self._bert: FrozenBert = model.encoder.bert
         self._bridge = model.encoder.bridge
         self._layers = str(model.cfg.bert_layer)
-        weights, layers = weights_fingerprint(self._bert), "+".join(map(str, self._bert.layers))
-        self._folder = self._directory / f"{weights}-{layers}-{self._dtype}"
+        fingerprint = hashlib.sha256(f"{weights_fingerprint(self._bert)} {configuration(self._bert)}".encode())
+        layers = "+".join(map(str, self._bert.layers))
+        self._folder = self._directory / f"{fingerprint.hexdigest()[:32]}-{layers}-{self._dtype}"
 
     def use_for(self, dataset: BertPairDataset, name: str) -> None:
         """Let *dataset* take its states from the cache; what the cache does not have yet is computed and written.
