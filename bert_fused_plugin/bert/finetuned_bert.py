@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
+from bert_fused_plugin.bert.pretrained_bert import PretrainedBert, fixed_tables
 from bert_fused_plugin.errors import BertFusedError
 
 if TYPE_CHECKING:
@@ -118,4 +118,4 @@ def _used_parameters(model: "PreTrainedModel", depth: int, top: int, last_layers
         # Outside the layers there are the embeddings, and norms after the last layer.
         return top == depth or "embed" in name or name.startswith(("wte", "wpe"))
 
-    return {name for name, _ in model.named_parameters() if is_used(name)}
+    return {name for name, _ in model.named_parameters() if is_used(name)} - fixed_tables(model)

@@ -3,7 +3,7 @@
 # fairseq reads the field types: no `from __future__ import annotations`, no `X | None` in this file.
 import math
 from dataclasses import dataclass
-from typing import Any, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
@@ -41,6 +41,20 @@ class BertFlags(FairseqDataclass, Specified):
         Record.BERT,
         values="hub name or directory",
         unset="required",
+    )
+    bert_tokenizer_options: Optional[str] = flag(
+        "Options of the encoder's tokenizer, as NAME=VALUE with commas between them. The encoders of many-to-many "
+        "translation models must be told the source language: src_lang=vie_Latn for NLLB, src_lang=vi_VN for mBART-50, "
+        "src_lang=vi for M2M100.",
+        None,
+        Record.BERT,
+        rule=Rule(
+            lambda value: value is None or all("=" in option for option in value.split(",")),
+            "must be NAME=VALUE, with commas between several ones",
+            "give for example src_lang=vie_Latn",
+        ),
+        values="NAME=VALUE,...",
+        unset="as the tokenizer's files say",
     )
     bert_unchecked: bool = flag(
         "Also load checkpoints that were trained with another BERT, another tokenizer or other settings; other ones "
@@ -150,6 +164,13 @@ class BertFlags(FairseqDataclass, Specified):
     def branch_weights(self) -> Tuple[float, float]:
         """Return the weights of the NMT branch and of BERT's branch; ValueError as of `parse_weights`."""
         return parse_weights(self.bert_branch_weights)
+
+
+def parse_options(options: Optional[str]) -> Dict[str, Any]:
+    """Return the names and values of ``--bert-tokenizer-options``; true and false are no texts."""
+    named = (option.partition("=") for option in (options or "").split(","))
+    switches = {"true": True, "false": False}
+    return {name.strip(): switches.get(value.lower(), value) for name, sign, value in named if sign}
 
 
 def parse_weights(weights: Optional[str], default: str = "0.5,0.5") -> Tuple[float, float]:

@@ -8,7 +8,7 @@ from fairseq.data import encoders
 from fairseq.utils import split_paths
 
 from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
-from bert_fused_plugin.bert.flags import BertFlags
+from bert_fused_plugin.bert.flags import BertFlags, parse_options
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert, load_tokenizer
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
@@ -38,7 +38,8 @@ def load_bert(
         raise BertFusedError(*errors)
     try:
         name, layers = locate_bert(cfg.bert_model, task), str(cfg.bert_layer)
-        tokenizer = load_tokenizer(name)
+        options = parse_options(cfg.bert_tokenizer_options)
+        tokenizer = load_tokenizer(name, options)
         if cfg.bert_finetune:
             train = {"last_layers": cfg.bert_finetune_layers, "lr_factor": cfg.bert_lr_factor}
             bert = FinetunedBert.from_pretrained(name, layers, **train)
@@ -55,6 +56,11 @@ def load_bert(
                 f"got {cfg.bert_max_tokens}; leave it out for {limit}"
             )
         bridge = load_bridge(cfg, task, tokenizer, cfg.bert_max_tokens or limit, bpe)
+        if "src_lang" in options and tokenizer.unk_token_id in bridge.special_tokens:
+            errors.append(
+                f"--bert-tokenizer-options: the tokenizer of --bert-model {name} does not know the language "
+                f"{options['src_lang']}; give the code by which the encoder knows it, such as vie_Latn for NLLB"
+            )
     except BertFusedError as error:
         raise BertFusedError(*errors, *error.errors) from error
     raise_all(errors)

@@ -10,7 +10,7 @@ import os
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -232,14 +232,15 @@ def load_encoder(name: str) -> "PreTrainedModel":
         model, report = _load(AutoModel.from_pretrained, name, torch_dtype=torch.float32, output_loading_info=True)
     # the encoder of T5 that was saved alone says that it has no decoder, but AutoModel builds one
     has_decoder = model.config.is_encoder_decoder or any(key.startswith("decoder.") for key in report["missing_keys"])
-    model = model.get_encoder() if has_decoder else model
+    computed = fixed_tables(model)
+    model = model.get_encoder() if has_decoder else model  # nothing holds the decoder after this line
     if hasattr(model, "pooler"):
         model.pooler = None  # its output is never used
     unused = ("pooler.", "decoder.") if has_decoder else ("pooler.",)
-    missing = sorted(key for key in report["missing_keys"] if not any(part in key for part in unused))
+    missing = {key for key in report["missing_keys"] if not any(part in key for part in unused)} - computed
     if missing:
         raise BertFusedError(
-            f"--bert-model {name!r} cannot be used: {len(missing)} of its weights are missing ({missing[0]}, ...); "
+            f"--bert-model {name!r} cannot be used: {len(missing)} of its weights are missing ({min(missing)}, ...); "
             "give a complete pre-trained encoder"
         )
     for tensor in (*model.parameters(), *model.buffers()):
@@ -248,13 +249,31 @@ def load_encoder(name: str) -> "PreTrainedModel":
     return encoder
 
 
-def load_tokenizer(name: str) -> "PreTrainedTokenizerBase":
-    """Load the tokenizer of the encoder *name*.
+def fixed_tables(model: nn.Module) -> Set[str]:
+    """Return the names of the tables of sinusoids in *model*, which are computed, and neither saved nor trained."""
+    return {f"{name}.weight" for name, part in model.named_modules() if "Sinusoidal" in type(part).__name__}
+
+
+def load_tokenizer(name: str, options: Optional[Dict[str, Any]] = None) -> "PreTrainedTokenizerBase":
+    """Load the tokenizer of the encoder *name* with the *options* of ``--bert-tokenizer-options``.
 
     Raises:
-        BertFusedError: The tokenizer cannot be loaded, or it has no vocabulary.
+        BertFusedError: The tokenizer cannot be loaded, it has no vocabulary, or it does not know an option.
     """
-    tokenizer: PreTrainedTokenizerBase = _load(_tokenizer_from_pretrained, name)
+    options = options or {}
+    tokenizer: PreTrainedTokenizerBase = _load(_tokenizer_from_pretrained, name, **options)
+    makers = (vars(kind)["__init__"] for kind in type(tokenizer).__mro__ if "__init__" in vars(kind))
+    known = {option for maker in makers for option in inspect.signature(maker).parameters}
+    if set(options) - known:
+        raise BertFusedError(
+            f"--bert-tokenizer-options: the tokenizer of --bert-model {name} has no {min(set(options) - known)}; its "
+            f"options are {', '.join(sorted(known - {'self', 'args', 'kwargs'}))}"
+        )
+    if hasattr(tokenizer, "src_lang") and "src_lang" not in options:
+        logger.warning(
+            f"--bert-model {name} is told the language of each sentence, and its tokenizer says {tokenizer.src_lang}; "
+            "for another language give --bert-tokenizer-options src_lang=CODE"
+        )
     if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
         raise BertFusedError(
             f"--bert-model {name!r} has no vocabulary: the directory lacks the tokenizer's files "
@@ -286,7 +305,9 @@ def _load(load: Callable[..., Any], name: str, **options: Any) -> Any:
     try:
         return load(name, trust_remote_code=False, **options)
     except Exception as error:  # a damaged file can raise any exception
-        if os.path.isdir(name):
+        if isinstance(error, ImportError):
+            problem = " needs a package that is not installed; install it, as the message behind this one says"
+        elif os.path.isdir(name):
             files = "config.json, the tokenizer's files and the weights, undamaged"
             problem = f" cannot be loaded; the directory must hold {files}"
         elif name.startswith(("/", ".", "~")):

@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from torch import Tensor
 
+from bert_fused_plugin.bert.flags import BertFlags
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.errors import flag_name
@@ -39,7 +40,7 @@ class BertRecord(JsonRecord):
     each checkpoint that the parameters come from.  Of a checkpoint that is loaded, the record takes over only these.
     """
 
-    def __init__(self, bert: PretrainedBert, bridge: DictionaryBridge, mask_special_tokens: bool) -> None:
+    def __init__(self, bert: PretrainedBert, bridge: DictionaryBridge, cfg: BertFlags) -> None:
         super().__init__(
             {
                 "name": bert.name,
@@ -52,7 +53,8 @@ class BertRecord(JsonRecord):
                     "bert_subword": bridge.subword,
                     "bert_detok": bridge.detok,
                     "bert_context": bridge.context,
-                    "bert_mask_special_tokens": mask_special_tokens,
+                    "bert_mask_special_tokens": cfg.bert_mask_special_tokens,
+                    "bert_tokenizer_options": cfg.bert_tokenizer_options,
                     "bert_strip_tags": ",".join(bridge.tags) or None,
                     **({} if bridge.bpe is None else {"bpe": bridge.bpe}),
                 },

@@ -11,6 +11,7 @@ from fairseq.data import Dictionary
 from torch import Tensor
 
 from bert_fused_plugin.data.collate import BERT_PAD, collate_bert_tokens
+from bert_fused_plugin.data.hf_tokenizer import adapted
 from bert_fused_plugin.data.subwords import SUBWORDS, Join, cannot_join, detect_subword
 from bert_fused_plugin.errors import BertFusedError
 
@@ -40,9 +41,6 @@ class DictionaryBridge:
         lang: source language, for Moses.
         context: number of preceding sentences of the document that BERT reads with each sentence.
         tags: symbols of the dictionary that are left out of BERT's text.
-
-    Raises:
-        BertFusedError: the tokenizer is not a fast one.
     """
 
     def __init__(
@@ -57,7 +55,8 @@ class DictionaryBridge:
         context: int = 0,
         tags: Sequence[str] = (),
     ) -> None:
-        self._tokenizer = _backend(tokenizer)
+        self._tokenizer = adapted(tokenizer)
+        self.is_fast = self._tokenizer.is_fast
         self.max_tokens = max_tokens
         self.subword = detect_subword(dictionary) if subword == "auto" else subword
         self.detok = detok
@@ -73,10 +72,7 @@ class DictionaryBridge:
         self.bpe: Optional[str] = None
         self.problem = "" if self._join else cannot_join(self.subword, dictionary, "the source dictionary")
         self._detokenize = DETOKENIZERS[detok](lang)
-        # the fast one computes no positions in the text; tokenizers has it since version 0.20
-        is_new = hasattr(self._tokenizer, "encode_batch_fast")
-        self._encode_batch = self._tokenizer.encode_batch_fast if is_new else self._tokenizer.encode_batch
-        self._single, self._pair = (_template(self._tokenizer, *["a"] * count) for count in (1, 2))
+        self._single, self._pair = map(self._tokenizer.template, (1, 2))
         self.special_tokens = sorted({token for part in (*self._single, *self._pair) for token in part})
         self._unk_piece = [] if tokenizer.unk_token_id is None else [tokenizer.unk_token_id]
         known = (tokenizer.bos_token_id, tokenizer.eos_token_id, *self._unk_piece, 0)
@@ -149,12 +145,13 @@ class DictionaryBridge:
 
     def pieces(self, bert_tokens: Sequence[int]) -> List[str]:
         """Return the word pieces of one sentence's *bert_tokens*, for people to read."""
-        return [str(self._tokenizer.id_to_token(token)) for token in bert_tokens if token != BERT_PAD]
+        return self._tokenizer.pieces([token for token in bert_tokens if token != BERT_PAD])
 
     def tokenizer_fingerprint(self) -> str:
         """Return a hash of the tokenizer's vocabulary, and of what it makes of a difficult line."""
-        probe = self._tokenizer.encode(_PROBE).ids
-        return _hash(json.dumps([sorted(self._tokenizer.get_vocab(with_added_tokens=True).items()), probe]))[:32]
+        before, _, after = self._single
+        probe = [*before, *self._tokenizer.encode([_PROBE])[0], *after]
+        return _hash(json.dumps([sorted(self._tokenizer.vocabulary().items()), probe]))[:32]
 
     def identity(self) -> Dict[str, Any]:
         """Return everything that the word pieces depend on, except the sentence and the versions of libraries."""
@@ -163,7 +160,7 @@ class DictionaryBridge:
             "subword": self.subword,
             "bpe": self.bpe,
             "detok": [self.detok, self._lang],
-            "tokenizer": _hash(self._tokenizer.to_str()),
+            "tokenizer": _hash(self._tokenizer.identity()),
             "special tokens": [self._single, self._pair, self._unk_piece, self._empty],
             "max_tokens": self.max_tokens,
             "context": self.context,
@@ -194,12 +191,12 @@ class DictionaryBridge:
         texts = [part for sentence in sentences for part in sentence if part is not None]
         # an unpaired surrogate cannot be passed to the tokenizer
         parts = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
-        encoded = iter(self._encode_batch(parts, add_special_tokens=False))
+        encoded = iter(self._tokenizer.encode(parts))
         rows = []
         for sentence in sentences:
             pieces: List[int] = []
             for part in sentence:
-                pieces += self._unk_piece if part is None else next(encoded).ids
+                pieces += self._unk_piece if part is None else next(encoded)
             rows.append(pieces)
         return rows
 
@@ -225,27 +222,3 @@ def looks_like_moses(dictionary: Dictionary) -> bool:
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _backend(tokenizer: "PreTrainedTokenizerBase") -> Any:
-    """Return the fast tokenizer inside *tokenizer*, which then cuts and pads nothing, and knows no special tokens."""
-    if not tokenizer.is_fast:
-        raise BertFusedError(
-            f"--bert-model: {type(tokenizer).__name__} of {tokenizer.name_or_path!r} is not a fast tokenizer; "
-            "use a model directory that holds tokenizer.json"
-        )
-    backend: Any = tokenizer.backend_tokenizer
-    backend.no_truncation()
-    backend.no_padding()
-    backend.encode_special_tokens = True
-    return backend
-
-
-def _template(tokenizer: Any, *texts: str) -> "tuple[List[int], List[int], List[int]]":
-    """Return the special tokens before, between and after one or two texts, such as [CLS], [SEP], [SEP]."""
-    encoding = tokenizer.encode(*texts)
-    own = [i for i, special in enumerate(encoding.special_tokens_mask) if not special]
-    second = [i for i in own if encoding.sequence_ids[i] == 1]
-    first_end = max(i for i in own if i not in second) + 1
-    between = encoding.ids[first_end : second[0]] if second else []
-    return encoding.ids[: own[0]], between, encoding.ids[own[-1] + 1 :]

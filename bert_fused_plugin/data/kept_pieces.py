@@ -48,13 +48,14 @@ FORMAT = 1  # a change of what is made of a sentence, or of the files, needs ano
 KEPT_FROM = 50_000  # sentences
 _PART = 50_000  # sentences that are tokenised, and lost if the process is killed, together
 _CHUNK = 10_000  # sentences tokenised at once
+_SLOWER = 10  # what is kept, and in parts, of a slow tokenizer begins at a tenth of these numbers
 
 
 class Sentences:
     """The sentences of a data set for BERT.
 
-    The Hugging Face tokenizer uses all processor cores for a chunk of sentences, unless RAYON_NUM_THREADS or
-    TOKENIZERS_PARALLELISM says otherwise.  Several processes on the same cores share these cores.
+    A fast tokenizer of Hugging Face uses all processor cores for a chunk of sentences, unless RAYON_NUM_THREADS or
+    TOKENIZERS_PARALLELISM says otherwise.  Several processes on the same cores share these cores.  A slow one uses one.
 
     For the arguments see `BertPairDataset`.
     """
@@ -70,6 +71,7 @@ class Sentences:
         self._bridge = bridge
         self._texts = texts
         self._document_starts = document_starts
+        self.pace = 1 if bridge.is_fast else _SLOWER
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -119,7 +121,7 @@ def kept_word_pieces(sentences: Sentences, folders: Sequence[Path], name: str) -
     All *folders* are looked into, in this order, and the first one that can be written gets new ones, in a folder whose
     name begins with *name*.
     """
-    digest = sentences.digest() if folders and len(sentences) >= KEPT_FROM else None
+    digest = sentences.digest() if folders and len(sentences) >= KEPT_FROM // sentences.pace else None
     if digest is None:
         return sentences.word_pieces(0, len(sentences))
     places = [folder / f"{name}-{digest}" for folder in folders]
@@ -171,7 +173,8 @@ def _problem_of(place: Path, sentences: Sentences) -> str:
 
 def _made(sentences: Sentences, place: Path, rank: int, ranks: int) -> WordPieces:
     """Make the word pieces of *sentences* in the folder *place* with the other *ranks*, and return them."""
-    starts = range(0, len(sentences), _PART)
+    size = max(1, _PART // sentences.pace)
+    starts = range(0, len(sentences), size)
     folder, meta = place / "parts", place / META
     files = [folder / f"{number:05}.npz" for number in range(len(starts))]
 
@@ -179,13 +182,13 @@ def _made(sentences: Sentences, place: Path, rank: int, ranks: int) -> WordPiece
         return [] if meta.exists() else [number for number, file in enumerate(files) if not file.exists()]
 
     def make(number: int) -> None:
-        pieces = sentences.word_pieces(starts[number], min(starts[number] + _PART, len(sentences)))
+        pieces = sentences.word_pieces(starts[number], min(starts[number] + size, len(sentences)))
         pieces.save_part(files[number])
         shown.update(len(pieces))
 
     folder.mkdir(exist_ok=True)
     logger.info(f"the word pieces of {len(sentences):,} sentences are made, and kept in {place}")
-    own = sum(min(_PART, len(sentences) - start) for start in starts[rank::ranks])
+    own = sum(min(size, len(sentences) - start) for start in starts[rank::ranks])
     try:
         with Progress("word pieces for BERT", own, "sentences", parts=1, say=logger.info) as shown:
             make_together(missing, make, rank, ranks, str(place))

@@ -71,7 +71,7 @@ def piece_marks(pieces: Sequence[str], of_source: str) -> str:
     If the marks *of_source* are ``none``, pieces are not merged either, and if they are `PIECES`, sentencepieces of the
     tokenizer are words, too.
     """
-    kinds = ("word_piece", "sentencepiece", "byte_level") if of_source != "none" else ()
+    kinds = ("word_piece", "sentencepiece", "byte_level", "subword_nmt", "end_of_word") if of_source != "none" else ()
     marks = next((name for name in kinds if SUBWORDS[name].share(pieces)), "none")
     return PIECES if (marks, of_source) == ("sentencepiece", PIECES) else marks
 

@@ -44,6 +44,8 @@ def test_states_are_those_of_the_sentence_alone_in_every_layer(language_model, m
     """Position offsets of RoBERTa, the causal mask, missing token types: all as the class itself computes."""
     _, directory = language_model
     reference = AutoModel.from_pretrained(directory).eval()
+    if reference.config.is_encoder_decoder:
+        reference = reference.get_encoder()
     assert model.encoder.bert.depth == 3
     bert_tokens = model.encoder.bridge.bert_tokens(source_of(dictionary))
     for layer in ("-1", "1", "0", "mix"):

@@ -110,15 +110,6 @@ def test_each_of_moses_marks_tells_its_tokenisation(tokenizer, mark):
     assert not DictionaryBridge(dictionary_of("dog", f"x{mark}x"), tokenizer, max_tokens=32).reads_moses_tokens
 
 
-def test_a_slow_tokenizer_is_refused(dictionary):
-    class Slow:
-        is_fast = False
-        name_or_path = "some-model"
-
-    with pytest.raises(BertFusedError, match=r"--bert-model: Slow of 'some-model' is not a fast tokenizer"):
-        DictionaryBridge(dictionary, Slow(), max_tokens=32)
-
-
 def test_the_fingerprint_of_a_tokenizer_covers_added_tokens_and_the_text_it_makes(dictionary, bert_dir):
     def fingerprint(change=lambda tokenizer: None):
         tokenizer = AutoTokenizer.from_pretrained(bert_dir)

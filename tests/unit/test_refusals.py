@@ -48,6 +48,10 @@ FUSED = [
     ({"bert_drop_net": float("nan")}, "--bert-drop-net must be in [0, 1], got nan; 1.0 was best in the paper, and 0"),
     ({"bert_drop_net": 2.0}, "--bert-drop-net must be in [0, 1], got 2.0"),
     ({"bert_max_tokens": 1}, "--bert-max-tokens must be at least 3, got 1; leave it out for BERT's own limit"),
+    (
+        {"bert_tokenizer_options": "vie_Latn"},
+        "--bert-tokenizer-options must be NAME=VALUE, with commas *, got 'vie_Latn'; give for example src_lang=vie",
+    ),
     ({"bert_context": -1}, "--bert-context must be at least 0, got -1; with 0 BERT reads each sentence by itself"),
     ({"bert_lr_factor": 0.5}, "--bert-lr-factor is for --bert-finetune, got 0.5; add --bert-finetune, or"),
     ({"bert_finetune_layers": 1}, "--bert-finetune-layers is for --bert-finetune, got 1; add"),

@@ -41,7 +41,7 @@ class BertFusedEncoder(TransformerEncoderBase):
         self.mask_special_tokens = cfg.bert_mask_special_tokens
         self.bert = bert
         self.bridge = bridge
-        self.bert_record = BertRecord(bert, bridge, cfg.bert_mask_special_tokens)
+        self.bert_record = BertRecord(bert, bridge, cfg)
         self.layer_mix = build_layer_mix(cfg.bert_layer, bert)
         self.bert_proj: Optional[nn.Linear] = None
         self.replaces_embeddings = cfg.fusion.replaces_embeddings

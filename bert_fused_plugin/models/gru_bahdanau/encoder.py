@@ -47,7 +47,7 @@ class GruEncoder(FairseqEncoder):
         self.layer_norm = nn.LayerNorm(self.output_dim) if norm else None
         self.bert: Any = bert
         self.bridge = bridge
-        self.bert_record = None if bert is None else BertRecord(bert, bridge, cfg.bert_mask_special_tokens)
+        self.bert_record = None if bert is None else BertRecord(bert, bridge, cfg)
         self.layer_mix = None if bert is None else build_layer_mix(cfg.bert_layer, bert)
         self.mask_special_tokens = cfg.bert_mask_special_tokens
 

@@ -1,0 +1,124 @@
+"""A Hugging Face tokenizer as the bridge uses it: text to word pieces, and the special tokens that stand around them.
+
+A fast tokenizer is a program in Rust, which reads many texts on all processor cores.  A slow one is written in Python.
+"""
+
+import json
+from contextlib import suppress
+from hashlib import blake2b
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple, Union
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Template = Tuple[List[int], List[int], List[int]]  # special tokens before, between and after one or two texts
+
+_PLACES = ("name_or_path", "is_local", "local_files_only")  # where the same tokenizer may lie
+_READERS = ("transformers", "sentencepiece", "sacremoses", "fugashi", "unidic-lite", "ipadic")  # of slow tokenizers
+
+
+class FastTokenizer:
+    """The program in Rust inside *tokenizer*, which then cuts and pads nothing, and knows no special tokens."""
+
+    is_fast = True
+
+    def __init__(self, tokenizer: "PreTrainedTokenizerBase") -> None:
+        self._backend: Any = tokenizer.backend_tokenizer
+        self._backend.no_truncation()
+        self._backend.no_padding()
+        self._backend.encode_special_tokens = True
+        # the fast one computes no positions in the text; tokenizers has it since version 0.20
+        is_new = hasattr(self._backend, "encode_batch_fast")
+        self._encode_batch = self._backend.encode_batch_fast if is_new else self._backend.encode_batch
+
+    def encode(self, texts: Sequence[str]) -> List[List[int]]:
+        """Return the ids of the word pieces of each of the *texts*, without special tokens."""
+        return [encoding.ids for encoding in self._encode_batch(list(texts), add_special_tokens=False)]
+
+    def pieces(self, ids: Sequence[int]) -> List[str]:
+        """Return the word pieces with these *ids*, for people to read."""
+        return [str(self._backend.id_to_token(number)) for number in ids]
+
+    def vocabulary(self) -> Dict[str, int]:
+        """Return the id of each word piece, added ones included."""
+        vocabulary: Dict[str, int] = self._backend.get_vocab(with_added_tokens=True)
+        return vocabulary
+
+    def identity(self) -> str:
+        """Return all that the word pieces depend on, except the version of the package tokenizers."""
+        return str(self._backend.to_str())
+
+    def template(self, count: int) -> Template:
+        """Return the special tokens before, between and after *count* texts, such as [CLS], [SEP], [SEP]."""
+        encoding = self._backend.encode(*[self._readable_text()] * count)
+        own = [i for i, special in enumerate(encoding.special_tokens_mask) if not special]
+        if not own:
+            return encoding.ids, [], []
+        second = [i for i in own if encoding.sequence_ids[i] == 1]
+        first_end = max(i for i in own if i not in second) + 1
+        between = encoding.ids[first_end : second[0]] if second else []
+        return encoding.ids[: own[0]], between, encoding.ids[own[-1] + 1 :]
+
+    def _readable_text(self) -> str:
+        """Return a text that has at least one word piece: a tokenizer for Persian may know no Latin letters."""
+        texts = ["a", *sorted(self._backend.get_vocab(with_added_tokens=False))]
+        return next((text for text in texts if self._backend.encode(text, add_special_tokens=False).ids), "a")
+
+
+class SlowTokenizer:
+    """A *tokenizer* that is written in Python, such as those of PhoBERT, of Japanese BERTs and of OPUS-MT.
+
+    Special tokens are text where they occur in text, or unknown where the tokenizer has no pieces for that text.
+    """
+
+    is_fast = False
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._unk: List[int] = [] if tokenizer.unk_token_id is None else [tokenizer.unk_token_id]
+        self._not_text = {None, *tokenizer.all_special_ids} - {*self._unk}
+
+    def encode(self, texts: Sequence[str]) -> List[List[int]]:
+        """Return the ids of the word pieces of each of the *texts*, without special tokens."""
+        return [self._encode(text) for text in texts]
+
+    def pieces(self, ids: Sequence[int]) -> List[str]:
+        """Return the word pieces with these *ids*, for people to read."""
+        return [str(piece) for piece in self._tokenizer.convert_ids_to_tokens(list(ids))]
+
+    def vocabulary(self) -> Dict[str, int]:
+        """Return the id of each word piece, added ones included."""
+        return dict(self._tokenizer.get_vocab())
+
+    def identity(self) -> str:
+        """Return all that the word pieces depend on, also the versions of the packages that split the text."""
+        settings = {name: value for name, value in self._tokenizer.init_kwargs.items() if name not in _PLACES}
+        with TemporaryDirectory() as folder:
+            self._tokenizer.save_vocabulary(folder)
+            files = sorted(blake2b(file.read_bytes()).hexdigest() for file in Path(folder).iterdir())
+        versions = {}
+        for package in _READERS:
+            with suppress(PackageNotFoundError):
+                versions[package] = version(package)
+        kind = type(self._tokenizer).__name__
+        return json.dumps([kind, settings, files, versions], default=str, sort_keys=True)
+
+    def template(self, count: int) -> Template:
+        """Return the special tokens before, between and after *count* texts, such as [CLS], [SEP], [SEP]."""
+        marks = [-1, -2][:count]
+        ids = self._tokenizer.build_inputs_with_special_tokens(*([mark] for mark in marks))
+        first, last = (ids.index(mark) for mark in (marks[0], marks[-1]))
+        return ids[:first], ids[first + 1 : last], ids[last + 1 :]
+
+    def _encode(self, text: str) -> List[int]:
+        pieces = self._tokenizer.tokenize(text, split_special_tokens=True) if text.strip() else []
+        rows = (self._unk if i in self._not_text else [i] for i in self._tokenizer.convert_tokens_to_ids(pieces))
+        return [i for row in rows for i in row]
+
+
+def adapted(tokenizer: "PreTrainedTokenizerBase") -> Union[FastTokenizer, SlowTokenizer]:
+    """Return *tokenizer* as the bridge uses it."""
+    return FastTokenizer(tokenizer) if tokenizer.is_fast else SlowTokenizer(tokenizer)

@@ -1,0 +1,132 @@
+"""Tokenizers that are written in Python give BERT the same input as they give their own models."""
+
+import copy
+import shutil
+
+import pytest
+from fairseq.data import LanguagePairDataset, indexed_dataset
+from helpers import dictionary_of
+from language_models import TEXT
+from slow_tokenizers import JAPANESE, SLOW, VIETNAMESE
+from transformers import AutoTokenizer
+
+from bert_fused_plugin.bert.flags import parse_options
+from bert_fused_plugin.bert.pretrained_bert import load_tokenizer
+from bert_fused_plugin.data import kept_pieces
+from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.data.kept_pieces import Sentences, kept_word_pieces
+from bert_fused_plugin.data.raw_text import read_raw_text
+from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.reports.words import merge, piece_marks
+
+LINES = {"PhoBERT": VIETNAMESE, **dict.fromkeys((name for name in SLOW if "BERT, " in name), JAPANESE)}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A function that returns the directory of a tokenizer: saved(name)."""
+    made = {}
+
+    def save(name):
+        if name == "BERT, MeCab":
+            pytest.importorskip("fugashi")
+        if name not in made:
+            made[name] = tmp_path_factory.mktemp("tokenizer")
+            tokenizer = SLOW[name](tmp_path_factory.mktemp("files"), [*LINES.get(name, TEXT), *TEXT])
+            tokenizer.save_pretrained(made[name])
+        return str(made[name])
+
+    return save
+
+
+def make_bridge(directory, **options):
+    return DictionaryBridge(dictionary_of("a"), load_tokenizer(directory), **{"max_tokens": 60, **options})
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_bert_reads_what_the_tokenizer_gives_its_own_model(name, saved):
+    tokenizer, bridge = AutoTokenizer.from_pretrained(saved(name)), make_bridge(saved(name))
+    assert not tokenizer.is_fast
+    lines = [*LINES.get(name, TEXT), "a", "  ", ""]
+    rows = bridge.encode(lines)
+    assert rows == [tokenizer(line)["input_ids"] for line in lines]
+    assert tokenizer.unk_token_id not in rows[0]
+    first, second = bridge.word_pieces(lines[:2])
+    assert bridge.frame(second, context=first) == tokenizer(*lines[:2])["input_ids"]
+    twin = copy.deepcopy(bridge)  # as fairseq's EMA makes one
+    assert (twin.encode(lines), twin.tokenizer_fingerprint()) == (rows, bridge.tokenizer_fingerprint())
+    assert bridge.pieces(rows[0])[1:-1] == tokenizer.convert_ids_to_tokens(rows[0])[1:-1]
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_special_tokens_in_text_are_not_those_of_the_tokenizer(name, saved):
+    tokenizer, bridge = load_tokenizer(saved(name)), make_bridge(saved(name))
+    [inner] = bridge.word_pieces([" ".join(["a", *tokenizer.all_special_tokens, "a"])])
+    assert len(inner) > len(tokenizer.all_special_tokens)
+    assert not {*inner} & {*tokenizer.all_special_ids} - {tokenizer.unk_token_id}
+
+
+@pytest.mark.parametrize("file", ["bpe.codes", "vocab.txt"])
+def test_each_file_of_a_tokenizer_is_part_of_its_identity(file, saved, tmp_path):
+    moved = shutil.copytree(saved("PhoBERT"), tmp_path / "moved")
+    assert make_bridge(str(moved)).identity() == make_bridge(saved("PhoBERT")).identity()
+    lines = (moved / file).read_text(encoding="utf-8").splitlines()
+    (moved / file).write_text("\n".join([*lines[1:], lines[0], ""]), encoding="utf-8")
+    assert make_bridge(str(moved)).identity() != make_bridge(saved("PhoBERT")).identity()
+
+
+def test_ranks_share_the_work_and_the_log_says_how_long_it_takes(saved, tmp_path, monkeypatch, caplog):
+    caplog.set_level("INFO")
+    monkeypatch.setattr(kept_pieces, "KEPT_FROM", 50)
+    monkeypatch.setattr(kept_pieces, "_PART", 20)
+    bridge = make_bridge(saved("PhoBERT"))
+    (tmp_path / "train.vi").write_text("".join(f"{line}\n" for line in VIETNAMESE * 3), encoding="utf-8")
+    texts = read_raw_text(str(tmp_path), "train", "vi", 6)
+    source = _indexed(tmp_path / "src")
+    sentences = Sentences(LanguagePairDataset(source, source.sizes, dictionary_of("a")), bridge, texts)
+    kept = kept_word_pieces(sentences, [tmp_path / "kept"], "train.vi")
+    assert kept.folder is not None  # six sentences: a fast tokenizer's are kept from 50
+    assert kept.digest == sentences.word_pieces(0, 6).digest
+    assert "word pieces for BERT: 6 sentences in 0 s" in caplog.messages
+    starts, stock = [], sentences.word_pieces
+    monkeypatch.setattr(sentences, "word_pieces", lambda start, stop: starts.append(start) or stock(start, stop))
+    monkeypatch.setattr(kept_pieces, "rank_in", lambda place: (1, 2))
+    monkeypatch.setattr(kept_pieces, "make_together", lambda missing, make, *ranks: [make(i) for i in missing()[1::2]])
+    with pytest.raises(BertFusedError, match=r"meta\.json"):  # the other rank, which would join the parts, is not there
+        kept_word_pieces(sentences, [tmp_path / "other"], "train.vi")
+    assert starts == [2]  # of the parts that begin with the sentences 0, 2 and 4
+
+
+def _indexed(prefix):
+    builder = indexed_dataset.MMapIndexedDatasetBuilder(f"{prefix}.bin")
+    for _ in range(6):
+        builder.add_item(dictionary_of("a").encode_line("a", append_eos=True))
+    builder.finalize(f"{prefix}.idx")
+    return indexed_dataset.MMapIndexedDataset(str(prefix))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "words"),
+    [
+        ("<s> ngôi@@ _nhà đỏ </s>", ["<s>", "ngôi_nhà", "đỏ", "</s>"]),
+        ("<s> ma ison</w> rouge</w> </s>", ["<s>", "maison", "rouge", "</s>"]),
+        ("[CLS] 走 ##る 。 [SEP]", ["[CLS]", "走る", "。", "[SEP]"]),
+        ("▁mai son ▁rouge </s>", ["maison", "rouge", "</s>"]),
+        ("[CLS] 走 る 。 [SEP]", ["[CLS]", "走", "る", "。", "[SEP]"]),
+    ],
+)
+def test_the_marks_of_the_pieces_tell_the_words_of_reports(pieces, words):
+    marks = piece_marks(pieces.split(), "sentencepiece")
+    assert merge(pieces.split(), marks, {"<s>", "</s>", "[CLS]", "[SEP]"}).texts == words
+
+
+def test_options_reach_the_tokenizer_and_unknown_ones_are_named(saved, caplog):
+    default, vietnamese = (load_tokenizer(saved("M2M100"), parse_options(given)) for given in (None, "src_lang=vi"))
+    assert "its tokenizer says en; for another language give --bert-tokenizer-options src_lang=CODE" in caplog.text
+    assert default("a")["input_ids"][1:] == vietnamese("a")["input_ids"][1:]
+    assert default("a")["input_ids"][0] != vietnamese("a")["input_ids"][0]
+    assert len(caplog.records) == 1
+    with pytest.raises(BertFusedError, match=r"^--bert-tokenizer-options: the tokenizer of .* has no sorce_lang; its "):
+        load_tokenizer(saved("M2M100"), parse_options("sorce_lang=vi"))
+    cased = load_tokenizer(saved("BERT, Japanese words"), parse_options("do_lower_case=true"))
+    assert cased.do_lower_case is True
