@@ -45,7 +45,8 @@ root=$(cd "$examples/.." && pwd)
 name=$(basename "$here")
 source "$examples/recipe_data.sh"
 source "$examples/recipe_estimate.sh"
-out=${OUT:-$name-out} data_bin=${OUT:-$name-out}/data-bin gru_sizes=() text_options=() # flags: sizes of gru_arch; how data-bin is made
+out=${OUT:-$name-out} data_bin=${OUT:-$name-out}/data-bin text_options=() # how data-bin is made
+gru_sizes=() bert_text=() # flags: sizes of gru_arch; text for BERT
 cache=(--bert-cache "$out/bert-cache") consistency=() every=100 # updates between validations
 seeds=(${SEEDS:-${SEED:-1}})
 seed=${seeds[0]} runs=$out # the directory of a seed's trainings
@@ -177,7 +178,7 @@ flags_of() { # flags_of COMMAND: one a line
 train_with_bert() {
     local system=$1
     shift
-    train "$system" "$@" --task bert_fused_translation "${bert[@]}" "${cache[@]}"
+    train "$system" "$@" --task bert_fused_translation "${bert[@]}" "${bert_text[@]}" "${cache[@]}"
 }
 
 transformer() { train transformer "$updates" "$lr" "$warmup" "${transformer[@]}"; }

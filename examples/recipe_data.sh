@@ -5,7 +5,8 @@
 prepare() {
     local made_from
     made_from=$(echo "${DATA:-}${text_options[*]:+ ${text_options[*]}}" && [ -z "${DATA:-}" ] ||
-        stat -Lc '%n %s %Y' "$DATA"/{train,valid,test}."$source_lang" "$DATA"/{train,valid,test}."$target_lang" 2>/dev/null || true)
+        stat -Lc '%n %s %Y' "$DATA"/{train,valid,test}."$source_lang" "$DATA"/{train,valid,test}."$target_lang" \
+            ${BERT_TEXT:+"$BERT_TEXT"/{train,valid,test}."$source_lang"} 2>/dev/null || true)
     if [ -e "$out/data-bin/made-from" ] && [ "$(cat "$out/data-bin/made-from")" = "$made_from" ]; then
         say "prepare: done before"
         return

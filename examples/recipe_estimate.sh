@@ -4,11 +4,17 @@
 # How long the trainings will take: some updates and translations of both models are timed on a part of the text.
 estimate() {
     local probe=$out/probe text lang kind began ratio
+    local ours=(${bert_text:+--bert-text "$probe/bert"})
     [ ! -e "$out/bert_fused/finished" ] || return 0
     say "estimate: timing some updates and translations"
     need "$out/data-bin/text" prepare
     text=$(cat "$out/data-bin/text")
-    rm -rf "$probe" && mkdir -p "$probe"
+    rm -rf "$probe" && mkdir -p "$probe/bert"
+    if [ ${#bert_text[@]} != 0 ]; then
+        sample 2000 "$text/bert/train.$source_lang" "$probe/bert/train.$source_lang"
+        cp "$text/bert/valid.$source_lang" "$probe/bert"
+        sample 100 "$text/bert/test.$source_lang" "$probe/bert/test.$source_lang"
+    fi
     for lang in "$source_lang" "$target_lang"; do
         sample 2000 "$text/train.$lang" "$probe/train.$lang"
         cp "$out/valid.$lang" "$probe/valid.$lang"
@@ -23,7 +29,7 @@ estimate() {
     for kind in plain fused; do
         local model=("${transformer[@]}") task=()
         if [ $kind = fused ]; then
-            task=(--task bert_fused_translation)
+            task=(--task bert_fused_translation "${ours[@]}")
             model=(--arch "$fused_arch" --bert-model "$(bert_model)" "${bert[@]}" "${fusion[@]}" ${cache:+--bert-cache "$probe/cache"})
         fi
         began=$SECONDS

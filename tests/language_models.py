@@ -66,7 +66,8 @@ GPT = "<|endoftext|>"
 
 def _slow(name, text=None):
     def make(directory):
-        SLOW[name](Path(tempfile.mkdtemp(dir=directory)), text or TEXT).save_pretrained(directory)
+        with tempfile.TemporaryDirectory() as folder:
+            SLOW[name](Path(folder), text or TEXT).save_pretrained(directory)
 
     return make
 

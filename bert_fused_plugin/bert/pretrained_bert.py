@@ -307,6 +307,8 @@ def _load(load: Callable[..., Any], name: str, **options: Any) -> Any:
     except Exception as error:  # a damaged file can raise any exception
         if isinstance(error, ImportError):
             problem = " needs a package that is not installed; install it, as the message behind this one says"
+        elif load is _tokenizer_from_pretrained and options and isinstance(error, KeyError):
+            problem = f": its tokenizer does not know --bert-tokenizer-options {options}; give values that it knows"
         elif os.path.isdir(name):
             files = "config.json, the tokenizer's files and the weights, undamaged"
             problem = f" cannot be loaded; the directory must hold {files}"

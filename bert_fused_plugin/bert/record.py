@@ -137,6 +137,13 @@ def incompatibilities(model: Any, state_dict: Dict[str, Tensor]) -> List[str]:
     saved = read_record(state_dict) or current
     errors = _differences(model.cfg.bert_model, saved, current)
     forgotten = [flag for flag in saved["given"] if flag not in current["given"]]
+    if "--bert-text" in forgotten:
+        forgotten.remove("--bert-text")
+        logger.warning(
+            "the model was trained with --bert-text, which is not given now, so BERT now reads the source itself; if "
+            "the text of --bert-text was prepared in another way, such as segmented into words, translate data by "
+            "fairseq-generate with --bert-text DIR (docs/encoders.md)"
+        )
     if forgotten:
         logger.warning(
             f"the model was trained with {' and '.join(forgotten)}, which is not given now, so BERT reads other input"

@@ -11,6 +11,7 @@ from fairseq import checkpoint_utils, tasks, utils
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf
 
+from bert_fused_plugin.bert.layers import is_sentence_encoder
 from bert_fused_plugin.checkpoints.origins import Origin, origins
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, saved_flags
 from bert_fused_plugin.data.data_bin import read_whole
@@ -162,6 +163,11 @@ def load_run(files: RunFiles, place: Place) -> Run:
         run.remarks.append(
             f"{run.name} was trained with --bert-text, but its BERT reads text derived from the data here, "
             "since the report was made without --bert-text."
+        )
+    if run.reads_bert and is_sentence_encoder(model.encoder.bert.name):
+        run.remarks.append(
+            f"{run.name} reads {Path(model.encoder.bert.name).name}, which was made to compare sentences and has "
+            f"{parameters['frozen']:,} parameters; a masked language model, such as bert-base-cased, may help more."
         )
     model.prepare_for_inference_(cfg)
     (model.bfloat16() if place.bf16 else model).to(place.device)

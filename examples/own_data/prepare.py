@@ -1,11 +1,13 @@
 """From raw parallel text to text in subwords.
 
 python examples/own_data/prepare.py DATA OUT SRC TGT [--bert NAME] [--subwords sentencepiece] [--symbols N] [--moses]
+    [--bert-text DIR]
 
 DATA holds train.SRC and train.TGT, one sentence a line, and valid and test where they exist.  What is wrong with the
 text is reported together, with file and line, before anything is written.  OUT/text appears when it is complete. It
 holds {train,valid,test}.{SRC,TGT} in subwords, reference.TGT (the raw target side of the test set), the subword model,
-and `numbers`: how many pairs and target tokens there are.
+and `numbers`: how many pairs and target tokens there are.  With --bert-text, bert/{train,valid,test}.SRC is the text
+that BERT reads, in the same lines.
 """
 
 import argparse
@@ -19,7 +21,7 @@ from typing import Dict, Iterable, List, Optional, Sequence
 
 from splitting import Pair, choose_held_out, read_pairs, training_pairs
 from subwords import KINDS, count_characters, default_symbols, learn, split_file, tokenise
-from text_checks import Findings, check_split, check_tokenizer
+from text_checks import Findings, check_bert_text, check_split, check_tokenizer
 from tqdm import tqdm
 
 _FEWEST = 100  # training pairs
@@ -82,7 +84,9 @@ def check(args: argparse.Namespace) -> None:
         findings.errors.append(f"{args.data}/train.* has {pairs} pairs; it must have at least {_FEWEST}")
     for split in given_splits(args):
         check_split(args.data, split, args.languages, findings)
-    source = args.data / f"train.{args.languages[0]}"
+    for split in ("train", *given_splits(args)) if args.bert_text else ():
+        check_bert_text(*paths_of(args, split)[::2], findings)
+    source = paths_of(args, "train")[::2][-1]
     if args.bert is not None and os.access(source, os.R_OK):
         check_tokenizer(args.bert, source, findings)
     for warning in findings.warnings:
@@ -98,9 +102,17 @@ def given_splits(args: argparse.Namespace) -> List[str]:
     ]
 
 
+def paths_of(args: argparse.Namespace, split: str) -> List[Path]:
+    """Return the user's files of *split*: source, target, and what BERT reads where it is another text."""
+    source, target = (f"{split}.{language}" for language in args.languages)
+    return [args.data / source, args.data / target, *([args.bert_text / source] if args.bert_text else [])]
+
+
 def make(args: argparse.Namespace, new: Path) -> None:
     """Write everything to the directory *new*."""
-    splits = write_raw(args, new / "raw")
+    if args.bert_text:
+        (new / "bert").mkdir()
+    splits = write_raw(args, new)
     pairs = splits["train"]
     shutil.copy(new / "raw" / f"test.{args.languages[1]}", new / f"reference.{args.languages[1]}")
     if args.moses:
@@ -126,30 +138,32 @@ def make(args: argparse.Namespace, new: Path) -> None:
     )
 
 
-def write_raw(args: argparse.Namespace, folder: Path) -> Dict[str, int]:
+def write_raw(args: argparse.Namespace, new: Path) -> Dict[str, int]:
     """Write the text of the three splits, without incomplete pairs, and return their numbers of pairs."""
+    train = paths_of(args, "train")
     given = given_splits(args)
     wanted = [split for split in ("valid", "test") if split not in given]
-    held_out = choose_held_out(args.data, args.languages, wanted, args.seed) if wanted else {}
+    held_out = choose_held_out(train, wanted, args.seed) if wanted else {}
     if wanted and not all(held_out.values()):
         raise SystemExit(
             f"error: {args.data}/train.* repeats too few sentences to put {' and '.join(wanted)} aside; give them"
         )
     counts = {}
     for split in ("valid", "test"):
-        pairs = read_pairs(args.data, split, args.languages) if split in given else held_out[split]
-        counts[split] = write_pairs(folder, split, args.languages, pairs)
-    counts["train"] = write_pairs(
-        folder, "train", args.languages, training_pairs(args.data, args.languages, list(chain(*held_out.values())))
-    )
+        pairs = read_pairs(paths_of(args, split)) if split in given else held_out[split]
+        counts[split] = write_pairs(new, split, args.languages, pairs)
+    held_out_pairs = list(chain(*held_out.values()))
+    counts["train"] = write_pairs(new, "train", args.languages, training_pairs(train, held_out_pairs))
     for split in wanted:
         print(f"own_data: {counts[split]:,} pairs of train are put aside for {split} (seed {args.seed})")
     return counts
 
 
-def write_pairs(folder: Path, split: str, languages: Sequence[str], pairs: Iterable[Pair]) -> int:
-    """Write ``{split}.{language}`` of both languages, and return the number of pairs."""
-    files = [(folder / f"{split}.{language}").open("w", encoding="utf-8", newline="\n") for language in languages]
+def write_pairs(new: Path, split: str, languages: Sequence[str], pairs: Iterable[Pair]) -> int:
+    """Write ``raw/{split}.{language}`` of both languages and the text for BERT, and return the number of pairs."""
+    source, target = (f"{split}.{language}" for language in languages)
+    paths = [new / "raw" / source, new / "raw" / target, *([new / "bert" / source] if (new / "bert").exists() else [])]
+    files = [path.open("w", encoding="utf-8", newline="\n") for path in paths]
     count = 0
     for pair in tqdm(pairs, desc=f"reading {split}", unit=" pairs", disable=None, leave=False):
         for text, file in zip(pair, files):
@@ -166,6 +180,9 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     parser.add_argument("output", type=Path)
     parser.add_argument("languages", nargs=2, metavar=("SRC", "TGT"))
     parser.add_argument("--bert", metavar="NAME", help="BERT whose tokenizer reads the source text")
+    parser.add_argument(
+        "--bert-text", type=Path, metavar="DIR", help="what BERT reads, such as segmented text, as DIR/{split}.SRC"
+    )
     parser.add_argument("--subwords", choices=KINDS, default="sentencepiece", help="kind of subwords")
     parser.add_argument(
         "--symbols", type=int, metavar="N", help="size of the joint vocabulary; default: by the amount of text"

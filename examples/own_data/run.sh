@@ -20,10 +20,13 @@
 # Settings of the environment, with their defaults:
 #   SRC=, TGT=, DATA=           required: source language, target language, directory of the text
 #   OUT=own_data-out            directory of everything that is made; give each data set its own
-#   BERT=                       pre-trained encoder, a directory or a hub name; default for English: a small one from the
-#                               package index (all-MiniLM-L6-v2), otherwise bert-base-multilingual-cased from the hub
+#   BERT=                       pre-trained encoder, a directory or a hub name (docs/encoders.md); default for English:
+#                               bert-base-cased on a GPU with a hub in reach, otherwise a small one from the package index
+#                               (all-MiniLM-L6-v2); for other languages bert-base-multilingual-cased from the hub
+#   BERT_TEXT=                  directory with the source text as BERT must read it, such as segmented into words: train.SRC,
+#                               and valid.SRC and test.SRC if DATA has them, with the same lines as in DATA
 #   BERT_FLAGS=                 which layer is read, such as '--bert-layer 8'; default: the last layer, or a layer at two thirds
-#                               of the depth of a sentence encoder
+#                               of the depth of a sentence encoder.  --bert-tokenizer-options belongs here, too
 #   SUBWORDS=sentencepiece      or subword-nmt
 #   SYMBOLS=                    number of subwords; default by the amount of text: 2000 to 32000
 #   MOSES=0                     1: tokenise by Moses' rules first
@@ -51,13 +54,24 @@ source "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
 default_steps=(prepare estimate transformer continued bert_fused compare)
 source_lang=${SRC:-} target_lang=${TGT:-}
 subwords=${SUBWORDS:-sentencepiece} moses=${MOSES:-0}
-[ "$source_lang" = en ] && default_bert='' || default_bert=bert-base-multilingual-cased
+why='the default for English: a small encoder from the package index, made to compare sentences; a masked language model of
+the hub, such as BERT=bert-base-cased, may help more'
+default_bert=$(cat "$out/default-bert" 2>/dev/null || true) # what the step prepare has chosen
+if [ "$source_lang" != en ]; then
+    default_bert=bert-base-multilingual-cased
+    why='the default: it knows 104 languages; an encoder of the source language alone may help more: docs/encoders.md'
+fi
 fusion=(--bert-drop-net 0)
 warm_start=(--bert-identity-start)
 text_options=(--subwords "$subwords" --seed "$seed")
 [ -z "${SYMBOLS:-}" ] || text_options+=(--symbols "$SYMBOLS")
 [ "$moses" = 0 ] || text_options+=(--moses)
+if [ -n "${BERT_TEXT:-}" ]; then
+    text_options+=(--bert-text "$BERT_TEXT")
+    bert_text=(--bert-text "$out/text/bert")
+fi
 scoring=(--reference "$out/text/reference.$target_lang" --max-len-a 1.5 --max-len-b 10)
+scoring+=("${bert_text[@]}")
 [ "$moses" = 0 ] || scoring+=(--detok moses)
 
 check_settings() {
@@ -74,6 +88,7 @@ check_settings() {
     [[ ${CACHE_GB:-1} =~ ^[0-9]+(\.[0-9]+)?$ ]] || fail "CACHE_GB=$CACHE_GB must be a number"
     [[ ${SIZE:-auto} =~ ^(auto|tiny|iwslt|base)$ ]] || fail "SIZE=$SIZE must be auto, tiny, iwslt or base"
     [ -d "$DATA" ] || fail "DATA=$DATA is no directory"
+    [ -d "${BERT_TEXT:-.}" ] || fail "BERT_TEXT=$BERT_TEXT is no directory"
 }
 
 # What the steps after prepare need, by the amount of text.
@@ -81,7 +96,7 @@ settings() {
     local pairs tokens test_pairs chosen facts layer width symbols device=cpu
     need "$out/text/numbers" prepare
     source "$out/text/numbers"
-    if python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then
+    if has_gpu; then
         device=gpu
         TRAIN_FLAGS=${TRAIN_FLAGS---fp16}
     fi
@@ -104,13 +119,25 @@ settings() {
         say "BERT's states would take more than CACHE_GB=$(cat "$out/cache_gb"), so BERT runs in every step"
         cache=()
     fi
-    [ "$moses" = 0 ] || bert+=(--bert-detok moses)
+    [[ $moses = 0 || -n ${BERT_TEXT:-} ]] || bert+=(--bert-detok moses)
     echo "$name: $pairs pairs on a ${device^^}: size $size, dropout $dropout, $max_tokens tokens a batch," \
         "$updates updates (learning rate $lr, warm-up $warmup) and $more more ($more_lr, $more_warmup);" \
         "${bert[*]} ${fusion[*]} ${warm_start[*]}${TRAIN_FLAGS:+; last of all TRAIN_FLAGS: $TRAIN_FLAGS}"
 }
 
-make_data() { prepare_raw "$DATA" --bert "$(bert_model)" "${text_options[@]}"; }
+has_gpu() { python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; }
+
+make_data() {
+    if [[ -z ${BERT:-$default_bert} ]] && has_gpu && python "$here/bert_facts.py" bert-base-cased >/dev/null 2>&1; then
+        default_bert=bert-base-cased
+        echo $default_bert >"$out/default-bert"
+    fi
+    [ -z "${BERT:-}" ] || why='as BERT= says'
+    [ "$default_bert" != bert-base-cased ] || why='the default for English on a GPU; BERT= takes another one: docs/encoders.md'
+    # shellcheck disable=SC2086
+    python "$here/bert_facts.py" "$(bert_model)" "${why//$'\n'/ }" ${BERT_FLAGS:-} # what fails here ends the recipe
+    prepare_raw "$DATA" --bert "$(bert_model)" "${text_options[@]}"
+}
 
 recipe "$@"
 exit # bash reads a script as it goes: it may be edited while this runs

@@ -123,6 +123,24 @@ def _report(
         findings.warnings.append(f"{paths[0]} and {paths[1]} are the same in {same}, which teaches the model to copy")
 
 
+def check_bert_text(source: Path, text: Path, findings: Findings) -> None:
+    """Add an error unless the file *text*, which BERT reads, has a line for each line of *source*."""
+    try:
+        lines = sum(1 for _ in text.open(encoding="utf-8", newline="\n"))
+        expected = sum(1 for _ in source.open("rb"))
+    except (OSError, UnicodeDecodeError) as error:
+        findings.errors.append(
+            f"{text} cannot be read as UTF-8 text ({error}); BERT_TEXT must hold the lines of {source} as "
+            "BERT reads them"
+        )
+        return
+    if lines != expected:
+        findings.errors.append(
+            f"{text} has {lines:,} lines and {source} has {expected:,}; line N of BERT_TEXT must be line N of DATA, "
+            "prepared for BERT"
+        )
+
+
 def check_tokenizer(name: str, path: Path, findings: Findings) -> None:
     """Add an error where the tokenizer of the BERT *name* does not know the language of the file *path*."""
     from transformers import AutoTokenizer

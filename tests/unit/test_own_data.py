@@ -78,6 +78,29 @@ def test_pairs_are_put_aside_that_training_never_sees(data, capsys):
     assert len(read(text / "reference.fr")) == 30
 
 
+def test_the_text_for_bert_is_put_aside_in_the_same_lines(data):
+    segmented = data.parent / "segmented"
+    segmented.mkdir()
+    write(segmented / "train.en", [line.replace(" ", "_", 1) for line in read(data / "train.en")])
+    text = run(data, "--bert-text", segmented)
+    for split in ("train", "valid", "test"):
+        assert [words(line) for line in read(text / f"{split}.en")] == [
+            line.replace("_", " ").strip(".") for line in read(text / "bert" / f"{split}.en")
+        ]
+    assert sorted(path.name for path in (text / "bert").iterdir()) == ["test.en", "train.en", "valid.en"]
+
+
+def test_text_for_bert_that_does_not_fit_is_named(data):
+    write(data / "test.en", ["a dog"])
+    write(data / "test.fr", ["A DOG"])
+    segmented = data.parent / "segmented"
+    segmented.mkdir()
+    write(segmented / "train.en", read(data / "train.en")[1:])
+    errors = refusal(data, "--bert-text", segmented)
+    assert f"{segmented}/train.en has 299 lines and {data}/train.en has 300; line N of BERT_TEXT" in errors[0]
+    assert f"{segmented}/test.en cannot be read as UTF-8 text" in errors[1]
+
+
 def test_given_sets_are_taken_as_they_are(data):
     write(data / "test.en", ["a dog.", "", "a dog."])
     write(data / "test.fr", ["A DOG !", "", "A DOG !"])
@@ -88,7 +111,7 @@ def test_given_sets_are_taken_as_they_are(data):
 
 
 def test_the_same_seed_puts_the_same_pairs_aside(data):
-    draws = [splitting.choose_held_out(data, ("en", "fr"), ["test"], seed) for seed in (1, 1, 2)]
+    draws = [splitting.choose_held_out([data / "train.en", data / "train.fr"], ["test"], seed) for seed in (1, 1, 2)]
     assert draws[0] == draws[1]
     assert draws[0] != draws[2]
 

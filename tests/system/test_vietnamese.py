@@ -1,0 +1,75 @@
+"""A Vietnamese user with PhoBERT, whose text is segmented into words: the recipe own_data, and new text afterwards."""
+
+import json
+import subprocess
+import sys
+from itertools import product
+
+import pytest
+from conftest import ROOT
+from slow_tokenizers import phobert
+from test_own_data_recipe import run
+from transformers import RobertaConfig, RobertaModel
+
+pytestmark = pytest.mark.system
+
+WHO = ["con chó:the dog", "con mèo:the cat", "người phụ_nữ:the woman", "ngôi_nhà:the house", "đất_nước:the country"]
+DOES = ["nhìn_thấy:sees", "yêu_thích:loves", "giúp_đỡ:helps", "không biết:does not know", "tìm_kiếm:looks for"]
+PAIRS = [[" ".join(words) for words in zip(*(part.split(":") for part in parts))] for parts in product(WHO, DOES, WHO)]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A directory with raw text, the same text segmented, and a PhoBERT whose vocabulary is that of the latter."""
+    path = tmp_path_factory.mktemp("vietnamese")
+    sides = {
+        "raw/train.vi": [source.replace("_", " ") for source, _ in PAIRS],
+        "raw/train.en": [target for _, target in PAIRS],
+        "segmented/train.vi": [source for source, _ in PAIRS],
+    }
+    for name, lines in sides.items():
+        (path / name).parent.mkdir(exist_ok=True)
+        (path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    (path / "files").mkdir()
+    tokenizer = phobert(path / "files", sides["segmented/train.vi"])
+    tokenizer.save_pretrained(path / "phobert")
+    sizes = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 20}
+    config = RobertaConfig(vocab_size=len(tokenizer), **sizes, max_position_embeddings=42, pad_token_id=1)
+    RobertaModel(config).save_pretrained(path / "phobert")
+    return path
+
+
+def settings(place, **more):
+    given = {"SRC": "vi", "TGT": "en", "DATA": place / "raw", "BERT": place / "phobert", "SYMBOLS": 70}
+    return {**given, "UPDATES": 2, "MORE": 1, "TRAIN_FLAGS": "--cpu", **more}
+
+
+def test_the_encoder_is_tried_before_anything_else(place, tmp_path):
+    done = run(tmp_path, "prepare", **settings(place, BERT=tmp_path / "nowhere"))
+    assert done.returncode == 1
+    assert "nowhere': no such directory; give an existing one, or a name on the Hugging Face hub" in done.stderr
+    assert not (tmp_path / "own_data-out" / "text").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("segmented", [True, False])
+def test_the_recipe_reads_segmented_text(place, tmp_path, segmented):
+    steps = ["prepare", "estimate", "transformer", "bert_fused", "compare"]
+    more = {"BERT_TEXT": place / "segmented"} if segmented else {}
+    done = run(tmp_path, *steps, **settings(place, **more))
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "phobert (as BERT= says): RobertaModel of " in done.stdout
+    assert "PhobertTokenizer (slow, written in Python); at most 40 word pieces" in done.stdout
+    out = tmp_path / "own_data-out"
+    assert json.loads((out / "report.json").read_text(encoding="utf-8"))["sentences"] == 6
+    assert ("_" in (out / "text" / "bert" / "train.vi").read_text(encoding="utf-8")) if segmented else True
+    [training] = (out / "bert_fused" / "finished").read_text().splitlines()
+    assert ("--bert-text OUT/text/bert" in training) == segmented
+    command = [sys.executable.replace("python", "fairseq-interactive"), out / "data-bin", "--user-dir"]
+    command += [ROOT / "bert_fused_plugin", "--task", "bert_fused_translation", "-s", "vi", "-t", "en", "--cpu"]
+    command += ["--path", out / "bert_fused" / "average.pt", "--bpe", "sentencepiece", "--sentencepiece-model"]
+    command += [out / "text" / "sentencepiece.model"]
+    done = subprocess.run(command, input="con chó\n", capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert ("BERT now reads the source itself" in done.stdout + done.stderr) == segmented
