@@ -37,6 +37,7 @@ def read(name):
 
 SPARSE = ["entmax>=1.1"]  # for --attention-map and --self-attention-map other than softmax
 DEPLOY = ["ctranslate2>=4.6.3"]  # for the step deploy of the recipes
+JAPANESE = ["fugashi", "unidic-lite"]  # which the tokenizers of most Japanese BERTs need
 PLOTS = ["tensorboard"]  # for --tensorboard-logdir; without a bound, since each Python has its newest version
 
 setup(
@@ -106,6 +107,7 @@ setup(
     ],
     extras_require={
         "deploy": DEPLOY,
+        "japanese": JAPANESE,
         "plots": PLOTS,
         "sparse": SPARSE,
         "dev": [

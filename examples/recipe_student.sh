@@ -16,6 +16,7 @@ check_student() {
 distill() {
     local system flag text paths=() search made_from
     need "$out/data-bin/text" prepare
+    [ ${#bert_text[@]} = 0 ] || fail "distill reads the text of the data-bin, and not BERT_TEXT; train the teacher without it"
     text=$(cat "$out/data-bin/text")
     for system in $teacher; do
         average "$out/$system"

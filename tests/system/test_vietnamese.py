@@ -1,12 +1,15 @@
 """A Vietnamese user with PhoBERT, whose text is segmented into words: the recipe own_data, and new text afterwards."""
 
 import json
+import os
 import subprocess
 import sys
 from itertools import product
+from pathlib import Path
 
 import pytest
 from conftest import ROOT
+from documentation import blocks
 from slow_tokenizers import phobert
 from test_own_data_recipe import run
 from transformers import RobertaConfig, RobertaModel
@@ -73,3 +76,22 @@ def test_the_recipe_reads_segmented_text(place, tmp_path, segmented):
     done = subprocess.run(command, input="con chó\n", capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     assert ("BERT now reads the source itself" in done.stdout + done.stderr) == segmented
+    if segmented:
+        check_the_page(tmp_path)
+
+
+def check_the_page(path):
+    """New text is translated by the commands of docs/encoders.md, without a warning."""
+    [block] = [block for block in blocks("docs/encoders.md") if "new-segmented" in block.code]
+    (path / "new-segmented").mkdir()
+    for name, line in (("new.vi", "người phụ nữ yêu thích con chó"), ("new-segmented/test.vi", PAIRS[50][0])):
+        (path / name).write_text(f"{line}\n", encoding="utf-8")
+    on_cpu = 'fairseq-generate() { command fairseq-generate "$@" --cpu; }\n'
+    places = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", on_cpu + block.code],
+        capture_output=True, text=True, cwd=path, env={**os.environ, **places},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "S-0\tngười phụ nữ yêu thích con chó\n" in done.stdout
+    assert "BERT now reads the source itself" not in done.stdout + done.stderr
