@@ -11,7 +11,7 @@ from fairseq.data import Dictionary
 from torch import Tensor
 
 from bert_fused_plugin.data.collate import BERT_PAD, collate_bert_tokens
-from bert_fused_plugin.data.hf_tokenizer import adapted
+from bert_fused_plugin.data.hf_tokenizer import FastTokenizer, SlowTokenizer
 from bert_fused_plugin.data.subwords import SUBWORDS, Join, cannot_join, detect_subword
 from bert_fused_plugin.errors import BertFusedError
 
@@ -55,7 +55,7 @@ class DictionaryBridge:
         context: int = 0,
         tags: Sequence[str] = (),
     ) -> None:
-        self._tokenizer = adapted(tokenizer)
+        self._tokenizer = FastTokenizer(tokenizer) if tokenizer.is_fast else SlowTokenizer(tokenizer)
         self.is_fast = self._tokenizer.is_fast
         self.max_tokens = max_tokens
         self.subword = detect_subword(dictionary) if subword == "auto" else subword

@@ -4,12 +4,11 @@ A fast tokenizer is a program in Rust, which reads many texts on all processor c
 """
 
 import json
-from contextlib import suppress
 from hashlib import blake2b
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -44,8 +43,7 @@ class FastTokenizer:
 
     def vocabulary(self) -> Dict[str, int]:
         """Return the id of each word piece, added ones included."""
-        vocabulary: Dict[str, int] = self._backend.get_vocab(with_added_tokens=True)
-        return vocabulary
+        return dict(self._backend.get_vocab(with_added_tokens=True))
 
     def identity(self) -> str:
         """Return all that the word pieces depend on, except the version of the package tokenizers."""
@@ -99,10 +97,9 @@ class SlowTokenizer:
         with TemporaryDirectory() as folder:
             self._tokenizer.save_vocabulary(folder)
             files = sorted(blake2b(file.read_bytes()).hexdigest() for file in Path(folder).iterdir())
-        versions = {}
-        for package in _READERS:
-            with suppress(PackageNotFoundError):
-                versions[package] = version(package)
+        versions = {
+            found.metadata["Name"]: found.version for found in distributions() if found.metadata["Name"] in _READERS
+        }
         kind = type(self._tokenizer).__name__
         return json.dumps([kind, settings, files, versions], default=str, sort_keys=True)
 
@@ -117,8 +114,3 @@ class SlowTokenizer:
         pieces = self._tokenizer.tokenize(text, split_special_tokens=True) if text.strip() else []
         rows = (self._unk if i in self._not_text else [i] for i in self._tokenizer.convert_tokens_to_ids(pieces))
         return [i for row in rows for i in row]
-
-
-def adapted(tokenizer: "PreTrainedTokenizerBase") -> Union[FastTokenizer, SlowTokenizer]:
-    """Return *tokenizer* as the bridge uses it."""
-    return FastTokenizer(tokenizer) if tokenizer.is_fast else SlowTokenizer(tokenizer)

@@ -267,7 +267,7 @@ def test_data_that_do_not_fit(refused, workspace, tmp_path):
     assert f"dict.en.txt, which differs from {data / 'dict.en.txt'}; binarise the test set with" in message
 
 
-def test_runs_from_elsewhere(refused, workspace, plain, tmp_path):
+def test_runs_from_elsewhere(refused, workspace, plain, tmp_path, monkeypatch):
     """Where the data of the training are gone, dictionaries cannot be compared, and BERT's text may differ."""
     moved = edited(plain / "checkpoint_best.pt", tmp_path / "moved.pt", data=str(tmp_path / "gone"))
     data = shutil.copytree(workspace.data, tmp_path / "data")
@@ -283,8 +283,10 @@ def test_runs_from_elsewhere(refused, workspace, plain, tmp_path):
     )
     raw = edited(Path(workspace.checkpoint), tmp_path / "raw.pt", bert_text="some/where")
     runs = ["--baseline", f"plain={plain}", "--run", f"raw={raw}", "--output", "unused", *REPORT_QUICK]
+    monkeypatch.setattr("bert_fused_plugin.reports.runs.is_sentence_encoder", lambda name: True)
     remarks = compare(parse_args([workspace.data, *map(str, runs)]))["remarks"]
     assert [remark for remark in remarks if remark.startswith("raw was trained with --bert-text")]
+    assert [remark for remark in remarks if "which was made to compare sentences and has " in remark]
 
 
 def edited(checkpoint, target, **task):

@@ -62,7 +62,8 @@ def test_bert_reads_what_the_tokenizer_gives_its_own_model(name, saved):
 def test_special_tokens_in_text_are_not_those_of_the_tokenizer(name, saved):
     tokenizer, bridge = load_tokenizer(saved(name)), make_bridge(saved(name))
     [inner] = bridge.word_pieces([" ".join(["a", *tokenizer.all_special_tokens, "a"])])
-    assert len(inner) > len(tokenizer.all_special_tokens)
+    # the word tokenizers of Japanese never split them
+    assert name.startswith("BERT, ") or len(inner) > 2 + len(tokenizer.all_special_tokens)
     assert not {*inner} & {*tokenizer.all_special_ids} - {tokenizer.unk_token_id}
 
 
