@@ -10,7 +10,6 @@ from language_models import save_language_model
 from torch import nn
 from transformers import AutoTokenizer, BertModel
 
-from bert_fused_plugin.bert.flags import BertFlags
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.record import read_record, recorded_origins, weights_fingerprint, without_folders
 from bert_fused_plugin.errors import BertFusedError
