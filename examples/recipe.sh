@@ -207,13 +207,13 @@ random_bert() {
 }
 fused() { # fused NAME BERT
     from_transformer "$1"
-    train_with_bert "$1" "$more" "$more_lr" "$more_warmup" --arch "$fused_arch" --bert-model "$2" "${fusion[@]}" "${warm_start[@]}" \
+    train_with_bert "$1" "$more" "$more_lr" "$more_warmup" --arch "$fused_arch" --bert-model "$2" \
         --bert-warm-start "$runs/transformer/checkpoint_best.pt"
 }
 scratch() { from_scratch scratch; }
 scratch_entmax15() { from_scratch scratch_entmax15 --attention-map entmax15; }
 from_scratch() { # from_scratch NAME FLAGS...
-    train_with_bert "$1" $((updates + more)) "$lr" "$warmup" --arch "$fused_arch" --bert-model "$(bert_model)" "${fusion[@]}" "${@:2}"
+    train_with_bert "$1" $((updates + more)) "$lr" "$warmup" --arch "$fused_arch" --bert-model "$(bert_model)" "${@:2}"
 }
 bert_decoder() {
     train_with_bert bert_decoder $((updates + more)) "$lr" "$warmup" --arch "$fused_arch" --bert-model "$(bert_model)" \
@@ -226,7 +226,7 @@ gru_bahdanau() { gru gru_bahdanau; }
 gru_dot() { gru gru_dot --attention dot; }
 gru_seq2seq() { gru gru_seq2seq --attention none; }
 gru_entmax15() { gru gru_entmax15 --attention-map entmax15; }
-gru_bert() { rnn train_with_bert gru_bert --arch "$gru_arch" --bert-model "$(bert_model)" "${fusion[@]}"; }
+gru_bert() { rnn train_with_bert gru_bert --arch "$gru_arch" --bert-model "$(bert_model)" --bert-drop-net 0; }
 lstm() {
     local flags # what fails in the next line ends the recipe
     flags=$(python "$examples/lstm_flags.py" "$gru_arch")

@@ -17,8 +17,6 @@ transformer=(--arch transformer_iwslt_de_en)
 fused_arch=bert_fused_iwslt_de_en gru_arch=gru_bahdanau_iwslt_de_en
 default_bert=dbmdz/bert-base-german-uncased
 bert=(--bert-detok moses)
-fusion=(--bert-drop-net 1.0)
-warm_start=()
 scoring=()
 
 make_data() {

@@ -18,8 +18,6 @@ transformer=(--arch transformer
 fused_arch=bert_fused_tiny gru_arch=gru_bahdanau_tiny
 default_bert='' # MiniLM, whose fourth layer tells words apart better than its last one, trained for sentences
 bert=(--bert-detok moses --bert-layer 4)
-fusion=(--bert-drop-net 0)
-warm_start=(--bert-identity-start)
 scoring=() # of tokenised text, as it is usual for this test set
 
 make_data() {

@@ -61,8 +61,6 @@ if [ "$source_lang" != en ]; then
     default_bert=bert-base-multilingual-cased
     why='the default: it knows 104 languages; an encoder of the source language alone may help more: docs/encoders.md'
 fi
-fusion=(--bert-drop-net 0)
-warm_start=(--bert-identity-start)
 text_options=(--subwords "$subwords" --seed "$seed")
 [ -z "${SYMBOLS:-}" ] || text_options+=(--symbols "$SYMBOLS")
 [ "$moses" = 0 ] || text_options+=(--moses)
@@ -122,7 +120,7 @@ settings() {
     [[ $moses = 0 || -n ${BERT_TEXT:-} ]] || bert+=(--bert-detok moses)
     echo "$name: $pairs pairs on a ${device^^}: size $size, dropout $dropout, $max_tokens tokens a batch," \
         "$updates updates (learning rate $lr, warm-up $warmup) and $more more ($more_lr, $more_warmup);" \
-        "${bert[*]} ${fusion[*]} ${warm_start[*]}${TRAIN_FLAGS:+; last of all TRAIN_FLAGS: $TRAIN_FLAGS}"
+        "${bert[*]}${TRAIN_FLAGS:+; last of all TRAIN_FLAGS: $TRAIN_FLAGS}"
 }
 
 has_gpu() { python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; }

@@ -24,8 +24,6 @@ transformer=(--arch transformer
 fused_arch=bert_fused_tiny gru_arch=gru_bahdanau_tiny
 default_bert='' # MiniLM
 bert=(--bert-layer 4)
-fusion=(--bert-drop-net 0)
-warm_start=(--bert-identity-start)
 scoring=(--reference "$out/text/reference.fa" --max-len-a 1.5 --max-len-b 10)
 
 make_data() {

@@ -20,8 +20,6 @@ transformer=(--arch transformer_wmt_en_de_big --share-all-embeddings)
 fused_arch=bert_fused_wmt_en_de_big gru_arch=gru_bahdanau
 default_bert=bert-large-cased
 bert=(--share-all-embeddings --bert-detok moses)
-fusion=(--bert-drop-net 1.0)
-warm_start=()
 scoring=(--lenpen 0.6 --beam 4)
 
 make_data() {
