@@ -26,7 +26,6 @@ from bert_fused_plugin.reports.attention_maps import AttentionMap, attention_map
 from bert_fused_plugin.reports.attention_statistics import AttentionStatistics, evenness
 from bert_fused_plugin.reports.decoding import Decoding, Texts, searcher
 from bert_fused_plugin.reports.runs import Place, Run, RunFiles, load_run
-from bert_fused_plugin.reports.words import merged_words
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
@@ -56,14 +55,13 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     draw(chosen, str(args.output), words=not args.subwords)
     print(f"source:      {texts.source(sample['net_input']['src_tokens'][0])}")
     print(f"translation: {texts.target(tokens)}")
-    _print_figures(run, sample, tokens, chosen, texts.source_words)
+    _print_figures(run, sample, tokens, chosen)
     print(f"written:     {args.output}")
 
 
-def _print_figures(run: Run, sample: Any, tokens: Any, maps: List[Tuple[AttentionMap, int]], marks: str) -> None:
+def _print_figures(run: Run, sample: Any, tokens: Any, maps: List[Tuple[AttentionMap, int]]) -> None:
     statistics = AttentionStatistics()
-    source = merged_words(run.task.source_dictionary, sample["net_input"]["src_tokens"][0], marks)
-    statistics.add(run.model, sample["net_input"], [tokens], [source])
+    statistics.add(run.model, sample["net_input"], [tokens])
     for found, layer in maps:
         if found.kind == SOURCE:
             print(f"alignment:   {found.pharaoh(layer)}")
@@ -71,7 +69,7 @@ def _print_figures(run: Run, sample: Any, tokens: Any, maps: List[Tuple[Attentio
     for kind, layers in entropies.items():
         figures = (f"{each.bits:.2f} ({each.share:.0%})" if each else "-" for each in layers)
         print(f"entropy:     {kind}: {', '.join(figures)}")
-    _print_sparsity(statistics, len(source.texts))
+    _print_sparsity(statistics)
     for name, alphas in learned_alphas(run.model).items():
         print(f"alpha:       {name}: {' '.join(f'{alpha:.2f}' for alpha in alphas)}")
     for name, gate in statistics.gates().items():
@@ -80,8 +78,8 @@ def _print_figures(run: Run, sample: Any, tokens: Any, maps: List[Tuple[Attentio
         print(f"too even:    {warning}")
 
 
-def _print_sparsity(statistics: AttentionStatistics, num_words: int) -> None:
-    """Print the exact zeros of an attention that has some, for a source of *num_words* words."""
+def _print_sparsity(statistics: AttentionStatistics) -> None:
+    """Print the exact zeros of an attention that has some."""
     for kind, layers in statistics.sparsity().items():
         if not any(layer and any(layer.zeros) for layer in layers):
             continue
@@ -91,9 +89,6 @@ def _print_sparsity(statistics: AttentionStatistics, num_words: int) -> None:
                 zeros = " ".join(f"{share:.0%}" for share in layer.zeros)
                 text = f"{zeros} by head; {mean(layer.attended):.1f} symbols attended to"
             print(f"zeros:       {kind}, layer {number}: {text}")
-        if kind == SOURCE:
-            words = ", ".join("-" if count is None else f"{count:.1f}" for count in statistics.attended_words())
-            print(f"words:       {kind}: {words} of {num_words} attended to by some head, by layer")
 
 
 def draw(maps: List[Tuple[AttentionMap, int]], path: str, words: bool = True) -> None:

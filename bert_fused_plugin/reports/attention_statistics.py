@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from bert_fused_plugin.reports.attention import SOURCE, previous_tokens, read_attention, recorded_gates
-from bert_fused_plugin.reports.words import Words
 
 TOO_EVEN = 0.95  # a share of the largest entropy; at 20 positions, one may then get a fifth, and the others 1/24 each
 
@@ -35,14 +34,8 @@ class AttentionStatistics:
         self._sums: DefaultDict[Tuple[Any, ...], Any] = defaultdict(int)  # the last of each is the number of summands
         self._gates: DefaultDict[str, Any] = defaultdict(int)
 
-    def add(
-        self,
-        model: Any,
-        net_input: Dict[str, Any],
-        translations: Sequence[Tensor],
-        sources: Optional[Sequence[Words]] = None,
-    ) -> None:
-        """Add a batch and its *translations*, which *model* reads; *sources* are the words of each source."""
+    def add(self, model: Any, net_input: Dict[str, Any], translations: Sequence[Tensor]) -> None:
+        """Add a batch and its *translations*, which *model* reads."""
         with recorded_gates(model) as gates:
             read = read_attention(model, net_input, translations)
         pad = model.decoder.dictionary.pad()
@@ -54,8 +47,6 @@ class AttentionStatistics:
                     continue
                 self._sums["entropy", kind, number] += _entropy_sums(layer, found.sizes, written)
                 self._sums["sparsity", kind, number] += _sparsity_sums(heads, found.sizes, written)
-                if kind == SOURCE and sources is not None:
-                    self._sums["words", kind, number] += _word_sums(layer, kept, written, sources)
         for name, gate in gates.items():
             mask = (kept if name.startswith("encoder") else written).t()
             self._gates[name] += _masked_sums([*gate, torch.ones_like(gate[0])], mask)
@@ -67,10 +58,6 @@ class AttentionStatistics:
     def sparsity(self) -> Dict[str, List[Optional[Sparsity]]]:
         """Return the sparsity of each layer, by kind of attention."""
         return {kind: self._layers("sparsity", kind, Sparsity) for kind in self._depths}
-
-    def attended_words(self) -> List[Optional[float]]:
-        """Return the mean number of source words with a weight at a target position, for each layer."""
-        return self._layers("words", SOURCE, float)
 
     def gates(self) -> Dict[str, Dict[str, float]]:
         """Return mean and standard deviation of g, BERT's share, of each gated layer."""
@@ -124,21 +111,6 @@ def _sparsity_sums(weights: Tensor, sizes: Tensor, written: Tensor) -> Tensor:
     """
     attended, most = weights.gt(0).sum(dim=-1).float(), sizes.clamp(min=1).view(1, -1, 1)
     return _masked_sums([1 - attended / most, attended, entropy(weights), torch.ones_like(attended)], written)
-
-
-def _word_sums(weights: Tensor, kept: Tensor, written: Tensor, sources: Sequence[Words]) -> Tensor:
-    """Return the number of source words with a weight, summed over all *written* positions, and that of positions, (2).
-
-    *weights* are the means of the heads, (B, T, S), so a word has one if some head gives it one; *kept*, (B, S), is
-    false for padding.
-    """
-    total = torch.zeros(2, dtype=torch.double)
-    rows = zip(weights.cpu().gt(0), kept.cpu(), written.cpu(), sources)
-    for has_weight, is_symbol, is_written, words in rows:
-        symbols = has_weight[is_written][:, is_symbol]
-        attended = torch.stack([symbols[:, positions].any(dim=1) for positions in words.positions])
-        total += torch.tensor([int(attended.sum()), attended.size(1)])
-    return total
 
 
 def _masked_sums(values: Sequence[Tensor], mask: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from bert_fused_plugin.reports.runs import Run
 from bert_fused_plugin.reports.scoring import Scorer, Scores
 from bert_fused_plugin.reports.training_log import Curves, read_curves
 from bert_fused_plugin.reports.verdicts import answer, bert_verdict, fairness, uses_bert, verdict, with_bert
-from bert_fused_plugin.reports.words import PIECES, merged_words
+from bert_fused_plugin.reports.words import PIECES
 
 
 @dataclass
@@ -129,9 +129,7 @@ class Comparison:
         with Progress(f"entropy of the attention of {run.name}", self.size, "sentences") as progress:
             for sample in batches(run, self.subset, self.how.max_tokens):
                 tokens = [found.tokens[i] for i in sample["id"].tolist()]
-                dictionary, marks = run.task.source_dictionary, self.texts.source_words
-                sources = [merged_words(dictionary, line, marks) for line in sample["net_input"]["src_tokens"]]
-                statistics.add(run.model, sample["net_input"], tokens, sources)
+                statistics.add(run.model, sample["net_input"], tokens)
                 progress.update(len(tokens))
         entropies = statistics.entropies()
         return {
@@ -146,7 +144,6 @@ class Comparison:
             "entropy": _of_layers(entropies),
             "too_even": [too_even for kind, layers in entropies.items() if (too_even := evenness(kind, layers))],
             "sparsity": _of_layers(statistics.sparsity()),
-            "attended_words": statistics.attended_words(),
             "alphas": learned_alphas(run.model),
             "gates": statistics.gates(),
         }
