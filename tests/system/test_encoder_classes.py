@@ -61,7 +61,8 @@ def test_the_class_works_from_the_training_to_the_exported_model(name, data, tmp
     assert len(computed.best("H")) == 10
     assert computed.scores() == pytest.approx(cached.scores(), abs=1e-4)
     caplog.clear()
-    train(data, tmp_path / "save", *flags, "--max-update", "4")
+    with caplog.at_level("INFO"):
+        train(data, tmp_path / "save", *flags, "--max-update", "4")
     assert "resumed" in caplog.text or "(epoch 1 @ 2 updates)" in caplog.text
     export_model(case.checkpoint, data, tmp_path / "exported", with_bert=True)
     before = BertFusedModel.from_pretrained(str(tmp_path / "save"), "checkpoint_last.pt", data)

@@ -83,6 +83,9 @@ def test_a_fairseq_preprocess_that_fails_ends_the_recipe(tmp_path):
     stub = tmp_path / "fairseq-preprocess"
     stub.write_text('#!/bin/sh\nmkdir -p "$OUT/data-bin.new"\necho no space\nexit 1\n', encoding="utf-8")
     stub.chmod(0o755)
+    (tmp_path / "text").mkdir()
+    for lang in ("en", "fr"):
+        (tmp_path / "text" / f"valid.{lang}").touch()
     call = f'source "{SCRIPT.parents[1]}/recipe.sh"; python() {{ :; }}; PATH={tmp_path}:$PATH; prepare_raw data'
     done = subprocess.run(
         ["bash", "-c", f"set -euo pipefail; source_lang=en target_lang=fr; {call}", "run.sh"],

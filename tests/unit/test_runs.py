@@ -42,4 +42,4 @@ def test_an_empty_test_set_is_noticed_before_fairseq_maps_it(tmp_path):
     (tmp_path / "test.en-de.en.bin").touch()
     (tmp_path / "valid.en-de.en.bin").write_bytes(b"x")
     with pytest.raises(BertFusedError, match="'test' has no sentences; give another --subset"):
-        runs._load_test_set(None, runs.Place(str(tmp_path), "test"))
+        runs._load_test_set(None, str(tmp_path), "test")
