@@ -20,9 +20,9 @@ FEW = 30  # BLEU says little about a group of fewer sentences
 WIDTH, HEIGHT = 360, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 42, 10, 10, 30
 _CHARTS = {
+    "valid bleu": "validation BLEU",
     "valid nll_loss": "validation nll_loss (bits)",
     "train nll_loss": "training nll_loss (bits)",
-    "valid bleu": "validation BLEU",
     "valid loss": "validation loss",
     "train loss": "training loss",
 }
