@@ -207,9 +207,9 @@ random_bert() {
 }
 fused() { # fused NAME BERT
     local start=()
-    if [ "$more" -lt 500 ]; then # too few to learn to rely on BERT (docs/tuning.md)
+    if [ "$more" -le 500 ]; then # too few to learn to rely on BERT (docs/tuning.md)
         start=(--bert-identity-start)
-        say "$1: with $more updates BERT's branch begins as zero, without drop-net; from 500 on it has the paper's settings"
+        say "$1: with $more updates BERT's branch begins as zero, without drop-net; above 500 it has the paper's settings"
     fi
     from_transformer "$1"
     train_with_bert "$1" "$more" "$more_lr" "$more_warmup" --arch "$fused_arch" --bert-model "$2" "${start[@]}" \

@@ -94,12 +94,12 @@ def test_the_hydra_recipe_is_the_training_from_scratch(dry, recipe, tmp_path):
     assert differences(settings_of_command_line(args), hydra) == {}
 
 
-@pytest.mark.parametrize(("more", "begins_as_zero"), [("499", True), ("500", False)])
+@pytest.mark.parametrize(("more", "begins_as_zero"), [("500", True), ("501", False)])
 def test_a_short_training_begins_as_the_transformer(dry, tmp_path, more, begins_as_zero):
     (tmp_path / "multi30k-out" / "data-bin").mkdir(parents=True)
     done = dry.run("multi30k", "transformer", "bert_fused", MORE=more)
     assert ("--bert-identity-start" in dry.calls("fairseq-train")[1]) == begins_as_zero
-    assert ("bert_fused: with 499 updates BERT's branch begins as zero" in done.stdout) == begins_as_zero
+    assert ("bert_fused: with 500 updates BERT's branch begins as zero" in done.stdout) == begins_as_zero
 
 
 def test_the_estimate_takes_all_flags_for_training_and_keeps_its_own(dry, tmp_path):
