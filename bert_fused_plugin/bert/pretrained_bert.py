@@ -168,10 +168,6 @@ class PretrainedBert(nn.Module):
         """Return what a copy takes over: all but the numbers that are on their way from a GPU."""
         return {**vars(self), "_largest": []}
 
-    def extra_repr(self) -> str:
-        """Name the model where a module is printed."""
-        return f"{self.name!r}, layers={self.layers}, dim={self.dim}, parameters={self.num_parameters:,}"
-
     def _depends_on_padding(self) -> bool:
         """Return whether a sentence gets other states if it is padded, as with FNet and ConvBERT.
 

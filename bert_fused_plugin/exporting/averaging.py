@@ -97,7 +97,9 @@ def _identity(state_dict: Dict[str, Tensor]) -> Dict[str, Any]:
     bert, settings = read_record(state_dict) or {}, read_settings(state_dict) or {}
     found = {flag_name(name): value for name, value in settings.get("computed", {}).items()}
     found.update((f"the dictionary of the {side}", each["hash"]) for side, each in settings.get("symbols", {}).items())
-    found.update((f"BERT's {part}", bert[part]) for part in ("weights_in_layers", "tokenizer") if part in bert)
+    found.update(
+        (f"BERT's {part}", bert[part]) for part in ("weights_in_layers", "configuration", "tokenizer") if part in bert
+    )
     if _LR_FACTOR in state_dict:  # rounded, since EMA takes means of them
         found["--bert-lr-factor"] = f"{float(state_dict[_LR_FACTOR]):.2g}"
         found["--bert-finetune-layers, in parameters"] = round(float(state_dict[_SCALED].sum()))

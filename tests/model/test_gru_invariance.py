@@ -1,10 +1,15 @@
 """A recurrent model gives a sentence the same values alone, in a batch and step by step; all of it gets gradients."""
 
+from argparse import Namespace
+
 import pytest
 import torch
 from fairseq.models import FairseqIncrementalDecoder
-from helpers import assert_close, make_gru, randomise
+from helpers import GRU_SIZES, assert_close, make_gru, randomise, task_of
 from recurrent_models import KINDS, LINES, WITH_BERT, make_batch, make_random_gru
+
+from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.models.gru_bahdanau import GruModel
 
 
 @pytest.fixture(params=[*KINDS, *WITH_BERT])
@@ -106,3 +111,10 @@ def test_a_row_of_padding_alone_is_finite(dictionary):
     logits.sum().backward()
     assert torch.isfinite(logits).all()
     assert all(torch.isfinite(parameter.grad).all() for parameter in model.parameters())
+
+
+def test_targets_that_are_padded_on_the_left_are_refused(dictionary):
+    task = task_of(dictionary)
+    vars(task.cfg).update(left_pad_target=True)
+    with pytest.raises(BertFusedError, match=r"^--left-pad-target must be False, got True: .*; leave it out$"):
+        GruModel.build_model(Namespace(**GRU_SIZES), task)
