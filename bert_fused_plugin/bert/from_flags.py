@@ -46,7 +46,7 @@ def load_bert(
         else:
             bert = FrozenBert.from_pretrained(name, layers)
         limit = min(bert.max_positions, int(tokenizer.model_max_length))
-        largest, rows = max(tokenizer.get_vocab().values()), bert.model.get_input_embeddings().num_embeddings
+        largest, rows = max(tokenizer.get_vocab().values()), bert.num_symbols
         if largest >= rows:
             unread = f"the tokenizer has ids up to {largest}, but the model has only {rows} embeddings"
             errors.append(f"--bert-model {name}: {unread}; take tokenizer and model from the same place")

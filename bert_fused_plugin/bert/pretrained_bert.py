@@ -61,6 +61,9 @@ class PretrainedBert(nn.Module):
         self.dim = int(model.config.hidden_size)
         self.state_dim = len(self.layers) * self.dim  # the width of `forward`'s states: N x D
         self.max_positions = count_positions(model)
+        # the encoders of M2M100 and of mBART in transformers 4.40 lack the method
+        words = model.embed_tokens if hasattr(model, "embed_tokens") else model.get_input_embeddings()
+        self.num_symbols: int = words.num_embeddings
         self.num_parameters = sum(parameter.numel() for parameter in model.parameters())
         self.reads_segments = (model.config.to_dict().get("type_vocab_size") or 0) > 1
         self.reads_lengths_apart = False
@@ -174,7 +177,7 @@ class PretrainedBert(nn.Module):
         Raises:
             BertFusedError: The encoder gives no finite numbers.
         """
-        symbols = range(self.model.get_input_embeddings().num_embeddings)
+        symbols = range(self.num_symbols)
         sentence = [i for i in reversed(symbols) if i != self._filler][: min(_TRIED_TOKENS, self.max_positions)]
         tokens, length = torch.tensor([sentence] * 2), len(sentence) // 2
         tokens[1, length:] = BERT_PAD
