@@ -22,6 +22,7 @@ def run(*command):
 
 
 def hypotheses(output):
+    """Return {sentence number: (score, tokens)} of the H lines that a command printed."""
     rows = [line.split("\t") for line in output.splitlines() if line.startswith("H-")]
     return {int(number[2:]): (float(score), text) for number, score, text in rows}
 

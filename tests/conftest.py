@@ -6,6 +6,7 @@ import subprocess
 from argparse import Namespace
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.pop("FAIRSEQ_COMPAT_TRUST_CHECKPOINTS", None)
 
 import pytest
 import torch

@@ -5,6 +5,7 @@ from argparse import Namespace
 
 import pytest
 import torch
+from settings_cases import off, switch, value
 from warm_start_helpers import LARGER
 
 from bert_fused_plugin.errors import BertFusedError
@@ -47,51 +48,33 @@ def test_files_that_cannot_be_used_are_refused(start, stock, save, tmp_path, mon
     assert not (tmp_path / "harmed").exists()
 
 
+NARROW = {"encoder_embed_dim": 6, "decoder_embed_dim": 6}
+
+
 @pytest.mark.parametrize(
-    ("baseline", "options", "messages"),
+    "case",
     [
-        (
-            {"encoder_embed_dim": 6, "decoder_embed_dim": 6},
-            {},
-            [
-                "was trained with --encoder-embed-dim 6, and this model is built with --encoder-embed-dim 8; give ",
-                "was trained with --decoder-embed-dim 6, and this model is built with --decoder-embed-dim 8; give ",
-            ],
-        ),
-        (
-            {"encoder_attention_heads": 4},
-            {},
-            [
-                "was trained with --encoder-attention-heads 4, and this model is built with "
-                "--encoder-attention-heads 2; give --encoder-attention-heads 4"
-            ],
-        ),
-        (
-            {"decoder_normalize_before": True},
-            {},
-            ["was trained with --decoder-normalize-before, and this model is built without --decoder-normalize-before"],
-        ),
-        (
-            {},
-            {"decoder_normalize_before": True},
-            ["; leave --decoder-normalize-before out"],
-        ),
-        (
-            {"activation_fn": "gelu"},
-            {},
-            ["was trained with --activation-fn gelu, and this model is built with --activation-fn relu; "],
-        ),
-        ({"no_scale_embedding": True}, {}, ["was trained with --no-scale-embedding, and "]),
-        ({"decoder_learned_pos": True}, {}, ["was trained with --decoder-learned-pos, and "]),
+        (NARROW, {}, "with --encoder-embed-dim 6", "with --encoder-embed-dim 8"),
+        (NARROW, {}, "with --decoder-embed-dim 6", "with --decoder-embed-dim 8"),
+        value("encoder_attention_heads", 4, 2),
+        value("activation_fn", "gelu", "relu"),
+        switch("decoder_normalize_before"),
+        off(switch("decoder_normalize_before")),
+        switch("no_scale_embedding"),
+        switch("decoder_learned_pos"),
     ],
+    ids=lambda case: case[2],
 )
-def test_checkpoints_of_other_models_are_refused(start, stock, save, baseline, options, messages):
+def test_checkpoints_of_other_models_are_refused(start, stock, save, case):
+    baseline, options, then, now = case
     with pytest.raises(BertFusedError) as caught:
         start(save(stock(**baseline)), **options)
-    assert len(caught.value.errors) == len(messages)
-    for error, message in zip(caught.value.errors, messages):
-        assert error.startswith("--bert-warm-start ")
-        assert message in error
+    assert len(caught.value.errors) == len(baseline | options)
+    said = f"was trained {then}, and this model is built {now}; "
+    [error] = [error for error in caught.value.errors if said in error]
+    assert error.startswith("--bert-warm-start ")
+    remedy = f"leave {then.split()[1]} out" if then.startswith("without") else f"give {then[5:]}"
+    assert f"; {remedy}" in error
 
 
 def test_the_flags_of_layers_that_the_model_does_not_have_do_not_matter(start, stock, save):

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from bert_nmt_formulas import hypotheses  # noqa: F401  for the tests
 from documentation import ROOT
 from fork_server import ENVIRONMENT, FORK_SERVER
 from helpers import write_corpus
@@ -83,12 +84,6 @@ class Workspace:
         )  # fmt: skip
 
 
-def hypotheses(output: str):
-    """Return {sentence number: (score, tokens)} of the H lines that a command printed."""
-    rows = [line.split("\t") for line in output.splitlines() if line.startswith("H-")]
-    return {int(number[2:]): (float(score), tokens) for number, score, tokens in rows}
-
-
 @pytest.fixture(scope="session")
 def workspace(tmp_path_factory, bert_dir):
     path = tmp_path_factory.mktemp("workspace")
@@ -134,11 +129,16 @@ def plain(workspace, tmp_path_factory):
     return save_dir
 
 
+def reported(data, baseline, *runs, how=REPORT_QUICK, more=()):
+    """Return the figures of a report, made in this process, on NAME=PATHs, with *more* flags."""
+    given = [data, "--baseline", baseline, *(word for run in runs for word in ("--run", run)), "--output", "x"]
+    return compare(parse_args([str(word) for word in (*given, *how, *more)]))
+
+
 @pytest.fixture(scope="session")
 def report(workspace, plain):
-    """The figures of a report with fewer of them, made in this process."""
-    runs = ["--baseline", f"plain={plain}", "--run", f"fused={workspace.save_dir}"]
-    return compare(parse_args([workspace.data, *runs, "--output", "unused", *REPORT_QUICK]))
+    """The figures of a report on fairseq's transformer and the workspace's model."""
+    return reported(workspace.data, f"plain={plain}", f"fused={workspace.save_dir}")
 
 
 @pytest.fixture(scope="module")

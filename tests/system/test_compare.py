@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import sacrebleu
 import torch
-from conftest import REPORT_HOW, REPORT_QUICK, hypotheses
+from conftest import REPORT_HOW, REPORT_QUICK, hypotheses, reported
 
-from bert_fused_plugin.commands.compare import compare, main, parse_args, read_lines
+from bert_fused_plugin.commands.compare import main, parse_args, read_lines
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.reports.page import render
 
@@ -94,9 +94,8 @@ def test_what_the_json_holds(written, plain):
 
 
 def test_runs_are_compared_in_bf16(workspace, plain, report):
-    runs = ["--baseline", f"plain={plain}", "--run", f"fused={workspace.save_dir}", "--output", "unused"]
     how = ["--samples", "20", "--examples", "2", "--bf16", *REPORT_HOW]  # with the tests of BERT
-    figures = compare(parse_args([workspace.data, *runs, *how]))
+    figures = reported(workspace.data, f"plain={plain}", f"fused={workspace.save_dir}", how=how)
     assert [remark for remark in figures["remarks"] if "in bfloat16" in remark]
     assert not [remark for remark in report["remarks"] if "in bfloat16" in remark]
     for half, single in zip(figures["runs"], report["runs"]):
@@ -132,18 +131,18 @@ def test_each_sentence_of_the_page_has_a_direction_of_its_own(written):
 def test_detokenised_references_from_a_file(workspace, plain, tmp_path):
     lines = (workspace.path / "test.de").read_text(encoding="utf-8").replace("@@ ", "").splitlines()
     (tmp_path / "ref").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    runs = ["--baseline", f"plain={plain}", "--run", f"fused={workspace.save_dir}", "--reference", tmp_path / "ref"]
-    arguments = [workspace.data, *runs, "--detok", "moses", "--output", "unused", *REPORT_QUICK]
-    figures = compare(parse_args([str(word) for word in arguments]))
+    runs, more = (
+        (f"plain={plain}", f"fused={workspace.save_dir}"),
+        ["--reference", tmp_path / "ref", "--detok", "moses"],
+    )
+    figures = reported(workspace.data, *runs, more=more)
     assert "tok:13a" in figures["signatures"]["BLEU"]
     assert figures["references"] == str(tmp_path / "ref")
     # test sets without a target side need that file
     data = shutil.copytree(workspace.data, tmp_path / "data")
     for file in data.glob("test.en-de.de.*"):
         file.unlink()
-    assert (
-        compare(parse_args([str(data), *map(str, arguments[1:])]))["runs"][0]["scores"] == figures["runs"][0]["scores"]
-    )
+    assert reported(data, *runs, more=more)["runs"][0]["scores"] == figures["runs"][0]["scores"]
 
 
 def test_a_run_without_a_log_has_no_curves_and_says_so(report):
@@ -188,8 +187,7 @@ def test_translations_from_a_file(workspace, plain, written, tmp_path):
     out = workspace.generate("--path", workspace.save_dir + "/checkpoint_best.pt", "--remove-bpe").stdout
     found = hypotheses(out)
     (tmp_path / "file").write_text("".join(f"{found[i][1]}\n" for i in range(30)), encoding="utf-8")
-    runs = ["--baseline", f"plain={plain}", "--hypotheses", f"given={tmp_path / 'file'}"]
-    figures = compare(parse_args([workspace.data, *runs, "--output", "unused", *REPORT_QUICK]))
+    figures = reported(workspace.data, f"plain={plain}", more=["--hypotheses", f"given={tmp_path / 'file'}"])
     [given] = figures["hypotheses"]
     fused = json.loads((written / "report.json").read_text(encoding="utf-8"))["runs"][1]
     assert (given["name"], given["length"]) == ("given", fused["length"])
@@ -213,8 +211,7 @@ def test_several_seeds_and_test_sets(workspace, plain, report, tmp_path):
     for name, step in (("test", 1), ("test1", -1)):
         (tmp_path / f"{name}.hyp").write_text("".join(f"a {i}\n" for i in range(30))[::step].strip() + "\n")
     runs = [f"plain={plain}", f"fused={workspace.save_dir},{workspace.checkpoint},{plain}"]
-    how = ["--hypotheses", f"other={tmp_path}/{{subset}}.hyp", "--output", "unused", *REPORT_QUICK]
-    made = compare(parse_args([str(data), "--baseline", runs[0], "--run", runs[1], *how]))
+    made = reported(data, *runs, more=["--hypotheses", f"other={tmp_path}/{{subset}}.hyp"])
     assert made["question"] == "Does BERT help English to German on test and test1?"
     first, second = made["tests"]
     assert (first["subset"], second["subset"], second["sentences"]) == ("test", "test1", 30)
@@ -234,8 +231,8 @@ def test_several_seeds_and_test_sets(workspace, plain, report, tmp_path):
     assert page.count('<p class="answer">') == 2
     assert "The luck of a system with a single seed is not counted" in page
     assert page.count("fused, BLEU of each seed: ") == 2
-    one = ["--subset", "test", "--hypotheses", f"other={tmp_path}/test.hyp", "--output", "unused", *REPORT_QUICK]
-    assert len(compare(parse_args([str(data), "--baseline", runs[0], *one]))["tests"]) == 1
+    one = ["--subset", "test", "--hypotheses", f"other={tmp_path}/test.hyp"]
+    assert len(reported(data, runs[0], more=one)["tests"]) == 1
 
 
 def test_files_of_several_test_sets_differ(workspace, plain, tmp_path):
@@ -282,9 +279,8 @@ def test_runs_from_elsewhere(refused, workspace, plain, tmp_path, monkeypatch):
         "bert_fused_translation"
     )
     raw = edited(Path(workspace.checkpoint), tmp_path / "raw.pt", bert_text="some/where")
-    runs = ["--baseline", f"plain={plain}", "--run", f"raw={raw}", "--output", "unused", *REPORT_QUICK]
     monkeypatch.setattr("bert_fused_plugin.reports.runs.is_sentence_encoder", lambda name: True)
-    remarks = compare(parse_args([workspace.data, *map(str, runs)]))["remarks"]
+    remarks = reported(workspace.data, f"plain={plain}", f"raw={raw}")["remarks"]
     assert [remark for remark in remarks if remark.startswith("raw was trained with --bert-text")]
     assert [remark for remark in remarks if "which was made to compare sentences and has " in remark]
 

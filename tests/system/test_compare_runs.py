@@ -5,11 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import REPORT_QUICK
+from conftest import reported
 from random_checkpoints import save_model
 from test_compare import edited
 
-from bert_fused_plugin.commands.compare import compare, parse_args, read_references
+from bert_fused_plugin.commands.compare import parse_args, read_references
 from bert_fused_plugin.reports.buckets import count_training_words, words_of
 from bert_fused_plugin.reports.decoding import Texts
 from bert_fused_plugin.reports.runs import Place, RunFiles, load_run
@@ -20,13 +20,6 @@ pytestmark = pytest.mark.system
 def loaded(workspace, checkpoint, data=None):
     """Return the run of *checkpoint*."""
     return load_run(RunFiles("--baseline", "a", Path(checkpoint)), Place(data or workspace.data, ["test"]))
-
-
-def reported(data, *checkpoints, more=()):
-    """Return the figures of the report on *checkpoints*, named a, b, ..."""
-    names = [f"{name}={path}" for name, path in zip("abc", checkpoints)]
-    runs = ["--baseline", names[0], *(word for name in names[1:] for word in ("--run", name))]
-    return compare(parse_args([data, *runs, "--output", "unused", *REPORT_QUICK, *more]))
 
 
 def words(workspace, lang):
@@ -69,7 +62,7 @@ def test_no_sentence_is_too_long(workspace, tmp_path):
     limits = {"max_source_positions": 6, "max_target_positions": 4}
     plain = save_model(workspace, tmp_path / "plain.pt", "transformer", task="translation", **limits)
     fused = save_model(workspace, tmp_path / "fused.pt", "bert_fused", bert_model=workspace.bert_dir)
-    report = reported(workspace.data, plain, fused, more=["--max-len-b", "3", "--examples", "30"])
+    report = reported(workspace.data, f"a={plain}", f"b={fused}", more=["--max-len-b", "3", "--examples", "30"])
     sources, references = words(workspace, "en"), words(workspace, "de")
     too_long = sum(
         len(line.split()) > 5 for line in (workspace.path / "test.en").read_text(encoding="utf-8").splitlines()
@@ -95,7 +88,8 @@ def test_data_of_the_cached_kind(workspace, tmp_path):
         "--srcdict", f"{workspace.data}/dict.en.txt", "--trainpref", "train", "--testpref", "test", "--destdir", data,
     )  # fmt: skip
     plain = save_model(workspace, tmp_path / "plain.pt", "transformer", task="translation")
-    cached, mapped = (reported(place, plain, workspace.checkpoint) for place in (str(data), workspace.data))
+    runs = f"a={plain}", f"b={workspace.checkpoint}"
+    cached, mapped = (reported(place, *runs) for place in (data, workspace.data))
     assert [run["scores"] for run in cached["runs"]] == [run["scores"] for run in mapped["runs"]]
     assert cached["buckets"] == mapped["buckets"]
     assert cached["sentence_texts"] == mapped["sentence_texts"]
@@ -107,8 +101,8 @@ def test_several_data_directories(workspace, tmp_path):
     for file in second.glob("test.*"):
         file.unlink()
     both = f"{workspace.data}:{second}"
-    report = reported(both, workspace.checkpoint)
-    assert report["runs"][0]["scores"] == reported(workspace.data, workspace.checkpoint)["runs"][0]["scores"]
+    first, other = (reported(data, f"a={workspace.checkpoint}") for data in (both, workspace.data))
+    assert first["runs"][0]["scores"] == other["runs"][0]["scores"]
     task = loaded(workspace, workspace.checkpoint).task
     wanted = [words_of(task.source_dictionary, task.dataset("test").src[i].tolist(), "subword_nmt") for i in range(30)]
     once, twice = (count_training_words(task, data, "subword_nmt", wanted) for data in (workspace.data, both))
@@ -126,10 +120,10 @@ def test_a_target_language_without_spaces(workspace, plain, tmp_path):
     checkpoint = edited(plain / "checkpoint_best.pt", tmp_path / "x.pt", target_lang="zh", data=str(data))
     lines = words(workspace, "de")
     (tmp_path / "ref").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    report = reported(str(data), checkpoint, more=["--reference", str(tmp_path / "ref")])
+    report = reported(data, f"a={checkpoint}", more=["--reference", tmp_path / "ref"])
     assert "tok:zh" in report["signatures"]["BLEU"]
     assert [remark for remark in report["remarks"] if remark.startswith("zh is written without spaces")]
-    report = reported(str(data), checkpoint, more=["--tokenize", "char"])
+    report = reported(data, f"a={checkpoint}", more=["--tokenize", "char"])
     assert "tok:char" in report["signatures"]["BLEU"]
 
 
@@ -138,7 +132,7 @@ def test_layers_that_do_not_attend_to_bert(workspace, tmp_path):
         workspace, tmp_path / "x.pt", "bert_fused", bert_model=workspace.bert_dir, bert_gates="0,1,0", decoder_layers=3,
         encoder_layers=3,
     )  # fmt: skip
-    entropy = reported(workspace.data, checkpoint)["runs"][0]["entropy"]
+    entropy = reported(workspace.data, f"a={checkpoint}")["runs"][0]["entropy"]
     assert {kind: [layer is not None for layer in layers] for kind, layers in entropy.items()} == {
         "source": [True, True, True],
         "BERT": [False, True, False],

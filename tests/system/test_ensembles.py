@@ -1,12 +1,11 @@
 """Ensembles of all kinds: each step's probability is the mean of the members', computed here one by one."""
 
-import math
-
 import pytest
 import torch
 from conftest import GRU_SIZES, TINY
 from fairseq import checkpoint_utils
 from in_process import Printed, command
+from translating import mean_log_probabilities, train
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel
@@ -16,24 +15,14 @@ pytestmark = pytest.mark.system
 OWN, STOCK = "bert_fused_translation", "translation"
 
 
-def train(data, save_dir, *args):
-    command(
-        "train", data, "--task", STOCK, "--optimizer", "adam", "--lr", "0.01", "--max-tokens", "120",
-        "--max-update", "20", "--disable-validation", "--no-epoch-checkpoints", "--save-dir", save_dir, "--cpu", *args,
-    )  # fmt: skip
-    return str(save_dir / "checkpoint_last.pt")
-
-
 @pytest.fixture(scope="module")
 def members(workspace, tmp_path_factory):
     """Checkpoints of one data-bin: BERT-fused, fairseq's transformer, RNNsearch without and with BERT."""
-    path, bert = tmp_path_factory.mktemp("members"), ["--bert-model", workspace.bert_dir]
-    return {
-        "fused": workspace.checkpoint,
-        "plain": train(workspace.data, path / "plain", "--arch", "transformer", *TINY),
-        "gru": train(workspace.data, path / "gru", "--arch", "gru_bahdanau", *GRU_SIZES),
-        "gru+bert": train(workspace.data, path / "gru+bert", "--arch", "gru_bahdanau", *GRU_SIZES, *bert),
-    }
+    path, gru = tmp_path_factory.mktemp("members"), ["gru_bahdanau", *GRU_SIZES]
+    models = {"plain": ["transformer", *TINY], "gru": gru, "gru+bert": [*gru, "--bert-model", workspace.bert_dir]}
+    for name, flags in models.items():
+        train(workspace.data, path / name, "--task", STOCK, "--max-update", "20", "--arch", *flags)
+    return {"fused": workspace.checkpoint, **{name: str(path / name / "checkpoint_last.pt") for name in models}}
 
 
 def translate(data, paths, task, *args):
@@ -49,19 +38,6 @@ def loaded(workspace, members):
         [model], _, task = checkpoint_utils.load_model_ensemble_and_task([path], {"data": workspace.data})
         models[name] = model.eval(), task
     return models
-
-
-def mean_log_probabilities(members, source, words):
-    """The base-2 logarithm of the mean of the members' probabilities of each of the *words*, and of eos."""
-    probabilities = []
-    for model, task in members:
-        encode = [dictionary.encode_line for dictionary in (task.source_dictionary, task.target_dictionary)]
-        source_ids, target = (f(" ".join(w), add_if_not_exist=False).long() for f, w in zip(encode, (source, words)))
-        previous = torch.cat([target[-1:], target[:-1]])
-        with torch.no_grad():
-            logits = model(source_ids[None], torch.tensor([len(source_ids)]), previous[None])[0][0]
-        probabilities.append(logits.softmax(-1)[torch.arange(len(target)), target])
-    return (torch.stack(probabilities).mean(dim=0).log() / math.log(2)).tolist()
 
 
 @pytest.mark.parametrize("task", [OWN, STOCK])
@@ -128,7 +104,8 @@ def test_a_member_with_another_dictionary_is_refused(workspace, members, tmp_pat
         "preprocess", "-s", "en", "-t", "de", "--joined-dictionary", "--trainpref", text, "--validpref", text,
         "--destdir", data,
     )  # fmt: skip
-    other = train(data, tmp_path / "save", "--arch", "gru_bahdanau", *GRU_SIZES)
+    train(data, tmp_path / "save", "--arch", "gru_bahdanau", *GRU_SIZES)
+    other = str(tmp_path / "save" / "checkpoint_last.pt")
     refused = "the checkpoint was trained with another source dictionary"
     with pytest.raises(BertFusedError, match=refused):
         translate(workspace.data, [members["fused"], other], OWN)

@@ -10,7 +10,7 @@ from conftest import GRU_SIZES, TINY
 from fairseq import checkpoint_utils
 from fairseq.search import DiverseBeamSearch
 from in_process import command
-from translating import Model, train, train_language_model
+from translating import Model, mean_log_probabilities, train, train_language_model
 
 
 @pytest.fixture(scope="module")
@@ -87,22 +87,13 @@ def pairs(line: str):
 
 
 def test_score_reference(model):
-    """Against a forward pass of one sentence at a time, in which the encoder finds BERT's input by itself."""
     out = model.generate("--score-reference")
     assert out.tokens() == out.tokens("T")
     [loaded], _, task = checkpoint_utils.load_model_ensemble_and_task([model.checkpoint], {"data": model.data})
-    loaded.eval()
     for number, words in out.tokens("T").items():
-        source, target = (
-            dictionary.encode_line(" ".join(line), add_if_not_exist=False).long()
-            for dictionary, line in ((task.source_dictionary, out.tokens("S")[number]), (task.target_dictionary, words))
-        )
-        previous = torch.cat([target[-1:], target[:-1]])
-        with torch.no_grad():
-            logits = loaded(source[None], torch.tensor([len(source)]), previous[None])[0][0]
-        expected = logits.log_softmax(-1)[torch.arange(len(target)), target] / math.log(2)
-        assert out.positional()[number] == pytest.approx(expected.tolist(), abs=2e-4)
-        assert out.scores()[number] == pytest.approx(expected.mean().item(), abs=1e-4)
+        expected = mean_log_probabilities([(loaded.eval(), task)], out.tokens("S")[number], words)
+        assert out.positional()[number] == pytest.approx(expected, abs=2e-4)
+        assert out.scores()[number] == pytest.approx(sum(expected) / len(expected), abs=1e-4)
 
 
 def test_dropout_is_retained(model):

@@ -26,6 +26,14 @@ KINDS = {
 ARCHITECTURES = ["bert_fused_tiny", "gru_bahdanau_tiny"]
 
 
+def run(arguments):
+    """Run a command, and return what it printed."""
+    env, both = {**os.environ, "OMP_NUM_THREADS": "1"}, {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    done = subprocess.run(list(map(str, arguments)), **both, text=True, timeout=250, env=env)
+    assert done.returncode == 0, done.stdout[-3000:]
+    return done.stdout
+
+
 def train(workspace, save_dir, *flags, arch="bert_fused_tiny", world_size=1):
     """Train ten updates on GPUs, drop-net on, dropout off (its masks come from each GPU); return what was logged."""
     arguments = [
@@ -35,16 +43,7 @@ def train(workspace, save_dir, *flags, arch="bert_fused_tiny", world_size=1):
         "--criterion", "bert_fused_label_smoothed_cross_entropy", "--distributed-world-size", world_size,
         "--no-epoch-checkpoints", "--log-format", "simple", "--save-dir", save_dir, *flags,
     ]  # fmt: skip
-    done = subprocess.run(
-        list(map(str, arguments)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=250,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stdout[-3000:]
-    return done.stdout
+    return run(arguments)
 
 
 def saved(save_dir):
@@ -99,18 +98,10 @@ def test_a_cache_is_built_on_the_gpu_and_read_in_half_precision(workspace, on_cp
 @pytest.mark.parametrize("flags", [[], ["--fp16"]], ids=["single", "fp16"])
 def test_translations_are_those_of_the_cpu(workspace, flags):
     expected = hypotheses(workspace.generate().stdout)
-    done = subprocess.run(
-        list(map(str, [
-            Path(sys.executable).with_name("fairseq-generate"), workspace.data, "--user-dir",
-            ROOT / "bert_fused_plugin", "--task", "bert_fused_translation", "--path", workspace.checkpoint,
-            "--beam", "3", "--max-len-b", "10", *flags,
-        ])),
-        capture_output=True,
-        text=True,
-        timeout=250,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    seen = hypotheses(done.stdout)
+    seen = hypotheses(run([
+        Path(sys.executable).with_name("fairseq-generate"), workspace.data, "--user-dir", ROOT / "bert_fused_plugin",
+        "--task", "bert_fused_translation", "--path", workspace.checkpoint, "--beam", "3", "--max-len-b", "10", *flags,
+    ]))  # fmt: skip
     assert seen.keys() == expected.keys()
     same = sum(seen[n][1] == expected[n][1] for n in expected)
     assert same == len(expected) if not flags else same >= 0.8 * len(expected)  # fp16 may tip a beam

@@ -5,6 +5,7 @@ from conftest import ROOT, TINY, write_corpus
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 from helpers import WORDS
 from in_process import Printed, command
+from translating import train
 
 TAGS = ("<2de>", "<2fr>")
 MULTI = ("--task", "translation_multi_simple_epoch", "--lang-pairs", "en-de,en-fr", "--encoder-langtok", "tgt")
@@ -16,12 +17,8 @@ class Corpus:
         self.path, self.data, self.bert_dir = path, path / "data-bin", bert_dir
 
     def train(self, *options):
-        command(
-            "train", self.data, "--user-dir", ROOT / "bert_fused_plugin", "--arch", "bert_fused", *TINY,
-            "--bert-model", self.bert_dir, "--optimizer", "adam", "--lr", 0.01, "--max-tokens", 200,
-            "--criterion", "bert_fused_label_smoothed_cross_entropy", "--max-update", 3,
-            "--log-format", "simple", "--cpu", *options,
-        )  # fmt: skip
+        model = ["--arch", "bert_fused", *TINY, "--bert-model", self.bert_dir]
+        train(self.data, self.path / "save", *model, "--max-tokens", 200, "--max-update", 3, *options)
 
     def preprocess(self, prefix, target, *options):
         command(
@@ -58,7 +55,7 @@ def test_fairseqs_multilingual_task_and_no_tag_reaches_bert(corpus, tmp_path, ca
     caplog.set_level("INFO")
     for target in ("de", "fr"):
         corpus.preprocess("", target, "--srcdict", tmp_path / "dict.txt", "--tgtdict", tmp_path / "dict.txt")
-    corpus.train(*MULTI, *replacing, "--save-dir", tmp_path / "save")
+    corpus.train(*MULTI, *replacing)
     assert "3 tags left out" in caplog.text
     checkpoint = tmp_path / "save" / "checkpoint_last.pt"
     texts, symbols = texts_of(checkpoint, corpus.data, source_lang="en", target_lang="de")
@@ -77,8 +74,7 @@ def test_tags_in_the_source_of_one_task(corpus, tmp_path, caplog):
     caplog.set_level("INFO")
     dictionaries = ("--srcdict", tmp_path / "dict.txt", "--tgtdict", tmp_path / "dict.txt")
     corpus.preprocess("tagged.", "xx", *dictionaries)
-    own = ("--task", "bert_fused_translation", "--save-dir", tmp_path / "save")
-    corpus.train(*own, "--bert-strip-tags", "<2*>")
+    corpus.train("--bert-strip-tags", "<2*>")
     assert "2 tags left out" in caplog.text
     assert "consider --bert-strip-tags" not in caplog.text
     checkpoint = tmp_path / "save" / "checkpoint_last.pt"
@@ -87,6 +83,6 @@ def test_tags_in_the_source_of_one_task(corpus, tmp_path, caplog):
     assert texts == [line.replace("@@ ", "") for line in (tmp_path / "valid.en").read_text().splitlines()]
 
     with pytest.raises(Exception, match="Cannot load model parameters from checkpoint") as refusal:
-        corpus.train(*own)
+        corpus.train()
     assert "trained with --bert-strip-tags <2de>,<2fr>, not left out; set the same" in str(refusal.value.__context__)
     assert "look like tags of languages, such as <2de>; consider --bert-strip-tags" in caplog.text

@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+import translating
 from conftest import ROOT, hypotheses
 from helpers import CPU_HAS_HALF, needs_half
 from in_process import command
@@ -26,13 +27,9 @@ def train(workspace, tmp_path_factory):
     def train(arch, flags):
         save_dir = tmp_path_factory.mktemp(arch)
         sizes = "--encoder-layers 1 --decoder-layers 1".split()
-        command(
-            "train", workspace.data, "--user-dir", ROOT / "bert_fused_plugin", "--task", "bert_fused_translation",
-            "--arch", arch, *sizes, "--bert-model", workspace.bert_dir, "--bert-cache", workspace.path / "cache",
-            "--optimizer", "adam", "--lr", "0.001", "--clip-norm", "1.0", "--max-tokens", "60", "--max-update", "10",
-            "--criterion", "bert_fused_label_smoothed_cross_entropy", "--num-workers", "0", "--save-dir", save_dir,
-            "--no-epoch-checkpoints", "--cpu", *flags,
-        )  # fmt: skip
+        made = ["--bert-model", workspace.bert_dir, "--bert-cache", workspace.path / "cache", *sizes, *flags]
+        how = "--lr 0.001 --clip-norm 1.0 --max-tokens 60 --max-update 10 --num-workers 0".split()
+        translating.train(workspace.data, save_dir, "--arch", arch, *how, *made)
         return save_dir
 
     return functools.lru_cache(train)

@@ -1,8 +1,10 @@
 """A tiny trained model, and fairseq's commands on it in this process."""
 
+import math
 from functools import cached_property
 from pathlib import Path
 
+import torch
 from in_process import Printed, command
 
 
@@ -35,6 +37,22 @@ def train(data, save_dir, *args):
         "--optimizer", "adam", "--lr", "0.01", "--max-tokens", "120", "--save-dir", save_dir, "--cpu", "--seed", "3",
         "--no-epoch-checkpoints", "--max-epoch", "4", *args,
     )  # fmt: skip
+
+
+def mean_log_probabilities(members, source, words):
+    """The base-2 logarithm of the mean of the members' probabilities of each of the *words*, and of eos.
+
+    Each member is a model with its task; one sentence at a time, of which the encoder finds BERT's input by itself.
+    """
+    probabilities = []
+    for model, task in members:
+        encode = [dictionary.encode_line for dictionary in (task.source_dictionary, task.target_dictionary)]
+        source_ids, target = (f(" ".join(w), add_if_not_exist=False).long() for f, w in zip(encode, (source, words)))
+        previous = torch.cat([target[-1:], target[:-1]])
+        with torch.no_grad():
+            logits = model(source_ids[None], torch.tensor([len(source_ids)]), previous[None])[0][0]
+        probabilities.append(logits.softmax(-1)[torch.arange(len(target)), target])
+    return (torch.stack(probabilities).mean(dim=0).log() / math.log(2)).tolist()
 
 
 def train_language_model(workspace, dictionary, path):

@@ -9,16 +9,11 @@ import fairseq.distributed.utils
 import numpy as np
 import pytest
 import torch
-from compat_states import TRUST, restricted_round_trip, round_trip, save, stock_state
+from compat_states import restricted_round_trip, round_trip, save, stock_state
 from fairseq import checkpoint_utils
 from omegaconf import DictConfig, OmegaConf
 
 from fairseq_compat import checkpoint
-
-
-@pytest.fixture(autouse=True)
-def _untrusting(monkeypatch):
-    monkeypatch.delenv(TRUST, raising=False)
 
 
 @pytest.mark.parametrize("zipped", [True, False])

@@ -22,30 +22,16 @@ from omegaconf import OmegaConf
 from fairseq_compat import checkpoint
 from fairseq_compat.checkpoint import CheckpointError
 
-
-@pytest.fixture(autouse=True)
-def _untrusting(monkeypatch):
-    monkeypatch.delenv(TRUST, raising=False)
-
-
-def hide(payload, place):
-    """A state with *payload* in that place."""
-    state = stock_state()
-    if place == "alone":
-        return payload
-    if place == "in extra_state":
-        state["extra_state"] = (payload,)
-    elif place == "in cfg":
-        state["cfg"]["task"] = {**state["cfg"]["task"], "source_lang": payload}
-    elif place == "in the model's Namespace":
-        state["cfg"]["model"] = argparse.Namespace(arch="transformer_tiny", extra=[{"x": payload}])
-    else:
-        assert place == "in an OmegaConf object"
-        state["cfg"] = OmegaConf.create({"a": argparse.Namespace(b=payload)}, flags={"allow_objects": True})
-    return state
-
-
-PLACES = ["alone", "in extra_state", "in cfg", "in the model's Namespace", "in an OmegaConf object"]
+# where a checkpoint may hold something: functions of its state and of what is held
+PLACES = {
+    "alone": lambda state, payload: payload,
+    "in extra_state": lambda state, payload: {**state, "extra_state": (payload,)},
+    "in cfg": lambda state, payload: {**state, "cfg": {**state["cfg"], "task": {"source_lang": payload}}},
+    "in a Namespace": lambda state, payload: {**state, "args": argparse.Namespace(extra=[{"x": payload}])},
+    "in an OmegaConf object": lambda state, payload: {
+        **state, "cfg": OmegaConf.create({"a": argparse.Namespace(b=payload)}, flags={"allow_objects": True}),
+    },
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("torch_is", ["new", "old"])
@@ -55,7 +41,7 @@ def test_a_pickle_that_would_write_a_file_does_not_run(tmp_path, monkeypatch, pl
     if torch_is == "old":
         old_torch(monkeypatch)
     mark = tmp_path / "mark"
-    state = hide(Call(os.system, f"touch '{mark}'"), place)
+    state = PLACES[place](stock_state(), Call(os.system, f"touch '{mark}'"))
     path = save(state, tmp_path / "evil.pt", _use_new_zipfile_serialization=zipped)
 
     with pytest.raises(CheckpointError, match=rf"evil\.pt is refused: it holds posix\.system.*{TRUST}=1"):
@@ -83,7 +69,7 @@ def test_weights_only_of_fairseq_main_does_not_open_the_door(tmp_path, monkeypat
 def test_with_the_opt_out_it_does_run(tmp_path, monkeypatch, place):
     monkeypatch.setenv(TRUST, "1")
     mark = tmp_path / "mark"
-    path = save(hide(Call(os.system, f"touch '{mark}'"), place), tmp_path / "evil.pt")
+    path = save(PLACES[place](stock_state(), Call(os.system, f"touch '{mark}'")), tmp_path / "evil.pt")
 
     with open(path, "rb") as file:
         checkpoint.load(file)

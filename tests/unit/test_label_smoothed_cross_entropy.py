@@ -18,11 +18,6 @@ from bert_fused_plugin.criterions.smoothed_loss import label_smoothed_loss
 from bert_fused_plugin.errors import BertFusedError
 
 
-class FakeDictionary:
-    def pad(self):
-        return PAD
-
-
 class ConstantModel:
     def __init__(self, logits):
         self.logits = logits
@@ -35,7 +30,7 @@ class ConstantModel:
 
 
 def make_criterion(eps=0.1, sentence_avg=False):
-    task = SimpleNamespace(target_dictionary=FakeDictionary())
+    task = SimpleNamespace(target_dictionary=SimpleNamespace(pad=lambda: PAD))
     return LabelSmoothedCrossEntropy(task, eps, sentence_avg)
 
 

@@ -32,26 +32,17 @@ def test_the_models_of_the_tests_have_no_errors():
 GATES = "leave it out to let every layer attend to BERT"
 UNSUPPORTED = "is not supported by this architecture"
 FUSED = [
-    (
-        {"bert_model": None},
-        "--bert-model is required, got None; give a local model directory or a name on the Hugging",
-    ),
+    ({"bert_model": None}, "--bert-model is required, got None; give a local model directory"),
     ({"bert_gates": "1,0,1"}, f"--bert-gates must be a 0 or 1 for each of the 2 layers, *, got '1,0,1'; {GATES}"),
     ({"bert_gates": "1,x"}, "--bert-gates must be a 0 or 1 for each of the 2 layers"),
-    (
-        {"bert_branch_weights": "1"},
-        "--bert-branch-weights must be two numbers * them, got '1'; give two finite numbers",
-    ),
+    ({"bert_branch_weights": "1"}, "--bert-branch-weights must be two numbers * got '1'; give two finite"),
     ({"bert_branch_weights": "1,nan"}, "--bert-branch-weights must be two numbers"),
     ({"bert_branch_weights": "1,2,3"}, "--bert-branch-weights must be two numbers"),
     ({"bert_branch_weights": ""}, "--bert-branch-weights must be two numbers with a comma between them, got ''"),
     ({"bert_drop_net": float("nan")}, "--bert-drop-net must be in [0, 1], got nan; 1.0 was best in the paper, and 0"),
     ({"bert_drop_net": 2.0}, "--bert-drop-net must be in [0, 1], got 2.0"),
     ({"bert_max_tokens": 1}, "--bert-max-tokens must be at least 3, got 1; leave it out for BERT's own limit"),
-    (
-        {"bert_tokenizer_options": "vie_Latn"},
-        "--bert-tokenizer-options must be NAME=VALUE, with commas *, got 'vie_Latn'; give for example src_lang=vie",
-    ),
+    ({"bert_tokenizer_options": "x"}, "--bert-tokenizer-options must be NAME=VALUE, with *, got 'x'; give for"),
     ({"bert_context": -1}, "--bert-context must be at least 0, got -1; with 0 BERT reads each sentence by itself"),
     ({"bert_lr_factor": 0.5}, "--bert-lr-factor is for --bert-finetune, got 0.5; add --bert-finetune, or"),
     ({"bert_finetune_layers": 1}, "--bert-finetune-layers is for --bert-finetune, got 1; add"),
@@ -71,22 +62,13 @@ FUSED = [
     ({"bert_fusion": "embedding", "bert_attend": "decoder"}, "--bert-attend is for * got decoder; leave it out"),
     ({"bert_fusion": "embedding", "bert_gates": "1,1"}, "--bert-gates is for * got 1,1; leave it out"),
     ({"bert_fusion": "embedding", "encoder_embed_path": "x"}, "--encoder-embed-path is for * got x; leave it out"),
-    (
-        {"bert_fusion": "gated", "bert_identity_start": True},
-        "--bert-identity-start is for --bert-fusion parallel and st",
-    ),
-    (
-        {"bert_identity_start": True, "bert_branch_weights": "0.5,1"},
-        "--bert-identity-start needs weight 1 for the NMT branch, got --bert-branch-weights 0.5,1; leave the weights",
-    ),
+    ({"bert_fusion": "gated", "bert_identity_start": True}, "--bert-identity-start is for * parallel and stacked"),
+    ({"bert_identity_start": True, "bert_branch_weights": "2,1"}, "--bert-identity-start needs weight 1 *, got * 2,1"),
     (
         {"bert_fusion": "stacked", "bert_identity_start": True, "encoder_normalize_before": True},
         "--bert-identity-start with --bert-fusion stacked needs --decoder-normalize-before: after the sub-layer",
     ),
-    (
-        {"share_all_embeddings": True, "encoder_embed_dim": 16},
-        "--share-all-embeddings needs --encoder-embed-dim equal to --decoder-embed-dim, got 16 and 8; make them equal",
-    ),
+    ({"share_all_embeddings": True, "encoder_embed_dim": 16}, "--share-all-embeddings needs * equal *, got 16 and 8; "),
 ]
 GRU = [
     ({"decoder_hidden_size": 0}, "--decoder-hidden-size must be at least 1, got 0; give a positive number"),

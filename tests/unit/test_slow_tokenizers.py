@@ -17,7 +17,6 @@ from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.kept_pieces import Sentences, kept_word_pieces
 from bert_fused_plugin.data.raw_text import read_raw_text
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.reports.words import merge, piece_marks
 
 LINES = {"PhoBERT": VIETNAMESE, **dict.fromkeys((name for name in SLOW if "BERT, " in name), JAPANESE)}
 
@@ -104,21 +103,6 @@ def _indexed(prefix):
         builder.add_item(dictionary_of("a").encode_line("a", append_eos=True))
     builder.finalize(f"{prefix}.idx")
     return indexed_dataset.MMapIndexedDataset(str(prefix))
-
-
-@pytest.mark.parametrize(
-    ("pieces", "words"),
-    [
-        ("<s> ngôi@@ _nhà đỏ </s>", ["<s>", "ngôi_nhà", "đỏ", "</s>"]),
-        ("<s> ma ison</w> rouge</w> </s>", ["<s>", "maison", "rouge", "</s>"]),
-        ("[CLS] 走 ##る 。 [SEP]", ["[CLS]", "走る", "。", "[SEP]"]),
-        ("▁mai son ▁rouge </s>", ["maison", "rouge", "</s>"]),
-        ("[CLS] 走 る 。 [SEP]", ["[CLS]", "走", "る", "。", "[SEP]"]),
-    ],
-)
-def test_the_marks_of_the_pieces_tell_the_words_of_reports(pieces, words):
-    marks = piece_marks(pieces.split(), "sentencepiece")
-    assert merge(pieces.split(), marks, {"<s>", "</s>", "[CLS]", "[SEP]"}).texts == words
 
 
 def test_options_reach_the_tokenizer_and_unknown_ones_are_named(saved, caplog):

@@ -34,8 +34,9 @@ def test_merge(marks, symbols, texts):
 
 def test_marks_of_word_pieces():
     cases = {"[CLS] hou ##se": "word_piece", "▁hou se": "sentencepiece", "the Ġhou se": "byte_level", "a b": "none"}
+    cases.update({"<s> ngôi@@ _nhà": "subword_nmt", "<s> ma ison</w> </s>": "end_of_word"})  # PhoBERT's, XLM's
     assert {pieces: piece_marks(pieces.split(), "subword_nmt") for pieces in cases} == cases
-    assert [piece_marks(pieces.split(), "none") for pieces in cases] == ["none"] * 4
+    assert [piece_marks(pieces.split(), "none") for pieces in cases] == ["none"] * 6
     of_pieces = {pieces: piece_marks(pieces.split(), PIECES) for pieces in cases}
     assert of_pieces == {**cases, "▁hou se": PIECES}
 
