@@ -22,8 +22,8 @@ torch.set_num_threads(1)
 # The rings of scripts/test.sh, by the names of files: of the tests of whole commands those that find most, and those of
 # what stands around the package, which are recipes, the demo's corpus, benchmarks and documentation.
 CORE = """
-test_bert_cache test_commands test_fusion_commands test_gru_commands test_interactive test_pinned test_toy_task
-test_warm_start_commands
+test_bert_cache test_commands test_distributed test_fusion_commands test_generation_options test_gru_commands
+test_interactive test_multilingual test_pinned test_several_machines test_toy_task test_warm_start_commands
 """
 AROUND = """
 test_benchmark test_demo_corpus test_deploy test_documentation test_estimate test_evidence_report test_example_tools
@@ -35,6 +35,8 @@ test_recipe_progress test_recipe_restarts test_recipes test_scale test_setup_scr
 def pytest_collection_modifyitems(items):
     """Mark the tests of the rings."""
     for item in items:
+        if item.path.parent.name == "system":
+            item.add_marker("system")
         for name, files in (("core", CORE), ("around", AROUND)):
             if item.path.stem in files.split():
                 item.add_marker(name)

@@ -1,7 +1,5 @@
 """Whole models whose attentions have other maps than softmax; what all models do, other tests test of these too."""
 
-import logging
-
 import pytest
 import torch
 from fairseq.modules import MultiheadAttention
@@ -95,7 +93,6 @@ def test_rows_sum_to_one_and_padding_gets_exactly_zero(build, dictionary, bert_d
 
 
 def test_warm_start_from_softmax_leaves_alpha_at_its_start_and_says_so(stock, save, start, caplog):
-    caplog.set_level(logging.INFO)
     model = start(save(stock()), **BOTH)
     assert {alpha for heads in learned_alphas(model).values() for alpha in heads} == {1.5}
     new = table(caplog)[1]["new"]

@@ -79,7 +79,6 @@ def info(capsys, directory):
 
 
 def test_the_cache_of_a_training_is_complete_after_it(training, loads, tmp_path, caplog):
-    caplog.set_level("INFO")
     main(["build", *training, "--bert-warm-start", "not-there-yet.pt"])
     assert len(loads) == 3  # for the validation set and for each training set
     assert "is complete for this training" in caplog.text
@@ -91,7 +90,6 @@ def test_the_cache_of_a_training_is_complete_after_it(training, loads, tmp_path,
 
 
 def test_shares_are_disjoint_and_together_complete(training, loads, monkeypatch, tmp_path, caplog):
-    caplog.set_level("INFO")
     monkeypatch.setattr(cached_states, "_BLOCK_BYTES", 500)
     main(["build", *training, "--part", "2/2"])
     some = {file: file.stat().st_mtime_ns for file in blocks(tmp_path)}

@@ -176,7 +176,6 @@ def test_a_copy_that_does_not_train_is_the_same_model(bert_dir):
 
 
 def test_the_log_says_what_trains(build, caplog):
-    caplog.set_level("INFO")
     model = build(bert_finetune=True, bert_finetune_layers=1)
     bert = model.encoder.bert
     assert 0 < bert.num_trained < bert.num_parameters

@@ -13,13 +13,6 @@ PINNED = ROOT / "tests" / "pinned"
 MODELS = [(BertFusedModel, "fused"), (GruModel, "gru")]
 
 
-@pytest.fixture(autouse=True)
-def _at_info(caplog):
-    """What fairseq sets where it is imported."""
-    with caplog.at_level(logging.INFO):
-        yield
-
-
 @pytest.mark.parametrize(("model", "name"), MODELS)
 def test_loading_is_quiet_unless_asked(model, name, caplog):
     before = [logging.getLogger(logger).level for logger in ("fairseq", "bert_fused_plugin")]

@@ -1,7 +1,6 @@
 """Warm start from checkpoints of transformers: what is copied, what is new, and what a training that resumes reads."""
 
 import copy
-import logging
 from argparse import Namespace
 
 import pytest
@@ -11,11 +10,6 @@ from warm_start_helpers import LARGER, PRE_NORM, REORDERED, assert_same_logits, 
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
-
-
-@pytest.fixture(autouse=True)
-def _log(caplog):
-    caplog.set_level(logging.INFO)
 
 
 def test_the_checkpoint_may_be_in_the_home_directory(stock, save, start, monkeypatch, tmp_path):

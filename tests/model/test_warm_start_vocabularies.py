@@ -1,6 +1,5 @@
 """Warm start with other dictionaries than the checkpoint's: rows of embeddings are copied symbol by symbol."""
 
-import logging
 import os
 
 import pytest
@@ -8,11 +7,6 @@ import torch
 from warm_start_helpers import LARGER, REORDERED, SMALLER, assert_same_logits, table
 
 from bert_fused_plugin.errors import BertFusedError
-
-
-@pytest.fixture(autouse=True)
-def _log(caplog):
-    caplog.set_level(logging.INFO)
 
 
 def test_symbols_that_the_old_dictionary_lacks_stay_fresh(stock, save, start, dictionary, caplog):

@@ -153,7 +153,6 @@ def test_a_resumed_training_ends_as_one_without_a_break(runs, on_cpu, tmp_path, 
 @pytest.mark.parametrize("flags", ["--fp16", pytest.param("--memory-efficient-fp16", marks=pytest.mark.slow)])
 @needs_half
 def test_updates_whose_gradients_overflow_are_skipped(runs, on_cpu, tmp_path, caplog, flags):
-    caplog.set_level("INFO")
     seen = runs.train(tmp_path, flags, "--fp16-init-scale", 2**22)
     skipped = caplog.text.count("overflow detected")
     assert skipped > 1

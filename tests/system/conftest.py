@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from bert_nmt_formulas import hypotheses  # noqa: F401  for the tests
 from documentation import ROOT
+from dry_recipes import Dry
 from fork_server import ENVIRONMENT, FORK_SERVER
 from helpers import write_corpus
 from ranks import command, parameters, start
@@ -106,6 +107,12 @@ def codes(workspace):
     with open(path, "w", encoding="utf-8") as out:
         learn_bpe(text.splitlines(), out, 60, total_symbols=False)
     return path
+
+
+@pytest.fixture
+def dry(tmp_path):
+    """The recipes without their work."""
+    return Dry(tmp_path)
 
 
 # --- reports

@@ -37,6 +37,16 @@ def start(arguments, log: Path) -> subprocess.Popen:
         return subprocess.Popen(list(map(str, arguments)), stdout=output, stderr=subprocess.STDOUT, env=environment)
 
 
+def assert_all_end(processes, logs: Path):
+    """Wait for the *processes* of a training; no process is left when one of them fails."""
+    try:
+        codes = [process.wait(timeout=180) for process in processes]
+    finally:
+        for process in processes:
+            process.terminate()  # not killed: torchrun then ends its ranks
+    assert not any(codes), "".join(log.read_text()[-2000:] for log in sorted(logs.glob("*.log")))
+
+
 def parameters(checkpoint):
     """Return the parameters; fairseq's position embeddings save a number of uninitialised memory beside them."""
     state = torch.load(checkpoint, weights_only=False)["model"]

@@ -7,8 +7,6 @@ import pytest
 from conftest import ROOT, write_corpus
 from fork_server import FORK_SERVER
 
-pytestmark = pytest.mark.system
-
 TRAIN, TEST = 64, 30
 FUSED = ["bert_fused-p1.0", "bert_fused-p0.5", "bert_fused-p0"]
 CACHED = ["bert_fused-cache-p1.0", "bert_fused-cache-p0.5", "bert_fused-cache-p0"]

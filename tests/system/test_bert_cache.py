@@ -8,8 +8,6 @@ import torch
 
 from bert_fused_plugin.commands.cache import main
 
-pytestmark = pytest.mark.system
-
 
 def losses(done):
     """Return the losses of all updates and of validation."""

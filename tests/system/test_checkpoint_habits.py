@@ -13,7 +13,6 @@ from translating import Model, train
 
 from bert_fused_plugin.exporting.model_directory import export_model
 
-pytestmark = pytest.mark.system
 STILL = ["--lr", "0", "--max-epoch", "1", "--disable-validation"]  # what is loaded is what is saved
 
 

@@ -7,8 +7,6 @@ import torch
 from conftest import ROOT, Workspace, hypotheses
 from ranks import parameters
 
-pytestmark = pytest.mark.system
-
 
 def test_all_bad_settings_are_reported_together(workspace, tmp_path):
     done = workspace.train(

@@ -16,8 +16,6 @@ from bert_fused_plugin.commands.compare import main, parse_args, read_lines
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.reports.page import render
 
-pytestmark = pytest.mark.system
-
 
 @pytest.fixture(scope="module")
 def written(workspace, plain, tmp_path_factory):

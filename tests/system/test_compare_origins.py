@@ -9,8 +9,6 @@ from conftest import REPORT_HOW
 
 from bert_fused_plugin.checkpoints.origins import Origin, origins
 
-pytestmark = pytest.mark.system
-
 
 @pytest.fixture(scope="module")
 def begun(workspace, plain, tmp_path_factory):

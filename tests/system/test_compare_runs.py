@@ -14,8 +14,6 @@ from bert_fused_plugin.reports.buckets import count_training_words, words_of
 from bert_fused_plugin.reports.decoding import Texts
 from bert_fused_plugin.reports.runs import Place, RunFiles, load_run
 
-pytestmark = pytest.mark.system
-
 
 def loaded(workspace, checkpoint, data=None):
     """Return the run of *checkpoint*."""

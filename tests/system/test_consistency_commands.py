@@ -6,8 +6,6 @@ import pytest
 import torch
 from ranks import parameters
 
-pytestmark = pytest.mark.system
-
 
 @pytest.mark.parametrize(
     "flags",

@@ -3,8 +3,6 @@
 import pytest
 from conftest import hypotheses
 
-pytestmark = pytest.mark.system
-
 
 @pytest.fixture(scope="module")
 def trained(workspace, tmp_path_factory):
@@ -12,10 +10,6 @@ def trained(workspace, tmp_path_factory):
     done = workspace.train("--bert-context", "1", "--bert-branch-weights", "0.2,0.8", save_dir=save_dir)
     assert ", the context of 0" in done.stdout + done.stderr
     return str(save_dir / "checkpoint_last.pt")
-
-
-def translate(output):
-    return {number: tokens for number, (_, tokens) in hypotheses(output).items()}
 
 
 def test_interactive_follows_the_documents_of_generate(workspace, trained, tmp_path):

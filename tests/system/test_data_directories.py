@@ -6,8 +6,6 @@ import pytest
 from fairseq import checkpoint_utils
 from in_process import command
 
-pytestmark = pytest.mark.system
-
 
 @pytest.fixture(scope="module")
 def places(workspace, tmp_path_factory):

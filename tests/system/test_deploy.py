@@ -15,7 +15,7 @@ from conftest import ROOT, TRANSFORMER, Workspace, hypotheses
 from helpers import WORDS
 from subwords import learn, split_file
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]  # it trains
+pytestmark = pytest.mark.timeout(600)  # it trains
 pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed; `pip install ctranslate2` where it has wheels")
 
 SIZES = (

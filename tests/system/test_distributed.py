@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from ranks import CPU_DDP, FAIRSEQ_TRAIN, assert_as_alone, command, free_port, parameters, start
+from ranks import CPU_DDP, FAIRSEQ_TRAIN, assert_all_end, assert_as_alone, command, free_port, parameters, start
 
 
 def start_two_ranks(arguments, log_dir: Path):
@@ -17,13 +17,7 @@ def start_two_ranks(arguments, log_dir: Path):
 
 
 def train_with_two_ranks(workspace, save_dir, *options, arch, train=FAIRSEQ_TRAIN):
-    processes = start_two_ranks(command(workspace, save_dir, *options, arch=arch, train=train), save_dir)
-    try:
-        codes = [process.wait(timeout=120) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert codes == [0, 0], "".join(log.read_text()[-2000:] for log in sorted(save_dir.glob("rank*.log")))
+    assert_all_end(start_two_ranks(command(workspace, save_dir, *options, arch=arch, train=train), save_dir), save_dir)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.exporting.model_directory import export_model
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 
-pytestmark = pytest.mark.system
 LINES = ["the old man sees a dog", "red apple", ""]
 OPTIONS = {"mBART": "src_lang=vi_VN", "NLLB": "src_lang=vie_Latn", "M2M100": "src_lang=vi"}
 
@@ -61,8 +60,7 @@ def test_the_class_works_from_the_training_to_the_exported_model(name, data, tmp
     assert len(computed.best("H")) == 10
     assert computed.scores() == pytest.approx(cached.scores(), abs=1e-4)
     caplog.clear()
-    with caplog.at_level("INFO"):
-        train(data, tmp_path / "save", *flags, "--max-update", "4")
+    train(data, tmp_path / "save", *flags, "--max-update", "4")
     assert "resumed" in caplog.text or "(epoch 1 @ 2 updates)" in caplog.text
     export_model(case.checkpoint, data, tmp_path / "exported", with_bert=True)
     before = BertFusedModel.from_pretrained(str(tmp_path / "save"), "checkpoint_last.pt", data)

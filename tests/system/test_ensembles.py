@@ -10,8 +10,6 @@ from translating import mean_log_probabilities, train
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 
-pytestmark = pytest.mark.system
-
 OWN, STOCK = "bert_fused_translation", "translation"
 
 

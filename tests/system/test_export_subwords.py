@@ -16,8 +16,6 @@ from bert_fused_plugin.exporting.model_directory import export_model
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 
-pytestmark = pytest.mark.system
-
 
 @pytest.fixture
 def pieces(workspace, tmp_path):

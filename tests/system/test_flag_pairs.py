@@ -9,7 +9,7 @@ import pytest
 from conftest import hypotheses
 from flag_pairs import FAMILIES, REFUSED_BY_FAIRSEQ, Pairs
 
-pytestmark = [pytest.mark.system, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 WHEN_TRANSLATING = ("--bert-text", "--bert-cache", "--bert-cache-dtype", "--dataset-impl")
 REFUSED = "bert_fused_plugin: error: "

@@ -7,8 +7,6 @@ import subprocess
 import pytest
 from fairseq.checkpoint_utils import load_checkpoint_to_cpu
 
-pytestmark = pytest.mark.system
-
 
 @pytest.fixture
 def disk(small_disk):

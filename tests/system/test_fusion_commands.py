@@ -10,8 +10,6 @@ import torch
 from conftest import ROOT, TINY, hypotheses
 from language_models import save_language_model
 
-pytestmark = pytest.mark.system
-
 
 def train_and_translate(workspace, save_dir, *flags, generate=()):
     done = workspace.train(*flags, "--max-epoch", "1", save_dir=save_dir)

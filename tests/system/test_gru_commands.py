@@ -3,11 +3,8 @@
 import json
 import re
 
-import pytest
 import torch
 from conftest import REPORT_QUICK, hypotheses
-
-pytestmark = pytest.mark.system
 
 
 def test_what_has_no_use_is_said(workspace, tmp_path):

@@ -11,8 +11,6 @@ from ranks import parameters
 
 from bert_fused_plugin.reports.training_log import read_curves
 
-pytestmark = pytest.mark.system
-
 UPDATES = 5
 
 

@@ -9,8 +9,6 @@ from in_process import command
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 
-pytestmark = pytest.mark.system
-
 TYPED = "is for data sets, and not for the typed lines of fairseq-interactive; leave it out"
 ALONE = "--bert-cache-dtype is for --bert-cache, got fp32; add --bert-cache, or leave this flag out"
 UNSET = "must not be empty, as it is if a shell variable is not set, got ''; give a directory, or leave the flag out"

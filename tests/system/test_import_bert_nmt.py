@@ -13,8 +13,6 @@ from transformers import BertConfig, BertModel
 
 from bert_fused_plugin.errors import BertFusedError
 
-pytestmark = pytest.mark.system
-
 
 @pytest.fixture
 def make(tmp_path, bert_dir, dictionary):

@@ -12,8 +12,6 @@ from documentation import ROOT
 STARTUP_FILE = "bert_fused_plugin_compat.pth"
 HOOKED = "import sys; print([type(f).__module__ for f in sys.meta_path].count('fairseq_compat'))"
 
-pytestmark = pytest.mark.system
-
 
 def run(*command, cwd):
     env = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}

@@ -15,8 +15,6 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 
-pytestmark = pytest.mark.system
-
 SIZES = {"train": 300, "valid": 10, "test": 200}
 BEAM = ["--beam", "2", "--max-len-b", "12", "--cpu"]
 

@@ -15,8 +15,6 @@ from conftest import ROOT, TINY
 from fairseq import file_io
 from ranks import parameters
 
-pytestmark = pytest.mark.system
-
 
 class Training:
     """A training with drop-net, dropout, a cache, a warm start and two workers, in a session of its own."""

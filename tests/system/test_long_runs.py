@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, TINY
 
-pytestmark = pytest.mark.system
-
 
 class Samples:
     """What a process and its log say while it trains."""

@@ -52,7 +52,6 @@ def texts_of(path, data, **overrides):
 
 @pytest.mark.parametrize("replacing", [[], ["--decoder-langtok", "--lang-tok-replacing-bos-eos"]])
 def test_fairseqs_multilingual_task_and_no_tag_reaches_bert(corpus, tmp_path, caplog, replacing):
-    caplog.set_level("INFO")
     for target in ("de", "fr"):
         corpus.preprocess("", target, "--srcdict", tmp_path / "dict.txt", "--tgtdict", tmp_path / "dict.txt")
     corpus.train(*MULTI, *replacing)
@@ -71,7 +70,6 @@ def test_fairseqs_multilingual_task_and_no_tag_reaches_bert(corpus, tmp_path, ca
 
 
 def test_tags_in_the_source_of_one_task(corpus, tmp_path, caplog):
-    caplog.set_level("INFO")
     dictionaries = ("--srcdict", tmp_path / "dict.txt", "--tgtdict", tmp_path / "dict.txt")
     corpus.preprocess("tagged.", "xx", *dictionaries)
     corpus.train("--bert-strip-tags", "<2*>")

@@ -11,8 +11,6 @@ from in_process import Printed
 from bert_fused_plugin.bert.pretrained_bert import load_tokenizer
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 
-pytestmark = pytest.mark.system
-
 NASTY = [
     "", " ", "\t", "\u00a0\u3000", "\u200b", "\u200c\u200d", "\ufeff", "zzz qqq", "\x00", "\x01\x02\x1b[31m\x7f",
     "the\x00dog", "\x0b", "\x0c", "\x1c\x1d\x1e", "\x85", "\u2028", "\u2029", "e\u0301\u0301\u0323", "\u0301",

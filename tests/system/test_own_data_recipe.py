@@ -11,8 +11,6 @@ import pytest
 from conftest import ROOT
 from helpers import WORDS
 
-pytestmark = pytest.mark.system
-
 SCRIPT = ROOT / "examples" / "own_data" / "run.sh"
 
 

@@ -9,8 +9,6 @@ from pinning import MODELS, PINNED, interface, parameters, translations
 
 from bert_fused_plugin.checkpoints.reading import read_checkpoint
 
-pytestmark = pytest.mark.system
-
 RECORDS = ("encoder.bert_record.text", "settings_record.text")
 EXPECTED = json.loads((PINNED / "expected.json").read_text(encoding="utf-8"))
 

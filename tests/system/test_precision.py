@@ -10,8 +10,6 @@ from conftest import ROOT, hypotheses
 from helpers import CPU_HAS_HALF, needs_half
 from in_process import command
 
-pytestmark = pytest.mark.system
-
 HALF = {
     "fp16": ["--fp16", "--fp16-no-flatten-grads"],  # fairseq flattens gradients on GPUs only
     "memory-efficient fp16": ["--memory-efficient-fp16"],
@@ -47,7 +45,6 @@ def generate(workspace, path, *flags):
 @pytest.mark.parametrize("others", ["", "transformer"])
 @pytest.mark.parametrize("arch", ["bert_fused_tiny", "gru_bahdanau_tiny"])
 def test_translation_in_bf16_is_near_that_in_single(workspace, train, plain, caplog, arch, others):
-    caplog.set_level("INFO")
     path = str(train(arch, ()) / "checkpoint_last.pt")
     if others:  # an ensemble with fairseq's own
         path += f":{plain / 'checkpoint_best.pt'}"

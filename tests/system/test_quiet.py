@@ -6,7 +6,6 @@ import pytest
 import tokenizers
 from conftest import ROOT
 
-pytestmark = pytest.mark.system
 noisy_forks = pytest.mark.skipif(
     tuple(map(int, tokenizers.__version__.split(".")[:2])) < (0, 22), reason="tokenizers before 0.22 warn in each fork"
 )

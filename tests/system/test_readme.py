@@ -12,8 +12,6 @@ import pytest
 from conftest import ROOT, write_corpus
 from documentation import blocks
 
-pytestmark = pytest.mark.system
-
 # README comes first: the other pages go on with what its commands have made.
 PAGES = ["README.md", "docs/workflow.md", "docs/from_other_code.md"]
 BLOCKS = [block for page in PAGES for block in blocks(page) if block.mark == "test"]

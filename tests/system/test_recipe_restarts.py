@@ -3,14 +3,6 @@
 import shutil
 
 import pytest
-from dry_recipes import Dry
-
-pytestmark = pytest.mark.system
-
-
-@pytest.fixture
-def dry(tmp_path):
-    return Dry(tmp_path)
 
 
 def test_what_began_from_another_transformer_is_not_taken_for_done(dry, tmp_path):

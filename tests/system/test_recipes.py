@@ -9,15 +9,12 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
-from dry_recipes import Dry
 from fairseq import options
 from fairseq.data import Dictionary
 from hydra_settings import differences, settings_of_command_line, settings_of_hydra
 from transformers import BertConfig, BertModel
 
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, config_errors
-
-pytestmark = pytest.mark.system
 
 ALL = sorted(path.parent.name for path in (ROOT / "examples").glob("*/run.sh") if "recipe.sh" in path.read_text())
 RECIPES = [name for name in ALL if name != "own_data"]  # whose settings follow from the text: test_own_data_recipe.py
@@ -30,11 +27,6 @@ SYSTEMS = ["transformer", "continued", *AS_CONTROL, *FROM_SCRATCH]
 
 def test_these_recipes_are_there():
     assert ALL == ["iwslt14_de_en", "multi30k", "own_data", "tatoeba_en_de", "tatoeba_en_fa", "wmt14_en_de"]
-
-
-@pytest.fixture
-def dry(tmp_path):
-    return Dry(tmp_path)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

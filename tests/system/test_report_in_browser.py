@@ -15,8 +15,6 @@ from conftest import REPORT_HOW, ROOT
 from bert_fused_plugin.commands.compare import main
 from bert_fused_plugin.reports.page import render
 
-pytestmark = pytest.mark.system
-
 
 @pytest.fixture(scope="session")
 def chromium():

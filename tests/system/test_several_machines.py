@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from fairseq.distributed import utils
-from ranks import CPU_DDP, assert_as_alone, command, free_port, start
+from ranks import CPU_DDP, assert_all_end, assert_as_alone, command, free_port, start
 
 pytestmark = pytest.mark.skipif(
     "cfg.distributed_rank % torch.cuda.device_count()" in inspect.getsource(utils),
@@ -16,29 +16,16 @@ pytestmark = pytest.mark.skipif(
 CACHED = ["--bert-cache-dtype", "fp32", "--bert-cache"]
 
 
-def train_on_two_machines(workspace, folder, caches, arch="bert_fused_tiny"):
+def train_on_two_machines(workspace, folder, caches):
     """Train with one agent for each of two machines, whose caches are the folders *caches*."""
     torchrun = [Path(sys.executable).with_name("torchrun"), "--nnodes", 2, "--nproc-per-node", 1]
     torchrun += ["--master-addr", "127.0.0.1", "--master-port", free_port(), "--node-rank"]
-    agents = [
-        start(
-            command(
-                workspace,
-                folder / "save",
-                *["--distributed-backend", "gloo", "--distributed-world-size", "2", *CACHED, cache],
-                arch=arch,
-                train=[*torchrun, machine, CPU_DDP[1]],
-            ),
-            folder / f"machine{machine}.log",
-        )
-        for machine, cache in enumerate(caches)
-    ]
-    try:
-        codes = [agent.wait(timeout=180) for agent in agents]
-    finally:
-        for agent in agents:
-            agent.terminate()  # not killed: it then ends its ranks
-    assert codes == [0, 0], "".join(log.read_text()[-2000:] for log in sorted(folder.glob("machine*.log")))
+    options, agents = ["--distributed-backend", "gloo", "--distributed-world-size", "2", *CACHED], []
+    for machine, cache in enumerate(caches):
+        train = [*torchrun, machine, CPU_DDP[1]]
+        line = command(workspace, folder / "save", *options, cache, arch="bert_fused_tiny", train=train)
+        agents.append(start(line, folder / f"machine{machine}.log"))
+    assert_all_end(agents, folder)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,6 @@ from fairseq import checkpoint_utils
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 
-pytestmark = pytest.mark.system
-
 
 @pytest.fixture(scope="module")
 def members(workspace, plain, tmp_path_factory):

@@ -9,8 +9,6 @@ from helpers import make_gru, make_model, pad
 
 from bert_fused_plugin.criterions.label_smoothed_cross_entropy import label_smoothed_loss
 
-pytestmark = pytest.mark.system
-
 UPDATES, BATCH = 1000, 48
 
 

@@ -14,8 +14,6 @@ from slow_tokenizers import phobert
 from test_own_data_recipe import run
 from transformers import RobertaConfig, RobertaModel
 
-pytestmark = pytest.mark.system
-
 WHO = ["con chó:the dog", "con mèo:the cat", "người phụ_nữ:the woman", "ngôi_nhà:the house", "đất_nước:the country"]
 DOES = ["nhìn_thấy:sees", "yêu_thích:loves", "giúp_đỡ:helps", "không biết:does not know", "tìm_kiếm:looks for"]
 PAIRS = [[" ".join(words) for words in zip(*(part.split(":") for part in parts))] for parts in product(WHO, DOES, WHO)]

@@ -10,8 +10,6 @@ from conftest import hypotheses
 from bert_fused_plugin.checkpoints.origins import Origin, origins
 from bert_fused_plugin.exporting.averaging import average_checkpoints
 
-pytestmark = pytest.mark.system
-
 
 def load(path):
     return torch.load(path, weights_only=False)

@@ -80,7 +80,6 @@ def corpus(make, tmp_path):
 @pytest.mark.parametrize("raw", [False, True], ids=["derived", "raw text"])
 @pytest.mark.parametrize("options", [{}, {"context": 2, "max_tokens": 7, "starts": [0, 5]}, {"max_tokens": 4}])
 def test_kept_pieces_are_those_that_are_made_in_memory(make, tmp_path, options, raw, monkeypatch, caplog):
-    caplog.set_level("INFO")
     (tmp_path / "train.en").write_text("\n".join(TEXT), encoding="utf-8")
     texts = read_raw_text(str(tmp_path), "train", "en", len(LINES)) if raw else None
     expected = make(texts=texts, folders=(), **options)
@@ -299,7 +298,6 @@ def task(tmp_path, dictionary, bert_dir, monkeypatch):
 
 
 def test_each_data_directory_keeps_its_own_and_the_log_stays_the_same(task, tmp_path, caplog):
-    caplog.set_level("INFO")
     said = []
     for epoch in (1, 2, 3):
         caplog.clear()

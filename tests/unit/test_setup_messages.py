@@ -3,7 +3,6 @@
 import logging
 from argparse import Namespace
 
-import pytest
 from helpers import GRU_SIZES
 
 from bert_fused_plugin import setup_messages
@@ -12,12 +11,6 @@ from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationT
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 
 OURS = logging.getLogger("bert_fused_plugin.somewhere")
-
-
-@pytest.fixture(autouse=True)
-def _at_info(caplog):
-    with caplog.at_level(logging.INFO):
-        yield
 
 
 def said_again(caplog):

@@ -42,7 +42,6 @@ def test_ranks_know_with_whom_they_share_a_folder(tmp_path, places, expected):
 
 
 def test_a_rank_makes_its_parts_and_says_what_it_waits_for(monkeypatch, caplog):
-    caplog.set_level("INFO")
     monkeypatch.setattr(shared_work, "_SAID_AFTER", 0.1)
     missing, waits = {0, 1, 2, 3, 5}, []
     monkeypatch.setattr(shared_work.time, "sleep", waits.append)

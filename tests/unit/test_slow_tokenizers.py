@@ -76,7 +76,6 @@ def test_each_file_of_a_tokenizer_is_part_of_its_identity(file, saved, tmp_path)
 
 
 def test_ranks_share_the_work_and_the_log_says_how_long_it_takes(saved, tmp_path, monkeypatch, caplog):
-    caplog.set_level("INFO")
     monkeypatch.setattr(kept_pieces, "KEPT_FROM", 50)
     monkeypatch.setattr(kept_pieces, "_PART", 20)
     bridge = make_bridge(saved("PhoBERT"))

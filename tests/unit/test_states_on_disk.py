@@ -191,7 +191,6 @@ def test_500_blocks_are_read_with_few_open_files(tmp_path, monkeypatch):
 
 def test_a_disk_that_is_too_small_is_refused_before_the_work(tmp_path, monkeypatch, caplog):
     """20 word pieces of 6 numbers are 480 bytes, and 2 % of the disk stay free."""
-    caplog.set_level("INFO")
     monkeypatch.setattr(cached_states.shutil, "disk_usage", lambda path: SimpleNamespace(free=489))
     with pytest.raises(BertFusedError, match=r"0.00 MiB are needed in .*, but 0.00 MiB are free; give a directory"):
         states_in(tmp_path).add_missing(never, 0, 1)
