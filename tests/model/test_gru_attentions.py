@@ -27,15 +27,10 @@ class BilinearAttention(RecurrentAttention):
         nn.init.constant_(self.w, 3.0)
 
 
-@pytest.fixture
-def bilinear(monkeypatch):
-    monkeypatch.setitem(RECURRENT_ATTENTIONS, "toy-bilinear", AttentionKind(BilinearAttention, "a toy"))
-    return "toy-bilinear"
-
-
 @pytest.mark.parametrize("attention_map", ["softmax", "sparsemax"])
-def test_an_attention_added_to_the_table_trains(dictionary, bilinear, attention_map):
-    model = make_gru(dictionary, attention=bilinear, attention_map=attention_map).train()
+def test_an_attention_added_to_the_table_trains(dictionary, monkeypatch, attention_map):
+    monkeypatch.setitem(RECURRENT_ATTENTIONS, "toy-bilinear", AttentionKind(BilinearAttention, "a toy"))
+    model = make_gru(dictionary, attention="toy-bilinear", attention_map=attention_map).train()
     attention = model.decoder.attention
     assert isinstance(attention, BilinearAttention)
     assert attention.w.item() == 3.0

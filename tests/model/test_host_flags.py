@@ -12,29 +12,6 @@ from bert_fused_plugin.models.bert_fused import BertFusedModel
 ADAPTIVE = "--adaptive-softmax-cutoff 5,10 --adaptive-softmax-factor 2"
 
 
-@pytest.fixture
-def round_trip(bert_dir, dictionary):
-    """Train a model of flags for a step, and load its parameters into another one; return the scores of both."""
-
-    def run(flags):
-        args = parse_flags(f"--bert-model {bert_dir} {flags}")
-        saved = copy.deepcopy(args)
-        trained = BertFusedModel.build_model(args, task_of(dictionary))
-        randomise(trained)
-        rows = [encode(dictionary, line) for line in ("the old man sees a dog", "red apple", "")]
-        source, target = pad(rows, dictionary.pad(), left=True), pad(rows, dictionary.pad(), left=False)
-        trained.train()(source, None, target)[0].sum().backward()
-        again = BertFusedModel.build_model(saved, task_of(dictionary))
-        again.load_state_dict(trained.state_dict(), strict=True, model_cfg=saved)
-        with torch.no_grad():
-            return [
-                model.get_normalized_probs(model.eval()(source, None, target), log_probs=True)
-                for model in (trained, again)
-            ]
-
-    return run
-
-
 SHARE_ALL, SHARE_OUTPUT = "--share-all-embeddings", "--share-decoder-input-output-embed"
 WIDE_OUTPUT, WIDE_DECODER = "--decoder-output-dim 6", "--decoder-embed-dim 12"
 
@@ -72,6 +49,18 @@ OTHERS = """
         *(" ".join(pair) for pair in combinations(STRUCTURE, 2) if pair not in IMPOSSIBLE),
     ],
 )
-def test_a_model_trains_and_loads_again(round_trip, flags):
-    scores, again = round_trip(flags)
-    assert torch.equal(scores, again)
+def test_a_model_trains_and_loads_again(bert_dir, dictionary, flags):
+    args = parse_flags(f"--bert-model {bert_dir} {flags}")
+    saved = copy.deepcopy(args)
+    trained = BertFusedModel.build_model(args, task_of(dictionary))
+    randomise(trained)
+    rows = [encode(dictionary, line) for line in ("the old man sees a dog", "red apple", "")]
+    source, target = pad(rows, dictionary.pad(), left=True), pad(rows, dictionary.pad(), left=False)
+    trained.train()(source, None, target)[0].sum().backward()
+    again = BertFusedModel.build_model(saved, task_of(dictionary))
+    again.load_state_dict(trained.state_dict(), strict=True, model_cfg=saved)
+    scores = []
+    for model in (trained.eval(), again.eval()):
+        with torch.no_grad():
+            scores.append(model.get_normalized_probs(model(source, None, target), log_probs=True))
+    assert torch.equal(*scores)

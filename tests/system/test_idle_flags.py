@@ -25,23 +25,13 @@ CASES = [
 ]
 
 
-@pytest.fixture
-def run(workspace, monkeypatch, tmp_path):
-    """Run a command that translates, with some flags; return what it printed."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(name, *flags):
-        where = [workspace.data, "--user-dir", ROOT / "bert_fused_plugin", "--task", "bert_fused_translation"]
-        pair = ["--source-lang", "en", "--target-lang", "de", "--max-len-b", "5", "--cpu"]
-        return command(name, *where, "--path", workspace.checkpoint, *pair, *flags, text="the dog\n")
-
-    return run
-
-
 @pytest.mark.parametrize(("flags", "name", "sentence"), CASES, ids=[f"{name} {flags}" for flags, name, _ in CASES])
-def test_a_flag_that_would_do_nothing(run, tmp_path, flags, name, sentence):
+def test_a_flag_that_would_do_nothing(workspace, monkeypatch, tmp_path, flags, name, sentence):
+    monkeypatch.chdir(tmp_path)
+    where = [workspace.data, "--user-dir", ROOT / "bert_fused_plugin", "--task", "bert_fused_translation"]
+    pair = ["--source-lang", "en", "--target-lang", "de", "--max-len-b", "5", "--cpu"]
     with pytest.raises(BertFusedError) as error:
-        run(name, *flags.split())
+        command(name, *where, "--path", workspace.checkpoint, *pair, *flags.split(), text="the dog\n")
     assert sentence in str(error.value)
     assert list(tmp_path.iterdir()) == []
 

@@ -8,15 +8,6 @@ from fairseq import checkpoint_utils
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 
 
-@pytest.fixture(scope="module")
-def members(workspace, plain, tmp_path_factory):
-    """Checkpoints of two fused models of one BERT, of fairseq's transformer, and of RNNsearch with that BERT."""
-    gru = tmp_path_factory.mktemp("gru")
-    workspace.train_gru(gru, "--bert-model", workspace.bert_dir, "--max-epoch", "1")
-    others = [str(folder / "checkpoint_last.pt") for folder in (plain, gru)]
-    return [workspace.checkpoint, workspace.checkpoint, *others]
-
-
 def translate(path, data):
     """Return the ensemble's models, its task, and the best score of each sentence of the test set."""
     models, _, task = checkpoint_utils.load_model_ensemble_and_task(path, arg_overrides={"data": data})
@@ -32,7 +23,11 @@ def translate(path, data):
     return models, task, scores
 
 
-def test_bert_runs_once_for_each_sentence_of_an_ensemble(workspace, members, monkeypatch):
+def test_bert_runs_once_for_each_sentence_of_an_ensemble(workspace, plain, tmp_path, monkeypatch):
+    """Of two fused models of one BERT, of fairseq's transformer, and of RNNsearch with that BERT."""
+    workspace.train_gru(tmp_path, "--bert-model", workspace.bert_dir, "--max-epoch", "1")
+    others = [str(folder / "checkpoint_last.pt") for folder in (plain, tmp_path)]
+    members = [workspace.checkpoint, workspace.checkpoint, *others]
     read, run = [], FrozenBert._run
     count = lambda self, inputs: read.append(len(inputs["input_ids"])) or run(self, inputs)  # noqa: E731
     monkeypatch.setattr(FrozenBert, "_run", count)

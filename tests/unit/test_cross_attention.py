@@ -12,15 +12,6 @@ C, H, D, S, N, T = 8, 2, 6, 5, 3, 4
 
 
 @pytest.fixture
-def attentions():
-    ours = CrossAttention(C, H, D, dropout=0.0).eval()
-    randomise(ours)
-    stock = MultiheadAttention(C, H, kdim=D, vdim=D, encoder_decoder_attention=True).eval()
-    stock.load_state_dict(ours.state_dict())
-    return ours, stock
-
-
-@pytest.fixture
 def states():
     mask = torch.zeros(N, S, dtype=torch.bool)
     mask[0, 3:] = mask[2, :1] = True
@@ -29,8 +20,11 @@ def states():
 
 @pytest.mark.parametrize("beams", [1, 2])
 @pytest.mark.parametrize("need_weights", [False, True])
-def test_equals_fairseqs_attention_with_states_repeated_for_beams(attentions, states, beams, need_weights):
-    ours, stock = attentions
+def test_equals_fairseqs_attention_with_states_repeated_for_beams(states, beams, need_weights):
+    ours = CrossAttention(C, H, D, dropout=0.0).eval()
+    randomise(ours)
+    stock = MultiheadAttention(C, H, kdim=D, vdim=D, encoder_decoder_attention=True).eval()
+    stock.load_state_dict(ours.state_dict())
     (h, mask), query = states, torch.randn(T, N * beams, C)
     repeated = h.repeat_interleave(beams, dim=1)
     expected, expected_weights = stock(

@@ -1,7 +1,6 @@
 """Worker processes that are sent a pickle, as all are since Python 3.14, give the batches that this process makes."""
 
 import numpy as np
-import pytest
 import torch
 from fairseq.data import LanguagePairDataset, ListDataset
 from helpers import encode, processes
@@ -15,20 +14,6 @@ from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 
 LINES = ["a dog", "the old man sees a small dog", "dog", "", "play@@ hou@@ se , a dog"]
 BATCHES = [[0, 1], [4], [3, 2]]
-
-
-def in_memory(dictionary):
-    rows = [encode(dictionary, line) for line in LINES]
-    return ListDataset(rows, np.array([len(row) for row in rows]))
-
-
-@pytest.fixture
-def make(dictionary, bert_dir):
-    def make(source):
-        bridge = DictionaryBridge(dictionary, AutoTokenizer.from_pretrained(bert_dir), max_tokens=32)
-        return BertPairDataset(LanguagePairDataset(source, source.sizes, dictionary), bridge)
-
-    return make
 
 
 def assert_workers_agree(dataset, context):
@@ -51,6 +36,10 @@ def cached(dataset, path):
     return dataset
 
 
-def test_workers_read_a_data_set_with_and_without_the_cache(dictionary, make, tmp_path):
-    assert_workers_agree(make(in_memory(dictionary)), processes())
-    assert_workers_agree(cached(make(in_memory(dictionary)), tmp_path), processes())
+def test_workers_read_a_data_set_with_and_without_the_cache(dictionary, bert_dir, tmp_path):
+    rows = [encode(dictionary, line) for line in LINES]
+    source = ListDataset(rows, np.array([len(row) for row in rows]))
+    bridge = DictionaryBridge(dictionary, AutoTokenizer.from_pretrained(bert_dir), max_tokens=32)
+    dataset = BertPairDataset(LanguagePairDataset(source, source.sizes, dictionary), bridge)
+    assert_workers_agree(dataset, processes())
+    assert_workers_agree(cached(dataset, tmp_path), processes())
