@@ -14,13 +14,20 @@ from typing import Optional, Sequence
 
 import parallel_text
 
+from bert_fused_plugin.files import written_output
+
 
 def main(args: argparse.Namespace) -> None:
     """Copy the pairs that are kept, and print how many these are."""
     sources, outputs = ([Path(f"{p}.{lang}") for lang in args.languages] for p in (args.input, args.output))
     parallel_text.check(sources)
+    if args.input == args.output:
+        raise SystemExit(f"error: {args.output} would be written over, and it is read here; give another OUTPUT")
     kept = seen = 0
-    with parallel_text.written_together(outputs, sources) as copies, ExitStack() as files:
+    outputs[0].parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as files:
+        new = [files.enter_context(written_output(path)) for path in outputs]
+        copies = [files.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in new]
         texts = [files.enter_context(path.open(encoding="utf-8", newline="\n")) for path in sources]
         for pair in zip(*texts):
             lengths = [len(line.split()) for line in pair]

@@ -23,9 +23,10 @@ from typing import Dict, List, Sequence, Tuple
 import torch
 from fairseq import options
 from fairseq_cli import generate
-from parallel_text import read, written_together
+from parallel_text import read
 from progress import minutes
 
+from bert_fused_plugin.files import written_whole
 from bert_fused_plugin.progress import Progress
 
 _PART, _MOST_PARTS = 1000, 400  # sentences of a part; the models are loaded for each part, which takes seconds
@@ -46,11 +47,9 @@ def main(text: Path, out: Path, source: str, target: str, command: Sequence[str]
         found.update((int(number), line) for number, line in (row.split("\t") for row in read(part)))
     if len(found) < len(lines):
         print(f"distill: {len(lines) - len(found):,} sentences are too long for the teacher, and are left out")
-    paths = [out / f"train.{language}" for language in (source, target)]
-    with written_together(paths, []) as (sources, targets):
-        for number in sorted(found):
-            sources.write(f"{lines[number]}\n")
-            targets.write(f"{found[number]}\n")
+    for language, text_of in ((source, lines), (target, found)):
+        with written_whole(out / f"train.{language}") as new:
+            new.write_text("".join(f"{text_of[number]}\n" for number in sorted(found)), encoding="utf-8")
 
 
 def translate_all(parts: Sequence[Path], out: Path, command: Sequence[str], sample: int, sentences: float) -> None:
@@ -95,10 +94,10 @@ def end_with_parent() -> None:
 def translate(part: Path, command: Sequence[str]) -> None:
     """Write a *part*, whose name is ``NUMBER-of-COUNT``; each line is the number of a sentence and its translation."""
     rank, _, count = part.name.split("-")
-    new, folder = (part.with_name(f".{part.name}.{kind}") for kind in ("new", "output"))
+    folder = part.with_name(f".{part.name}.output")
     rows = "".join(hypotheses(generated(folder, [*command, "--gen-subset", "train"], int(rank), int(count))))
-    new.write_text(rows, encoding="utf-8")
-    new.rename(part)
+    with written_whole(part) as new:
+        new.write_text(rows, encoding="utf-8")
 
 
 def measured(out: Path, command: Sequence[str], ranks: int) -> Tuple[float, float]:

@@ -1,6 +1,6 @@
 """How long will the trainings of a recipe take?  From some updates and translations on the same machine.
 
-python examples/estimate.py PROBE TEXT LANG --updates N --more N --every N
+python examples/estimate.py PROBE TEXT LANG UPDATES MORE EVERY
 
 PROBE holds what the step estimate of recipe.sh has made, for the transformer (plain) and for BERT-fused (fused):
 
@@ -8,17 +8,18 @@ PROBE holds what the step estimate of recipe.sh has made, for the transformer (p
 - KIND.seconds: how long that command took;
 - KIND-test.log: of fairseq-generate on test.LANG.
 
-TEXT holds the whole text, and LANG is the target language.
+TEXT holds the whole text, and LANG is the target language.  UPDATES are those of the transformer, MORE the further ones
+of the control and of the BERT-fused model, and there is a validation after EVERY so many.
 """
 
-import argparse
 import json
 import math
 import re
 import statistics
+import sys
 from datetime import datetime
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List
 
 from progress import minutes
 
@@ -86,41 +87,22 @@ class Probe:
         return self.start + updates * self.update + math.ceil(updates / every) * self.validation
 
 
-def steps(args: argparse.Namespace) -> Dict[str, float]:
-    """Return the seconds of each step."""
-    plain, fused = (Probe(args.probe, kind, args.language) for kind in ("plain", "fused"))
-    folders = {"train": args.text, "valid": args.probe, "test": args.text}
-    train, valid, test = (size(folder / f"{split}.{args.language}") for split, folder in folders.items())
+def steps(probe: Path, text: Path, language: str, updates: int, more: int, every: int) -> Dict[str, float]:
+    """Return the seconds of each step: so many *updates*, *more* ones, and a validation after *every* so many."""
+    plain, fused = (Probe(probe, kind, language) for kind in ("plain", "fused"))
+    folders = {"train": text, "valid": probe, "test": text}
+    train, valid, test = (size(folder / f"{split}.{language}") for split, folder in folders.items())
     translations = 2 * plain.translation + (_FUSED_TRANSLATIONS + _ATTENTION) * fused.translation
     return {
-        "transformer": plain.training(args.updates, args.every),
-        "continued": plain.training(args.more, args.every),
+        "transformer": plain.training(updates, every),
+        "continued": plain.training(more, every),
         "BERT's states": fused.states * (train + valid),
-        "bert_fused": fused.training(args.more, args.every),
+        "bert_fused": fused.training(more, every),
         "compare": plain.start + test * translations,
     }
 
 
-def main(args: argparse.Namespace) -> None:
-    """Print the time of each step and the sum."""
-    seconds = steps(args)
+if __name__ == "__main__":
+    seconds = steps(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], *map(int, sys.argv[4:]))
     each = ", ".join(f"{step} {minutes(time)}" for step, time in seconds.items())
     print(f"expected time, at most: {minutes(sum(seconds.values()))} ({each})")
-
-
-def parse_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("probe", type=Path, help="directory of what was measured")
-    parser.add_argument("text", type=Path, help="directory of the whole text")
-    parser.add_argument("language", help="target language")
-    for flag, text in (
-        ("--updates", "updates of the transformer"),
-        ("--more", "further updates of the control and of the BERT-fused model"),
-        ("--every", "updates between validations"),
-    ):
-        parser.add_argument(flag, type=int, required=True, metavar="N", help=text)
-    return parser.parse_args(argv)
-
-
-if __name__ == "__main__":
-    main(parse_args())

@@ -5,11 +5,9 @@ python examples/parallel_text.py FILE FILE...
 The command checks the files and prints an error if they are not parallel.
 """
 
-import os
 import sys
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Iterator, List, Sequence, TextIO
+from typing import List, Sequence
 
 
 def check(paths: Sequence[Path]) -> None:
@@ -26,31 +24,6 @@ def read(path: Path) -> List[str]:
     """Return a file's lines; only newlines separate them, as in fairseq."""
     with path.open(encoding="utf-8", newline="\n") as file:
         return [line.rstrip("\r\n") for line in file]
-
-
-@contextmanager
-def written_together(paths: Sequence[Path], sources: Sequence[Path]) -> Iterator[List[TextIO]]:
-    """Yield an open file for each of *paths*; the files get their names at the end, if no error has occurred.
-
-    It is an error if one of *paths* is among *sources*.
-    """
-    for path in paths:
-        if path.exists() and any(path.samefile(source) for source in sources):
-            raise SystemExit(
-                f"error: {path} would be written over, and it is read here; give another place for the output"
-            )
-    new = [path.with_name(f".{path.name}.new") for path in paths]
-    try:
-        with ExitStack() as files:
-            paths[0].parent.mkdir(parents=True, exist_ok=True)
-            yield [files.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in new]
-        for unfinished, path in zip(new, paths):
-            os.replace(unfinished, path)
-    except OSError as error:
-        raise SystemExit(f"error: {error.filename or paths[0]} cannot be written ({error.strerror})") from None
-    finally:
-        for unfinished in new:
-            unfinished.unlink(missing_ok=True)
 
 
 def _count(path: Path) -> int:

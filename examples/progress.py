@@ -9,7 +9,7 @@ import re
 import sys
 import time
 from pathlib import Path
-from typing import Iterable, Iterator, Optional, TextIO
+from typing import Optional, TextIO
 
 _LINE = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| (?P<level>\w+) \| (?P<logger>\S+) \| (?P<text>.*)$")
 _UPDATE = re.compile(r"\bnll_loss=(?P<nll>[\d.]+).*\bwps=(?P<wps>[\d.]+).*\bnum_updates=(?P<updates>\d+)")
@@ -30,13 +30,6 @@ class Progress:
         self.name, self.updates = name, updates
         self._first: Optional[tuple[int, float]] = None  # update and time of the first line about one
         self._trace = self._ours = False  # whether the line before is of a trace, or of a message of this package
-
-    def lines(self, log: Iterable[str]) -> Iterator[str]:
-        """Yield what is worth showing of *log*."""
-        for line in log:
-            shown = self.show(line.rstrip("\n"))
-            if shown is not None:
-                yield shown
 
     def show(self, line: str) -> Optional[str]:
         """Return what is shown in place of one line of the log, or None."""
@@ -86,16 +79,14 @@ def minutes(seconds: float) -> str:
 def main(name: str, updates: int, log: Path, source: TextIO) -> None:
     """Append *source* to the file *log*, and print what is worth showing of it."""
     log.parent.mkdir(parents=True, exist_ok=True)
+    progress = Progress(name, updates)
     with log.open("a", encoding="utf-8") as file:
-
-        def copied() -> Iterator[str]:
-            for line in source:
-                file.write(line)
-                file.flush()
-                yield line
-
-        for shown in Progress(name, updates).lines(copied()):
-            print(shown, flush=True)
+        for line in source:
+            file.write(line)
+            file.flush()
+            shown = progress.show(line.rstrip("\n"))
+            if shown is not None:
+                print(shown, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 """Splits text into subwords that are learned from the training text of both languages together."""
 
 import math
-import subprocess
+from contextlib import redirect_stderr
+from io import StringIO
 from itertools import islice
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, List, Sequence, Set
+from typing import Callable, Iterator, List, Sequence, Set
 
 import sentencepiece
 from tqdm import tqdm
@@ -64,7 +65,7 @@ def split_file(path: Path, output: Path, split: Split) -> None:
     """Write the lines of *path*, split into subwords, to *output*."""
     with path.open(encoding="utf-8", newline="\n") as lines, output.open("w", encoding="utf-8", newline="\n") as out:
         bar = tqdm(desc=f"subwords of {path.name}", unit=" lines", disable=None, leave=False)
-        for chunk in _chunks(lines, _CHUNK):
+        while chunk := list(islice(lines, _CHUNK)):
             out.writelines(f"{line}\n" for line in split([line.rstrip("\n") for line in chunk]))
             bar.update(len(chunk))
         bar.close()
@@ -92,20 +93,11 @@ def _sentencepiece(files: Sequence[Path], symbols: int, folder: Path) -> Split:
 
 def _subword_nmt(files: Sequence[Path], symbols: int, folder: Path) -> Split:
     from subword_nmt.apply_bpe import BPE
+    from subword_nmt.learn_bpe import learn_bpe
 
     codes = folder / "codes"
-    with codes.open("w", encoding="utf-8") as out:
-        learner = subprocess.Popen(
-            ["subword-nmt", "learn-bpe", "-s", str(symbols)],
-            stdin=subprocess.PIPE,
-            stdout=out,
-            stderr=subprocess.DEVNULL,
-        )
-        assert learner.stdin is not None
-        with learner.stdin as text:
-            text.writelines(line.encode("utf-8") for line in _evenly(files))
-    if learner.wait() != 0:
-        raise SystemExit(f"error: subword-nmt cannot learn SYMBOLS={symbols} merges of this text; give another number")
+    with codes.open("w", encoding="utf-8") as out, redirect_stderr(StringIO()):  # it says that a small text has fewer
+        learn_bpe(_evenly(files), out, symbols)
     with codes.open(encoding="utf-8") as file:
         bpe = BPE(file)
     return lambda lines: [bpe.process_line(line) for line in lines]
@@ -119,12 +111,3 @@ def _evenly(files: Sequence[Path]) -> Iterator[str]:
         step = max(1, count * len(files) // _LEARN_FROM)
         with path.open(encoding="utf-8", newline="\n") as file:
             yield from islice(file, 0, None, step)
-
-
-def _chunks(lines: Iterable[str], size: int) -> Iterator[List[str]]:
-    rest = iter(lines)
-    while True:
-        chunk = list(islice(rest, size))
-        if not chunk:
-            return
-        yield chunk

@@ -1,9 +1,9 @@
 """Checks of raw parallel text: everything that is wrong is collected with file and line."""
 
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Iterator, List, Sequence, Tuple
+from typing import List, Optional, Sequence
 
 from tqdm import tqdm
 
@@ -39,6 +39,30 @@ class _Lines:
         return f"{self.count:,} of the lines (number {numbers})"
 
 
+@dataclass
+class _Side:
+    """A file, the number of its lines, and which of them are no UTF-8 or empty."""
+
+    path: Path
+    count: int = 0
+    wrong: _Lines = field(default_factory=_Lines)
+    empty: _Lines = field(default_factory=_Lines)
+
+    def read(self, raw: Optional[bytes], number: int) -> Optional[str]:
+        """Return the text of a line, or None if it cannot be read or the file has ended."""
+        if raw is None:
+            return None
+        self.count += 1
+        try:
+            text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+        except UnicodeDecodeError:
+            self.wrong.add(number)
+            return None
+        if not text:
+            self.empty.add(number)
+        return text
+
+
 def check_split(data: Path, split: str, languages: Sequence[str], findings: Findings) -> int:
     """Read *split* of both languages once, add what is wrong to *findings*, and return how many pairs have both sides.
 
@@ -66,61 +90,42 @@ def check_split(data: Path, split: str, languages: Sequence[str], findings: Find
 
 
 def _check_files(paths: Sequence[Path], split: str, findings: Findings) -> int:
-    wrong, empty = [_Lines(), _Lines()], [_Lines(), _Lines()]
-    same, counts, incomplete = _Lines(), [0, 0], 0
+    sides, same, incomplete = [_Side(path) for path in paths], _Lines(), 0
     size = sum(path.stat().st_size for path in paths)
-    with paths[0].open("rb") as source, paths[1].open("rb") as target, _bar(size, f"checking {split}") as bar:
+    bar = tqdm(total=size, desc=f"checking {split}", unit="B", unit_scale=True, disable=None, leave=False)
+    with paths[0].open("rb") as source, paths[1].open("rb") as target, bar:
         for number, pair in enumerate(zip_longest(source, target), start=1):
-            texts = []
-            for side, raw in enumerate(pair):
-                if raw is None:
-                    continue
-                counts[side] += 1
-                bar.update(len(raw))
-                try:
-                    texts.append(raw.decode("utf-8-sig" if number == 1 else "utf-8").strip())
-                except UnicodeDecodeError:
-                    wrong[side].add(number)
-                    continue
-                if not texts[-1]:
-                    empty[side].add(number)
-            incomplete += len(texts) == 2 and not all(texts)
-            if len(texts) == 2 and texts[0] and texts[0] == texts[1]:
+            bar.update(sum(map(len, filter(None, pair))))
+            texts = [side.read(raw, number) for side, raw in zip(sides, pair)]
+            incomplete += None not in texts and not all(texts)
+            if texts[0] and texts[0] == texts[1]:
                 same.add(number)
-    _report(paths, split, counts, wrong, empty, same, findings)
-    return min(counts) - incomplete
+    _report(sides, split, same, findings)
+    return min(side.count for side in sides) - incomplete
 
 
-def _report(
-    paths: Sequence[Path],
-    split: str,
-    counts: List[int],
-    wrong: List[_Lines],
-    empty: List[_Lines],
-    same: _Lines,
-    findings: Findings,
-) -> None:
+def _report(sides: Sequence[_Side], split: str, same: _Lines, findings: Findings) -> None:
+    counts, (source, target) = [side.count for side in sides], sides
     if counts[0] != counts[1]:
         findings.errors.append(
-            f"{paths[0]} has {counts[0]:,} lines and {paths[1]} has {counts[1]:,}; line N of one file must translate "
-            "line N of the other"
+            f"{source.path} has {counts[0]:,} lines and {target.path} has {counts[1]:,}; line N of one file must "
+            "translate line N of the other"
         )
-    for path, lines, blank, count in zip(paths, wrong, empty, counts):
-        if lines.count:
+    for side in sides:
+        if side.wrong.count:
             findings.errors.append(
-                f"{path}: {lines} are not UTF-8; convert the file, for example with iconv -f latin1 -t utf-8"
+                f"{side.path}: {side.wrong} are not UTF-8; convert the file, for example with iconv -f latin1 -t utf-8"
             )
-        if not count:
-            findings.errors.append(f"{path} is empty; it must hold one sentence a line")
-        elif blank.count:
+        if not side.count:
+            findings.errors.append(f"{side.path} is empty; it must hold one sentence a line")
+        elif side.empty.count:
             what = "these pairs are left out" if split == "train" else "they stay, and count in the scores"
-            findings.warnings.append(f"{path}: {blank} are empty; {what}")
+            findings.warnings.append(f"{side.path}: {side.empty} are empty; {what}")
+    alike = f"{source.path} and {target.path} are the same"
     if same.count > _SAME * max(1, min(counts)):
-        findings.errors.append(
-            f"{paths[0]} and {paths[1]} are the same text in {same}; give the translations as {paths[1].name}"
-        )
+        findings.errors.append(f"{alike} text in {same}; give the translations as {target.path.name}")
     elif same.count:
-        findings.warnings.append(f"{paths[0]} and {paths[1]} are the same in {same}, which teaches the model to copy")
+        findings.warnings.append(f"{alike} in {same}, which teaches the model to copy")
 
 
 def check_bert_text(source: Path, text: Path, findings: Findings) -> None:
@@ -153,7 +158,9 @@ def check_tokenizer(name: str, path: Path, findings: Findings) -> None:
         return
     words = spaces = characters = pieces = unknown = worst = 0
     example = ""
-    for number, line in _sample(path):
+    with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as file:
+        lines = [line.strip() for line in islice(file, _SAMPLE)]
+    for number, line in enumerate(lines, start=1):
         ids = tokenizer(line, add_special_tokens=False)["input_ids"]
         strange = sum(piece == tokenizer.unk_token_id for piece in ids)
         words, pieces, unknown = words + len(line.split()), pieces + len(ids), unknown + strange
@@ -173,14 +180,3 @@ def check_tokenizer(name: str, path: Path, findings: Findings) -> None:
             f"{path}: BERT={name} seems to be trained for another language: it {split}, "
             f"{unknown / max(1, pieces):.0%} of them unknown; a BERT of the source language helps more"
         )
-
-
-def _sample(path: Path) -> Iterator[Tuple[int, str]]:
-    """Yield line numbers and lines from the beginning of a file."""
-    with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as file:
-        for number, line in zip(range(1, _SAMPLE + 1), file):
-            yield number, line.strip()
-
-
-def _bar(size: int, what: str) -> "tqdm[None]":
-    return tqdm(total=size, desc=what, unit="B", unit_scale=True, disable=None, leave=False)

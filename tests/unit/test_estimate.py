@@ -1,6 +1,8 @@
 """examples/estimate.py: how long a recipe will take, from what its step estimate has measured."""
 
 import re
+import subprocess
+import sys
 
 import estimate
 import pytest
@@ -29,15 +31,6 @@ def write_probe(folder, kind, ups, states=0):
     write(folder / f"{kind}-test.log", [f"{LOG}x | Translated 10 sentences (40 tokens) in 4.0s (2.5 sentences/s)"])
 
 
-def estimated(tmp_path, capsys):
-    estimate.main(
-        estimate.parse_args(
-            [str(tmp_path / "probe"), str(tmp_path / "text"), "fr", "--updates=1000", "--more=500", "--every=100"]
-        )
-    )
-    return capsys.readouterr().out
-
-
 @pytest.fixture
 def probe(tmp_path):
     """Ten pairs of a text of 100 pairs were tried; the test set of 100 is tried with ten, too."""
@@ -50,22 +43,26 @@ def probe(tmp_path):
     return tmp_path / "probe"
 
 
-def test_the_estimate_adds_updates_validations_checkpoints_and_starts(probe, tmp_path, capsys):
+def test_the_estimate_adds_updates_validations_checkpoints_and_starts(probe, tmp_path):
     plain = estimate.Probe(probe, "plain", "fr")
     assert plain.update == 0.5
     assert plain.validation == 2 + 1  # seconds of the log, and two checkpoints
     assert plain.start == pytest.approx(8, abs=1)
     assert plain.translation == 0.1
     assert plain.training(110, every=50) == pytest.approx(plain.start + 55 + 3 * 3)
-    # 500 and 250 s of updates, and ten and five validations of 3 s
-    assert re.search(r"at most: .*transformer 9 minutes, continued 5 minutes", estimated(tmp_path, capsys))
+    seconds = estimate.steps(probe, tmp_path / "text", "fr", 1000, 500, 100)
+    assert seconds["transformer"] == plain.start + 500 + 10 * 3
+    assert seconds["continued"] == plain.start + 250 + 5 * 3
 
 
-def test_the_estimate_of_berts_states_follows_the_amount_of_text(probe, tmp_path, capsys):
+def test_the_estimate_of_berts_states_follows_the_amount_of_text(probe, tmp_path):
     fused = estimate.Probe(probe, "fused", "fr")
     assert fused.states == 60 / 80  # a minute for 20 sentences of four tokens
     assert fused.start == pytest.approx(8, abs=1)
-    assert "BERT's states 6 minutes" in estimated(tmp_path, capsys)  # of 110 sentences, five and a half
+    script = [sys.executable, estimate.__file__, probe, tmp_path / "text", "fr", "1000", "500", "100"]
+    printed = subprocess.run(list(map(str, script)), capture_output=True, text=True, check=True).stdout
+    assert "BERT's states 6 minutes" in printed  # of 110 sentences, five and a half
+    assert re.match(r"expected time, at most: \d+ minutes \(transformer 9 minutes, continued 5 minutes, ", printed)
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_empty_text_is_named(text):
 
 def test_no_tool_writes_over_what_it_reads(text):
     before = {path: path.read_bytes() for path in text.iterdir()}
-    with pytest.raises(SystemExit, match=r"in.en would be written over, and it is read here"):
+    with pytest.raises(SystemExit, match=r"in would be written over, and it is read here"):
         clean(text, output="in")
     assert {path: path.read_bytes() for path in text.iterdir() if path.suffix in (".en", ".de")} == before
 
