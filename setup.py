@@ -13,6 +13,7 @@ from setuptools import find_packages, setup
 from distutils.command.install_headers import install_headers  # isort: skip (setuptools' own copy)
 
 HERE = Path(__file__).resolve().parent
+REPOSITORY = "https://github.com/OWNER/bert_fused_plugin"  # whoever publishes it puts a name for OWNER
 STARTUP_FILE = "bert_fused_plugin_compat.pth"  # runs "import fairseq_compat" at interpreter start
 
 
@@ -42,11 +43,17 @@ PLOTS = ["tensorboard"]  # for --tensorboard-logdir; without a bound, since each
 
 setup(
     name="bert_fused_plugin",
-    version="0.1.0",
+    version="1.0.0",
     description="BERT-fused neural machine translation, and RNNsearch, in stock fairseq with a pre-trained BERT",
     long_description=read("README.md"),
     long_description_content_type="text/markdown",
     author="bert_fused_plugin contributors",
+    url=REPOSITORY,
+    project_urls={
+        "Documentation": f"{REPOSITORY}/tree/main/docs",
+        "Issues": f"{REPOSITORY}/issues",
+        "Changelog": f"{REPOSITORY}/blob/main/CHANGELOG.md",
+    },
     license="MIT",
     license_files=["LICENSE"],
     keywords="fairseq BERT neural-machine-translation BERT-fused drop-net RNNsearch attention transformers",

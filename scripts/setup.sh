@@ -4,7 +4,8 @@
 #   PYTHON=python3.12     the interpreter to build on (3.9 to 3.13; default: the first that fits)
 #   VENV=/some/folder     where the environment goes (default: .venv in the repository)
 #   TORCH=torch==2.13.0   what to ask pip for as torch
-#   FAIRSEQ=/some/folder  a checkout of fairseq's repository, or what to ask pip for (default: fairseq==0.12.2)
+#   FAIRSEQ=/some/folder  a checkout of fairseq's repository, a wheel, or what to ask pip for (default: fairseq==0.12.2)
+#   PIP_CONSTRAINT=$PWD/constraints.txt   on Python 3.11: the versions that were tested, exactly
 # scripts/setup.sh --print-torch says what it would ask pip for, and installs nothing.
 set -euo pipefail
 
@@ -83,11 +84,21 @@ install() {
     if ! run_pip "$@"; then
         printf '%s\n' '--- the last lines of pip:' >&2
         tail -n 15 "$log" >&2
-        fail "pip could not install $*" "All of its output: $log" \
+        fail "pip could not install $*" ${lacks:+"$lacks"} "All of its output: $log" \
             "Is the package index reachable from here (network, proxy, pip's index-url)?" \
             "No build of torch for this Python? Choose another with TORCH= or PYTHON=."
     fi
     say "done in $((SECONDS - started)) s"
+}
+
+# What it takes to compile fairseq, and is not here.
+missing_tools() {
+    "$python" - <<'PYTHON'
+import os, shutil, sysconfig
+compilers = [(os.environ.get(kind) or sysconfig.get_config_var(kind) or "c++").split()[0] for kind in ("CC", "CXX")]
+headers = os.path.exists(sysconfig.get_path("include") + "/Python.h")
+print(*filter(lambda name: not shutil.which(name), compilers), *[] if headers else ["Python.h"], sep=", ")
+PYTHON
 }
 
 python=$(find_python)
@@ -98,11 +109,14 @@ if [ -z "$torch" ]; then # the tested version; an open range would take the newe
 fi
 [ "${1:-}" != --print-torch ] || { echo "$torch" && exit; }
 earlier_fairseq=$(chosen FAIRSEQ) chosen_fairseq=${FAIRSEQ:-$(chosen FAIRSEQ)}
-[ ! -d "$chosen_fairseq" ] || chosen_fairseq=$(cd "$chosen_fairseq" && pwd)
+[ ! -e "$chosen_fairseq" ] || chosen_fairseq=$(realpath "$chosen_fairseq")
 fairseq=${chosen_fairseq:-fairseq==0.12.2}
-how=(--no-deps "$fairseq") needs=() minutes="half a minute"
+how=(--no-deps "$fairseq") needs=() from="built from source, half a minute" lacks=
 # The repository's setup.py imports torch, and pip would download one more for the build; fairseq's main imports sklearn.
-case $fairseq in */*) how=(--no-build-isolation "${how[@]}") needs=(scikit-learn wheel) minutes="some minutes" ;; esac
+case $fairseq in
+    *.whl) from="a wheel" ;;
+    */*) how=(--no-build-isolation "${how[@]}") needs=(scikit-learn wheel) from="built from source, some minutes" ;;
+esac
 
 mkdir -p "$(dirname "$venv")"
 # One set-up at a time: a second one waits, then finds the work done.
@@ -125,10 +139,16 @@ printf 'TORCH=%s\nFAIRSEQ=%s\n' "$chosen_torch" "$chosen_fairseq" >"$choices.new
 : >"$log"
 # Both fairseqs call themselves 0.12.2, so pip would keep the other one.
 [ "$earlier_fairseq" = "$chosen_fairseq" ] || "$venv/bin/python" -m pip uninstall -y fairseq >>"$log" 2>&1
+if [ "$from" != "a wheel" ]; then
+    lacks=$(missing_tools)
+    lacks=${lacks:+"what compiles fairseq is missing: $lacks; install it (apt install g++ python3-dev, dnf install gcc-c++ \
+python3-devel, or conda install cxx-compiler), or give a wheel of fairseq: FAIRSEQ=FILE.whl (scripts/release.sh makes one)"}
+    [ -z "$lacks" ] || say "warning: $lacks"
+fi
 # torch together with the package, so that the package's open range finds the tested version.
 install "1/2 $torch, bert_fused_plugin and its tools (a minute or two)" "$torch" -e "$root[dev]" ${needs[@]+"${needs[@]}"}
 # fairseq's own pins cannot be met today; what it needs came with the package.
-install "2/2 stock $fairseq (built from source, $minutes)" "${how[@]}"
+install "2/2 stock $fairseq ($from)" "${how[@]}"
 "$venv/bin/python" -c 'import fairseq_compat, fairseq, bert_fused_plugin' >>"$log" 2>&1 || {
     tail -n 15 "$log" >&2
     fail "all is installed, but importing it fails: see above, and $log"

@@ -20,18 +20,9 @@ all=(3.9 3.10 3.11 3.12 3.13)
 fairseq_main=3d262bb25690e4eb2e7d3c1309b1e9c406ca4b99
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONUTF8=1
 unset VENV PYTHON TORCH FAIRSEQ DEMO_DIR
+source "$root/scripts/find_python.sh"
 
 say() { printf 'matrix: %s\n' "$*"; }
-
-# The newest interpreter of a version: on PATH, or installed by pyenv.
-find_python() {
-    local candidate
-    for candidate in "python$1" $(printf '%s\n' ~/.pyenv/versions/"$1".*/bin/python | sort -rV); do
-        "$candidate" -c "import sys, venv; assert '%d.%d' % sys.version_info[:2] == '$1'; print(sys.executable)" \
-            2>/dev/null && return
-    done
-    return 1
-}
 
 # Says why torch should not be installed; nothing where it may be.
 objection() {

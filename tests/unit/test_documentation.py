@@ -60,6 +60,12 @@ def test_readme_is_short():
     assert len(text_of("README.md").splitlines()) <= 160
 
 
+def test_one_version_everywhere():
+    version = re.search(r'version="(.*?)"', text_of("setup.py"))[1]
+    assert f"\nversion: {version}\n" in text_of("CITATION.cff")
+    assert re.search(r"^## (\S+)", text_of("CHANGELOG.md"), re.MULTILINE)[1] == version
+
+
 def test_pictures_are_small():
     pictures = list((ROOT / "docs" / "pictures").iterdir())
     assert pictures

@@ -1,4 +1,4 @@
-"""The constraints of pip that give the oldest versions that setup.py allows."""
+"""The constraints of pip: those that give the oldest versions that setup.py allows, and constraints.txt."""
 
 import subprocess
 import sys
@@ -6,6 +6,8 @@ import sys
 import lower_bounds as script
 import pytest
 from documentation import text_of
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 
 def test_each_lower_bound_becomes_the_version():
@@ -35,3 +37,11 @@ def test_the_lower_bounds_are_the_versions_that_were_tested():
     [row] = [line for line in lines if line.startswith("|") and "the lower bounds of `setup.py`" in line]
     tested = [cell.strip() for cell in row.split("|")[2:5]]
     assert [f"{bounds[name]}.0" for name in ("torch", "transformers", "numpy")] == tested
+
+
+def test_the_constraints_file_has_a_version_for_each_requirement_that_setup_allows():
+    lines = [line for line in text_of("constraints.txt").splitlines() if not line.startswith("#")]
+    versions = {canonicalize_name(name): version for name, version in (line.split("==") for line in lines)}
+    for required in map(Requirement, script.requirements(text_of("setup.py"))):
+        assert versions[canonicalize_name(required.name)] in required.specifier
+    assert not [line for line in lines if set("+@/ ") & set(line)], "a version of one machine alone"

@@ -44,6 +44,7 @@ class SetUp:
             text=True,
         )
         assert done.returncode == 0, done.stdout
+        self.output = done.stdout
         return [line for line in self.log.read_text().splitlines() if "--version" not in line]
 
 
@@ -70,9 +71,17 @@ def test_a_checkout_is_built_with_the_torch_of_the_environment(set_up, tmp_path)
     assert fairseq == f"{START} --no-build-isolation --no-deps {tmp_path / 'checkout'}"
 
 
-@pytest.mark.parametrize("fairseq", ["git+https://example.org/fairseq@main", "file:///somewhere/fairseq"])
-def test_an_address_is_built_in_the_same_way(set_up, fairseq):
-    assert set_up(FAIRSEQ=fairseq)[-1] == f"{START} --no-build-isolation --no-deps {fairseq}"
+def test_an_address_is_built_in_the_same_way(set_up):
+    address = "git+https://example.org/fairseq@main"
+    assert set_up(FAIRSEQ=address)[-1] == f"{START} --no-build-isolation --no-deps {address}"
+
+
+def test_without_a_compiler_it_says_what_to_install_and_takes_a_wheel(set_up, tmp_path):
+    set_up(CXX="no-such-compiler", CC="sh")
+    assert "warning: what compiles fairseq is missing: no-such-compiler; install it (apt install" in set_up.output
+    (tmp_path / "fairseq.whl").touch()
+    assert set_up(CXX="no-such-compiler", FAIRSEQ="fairseq.whl")[-1] == f"{START} --no-deps {tmp_path / 'fairseq.whl'}"
+    assert "warning" not in set_up.output
 
 
 def test_a_choice_is_remembered_and_another_one_replaces_what_is_installed(set_up, tmp_path):
