@@ -1,6 +1,7 @@
 """The package as a user gets it: a wheel, installed into a fresh environment and removed again."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from documentation import ROOT
 
 STARTUP_FILE = "bert_fused_plugin_compat.pth"
 HOOKED = "import sys; print([type(f).__module__ for f in sys.meta_path].count('fairseq_compat'))"
+
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
 
 def run(*command, cwd):
@@ -23,12 +26,14 @@ def run(*command, cwd):
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    """A copy of what is packaged, so that building leaves nothing in the repository."""
-    copy = tmp_path_factory.mktemp("source") / "repo"
-    skip = shutil.ignore_patterns(
-        ".*", "build", "dist", "*.egg-info", "__pycache__", "tests", "examples", "docs", "benchmarks"
-    )
-    return shutil.copytree(ROOT, copy, ignore=skip)
+    """What the Dockerfile copies into the image, so that building leaves nothing in the repository."""
+    folder = tmp_path_factory.mktemp("source") / "repo"
+    folder.mkdir()
+    for copied in re.findall("^COPY (.*)$", DOCKERFILE, re.MULTILINE):
+        *names, target = copied.split()
+        for name in names:
+            (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, folder / target)
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +68,18 @@ def test_the_wheel_carries_every_module_the_hook_and_the_type_marker(wheel):
         f"bert_fused_plugin-1.0.0.data/purelib/{STARTUP_FILE}"  # pip puts it into site-packages
     ]
     assert not [name for name in names if name.startswith(("tests", "examples", "scripts", "benchmarks"))]
+
+
+def test_the_image_has_the_scripts_that_it_runs(source):
+    scripts = re.findall(r"\b(?:scripts|examples)/[\w/]+\.sh", DOCKERFILE)
+    assert scripts == ["scripts/setup.sh", "scripts/demo.sh"]
+    for script in list(scripts):
+        assert os.access(source / script, os.X_OK)
+        text = (source / script).read_text(encoding="utf-8")
+        scripts += re.findall(r"\$root/((?:scripts|examples)/[\w/]+\.(?:sh|py))", text)
+    assert all((source / script).exists() for script in scripts)
+    assert "examples/own_data/run.sh" in scripts
+    assert run(source / "scripts" / "setup.sh", "--print-torch", cwd=source).startswith("torch==")
 
 
 def test_an_installed_wheel_hooks_in_and_leaves_nothing_behind(wheel, python, tmp_path):
