@@ -24,7 +24,7 @@ fi
 echo "test: pytest"
 # tests/conftest.py says which tests are core, and which are around the package
 if [ $# = 0 ]; then
-    set -- -m "not slow and not around and (core or not system)"
+    set -- -m "not slow and not around and not further and (core or not system)"
 else
     [ "$1" != --all ] || shift
     case " $* " in *" -m "*) ;; *) set -- -m "not slow" "$@" ;; esac
