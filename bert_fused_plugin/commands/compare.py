@@ -5,14 +5,15 @@ bert-fused-compare DATA_BIN --baseline plain=checkpoints/plain --run fused=check
 
 import logging
 import math
+import os
 import shlex
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from contextlib import ExitStack
 from dataclasses import asdict
-from itertools import chain, count, product, takewhile
+from itertools import chain, count, takewhile
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 from fairseq.utils import split_paths
@@ -28,7 +29,16 @@ from bert_fused_plugin.reports.comparison import Comparison
 from bert_fused_plugin.reports.decoding import Decoding, Texts, hardware
 from bert_fused_plugin.reports.page import render, to_json
 from bert_fused_plugin.reports.runs import NamedPaths, Place, Run, find_runs, load_run
-from bert_fused_plugin.reports.scoring import DEFAULT_SAMPLES, FEWEST_SAMPLES, TOKENIZERS, Scorer, tokenizer_errors
+from bert_fused_plugin.reports.scoring import (
+    DEFAULT_SAMPLES,
+    FEWEST_SAMPLES,
+    SACREBLEU,
+    TOKENIZERS,
+    GivenScores,
+    Scorer,
+    tokenizer_errors,
+)
+from bert_fused_plugin.reports.text_files import read_scores
 from bert_fused_plugin.reports.verdicts import question
 
 
@@ -68,6 +78,12 @@ def errors(options: Namespace) -> List[str]:
     found += tokenizer_errors(options.tokenize) + output_errors(output=options.output, json=options.json)
     if options.json is not None and options.json.resolve() == options.output.resolve():
         found.append(f"--output and --json are the same file, {options.json}; give two different files")
+    folder = options.write_text
+    if folder is not None and ((folder.exists() and not folder.is_dir()) or not os.access(folder.parent, os.W_OK)):
+        found.append(f"--write-text {folder} must be a folder, new or not, in one that can be written")
+    metrics = [*SACREBLEU, *(metric for metric, _ in options.scores + options.error_scores)]
+    for metric in {metric for metric in metrics if metrics.count(metric) > 1}:
+        found.append(f"there are two metrics of the name {metric}; give each of --scores and --error-scores its own")
     return found
 
 
@@ -88,15 +104,15 @@ def compare(options: Namespace) -> Dict[str, Any]:
     texts = Texts(runs[0].task, options.remove_bpe, options.detok)
     tokenised = options.reference is None and options.detok == "none"
     references = {subset: read_references(options, subset, runs[0], texts) for subset in options.subset}
-    given: Dict[str, Dict[str, List[List[str]]]] = {subset: {} for subset in references}
-    for subset, (name, paths) in product(references, options.hypotheses):
-        size = len(references[subset])
-        given[subset][name] = [read_lines(f"--hypotheses {name}=", path, options, subset, size) for path in paths]
+    number = {each[0].name: len(each) for each in seeds}
+    given = {subset: read_given(options, subset, number, len(lines)) for subset, lines in references.items()}
     found: List[Comparison] = []
     for subset, lines in references.items():
         scorer = Scorer(lines, tokenised, options.samples, runs[0].languages[1], options.tokenize)
         tests_bert = not options.no_bert_tests
-        found.append(Comparison(seeds, given[subset], subset, how, texts, scorer, options.seed, tests_bert))
+        found.append(Comparison(seeds, *given[subset], subset, how, texts, scorer, options.seed, tests_bert))
+        if options.write_text is not None:
+            found[-1].write_texts(options.write_text)
     tests = [comparison.verdict(options.data) for comparison in found]
     report = {
         "question": question([run for run, *_ in seeds], len(tests[0]["systems"]), options.subset),
@@ -157,6 +173,24 @@ def read_lines(flag: str, given: Path, options: Namespace, subset: str, size: in
     return lines
 
 
+def read_given(
+    options: Namespace, subset: str, seeds: Mapping[str, int], size: int
+) -> Tuple[Dict[str, List[List[str]]], List[GivenScores]]:
+    """Return the translations of ``--hypotheses`` for the *size* sentences of *subset*, and the scores of ``--scores``.
+
+    *seeds* has the number of seeds of each run.
+    """
+
+    def read(flag: str, path: Path) -> List[str]:
+        return read_lines(flag, path, options, subset, size)
+
+    others = {name: [read(f"--hypotheses {name}=", path) for path in paths] for name, paths in options.hypotheses}
+    number = {**seeds, **{name: len(each) for name, each in others.items()}}
+    flags = {"--scores": options.scores, "--error-scores": options.error_scores}
+    scores = [read_scores(flag, name, path, number, read) for flag, given in flags.items() for name, path in given]
+    return others, scores
+
+
 def remarks(options: Namespace, texts: Texts, tokenised: bool, references: Sequence[str]) -> List[str]:
     """Return what the reader of the scores must know about the texts, which are *tokenised* or not."""
     said = []
@@ -165,7 +199,8 @@ def remarks(options: Namespace, texts: Texts, tokenised: bool, references: Seque
     if tokenised:
         said.append(
             "The scores are those of tokenised text, as it is in the data. They are good for comparing these runs with "
-            "each other, but not with published figures; for those, give detokenised references with --reference FILE."
+            "each other, but not with published figures; for those, and for COMET and MetricX, give detokenised "
+            "references with --reference FILE."
         )
         if options.hypotheses:
             said.append("The translations of --hypotheses must be tokenised as the data is.")
@@ -191,6 +226,24 @@ def named_paths(text: str) -> NamedPaths:
     return name, [given_path(path) for path in paths.split(",")]
 
 
+def _add_other_metrics(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("metrics of other programs")
+    group.add_argument("--write-text", type=given_path, metavar="DIR",
+        help="write source, references and translations to files in DIR")  # fmt: skip
+    named: Dict[str, Any] = {"type": named_file, "metavar": "NAME=FILE", "action": "append", "default": []}
+    group.add_argument("--scores", **named, help="name of a metric, and its scores, one a line for each sentence, with "
+        "{system} and {seed} where the names of files differ; may be repeated")  # fmt: skip
+    group.add_argument("--error-scores", **named, help="the same, of a metric whose lower scores are better")
+
+
+def named_file(text: str) -> Tuple[str, Path]:
+    """Return the name and the path of ``NAME=PATH``."""
+    name, _, path = text.partition("=")
+    if not (name and path):
+        raise ArgumentTypeError(f"must be NAME=FILE, got {text!r}")
+    return name, given_path(path)
+
+
 def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
     """Return the settings of the command line."""
     description, _, example = (__doc__ or "").partition("\n\n")
@@ -207,6 +260,7 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
         "one line a sentence, without subwords, and detokenised if the references are; may be repeated")  # fmt: skip
     add("--output", type=given_path, required=True, help="HTML file to write; it needs no other file")
     add("--json", type=given_path, help="JSON file to write, which holds all figures")
+    _add_other_metrics(parser)
     add("--log", **more, help="name of a run, and output of fairseq-train, for its curves; default: CHECKPOINT.log, "
         "or else *.log in the save-dir, or SAVE_DIR.log; may be repeated")  # fmt: skip
     add("--subset", action="append", metavar="NAME", help="name of a test set; may be repeated, with {subset} in the "

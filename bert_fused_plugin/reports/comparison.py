@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import mean
 from typing import Any, Dict, List, Mapping, Sequence
 
@@ -16,9 +17,10 @@ from bert_fused_plugin.reports.bert_ablations import MEANINGS, bert_ablations
 from bert_fused_plugin.reports.buckets import RARE, by_length, by_rare_words, count_training_words, words_of
 from bert_fused_plugin.reports.decoding import Decoding, Texts, Translations, batches, translate
 from bert_fused_plugin.reports.runs import Run
-from bert_fused_plugin.reports.scoring import Scorer, Scores
+from bert_fused_plugin.reports.scoring import GivenScores, Scorer, Scores
+from bert_fused_plugin.reports.text_files import write_texts
 from bert_fused_plugin.reports.training_log import Curves, read_curves
-from bert_fused_plugin.reports.verdicts import answer, bert_verdict, fairness, uses_bert, verdict, with_bert
+from bert_fused_plugin.reports.verdicts import answer, bert_verdict, by_metric, fairness, uses_bert, verdict, with_bert
 from bert_fused_plugin.reports.words import PIECES
 
 
@@ -32,6 +34,7 @@ class Comparison:
 
     seeds: Sequence[Sequence[Run]]  # of each run, all of one language pair
     others: Mapping[str, Sequence[Sequence[str]]]  # the translations of the seeds of other systems
+    given: Sequence[GivenScores]  # of other metrics
     subset: str  # the name of the test set
     how: Decoding
     texts: Texts
@@ -72,10 +75,15 @@ class Comparison:
                 "Give the text before fairseq-preprocess with --reference FILE."
             )
 
+    def write_texts(self, folder: Path) -> None:
+        """Write source, references and all translations to files in *folder*."""
+        sources = [self.texts.source(self.sources[i], detokenised=True) for i in range(self.size)]
+        write_texts(folder, self.subset, sources, self.scorer.references, [*self.hypotheses.items()])
+
     def verdict(self, data: str) -> Dict[str, Any]:
         """Return the scores and what they say; *data* is for the command that trains a fair control."""
         say(f"scores of {self.size:,} sentences of {self.subset}, with {self.scorer.samples:,} resamples")
-        signatures, self.scores = self.scorer.compare(list(self.hypotheses.items()))
+        signatures, self.scores = self.scorer.compare(list(self.hypotheses.items()), self.given)
         tests = self._bert_ablations()
         return {
             "subset": self.subset,
@@ -98,7 +106,8 @@ class Comparison:
             used = {test["run"]: test["used"] for test in tests}.get(main.name)
             own = answer(main, base, self.scores, used, fair[main.name] is not None)
             said = {main.name: own, **{name: line for name, line in said.items() if name != main.name}}
-        return [" ".join(filter(None, (line, fair.get(name)))) for name, line in said.items()]
+        by_others = [by_metric(each.metric, name, base, self.scores) for each in self.given for name, _ in others]
+        return [*(" ".join(filter(None, (line, fair.get(name)))) for name, line in said.items()), *by_others]
 
     def details(self, data: str, examples: int) -> Dict[str, Any]:
         """Return all else; *data* has the training set, and *examples* best and worst sentences are shown."""

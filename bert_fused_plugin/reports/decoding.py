@@ -103,11 +103,12 @@ class Texts:
             for language, mark in zip(languages, marks)
             if mark == PIECES
         ]
-        self._detokenize = DETOKENIZERS[detok](task.cfg.target_lang)
+        self._detokenize_source, self._detokenize = map(DETOKENIZERS[detok], languages)
 
-    def source(self, tokens: Tensor) -> str:
+    def source(self, tokens: Tensor, detokenised: bool = False) -> str:
         """Return the text of a source sentence."""
-        return _joined(self.dictionaries[0], tokens, self.source_subwords)
+        text = _joined(self.dictionaries[0], tokens, self.source_subwords)
+        return self._detokenize_source(text) if detokenised else text
 
     def target(self, tokens: Tensor, is_reference: bool = False) -> str:
         """Return the text of a translation; the unknown words of a reference are no match for those of others."""

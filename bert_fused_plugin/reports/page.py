@@ -53,6 +53,7 @@ def render(report: Mapping[str, Any]) -> str:
         several=len(systems) > 1,
         origins={run["name"]: described([Origin(**origin) for origin in run["began_from"]]) for run in runs},
         few=FEW,
+        units={"BLEU": "points", "chrF": "points", "TER": "%"},
         width=WIDTH,
         height=HEIGHT,
     )

@@ -6,6 +6,7 @@ from statistics import mean, stdev
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
+from sacrebleu.metrics import base
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
@@ -17,6 +18,7 @@ SIGNIFICANT = 0.05
 DEFAULT_SAMPLES = 1000
 _SEED = 12345  # that of sacreBLEU
 TOKENIZERS = tuple(BLEU.TOKENIZERS)
+SACREBLEU = ("BLEU", "chrF", "TER")
 FEWEST_SAMPLES = 20  # with fewer, the smallest possible p, 1 / (samples + 1), is not below SIGNIFICANT
 _FEW_SPACES = 0.1  # share of spaces among characters; a segmented text has 0.2 or more
 _UNSPACED = (
@@ -44,10 +46,38 @@ class Score:
     p_holm: Optional[float] = None  # corrected by Holm's method for the number of systems
     p_seeds: Optional[List[float]] = None  # of each seed against that of the baseline, by approximate randomisation
     better: int = 0  # the sign of a significant difference by *p_holm*: 1 for better, -1 for worse
+    lower_is_better: bool = False
 
 
 Scores = Dict[str, Score]  # by metric
-Systems = Sequence[Tuple[str, Sequence[Sequence[str]]]]  # the name, and the texts of each seed
+Systems = Sequence[Tuple[str, Sequence[Sequence[Any]]]]  # the name, and the texts of each seed, or numbers
+
+
+@dataclass(frozen=True)
+class GivenScores:
+    """The scores of the sentences by another program; that of a system is their mean.
+
+    It has what sacreBLEU's tests need of a metric; its texts are numbers.
+    """
+
+    metric: str
+    file: str  # for the signature
+    lower_is_better: bool
+    systems: Systems  # the scores of each seed in the place of its texts
+
+    def get_signature(self) -> base.Signature:  # noqa: D102
+        signature = base.Signature({"num_refs": None})
+        signature.update("scores", f"mean of {self.file}")
+        return signature
+
+    def _extract_corpus_statistics(self, scores: Sequence[float], references: None) -> List[Tuple[float, float]]:
+        return [(score, 1.0) for score in scores]
+
+    def _aggregate_and_compute(self, statistics: Any) -> base.Score:
+        return self._compute_score_from_stats(np.sum(statistics, axis=0))
+
+    def _compute_score_from_stats(self, sums: Any) -> base.Score:
+        return base.Score(self.metric, float(sums[0] / sums[1]))
 
 
 class Scorer:
@@ -84,21 +114,27 @@ class Scorer:
         if tokenize is not None:
             self._bleu["tokenize"] = tokenize
         known: Dict[str, Any] = {"references": [self.references]}
-        self._metrics = {"BLEU": BLEU(**self._bleu, **known), "chrF": CHRF(**known), "TER": TER(**ter, **known)}
+        self._metrics: Dict[str, Any] = {
+            "BLEU": BLEU(**self._bleu, **known),
+            "chrF": CHRF(**known),
+            "TER": TER(**ter, **known),
+        }
         for metric in self._metrics.values():  # to find them takes long, and all tests of a text need them
             metric._extract_corpus_statistics = lru_cache(maxsize=None)(metric._extract_corpus_statistics)
         size, random = len(self.references), np.random.default_rng(_SEED)
         # how often each resample has each sentence
         self._resamples = random.multinomial(size, np.full(size, 1 / size), samples).astype(float)
 
-    def compare(self, systems: Systems) -> Tuple[Dict[str, str], Dict[str, Scores]]:
+    def compare(self, systems: Systems, given: Sequence[GivenScores] = ()) -> Tuple[Dict[str, str], Dict[str, Scores]]:
         """Return the signature of each metric, and the scores of each of *systems*; the first is the baseline."""
         signatures = {}
         result: Dict[str, Scores] = {name: {} for name, _ in systems}
-        for metric in self._metrics:
-            signatures[metric], p_seeds = self._randomised(metric, systems)
+        tests = [(name, metric, systems, name == "TER") for name, metric in self._metrics.items()]
+        tests += [(each.metric, each, each.systems, each.lower_is_better) for each in given]
+        for name, metric, scored, lower_is_better in tests:
+            signatures[name], p_seeds = self._randomised(metric, scored)
             random = np.random.default_rng(_SEED)
-            found = [self._drawn(metric, seeds, random) for _, seeds in systems]
+            found = [self._drawn(metric, seeds, random) for _, seeds in scored]
             scores = [
                 Score(mean(seeds), float(estimate_ci(draws)[1]), seeds, stdev(seeds) if len(seeds) > 1 else None)
                 for seeds, draws in found
@@ -114,12 +150,13 @@ class Scorer:
                 own.p = each[0] if one_seed else (as_large + 1) / (self.samples + 1)
             for own, own.p_holm in zip(scores[1:], _holm([own.p for own in scores[1:]])):
                 if own.p_holm < SIGNIFICANT:
-                    own.better = 1 if (own.score > scores[0].score) == (metric != "TER") else -1  # a low TER is good
-            for (name, _), score in zip(systems, scores):
-                result[name][metric] = score
+                    own.better = 1 if (own.score < scores[0].score) == lower_is_better else -1
+            for (system, _), score in zip(systems, scores):
+                score.lower_is_better = lower_is_better
+                result[system][name] = score
         return signatures, result
 
-    def _randomised(self, name: str, systems: Systems) -> Tuple[str, List[List[float]]]:
+    def _randomised(self, metric: Any, systems: Systems) -> Tuple[str, List[List[float]]]:
         """Return the signature of a metric, and p of each seed of each system but the first, the baseline.
 
         The test is sacreBLEU's paired approximate randomisation.  For two systems of the same score p is 1: the test
@@ -130,21 +167,21 @@ class Scorer:
         for i in range(max([1, *(len(seeds) for _, seeds in others)])):
             chosen = [(number, seeds[i]) for number, (_, seeds) in enumerate(others) if i < len(seeds)]
             given = [("", tuple(base[i % len(base)])), *((str(number), tuple(texts)) for number, texts in chosen)]
-            test = PairedTest(given, {name: self._metrics[name]}, None, test_type="ar", n_samples=self.samples)
+            test = PairedTest(given, {"": metric}, None, test_type="ar", n_samples=self.samples)
             [signature], found = test()[0].values(), test()[1]
             [first, *results] = next(values for key, values in found.items() if key != "System")
             for (number, _), result in zip(chosen, results):
                 p_seeds[number].append(1.0 if result.score == first.score else float(result.p_value))
         return str(signature), p_seeds
 
-    def _drawn(self, name: str, seeds: Sequence[Sequence[str]], random: Any) -> Tuple[List[float], Any]:
+    def _drawn(self, metric: Any, seeds: Sequence[Sequence[str]], random: Any) -> Tuple[List[float], Any]:
         """Return the score of each of *seeds* by a metric, and the mean scores of resamples.
 
         They are those of the multi-bootstrap (Sellam et al., The MultiBERTs, ICLR 2022), which draws sentences and
         seeds together.  A draw has one seed less than there are, as the variance of few would be too small otherwise
         (Rao and Wu, 1988).
         """
-        metric, scores, resampled = self._metrics[name], [], []
+        scores, resampled = [], []
         for texts in seeds:
             statistics = np.array(metric._extract_corpus_statistics(tuple(texts), None), dtype=float)
             scores.append(float(metric._compute_score_from_stats(statistics.sum(0)).score))

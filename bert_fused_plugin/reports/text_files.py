@@ -1,0 +1,65 @@
+"""Files for the metrics of other programs, and the scores that they gave: those of COMET, MetricX, sacreBLEU, ..."""
+
+import json
+import math
+from pathlib import Path
+from typing import Callable, List, Mapping, Sequence
+
+from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.reports.scoring import GivenScores, Systems
+
+
+def write_texts(folder: Path, subset: str, sources: Sequence[str], references: Sequence[str], systems: Systems) -> None:
+    """Write a file of lines for each text of *subset*, and for each seed of *systems* one of all three for MetricX.
+
+    All whitespace becomes single spaces: not all programs agree on what ends a line.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    seeds = [(f"{subset}.{name}.{i}", texts) for name, seeds in systems for i, texts in enumerate(seeds, 1)]
+    for name, texts in [(f"{subset}.source", sources), (f"{subset}.reference", references), *seeds]:
+        (folder / name).write_text("".join(f"{_line(text)}\n" for text in texts), encoding="utf-8")
+    for name, texts in seeds:
+        rows = (dict(zip(_OF_METRICX, map(_line, row))) for row in zip(sources, texts, references))
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        (folder / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+
+
+_OF_METRICX = ("source", "hypothesis", "reference")
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def read_scores(
+    flag: str, metric: str, given: Path, seeds: Mapping[str, int], read: Callable[[str, Path], List[str]]
+) -> GivenScores:
+    """Return the scores of *metric* for all systems, of which *seeds* has the number of seeds.
+
+    *given* has ``{system}`` and ``{seed}`` in the place of what the files' names differ in.  *read* returns the lines
+    of a file, one for each sentence; *flag* is for messages.
+
+    Raises:
+        BertFusedError: two systems or seeds have one file, or a line is no number.
+    """
+    paths = {
+        name: [Path(str(given).replace("{system}", name).replace("{seed}", str(i))) for i in range(1, count + 1)]
+        for name, count in seeds.items()
+    }
+    if len({path for each in paths.values() for path in each}) < sum(seeds.values()):
+        rule = f"must be a file for each of {', '.join(seeds)}, and for each seed"
+        raise BertFusedError(f"{flag} {metric}={given} {rule}; write {{system}} and {{seed}} where their names differ")
+
+    def numbers(path: Path) -> List[float]:
+        found = []
+        for i, line in enumerate(read(f"{flag} {metric}=", path), 1):
+            try:
+                found.append(float(line))
+            except ValueError:
+                found.append(math.nan)
+            if not math.isfinite(found[-1]):
+                raise BertFusedError(f"{flag} {metric}={path}, line {i}, must be a number, got {line[:40]!r}")
+        return found
+
+    systems = [(name, [numbers(path) for path in each]) for name, each in paths.items()]
+    return GivenScores(metric, str(given), flag == "--error-scores", systems)
