@@ -31,8 +31,8 @@ if [ ! -e "$out/corpus" ]; then
 fi
 
 say "2/4 transformer, control, BERT-fused model and report, by examples/own_data/run.sh with small models and batches"
-SRC=en TGT=de DATA=$out/corpus OUT=$out SIZE=tiny SUBWORDS=subword-nmt SYMBOLS=4000 UPDATES=600 MORE=300 WARMUP=150 LR=0.004 \
-    TRAIN_FLAGS="--encoder-layers 3 --decoder-layers 3 --dropout 0.1 --max-tokens 1000 --clip-norm 1.0 ${TRAIN_FLAGS:-}" \
+SRC=en TGT=de DATA=$out/corpus OUT=$out SIZE=tiny SUBWORDS=subword-nmt SYMBOLS=4000 UPDATES=300 MORE=300 WARMUP=100 LR=0.004 \
+    TRAIN_FLAGS="--encoder-layers 3 --decoder-layers 3 --dropout 0.2 --max-tokens 1000 --clip-norm 1.0 ${TRAIN_FLAGS:-}" \
     "$root/examples/own_data/run.sh" prepare transformer continued bert_fused compare
 
 say "3/4 five translations of the BERT-fused model (fairseq-generate, beam 5)"

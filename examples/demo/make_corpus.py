@@ -45,7 +45,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out_dir", type=Path)
     parser.add_argument("--seed", type=int, default=1, help="seed of the random choices (default: %(default)s)")
-    parser.add_argument("--train", type=int, default=20000, help="number of training pairs (default: %(default)s)")
+    parser.add_argument("--train", type=int, default=1000, help="number of training pairs (default: %(default)s)")
     parser.add_argument("--valid", type=int, default=500, help="number of validation pairs (default: %(default)s)")
     parser.add_argument("--test", type=int, default=500, help="number of test pairs (default: %(default)s)")
     options = parser.parse_args(arguments)
