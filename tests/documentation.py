@@ -25,7 +25,7 @@ class Block:
         page: its page, relative to the repository.
         line: the line of the page that it begins in, for messages.
         language: ``bash``, ``python``, or "".
-        mark: what the comment in the line before says: ``test``, ``not run: REASON``, or "".
+        mark: what the comment in the line before says: ``test``, ``define``, ``not run: REASON``, or "".
         code: its lines.
     """
 
@@ -49,6 +49,19 @@ def blocks(page: str) -> List[Block]:
     text = text_of(page)
     found = re.finditer(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return [Block(page, text.count("\n", 0, match.start()) + 1, match[2], match[1] or "", match[3]) for match in found]
+
+
+def definitions() -> str:
+    """Return the shell variables that the pages define, and that the blocks of all pages use."""
+    return "".join(block.code for page in PAGES for block in blocks(page) if block.mark == "define")
+
+
+def typed(code: str) -> str:
+    """Return *code* with the variables of :func:`definitions` replaced, as the shell does it."""
+    defined = re.findall(r'^(\w+)="([^"]*)"$', definitions(), re.MULTILINE)
+    for name, value in defined:
+        code = code.replace(f"${name} ", f"{value} ")
+    return code
 
 
 def flag_table(config: Any, *without: str) -> str:

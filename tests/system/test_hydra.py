@@ -5,7 +5,7 @@ import shlex
 import pytest
 import torch
 from conftest import ROOT, hypotheses
-from documentation import blocks
+from documentation import blocks, typed
 from hydra_settings import differences
 from ranks import parameters
 
@@ -31,7 +31,7 @@ class Folder:
 
     def documented(self, page, *wanted):
         """The first command of *page* in which all words of *wanted* stand, as words."""
-        code = "\n".join(block.code for block in blocks(page)).replace("\\\n", " ")
+        code = typed("\n".join(block.code for block in blocks(page))).replace("\\\n", " ")
         for line in code.splitlines():
             line = line.replace("$BERT", self._workspace.bert_dir).replace("$LAYER", "1").partition("2>&1")[0]
             if all(word in line.split() for word in wanted):

@@ -6,7 +6,7 @@ import subprocess
 from urllib.parse import unquote
 
 import pytest
-from documentation import PAGES, ROOT, blocks, text_of, with_tables
+from documentation import PAGES, ROOT, blocks, text_of, typed, with_tables
 from fairseq import options
 
 import bert_fused_plugin
@@ -56,8 +56,15 @@ def commands(code):
     return [words[: next((i for i, word in enumerate(words) if word[0] in "<>"), None)] for words in found if words]
 
 
-def test_readme_is_short():
-    assert len(text_of("README.md").splitlines()) <= 160
+def test_readme_and_all_pages_together_are_short():
+    assert len(text_of("README.md").splitlines()) <= 130
+    assert sum(len(text_of(page).splitlines()) for page in PAGES if not page.startswith("examples")) <= 2100
+
+
+def test_readme_says_version_licence_and_where_to_clone_from_as_setup_does():
+    of_setup = re.search(r'REPOSITORY = "(.*?)".*version="(.*?)".*license="(.*?)"', text_of("setup.py"), re.DOTALL)
+    for said in map(str.format, ("git clone {} ", "version {}, ", "{} licence"), of_setup.groups()):
+        assert said in text_of("README.md")
 
 
 def test_one_version_everywhere():
@@ -100,13 +107,13 @@ def test_files_that_are_named_are_there(page):
 
 @pytest.mark.parametrize("block", SHELL_BLOCKS, ids=str)
 def test_a_block_is_run_or_says_why_not(block):
-    assert block.mark == "test" or re.match(r"not run: \w", block.mark), f"{block} has no mark in the line before it"
+    assert re.match(r"test$|define$|not run: \w", block.mark), f"{block} has no mark in the line before it"
 
 
 @pytest.mark.parametrize("block", SHELL_BLOCKS, ids=str)
 def test_the_command_lines_are_accepted(block):
     subprocess.run(["bash", "-n", "-c", block.code], check=True)
-    for words in commands(block.code):
+    for words in commands(typed(block.code)):
         while words and re.match(r"[A-Z]+=", words[0]):  # variables for one command
             words.pop(0)
         if not words:
