@@ -1,10 +1,12 @@
-"""The pages of the documentation, the blocks of code in them, and the tables of flags (run it to write them anew)."""
+"""The pages of the documentation, their blocks of code, and the tables made from the code (run it to write these)."""
 
+import inspect
 import re
 from dataclasses import dataclass, fields
 from enum import Enum
+from importlib import import_module
 from pathlib import Path
-from typing import Any, List
+from typing import Any, Iterator, List
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(
@@ -15,6 +17,9 @@ PAGES = sorted(
         *(ROOT / "examples").rglob("README.md"),
     ]
 )
+
+
+MADE = ["docs/flags.md", "docs/python_api.md"]  # pages with tables that are made from the code
 
 
 @dataclass(frozen=True)
@@ -89,12 +94,46 @@ def _code(sentence: str) -> str:
     return re.sub(r"--[a-z][a-z-]+( [a-z]+(?=$))?", r"`\g<0>`", sentence)
 
 
+def argument_table(function: Any) -> str:
+    """Return the table of the arguments of *function*, from its signature and its docstring."""
+    rows = ["| argument | default | meaning |", "| --- | --- | --- |"]
+    meanings = dict(re.findall(r"^ {8}(\w+): (.*)$", function.__doc__, re.MULTILINE))
+    for name, parameter in inspect.signature(function).parameters.items():
+        given = f"`{name}`" if parameter.kind is not parameter.VAR_KEYWORD else f"other `{name}`"
+        default = "" if parameter.default is parameter.empty else f"`{parameter.default!r}`"
+        rows.append(f"| {given} | {default} | {meanings[name]} |".replace("|  |", "| |"))
+    return "\n".join(rows)
+
+
+def class_table(*packages: str) -> str:
+    """Return the table of the public torch modules in *packages*, with the first sentences of their docstrings."""
+    rows = ["| class | what it is |", "| --- | --- |"]
+    for package in packages:
+        for name, found in sorted(_modules(package)):
+            sentence = inspect.getdoc(found).split("\n\n")[0].replace("\n", " ").replace("``", "`")
+            sentence = re.sub(r"\*(\w+)\*", r"`\1`", sentence).replace(" * ", r" \* ")
+            rows.append(f"| `{name}` | {sentence} |")
+    return "\n".join(rows)
+
+
+def _modules(package: str) -> Iterator[Any]:
+    from torch.nn import Module
+
+    for file in sorted((ROOT / package.replace(".", "/")).glob("*.py")):
+        module = import_module(f"{package}.{file.stem}")
+        for name, found in vars(module).items():
+            ours = inspect.isclass(found) and found.__module__ == module.__name__ and not name.startswith("_")
+            if ours and issubclass(found, Module):
+                yield f"{package.partition('.')[2]}.{file.stem}.{name}", found
+
+
 def with_tables(page: str) -> str:
-    """Return the text of docs/flags.md with the tables that follow from the specifications."""
+    """Return the text of a page with the tables that follow from the specifications and from the docstrings."""
     from bert_fused_plugin.bert.flags import BertFlags
     from bert_fused_plugin.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyConfig
     from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
     from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
+    from bert_fused_plugin.models.hub import load_hub
     from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 
     tables = {
@@ -102,6 +141,8 @@ def with_tables(page: str) -> str:
         "Flags of the task": flag_table(BertFusedTranslationConfig),
         "Flags of the recurrent models": flag_table(GruConfig, *BertFlags.flags()),
         "The criterion": flag_table(LabelSmoothedCrossEntropyConfig),
+        "Translating": argument_table(load_hub),
+        "Parts of the models": class_table("bert_fused_plugin.modules", "bert_fused_plugin.bert"),
     }
     for heading, table in tables.items():
         before, found, after = page.partition(f"\n## {heading}\n")
@@ -110,4 +151,5 @@ def with_tables(page: str) -> str:
 
 
 if __name__ == "__main__":
-    (ROOT / "docs" / "flags.md").write_text(with_tables(text_of("docs/flags.md")), encoding="utf-8")
+    for page in MADE:
+        (ROOT / page).write_text(with_tables(text_of(page)), encoding="utf-8")

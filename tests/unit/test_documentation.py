@@ -1,12 +1,13 @@
 """What README and docs/ say is there: links, files, flags, commands; and README stays short."""
 
+import ast
 import re
 import shlex
 import subprocess
 from urllib.parse import unquote
 
 import pytest
-from documentation import PAGES, ROOT, blocks, text_of, typed, with_tables
+from documentation import MADE, PAGES, ROOT, blocks, text_of, typed, with_tables
 from fairseq import options
 
 import bert_fused_plugin
@@ -132,9 +133,21 @@ def test_the_command_lines_are_accepted(block):
             assert (ROOT / program).exists(), f"{block} runs {program}, which is not there"
 
 
-def test_the_tables_of_flags_follow_from_their_specifications():
+@pytest.mark.parametrize("page", MADE)
+def test_the_tables_follow_from_the_specifications_and_docstrings(page):
     """python tests/documentation.py writes them."""
-    assert with_tables(text_of("docs/flags.md")) == text_of("docs/flags.md")
+    assert with_tables(text_of(page)) == text_of(page)
+
+
+def test_the_questions_quote_errors_that_there_are():
+    """A line that begins with a quotation is about an error of the package or of its set-up."""
+    texts = [text_of("scripts/setup.sh")]
+    for file in [path for name in ("bert_fused_plugin", "fairseq_compat") for path in (ROOT / name).rglob("*.py")]:
+        constants = filter(lambda node: isinstance(node, ast.Constant), ast.walk(ast.parse(file.read_text("utf-8"))))
+        texts += [node.value for node in constants if isinstance(node.value, str)]
+    quotations = re.findall(r"^\*\*`([^`]+)`\*\*", text_of("docs/faq.md"), re.MULTILINE)
+    assert len(quotations) >= 8
+    assert [quoted for quoted in quotations if not any(quoted in text for text in texts)] == []
 
 
 def test_the_map_of_the_package_has_a_line_for_each_folder():
