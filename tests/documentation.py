@@ -105,14 +105,13 @@ def argument_table(function: Any) -> str:
     return "\n".join(rows)
 
 
-def class_table(*packages: str) -> str:
-    """Return the table of the public torch modules in *packages*, with the first sentences of their docstrings."""
+def class_table(package: str) -> str:
+    """Return the table of the public torch modules in *package*, with the first sentences of their docstrings."""
     rows = ["| class | what it is |", "| --- | --- |"]
-    for package in packages:
-        for name, found in sorted(_modules(package)):
-            sentence = inspect.getdoc(found).split("\n\n")[0].replace("\n", " ").replace("``", "`")
-            sentence = re.sub(r"\*(\w+)\*", r"`\1`", sentence).replace(" * ", r" \* ")
-            rows.append(f"| `{name}` | {sentence} |")
+    for name, found in sorted(_modules(package)):
+        sentence = inspect.getdoc(found).split("\n\n")[0].replace("\n", " ").replace("``", "`")
+        sentence = re.sub(r"\*(\w+)\*", r"`\1`", sentence).replace(" * ", r" \* ")
+        rows.append(f"| `{name}` | {sentence} |")
     return "\n".join(rows)
 
 
@@ -142,7 +141,7 @@ def with_tables(page: str) -> str:
         "Flags of the recurrent models": flag_table(GruConfig, *BertFlags.flags()),
         "The criterion": flag_table(LabelSmoothedCrossEntropyConfig),
         "Translating": argument_table(load_hub),
-        "Parts of the models": class_table("bert_fused_plugin.modules", "bert_fused_plugin.bert"),
+        "Parts of the models": class_table("bert_fused_plugin.modules"),
     }
     for heading, table in tables.items():
         before, found, after = page.partition(f"\n## {heading}\n")
