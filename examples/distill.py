@@ -23,7 +23,6 @@ from typing import Dict, List, Sequence, Tuple
 import torch
 from fairseq import options
 from fairseq_cli import generate
-from parallel_text import read
 from progress import minutes
 
 from bert_fused_plugin.files import written_whole
@@ -118,6 +117,12 @@ def generated(folder: Path, command: Sequence[str], rank: int, ranks: int) -> Li
     lines = read(file)
     shutil.rmtree(folder)
     return lines
+
+
+def read(path: Path) -> List[str]:
+    """Return the lines of a file, which only newlines separate, as in fairseq."""
+    with path.open(encoding="utf-8", newline="\n") as file:
+        return [line.rstrip("\n") for line in file]
 
 
 def hypotheses(output: Sequence[str]) -> List[str]:

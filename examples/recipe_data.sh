@@ -55,7 +55,7 @@ put_aside() {
 binarise() {
     local split lang
     for split in train valid test; do
-        python "$examples/parallel_text.py" "$1/$split.$source_lang" "$1/$split.$target_lang" || return
+        python "$examples/own_data/text_checks.py" "$1/$split.$source_lang" "$1/$split.$target_lang" || return
     done
     for lang in "$source_lang" "$target_lang"; do
         sample 500 "$1/valid.$lang" "$out/valid.$lang" || return

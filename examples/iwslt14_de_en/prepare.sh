@@ -28,7 +28,7 @@ for lang in de en; do
         sed -n -E 's#^<seg id="[0-9]+"> *(.*[^ ]) *</seg>.*#\1#p' "$raw/$set.de-en.$lang.xml"
     done | tokenised "$lang" >"$dir/raw/test.$lang"
 done
-python "$examples/clean_pairs.py" "$dir/raw/all" "$dir/raw/clean" de en
+"$examples/clean_pairs.sh" "$dir/raw/all" "$dir/raw/clean" de en 175
 for lang in de en; do
     awk 'NR % 23 != 0' "$dir/raw/clean.$lang" >"$dir/raw/train.$lang"
     awk 'NR % 23 == 0' "$dir/raw/clean.$lang" >"$dir/raw/valid.$lang"

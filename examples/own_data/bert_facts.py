@@ -21,7 +21,6 @@ with redirect_stdout(sys.stderr):  # fairseq logs to stdout, and stdout is for t
     from bert_fused_plugin.bert.frozen_bert import FrozenBert
     from bert_fused_plugin.bert.layers import advised_layer, is_sentence_encoder
     from bert_fused_plugin.bert.pretrained_bert import load_tokenizer
-    from bert_fused_plugin.errors import BertFusedError
 
 
 def main(model: str) -> None:
@@ -32,20 +31,13 @@ def main(model: str) -> None:
 
 
 def describe(model: str, why: str, flags: Sequence[str]) -> None:
-    """Load *model* as a training with the *flags* would, and print what it is and *why* it is taken.
-
-    Raises:
-        SystemExit: it cannot be loaded.
-    """
+    """Load *model* as a training with the *flags* would, and print what it is and *why* it is taken."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--bert-layer")
     parser.add_argument("--bert-tokenizer-options")
     given, _ = parser.parse_known_args(flags)
-    try:
-        tokenizer = load_tokenizer(model, parse_options(given.bert_tokenizer_options))
-        bert = FrozenBert.from_pretrained(model, given.bert_layer or "-1")
-    except BertFusedError as error:
-        raise SystemExit("\n".join(f"error: {sentence}" for sentence in error.errors)) from None
+    tokenizer = load_tokenizer(model, parse_options(given.bert_tokenizer_options))
+    bert = FrozenBert.from_pretrained(model, given.bert_layer or "-1")
     layer = given.bert_layer or (advised_layer(bert.depth) if is_sentence_encoder(model) else bert.depth)
     kind = "fast" if tokenizer.is_fast else "slow, written in Python"
     longest = min(bert.max_positions, int(tokenizer.model_max_length))
@@ -57,9 +49,7 @@ def describe(model: str, why: str, flags: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit(f"error: usage: {sys.argv[0]} MODEL [WHY [FLAG]...]")
-    if len(sys.argv) == 2:
-        main(sys.argv[1])
-    else:
+    if sys.argv[2:]:
         describe(sys.argv[1], sys.argv[2], sys.argv[3:])
+    else:
+        main(sys.argv[1])

@@ -14,78 +14,54 @@ import argparse
 import os
 import shutil
 import sys
-from functools import partial
-from itertools import chain
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Dict, Iterable, List, Optional, Sequence
 
 from splitting import Pair, choose_held_out, read_pairs, training_pairs
-from subwords import KINDS, count_characters, default_symbols, learn, split_file, tokenise
+from subwords import KINDS, count_characters, default_symbols, learn, moses, split_file
 from text_checks import Findings, check_bert_text, check_split, check_tokenizer
 from tqdm import tqdm
+
+from bert_fused_plugin.files import written_whole
 
 _FEWEST = 100  # training pairs
 
 
 def main(args: argparse.Namespace) -> None:
-    """Check, split, learn subwords, write."""
-    check_places(args)
-    check(args)
-    new, old = args.output / ".text-new", args.output / ".text-old"  # an interrupted run may have left them
-    remove(new)
-    try:
-        (new / "raw").mkdir(parents=True)
-        make(args, new)
-        replace(args.output / "text", new, old)
-    except OSError as error:
-        raise SystemExit(f"error: {error.filename or new} cannot be written ({error.strerror})") from None
-    finally:
-        remove(new)
-
-
-def replace(text: Path, new: Path, old: Path) -> None:
-    """Let the directory *new* take the place of *text*, which is whole or absent at every moment, and is *old* last."""
-    remove(old)
-    if text.exists():
-        text.rename(old)
-    new.rename(text)
-    remove(old)
-
-
-def remove(folder: Path) -> None:
-    """Remove *folder* with all that is in it, or a link to one; do nothing if it is not there."""
-    if folder.is_symlink():
-        folder.unlink()
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def check_places(args: argparse.Namespace) -> None:
-    """End where something of the user would be removed.
+    """Check, split, learn subwords, write.
 
     Raises:
-        SystemExit: the place of the output holds other things.
+        SystemExit: the text cannot be used, or the place of the output holds other things of the user.
     """
     text = args.output / "text"
     if text.exists() and not (text / "numbers").is_file():
         raise SystemExit(f"error: {text} is there and was not made by this recipe; give another OUT")
     if text.resolve() in (args.data.resolve(), *args.data.resolve().parents):
         raise SystemExit(f"error: DATA={args.data} is inside {text}, which is made anew; give another OUT")
+    check(args)
+    try:
+        with written_whole(text) as new:
+            (new / "raw").mkdir(parents=True)
+            make(args, new)
+            shutil.rmtree(new / "raw")
+            if text.exists():
+                text.resolve().rename(new.with_name("old"))  # removed with the temporary folder
+    except OSError as error:
+        raise SystemExit(f"error: {error.filename or text} cannot be written ({error.strerror})") from None
 
 
 def check(args: argparse.Namespace) -> None:
-    """End with all errors of the text, and print all warnings.
-
-    Raises:
-        SystemExit: the text cannot be used.
-    """
+    """End with all errors of the text, and print all warnings."""
     findings = Findings()
-    pairs = check_split(args.data, "train", args.languages, findings)
+    pairs = check_split(paths_of(args, "train")[:2], findings)
     if pairs < _FEWEST and (pairs or not findings.errors):
         findings.errors.append(f"{args.data}/train.* has {pairs} pairs; it must have at least {_FEWEST}")
     for split in given_splits(args):
-        check_split(args.data, split, args.languages, findings)
+        check_split(paths_of(args, split)[:2], findings)
     for split in ("train", *given_splits(args)) if args.bert_text else ():
-        check_bert_text(*paths_of(args, split)[::2], findings)
+        source, _, text = paths_of(args, split)
+        check_bert_text(text, source, findings)
     source = paths_of(args, "train")[::2][-1]
     if args.bert is not None and os.access(source, os.R_OK):
         check_tokenizer(args.bert, source, findings)
@@ -97,9 +73,7 @@ def check(args: argparse.Namespace) -> None:
 
 def given_splits(args: argparse.Namespace) -> List[str]:
     """Return which of ``valid`` and ``test`` the user has, at least one side of it."""
-    return [
-        s for s in ("valid", "test") if any((args.data / f"{s}.{language}").exists() for language in args.languages)
-    ]
+    return [split for split in ("valid", "test") if any(path.exists() for path in paths_of(args, split)[:2])]
 
 
 def paths_of(args: argparse.Namespace, split: str) -> List[Path]:
@@ -109,68 +83,56 @@ def paths_of(args: argparse.Namespace, split: str) -> List[Path]:
 
 
 def make(args: argparse.Namespace, new: Path) -> None:
-    """Write everything to the directory *new*."""
-    if args.bert_text:
-        (new / "bert").mkdir()
-    splits = write_raw(args, new)
-    pairs = splits["train"]
-    shutil.copy(new / "raw" / f"test.{args.languages[1]}", new / f"reference.{args.languages[1]}")
-    if args.moses:
-        for path in sorted((new / "raw").iterdir()):
-            tokenised = new / f"{path.name}.tok"
-            split_file(path, tokenised, partial(tokenise, language=path.suffix[1:]))
-            tokenised.replace(path)
-    files = [new / "raw" / f"train.{language}" for language in args.languages]
+    """Write everything to the directory *new*, and what is not split yet to ``raw`` in it."""
+    train, drawn = paths_of(args, "train"), put_aside(args)
+    splits: Dict[str, Iterable[Pair]] = {split: read_pairs(paths_of(args, split)) for split in given_splits(args)}
+    splits.update(drawn, train=training_pairs(train, [pair for pairs in drawn.values() for pair in pairs]))
+    splits["test"] = list(splits["test"])
+    reference = "".join(f"{pair[1]}\n" for pair in splits["test"])
+    (new / f"reference.{args.languages[1]}").write_bytes(reference.encode())
+    counts = {split: write_raw(args, new, split, pairs) for split, pairs in splits.items()}
+    files = [new / "raw" / path.name for path in train[:2]]
     characters = count_characters(files) if args.subwords == "sentencepiece" else 0  # subword-nmt has them besides
-    symbols = args.symbols or default_symbols(pairs, characters)
-    split = learn(args.subwords, files, symbols, new)
+    symbols = args.symbols or default_symbols(counts["train"], characters)
+    split_line = learn(args.subwords, files, symbols, new)
     for path in sorted((new / "raw").iterdir()):
-        split_file(path, new / path.name, split)
-    shutil.rmtree(new / "raw")
-    with (new / f"train.{args.languages[1]}").open(encoding="utf-8") as file:
+        split_file(path, new / path.name, split_line)
+    with (new / train[1].name).open(encoding="utf-8") as file:
         tokens = sum(len(line.split()) + 1 for line in file)
-    numbers = {"pairs": pairs, "tokens": tokens, "test_pairs": splits["test"]}
-    (new / "numbers").write_text("".join(f"{name}={n}\n" for name, n in numbers.items()), encoding="utf-8")
+    (new / "numbers").write_text(f"pairs={counts['train']}\ntokens={tokens}\n", encoding="utf-8")
     tokenised_by = "tokenised by Moses' rules, " if args.moses else ""
     print(
-        f"own_data: {pairs:,} training pairs, {splits['valid']:,} for validation, {splits['test']:,} for the test; "
-        f"{tokenised_by}{args.subwords} with {symbols:,} symbols, {tokens:,} of them in the target text"
+        f"own_data: {counts['train']:,} training pairs, {counts['valid']:,} for validation, {counts['test']:,} for the "
+        f"test; {tokenised_by}{args.subwords} with {symbols:,} symbols, {tokens:,} of them in the target text"
     )
 
 
-def write_raw(args: argparse.Namespace, new: Path) -> Dict[str, int]:
-    """Write the text of the three splits, without incomplete pairs, and return their numbers of pairs."""
-    train = paths_of(args, "train")
-    given = given_splits(args)
-    wanted = [split for split in ("valid", "test") if split not in given]
-    held_out = choose_held_out(train, wanted, args.seed) if wanted else {}
-    if wanted and not all(held_out.values()):
+def put_aside(args: argparse.Namespace) -> Dict[str, List[Pair]]:
+    """Return the pairs of train that become ``valid`` and ``test``, where the user has none."""
+    wanted = [split for split in ("valid", "test") if split not in given_splits(args)]
+    drawn = choose_held_out(paths_of(args, "train"), wanted, args.seed) if wanted else {}
+    if not all(drawn.values()):
         raise SystemExit(
             f"error: {args.data}/train.* repeats too few sentences to put {' and '.join(wanted)} aside; give them"
         )
-    counts = {}
-    for split in ("valid", "test"):
-        pairs = read_pairs(paths_of(args, split)) if split in given else held_out[split]
-        counts[split] = write_pairs(new, split, args.languages, pairs)
-    held_out_pairs = list(chain(*held_out.values()))
-    counts["train"] = write_pairs(new, "train", args.languages, training_pairs(train, held_out_pairs))
-    for split in wanted:
-        print(f"own_data: {counts[split]:,} pairs of train are put aside for {split} (seed {args.seed})")
-    return counts
+    for split, pairs in drawn.items():
+        print(f"own_data: {len(pairs):,} pairs of train are put aside for {split} (seed {args.seed})")
+    return drawn
 
 
-def write_pairs(new: Path, split: str, languages: Sequence[str], pairs: Iterable[Pair]) -> int:
-    """Write ``raw/{split}.{language}`` of both languages and the text for BERT, and return the number of pairs."""
-    source, target = (f"{split}.{language}" for language in languages)
-    paths = [new / "raw" / source, new / "raw" / target, *([new / "bert" / source] if (new / "bert").exists() else [])]
-    files = [path.open("w", encoding="utf-8", newline="\n") for path in paths]
-    count = 0
-    for pair in tqdm(pairs, desc=f"reading {split}", unit=" pairs", disable=None, leave=False):
-        for text, file in zip(pair, files):
-            file.write(f"{text}\n")
-        count += 1
-    for file in files:
-        file.close()
+def write_raw(args: argparse.Namespace, new: Path, split: str, pairs: Iterable[Pair]) -> int:
+    """Write *pairs*, tokenised if so, and the text for BERT; return their number."""
+    tokenisers = [moses(language) if args.moses else str for language in args.languages]
+    folders, count = ("raw", "raw", "bert"), 0
+    with ExitStack() as opened:
+        files = []
+        for folder, path in zip(folders, paths_of(args, split)):
+            (new / folder).mkdir(exist_ok=True)
+            files.append(opened.enter_context((new / folder / path.name).open("w", encoding="utf-8", newline="\n")))
+        for pair in tqdm(pairs, desc=f"reading {split}", unit=" pairs", disable=None, leave=False):
+            for tokenise, text, file in zip([*tokenisers, str], pair, files):
+                file.write(f"{tokenise(text)}\n")
+            count += 1
     return count
 
 
@@ -189,12 +151,7 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     )
     parser.add_argument("--moses", action="store_true", help="tokenise both languages by Moses' rules first")
     parser.add_argument("--seed", type=int, default=1, help="seed of the pairs that are put aside")
-    args = parser.parse_args(argv)
-    if args.languages[0] == args.languages[1]:
-        parser.error(f"SRC and TGT must differ, got {args.languages[0]} twice")
-    if args.symbols is not None and args.symbols < 1:
-        parser.error(f"SYMBOLS must be at least 1, got {args.symbols}")
-    return args
+    return parser.parse_args(argv)
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ check_settings() {
 
 # What the steps after prepare need, by the amount of text.
 settings() {
-    local pairs tokens test_pairs chosen facts layer width symbols device=cpu
+    local pairs tokens chosen facts layer width symbols device=cpu
     need "$out/text/numbers" prepare
     source "$out/text/numbers"
     if has_gpu; then

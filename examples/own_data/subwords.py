@@ -5,16 +5,15 @@ from contextlib import redirect_stderr
 from io import StringIO
 from itertools import islice
 from pathlib import Path
-from typing import Callable, Iterator, List, Sequence, Set
+from typing import Callable, Iterator, Sequence, Set
 
 import sentencepiece
 from tqdm import tqdm
 
 KINDS = ("sentencepiece", "subword-nmt")
 _LEARN_FROM = 2_000_000  # sentences, evenly taken from the training text of both languages
-_CHUNK = 10_000  # lines
 
-Split = Callable[[List[str]], List[str]]
+Split = Callable[[str], str]
 
 
 def default_symbols(pairs: int, characters: int = 0) -> int:
@@ -38,16 +37,16 @@ def count_characters(files: Sequence[Path]) -> int:
     return len(found)
 
 
-def tokenise(lines: List[str], language: str) -> List[str]:
-    """Return the lines tokenised by Moses' rules, with hyphens apart, as ``--tokenizer moses`` of fairseq does it."""
+def moses(language: str) -> Split:
+    """Return what tokenises a line by Moses' rules, with hyphens apart, as ``--tokenizer moses`` of fairseq does it."""
     from sacremoses import MosesTokenizer
 
     tokenizer = MosesTokenizer(language)
-    return [tokenizer.tokenize(line, aggressive_dash_splits=True, return_str=True) for line in lines]
+    return lambda line: tokenizer.tokenize(line, aggressive_dash_splits=True, return_str=True)
 
 
 def learn(kind: str, files: Sequence[Path], symbols: int, folder: Path) -> Split:
-    """Learn subwords from *files* and return the function that splits lines.
+    """Learn subwords from *files* and return the function that splits a line.
 
     Args:
         kind: one of `KINDS`.
@@ -58,17 +57,14 @@ def learn(kind: str, files: Sequence[Path], symbols: int, folder: Path) -> Split
     Raises:
         SystemExit: the text is too small for so many symbols.
     """
-    return {"sentencepiece": _sentencepiece, "subword-nmt": _subword_nmt}[kind](files, symbols, folder)
+    return (_sentencepiece if kind == "sentencepiece" else _subword_nmt)(files, symbols, folder)
 
 
 def split_file(path: Path, output: Path, split: Split) -> None:
     """Write the lines of *path*, split into subwords, to *output*."""
     with path.open(encoding="utf-8", newline="\n") as lines, output.open("w", encoding="utf-8", newline="\n") as out:
-        bar = tqdm(desc=f"subwords of {path.name}", unit=" lines", disable=None, leave=False)
-        while chunk := list(islice(lines, _CHUNK)):
-            out.writelines(f"{line}\n" for line in split([line.rstrip("\n") for line in chunk]))
-            bar.update(len(chunk))
-        bar.close()
+        for line in tqdm(lines, desc=f"subwords of {path.name}", unit=" lines", disable=None, leave=False):
+            out.write(split(line.rstrip("\n")) + "\n")
 
 
 def _sentencepiece(files: Sequence[Path], symbols: int, folder: Path) -> Split:
@@ -88,7 +84,7 @@ def _sentencepiece(files: Sequence[Path], symbols: int, folder: Path) -> Split:
             f"error: sentencepiece cannot make SYMBOLS={symbols} of this text ({error}); give another number"
         ) from None
     model = sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model")
-    return lambda lines: [" ".join(pieces) for pieces in model.encode(lines, out_type=str)]
+    return lambda line: " ".join(model.encode(line, out_type=str))
 
 
 def _subword_nmt(files: Sequence[Path], symbols: int, folder: Path) -> Split:
@@ -99,8 +95,7 @@ def _subword_nmt(files: Sequence[Path], symbols: int, folder: Path) -> Split:
     with codes.open("w", encoding="utf-8") as out, redirect_stderr(StringIO()):  # it says that a small text has fewer
         learn_bpe(_evenly(files), out, symbols)
     with codes.open(encoding="utf-8") as file:
-        bpe = BPE(file)
-    return lambda lines: [bpe.process_line(line) for line in lines]
+        return BPE(file).process_line
 
 
 def _evenly(files: Sequence[Path]) -> Iterator[str]:

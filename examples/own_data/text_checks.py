@@ -1,9 +1,13 @@
-"""Checks of raw parallel text: everything that is wrong is collected with file and line."""
+"""Checks of raw parallel text: everything that is wrong is collected with file and line.
 
+python examples/own_data/text_checks.py SOURCE TARGET         ends with an error if the two are not parallel text
+"""
+
+import sys
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import List, Optional, Sequence
+from typing import Iterator, List, Optional, Sequence
 
 from tqdm import tqdm
 
@@ -23,160 +27,128 @@ class Findings:
 
 
 @dataclass
-class _Lines:
-    """The number of lines with one peculiarity, and the first of them."""
-
-    count: int = 0
-    first: List[int] = field(default_factory=list)
-
-    def add(self, number: int) -> None:
-        self.count += 1
-        if len(self.first) < _SHOWN:
-            self.first.append(number)
-
-    def __str__(self) -> str:
-        numbers = ", ".join(map(str, self.first)) + (", ..." if self.count > len(self.first) else "")
-        return f"{self.count:,} of the lines (number {numbers})"
-
-
-@dataclass
-class _Side:
-    """A file, the number of its lines, and which of them are no UTF-8 or empty."""
+class _File:
+    """A file, whose lines can be read once: how many they are, and which of them are no UTF-8 or empty."""
 
     path: Path
     count: int = 0
-    wrong: _Lines = field(default_factory=_Lines)
-    empty: _Lines = field(default_factory=_Lines)
+    wrong: List[int] = field(default_factory=list)
+    empty: List[int] = field(default_factory=list)
 
-    def read(self, raw: Optional[bytes], number: int) -> Optional[str]:
-        """Return the text of a line, or None if it cannot be read or the file has ended."""
-        if raw is None:
-            return None
-        self.count += 1
-        try:
-            text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-        except UnicodeDecodeError:
-            self.wrong.add(number)
-            return None
-        if not text:
-            self.empty.add(number)
-        return text
+    def __iter__(self) -> Iterator[Optional[str]]:
+        """Yield the text of each line, or None where it is not UTF-8."""
+        with self.path.open("rb") as lines:
+            for self.count, line in enumerate(lines, start=1):
+                text = None
+                try:
+                    text = line.decode("utf-8-sig" if self.count == 1 else "utf-8").strip()
+                except UnicodeDecodeError:
+                    self.wrong.append(self.count)
+                if text == "":
+                    self.empty.append(self.count)
+                yield text
 
 
-def check_split(data: Path, split: str, languages: Sequence[str], findings: Findings) -> int:
-    """Read *split* of both languages once, add what is wrong to *findings*, and return how many pairs have both sides.
-
-    Args:
-        data: directory with ``{split}.{language}``.
-        split: ``train``, ``valid`` or ``test``.
-        languages: source language and target language.
-        findings: errors and warnings so far.
-    """
-    paths = [data / f"{split}.{language}" for language in languages]
+def check_split(paths: Sequence[Path], findings: Findings) -> int:
+    """Read the files of a split, source and target, and return how many pairs have both sides."""
     missing = [path for path in paths if not path.is_file()]
     if missing:
-        there = sorted(path.name for path in data.glob("*.*"))[:8] if data.is_dir() else []
+        there = ", ".join(sorted(path.name for path in paths[0].parent.glob("*.*"))[:8])
         findings.errors.append(
-            f"{' and '.join(map(str, missing))}: there is no such file; DATA must hold "
-            f"{split}.{languages[0]} and {split}.{languages[1]}, one sentence a line"
-            + (f" (it holds {', '.join(there)})" if there else "")
+            f"{' and '.join(map(str, missing))}: there is no such file; DATA must hold {paths[0].name} and "
+            f"{paths[1].name}, one sentence a line" + (f" (it holds {there})" if there else "")
         )
         return 0
+    files, same, complete = [_File(path) for path in paths], [], 0
     try:
-        return _check_files(paths, split, findings)
+        pairs = tqdm(zip_longest(*files), desc=f"checking {paths[0].stem}", unit=" pairs", disable=None, leave=False)
+        for number, (source, target) in enumerate(pairs, start=1):
+            complete += bool(source and target)
+            if source and source == target:
+                same.append(number)
     except OSError as error:
         findings.errors.append(f"{error.filename or paths[0]} cannot be read ({error.strerror})")
         return 0
+    _check_counts(files, "line N of one file must translate line N of the other", findings)
+    for file in files:
+        _check_lines(file, findings)
+    alike = f"{paths[0]} and {paths[1]} are the same"
+    if len(same) > _SAME * min(file.count for file in files):
+        findings.errors.append(f"{alike} text in {_listed(same)}; give the translations as {paths[1].name}")
+    elif same:
+        findings.warnings.append(f"{alike} in {_listed(same)}, which teaches the model to copy")
+    return complete
 
 
-def _check_files(paths: Sequence[Path], split: str, findings: Findings) -> int:
-    sides, same, incomplete = [_Side(path) for path in paths], _Lines(), 0
-    size = sum(path.stat().st_size for path in paths)
-    bar = tqdm(total=size, desc=f"checking {split}", unit="B", unit_scale=True, disable=None, leave=False)
-    with paths[0].open("rb") as source, paths[1].open("rb") as target, bar:
-        for number, pair in enumerate(zip_longest(source, target), start=1):
-            bar.update(sum(map(len, filter(None, pair))))
-            texts = [side.read(raw, number) for side, raw in zip(sides, pair)]
-            incomplete += None not in texts and not all(texts)
-            if texts[0] and texts[0] == texts[1]:
-                same.add(number)
-    _report(sides, split, same, findings)
-    return min(side.count for side in sides) - incomplete
-
-
-def _report(sides: Sequence[_Side], split: str, same: _Lines, findings: Findings) -> None:
-    counts, (source, target) = [side.count for side in sides], sides
-    if counts[0] != counts[1]:
-        findings.errors.append(
-            f"{source.path} has {counts[0]:,} lines and {target.path} has {counts[1]:,}; line N of one file must "
-            "translate line N of the other"
-        )
-    for side in sides:
-        if side.wrong.count:
-            findings.errors.append(
-                f"{side.path}: {side.wrong} are not UTF-8; convert the file, for example with iconv -f latin1 -t utf-8"
-            )
-        if not side.count:
-            findings.errors.append(f"{side.path} is empty; it must hold one sentence a line")
-        elif side.empty.count:
-            what = "these pairs are left out" if split == "train" else "they stay, and count in the scores"
-            findings.warnings.append(f"{side.path}: {side.empty} are empty; {what}")
-    alike = f"{source.path} and {target.path} are the same"
-    if same.count > _SAME * max(1, min(counts)):
-        findings.errors.append(f"{alike} text in {same}; give the translations as {target.path.name}")
-    elif same.count:
-        findings.warnings.append(f"{alike} in {same}, which teaches the model to copy")
-
-
-def check_bert_text(source: Path, text: Path, findings: Findings) -> None:
+def check_bert_text(text: Path, source: Path, findings: Findings) -> None:
     """Add an error unless the file *text*, which BERT reads, has a line for each line of *source*."""
+    files = [_File(text), _File(source)]
     try:
-        lines = sum(1 for _ in text.open(encoding="utf-8", newline="\n"))
-        expected = sum(1 for _ in source.open("rb"))
-    except (OSError, UnicodeDecodeError) as error:
-        findings.errors.append(
-            f"{text} cannot be read as UTF-8 text ({error}); BERT_TEXT must hold the lines of {source} as "
-            "BERT reads them"
-        )
+        for _ in zip_longest(*files):
+            pass
+    except OSError as error:
+        findings.errors.append(f"{error.filename} cannot be read; BERT_TEXT must hold {text.name} as BERT reads it")
         return
-    if lines != expected:
+    _check_counts(files, "line N of BERT_TEXT must be line N of DATA, prepared for BERT", findings)
+    _check_lines(files[0], findings)
+
+
+def _check_counts(files: Sequence[_File], rule: str, findings: Findings) -> None:
+    one, other = files
+    if one.count != other.count:
+        findings.errors.append(f"{one.path} has {one.count:,} lines and {other.path} has {other.count:,}; {rule}")
+
+
+def _check_lines(file: _File, findings: Findings) -> None:
+    if file.wrong:
         findings.errors.append(
-            f"{text} has {lines:,} lines and {source} has {expected:,}; line N of BERT_TEXT must be line N of DATA, "
-            "prepared for BERT"
+            f"{file.path}: {_listed(file.wrong)} are not UTF-8; convert the file, for example with "
+            "iconv -f latin1 -t utf-8"
         )
+    if not file.count:
+        findings.errors.append(f"{file.path} is empty; it must hold one sentence a line")
+    elif file.empty:
+        what = "these pairs are left out" if file.path.stem == "train" else "they stay, and count in the scores"
+        findings.warnings.append(f"{file.path}: {_listed(file.empty)} are empty; {what}")
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    first = ", ".join(map(str, numbers[:_SHOWN])) + (", ..." if len(numbers) > _SHOWN else "")
+    return f"{len(numbers):,} of the lines (number {first})"
 
 
 def check_tokenizer(name: str, path: Path, findings: Findings) -> None:
     """Add an error where the tokenizer of the BERT *name* does not know the language of the file *path*."""
     from transformers import AutoTokenizer
 
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
-    except Exception as error:  # a damaged file can raise anything
-        reason = " ".join(str(error).split())[:200]
-        findings.errors.append(f"BERT={name} cannot be loaded ({reason}); give a model directory or a name on the hub")
-        return
-    words = spaces = characters = pieces = unknown = worst = 0
-    example = ""
+    tokenizer = AutoTokenizer.from_pretrained(name)
     with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as file:
-        lines = [line.strip() for line in islice(file, _SAMPLE)]
-    for number, line in enumerate(lines, start=1):
-        ids = tokenizer(line, add_special_tokens=False)["input_ids"]
-        strange = sum(piece == tokenizer.unk_token_id for piece in ids)
-        words, pieces, unknown = words + len(line.split()), pieces + len(ids), unknown + strange
-        spaces, characters = spaces + line.count(" "), characters + len(line)
-        if strange > worst:
-            worst, example = strange, f"line {number}: {line[:60]!r}"
-    if unknown > _UNKNOWN * max(1, pieces):
+        lines = [line.strip() for line in islice(file, _SAMPLE)] or [""]
+    split = [tokenizer(line, add_special_tokens=False)["input_ids"] for line in lines]
+    strange = [row.count(tokenizer.unk_token_id) for row in split]
+    words = max(1, sum(len(line.split()) for line in lines))
+    pieces = max(1, sum(map(len, split)))
+    unknown = sum(strange) / pieces
+    if unknown > _UNKNOWN:
+        worst = max(range(len(lines)), key=strange.__getitem__)
         findings.errors.append(
-            f"{path}: BERT={name} does not know this language: {unknown / pieces:.0%} of its word pieces are unknown "
-            f"({example}); give a BERT of the source language, or a multilingual one: BERT=bert-base-multilingual-cased"
+            f"{path}: BERT={name} does not know this language: {unknown:.0%} of its word pieces are unknown (line "
+            f"{worst + 1}: {lines[worst][:60]!r}); give a BERT of the source language, or a multilingual one: "
+            "BERT=bert-base-multilingual-cased"
         )
         return
-    has_words = spaces >= _FEW_SPACES * characters
-    if unknown > 0.05 * max(1, pieces) or (has_words and pieces > 3 * max(1, words)):
-        split = f"splits a word into {pieces / max(1, words):.1f} word pieces" if has_words else "makes word pieces"
+    has_words = sum(line.count(" ") for line in lines) >= _FEW_SPACES * sum(map(len, lines))
+    if unknown > 0.05 or (has_words and pieces > 3 * words):
+        makes = f"splits a word into {pieces / words:.1f} word pieces" if has_words else "makes word pieces"
         findings.warnings.append(
-            f"{path}: BERT={name} seems to be trained for another language: it {split}, "
-            f"{unknown / max(1, pieces):.0%} of them unknown; a BERT of the source language helps more"
+            f"{path}: BERT={name} seems to be trained for another language: it {makes}, {unknown:.0%} of them unknown; "
+            "a BERT of the source language helps more"
         )
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(f"error: usage: {sys.argv[0]} SOURCE TARGET")
+    found = Findings()
+    check_split([Path(name) for name in sys.argv[1:]], found)
+    sys.exit("\n".join(f"error: {error}" for error in found.errors) or None)

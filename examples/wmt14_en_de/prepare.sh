@@ -34,7 +34,7 @@ for split in valid:wmt13 test:wmt14/full; do
     sacrebleu -t "${split#*:}" -l en-de --echo src | tokenised en >"$dir/raw/${split%%:*}.en"
     sacrebleu -t "${split#*:}" -l en-de --echo ref | tokenised de >"$dir/raw/${split%%:*}.de"
 done
-python "$examples/clean_pairs.py" "$dir/raw/all" "$dir/raw/train" en de --max-words 250
+"$examples/clean_pairs.sh" "$dir/raw/all" "$dir/raw/train" en de 250
 cat "$dir"/raw/train.{en,de} | subword-nmt learn-bpe -s 32000 -o "$dir/codes"
 for file in {train,valid,test}.{en,de}; do
     subword-nmt apply-bpe -c "$dir/codes" <"$dir/raw/$file" >"$dir/$file"

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Copies parallel text without the pairs that are empty, too long, or too different in length, as Moses'
+# clean-corpus-n.perl does: those with a sentence that is empty or has more than WORDS words, or that has more than 1.5
+# times as many words as the other one.
+#
+#   examples/clean_pairs.sh INPUT OUTPUT SRC TGT WORDS      reads INPUT.SRC and INPUT.TGT, writes OUTPUT.SRC and OUTPUT.TGT
+set -euo pipefail
+
+paste "$1.$3" "$1.$4" | awk -F '\t' -v words="$5" -v source="$2.$3" -v target="$2.$4" '
+    {
+        n = split($1, unused, " ")
+        m = split($2, unused, " ")
+        if (n && m && n <= words && m <= words && n <= 1.5 * m && m <= 1.5 * n) {
+            print $1 >source
+            print $2 >target
+        }
+    }'
