@@ -2,34 +2,30 @@
 
 python examples/distill.py TEXT OUT SRC TGT DATA_BIN --path CHECKPOINT [flags of fairseq-generate]
 
-TEXT/{train,valid}.SRC is the text of DATA_BIN.  Some sentences of valid are translated to estimate the time.  Then
-train is translated in parts, by a process on each core, or on each GPU.  OUT/parts keeps the parts, so that a run that
-was interrupted goes on.  OUT/train.{SRC,TGT} are written when all parts are there.
+TEXT/train.SRC is the text of DATA_BIN.  It is translated in parts, by a process on each core or GPU.  OUT/parts keeps
+the parts, so that a run that was interrupted goes on.  OUT/train.{SRC,TGT} are written when all parts are there.
 """
 
 import logging
 import math
 import os
 import re
-import shutil
 import sys
-import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import current_process, get_context, parent_process
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, Sequence
 
 import torch
 from fairseq import options
 from fairseq_cli import generate
-from progress import minutes
 
 from bert_fused_plugin.files import written_whole
 from bert_fused_plugin.progress import Progress
 
 _PART, _MOST_PARTS = 1000, 400  # sentences of a part; the models are loaded for each part, which takes seconds
-_SAMPLE = 200  # sentences of valid
 
 
 def main(text: Path, out: Path, source: str, target: str, command: Sequence[str]) -> None:
@@ -39,8 +35,7 @@ def main(text: Path, out: Path, source: str, target: str, command: Sequence[str]
     parts = [out / "parts" / f"{number}-of-{count}" for number in range(count)]
     missing = [part for part in parts if not part.exists()]
     if missing:
-        sample = max(1, len(read(text / f"valid.{source}")) // _SAMPLE)  # one of so many ranks translates it
-        translate_all(missing, out, command, sample, len(lines) * len(missing) / count)
+        translate_all(missing, out / "log", command)
     found: Dict[int, str] = {}
     for part in parts:
         found.update((int(number), line) for number, line in (row.split("\t") for row in read(part)))
@@ -51,25 +46,22 @@ def main(text: Path, out: Path, source: str, target: str, command: Sequence[str]
             new.write_text("".join(f"{text_of[number]}\n" for number in sorted(found)), encoding="utf-8")
 
 
-def translate_all(parts: Sequence[Path], out: Path, command: Sequence[str], sample: int, sentences: float) -> None:
-    """Make the files *parts*, of so many *sentences*, in processes side by side; show an estimate and the progress."""
-    (out / "parts").mkdir(parents=True, exist_ok=True)
+def translate_all(parts: Sequence[Path], log: Path, command: Sequence[str]) -> None:
+    """Make the files *parts* in processes side by side, and show the progress."""
+    parts[0].parent.mkdir(parents=True, exist_ok=True)
     gpus = 0 if "--cpu" in command else torch.cuda.device_count()
     workers = min(gpus or len(os.sched_getaffinity(0)), len(parts))
     context = get_context("spawn")  # no threads of tokenizers, and no GPU, pass a fork
-    with ProcessPoolExecutor(workers, context, begin, (gpus, out / "log")) as pool:
+    title = f"distill on {workers} {'GPU' if gpus else 'core'}{'s' * (workers > 1)}"
+    with ProcessPoolExecutor(workers, context, begin, (gpus, log)) as pool:
         try:
-            start, each = pool.submit(measured, out, command, sample).result()
-            seconds = (len(parts) * start + sentences * each) / workers
-            where = f"{workers} {'GPU' if gpus else 'core'}{'s' * (workers > 1)}"
-            print(f"distill: {sentences:,.0f} sentences on {where}: about {minutes(seconds)}", flush=True)
-            with Progress("distill", len(parts), "parts", parts=workers) as progress:
+            with Progress(title, len(parts), "parts", parts=workers) as progress:
                 for done in as_completed([pool.submit(translate, part, command) for part in parts]):
                     done.result()
                     progress.update(1)
         except Exception as error:
             pool.shutdown(wait=False, cancel_futures=True)
-            raise SystemExit(f"error: {error}; all that was said is in {out / 'log'}") from None
+            raise SystemExit(f"error: {error}; all that was said is in {log}") from None
 
 
 def begin(gpus: int, log: Path) -> None:
@@ -93,30 +85,14 @@ def end_with_parent() -> None:
 def translate(part: Path, command: Sequence[str]) -> None:
     """Write a *part*, whose name is ``NUMBER-of-COUNT``; each line is the number of a sentence and its translation."""
     rank, _, count = part.name.split("-")
-    folder = part.with_name(f".{part.name}.output")
-    rows = "".join(hypotheses(generated(folder, [*command, "--gen-subset", "train"], int(rank), int(count))))
+    with TemporaryDirectory(dir=part.parent) as folder:
+        shard = ["--gen-subset", "train", "--distributed-world-size", count, "--distributed-rank", rank]
+        flags = [*command, *shard, "--results-path", folder, "--log-format", "none", "--num-workers", "0"]
+        generate.main(options.parse_args_and_arch(options.get_generation_parser(), flags))
+        [file] = Path(folder).iterdir()
+        rows = re.findall(r"^H-(\d+\t)[^\t\n]*\t(.*\n)", file.read_bytes().decode(), re.M)
     with written_whole(part) as new:
-        new.write_text(rows, encoding="utf-8")
-
-
-def measured(out: Path, command: Sequence[str], ranks: int) -> Tuple[float, float]:
-    """Return the seconds until a translation begins, and those of a sentence, from sentences of all lengths."""
-    began = time.perf_counter()
-    generated(out / ".sample", [*command, "--gen-subset", "valid", "--batch-size", "16"], 0, ranks)
-    said = re.findall(r"Translated ([\d,]+) sentences .* in ([\d.]+)s", (out / "log").read_text(encoding="utf-8"))
-    sentences, seconds = int(said[-1][0].replace(",", "")), float(said[-1][1])
-    return time.perf_counter() - began - seconds, seconds / sentences
-
-
-def generated(folder: Path, command: Sequence[str], rank: int, ranks: int) -> List[str]:
-    """Return what fairseq-generate writes, into *folder*, of the batches of a *rank*; those of all ranks are alike."""
-    shard = ["--distributed-world-size", str(ranks), "--distributed-rank", str(rank)]
-    flags = [*command, *shard, "--results-path", str(folder), "--log-format", "none", "--num-workers", "0"]
-    generate.main(options.parse_args_and_arch(options.get_generation_parser(), flags))
-    [file] = folder.iterdir()
-    lines = read(file)
-    shutil.rmtree(folder)
-    return lines
+        new.write_bytes("".join(number + text for number, text in rows).encode())
 
 
 def read(path: Path) -> List[str]:
@@ -125,13 +101,5 @@ def read(path: Path) -> List[str]:
         return [line.rstrip("\n") for line in file]
 
 
-def hypotheses(output: Sequence[str]) -> List[str]:
-    """Return the lines of a part from what fairseq-generate has written."""
-    found = [re.fullmatch(r"H-(\d+)\t[^\t]*\t(.*)", line) for line in output]
-    return [f"{row[1]}\t{row[2]}\n" for row in found if row is not None]
-
-
 if __name__ == "__main__":
-    if len(sys.argv) < 8:
-        sys.exit(f"error: usage: {sys.argv[0]} TEXT OUT SRC TGT DATA_BIN --path CHECKPOINT [flags of fairseq-generate]")
     main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5:])

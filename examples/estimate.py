@@ -51,36 +51,31 @@ class Probe:
     """
 
     def __init__(self, folder: Path, kind: str, language: str) -> None:
-        self._log = folder / f"{kind}.log"
-        self.update = 1 / max(1e-3, statistics.median(self._figures("train_inner", "ups")[1:]))
-        writing = re.findall(r"writing took ([\d.]+) seconds", self._log.read_text(encoding="utf-8"))
+        self._log = (folder / f"{kind}.log").read_text(encoding="utf-8")
+        updates, trained = self._figures("train_inner", "ups"), self._figures("valid", "valid_num_updates")
+        translated = (folder / f"{kind}-test.log").read_text(encoding="utf-8")
+        found = re.search(r"Translated [\d,]+ sentences .* in ([\d.]+)s", translated)
+        if not updates or not trained or found is None:
+            raise SystemExit(f"error: {folder}/{kind}.log or {kind}-test.log has no figures; their last lines say why")
+        self.translation = float(found[1]) / size(folder / f"test.{language}")
+        self.update = 1 / max(1e-3, statistics.median(updates[1:]))
+        writing = re.findall(r"writing took ([\d.]+) seconds", self._log)
         self.validation = self._seconds_between("begin validation", "| valid |") + sum(map(float, writing))
         # BERT's states are built between the cache's opening and the first epoch
         built = self._seconds_between("word pieces for BERT", "begin training epoch")
         self.states = built / (size(folder / f"train.{language}") + size(folder / f"valid.{language}"))
         seconds = float((folder / f"{kind}.seconds").read_text(encoding="utf-8"))
-        updates = self._figures("valid", "valid_num_updates")[-1]
-        self.start = max(0.0, seconds - updates * self.update - self.validation - built)
-        translated = folder / f"{kind}-test.log"
-        found = re.search(r"Translated [\d,]+ sentences .* in ([\d.]+)s", translated.read_text(encoding="utf-8"))
-        if found is None:
-            raise SystemExit(f"error: {translated} has no translations; its last lines say why")
-        self.translation = float(found[1]) / size(folder / f"test.{language}")
+        self.start = max(0.0, seconds - trained[-1] * self.update - self.validation - built)
 
     def _figures(self, stage: str, name: str) -> List[float]:
-        found = re.findall(rf"\| {stage} \| (\{{.*\}})", self._log.read_text(encoding="utf-8"))
-        if not found:
-            raise SystemExit(f"error: {self._log} has no line of {stage}; its last lines say why")
+        found = re.findall(rf"\| {stage} \| (\{{.*\}})", self._log)
         return [float(json.loads(line)[name]) for line in found]
 
     def _seconds_between(self, begin: str, end: str) -> float:
         """Return the time from the first line with *begin* to the first one with *end*, or 0 without such lines."""
-        times = {}
-        for line in self._log.read_text(encoding="utf-8").splitlines():
-            for text in (begin, end):
-                if text in line and text not in times:
-                    times[text] = datetime.strptime(line[:19], "%Y-%m-%d %H:%M:%S")
-        return (times[end] - times[begin]).total_seconds() if len(times) == 2 else 0.0
+        lines = [re.search(rf"^(.{{19}}).*{re.escape(text)}", self._log, re.M) for text in (begin, end)]
+        times = [datetime.fromisoformat(line[1]) for line in lines if line is not None]
+        return (times[1] - times[0]).total_seconds() if len(times) == 2 else 0.0
 
     def training(self, updates: int, every: int) -> float:
         """Return the seconds of a training, with a validation after *every* so many updates."""

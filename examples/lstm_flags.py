@@ -18,17 +18,12 @@ _SIZES = (
 
 def main(arch: str) -> str:
     """Return the flags for the sizes of *arch*, such as ``gru_bahdanau_tiny``."""
-    if not arch.startswith("gru_") or arch not in ARCH_CONFIG_REGISTRY:
-        known = sorted(name for name in ARCH_CONFIG_REGISTRY if name.startswith("gru_"))
-        raise SystemExit(f"error: {arch} is not a recurrent architecture of this package; they are: {', '.join(known)}")
-    sizes = Namespace()
-    ARCH_CONFIG_REGISTRY[arch](sizes)
-    defaults = GruConfig()
-    given = (f"--{name.replace('_', '-')} {vars(sizes).get(name, vars(defaults)[name])}" for name in _SIZES)
+    preset = Namespace()
+    ARCH_CONFIG_REGISTRY[arch](preset)
+    sizes = {**vars(GruConfig()), **vars(preset)}
+    given = (f"--{name.replace('_', '-')} {sizes[name]}" for name in _SIZES)
     return " ".join(["--arch lstm --encoder-bidirectional", *given])
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit(f"error: usage: {sys.argv[0]} ARCH")
     print(main(sys.argv[1]))

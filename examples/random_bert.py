@@ -6,32 +6,25 @@ The weights are drawn as transformers draws them before pre-training.  The seed 
 """
 
 import sys
-import tempfile
 from pathlib import Path
 
 import torch
-from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers import AutoConfig, AutoModel
+
+from bert_fused_plugin.bert.pretrained_bert import load_tokenizer
+from bert_fused_plugin.files import written_whole
 
 
 def main(model: str, output: Path) -> None:
     """Write a random model like *model* to *output*, unless that directory exists."""
     if output.is_dir():
         return
-    if output.exists():
-        raise SystemExit(f"error: {output} is not a directory; give another OUTPUT")
-    try:
-        tokenizer, config = AutoTokenizer.from_pretrained(model), AutoConfig.from_pretrained(model)
-    except (OSError, ValueError) as error:
-        raise SystemExit(f"error: {model} cannot be loaded ({' '.join(str(error).split())[:200]})") from None
+    tokenizer = load_tokenizer(model)  # it says what is wrong
     torch.manual_seed(1)
-    with tempfile.TemporaryDirectory(dir=output.parent) as folder:
-        new = Path(folder) / "model"
+    with written_whole(output) as new:
         tokenizer.save_pretrained(new)
-        AutoModel.from_config(config).save_pretrained(new)
-        new.rename(output)
+        AutoModel.from_config(AutoConfig.from_pretrained(model)).save_pretrained(new)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit(f"error: usage: {sys.argv[0]} MODEL OUTPUT")
     main(sys.argv[1], Path(sys.argv[2]))

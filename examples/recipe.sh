@@ -147,7 +147,7 @@ train() { # train NAME UPDATES LR WARMUP FLAGS...
     rm -f "$runs/$system/finished"
     comparable "${command[*]}" >"$runs/$system/begun"
     say "$system: $updates updates (log: $runs/$system.log)"
-    fairseq-train "${command[@]}" 2>&1 | python "$examples/progress.py" "$system" "$updates" "$runs/$system.log"
+    fairseq-train "${command[@]}" 2>&1 | tee -a "$runs/$system.log" | python "$examples/progress.py" "$system" "$updates"
     comparable "${command[*]}" >"$runs/$system/finished"
 }
 

@@ -25,13 +25,13 @@ PRECISIONS = ("float32", "int8")
 _SUBWORDS = {"sentencepiece.model": "sentencepiece", "codes": "subword-nmt"}  # files, and what pip calls their tools
 _SEARCH = {"beam": 5, "lenpen": 1.0, "max_len_a": 0.0, "max_len_b": 200}  # the defaults of fairseq-generate
 _README = """\
-# {pair}: a translation model for CTranslate2
+# {0}-{1}: a translation model for CTranslate2
 
 Copy this directory to any machine; it needs `pip install ctranslate2 {packages}`, and neither fairseq nor torch.
 The folders are the model in two precisions: {sizes}.
 
-    python translate.py < text.{source} > translation.{target}          # raw text, one sentence a line
-    python translate.py --int8 --threads 4 < text.{source} > translation.{target}
+    python translate.py < text.{0} > translation.{1}          # raw text, one sentence a line
+    python translate.py --int8 --threads 4 < text.{0} > translation.{1}
 
     from translate import Translator                        # in Python, with this directory on sys.path
     Translator("int8").translate(["A sentence.", "Another one."])
@@ -56,9 +56,8 @@ def main(args: argparse.Namespace) -> None:
         shutil.copyfile(Path(__file__).with_name("translate.py"), new / "translate.py")
         (new / "settings.json").write_text(json.dumps(settings(args, flags), indent=1), encoding="utf-8")
         packages = _SUBWORDS[subwords] + " sacremoses" * args.moses
-        source, target = args.languages
-        about = {"pair": f"{source}-{target}", "packages": packages, "sizes": sizes, "source": source, "target": target}
-        (new / "README.md").write_text(_README.format(**about), encoding="utf-8")
+        readme = _README.format(*args.languages, packages=packages, sizes=sizes)
+        (new / "README.md").write_text(readme, encoding="utf-8")
     print(f"deploy: {args.output} has the model in two precisions: {sizes}; its README.md says how to translate")
 
 

@@ -20,7 +20,7 @@ from typing import Dict, Iterable, List, Optional, Sequence
 
 from splitting import Pair, choose_held_out, read_pairs, training_pairs
 from subwords import KINDS, count_characters, default_symbols, learn, moses, split_file
-from text_checks import Findings, check_bert_text, check_split, check_tokenizer
+from text_checks import Findings, check_split, check_tokenizer
 from tqdm import tqdm
 
 from bert_fused_plugin.files import written_whole
@@ -54,14 +54,11 @@ def main(args: argparse.Namespace) -> None:
 def check(args: argparse.Namespace) -> None:
     """End with all errors of the text, and print all warnings."""
     findings = Findings()
-    pairs = check_split(paths_of(args, "train")[:2], findings)
+    pairs = check_split(paths_of(args, "train"), findings)
     if pairs < _FEWEST and (pairs or not findings.errors):
         findings.errors.append(f"{args.data}/train.* has {pairs} pairs; it must have at least {_FEWEST}")
     for split in given_splits(args):
-        check_split(paths_of(args, split)[:2], findings)
-    for split in ("train", *given_splits(args)) if args.bert_text else ():
-        source, _, text = paths_of(args, split)
-        check_bert_text(text, source, findings)
+        check_split(paths_of(args, split), findings)
     source = paths_of(args, "train")[::2][-1]
     if args.bert is not None and os.access(source, os.R_OK):
         check_tokenizer(args.bert, source, findings)

@@ -5,32 +5,21 @@ python examples/own_data/settings.py PAIRS TOKENS cpu|gpu SIZE
 
 import math
 import sys
-from typing import Any, Dict, NamedTuple, Tuple
+from typing import Any, Dict
 
 AUTO = "auto"  # the size that suits the amount of text and the device
 
 
-class Size(NamedTuple):
-    """The architectures of one size, and a learning rate for them."""
-
-    transformer: str  # flags of fairseq's transformer
-    fused_arch: str  # the BERT-fused architecture of the same sizes
-    gru_arch: str  # the recurrent architecture of this size class
-    lr: float  # largest learning rate of the transformer
-    gru_sizes: str = ""  # flags for shared embeddings, which are as wide as the output matrix
-
-
-SIZES: Dict[str, Size] = {
-    "tiny": Size(
-        "--arch transformer --encoder-layers 4 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 "
-        "--encoder-attention-heads 4 --decoder-layers 4 --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 "
-        "--decoder-attention-heads 4",
-        "bert_fused_tiny",
-        "gru_bahdanau_tiny",
-        0.005,
-    ),
-    "iwslt": Size("--arch transformer_iwslt_de_en", "bert_fused_iwslt_de_en", "gru_bahdanau_iwslt_de_en", 0.0005),
-    "base": Size("--arch transformer", "bert_fused", "gru_bahdanau", 0.0007, "--decoder-out-embed-dim 620"),
+_TINY = (
+    "(--arch transformer --encoder-layers 4 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 "
+    "--encoder-attention-heads 4 --decoder-layers 4 --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 "
+    "--decoder-attention-heads 4)"
+)
+# transformer, fused_arch, gru_arch, lr: the architectures of each size, and the transformer's largest learning rate
+SIZES = {
+    "tiny": (_TINY, "bert_fused_tiny", "gru_bahdanau_tiny", 0.005),
+    "iwslt": ("(--arch transformer_iwslt_de_en)", "bert_fused_iwslt_de_en", "gru_bahdanau_iwslt_de_en", 0.0005),
+    "base": ("(--arch transformer)", "bert_fused", "gru_bahdanau", 0.0007),
 }
 
 
@@ -47,13 +36,23 @@ def choose(pairs: int, tokens: int, device: str, size: str = AUTO) -> Dict[str, 
     if size == AUTO:
         size = "tiny" if few or device == "cpu" else "iwslt" if pairs < 1_000_000 else "base"
     max_tokens = 2048 if few else 4096
-    most, epochs = _budget(few, device, size)
+    if few or device == "cpu":
+        most, epochs = (1500, 90) if few else (1240, 10)
+    else:
+        most, epochs = (100_000, 30) if size == "base" else (30_000, 40)
+    dropout = 0.1 if pairs >= 1_000_000 or (size == "tiny" and pairs >= 100_000) else 0.3
+    # the smallest number of updates is a tenth of the largest
     updates = min(most, max(most // 10, math.ceil(epochs * tokens / max_tokens)))
     more = max(1, updates // (3 if few else 2))
-    lr = 0.002 if few and size == "tiny" else SIZES[size].lr
+    transformer, fused_arch, gru_arch, lr = SIZES[size]
+    lr = 0.002 if few and size == "tiny" else lr
     return {
         "size": size,
-        "dropout": _dropout(few, pairs, size),
+        "transformer": transformer,
+        "fused_arch": fused_arch,
+        "gru_arch": gru_arch,
+        "gru_sizes": "(--decoder-out-embed-dim 620)" if size == "base" else "()",  # shared embeddings are as wide
+        "dropout": 0.4 if few else dropout,
         "max_tokens": max_tokens,  # of a batch
         "updates": updates,  # of the transformer
         "more": more,  # further updates of the control and of the BERT-fused model
@@ -66,28 +65,10 @@ def choose(pairs: int, tokens: int, device: str, size: str = AUTO) -> Dict[str, 
     }
 
 
-def _budget(few: bool, device: str, size: str) -> Tuple[int, int]:
-    """Return the largest number of updates of the transformer, a tenth of which is the smallest, and its epochs."""
-    if few:
-        return 1500, 90
-    if device == "cpu":
-        return 1240, 10
-    return (100_000, 30) if size == "base" else (30_000, 40)
-
-
-def _dropout(few: bool, pairs: int, size: str) -> float:
-    if few:
-        return 0.4
-    return 0.1 if pairs >= 1_000_000 or (size == "tiny" and pairs >= 100_000) else 0.3
-
-
 def as_shell(settings: Dict[str, Any]) -> str:
-    """Return the settings, and the architectures of their size, as assignments of shell variables, one a line."""
-    values = {name: f"{value:g}" if isinstance(value, float) else value for name, value in settings.items()}
-    size = SIZES[settings["size"]]
-    values.update(transformer=f"({size.transformer})", fused_arch=size.fused_arch)
-    values.update(gru_arch=size.gru_arch, gru_sizes=f"({size.gru_sizes})")
-    return "".join(f"{name}={value}\n" for name, value in values.items())
+    """Return the settings as assignments of shell variables, one a line."""
+    values = ((name, f"{value:g}" if isinstance(value, float) else value) for name, value in settings.items())
+    return "".join(f"{name}={value}\n" for name, value in values)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,10 @@ _SAME = 0.5  # share of lines alike on both sides that means that a file was cop
 _UNKNOWN = 0.3  # share of words that BERT's tokenizer does not know, over which BERT cannot help
 _FEW_SPACES = 0.05  # share of spaces among characters, below which the language is written without them
 _SAMPLE = 5000  # lines that are given to BERT's tokenizer
+_RULES = (
+    "line N of one file must translate line N of the other",
+    "line N of BERT_TEXT must be line N of DATA, prepared for BERT",
+)
 
 
 @dataclass
@@ -50,26 +54,30 @@ class _File:
 
 
 def check_split(paths: Sequence[Path], findings: Findings) -> int:
-    """Read the files of a split, source and target, and return how many pairs have both sides."""
+    """Read the files of a split, source, target and what BERT reads, and return how many lines are in all of them."""
     missing = [path for path in paths if not path.is_file()]
     if missing:
-        there = ", ".join(sorted(path.name for path in paths[0].parent.glob("*.*"))[:8])
+        there = ", ".join(sorted(path.name for path in missing[0].parent.glob("*.*"))[:8])
         findings.errors.append(
             f"{' and '.join(map(str, missing))}: there is no such file; DATA must hold {paths[0].name} and "
-            f"{paths[1].name}, one sentence a line" + (f" (it holds {there})" if there else "")
+            f"{paths[1].name}, one sentence a line, and BERT_TEXT, where it is given, {paths[0].name} as BERT reads it"
+            + (f" (it holds {there})" if there else "")
         )
         return 0
     files, same, complete = [_File(path) for path in paths], [], 0
     try:
         pairs = tqdm(zip_longest(*files), desc=f"checking {paths[0].stem}", unit=" pairs", disable=None, leave=False)
-        for number, (source, target) in enumerate(pairs, start=1):
-            complete += bool(source and target)
-            if source and source == target:
+        for number, texts in enumerate(pairs, start=1):
+            complete += all(texts)
+            if texts[0] and texts[0] == texts[1]:
                 same.append(number)
     except OSError as error:
         findings.errors.append(f"{error.filename or paths[0]} cannot be read ({error.strerror})")
         return 0
-    _check_counts(files, "line N of one file must translate line N of the other", findings)
+    for file, rule in zip(files[1:], _RULES):
+        if file.count != files[0].count:
+            counts = f"{paths[0]} has {files[0].count:,} lines and {file.path} has {file.count:,}"
+            findings.errors.append(f"{counts}; {rule}")
     for file in files:
         _check_lines(file, findings)
     alike = f"{paths[0]} and {paths[1]} are the same"
@@ -78,25 +86,6 @@ def check_split(paths: Sequence[Path], findings: Findings) -> int:
     elif same:
         findings.warnings.append(f"{alike} in {_listed(same)}, which teaches the model to copy")
     return complete
-
-
-def check_bert_text(text: Path, source: Path, findings: Findings) -> None:
-    """Add an error unless the file *text*, which BERT reads, has a line for each line of *source*."""
-    files = [_File(text), _File(source)]
-    try:
-        for _ in zip_longest(*files):
-            pass
-    except OSError as error:
-        findings.errors.append(f"{error.filename} cannot be read; BERT_TEXT must hold {text.name} as BERT reads it")
-        return
-    _check_counts(files, "line N of BERT_TEXT must be line N of DATA, prepared for BERT", findings)
-    _check_lines(files[0], findings)
-
-
-def _check_counts(files: Sequence[_File], rule: str, findings: Findings) -> None:
-    one, other = files
-    if one.count != other.count:
-        findings.errors.append(f"{one.path} has {one.count:,} lines and {other.path} has {other.count:,}; {rule}")
 
 
 def _check_lines(file: _File, findings: Findings) -> None:

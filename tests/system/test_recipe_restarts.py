@@ -59,10 +59,10 @@ def test_the_log_of_a_training_that_was_removed_is_removed_too(dry, tmp_path):
     assert dry.run("multi30k", "transformer", UPDATES="10").returncode == 0
     log.write_text("valid")
     assert dry.run("multi30k", "transformer", UPDATES="20").returncode == 0
-    assert log.exists()
+    assert log.read_text() == "valid"
     shutil.rmtree(log.parent / "transformer")
     assert dry.run("multi30k", "transformer", UPDATES="10").returncode == 0
-    assert not log.exists()
+    assert log.read_text() == ""
 
 
 @pytest.fixture

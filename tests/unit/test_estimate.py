@@ -65,11 +65,8 @@ def test_the_estimate_of_berts_states_follows_the_amount_of_text(probe, tmp_path
     assert re.match(r"expected time, at most: \d+ minutes \(transformer 9 minutes, continued 5 minutes, ", printed)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [("plain.log", "has no line of train_inner"), ("fused-test.log", "has no translations; its last lines say why")],
-)
-def test_an_estimate_without_figures_says_where_to_look(probe, name, message):
+@pytest.mark.parametrize("name", ["plain.log", "fused-test.log"])
+def test_an_estimate_without_figures_says_where_to_look(probe, name):
     write(probe / name, ["killed"])
-    with pytest.raises(SystemExit, match=message):
+    with pytest.raises(SystemExit, match=rf"probe/{name[:5]}.log or {name[:5]}-test.log has no figures"):
         estimate.Probe(probe, name[:5], "fr")

@@ -97,8 +97,9 @@ def test_text_for_bert_that_does_not_fit_is_named(data):
     segmented.mkdir()
     write(segmented / "train.en", read(data / "train.en")[1:])
     errors = refusal(data, "--bert-text", segmented)
-    assert f"{segmented}/train.en has 299 lines and {data}/train.en has 300; line N of BERT_TEXT" in errors[0]
-    assert f"{segmented}/test.en cannot be read; BERT_TEXT must hold test.en as BERT reads it" in errors[1]
+    assert f"{data}/train.en has 300 lines and {segmented}/train.en has 299; line N of BERT_TEXT" in errors[0]
+    assert f"{segmented}/test.en: there is no such file" in errors[1]
+    assert "BERT_TEXT, where it is given, test.en as BERT reads it (it holds train.en)" in errors[1]
 
 
 def test_given_sets_are_taken_as_they_are(data):

@@ -37,16 +37,16 @@ def test_settings_are_assignments_of_bash():
 
 @pytest.mark.parametrize("size", settings.SIZES)
 def test_the_recurrent_models_of_each_size_share_their_embeddings(size):
-    chosen = settings.SIZES[size]
-    shared = [*chosen.gru_sizes.split(), "--share-all-embeddings"]
+    chosen = settings.choose(3_000, 60_000, "cpu", size)
+    shared = [*chosen["gru_sizes"].strip("()").split(), "--share-all-embeddings"]
 
     def parsed(*flags):
         return options.parse_args_and_arch(options.get_training_parser(), ["data", *flags, *shared])
 
-    args = parsed("--arch", chosen.gru_arch)
+    args = parsed("--arch", chosen["gru_arch"])
     ours = GruConfig.from_namespace(args)
     assert gru_config_errors(ours, Dictionary(), Dictionary()) == []
-    lstm = parsed(*lstm_flags.main(chosen.gru_arch).split())
+    lstm = parsed(*lstm_flags.main(chosen["gru_arch"]).split())
     task = type("Task", (), {"source_dictionary": Dictionary(), "target_dictionary": Dictionary()})
     model = LSTMModel.build_model(lstm, task)
     assert model.decoder.hidden_size == ours.decoder_hidden_size

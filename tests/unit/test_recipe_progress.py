@@ -1,7 +1,7 @@
 """examples/progress.py: what is shown of the log of a training."""
 
 import pytest
-from progress import Progress
+from progress import shown
 
 LOG = "2026-01-02 03:04:05 | INFO | "
 
@@ -29,8 +29,7 @@ def test_progress_shows_updates_validation_and_what_went_wrong(monkeypatch):
         "2026-01-02 03:04:05 | WARNING | fairseq.x | take care",
         "bert_fused_plugin: error: --bert-model must be there",
     ]
-    progress = Progress("gru", 250)
-    assert [shown for shown in map(progress.show, log) if shown is not None] == [
+    assert list(shown(log, "gru", 250)) == [
         "gru: 50 of 250 updates, nll_loss 8.5, 1,235 tokens a second",
         "gru: 100 of 250 updates, nll_loss 8.5, 1,235 tokens a second, about 5 minutes left",
         "gru: after 100 updates BLEU 3.5, nll_loss 6.25 in validation",
@@ -46,4 +45,4 @@ def test_progress_shows_updates_validation_and_what_went_wrong(monkeypatch):
     "line", ["usage: fairseq-train: error: unrecognized arguments: --x", "Traceback (most recent):"]
 )
 def test_a_log_may_begin_with_an_error(line):
-    assert Progress("gru", 250).show(line) == line
+    assert list(shown([line], "gru", 250)) == [line]
