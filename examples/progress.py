@@ -11,8 +11,6 @@ from typing import Iterable, Iterator, Optional, Tuple
 _LINE = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| (?P<level>\w+) \| (?P<logger>\S+) \| (?P<text>.*)$")
 _UPDATE = re.compile(r"\bnll_loss=(?P<nll>[\d.]+).*\bwps=(?P<wps>[\d.]+).*\bnum_updates=(?P<updates>\d+)")
 _VALID = re.compile(r"valid on '\w+' subset .*\| nll_loss ([\d.]+).*\| bleu ([\d.]+).*\| num_updates (\d+)")
-_OURS = "bert_fused_plugin"
-_SAID_AGAIN = "bert_fused_plugin.setup_messages"  # what was shown where it was said first
 
 
 def shown(lines: Iterable[str], name: str, updates: int) -> Iterator[str]:
@@ -27,10 +25,10 @@ def shown(lines: Iterable[str], name: str, updates: int) -> Iterator[str]:
             if is_trace or "error" in line.lower() or not is_detail:
                 yield line
             continue
-        is_trace, is_ours = False, found["logger"].startswith(_OURS)
+        is_trace, is_ours = False, found["logger"].startswith("bert_fused_plugin")
         text = found["text"]
         update, valid = _UPDATE.search(text), _VALID.search(text)
-        if found["logger"] == _SAID_AGAIN:
+        if found["logger"] == "bert_fused_plugin.setup_messages":  # what was shown where it was said first
             continue
         if found["level"] != "INFO" or is_ours:
             yield f"{name}: {text}"

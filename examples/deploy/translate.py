@@ -25,7 +25,7 @@ class Translator:
         self._model = ctranslate2.Translator(str(HERE / precision), device="auto", intra_threads=threads)
         self._settings = json.loads((HERE / "settings.json").read_text(encoding="utf-8"))
         self._pieces = (HERE / "sentencepiece.model").exists()
-        self._split = _sentencepiece() if self._pieces else _subword_nmt()
+        self._split = _splitter(self._pieces)
         if self._settings["moses"]:
             from sacremoses import MosesDetokenizer, MosesTokenizer
 
@@ -70,14 +70,12 @@ class Translator:
         return self._detokenizer.detokenize(text.split()) if self._settings["moses"] and not tokenised else text
 
 
-def _sentencepiece() -> Any:
-    from sentencepiece import SentencePieceProcessor
+def _splitter(pieces: bool) -> Any:
+    if pieces:
+        from sentencepiece import SentencePieceProcessor
 
-    model = SentencePieceProcessor(model_file=str(HERE / "sentencepiece.model"))
-    return lambda line: model.encode(line, out_type=str)
-
-
-def _subword_nmt() -> Any:
+        model = SentencePieceProcessor(model_file=str(HERE / "sentencepiece.model"))
+        return lambda line: model.encode(line, out_type=str)
     from subword_nmt.apply_bpe import BPE
 
     with (HERE / "codes").open(encoding="utf-8") as codes:

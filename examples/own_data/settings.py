@@ -7,9 +7,6 @@ import math
 import sys
 from typing import Any, Dict
 
-AUTO = "auto"  # the size that suits the amount of text and the device
-
-
 _TINY = (
     "(--arch transformer --encoder-layers 4 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 "
     "--encoder-attention-heads 4 --decoder-layers 4 --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 "
@@ -23,7 +20,7 @@ SIZES = {
 }
 
 
-def choose(pairs: int, tokens: int, device: str, size: str = AUTO) -> Dict[str, Any]:
+def choose(pairs: int, tokens: int, device: str, size: str = "auto") -> Dict[str, Any]:
     """Return the settings for a training set, by the names of the recipe's shell variables.
 
     Args:
@@ -33,7 +30,7 @@ def choose(pairs: int, tokens: int, device: str, size: str = AUTO) -> Dict[str, 
         size: a key of `SIZES`, or ``auto``: by the number of pairs and the device; on a CPU models stay small.
     """
     few = pairs < 10_000  # English-Persian of Tatoeba in docs/results.md
-    if size == AUTO:
+    if size == "auto":
         size = "tiny" if few or device == "cpu" else "iwslt" if pairs < 1_000_000 else "base"
     max_tokens = 2048 if few else 4096
     if few or device == "cpu":
