@@ -59,7 +59,7 @@ def commands(code):
 
 def test_readme_and_all_pages_together_are_short():
     assert len(text_of("README.md").splitlines()) <= 130
-    assert sum(len(text_of(page).splitlines()) for page in PAGES if not page.startswith("examples")) <= 2100
+    assert sum(len(text_of(page).splitlines()) for page in PAGES if not page.startswith("examples")) <= 2000
 
 
 def test_readme_says_version_licence_and_where_to_clone_from_as_setup_does():
