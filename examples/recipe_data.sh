@@ -60,6 +60,10 @@ binarise() {
     for lang in "$source_lang" "$target_lang"; do
         sample 500 "$1/valid.$lang" "$out/valid.$lang" || return
     done
+    if [ ${#bert_text[@]} != 0 ]; then # of the same sentences
+        sample 500 "$1/bert/valid.$source_lang" "$out/valid.bert" || return
+        mv "$out/valid.bert" "$1/bert/valid.$source_lang" || return
+    fi
     rm -rf "$out/data-bin.new"
     fairseq-preprocess --source-lang "$source_lang" --target-lang "$target_lang" --joined-dictionary \
         --trainpref "$1/train" --validpref "$out/valid" --testpref "$1/test" --destdir "$out/data-bin.new" --workers 2 || return

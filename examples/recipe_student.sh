@@ -16,7 +16,6 @@ check_student() {
 distill() {
     local system flag text paths=() search made_from
     need "$out/data-bin/text" prepare
-    [ ${#bert_text[@]} = 0 ] || fail "distill reads the text of the data-bin, and not BERT_TEXT; train the teacher without it"
     text=$(cat "$out/data-bin/text")
     for system in $teacher; do
         average "$out/$system"
@@ -40,7 +39,7 @@ distill() {
     [ ! -d "$out/bert-cache" ] || search+=("${cache[@]}")
     python "$examples/distill.py" "$text" "$distilled" "$source_lang" "$target_lang" "$out/data-bin" \
         --user-dir bert_fused_plugin --task bert_fused_translation --path "$(IFS=: && echo "${paths[*]}")" "${search[@]}" \
-        --max-tokens 4096 --skip-invalid-size-inputs-valid-test
+        "${bert_text[@]}" --max-tokens 4096 --skip-invalid-size-inputs-valid-test
     fairseq-preprocess --source-lang "$source_lang" --target-lang "$target_lang" --trainpref "$distilled/train" \
         --validpref "$out/valid" --testpref "$text/test" \
         --srcdict "$out/data-bin/dict.$source_lang.txt" --tgtdict "$out/data-bin/dict.$target_lang.txt" \

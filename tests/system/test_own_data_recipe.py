@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 
@@ -93,6 +94,30 @@ def test_a_fairseq_preprocess_that_fails_ends_the_recipe(tmp_path):
     assert "no space" in done.stderr
     assert "error: fairseq-preprocess failed" in done.stderr
     assert not (tmp_path / "data-bin").exists()
+
+
+def test_english_on_a_gpu_reads_bert_of_the_hub(tmp_path, bert_dir):
+    hub = tmp_path / "hub" / "models--bert-base-cased"
+    shutil.copytree(bert_dir, hub / "snapshots" / "1")
+    (hub / "refs").mkdir()
+    (hub / "refs" / "main").write_text("1")
+    write_text(tmp_path / "data")
+    given = {
+        "SRC": "en",
+        "TGT": "de",
+        "DATA": tmp_path / "data",
+        "SYMBOLS": 60,
+        "HF_HOME": tmp_path,
+        "HF_HUB_OFFLINE": 1,
+    }
+    given["BASH_FUNC_python%%"] = '() { [[ $* = *cuda.is_available* ]] || command python "$@"; }'
+    done = run(tmp_path, "prepare", **given)
+    assert "BERT is bert-base-cased (the default for English on a GPU; BERT= takes another one: " in done.stdout, (
+        done.stderr
+    )
+    done = run(tmp_path, "compare", **given)  # a later call knows the choice
+    assert re.search(r"own_data: \d+ pairs on a GPU: .*: --fp16\n", done.stdout), done.stderr
+    assert "run the step transformer first" in done.stderr
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from itertools import product
@@ -52,11 +53,27 @@ def test_the_encoder_is_tried_before_anything_else(place, tmp_path):
     assert not (tmp_path / "own_data-out" / "text").exists()
 
 
+def test_bert_reads_the_validation_sentences_that_are_left_of_many(place, tmp_path):
+    for folder in ("raw", "segmented"):
+        shutil.copytree(place / folder, tmp_path / folder)
+    for file in [*tmp_path.glob("*/train.*")]:
+        file.with_stem("valid").write_text(5 * file.read_text(encoding="utf-8"), encoding="utf-8")
+    done = run(tmp_path, "prepare", **settings(place, DATA=tmp_path / "raw", BERT_TEXT=tmp_path / "segmented"))
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "own_data-out"
+    subwords = (out / "valid.vi").read_text(encoding="utf-8").splitlines()
+    read = (out / "text" / "bert" / "valid.vi").read_text(encoding="utf-8").splitlines()
+    assert len(subwords) == 500
+    assert [line.replace("_", " ") for line in read] == [
+        line.replace(" ", "").replace("▁", " ")[1:] for line in subwords
+    ]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("segmented", [True, False])
 def test_the_recipe_reads_segmented_text(place, tmp_path, segmented):
-    steps = ["prepare", "estimate", "transformer", "bert_fused", "compare"]
+    steps = ["prepare", "estimate", "transformer", "bert_fused", *(["distill"] if segmented else []), "compare"]
     more = {"BERT_TEXT": place / "segmented"} if segmented else {}
     done = run(tmp_path, *steps, **settings(place, **more))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
@@ -75,6 +92,9 @@ def test_the_recipe_reads_segmented_text(place, tmp_path, segmented):
     assert done.returncode == 0, done.stderr[-3000:]
     assert ("BERT now reads the source itself" in done.stdout + done.stderr) == segmented
     if segmented:
+        log = (out / "distilled-bert_fused" / "log").read_text(encoding="utf-8")
+        assert "Translated" in log
+        assert "BERT now reads the source itself" not in log
         check_the_page(tmp_path)
 
 
