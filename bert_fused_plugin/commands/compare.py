@@ -25,20 +25,13 @@ from bert_fused_plugin.data.subwords import JOINABLE
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 from bert_fused_plugin.files import given_path, written_output, written_whole
 from bert_fused_plugin.progress import say
+from bert_fused_plugin.reports import scoring
 from bert_fused_plugin.reports.comparison import Comparison
 from bert_fused_plugin.reports.decoding import Decoding, Texts, hardware
 from bert_fused_plugin.reports.page import render, to_json
 from bert_fused_plugin.reports.runs import NamedPaths, Place, Run, find_runs, load_run
-from bert_fused_plugin.reports.scoring import (
-    DEFAULT_SAMPLES,
-    FEWEST_SAMPLES,
-    SACREBLEU,
-    TOKENIZERS,
-    GivenScores,
-    Scorer,
-    tokenizer_errors,
-)
 from bert_fused_plugin.reports.text_files import read_scores
+from bert_fused_plugin.reports.typos import Typed, splitter, with_errors
 from bert_fused_plugin.reports.verdicts import question
 
 
@@ -69,19 +62,23 @@ def errors(options: Namespace) -> List[str]:
     """Return a sentence for each problem with the flags."""
     least = {"beam": 1, "lenpen": -math.inf, "max_len_a": 0, "max_len_b": 1, "max_tokens": 1, "examples": 0, "seed": 0}
     found = []
-    for name, bound in {**least, "samples": FEWEST_SAMPLES}.items():
+    for name, bound in {**least, "samples": scoring.FEWEST_SAMPLES}.items():
         value = vars(options)[name]
         if not math.isfinite(value):
             found.append(f"{flag_name(name)} must be a finite number, got {value}; leave it out for the usual one")
         elif value < bound:
             found.append(f"{flag_name(name)} must be at least {bound}, got {value}; give a larger number")
-    found += tokenizer_errors(options.tokenize) + output_errors(output=options.output, json=options.json)
+    found += scoring.tokenizer_errors(options.tokenize) + output_errors(output=options.output, json=options.json)
     if options.json is not None and options.json.resolve() == options.output.resolve():
         found.append(f"--output and --json are the same file, {options.json}; give two different files")
+    if options.typos is not None and not 0 < options.typos <= 1:
+        found.append(f"--typos must be above 0 and at most 1, got {options.typos}; give a share, such as 0.05")
+    if options.typos is not None and options.bert_text is not None:
+        found.append("--typos and --bert-text do not work together: words get errors, and not raw text; leave one out")
     folder = options.write_text
     if folder is not None and ((folder.exists() and not folder.is_dir()) or not os.access(folder.parent, os.W_OK)):
         found.append(f"--write-text {folder} must be a folder, new or not, in one that can be written")
-    metrics = [*SACREBLEU, *(metric for metric, _ in options.scores + options.error_scores)]
+    metrics = [*scoring.SACREBLEU, *(metric for metric, _ in options.scores + options.error_scores)]
     for metric in {metric for metric in metrics if metrics.count(metric) > 1}:
         found.append(f"there are two metrics of the name {metric}; give each of --scores and --error-scores its own")
     return found
@@ -106,11 +103,12 @@ def compare(options: Namespace) -> Dict[str, Any]:
     references = {subset: read_references(options, subset, runs[0], texts) for subset in options.subset}
     number = {each[0].name: len(each) for each in seeds}
     given = {subset: read_given(options, subset, number, len(lines)) for subset, lines in references.items()}
+    typed = mistyped(options, runs[0], texts)
     found: List[Comparison] = []
     for subset, lines in references.items():
-        scorer = Scorer(lines, tokenised, options.samples, runs[0].languages[1], options.tokenize)
-        tests_bert = not options.no_bert_tests
-        found.append(Comparison(seeds, *given[subset], subset, how, texts, scorer, options.seed, tests_bert))
+        scorer = scoring.Scorer(lines, tokenised, options.samples, runs[0].languages[1], options.tokenize)
+        others = *given[subset], subset, how, texts, scorer, options.seed, not options.no_bert_tests
+        found.append(Comparison(seeds, *others, typed.get(subset)))
         if options.write_text is not None:
             found[-1].write_texts(options.write_text)
     tests = [comparison.verdict(options.data) for comparison in found]
@@ -175,7 +173,7 @@ def read_lines(flag: str, given: Path, options: Namespace, subset: str, size: in
 
 def read_given(
     options: Namespace, subset: str, seeds: Mapping[str, int], size: int
-) -> Tuple[Dict[str, List[List[str]]], List[GivenScores]]:
+) -> Tuple[Dict[str, List[List[str]]], List[scoring.GivenScores]]:
     """Return the translations of ``--hypotheses`` for the *size* sentences of *subset*, and the scores of ``--scores``.
 
     *seeds* has the number of seeds of each run.
@@ -189,6 +187,21 @@ def read_given(
     flags = {"--scores": options.scores, "--error-scores": options.error_scores}
     scores = [read_scores(flag, name, path, number, read) for flag, given in flags.items() for name, path in given]
     return others, scores
+
+
+def mistyped(options: Namespace, run: Run, texts: Texts) -> Dict[str, Typed]:
+    """Return the sources of each test set with the errors of ``--typos``; none without this flag."""
+    if options.typos is None:
+        return {}
+    files = {"subword_nmt": options.codes, "sentencepiece": options.sentencepiece_model}
+    files = {tool: file for tool, file in files.items() if file is not None}
+    kind, data = texts.source_subwords, split_paths(options.data)[0]
+    split = splitter(kind, files, run.task, data)
+    dictionary, how = run.task.source_dictionary, (kind, split, options.typos, options.seed)
+    return {
+        subset: with_errors([sources[i] for i in range(len(sources))], dictionary, *how)
+        for subset, sources in run.sources.items()
+    }
 
 
 def remarks(options: Namespace, texts: Texts, tokenised: bool, references: Sequence[str]) -> List[str]:
@@ -236,6 +249,15 @@ def _add_other_metrics(parser: ArgumentParser) -> None:
     group.add_argument("--error-scores", **named, help="the same, of a metric whose lower scores are better")
 
 
+def _add_typos(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("typing errors")
+    group.add_argument("--typos", type=float, metavar="SHARE",
+        help="also translate the source with errors in this share of its letters, such as 0.05")  # fmt: skip
+    tool = group.add_mutually_exclusive_group().add_argument
+    tool("--codes", type=given_path, metavar="FILE", help="codes of subword-nmt, which split the words with errors")
+    tool("--sentencepiece-model", type=given_path, metavar="FILE", help="the same, where sentencepiece splits words")
+
+
 def named_file(text: str) -> Tuple[str, Path]:
     """Return the name and the path of ``NAME=PATH``."""
     name, _, path = text.partition("=")
@@ -261,6 +283,7 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
     add("--output", type=given_path, required=True, help="HTML file to write; it needs no other file")
     add("--json", type=given_path, help="JSON file to write, which holds all figures")
     _add_other_metrics(parser)
+    _add_typos(parser)
     add("--log", **more, help="name of a run, and output of fairseq-train, for its curves; default: CHECKPOINT.log, "
         "or else *.log in the save-dir, or SAVE_DIR.log; may be repeated")  # fmt: skip
     add("--subset", action="append", metavar="NAME", help="name of a test set; may be repeated, with {subset} in the "
@@ -269,8 +292,8 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
     add("--remove-bpe", nargs="?", default="auto", const="auto", choices=["auto", *JOINABLE],
         help="subword marks to undo; default: those that the dictionaries have")  # fmt: skip
     add("--detok", default="none", choices=DETOK_CHOICES, help="detokenisation; default: %(default)s")
-    add("--tokenize", choices=TOKENIZERS, help="sacreBLEU's tokeniser for BLEU; default: none for the tokenised "
-        "references of the data, zh or char for languages that are written without spaces, or else 13a")  # fmt: skip
+    add("--tokenize", choices=scoring.TOKENIZERS, help="sacreBLEU's tokeniser for BLEU; default: none for references "
+        "of the data, which are tokenised, zh or char for languages without spaces, or else 13a")  # fmt: skip
     add("--beam", type=int, default=how.beam, help="beam size; default: %(default)s")
     add("--lenpen", type=float, default=how.lenpen, help="exponent of the length penalty; default: %(default)s")
     add("--max-len-a", type=float, default=how.max_len_a,
@@ -281,8 +304,8 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
     add("--bert-documents", metavar="DIR", help="directory with document boundaries, as for the task")
     add("--no-bert-tests", action="store_true", help="leave out the translations with BERT off, shuffled and random")
     add("--examples", type=int, default=10, help="number of best and worst sentences of a run; default: %(default)s")
-    add("--samples", type=int, default=DEFAULT_SAMPLES, help=f"number of bootstrap resamples, at least "
-        f"{FEWEST_SAMPLES}, since no p is below 1 / (resamples + 1); default: %(default)s")  # fmt: skip
+    add("--samples", type=int, default=scoring.DEFAULT_SAMPLES, help=f"number of bootstrap resamples, at least "
+        f"{scoring.FEWEST_SAMPLES}, since no p is below 1 / (resamples + 1); default: %(default)s")  # fmt: skip
     add("--seed", type=int, default=1, help="seed of the shuffling and of the random BERT; default: %(default)s")
     add("--cpu", action="store_true", help="use no GPU")
     add("--bf16", action="store_true", help="translate in bfloat16")

@@ -13,7 +13,7 @@ from torch.utils.data import ConcatDataset
 
 from bert_fused_plugin.data.cached_states import CachedStates
 from bert_fused_plugin.data.collate import collate_bert_tokens
-from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge, Text
 from bert_fused_plugin.data.kept_pieces import Sentences, kept_word_pieces
 
 
@@ -33,7 +33,7 @@ class BertPairDataset(BaseWrapperDataset):
         self,
         dataset: LanguagePairDataset,
         bridge: DictionaryBridge,
-        texts: Union[ConcatDataset[str], Sequence[str], None] = None,
+        texts: Union[ConcatDataset[str], Sequence[Text], None] = None,
         document_starts: Collection[int] = (),
         folders: Sequence[Path] = (),
         name: str = "",

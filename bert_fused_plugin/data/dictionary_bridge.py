@@ -4,7 +4,8 @@ import hashlib
 import json
 import logging
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence
+from operator import not_
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Union
 
 import torch
 from fairseq.data import Dictionary
@@ -24,6 +25,7 @@ logger = logging.getLogger(__name__)
 _PROBE = "The Élan don't USA 1,234.5 naïve -- «ß» 北京 𝔘"
 
 Part = Optional[str]  # a stretch of text, or None for an unknown word
+Text = Union[str, Sequence[Part]]
 
 
 class DictionaryBridge:
@@ -95,9 +97,9 @@ class DictionaryBridge:
         """Return the word-piece ids, special tokens included, of each of the *sentences* of fairseq ids."""
         return [self.frame(pieces) for pieces in self.word_pieces_of_tokens(sentences)]
 
-    def word_pieces(self, texts: Sequence[str]) -> List[List[int]]:
+    def word_pieces(self, texts: Sequence[Text]) -> List[List[int]]:
         """Return the word-piece ids, without special tokens, of each of the raw *texts*."""
-        return self._encode_parts([[text] for text in texts])
+        return self._encode_parts([[text] if isinstance(text, str) else text for text in texts])
 
     def word_pieces_of_tokens(self, sentences: Sequence[Sequence[int]]) -> List[List[int]]:
         """Return the word-piece ids, without special tokens, of each of the *sentences* of fairseq ids."""
@@ -167,22 +169,24 @@ class DictionaryBridge:
         }
 
     def _parts(self, sentence: Sequence[int]) -> Iterator[Part]:
-        """Yield the text between unknown words, and None for each unknown word."""
+        known = [token for token in sentence if token not in self._silent]
+        if max(known, default=0) >= len(self._symbols):
+            raise BertFusedError(
+                f"the data has the source symbol {max(known)}, but the dictionary has only {len(self._symbols)}; take "
+                "data and dict.*.txt from the same run of fairseq-preprocess"
+            )
+        return self.parts([None if token == self._unk else self._symbols[token] for token in known])
+
+    def parts(self, symbols: Sequence[Optional[str]]) -> Iterator[Part]:
+        """Yield the text between unknown *symbols*, which are None, and None for each of them."""
         if self._join is None:
             raise BertFusedError(self.problem)
-        known = (token for token in sentence if token not in self._silent)
         first = True
-        for is_unk, run in groupby(known, key=self._unk.__eq__):
+        for is_unk, run in groupby(symbols, key=not_):
             if is_unk:
-                yield from (None for _ in run)
+                yield from run
             else:
-                tokens = list(run)
-                if max(tokens) >= len(self._symbols):
-                    raise BertFusedError(
-                        f"the data has the source symbol {max(tokens)}, but the dictionary has only "
-                        f"{len(self._symbols)}; take data and dict.*.txt from the same run of fairseq-preprocess"
-                    )
-                text = self._detokenize(self._join([self._symbols[token] for token in tokens]))
+                text = self._detokenize(self._join([*filter(None, run)]))
                 # the space tells byte-level tokenizers that a word begins
                 yield text if first else " " + text
             first = False

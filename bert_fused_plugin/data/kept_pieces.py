@@ -35,7 +35,7 @@ from fairseq.data.indexed_dataset import data_file_path, index_file_path
 from torch.utils.data import ConcatDataset as ConcatTexts
 
 from bert_fused_plugin.data.data_bin import read_whole
-from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge, Text
 from bert_fused_plugin.data.document_context import DocumentContext
 from bert_fused_plugin.data.shared_work import make_together, rank_in
 from bert_fused_plugin.data.word_pieces import META, WordPieces
@@ -64,7 +64,7 @@ class Sentences:
         self,
         dataset: LanguagePairDataset,
         bridge: DictionaryBridge,
-        texts: Union[ConcatTexts[str], Sequence[str], None] = None,
+        texts: Union[ConcatTexts[str], Sequence[Text], None] = None,
         document_starts: Collection[int] = (),
     ) -> None:
         self.dataset = dataset

@@ -2,15 +2,17 @@
 
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import mean
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from bert_fused_plugin.checkpoints.origins import updates_before
 from bert_fused_plugin.data.dictionary_bridge import looks_like_moses
 from bert_fused_plugin.modules.attention_map import learned_alphas
 from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.progress import Progress, say
+from bert_fused_plugin.reports import verdicts
 from bert_fused_plugin.reports.attention_maps import attention_maps
 from bert_fused_plugin.reports.attention_statistics import AttentionStatistics, evenness
 from bert_fused_plugin.reports.bert_ablations import MEANINGS, bert_ablations
@@ -20,7 +22,7 @@ from bert_fused_plugin.reports.runs import Run
 from bert_fused_plugin.reports.scoring import GivenScores, Scorer, Scores
 from bert_fused_plugin.reports.text_files import write_texts
 from bert_fused_plugin.reports.training_log import Curves, read_curves
-from bert_fused_plugin.reports.verdicts import answer, bert_verdict, by_metric, fairness, uses_bert, verdict, with_bert
+from bert_fused_plugin.reports.typos import Typed, typed_sources
 from bert_fused_plugin.reports.words import PIECES
 
 
@@ -41,6 +43,7 @@ class Comparison:
     scorer: Scorer  # which has the reference of each sentence
     seed: int  # of the shuffling and of the random BERT
     with_ablations: bool  # whether to translate with BERT off, shuffled and random too
+    typed: Optional[Typed] = None  # the sources with typing errors, which are translated too
 
     def __post_init__(self) -> None:
         self.runs = [first for first, *_ in self.seeds]
@@ -55,6 +58,9 @@ class Comparison:
         }
         jobs = [(run, state, enter) for run in self.runs for state, enter in states[run.name].items()]
         jobs += [(run, f"seed {i}", nullcontext) for _, *more in self.seeds for i, run in enumerate(more, 2)]
+        if self.typed is not None:
+            every = [(run, f"typos, seed {i}") for seeds in self.seeds for i, run in enumerate(seeds, 1)]
+            jobs += [(run, state, partial(typed_sources, run, self.subset, self.typed)) for run, state in every]
         # by run, and by the state of BERT or the seed
         self.found: Dict[str, Dict[str, Translations]] = {run.name: {} for run in self.runs}
         for number, (run, state, enter) in enumerate(jobs, 1):
@@ -62,11 +68,8 @@ class Comparison:
             with enter():
                 title = f"translation {number} of {len(jobs)}: {run.name}{about}"
                 self.found[run.name][state] = translate(run, self.subset, self.how, title)
-        own = {
-            name: [self._texts_of(found[state]) for state in found if state == "on" or state not in MEANINGS]
-            for name, found in self.found.items()
-        }
-        self.hypotheses: Dict[str, Sequence[Sequence[str]]] = {**own, **self.others}
+        self.hypotheses: Dict[str, Sequence[Sequence[str]]] = {**self._texts_in("on", "seed"), **self.others}
+        self.mistyped = self._texts_in("typos")
         self.remarks = list(self.scorer.remarks)
         unknown = sum("<<unk>>" in reference for reference in self.scorer.references)
         if unknown:
@@ -77,8 +80,12 @@ class Comparison:
 
     def write_texts(self, folder: Path) -> None:
         """Write source, references and all translations to files in *folder*."""
-        sources = [self.texts.source(self.sources[i], detokenised=True) for i in range(self.size)]
-        write_texts(folder, self.subset, sources, self.scorer.references, [*self.hypotheses.items()])
+        sources = [self.texts.detokenised(self.texts.source(self.sources[i])) for i in range(self.size)]
+        references = self.scorer.references
+        write_texts(folder, self.subset, sources, references, [*self.hypotheses.items()])
+        if self.typed is not None:
+            typed = [self.texts.detokenised(text) for text in self.typed.texts]
+            write_texts(folder, f"{self.subset}.typos", typed, references, [*self.mistyped.items()])
 
     def verdict(self, data: str) -> Dict[str, Any]:
         """Return the scores and what they say; *data* is for the command that trains a fair control."""
@@ -92,6 +99,23 @@ class Comparison:
             "verdicts": self._verdicts(tests, data),
             "systems": [self._score(name, found) for name, found in self.scores.items()],
             "bert_tests": tests,
+            "typos": None if self.typed is None else self._typos(self.typed),
+        }
+
+    def _typos(self, typed: Typed) -> Dict[str, Any]:
+        """Return the scores with typing errors, tested against those of the same system without."""
+        losses = {
+            name: self.scorer.compare([("without", self.hypotheses[name]), ("with", texts)])[1]["with"]
+            for name, texts in self.mistyped.items()
+        }
+        sources = (self.texts.source(self.sources[i]) for i in range(self.size))
+        changed = ({"source": old, "typed": new} for old, new in zip(sources, typed.texts) if old != new)
+        return {
+            "letters": typed.letters,
+            "errors": typed.errors,
+            "verdict": verdicts.cost_of_typos(losses),
+            "example": next(changed, None),
+            "systems": [{"name": name, "scores": _as_dicts(found)} for name, found in losses.items()],
         }
 
     def _verdicts(self, tests: Sequence[Mapping[str, Any]], data: str) -> List[str]:
@@ -100,13 +124,15 @@ class Comparison:
         if not others:
             [said] = [test["verdict"] for test in tests] or [None]
             return [said or f"{base} has {', '.join(f'{metric} {own.score:.2f}' for metric, own in first.items())}."]
-        said = {name: verdict(name, base, self.scores) for name, _ in others}
-        fair = {run.name: fairness(run, self.baseline, self.runs, data) for run in self.runs}
-        if main := with_bert(self.runs):
+        said = {name: verdicts.verdict(name, base, self.scores) for name, _ in others}
+        fair = {run.name: verdicts.fairness(run, self.baseline, self.runs, data) for run in self.runs}
+        if main := verdicts.with_bert(self.runs):
             used = {test["run"]: test["used"] for test in tests}.get(main.name)
-            own = answer(main, base, self.scores, used, fair[main.name] is not None)
+            own = verdicts.answer(main, base, self.scores, used, fair[main.name] is not None)
             said = {main.name: own, **{name: line for name, line in said.items() if name != main.name}}
-        by_others = [by_metric(each.metric, name, base, self.scores) for each in self.given for name, _ in others]
+        by_others = [
+            verdicts.by_metric(each.metric, name, base, self.scores) for each in self.given for name, _ in others
+        ]
         return [*(" ".join(filter(None, (line, fair.get(name)))) for name, line in said.items()), *by_others]
 
     def details(self, data: str, examples: int) -> Dict[str, Any]:
@@ -128,6 +154,13 @@ class Comparison:
 
     def _texts_of(self, found: Translations) -> List[str]:
         return [self.texts.target(found.tokens[i]) for i in range(self.size)]
+
+    def _texts_in(self, *states: str) -> Dict[str, List[List[str]]]:
+        """Return the translations of each run in those states whose names begin so."""
+        return {
+            name: [self._texts_of(each) for state, each in found.items() if state.startswith(states)]
+            for name, found in self.found.items()
+        }
 
     def _score(self, name: str, scores: Scores) -> Dict[str, Any]:
         length = mean(self.scorer.bleu(texts, range(self.size)).ratio for texts in self.hypotheses[name])
@@ -171,7 +204,7 @@ class Comparison:
                 {"name": name, "meaning": MEANINGS[name], "scores": _as_dicts(found)} for name, found in scores.items()
             ]
             drops_bert = any(isinstance(module, DropNet) and module.p_net > 0 for module in run.model.modules())
-            said = {"used": uses_bert(scores), "verdict": bert_verdict(run.name, scores)}
+            said = {"used": verdicts.uses_bert(scores), "verdict": verdicts.bert_verdict(run.name, scores)}
             results.append({"run": run.name, **said, "states": states, "drops_bert": drops_bert})
         return results
 

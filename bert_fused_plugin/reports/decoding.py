@@ -103,12 +103,11 @@ class Texts:
             for language, mark in zip(languages, marks)
             if mark == PIECES
         ]
-        self._detokenize_source, self._detokenize = map(DETOKENIZERS[detok], languages)
+        self.detokenised, self._detokenize = map(DETOKENIZERS[detok], languages)  # of source and target
 
-    def source(self, tokens: Tensor, detokenised: bool = False) -> str:
-        """Return the text of a source sentence."""
-        text = _joined(self.dictionaries[0], tokens, self.source_subwords)
-        return self._detokenize_source(text) if detokenised else text
+    def source(self, tokens: Tensor) -> str:
+        """Return the text of a source sentence, which `detokenised` makes plain text of."""
+        return _joined(self.dictionaries[0], tokens, self.source_subwords)
 
     def target(self, tokens: Tensor, is_reference: bool = False) -> str:
         """Return the text of a translation; the unknown words of a reference are no match for those of others."""

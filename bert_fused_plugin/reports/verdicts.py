@@ -3,7 +3,7 @@
 import re
 import shlex
 from pathlib import Path
-from typing import Dict, Optional, Sequence
+from typing import Dict, Mapping, Optional, Sequence
 
 from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
@@ -72,6 +72,11 @@ def by_metric(metric: str, name: str, baseline: str, scores: Dict[str, Scores]) 
     lower = "; lower is better" if score.lower_is_better else ""
     change = f"{score.gain:+.4f} (95 % interval {low:+.4f} to {high:+.4f}, p = {score.p_holm:.3f}{lower})"
     return f"By {metric}, {name} {_WORDS[score.better].format(baseline)}: {change}."
+
+
+def cost_of_typos(losses: Mapping[str, Scores]) -> str:
+    """Return what each system loses by typing errors in the source."""
+    return "With typing errors, " + "; ".join(f"{name} {gain(scores['BLEU'])}" for name, scores in losses.items()) + "."
 
 
 def fairness(run: Run, baseline: Run, runs: Sequence[Run], data: str) -> Optional[str]:

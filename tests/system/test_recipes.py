@@ -177,10 +177,13 @@ def test_the_model_that_is_named_is_deployed_and_joins_the_report(dry, tmp_path)
     assert places == [f"{out.name}/data-bin", "text", f"{out.name}/deploy"]
     assert (source, target, beam, width, moses) == ("en", "de", "--beam", "5", "--moses")
     (out / "deploy").mkdir()
-    assert dry.run("multi30k", "compare").returncode == 0
+    (out / "data-bin" / "text").write_text(str(tmp_path))
+    (tmp_path / "codes").touch()
+    assert dry.run("multi30k", "compare", TYPOS="0.05").returncode == 0
     [_, *measured] = dry.calls("python")[-1]
-    assert measured == [f"{out.name}/deploy", "text/test.en", "--tokenised"]
+    assert measured == [f"{out.name}/deploy", f"{tmp_path}/test.en", "--tokenised"]
     [compared] = dry.calls("bert-fused-compare")
+    assert compared[compared.index("--typos") :][:4] == ["--typos", "0.05", "--codes", f"{tmp_path}/codes"]
     given = [compared[i + 1] for i, word in enumerate(compared) if word == "--hypotheses"]
     assert given == [f"ctranslate2_{name}={out.name}/deploy.{name}" for name in ("float32", "int8")]
 
