@@ -1,6 +1,7 @@
 """What README and docs/ say is there: links, files, flags, commands; and README stays short."""
 
 import ast
+import json
 import re
 import shlex
 import subprocess
@@ -74,11 +75,35 @@ def test_one_version_everywhere():
     assert re.search(r"^## (\S+)", text_of("CHANGELOG.md"), re.MULTILINE)[1] == version
 
 
-def test_pictures_are_small():
+STUDY = {
+    "| transformer |": "transformer-bf16-2500",
+    "| control": "control-lr0.0035",
+    "| BERT-fused, identity start": "identity-p0-lr0.0025",
+    "| BERT-fused, the paper's setting": "paper-p1.0-lr0.0035",
+    "| BERT-fused, 1/2 and 1/2": "paper-p1.0-lr0.0035",
+    "| the same with random weights": "random-p1.0-lr0.0035",
+}
+
+
+@pytest.mark.parametrize(
+    ("page", "heading", "rows"), [("README.md", "Results", 4), ("docs/results.md", "To the end", 5)]
+)
+def test_the_first_results_are_those_of_the_study(page, heading, rows):
+    lines = re.search(rf"^## {heading}.*?(?=^## )", text_of(page), re.MULTILINE | re.DOTALL)[0].splitlines()
+    found = [(line, STUDY[start]) for line in lines for start in STUDY if line.startswith(start)]
+    assert len(found) == rows
+    for line, system in found:
+        figures = json.loads(text_of(f"docs/evidence/study/{system}.json"))["test, average of five"]
+        assert f"{figures['BLEU']:.1f}" in line
+        assert f"{figures['chrF']:.1f}" in line
+
+
+def test_pictures_are_shown_and_small():
     pictures = list((ROOT / "docs" / "pictures").iterdir())
     assert pictures
     for picture in pictures:
         assert picture.stat().st_size < 150_000, f"{picture.name} is too large; reduce its colours or its size"
+        assert any(f"pictures/{picture.name}" in text_of(page) for page in PAGES), f"no page shows {picture.name}"
 
 
 @pytest.mark.parametrize("page", PAGES)
