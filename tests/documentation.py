@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Iterator, List
+from typing import Any, List
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(
@@ -108,22 +108,14 @@ def argument_table(function: Any) -> str:
 def class_table(package: str) -> str:
     """Return the table of the public torch modules in *package*, with the first sentences of their docstrings."""
     rows = ["| class | what it is |", "| --- | --- |"]
-    for name, found in sorted(_modules(package)):
-        sentence = inspect.getdoc(found).split("\n\n")[0].replace("\n", " ").replace("``", "`")
-        sentence = re.sub(r"\*(\w+)\*", r"`\1`", sentence).replace(" * ", r" \* ")
-        rows.append(f"| `{name}` | {sentence} |")
-    return "\n".join(rows)
-
-
-def _modules(package: str) -> Iterator[Any]:
-    from torch.nn import Module
-
     for file in sorted((ROOT / package.replace(".", "/")).glob("*.py")):
         module = import_module(f"{package}.{file.stem}")
-        for name, found in vars(module).items():
-            ours = inspect.isclass(found) and found.__module__ == module.__name__ and not name.startswith("_")
-            if ours and issubclass(found, Module):
-                yield f"{package.partition('.')[2]}.{file.stem}.{name}", found
+        for name, found in sorted(vars(module).items()):
+            if hasattr(found, "register_buffer") and found.__module__ == module.__name__ and name[0] != "_":
+                sentence = found.__doc__.split("\n\n")[0].replace("``", "`")
+                sentence = re.sub(r"\*(\w+)\*", r"`\1`", " ".join(sentence.split())).replace(" * ", r" \* ")
+                rows.append(f"| `{package.partition('.')[2]}.{file.stem}.{name}` | {sentence} |")
+    return "\n".join(rows)
 
 
 def with_tables(page: str) -> str:
