@@ -34,7 +34,7 @@
 #                               learning rate, its warm-up and dropout follow from the size
 #   UPDATES=, MORE=             updates of the transformer, and further updates of continued and of bert_fused; default: by the
 #                               amount of text, the device and SIZE.  On a CPU they are few: at most 1240 and 620, or 1500 and
-#                               500 below 10,000 pairs.  The verdict of the report holds for this budget.
+#                               500 below 5,000 pairs.  The verdict of the report holds for this budget.
 #   WARMUP=, LR=                warm-up and learning rate of transformer, scratch and bert_decoder; the recurrent models take
 #                               WARMUP alone.  The further updates keep those that SIZE and the amount of text give
 #   CACHE_GB=                   GB of disk that BERT's states may take; default: what was given before, or half of what is

@@ -29,12 +29,12 @@ def choose(pairs: int, tokens: int, device: str, size: str = "auto") -> Dict[str
         device: ``cpu`` or ``gpu``; on a CPU trainings are short.
         size: a key of `SIZES`, or ``auto``: by the number of pairs and the device; on a CPU models stay small.
     """
-    few = pairs < 10_000  # English-Persian of Tatoeba in docs/results.md
+    few = pairs < 5_000  # English-Persian of Tatoeba in docs/results.md
     if size == "auto":
-        size = "tiny" if few or device == "cpu" else "iwslt" if pairs < 1_000_000 else "base"
+        size = "tiny" if pairs < 10_000 or device == "cpu" else "iwslt" if pairs < 1_000_000 else "base"
     max_tokens = 2048 if few else 4096
     if few or device == "cpu":
-        most, epochs = (1500, 90) if few else (1240, 10)
+        most, epochs = (1500, 90) if few else (1240, 40)
     else:
         most, epochs = (100_000, 30) if size == "base" else (30_000, 40)
     dropout = 0.1 if pairs >= 1_000_000 or (size == "tiny" and pairs >= 100_000) else 0.3
@@ -57,7 +57,7 @@ def choose(pairs: int, tokens: int, device: str, size: str = "auto") -> Dict[str
         "warmup": min(4000, max(20, updates // (7 if lr < 0.003 else 2))),  # updates in which the learning rate rises
         "lr": lr,  # the largest one of the transformer
         "more_warmup": max(10, more // 8),  # for the further updates
-        "more_lr": lr if lr < 0.001 else lr / 2,
+        "more_lr": lr if lr < 0.001 else lr / 2 if few else 0.7 * lr,
         "gru_lr": 0.001 if lr < 0.001 else min(lr, 0.003),  # of recurrent models
     }
 
