@@ -128,6 +128,7 @@ setup(
             "pytest-timeout>=2.1",
             "pytest-xdist>=3",
             "hypothesis>=6",
+            "jsonschema>=4",
         ],
     },
 )

@@ -5,7 +5,6 @@ bert-fused-compare DATA_BIN --baseline plain=checkpoints/plain --run fused=check
 
 import logging
 import math
-import os
 import shlex
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
@@ -28,11 +27,14 @@ from bert_fused_plugin.progress import say
 from bert_fused_plugin.reports import scoring
 from bert_fused_plugin.reports.comparison import Comparison
 from bert_fused_plugin.reports.decoding import Decoding, Texts, hardware
-from bert_fused_plugin.reports.page import render, to_json
+from bert_fused_plugin.reports.page import render, to_json, to_table
 from bert_fused_plugin.reports.runs import NamedPaths, Place, Run, find_runs, load_run
 from bert_fused_plugin.reports.text_files import read_scores
 from bert_fused_plugin.reports.typos import Typed, splitter, with_errors
 from bert_fused_plugin.reports.verdicts import question
+
+_TABLES = (".csv", ".tex")
+_TOOLS = {"subword_nmt": "codes", "sentencepiece": "sentencepiece_model"}  # whose files --typos needs
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
@@ -45,16 +47,18 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     options = parse_args(arguments)
     raise_all(errors(options))
     report = compare(options)
-    page, figures = render(report), to_json(report)
+    page, texts = render(report), {path: to_table(report, path.suffix) for path in options.table}
+    if options.json is not None:
+        texts[options.json] = to_json(report)
     with written_output(options.output) as new, ExitStack() as others:
         new.write_text(page, encoding="utf-8")
-        if options.json is not None:
-            others.enter_context(written_whole(options.json)).write_text(figures, encoding="utf-8")
+        for path, text in texts.items():
+            others.enter_context(written_whole(path)).write_text(text, encoding="utf-8")
     for test in report["tests"]:
         of_bert = [found["verdict"] for found in test["bert_tests"] if found["verdict"]]
         for line in dict.fromkeys([*test["verdicts"], *of_bert]):
             print(line if len(report["tests"]) == 1 else f"{test['subset']}: {line}")
-    for path in filter(None, (options.output, options.json)):
+    for path in (options.output, *texts):
         print(f"written: {path}")
 
 
@@ -68,16 +72,15 @@ def errors(options: Namespace) -> List[str]:
             found.append(f"{flag_name(name)} must be a finite number, got {value}; leave it out for the usual one")
         elif value < bound:
             found.append(f"{flag_name(name)} must be at least {bound}, got {value}; give a larger number")
-    found += scoring.tokenizer_errors(options.tokenize) + output_errors(output=options.output, json=options.json)
+    found += scoring.tokenizer_errors(options.tokenize) + output_errors(
+        output=options.output, json=options.json, write_text=options.write_text and options.write_text / "test.source"
+    )
+    found += [error for path in options.table for error in output_errors(table=path)]
+    found += [f"--table must end in .csv or .tex, got {path}" for path in options.table if path.suffix not in _TABLES]
     if options.json is not None and options.json.resolve() == options.output.resolve():
         found.append(f"--output and --json are the same file, {options.json}; give two different files")
-    if options.typos is not None and not 0 < options.typos <= 1:
-        found.append(f"--typos must be above 0 and at most 1, got {options.typos}; give a share, such as 0.05")
     if options.typos is not None and options.bert_text is not None:
         found.append("--typos and --bert-text do not work together: words get errors, and not raw text; leave one out")
-    folder = options.write_text
-    if folder is not None and ((folder.exists() and not folder.is_dir()) or not os.access(folder.parent, os.W_OK)):
-        found.append(f"--write-text {folder} must be a folder, new or not, in one that can be written")
     metrics = [*scoring.SACREBLEU, *(metric for metric, _ in options.scores + options.error_scores)]
     for metric in {metric for metric in metrics if metrics.count(metric) > 1}:
         found.append(f"there are two metrics of the name {metric}; give each of --scores and --error-scores its own")
@@ -193,15 +196,10 @@ def mistyped(options: Namespace, run: Run, texts: Texts) -> Dict[str, Typed]:
     """Return the sources of each test set with the errors of ``--typos``; none without this flag."""
     if options.typos is None:
         return {}
-    files = {"subword_nmt": options.codes, "sentencepiece": options.sentencepiece_model}
-    files = {tool: file for tool, file in files.items() if file is not None}
-    kind, data = texts.source_subwords, split_paths(options.data)[0]
-    split = splitter(kind, files, run.task, data)
-    dictionary, how = run.task.source_dictionary, (kind, split, options.typos, options.seed)
-    return {
-        subset: with_errors([sources[i] for i in range(len(sources))], dictionary, *how)
-        for subset, sources in run.sources.items()
-    }
+    kind, files = texts.source_subwords, {tool: vars(options)[flag] for tool, flag in _TOOLS.items()}
+    split = splitter(kind, files, run.task, split_paths(options.data)[0])
+    how = run.task.source_dictionary, kind, split, options.typos, options.seed
+    return {subset: with_errors(sources, *how) for subset, sources in run.sources.items()}
 
 
 def remarks(options: Namespace, texts: Texts, tokenised: bool, references: Sequence[str]) -> List[str]:
@@ -239,7 +237,7 @@ def named_paths(text: str) -> NamedPaths:
     return name, [given_path(path) for path in paths.split(",")]
 
 
-def _add_other_metrics(parser: ArgumentParser) -> None:
+def _add_groups(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("metrics of other programs")
     group.add_argument("--write-text", type=given_path, metavar="DIR",
         help="write source, references and translations to files in DIR")  # fmt: skip
@@ -247,11 +245,8 @@ def _add_other_metrics(parser: ArgumentParser) -> None:
     group.add_argument("--scores", **named, help="name of a metric, and its scores, one a line for each sentence, with "
         "{system} and {seed} where the names of files differ; may be repeated")  # fmt: skip
     group.add_argument("--error-scores", **named, help="the same, of a metric whose lower scores are better")
-
-
-def _add_typos(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("typing errors")
-    group.add_argument("--typos", type=float, metavar="SHARE",
+    group.add_argument("--typos", type=share, metavar="SHARE",
         help="also translate the source with errors in this share of its letters, such as 0.05")  # fmt: skip
     tool = group.add_mutually_exclusive_group().add_argument
     tool("--codes", type=given_path, metavar="FILE", help="codes of subword-nmt, which split the words with errors")
@@ -260,10 +255,15 @@ def _add_typos(parser: ArgumentParser) -> None:
 
 def named_file(text: str) -> Tuple[str, Path]:
     """Return the name and the path of ``NAME=PATH``."""
-    name, _, path = text.partition("=")
-    if not (name and path):
-        raise ArgumentTypeError(f"must be NAME=FILE, got {text!r}")
-    return name, given_path(path)
+    name, [path] = named_paths(text)
+    return name, path
+
+
+def share(text: str) -> float:
+    """Return the number *text*, which is a share."""
+    if not 0 < float(text) <= 1:
+        raise ArgumentTypeError(f"must be above 0 and at most 1, such as 0.05, got {text}")
+    return float(text)
 
 
 def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
@@ -282,8 +282,9 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
         "one line a sentence, without subwords, and detokenised if the references are; may be repeated")  # fmt: skip
     add("--output", type=given_path, required=True, help="HTML file to write; it needs no other file")
     add("--json", type=given_path, help="JSON file to write, which holds all figures")
-    _add_other_metrics(parser)
-    _add_typos(parser)
+    _add_groups(parser)
+    add("--table", type=given_path, action="append", default=[], metavar="FILE", help="CSV file of all scores, or a "
+        "LaTeX file of those of the systems, by its ending; may be repeated")  # fmt: skip
     add("--log", **more, help="name of a run, and output of fairseq-train, for its curves; default: CHECKPOINT.log, "
         "or else *.log in the save-dir, or SAVE_DIR.log; may be repeated")  # fmt: skip
     add("--subset", action="append", metavar="NAME", help="name of a test set; may be repeated, with {subset} in the "

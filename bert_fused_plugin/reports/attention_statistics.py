@@ -23,7 +23,6 @@ class Sparsity(NamedTuple):
 
     zeros: List[float]  # the share of the symbols that may be attended to whose weight is exactly zero
     attended: List[float]  # the number of symbols whose weight is not zero
-    bits: List[float]  # the entropy of the weights
 
 
 class AttentionStatistics:
@@ -105,12 +104,12 @@ def _entropy_sums(weights: Tensor, sizes: Tensor, written: Tensor) -> Tensor:
 
 
 def _sparsity_sums(weights: Tensor, sizes: Tensor, written: Tensor) -> Tensor:
-    """Return the sums over all *written* positions of what `Sparsity` has the means of, and of ones, (4, H).
+    """Return the sums over all *written* positions of what `Sparsity` has the means of, and of ones, (3, H).
 
     *weights* are those of each head, (H, B, T, S); for the other arguments see `_entropy_sums`.
     """
     attended, most = weights.gt(0).sum(dim=-1).float(), sizes.clamp(min=1).view(1, -1, 1)
-    return _masked_sums([1 - attended / most, attended, entropy(weights), torch.ones_like(attended)], written)
+    return _masked_sums([1 - attended / most, attended, torch.ones_like(attended)], written)
 
 
 def _masked_sums(values: Sequence[Tensor], mask: Tensor) -> Tensor:

@@ -12,7 +12,6 @@ from bert_fused_plugin.data.dictionary_bridge import looks_like_moses
 from bert_fused_plugin.modules.attention_map import learned_alphas
 from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.progress import Progress, say
-from bert_fused_plugin.reports import verdicts
 from bert_fused_plugin.reports.attention_maps import attention_maps
 from bert_fused_plugin.reports.attention_statistics import AttentionStatistics, evenness
 from bert_fused_plugin.reports.bert_ablations import MEANINGS, bert_ablations
@@ -23,6 +22,7 @@ from bert_fused_plugin.reports.scoring import GivenScores, Scorer, Scores
 from bert_fused_plugin.reports.text_files import write_texts
 from bert_fused_plugin.reports.training_log import Curves, read_curves
 from bert_fused_plugin.reports.typos import Typed, typed_sources
+from bert_fused_plugin.reports.verdicts import answer, bert_verdict, fairness, uses_bert, verdict, with_bert
 from bert_fused_plugin.reports.words import PIECES
 
 
@@ -113,7 +113,6 @@ class Comparison:
         return {
             "letters": typed.letters,
             "errors": typed.errors,
-            "verdict": verdicts.cost_of_typos(losses),
             "example": next(changed, None),
             "systems": [{"name": name, "scores": _as_dicts(found)} for name, found in losses.items()],
         }
@@ -124,16 +123,13 @@ class Comparison:
         if not others:
             [said] = [test["verdict"] for test in tests] or [None]
             return [said or f"{base} has {', '.join(f'{metric} {own.score:.2f}' for metric, own in first.items())}."]
-        said = {name: verdicts.verdict(name, base, self.scores) for name, _ in others}
-        fair = {run.name: verdicts.fairness(run, self.baseline, self.runs, data) for run in self.runs}
-        if main := verdicts.with_bert(self.runs):
+        said = {name: verdict(name, base, self.scores) for name, _ in others}
+        fair = {run.name: fairness(run, self.baseline, self.runs, data) for run in self.runs}
+        if main := with_bert(self.runs):
             used = {test["run"]: test["used"] for test in tests}.get(main.name)
-            own = verdicts.answer(main, base, self.scores, used, fair[main.name] is not None)
+            own = answer(main, base, self.scores, used, fair[main.name] is not None)
             said = {main.name: own, **{name: line for name, line in said.items() if name != main.name}}
-        by_others = [
-            verdicts.by_metric(each.metric, name, base, self.scores) for each in self.given for name, _ in others
-        ]
-        return [*(" ".join(filter(None, (line, fair.get(name)))) for name, line in said.items()), *by_others]
+        return [" ".join(filter(None, (line, fair.get(name)))) for name, line in said.items()]
 
     def details(self, data: str, examples: int) -> Dict[str, Any]:
         """Return all else; *data* has the training set, and *examples* best and worst sentences are shown."""
@@ -204,7 +200,7 @@ class Comparison:
                 {"name": name, "meaning": MEANINGS[name], "scores": _as_dicts(found)} for name, found in scores.items()
             ]
             drops_bert = any(isinstance(module, DropNet) and module.p_net > 0 for module in run.model.modules())
-            said = {"used": verdicts.uses_bert(scores), "verdict": verdicts.bert_verdict(run.name, scores)}
+            said = {"used": uses_bert(scores), "verdict": bert_verdict(run.name, scores)}
             results.append({"run": run.name, **said, "states": states, "drops_bert": drops_bert})
         return results
 

@@ -1,4 +1,4 @@
-"""The report as an HTML page and as JSON.
+"""The report as an HTML page, as JSON and as tables.
 
 The page's template draws the charts as SVG.  matplotlib chooses the ticks but does not draw: its SVG has fixed colours,
 fonts and sizes, while the drawings of the page follow the reader's light or dark scheme, stretch with the window, and
@@ -6,9 +6,10 @@ are read out by screen readers.
 """
 
 import json
+import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from matplotlib.ticker import MaxNLocator
 from sacremoses import MosesDetokenizer
 
@@ -19,6 +20,7 @@ _unescape = MosesDetokenizer().unescape_xml
 FEW = 30  # BLEU says little about a group of fewer sentences
 WIDTH, HEIGHT = 360, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 42, 10, 10, 30
+_UNITS = {"BLEU": "points", "chrF": "points", "TER": "%"}  # of sacreBLEU's metrics
 _CHARTS = {
     "valid bleu": "validation BLEU",
     "valid nll_loss": "validation nll_loss (bits)",
@@ -30,13 +32,6 @@ _CHARTS = {
 
 def render(report: Mapping[str, Any]) -> str:
     """Return the report as one HTML page, which needs no other file and no network."""
-    environment = Environment(
-        loader=PackageLoader("bert_fused_plugin.reports"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     runs, systems = report["runs"], report["systems"]
     if report["moses_escapes"]:
         texts = {key: _without_moses_escapes(report[key]) for key in ("sentence_texts", "attention")}
@@ -45,18 +40,35 @@ def render(report: Mapping[str, Any]) -> str:
         line_chart(title, {name: curves.get(key, []) for name, curves in report["curves"].items()})
         for key, title in _CHARTS.items()
     )
-    return environment.get_template("report.html").render(
-        report,
-        charts=list(filter(None, charts)),
-        names=[system["name"] for system in systems],
-        depth=max((len(layers) for run in runs for layers in run["entropy"].values()), default=0),
-        several=len(systems) > 1,
-        origins={run["name"]: described([Origin(**origin) for origin in run["began_from"]]) for run in runs},
-        few=FEW,
-        units={"BLEU": "points", "chrF": "points", "TER": "%"},
-        width=WIDTH,
-        height=HEIGHT,
+    return (
+        _templates()
+        .get_template("report.html")
+        .render(
+            report,
+            charts=list(filter(None, charts)),
+            names=[system["name"] for system in systems],
+            depth=max((len(layers) for run in runs for layers in run["entropy"].values()), default=0),
+            several=len(systems) > 1,
+            origins={run["name"]: described([Origin(**origin) for origin in run["began_from"]]) for run in runs},
+            few=FEW,
+            units=_UNITS,
+            width=WIDTH,
+            height=HEIGHT,
+        )
     )
+
+
+def to_table(report: Mapping[str, Any], ending: str) -> str:
+    """Return the scores as CSV or, for LaTeX with the package booktabs, those of the systems; *ending* says which."""
+    return _templates().get_template(f"scores{ending}").render(report, units=_UNITS)
+
+
+def _templates() -> Environment:
+    spaces: Dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
+    loader, autoescape = PackageLoader("bert_fused_plugin.reports"), select_autoescape(["html"])
+    made = Environment(loader=loader, autoescape=autoescape, undefined=StrictUndefined, **spaces)
+    made.filters["tex"] = lambda text: re.sub(r"[#$%&_{}]", r"\\\g<0>", text)
+    return made
 
 
 def to_json(report: Mapping[str, Any]) -> str:

@@ -1,7 +1,6 @@
 """Files for the metrics of other programs, and the scores that they gave: those of COMET, MetricX, sacreBLEU, ..."""
 
 import json
-import math
 from pathlib import Path
 from typing import Callable, List, Mapping, Sequence
 
@@ -14,17 +13,15 @@ def write_texts(folder: Path, subset: str, sources: Sequence[str], references: S
 
     All whitespace becomes single spaces: not all programs agree on what ends a line.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     seeds = [(f"{subset}.{name}.{i}", texts) for name, seeds in systems for i, texts in enumerate(seeds, 1)]
     for name, texts in [(f"{subset}.source", sources), (f"{subset}.reference", references), *seeds]:
         (folder / name).write_text("".join(f"{_line(text)}\n" for text in texts), encoding="utf-8")
     for name, texts in seeds:
-        rows = (dict(zip(_OF_METRICX, map(_line, row))) for row in zip(sources, texts, references))
+        rows = (
+            dict(zip(("source", "hypothesis", "reference"), map(_line, row))) for row in zip(sources, texts, references)
+        )
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         (folder / f"{name}.jsonl").write_text(lines, encoding="utf-8")
-
-
-_OF_METRICX = ("source", "hypothesis", "reference")
 
 
 def _line(text: str) -> str:
@@ -43,7 +40,7 @@ def read_scores(
         BertFusedError: two systems or seeds have one file, or a line is no number.
     """
     paths = {
-        name: [Path(str(given).replace("{system}", name).replace("{seed}", str(i))) for i in range(1, count + 1)]
+        name: [Path(str(given).replace("{system}", name).replace("{seed}", str(i + 1))) for i in range(count)]
         for name, count in seeds.items()
     }
     if len({path for each in paths.values() for path in each}) < sum(seeds.values()):
@@ -51,15 +48,11 @@ def read_scores(
         raise BertFusedError(f"{flag} {metric}={given} {rule}; write {{system}} and {{seed}} where their names differ")
 
     def numbers(path: Path) -> List[float]:
-        found = []
-        for i, line in enumerate(read(f"{flag} {metric}=", path), 1):
-            try:
-                found.append(float(line))
-            except ValueError:
-                found.append(math.nan)
-            if not math.isfinite(found[-1]):
-                raise BertFusedError(f"{flag} {metric}={path}, line {i}, must be a number, got {line[:40]!r}")
-        return found
+        lines = read(f"{flag} {metric}=", path)
+        try:
+            return [float(line) for line in lines]
+        except ValueError as error:
+            raise BertFusedError(f"{flag} {metric}={path} must have one number a line ({error})") from error
 
     systems = [(name, [numbers(path) for path in each]) for name, each in paths.items()]
     return GivenScores(metric, str(given), flag == "--error-scores", systems)

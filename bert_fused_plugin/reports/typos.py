@@ -44,23 +44,23 @@ class Typed(NamedTuple):
     errors: Dict[str, int]  # by kind
 
 
-def splitter(kind: str, files: Mapping[str, Path], task: Any, data: str) -> Split:
+def splitter(kind: str, files: Mapping[str, Optional[Path]], task: Any, data: str) -> Split:
     """Return what splits words as the directory *data*, with a *kind* of `SUBWORDS`, is split.
 
-    *files* has the file of the tool, by the tool's name in fairseq.
+    One of *files*, which are by the names of tools in fairseq, is given.
 
     Raises:
-        BertFusedError: there is no file, or it does not split the words so.
+        BertFusedError: none is given, or it does not split the words so.
     """
     if kind == "none":
         return lambda word: [word]
-    if not files:
+    tool = next((tool for tool, file in files.items() if file is not None), None)
+    if tool is None:
         raise BertFusedError(
             f"--typos must split words with errors as the data is split ({kind}), and no file for this is given; give "
             "--codes FILE (subword-nmt) or --sentencepiece-model FILE"
         )
-    [(tool, file)] = files.items()
-    [setting] = FILES[tool]
+    [setting], file = FILES[tool], Path(str(files[tool]))
     encoder = check_tool(OmegaConf.create({"_name": tool, setting: str(file)}), {setting: (file, "")}, task, data)
     return lambda word: str(encoder.encode(word)).split()
 
@@ -74,8 +74,8 @@ def with_errors(
     """
     unk, end, random = dictionary[dictionary.unk()], dictionary.eos(), Random(seed)
     result = Typed([], [], 0, Counter())
-    for tokens in sentences:
-        symbols, typed = [dictionary[token] for token in tokens.tolist() if token != end], []
+    for number in range(len(sentences)):  # a data set of fairseq knows no end
+        symbols, typed = [dictionary[token] for token in sentences[number].tolist() if token != end], []
         words, positions = merge(symbols, marks, {unk})
         for i, word in enumerate(words):
             parts = [symbols[position] for position in positions[i]]

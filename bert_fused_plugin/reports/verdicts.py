@@ -3,7 +3,7 @@
 import re
 import shlex
 from pathlib import Path
-from typing import Dict, Mapping, Optional, Sequence
+from typing import Dict, Optional, Sequence
 
 from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
@@ -24,8 +24,6 @@ _LEADS = {  # the sign of a significant gain, and whether the model uses BERT: w
     (-1, False): "The model with BERT is worse, and this test set does not show that it uses BERT",
     (-1, None): "The model with BERT is worse on this test set",
 }
-
-_WORDS = ("and {} do not differ significantly", "is better than {}", "is worse than {}")  # by the sign of the gain
 
 
 def question(runs: Sequence[Run], systems: int, subsets: Sequence[str]) -> str:
@@ -62,21 +60,8 @@ def gain(score: Score) -> str:
 def verdict(name: str, baseline: str, scores: Dict[str, Scores]) -> str:
     """Return a sentence that says whether system *name* is better than *baseline*."""
     score = scores[name]["BLEU"]
-    return f"{name} {_WORDS[score.better].format(baseline)} on this test set: {name} {gain(score)}."
-
-
-def by_metric(metric: str, name: str, baseline: str, scores: Dict[str, Scores]) -> str:
-    """Return what a *metric* whose scores the user gave says of system *name*."""
-    score = scores[name][metric]
-    low, high = score.gain_interval
-    lower = "; lower is better" if score.lower_is_better else ""
-    change = f"{score.gain:+.4f} (95 % interval {low:+.4f} to {high:+.4f}, p = {score.p_holm:.3f}{lower})"
-    return f"By {metric}, {name} {_WORDS[score.better].format(baseline)}: {change}."
-
-
-def cost_of_typos(losses: Mapping[str, Scores]) -> str:
-    """Return what each system loses by typing errors in the source."""
-    return "With typing errors, " + "; ".join(f"{name} {gain(scores['BLEU'])}" for name, scores in losses.items()) + "."
+    word = ("and {} do not differ significantly", "is better than {}", "is worse than {}")[score.better]
+    return f"{name} {word.format(baseline)} on this test set: {name} {gain(score)}."
 
 
 def fairness(run: Run, baseline: Run, runs: Sequence[Run], data: str) -> Optional[str]:

@@ -1,16 +1,19 @@
 """Texts of a report for the metrics of other programs, and the scores that these gave."""
 
+import csv
 import json
 import re
 import shutil
+from io import StringIO
 
 import pytest
-from conftest import REPORT_QUICK, hypotheses, reported
+from conftest import REPORT_HOW, REPORT_QUICK, ROOT, hypotheses, reported
+from jsonschema import Draft202012Validator
 from subword_nmt.apply_bpe import BPE
 
 from bert_fused_plugin.commands.compare import main
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.reports.page import render
+from bert_fused_plugin.reports.page import render, to_json, to_table
 from bert_fused_plugin.reports.text_files import write_texts
 
 
@@ -18,8 +21,15 @@ def lines(path):
     return path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
+def check_schema(report):
+    schema = json.loads((ROOT / "docs" / "report.schema.json").read_text(encoding="utf-8"))
+    Draft202012Validator.check_schema(schema)
+    Draft202012Validator(schema).validate(json.loads(to_json(report)))
+
+
 def test_the_files_have_the_texts_of_the_report(workspace, plain, tmp_path):
     data, out = shutil.copytree(workspace.data, tmp_path / "data"), tmp_path / "text"
+    out.mkdir()
     for file in sorted(data.glob("test.*")):
         shutil.copy(file, data / file.name.replace("test.", "test1."))
     (tmp_path / "other").write_text("".join(f"a {i}\n" for i in range(30)), encoding="utf-8")
@@ -28,6 +38,8 @@ def test_the_files_have_the_texts_of_the_report(workspace, plain, tmp_path):
     for name in ("test", "test1"):
         shutil.copy(tmp_path / "other", tmp_path / name)
     report = reported(data, *runs, more=more)
+    check_schema(report)
+    assert to_table(report, ".tex").count("\n\\midrule") == 2
     systems = ["plain.1", "fused.1", "fused.2", "other.1"]
     names = ["source", "reference", *systems, *(f"{name}.jsonl" for name in systems)]
     assert sorted(p.name for p in out.iterdir()) == sorted(f"{s}.{name}" for s in ("test", "test1") for name in names)
@@ -57,10 +69,10 @@ def test_the_files_have_the_texts_of_the_report(workspace, plain, tmp_path):
 
 
 def test_no_text_ends_its_line(tmp_path):
-    write_texts(tmp_path / "a" / "b", "test", ["a\u2028b \r c"], ["d\x85e"], [("x", [["f\x0bg  h"]])])
-    assert (tmp_path / "a" / "b" / "test.source").read_text(encoding="utf-8") == "a b c\n"
+    write_texts(tmp_path, "test", ["a\u2028b \r c"], ["d\x85e"], [("x", [["f\x0bg  h"]])])
+    assert (tmp_path / "test.source").read_text(encoding="utf-8") == "a b c\n"
     row = '{"source": "a b c", "hypothesis": "f g h", "reference": "d e"}\n'
-    assert (tmp_path / "a" / "b" / "test.x.1.jsonl").read_text(encoding="utf-8") == row
+    assert (tmp_path / "test.x.1.jsonl").read_text(encoding="utf-8") == row
 
 
 def test_scores_of_other_metrics_are_tested_too(workspace, plain, tmp_path):
@@ -79,22 +91,33 @@ def test_scores_of_other_metrics_are_tested_too(workspace, plain, tmp_path):
     assert fused["MetricX"]["p_seeds"] == pytest.approx([1 / 21] * 2)
     assert (fused["COMET"]["better"], fused["MetricX"]["better"]) == (-1, 1)
     assert f"mean of {given}" in report["signatures"]["COMET"]
-    by_comet, by_metricx = report["verdicts"][-2:]
-    assert by_comet.startswith("By COMET, fused is worse than plain: -1.5000 (95 % interval -")
-    assert by_metricx.startswith("By MetricX, fused is better than plain: -1.5000 (95 % interval -")
-    assert by_metricx.endswith("p = 0.048; lower is better).")
+    rows = list(csv.DictReader(StringIO(to_table(report, ".csv"))))
+    assert [row["metric"] for row in rows] == [*fused] * 2
+    assert {key: rows[-1][key] for key in ("test set", "system", "state", "gain", "p", "gain from")} == {
+        "test set": "test", "system": "fused", "state": "", "gain": str(fused["MetricX"]["gain"]),
+        "p": str(fused["MetricX"]["p"]), "gain from": str(fused["MetricX"]["gain_interval"][0]),
+    }  # fmt: skip
+    assert (rows[0]["p"], rows[0]["standard deviation"]) == ("", "")
+    table = to_table(report, ".tex").splitlines()
+    assert table[3].endswith(
+        r"BLEU $\uparrow$ & chrF $\uparrow$ & TER $\downarrow$ & COMET $\uparrow$ & MetricX $\downarrow$ \\"
+    )
+    assert re.fullmatch(r"test & fused & .* & 3\.6000 \$\\pm\$ 0\.7071\$\^\*\$ \\\\", table[-3])
     page = render(report)
     assert re.findall(r"MetricX<small> mean, ↓|TER<small> %, ↓|COMET<small> mean<", page) == [
         "TER<small> %, ↓", "COMET<small> mean<", "MetricX<small> mean, ↓"
     ]  # fmt: skip
     assert '<td class="number up">3.6000<small>' in page
+    assert "<li>By COMET, fused is worse than plain: -1.5000 (95 % interval -" in page
+    assert re.search(r"By MetricX, fused is better than plain: -1.5000 \(.*, p = 0.048; lower is better\)\.", page)
 
 
 def test_typing_errors_cost_what_typed_lines_cost(workspace, plain, codes, tmp_path):
     """Two seeds of one system, and a system without BERT; BERT reads the raw lines."""
     runs = f"plain={plain}", f"fused={workspace.save_dir},{workspace.checkpoint}"
+    (tmp_path / "text").mkdir()
     more = ["--typos", "0.3", "--codes", codes, "--write-text", tmp_path / "text"]
-    report = reported(workspace.data, *runs, more=more)
+    report = reported(workspace.data, *runs, how=[*REPORT_HOW, "--samples", "20", "--examples", "2"], more=more)
     [test] = report["tests"]
     typos = test["typos"]
     assert [system["name"] for system in typos["systems"]] == ["plain", "fused"]
@@ -102,7 +125,6 @@ def test_typing_errors_cost_what_typed_lines_cost(workspace, plain, codes, tmp_p
     assert typos["example"] in [{"source": old, "typed": new} for old, new in zip(sources, typed) if old != new]
     assert typos["letters"] == sum(map(str.isalpha, "".join(sources)))
     assert 0.2 < sum(typos["errors"].values()) / typos["letters"] < 0.35
-    assert typos["verdict"].startswith("With typing errors, plain ")
     bpe = BPE(codes.open(encoding="utf-8"))
     for name, texts in (("typed.en", map(bpe.process_line, typed)), ("test.en", typed)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in texts), encoding="utf-8")
@@ -120,10 +142,14 @@ def test_typing_errors_cost_what_typed_lines_cost(workspace, plain, codes, tmp_p
         assert made == [found[i][1] for i in range(30)] != lines(tmp_path / "text" / f"test.{name}")
     fused = typos["systems"][1]["scores"]["BLEU"]
     assert fused["gain"] == pytest.approx(fused["score"] - report["systems"][1]["scores"]["BLEU"]["score"])
-    assert "dropped (" in render(report)
+    assert re.search(r"<li>With typing errors, plain loses \d.* BLEU; fused .* BLEU\.</li>", render(report))
+    assert f"dropped ({typos['errors']['dropped']})" in render(report)
+    check_schema(report)
+    states = {row["state"] for row in csv.DictReader(StringIO(to_table(report, ".csv")))}
+    assert states == {"", "BERT off", "BERT shuffled", "BERT random", "typing errors"}
 
 
-def test_typing_errors_that_cannot_be_made(workspace, plain, tmp_path):
+def test_typing_errors_that_cannot_be_made(workspace, plain, tmp_path, capsys):
     command = [workspace.data, "--baseline", f"plain={plain}", *REPORT_QUICK, "--output", f"{tmp_path}/x.html"]
     (tmp_path / "codes").write_text("#version: 0.2\nx y\n", encoding="utf-8")
     for flags, said in [
@@ -132,12 +158,15 @@ def test_typing_errors_that_cannot_be_made(workspace, plain, tmp_path):
             "--typos must split words with errors as the data is split (subword_nmt), and no file for this is given",
         ),
         (["0.1", "--codes", f"{tmp_path}/codes"], "codes restores "),
-        (["1.5"], "--typos must be above 0 and at most 1, got 1.5"),
         (["0.1", "--bert-text", "x"], "--typos and --bert-text do not work together"),
     ]:
         with pytest.raises(BertFusedError) as error:
             main([*command, "--typos", *flags])
         assert said in str(error.value)
+    for value in ("1.5", "0", "nan"):
+        with pytest.raises(SystemExit):
+            main([*command, "--typos", value])
+        assert f"argument --typos: must be above 0 and at most 1, such as 0.05, got {value}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -146,7 +175,7 @@ def test_typing_errors_that_cannot_be_made(workspace, plain, tmp_path):
         ("x=all", "must be a file for each of plain, fused, and for each seed; write {system} and {seed} where"),
         ("x={system}.no", "plain.no cannot be read"),
         ("x={system}.few", "plain.few has 2 lines, but 'test' of "),
-        ("x={system}.bad", "plain.bad, line 2, must be a number, got 'nan'"),
+        ("x={system}.bad", "plain.bad must have one number a line (could not convert string to float: 'n/a')"),
         (
             "BLEU={system}.bad",
             "there are two metrics of the name BLEU; give each of --scores and --error-scores its own",
@@ -155,7 +184,7 @@ def test_typing_errors_that_cannot_be_made(workspace, plain, tmp_path):
 )
 def test_scores_that_do_not_fit(workspace, plain, tmp_path, given, said):
     (tmp_path / "plain.few").write_text("1\n2\n", encoding="utf-8")
-    (tmp_path / "plain.bad").write_text("1\nnan\n" + "3\n" * 28, encoding="utf-8")
+    (tmp_path / "plain.bad").write_text("1\nn/a\n" + "3\n" * 28, encoding="utf-8")
     name, file = given.split("=")
     command = [workspace.data, "--baseline", f"plain={plain}", "--run", f"fused={workspace.save_dir}", *REPORT_QUICK]
     with pytest.raises(BertFusedError) as error:
@@ -163,8 +192,19 @@ def test_scores_that_do_not_fit(workspace, plain, tmp_path, given, said):
     assert said in str(error.value)
 
 
-def test_a_folder_that_cannot_be_made(tmp_path):
-    (tmp_path / "file").touch()
-    for folder in ("file", "no/text"):
-        with pytest.raises(BertFusedError, match=r"--write-text .* must be a folder, new or not, in one that can be"):
-            main(["data", "--baseline", "a=b", "--output", f"{tmp_path}/x", "--write-text", f"{tmp_path}/{folder}"])
+def test_the_names_of_a_latex_table_are_escaped():
+    score = {"score": 1.5, "deviation": None, "better": 0, "lower_is_better": False}
+    systems = [{"name": "bert_fused #1", "scores": {"BLEU": score, "A&B": score}}]
+    test = {"subset": "news_50%", "systems": systems, "signatures": {"BLEU": "", "A&B": ""}}
+    table = to_table({"baseline": "x", "tests": [test]}, ".tex")
+    assert r"test set & system & BLEU $\uparrow$ & A\&B $\uparrow$ \\" in table
+    assert r"news\_50\% & bert\_fused \#1 & 1.50 & 1.5000 \\" in table
+
+
+def test_files_that_cannot_be_written(tmp_path):
+    command = ["data", "--baseline", "a=b", "--output", f"{tmp_path}/x", "--table", f"{tmp_path}/x.txt"]
+    with pytest.raises(BertFusedError) as error:
+        main([*command, "--write-text", f"{tmp_path}/no"])
+    folder, table = error.value.errors
+    assert folder.startswith(f"--write-text {tmp_path}/no/test.source must be a file in an existing directory")
+    assert table == f"--table must end in .csv or .tex, got {tmp_path}/x.txt"

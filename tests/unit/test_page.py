@@ -14,11 +14,12 @@ def test_files_are_written_together_or_not_at_all(tmp_path, monkeypatch):
     monkeypatch.setattr(compare, "compare", lambda _: {"tests": []})
     monkeypatch.setattr(compare, "render", lambda _: "new")
     monkeypatch.setattr(compare, "to_json", lambda _: "{}")
-    first, second = tmp_path / "a.html", tmp_path / "a.json"
+    first, second, third = tmp_path / "a.html", tmp_path / "a.json", tmp_path / "a.csv"
     first.write_text("old", encoding="utf-8")
-    command = ["data", "--baseline", "a=b", "--output", str(first), "--json", str(second)]
+    command = ["data", "--baseline", "a=b", "--output", str(first), "--json", str(second), "--table", str(third)]
     compare.main(command)
     assert (first.read_text(), second.read_text()) == ("new", "{}")
+    assert third.read_text().startswith("test set,system,")
 
     def full(_):
         raise OSError("disk full")
@@ -28,7 +29,7 @@ def test_files_are_written_together_or_not_at_all(tmp_path, monkeypatch):
     with pytest.raises(BertFusedError, match=r"a\.html cannot be written, and nothing was changed \(disk full\)"):
         compare.main(command)
     assert (first.read_text(), second.read_text()) == ("new", "{}")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.html", "a.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "a.html", "a.json"]
 
 
 @pytest.fixture
