@@ -129,7 +129,7 @@ def test_raw_text_becomes_a_report_and_nothing_is_done_twice(tmp_path, bert_dir)
     done = run(tmp_path, **given)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "own_data: 30 pairs of train are put aside for valid (seed 1)" in done.stdout
-    assert re.search(r"\nexpected time: \d+ (seconds|minutes) \(transformer ", done.stdout)
+    assert re.search(r"\nexpected time, at most: \d+ (seconds|minutes) \(transformer ", done.stdout)
     assert "own_data: transformer: 4 updates (log: " in done.stdout
     assert "Embedding(" not in done.stdout  # fairseq prints the model
     report = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
