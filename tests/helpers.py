@@ -121,6 +121,16 @@ def encode(dictionary, line: str) -> torch.Tensor:
     return dictionary.encode_line(line, add_if_not_exist=False).long()
 
 
+def framed(bridge, texts):
+    """Return BERT's input for raw *texts*, special tokens included, without context."""
+    return [bridge.frame(pieces) for pieces in bridge.word_pieces(texts)]
+
+
+def framed_ids(bridge, sentences):
+    """Return the same for *sentences* of fairseq ids."""
+    return [bridge.frame(pieces) for pieces in bridge.word_pieces_of_tokens(sentences)]
+
+
 def pad(rows, padding_idx: int, left: bool) -> torch.Tensor:
     """Return *rows* as one tensor, padded on the left or on the right."""
     width = max(len(row) for row in rows)

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from bert_fused_plugin.bert.layers import layer_indices
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.modules.device_copy import Arrival
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -71,7 +70,7 @@ class PretrainedBert(nn.Module):
         self._takes_mask = "attention_mask" in parameters or "kwargs" in parameters  # FNet of transformers 4 does not
         # Padded positions are masked out, so any id will do, but RoBERTa counts positions by its own padding id.
         self._filler = model.config.pad_token_id or 0
-        self._largest: List[Arrival] = []  # state of each batch that is still to be checked
+        self._is_checked = False  # by `check_half_range`
 
     @classmethod
     def from_pretrained(cls, name: str, layers: str = "-1", **options: Any) -> "PretrainedBert":
@@ -148,28 +147,23 @@ class PretrainedBert(nn.Module):
         return self.model.state_dict()
 
     def check_half_range(self, states: Tensor) -> None:
-        """Check that half precision can hold *states*, and those of the batches before.
+        """Check that half precision can hold *states*, which are those of the first batch in training.
 
-        Otherwise training would end with fairseq's error about the loss scale, and translations would be random.  In
-        training on a GPU nobody waits: the largest state is read as soon as it has arrived on the CPU, usually with
-        the next batch.  Nothing is lost until then, because fairseq skips an update whose gradients are not finite.
+        Otherwise training would end with fairseq's error about the loss scale, and translations would be random.  A GPU
+        has to wait for each answer, so later batches of a training are not checked.
 
         Raises:
             BertFusedError: half precision cannot hold them.
         """
-        self._largest.append(Arrival(states.detach().abs().max()))
-        while self._largest and (not self.training or self._largest[0].has_arrived):
-            if not self._largest.pop(0).value() <= torch.finfo(torch.float16).max:  # also if the largest is NaN
-                self._largest.clear()
-                raise BertFusedError(
-                    "--fp16 and --amp compute in half precision, whose largest number is 65,504, and some states of "
-                    f"--bert-model {self.name} in a batch are larger, or are made from larger ones; train with --bf16 "
-                    "or in single precision, and translate without --fp16"
-                )
-
-    def __getstate__(self) -> Dict[str, Any]:
-        """Return what a copy takes over: all but the numbers that are on their way from a GPU."""
-        return {**vars(self), "_largest": []}
+        if self.training and self._is_checked:
+            return
+        if not states.detach().abs().max() <= torch.finfo(torch.float16).max:  # also if the largest is NaN
+            raise BertFusedError(
+                "--fp16 and --amp compute in half precision, whose largest number is 65,504, and some states of "
+                f"--bert-model {self.name} in a batch are larger, or are made from larger ones; train with --bf16 "
+                "or in single precision, and translate without --fp16"
+            )
+        self._is_checked |= self.training
 
     def _depends_on_padding(self) -> bool:
         """Return whether a sentence gets other states if it is padded, as with FNet and ConvBERT.

@@ -93,21 +93,12 @@ def configuration(bert: PretrainedBert) -> str:
     return ", ".join(f"{name} {config[name]}" for name in _OF_STATES if name in config)
 
 
-def read_record(state_dict: Mapping[str, Tensor]) -> Optional[Dict[str, Any]]:
-    """Return the record in a model's *state_dict*; None if there is no record, as in models without BERT.
-
-    Raises:
-        BertFusedError: The record is damaged.
-    """
-    return read_json(state_dict, RECORD_KEY)
-
-
 def recorded_origins(state_dict: Mapping[str, Tensor]) -> List[Tuple[str, Optional[int]]]:
     """Return path and number of updates of each checkpoint that ``--bert-warm-start`` took parameters from.
 
     The last one comes first, then the one that that one began from.
     """
-    return [(path, updates) for path, updates in (read_record(state_dict) or {}).get("began_from", ())]
+    return [(path, updates) for path, updates in (read_json(state_dict, RECORD_KEY) or {}).get("began_from", ())]
 
 
 def without_folders(state_dict: Dict[str, Tensor]) -> Dict[str, Tensor]:
@@ -115,7 +106,7 @@ def without_folders(state_dict: Dict[str, Tensor]) -> Dict[str, Tensor]:
     found = [(os.path.basename(path), updates) for path, updates in recorded_origins(state_dict)]
     if not found:
         return state_dict
-    record = JsonRecord({**(read_record(state_dict) or {}), "began_from": found})
+    record = JsonRecord({**(read_json(state_dict, RECORD_KEY) or {}), "began_from": found})
     return {**state_dict, RECORD_KEY: record.text}
 
 
@@ -134,7 +125,7 @@ def incompatibilities(model: Any, state_dict: Dict[str, Tensor]) -> List[str]:
             f"{remedy} --bert-finetune, or start a new training with --bert-warm-start"
         ]
     current = model.encoder.bert_record.record
-    saved = read_record(state_dict) or current
+    saved = read_json(state_dict, RECORD_KEY) or current
     errors = _differences(model.cfg.bert_model, saved, current)
     forgotten = [flag for flag in saved["given"] if flag not in current["given"]]
     if "--bert-text" in forgotten:

@@ -22,36 +22,25 @@ def _load(path: str) -> Any:
         return load(file, map_location="cpu")
 
 
-def read_torch_file(
-    path: Union[str, Path], remedy: str, *, content: str, given: str = "", read: Callable[[str], Any] = _load
-) -> Any:
-    """Return what *read* makes of a file.
+def read_saved(
+    path: Union[str, Path], remedy: str = _REMEDY, *, given: str = "", read: Callable[[str], Any] = _load
+) -> Dict[str, Any]:
+    """Return what *read* makes of the checkpoint in a file, as it was saved; its ``model`` is a dictionary.
 
-    The message of an error says that the file *given*, by default its path, holds no *content*, and ends in *remedy*.
+    The message of an error names the file as it was *given*, by default by its path, and ends in *remedy*.
 
     Raises:
-        BertFusedError: The file cannot be read, or it is damaged or not safe to read.
+        BertFusedError: The file cannot be read, or it is damaged, not safe to read, or no checkpoint of fairseq.
     """
     try:
-        return read(str(path))
+        checkpoint = read(str(path))
     except OSError as error:
         raise BertFusedError(f"{given or path} cannot be read: {error.strerror or error}; {remedy}") from error
     except CheckpointError as error:  # its message names the file and a remedy
         raise BertFusedError(f"{given}: {error}" if given else str(error)) from error
     except Exception as error:  # a file of another kind can raise any exception
         reason = f"{type(error).__name__}: {error}"
-        raise BertFusedError(f"{given or path} holds no {content} ({reason}); {remedy}") from error
-
-
-def read_saved(
-    path: Union[str, Path], remedy: str = _REMEDY, *, given: str = "", read: Callable[[str], Any] = _load
-) -> Dict[str, Any]:
-    """Return the checkpoint in a file as it was saved; its ``model`` is a dictionary.  See `read_torch_file`.
-
-    Raises:
-        BertFusedError: The file cannot be read, or it is damaged, not safe to read, or no checkpoint of fairseq.
-    """
-    checkpoint = read_torch_file(path, remedy, content=_MODEL, given=given, read=read)
+        raise BertFusedError(f"{given or path} holds no {_MODEL} ({reason}); {remedy}") from error
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
         raise BertFusedError(f"{given or path} holds no {_MODEL}; {remedy}")
     return checkpoint
@@ -60,7 +49,7 @@ def read_saved(
 def read_checkpoint(path: Path, overrides: Optional[Dict[str, Any]] = None, *, given: str = "") -> Dict[str, Any]:
     """Return the checkpoint in the file *path* with its settings as ``cfg``, whichever version of fairseq wrote it.
 
-    The *overrides* replace settings of the checkpoint, as with ``--model-overrides``.  See `read_torch_file`.
+    The *overrides* replace settings of the checkpoint, as with ``--model-overrides``.  See `read_saved`.
 
     Raises:
         BertFusedError: The file cannot be read, or it is damaged, not safe to read, or no checkpoint of fairseq,

@@ -89,14 +89,6 @@ class DictionaryBridge:
         """Return the text that BERT reads for one sentence *src_tokens*, (S,); padding is ignored."""
         return "".join(" <unk>" if part is None else part for part in self._parts(src_tokens.tolist())).strip()
 
-    def encode(self, texts: Sequence[str]) -> List[List[int]]:
-        """Return the word-piece ids, special tokens included, of each of the raw *texts*, without context."""
-        return [self.frame(pieces) for pieces in self.word_pieces(texts)]
-
-    def encode_tokens(self, sentences: Sequence[Sequence[int]]) -> List[List[int]]:
-        """Return the word-piece ids, special tokens included, of each of the *sentences* of fairseq ids."""
-        return [self.frame(pieces) for pieces in self.word_pieces_of_tokens(sentences)]
-
     def word_pieces(self, texts: Sequence[Text]) -> List[List[int]]:
         """Return the word-piece ids, without special tokens, of each of the raw *texts*."""
         return self._encode_parts([[text] if isinstance(text, str) else text for text in texts])
@@ -142,8 +134,8 @@ class DictionaryBridge:
 
     def bert_tokens(self, src_tokens: Tensor) -> Tensor:
         """Return ``bert_tokens``, (B, L), on the device of *src_tokens*, (B, S), padded on either side."""
-        rows = [torch.tensor(row) for row in self.encode_tokens(src_tokens.tolist())]
-        return collate_bert_tokens(rows).to(src_tokens.device)
+        rows = map(self.frame, self.word_pieces_of_tokens(src_tokens.tolist()))
+        return collate_bert_tokens([torch.tensor(row) for row in rows]).to(src_tokens.device)
 
     def pieces(self, bert_tokens: Sequence[int]) -> List[str]:
         """Return the word pieces of one sentence's *bert_tokens*, for people to read."""

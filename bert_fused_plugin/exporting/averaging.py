@@ -7,10 +7,11 @@ import torch
 from fairseq.checkpoint_utils import checkpoint_paths
 from torch import Tensor
 
-from bert_fused_plugin.bert.record import RECORD_KEY, read_record
+from bert_fused_plugin.bert.record import RECORD_KEY
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, without_training_state
 from bert_fused_plugin.errors import BertFusedError, flag_name
-from bert_fused_plugin.models.recorded_flags import SETTINGS_RECORD, differences, read_settings
+from bert_fused_plugin.json_record import read_json
+from bert_fused_plugin.models.recorded_flags import SETTINGS_RECORD, differences
 
 _RECORDS = (RECORD_KEY, SETTINGS_RECORD)
 _LR_FACTOR = "encoder.bert.lr_factor"  # the scale of a fine-tuned BERT's weights
@@ -94,7 +95,7 @@ def _difference(first: Dict[str, Tensor], other: Dict[str, Tensor]) -> str:
 
 def _identity(state_dict: Dict[str, Tensor]) -> Dict[str, Any]:
     """Return what models that are averaged have in common, under names for messages, as far as it is known."""
-    bert, settings = read_record(state_dict) or {}, read_settings(state_dict) or {}
+    bert, settings = (read_json(state_dict, key) or {} for key in _RECORDS)
     found = {flag_name(name): value for name, value in settings.get("computed", {}).items()}
     found.update((f"the dictionary of the {side}", each["hash"]) for side, each in settings.get("symbols", {}).items())
     found.update(

@@ -17,14 +17,14 @@ from transformers import AutoModel, AutoTokenizer
 from transformers.utils import cached_file
 
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
-from bert_fused_plugin.bert.record import RECORD_KEY, read_record, weights_fingerprint, without_folders
+from bert_fused_plugin.bert.record import RECORD_KEY, weights_fingerprint, without_folders
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, without_training_state
 from bert_fused_plugin.data.subwords import detect_subword
 from bert_fused_plugin.data.typed_text import hyphen_warning
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 from bert_fused_plugin.exporting.subword_tool import FLAGS, Files, check_tool, choose_tool
 from bert_fused_plugin.files import written_output
-from bert_fused_plugin.json_record import JsonRecord
+from bert_fused_plugin.json_record import JsonRecord, read_json
 from bert_fused_plugin.models.hub import gpt2_files
 from bert_fused_plugin.models.translation_model import TranslationModel
 from bert_fused_plugin.tasks.bert_fused_translation_config import training_defaults
@@ -207,7 +207,7 @@ def _add_bert(directory: Path, state: Dict[str, Any], settings: Dict[str, Any], 
     present = model.encoder.bert_record.record
     record = {
         **present,
-        "given": (read_record(state["model"]) or present)["given"],
+        "given": (read_json(state["model"], RECORD_KEY) or present)["given"],
         "name": os.path.basename(os.path.abspath(bert.name)) if os.path.isdir(bert.name) else bert.name,
         "weights_in_layers": weights_fingerprint(bert),
     }

@@ -53,17 +53,12 @@ def import_bert_nmt(args: Namespace, state: Weights, bert_model: str) -> Importe
     flags: Flags = {**DEFAULTS, **vars(args)}
     raise_all(flag_errors(flags))
     layers = Layers.read(state, flags["bert_gates"])
-    return Imported(new_args(flags, layers, bert_model), new_weights(state, flags, layers), _notes(layers))
-
-
-def _notes(layers: Layers) -> List[str]:
-    """Return sentences about what changes with the conversion."""
-    if layers.attend is not None:
-        return []
-    return [
+    notes = [
         "no layer attends to BERT, so this is now fairseq's own transformer (--arch transformer), which needs neither "
         "BERT nor this package"
     ]
+    model = new_weights(state, flags, layers)
+    return Imported(new_args(flags, layers, bert_model), model, notes if layers.attend is None else [])
 
 
 def bert_errors(path: Path, checkpoint: Dict[str, Any], place: Path, bert: PreTrainedModel) -> List[str]:

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from typing import Any, Dict, List, Optional
+from typing import Any, List, Optional
 
 import torch
 from torch import nn
@@ -45,30 +45,21 @@ def load_embedding(flag: str, path: Optional[str], dictionary: Any, embedding: n
     """
     if path is None:
         return
+    width, found = embedding.embedding_dim, 0
     try:
-        vectors = _read_vectors(os.path.expanduser(path), dictionary)  # the shell leaves the ~ of --FLAG=~/FILE
+        # the shell leaves the ~ of --FLAG=~/FILE
+        with open(os.path.expanduser(path), encoding="utf-8") as file, torch.no_grad():
+            for number, line in enumerate(file, start=1):
+                word, *numbers = line.rstrip().split(" ")
+                if word not in dictionary or (number == 1 and len(numbers) == 1):
+                    continue  # the first line may say how many vectors there are, and how wide
+                if len(numbers) != width:
+                    raise ValueError(f"line {number} has {len(numbers)} numbers")
+                embedding.weight[dictionary.index(word)] = torch.tensor([float(value) for value in numbers])
+                found += 1
     except (OSError, ValueError) as error:
         raise BertFusedError(
-            f"{flag} {path} cannot be read ({error}); give a text file in which each line has a word and its numbers"
+            f"{flag} {path} cannot be used ({error}); give a text file in which each line has a word and {width} "
+            "numbers, or set --encoder-embed-dim or --decoder-embed-dim to the width of its vectors"
         ) from error
-    widths = {len(vector) for vector in vectors.values()} - {embedding.embedding_dim}
-    if widths:
-        raise BertFusedError(
-            f"{flag} {path} must hold a vector of {embedding.embedding_dim} numbers for each word, got {min(widths)} "
-            "numbers; give another file, or set --encoder-embed-dim or --decoder-embed-dim to the width of its vectors"
-        )
-    with torch.no_grad():
-        for symbol, vector in vectors.items():
-            embedding.weight[dictionary.index(symbol)] = torch.tensor(vector)
-    logger.info(f"{flag} {path}: {len(vectors):,} of the {len(dictionary):,} symbols have a vector there")
-
-
-def _read_vectors(path: str, dictionary: Any) -> Dict[str, List[float]]:
-    """Return the vectors of the symbols of *dictionary*; the first line may say how many there are, and how wide."""
-    vectors = {}
-    with open(path, encoding="utf-8") as file:
-        for number, line in enumerate(file):
-            word, *numbers = line.rstrip().split(" ")
-            if word in dictionary and not (number == 0 and len(numbers) == 1):
-                vectors[word] = [float(value) for value in numbers]
-    return vectors
+    logger.info(f"{flag} {path}: {found:,} of the {len(dictionary):,} symbols have a vector there")

@@ -13,7 +13,6 @@ from bert_fused_plugin.modules.weight_layout import lay_out_weights
 
 logger = logging.getLogger(__name__)
 
-_WORDY = ("fairseq", "bert_fused_plugin")  # the loggers of what is loaded
 GPT2_FILES = {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"}  # in the directory of a model
 
 
@@ -74,13 +73,10 @@ def gpt2_files(directory: str) -> Dict[str, str]:
 
 @contextmanager
 def _only_warnings() -> Iterator[None]:
-    """Hide messages below warnings, except of a logger whose level somebody has set."""
-    loggers = [logging.getLogger(name) for name in _WORDY]
-    hidden = [logger for logger in loggers if logger.level == logging.NOTSET]
-    for logger in hidden:
-        logger.setLevel(logging.WARNING)
+    """Hide messages below warnings."""
+    before = logging.root.manager.disable
+    logging.disable(max(before, logging.INFO))
     try:
         yield
     finally:
-        for logger in hidden:
-            logger.setLevel(logging.NOTSET)
+        logging.disable(before)

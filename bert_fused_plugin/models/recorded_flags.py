@@ -7,7 +7,7 @@ dictionary of the same size.
 
 import hashlib
 import logging
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Tuple
 
 from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationTask
@@ -51,7 +51,7 @@ def flag_incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> List
     A setting that is only noted gives a warning, and so do all settings under ``--bert-unchecked``.
     """
     current = model.settings_record.record
-    saved = read_settings(state_dict)
+    saved = read_json(state_dict, SETTINGS_RECORD)
     if saved is None:
         return []
     noted, changed = (
@@ -72,15 +72,6 @@ def flag_incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> List
         logger.warning(f"--bert-unchecked: {'; '.join(reason for reason, _ in changed)}")
         return []
     return [f"{reason}; {remedy}, {_UNCHECKED}" for reason, remedy in changed]
-
-
-def read_settings(state_dict: Mapping[str, Tensor]) -> Optional[Dict[str, Settings]]:
-    """Return the record in a model's *state_dict*; None if there is none, as in a checkpoint of another model.
-
-    Raises:
-        BertFusedError: The record is damaged.
-    """
-    return read_json(state_dict, SETTINGS_RECORD)
 
 
 def differences(then: Settings, now: Settings) -> List[Difference]:

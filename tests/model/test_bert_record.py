@@ -11,8 +11,9 @@ from torch import nn
 from transformers import AutoTokenizer, BertModel
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.bert.record import read_record, recorded_origins, weights_fingerprint, without_folders
+from bert_fused_plugin.bert.record import RECORD_KEY, recorded_origins, weights_fingerprint, without_folders
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.json_record import read_json
 
 KEY = "encoder.bert_record.text"
 
@@ -55,7 +56,7 @@ def other_dir(changed_dir):
 
 
 def test_the_record_says_what_was_read(build, bert_dir):
-    record = read_record(build().state_dict())
+    record = read_json(build().state_dict(), RECORD_KEY)
     assert len(build().state_dict()[KEY]) % 2048 == 0  # so that fairseq's EMA can go on if BERT is moved
     assert record["name"] == bert_dir
     assert record["revision"] is None
@@ -111,14 +112,14 @@ def test_a_recurrent_model_refuses_as_well(dictionary, bert_dir, other_dir):
 
 def test_a_finetuned_bert_is_in_the_checkpoint_itself(build, other_dir):
     state = build(bert_finetune=True).state_dict()
-    assert read_record(state)["weights_in_layers"] is None
+    assert read_json(state, RECORD_KEY)["weights_in_layers"] is None
     build(bert_finetune=True, bert_model=other_dir).load_state_dict(state)
 
 
 def test_after_a_load_the_record_is_of_the_bert_at_hand(build, other_dir):
     model = build(bert_model=other_dir, bert_unchecked=True)
     model.load_state_dict(build().state_dict())
-    assert read_record(model.state_dict())["name"] == other_dir
+    assert read_json(model.state_dict(), RECORD_KEY)["name"] == other_dir
 
 
 def test_checkpoints_without_a_record_are_taken(build):
@@ -140,7 +141,7 @@ def test_half_precision_and_averages_keep_the_record(build, dtype):
     assert record.text.dtype == torch.float32  # what fairseq averages and halves
     text = record.text.to(dtype)
     kept = {KEY: (text + text + text).float() / 3 * 0.9999 + text.float() * 0.0001}
-    assert read_record(kept) == record.record
+    assert read_json(kept, RECORD_KEY) == record.record
 
 
 def test_what_changes_berts_input_is_compared_too(build):
@@ -206,7 +207,7 @@ def test_it_comes_with_the_parameters(build, begun, dtype):
 def test_folders_are_left_out_of_what_moves(build, begun):
     moved = without_folders(begun)
     assert recorded_origins(moved) == [(os.path.basename(path), updates) for path, updates in BEGAN]
-    record = read_record(moved)
-    assert {**record, "began_from": None} == {**read_record(begun), "began_from": None}
+    record = read_json(moved, RECORD_KEY)
+    assert {**record, "began_from": None} == {**read_json(begun, RECORD_KEY), "began_from": None}
     state = build().state_dict()
     assert without_folders(state) is state

@@ -145,10 +145,10 @@ def test_so_are_cached_states_of_single_precision(build, dictionary, value, dtyp
         pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=True)
     )
     bert_out = torch.zeros(*tokens.shape, model.encoder.bert.dim)
-    step(model.half(), dictionary, bert_out)
+    step(model.half().eval(), dictionary, bert_out)
     bert_out[1, 0, 0] = value
     with pytest.raises(BertFusedError, match=REFUSED):
-        step(model, dictionary, bert_out.to(dtype))
+        step(model.train(), dictionary, bert_out.to(dtype))
 
 
 def test_so_are_states_that_autocast_turns_to_half_precision(build, dictionary, monkeypatch):

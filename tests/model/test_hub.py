@@ -25,13 +25,6 @@ def test_loading_is_quiet_unless_asked(model, name, caplog):
     assert any("'save_dir'" in message for message in caplog.messages)  # the settings of the training
 
 
-def test_who_sets_a_level_asks(caplog):
-    with caplog.at_level(logging.INFO, "bert_fused_plugin"):
-        BertFusedModel.from_pretrained(str(PINNED / "fused"))
-    assert any(message.startswith("BERT: ") for message in caplog.messages)
-    assert not any("dictionary:" in message for message in caplog.messages)
-
-
 def test_a_warning_is_shown_though_loading_is_quiet(caplog):
     BertFusedModel.from_pretrained(str(PINNED / "fused"), bert_unchecked=True, bert_mask_special_tokens=True)
     assert [record.levelname for record in caplog.records] == ["WARNING"]

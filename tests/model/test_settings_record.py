@@ -11,9 +11,10 @@ from helpers import GRU_SIZES, SIZES, make_gru, make_model
 from settings_cases import FUSED, FUSED_NOTED, GRU, GRU_NOTED, GRU_WITH_BERT, value
 
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.json_record import read_json
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
 from bert_fused_plugin.models.gru_bahdanau import GruModel, gru_bahdanau
-from bert_fused_plugin.models.recorded_flags import SETTINGS_RECORD, read_settings
+from bert_fused_plugin.models.recorded_flags import SETTINGS_RECORD
 
 REFUSED = [("fused", case) for case in FUSED] + [("gru", case) for case in GRU] + [("gru with BERT", GRU_WITH_BERT)]
 NOTED = [("fused", case) for case in FUSED_NOTED] + [("gru", case) for case in GRU_NOTED]
@@ -133,7 +134,7 @@ def test_a_setting_that_another_version_recorded_is_passed_over(build):
 def test_after_a_load_the_record_is_of_the_model_at_hand(build):
     model = build(bert_unchecked=True)
     model.load_state_dict(build(bert_branch_weights="1,1").state_dict())
-    assert read_settings(model.state_dict())["computed"]["bert_branch_weights"] == "0.5,0.5"
+    assert read_json(model.state_dict(), SETTINGS_RECORD)["computed"]["bert_branch_weights"] == "0.5,0.5"
 
 
 def test_the_text_keeps_its_length_and_ema_is_not_checked(build, caplog):

@@ -81,21 +81,6 @@ class Pretend(torch.Tensor):
         return _run(func, args, kwargs or {})
 
 
-class Event:
-    """``torch.cuda.Event`` of a device whose work is done when somebody waits for it, or when ``passed`` says so."""
-
-    passed = True
-
-    def record(self):
-        """Do nothing: the numbers are there already."""
-
-    def query(self):
-        return self.passed
-
-    def synchronize(self):
-        _note("waits", "synchronize")
-
-
 class PretendGpu(TorchDispatchMode):
     """The device, which counts while it records."""
 
@@ -145,7 +130,6 @@ def pretend_gpu():
             (torch, "tensor", _tensor),  # no mode sees torch.tensor(..., device=)
             (torch.Tensor, "pin_memory", _pin_memory),
             (torch.nn.Module, "_apply", apply),
-            (torch.cuda, "Event", Event),
             (torch._VF, "gru", detoured_gru(torch._VF.gru, Pretend)),
         ):
             stack.enter_context(patch.object(owner, name, value))

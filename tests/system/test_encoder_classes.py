@@ -10,10 +10,11 @@ from in_process import Printed, command
 from language_models import MAKERS, save_language_model
 from translating import train
 
-from bert_fused_plugin.bert.record import RECORD_KEY, read_record
+from bert_fused_plugin.bert.record import RECORD_KEY
 from bert_fused_plugin.checkpoints.reading import read_checkpoint
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.exporting.model_directory import export_model
+from bert_fused_plugin.json_record import read_json
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 
 LINES = ["the old man sees a dog", "red apple", ""]
@@ -74,7 +75,7 @@ def test_the_language_that_a_tokenizer_is_told_is_recorded_and_must_be_known(nam
     flags, options = flags_of(name, tmp_path / "model"), "--bert-tokenizer-options"
     train(data, tmp_path / "save", *flags, "--max-update", "1")
     state = read_checkpoint(tmp_path / "save" / "checkpoint_last.pt")["model"]
-    assert read_record({RECORD_KEY: state[RECORD_KEY]})["settings"]["bert_tokenizer_options"] == OPTIONS[name]
+    assert read_json({RECORD_KEY: state[RECORD_KEY]}, RECORD_KEY)["settings"]["bert_tokenizer_options"] == OPTIONS[name]
     with pytest.raises(Exception, match=r"Cannot load model parameters") as refusal:
         train(data, tmp_path / "save", *flags[:-2], "--max-update", "2")
     assert f"{options} {OPTIONS[name]}, not left out; set the same values" in str(refusal.value.__context__)

@@ -16,11 +16,12 @@ from safetensors.torch import load_file
 from transformers import BertConfig, BertModel
 
 from bert_fused_plugin.bert.from_flags import locate_bert
-from bert_fused_plugin.bert.record import read_record
+from bert_fused_plugin.bert.record import RECORD_KEY
 from bert_fused_plugin.checkpoints.reading import read_checkpoint
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.exporting import model_directory
 from bert_fused_plugin.exporting.model_directory import export_model
+from bert_fused_plugin.json_record import read_json
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 
@@ -100,7 +101,7 @@ def test_model_pt_names_no_place_of_this_machine_and_holds_no_training_state(wor
     assert state["last_optimizer_state"] is None
     assert (state["cfg"]["task"]["source_lang"], state["cfg"]["task"]["target_lang"]) == ("en", "de")
     assert vars(state["cfg"]["model"])["bert_model"] == "./bert"
-    assert read_record(state["model"])["name"] == Path(workspace.bert_dir).name
+    assert read_json(state["model"], RECORD_KEY)["name"] == Path(workspace.bert_dir).name
     names = trained["model"].keys() - {"encoder.bert_record.text"}
     assert all(torch.equal(state["model"][k], trained["model"][k]) for k in names if not k.endswith("_float_tensor"))
 
@@ -140,7 +141,7 @@ def test_what_bert_read_in_training_stays_known(workspace, tmp_path):
     for with_bert in (True, False):
         output = tmp_path / f"new-{with_bert}"
         export_model(checkpoint, workspace.data, output, with_bert=with_bert)
-        assert read_record(read_checkpoint(output / "model.pt")["model"])["given"] == ["--bert-text"]
+        assert read_json(read_checkpoint(output / "model.pt")["model"], RECORD_KEY)["given"] == ["--bert-text"]
 
 
 def test_a_finetuned_bert_moves_from_the_checkpoint_to_its_directory(workspace, tmp_path):

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from helpers import WORDS
+from helpers import WORDS, framed, framed_ids
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from in_process import Printed
@@ -62,12 +62,12 @@ def whole(pieces, bridge):
 @settings(max_examples=300, deadline=None)
 @given(st.lists(LINES, max_size=6))
 def test_the_bridge_takes_any_text_and_ids(bridge, dictionary, lines):
-    encoded = bridge.encode(lines)
+    encoded = framed(bridge, lines)
     ids = [dictionary.encode_line(line, add_if_not_exist=False).long() for line in lines]
-    from_ids = bridge.encode_tokens([sentence.tolist() for sentence in ids])
+    from_ids = framed_ids(bridge, [sentence.tolist() for sentence in ids])
     assert len(encoded) == len(from_ids) == len(lines)
     assert all(whole(pieces, bridge) for pieces in encoded + from_ids)
-    assert encoded == [bridge.encode([line])[0] for line in lines]
+    assert encoded == [framed(bridge, [line])[0] for line in lines]
 
 
 @pytest.mark.timeout(1500)

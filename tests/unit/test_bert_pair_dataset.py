@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 from fairseq.data import LanguagePairDataset, ListDataset
-from helpers import encode
+from helpers import encode, framed, framed_ids
 from transformers import AutoTokenizer
 
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, InteractiveDataset
@@ -46,7 +46,7 @@ def test_a_batch_has_the_word_pieces_that_the_encoder_would_derive(dataset, brid
 def test_raw_texts_take_the_place_of_derived_ones(dictionary, bridge):
     texts = ["dog", "a big house .", "red", "a", "man"]
     dataset = BertPairDataset(pairs(dictionary), bridge, texts)
-    for i, row in enumerate(bridge.encode(texts)):
+    for i, row in enumerate(framed(bridge, texts)):
         assert dataset[i]["bert_tokens"].tolist() == row
 
 
@@ -93,4 +93,4 @@ def test_batches_of_few_shapes_are_fairseqs_own(dictionary, bridge):
     ours, stock = (d.batch_by_size(indices, **limits) for d in (dataset, dataset.dataset))
     assert [list(batch) for batch in ours] == [list(batch) for batch in stock]
     for i, tokens in enumerate(encode(dictionary, line) for line in SOURCES):
-        assert [dataset[i]["bert_tokens"].tolist()] == bridge.encode_tokens([tokens.tolist()])
+        assert [dataset[i]["bert_tokens"].tolist()] == framed_ids(bridge, [tokens.tolist()])

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from helpers import PIECES, dictionary_of, encode, pad
+from helpers import PIECES, dictionary_of, encode, framed, framed_ids, pad
 from tokenizers import normalizers
 from transformers import AutoTokenizer
 
@@ -51,19 +51,19 @@ def test_text_is_rebuilt_from_ids(bridge, dictionary, line, text):
     ],
 )
 def test_word_pieces_of_ids(bridge, dictionary, line, expected):
-    [row] = bridge.encode_tokens([encode(dictionary, line).tolist()])
+    [row] = framed_ids(bridge, [encode(dictionary, line).tolist()])
     assert pieces(row) == expected
 
 
 @pytest.mark.parametrize("line", ["the old man sees a dog .", "the red hou@@ se , play@@", ""])
 def test_raw_text_and_ids_of_it_give_the_same_word_pieces(bridge, dictionary, line):
     ids = encode(dictionary, line)
-    assert bridge.encode([bridge.text(ids)]) == bridge.encode_tokens([ids.tolist()])
+    assert framed(bridge, [bridge.text(ids)]) == framed_ids(bridge, [ids.tolist()])
 
 
 @pytest.mark.parametrize("text", ["[SEP]", "a [CLS] dog", "</s>", "[PAD][MASK]", "<unk>"])
 def test_special_tokens_in_text_are_text(bridge, text):
-    [row] = bridge.encode([text])
+    [row] = framed(bridge, [text])
     inner = row[1:-1]
     assert inner
     assert not {"[CLS]", "[SEP]", "[PAD]", "[MASK]"} & set(pieces(inner))
@@ -71,7 +71,7 @@ def test_special_tokens_in_text_are_text(bridge, text):
 
 def test_long_sentences_are_cut_and_counted(dictionary, tokenizer, caplog):
     bridge = DictionaryBridge(dictionary, tokenizer, max_tokens=5)
-    rows = bridge.encode(["the old man", "the old man sees", "dog " * 2000])
+    rows = framed(bridge, ["the old man", "the old man sees", "dog " * 2000])
     assert [len(row) for row in rows] == [5, 5, 5]
     assert pieces(rows[1]) == ["[CLS]", "the", "old", "man", "[SEP]"]
     assert bridge.num_truncated == 2
@@ -129,4 +129,4 @@ def test_a_symbol_that_the_dictionary_does_not_have_is_named(bridge, dictionary)
     sentence = [dictionary.index("the"), len(dictionary), dictionary.eos()]
     message = f"the data has the source symbol {len(dictionary)}, but the dictionary has only {len(dictionary)}; take"
     with pytest.raises(BertFusedError, match=message):
-        bridge.encode_tokens([sentence])
+        framed_ids(bridge, [sentence])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bert_fused_plugin.checkpoints.reading import read_saved, read_torch_file
+from bert_fused_plugin.checkpoints.reading import read_saved
 from bert_fused_plugin.errors import BertFusedError
 
 
@@ -35,7 +35,5 @@ def test_what_another_reader_raises_is_told_with_its_kind(tmp_path):
     def read(path):
         raise pickle.UnpicklingError(f"in {Path(path).name}")
 
-    message = "x.bin holds no weights of BERT (UnpicklingError: in x.bin); give another file"
-    with pytest.raises(BertFusedError) as caught:
-        read_torch_file("x.bin", "give another file", content="weights of BERT", read=read)
-    assert str(caught.value) == message
+    message = "x.bin holds no model of fairseq (UnpicklingError: in x.bin); give another file"
+    assert refusal("x.bin", read=read) == message

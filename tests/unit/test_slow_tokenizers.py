@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 from fairseq.data import LanguagePairDataset, indexed_dataset
-from helpers import dictionary_of
+from helpers import dictionary_of, framed
 from language_models import TEXT
 from slow_tokenizers import JAPANESE, SLOW, VIETNAMESE
 from transformers import AutoTokenizer
@@ -47,13 +47,13 @@ def test_bert_reads_what_the_tokenizer_gives_its_own_model(name, saved):
     tokenizer, bridge = AutoTokenizer.from_pretrained(saved(name)), make_bridge(saved(name))
     assert not tokenizer.is_fast
     lines = [*LINES.get(name, TEXT), "a", "  ", ""]
-    rows = bridge.encode(lines)
+    rows = framed(bridge, lines)
     assert rows == [tokenizer(line)["input_ids"] for line in lines]
     assert tokenizer.unk_token_id not in rows[0]
     first, second = bridge.word_pieces(lines[:2])
     assert bridge.frame(second, context=first) == tokenizer(*lines[:2])["input_ids"]
     twin = copy.deepcopy(bridge)  # as fairseq's EMA makes one
-    assert (twin.encode(lines), twin.tokenizer_fingerprint()) == (rows, bridge.tokenizer_fingerprint())
+    assert (framed(twin, lines), twin.tokenizer_fingerprint()) == (rows, bridge.tokenizer_fingerprint())
     assert bridge.pieces(rows[0])[1:-1] == tokenizer.convert_ids_to_tokens(rows[0])[1:-1]
 
 

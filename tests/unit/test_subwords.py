@@ -6,7 +6,7 @@ from argparse import Namespace
 import pytest
 from fairseq.data import encoders
 from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
-from helpers import dictionary_of, encode
+from helpers import dictionary_of, encode, framed, framed_ids
 from omegaconf import OmegaConf
 from tokenizers import ByteLevelBPETokenizer
 from transformers import AutoTokenizer
@@ -186,12 +186,12 @@ def test_numbers_without_files_and_joiners_are_refused(load, numbers, tmp_path):
 def test_raw_text_takes_the_place_of_text_that_cannot_be_made(load):
     dictionary = dictionary_of("dog", "￭se")
     bridge = load(dictionary, bert_text="raw")
-    assert len(bridge.encode(["the dog"])[0]) == 4
+    assert len(framed(bridge, ["the dog"])[0]) == 4
     with pytest.raises(BertFusedError, match="50% of the symbols are"):
-        bridge.encode_tokens([encode(dictionary, "dog ￭se").tolist()])
+        framed_ids(bridge, [encode(dictionary, "dog ￭se").tolist()])
 
 
 def test_a_bridge_without_a_task_says_why_it_cannot_join(bert_dir):
     bridge = DictionaryBridge(dictionary_of("￭a"), AutoTokenizer.from_pretrained(bert_dir), max_tokens=9)
     with pytest.raises(BertFusedError, match="the source dictionary: 100% of the symbols are"):
-        bridge.encode_tokens([[4]])
+        framed_ids(bridge, [[4]])

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import dictionary_of, encode, pad
+from helpers import dictionary_of, encode, framed_ids, pad
 from transformers import AutoTokenizer
 
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
@@ -49,8 +49,8 @@ def test_bert_reads_what_it_would_read_without_the_tags(tagged, bert_dir):
     for line in ("<2de> the dog", "the play@@ <2fr> hou@@ se xyz <2de>", "<2de>"):
         without = " ".join(word for word in line.split() if not word.startswith("<2"))
         assert bridge.text(encode(tagged, line)) == plain.text(encode(tagged, without))
-        rows = bridge.encode_tokens([encode(tagged, line).tolist()])
-        assert rows == plain.encode_tokens([encode(tagged, without).tolist()])
+        rows = framed_ids(bridge, [encode(tagged, line).tolist()])
+        assert rows == framed_ids(plain, [encode(tagged, without).tolist()])
     rows = pad([encode(tagged, "<2de> the dog"), encode(tagged, "the")], tagged.pad(), left=True)
     assert torch.equal(bridge.bert_tokens(rows)[0], plain.bert_tokens(encode(tagged, "the dog").unsqueeze(0))[0])
     assert plain.text(encode(tagged, "<2de> the")) == "<2de> the"
