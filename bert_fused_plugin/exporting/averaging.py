@@ -23,7 +23,7 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
 
     Sums are computed in double precision; means of half-precision tensors are in single precision, as in fairseq's
     own script. Settings, integers and the records of BERT and of the settings come from the first checkpoint. The
-    state that only training needs is left out.
+    state that only training needs is left out, and the names of the files are kept.
 
     Raises:
         BertFusedError: One cannot be read, or they are not of the same model.
@@ -47,7 +47,9 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
         mean = (total / len(paths)).to(dtype)
         twin = shared.setdefault((value.data_ptr(), value.shape, value.stride()), mean)
         means[key] = twin if torch.equal(twin, mean) else mean
-    return without_training_state({**result, "model": {**first, **means}})
+    average = without_training_state({**result, "model": {**first, **means}})
+    average["extra_state"]["averaged"] = [path.name for path in paths]
+    return average
 
 
 def last_checkpoints(

@@ -173,6 +173,7 @@ class Comparison:
         return {
             "checkpoint": str(run.files.checkpoint),
             "seeds": [str(seed.files.checkpoint) for seeds in self.seeds if seeds[0] is run for seed in seeds],
+            "selection": run.selection,
             "architecture": run.architecture,
             "updates": run.updates,
             "began_from": [origin._asdict() for origin in run.origins],

@@ -4,7 +4,7 @@ import filecmp
 from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 from fairseq import checkpoint_utils, tasks, utils
@@ -55,6 +55,7 @@ class Run:
     updates: int
     parameters: Dict[str, int]
     origins: List[Origin]
+    selection: Dict[str, Any]  # see `selection`
     remarks: List[str] = field(default_factory=list)
 
     @property
@@ -152,7 +153,9 @@ def load_run(files: RunFiles, place: Place) -> Run:
     sources = {subset: _load_test_set(task, place.data, subset) for subset in place.subsets}
     parameters, flags = count_parameters(model), saved_flags(state, "model")
     architecture = str(flags.get("arch") or flags.get("_name"))
-    run = Run(files, model.eval(), task, sources, architecture, updates, parameters, origins(state))
+    run = Run(
+        files, model.eval(), task, sources, architecture, updates, parameters, origins(state), selection(files, state)
+    )
     run.remarks += [
         f"{run.name} reads only the beginning of {cut} of the {len(texts)} sources of {subset!r}, since it takes at "
         f"most {task.max_source} tokens (--max-source-positions)."
@@ -238,6 +241,14 @@ def _load_test_set(task: BertFusedTranslationTask, data: str, subset: str) -> An
             "give a subset that fairseq-preprocess has made"
         ) from error
     return sources
+
+
+def selection(files: RunFiles, state: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return the names of the checkpoints that are averaged, or of the one, and the metric that chose them, if any."""
+    names = state["extra_state"].get("averaged", [files.checkpoint.name])
+    flags = saved_flags(state, "checkpoint") if all("best" in name for name in names) else {}
+    highest = flags.get("maximize_best_checkpoint_metric", False)
+    return {"checkpoints": names, "metric": flags.get("best_checkpoint_metric"), "highest": highest}
 
 
 def find_logs(checkpoint: Path) -> List[Path]:

@@ -71,6 +71,9 @@ def test_what_the_json_holds(written, plain):
     assert [score["p"] for score in twin["scores"].values()] == [1.0] * 3
     assert figures["examples"]["twin"] == {"best": [], "worst": []}
     assert "tok:none" in figures["signatures"]["BLEU"]
+    assert fused["selection"] == {"checkpoints": ["checkpoint_best.pt"], "metric": "loss", "highest": False}
+    page = (written / "report.html").read_text(encoding="utf-8")
+    assert page.count("fused is checkpoint_best.pt, chosen by the lowest loss on the validation set") == 1
     assert fused["parameters"]["unused"] == 0
     # fairseq 0.12.2's own encoder layers have parameters for a fast path, and those of its main have none
     names = torch.load(plain / "checkpoint_best.pt", weights_only=False)["model"]

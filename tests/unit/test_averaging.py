@@ -73,7 +73,7 @@ def test_all_that_is_no_mean_comes_from_the_first_and_the_state_of_training_goes
     assert state["model"]["count"].tolist() == [5]
     assert vars(state["cfg"]["model"])["updates"] == 10
     assert [entry["num_updates"] for entry in state["optimizer_history"]] == [1, 10]  # it says where training began
-    assert state["extra_state"] == {"train_iterator": {"epoch": 3}}
+    assert state["extra_state"] == {"train_iterator": {"epoch": 3}, "averaged": ["0.pt", "1.pt"]}
     assert state["last_optimizer_state"] is None
 
 

@@ -1,10 +1,12 @@
-"""Which logs belong to a checkpoint."""
+"""Which logs belong to a checkpoint, and what chose it."""
+
+from pathlib import Path
 
 import pytest
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.reports import runs
-from bert_fused_plugin.reports.runs import find_logs
+from bert_fused_plugin.reports.runs import RunFiles, find_logs, selection
 
 
 @pytest.fixture
@@ -19,6 +21,23 @@ def folder(tmp_path):
         return tmp_path / "runs"
 
     return make
+
+
+@pytest.mark.parametrize(
+    ("name", "averaged", "metric"),
+    [
+        ("checkpoint_best.pt", None, "bleu"),
+        ("checkpoint_last.pt", None, None),
+        ("average.pt", ["checkpoint.best_bleu_9.pt", "checkpoint.best_bleu_8.pt"], "bleu"),
+        ("average.pt", ["checkpoint.best_bleu_9.pt", "checkpoint3.pt"], None),
+        ("average.pt", None, None),
+    ],
+)
+def test_the_metric_is_named_that_chose_all_checkpoints(name, averaged, metric):
+    flags = {"best_checkpoint_metric": "bleu", "maximize_best_checkpoint_metric": True}
+    state = {"cfg": {"checkpoint": flags}, "extra_state": {} if averaged is None else {"averaged": averaged}}
+    found = selection(RunFiles("--run", "a", Path("runs", name)), state)
+    assert found == {"checkpoints": averaged or [name], "metric": metric, "highest": metric == "bleu"}
 
 
 def test_the_logs_of_a_save_dir_are_in_it_or_beside_it(folder):
