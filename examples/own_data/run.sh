@@ -132,9 +132,11 @@ make_data() {
     fi
     [ -z "${BERT:-}" ] || why='as BERT= says'
     [ "$default_bert" != bert-base-cased ] || why='the default for English on a GPU; BERT= takes another one: docs/encoders.md'
+    local model
+    model=$(bert_model) # what fails here, or in the next line, ends the recipe
     # shellcheck disable=SC2086
-    python "$here/bert_facts.py" "$(bert_model)" "${why//$'\n'/ }" ${BERT_FLAGS:-} # what fails here ends the recipe
-    prepare_raw "$DATA" --bert "$(bert_model)" "${text_options[@]}"
+    python "$here/bert_facts.py" "$model" "${why//$'\n'/ }" ${BERT_FLAGS:-}
+    prepare_raw "$DATA" --bert "$model" "${text_options[@]}"
 }
 
 recipe "$@"
