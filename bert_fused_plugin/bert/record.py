@@ -29,7 +29,6 @@ _OF_STATES = (
     *("num_attention_heads", "num_heads", "n_head", "n_heads", "encoder_attention_heads", "num_hidden_layers"),
     *("layer_norm_eps", "layer_norm_epsilon", "norm_eps", "rms_norm_eps"),
 )
-_UNCHECKED = "--bert-unchecked (at generation --model-overrides \"{'bert_unchecked': True}\")"
 _ITS_BERT = "name the BERT that it was trained with (at generation --model-overrides \"{'bert_model': 'NAME_OR_DIR'}\")"
 
 
@@ -110,23 +109,24 @@ def without_folders(state_dict: Dict[str, Tensor]) -> Dict[str, Tensor]:
     return {**state_dict, RECORD_KEY: record.text}
 
 
-def incompatibilities(model: Any, state_dict: Dict[str, Tensor]) -> List[str]:
-    """Return a sentence for each difference between the BERT of *model* and that of the checkpoint *state_dict*.
+def finetuning_errors(model: Any, state_dict: Mapping[str, Tensor]) -> List[str]:
+    """Return a sentence if one of *model* and the checkpoint *state_dict* has a BERT that trains, and one has not."""
+    then = any(key.startswith("encoder.bert.model.") for key in state_dict)
+    if model.encoder.bert_record is None or then == model.encoder.bert.saves_weights:
+        return []
+    trained, built, remedy = ("with", "without", "add") if then else ("without", "with", "leave out")
+    return [
+        f"the checkpoint was trained {trained} --bert-finetune, and this model is built {built} it; "
+        f"{remedy} --bert-finetune, or start a new training with --bert-warm-start"
+    ]
 
-    Under ``--bert-unchecked`` they are warnings.
-    """
+
+def incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> List[str]:
+    """Return a sentence for each difference between the BERT of *model* and that of the checkpoint *state_dict*."""
     if model.encoder.bert_record is None:
         return []
-    then, now = any(key.startswith("encoder.bert.model.") for key in state_dict), model.encoder.bert.saves_weights
-    if then != now:
-        trained, built, remedy = ("with", "without", "add") if then else ("without", "with", "leave out")
-        return [
-            f"the checkpoint was trained {trained} --bert-finetune, and this model is built {built} it; "
-            f"{remedy} --bert-finetune, or start a new training with --bert-warm-start"
-        ]
     current = model.encoder.bert_record.record
     saved = read_json(state_dict, RECORD_KEY) or current
-    errors = _differences(model.cfg.bert_model, saved, current)
     forgotten = [flag for flag in saved["given"] if flag not in current["given"]]
     if "--bert-text" in forgotten:
         forgotten.remove("--bert-text")
@@ -139,10 +139,7 @@ def incompatibilities(model: Any, state_dict: Dict[str, Tensor]) -> List[str]:
         logger.warning(
             f"the model was trained with {' and '.join(forgotten)}, which is not given now, so BERT reads other input"
         )
-    if errors and model.cfg.bert_unchecked:
-        logger.warning(f"--bert-unchecked: {'; '.join(errors)}")
-        return []
-    return [f"{error}, or load the checkpoint nevertheless with {_UNCHECKED}" for error in errors]
+    return _differences(model.cfg.bert_model, saved, current)
 
 
 def _differences(name: str, saved: Dict[str, Any], current: Dict[str, Any]) -> List[str]:

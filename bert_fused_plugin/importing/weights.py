@@ -78,24 +78,11 @@ def new_weights(state: Weights, flags: Dict[str, Any], layers: Layers) -> Dict[s
         pieces = zip("qkv", value.chunk(3)) if part == "in" else [(part, value)]
         result.update({f"{name}.{p}_proj.{kind}": piece.clone() for p, piece in pieces})
 
-    _bring_up_to_date(result)
-    if flags["share_all_embeddings"] or flags["share_decoder_input_output_embed"]:
-        if "decoder.embed_tokens.weight" in result and flags["adaptive_softmax_cutoff"] is None:
-            result["decoder.output_projection.weight"] = result["decoder.embed_tokens.weight"]
-    elif "decoder.embed_out" in result:
-        result["decoder.output_projection.weight"] = result.pop("decoder.embed_out")
+    for side in SIDES:
+        # The final norm came with version 2; fairseq mistakes a decoder of version 2 for one without it.
+        version = float(result.get(f"{side}.version", torch.ones(1)))
+        result[f"{side}.version"] = torch.tensor([3.0 if version >= 2 else 1.0])
     if flags["finetune_bert"] and layers.attend is not None:
         result.update({f"encoder.bert.model.{key}": value.float() for key, value in bert_weights(state).items()})
         result["encoder.bert.lr_factor"] = torch.tensor(1.0)
     return result
-
-
-def _bring_up_to_date(state: Dict[str, Tensor]) -> None:
-    """Change *state* in place: write versions and sinusoidal positions as fairseq does today."""
-    for side in SIDES:
-        # The final norm came with version 2; fairseq mistakes a decoder of version 2 for one without it.
-        version = float(state.get(f"{side}.version", torch.ones(1)))
-        state[f"{side}.version"] = torch.tensor([3.0 if version >= 2 else 1.0])
-        for name in ("weights", "_float_tensor"):  # of sinusoidal positions, which are not parameters
-            if state.pop(f"{side}.embed_positions.{name}", None) is not None:
-                state[f"{side}.embed_positions._float_tensor"] = torch.zeros(1)

@@ -25,10 +25,6 @@ Settings = Dict[str, Any]
 Difference = Tuple[str, Any, Any]  # the name of a setting, and both of its values
 
 _SIDES = {"encoder": "source", "decoder": "target"}
-_UNCHECKED = (
-    "or load the checkpoint nevertheless with --bert-unchecked "
-    "(at generation --model-overrides \"{'bert_unchecked': True}\")"
-)
 
 
 def flag_record(cfg: Any, task: Any) -> JsonRecord:
@@ -48,7 +44,7 @@ def flag_record(cfg: Any, task: Any) -> JsonRecord:
 def flag_incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> List[str]:
     """Return a sentence for each setting of *model* with which the checkpoint *state_dict* would be another model.
 
-    A setting that is only noted gives a warning, and so do all settings under ``--bert-unchecked``.
+    A setting that is only noted gives a warning.
     """
     current = model.settings_record.record
     saved = read_json(state_dict, SETTINGS_RECORD)
@@ -60,18 +56,12 @@ def flag_incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> List
     )
     if noted:
         logger.warning("; ".join(reason for reason, _ in noted))
-    changed += [
-        (
-            f"the checkpoint was trained with another {side} dictionary: that of the data has other symbols, or the "
-            "same ones in another order",
-            "use the dict.*.txt that the model was trained with (fairseq-preprocess --srcdict, --tgtdict)",
-        )
-        for side in (_SIDES[name] for name, _, _ in differences(saved.get("symbols", {}), current["symbols"]))
+    return ["; ".join(described_one) for described_one in changed] + [
+        f"the checkpoint was trained with another {_SIDES[name]} dictionary: that of the data has other symbols, or "
+        "the same ones in another order; use the dict.*.txt that the model was trained with (fairseq-preprocess "
+        "--srcdict, --tgtdict)"
+        for name, _, _ in differences(saved.get("symbols", {}), current["symbols"])
     ]
-    if changed and model.cfg.bert_unchecked:
-        logger.warning(f"--bert-unchecked: {'; '.join(reason for reason, _ in changed)}")
-        return []
-    return [f"{reason}; {remedy}, {_UNCHECKED}" for reason, remedy in changed]
 
 
 def differences(then: Settings, now: Settings) -> List[Difference]:

@@ -9,7 +9,7 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import FairseqDecoder, FairseqEncoderDecoderModel
 from torch import Tensor
 
-from bert_fused_plugin.bert.record import incompatibilities
+from bert_fused_plugin.bert.record import finetuning_errors, incompatibilities
 from bert_fused_plugin.checkpoints.reading import diverged
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.json_record import JsonRecord
@@ -20,6 +20,7 @@ from bert_fused_plugin.modules.weight_layout import lay_out_weights
 
 logger = logging.getLogger(__name__)
 
+_UNCHECKED = "--bert-unchecked (at generation --model-overrides \"{'bert_unchecked': True}\")"
 _RECORDS = "_record.text"  # the end of the names of records, which other checkpoints lack
 
 
@@ -84,7 +85,13 @@ class TranslationModel(FairseqEncoderDecoderModel):
             versions = {name: value for name, value in self.state_dict().items() if name.endswith(".version")}
             state_dict = {name: value for name, value in state_dict.items() if not name.endswith(_RECORDS)}
             return super().load_state_dict({**versions, **state_dict}, strict)
-        raise_all(incompatibilities(self, state_dict) + flag_incompatibilities(self, state_dict))
+        errors, doubts = finetuning_errors(self, state_dict), flag_incompatibilities(self, state_dict)
+        doubts += [] if errors else incompatibilities(self, state_dict)
+        if doubts and self.cfg.bert_unchecked:
+            logger.warning(f"--bert-unchecked: {'; '.join(doubts)}")
+        else:
+            errors += [f"{doubt}, or load the checkpoint nevertheless with {_UNCHECKED}" for doubt in doubts]
+        raise_all(errors)
         raise_all(diverged("the checkpoint", state_dict))
         try:
             return super().load_state_dict(state_dict, strict)
