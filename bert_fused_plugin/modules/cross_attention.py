@@ -10,7 +10,7 @@ from bert_fused_plugin.modules.multihead_attention import Attended, MappedAttent
 from bert_fused_plugin.modules.weight_layout import is_plain_linear
 
 # sentences x heads x positions, up to which a folded memory makes the steps of the search faster whatever the width:
-# measured with 5 beams (docs/performance.md, "Tried")
+# measured with 5 beams (benchmarks/TRIED.md)
 SMALL_SIZE = 256
 
 

@@ -8,7 +8,7 @@ def lay_out_weights(module: nn.Module) -> None:
     """Put the matrices of all linear maps in *module* in the order in memory that their device multiplies fastest.
 
     On a CPU in single precision, this is column by column.  A product of few rows with a matrix that lies row by row
-    takes up to twice as long there; with many rows, both take the same time (docs/performance.md, "Tried").  Elsewhere
+    takes up to twice as long there; with many rows, both take the same time (benchmarks/TRIED.md).  Elsewhere
     the order is row by row, which is torch's own.  No value changes, and no memory is needed beyond one matrix.  The
     parameters stay the same objects, so tied ones stay tied.
     """

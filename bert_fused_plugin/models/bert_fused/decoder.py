@@ -176,7 +176,7 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
         if self.layer_norm is not None:
             x = self.layer_norm(x)
         # (T, B, C) -> (B, T, C).  The view does away with the odd stride of a single step, for which torch would
-        # multiply each row by itself with an output matrix that is frozen (docs/performance.md, "Tried").
+        # multiply each row by itself with an output matrix that is frozen (benchmarks/TRIED.md).
         x = x.transpose(0, 1).view(x.size(1), x.size(0), x.size(2))
         return x if self.project_out_dim is None else self.project_out_dim(x)
 
