@@ -1,44 +1,174 @@
 """The layers of encoder and decoder against literal loops over the paper's equations (Zhu et al. 2020, 4.1)."""
 
+import math
+
 import pytest
 import torch
-from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
-from helpers import assert_close
-from literal_layers import (
-    BERT_PAD,
-    JOINED,
-    PAD,
-    B,
-    C,
-    D,
-    H,
-    L,
-    S,
-    T,
-    causal_mask,
-    check_dropouts,
-    decoder_layer,
-    encoder_layer,
-    literal_decoder_layer,
-    literal_encoder_layer,
-    literal_stacked_layer,
-    states,
-    stock_config,
-)
+from helpers import assert_close, randomise
+
+from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer
+from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
+from bert_fused_plugin.modules.fused_layer import LayerOptions
+from bert_fused_plugin.modules.fusion import FusionOptions
+
+B, S, L, T, C, D, H, F = 2, 5, 7, 3, 8, 12, 2, 10
+PAD = torch.tensor([[False] * S, [True] * 2 + [False] * (S - 2)])
+BERT_PAD = torch.tensor([[False] * (L - 3) + [True] * 3, [False] * L])
+
+
+def options(fusion=None, **changed):
+    defaults = {
+        "embed_dim": C,
+        "ffn_dim": F,
+        "num_heads": H,
+        "bert_dim": D,
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+        "activation_dropout": 0.0,
+        "activation_fn": torch.relu,
+        "normalize_before": False,
+    }
+    return LayerOptions(fusion=FusionOptions(**fusion or {}), **{**defaults, **changed})
+
+
+def encoder_layer(**changed):
+    layer = BertFusedEncoderLayer(options(**changed)).double()
+    randomise(layer)
+    return layer
+
+
+def decoder_layer(**changed):
+    layer = BertFusedDecoderLayer(options(**changed), encoder_dim=C).double()
+    randomise(layer)
+    return layer
+
+
+def attend(attention, query, keys, masked):
+    """attn(q, K, V) for one query vector and a list of key vectors, head by head."""
+    q, width = attention.q_proj(query), C // H
+    k, v = attention.k_proj(keys), attention.v_proj(keys)
+    heads = []
+    for h in range(H):
+        part = slice(h * width, (h + 1) * width)
+        energies = [
+            math.exp(torch.dot(q[part], k[j, part]).item() / math.sqrt(width))
+            for j in range(len(keys))
+            if not masked[j]
+        ]
+        values = [v[j, part] for j in range(len(keys)) if not masked[j]]
+        heads.append(sum(e / sum(energies) * value for e, value in zip(energies, values)))
+    return attention.out_proj(torch.cat(heads))
+
+
+def around(sublayer, x, norm, normalize_before):
+    return x + sublayer(norm(x)) if normalize_before else norm(x + sublayer(x))
+
+
+def feed_forward(layer, x):
+    return layer.fc2(torch.relu(layer.fc1(x)))
+
+
+def weighted(w_nmt, w_bert):
+    return lambda layer, nmt, bert: w_nmt * nmt + w_bert * bert
+
+
+def gated(layer, nmt, bert):
+    w, u = layer.fusion.mix.w, layer.fusion.mix.u
+    gate = 1 / (1 + torch.exp(-(w.weight @ bert + w.bias + u.weight @ nmt)))
+    return gate * bert + (1 - gate) * nmt
+
+
+# for each case of a fusion of two branches: its options, drop-net's U in training, and the formula
+JOINED = {
+    "the paper's": ({}, None, weighted(0.5, 0.5)),
+    "branch weights": ({"weights": (0.7, 0.2)}, None, weighted(0.7, 0.2)),
+    "gated": ({"kind": "gated"}, None, gated),
+    # p_net = 0.6: U < 0.3 the NMT branch alone, U > 0.7 BERT's alone, else the mean
+    **{
+        f"U = {u}": ({"p_net": 0.6}, u, weighted(*weights))
+        for u, weights in ((0.0, (1, 0)), (0.29, (1, 0)), (0.31, (0.5, 0.5)), (0.69, (0.5, 0.5)), (0.71, (0, 1)))
+    },
+}
+
+
+def literal_encoder_layer(layer, h, bert, join):
+    """Every position of every sentence by itself; h (S, B, C), bert (L, B, D)."""
+    pre = layer.normalize_before
+    out = torch.empty_like(h)
+    for b in range(B):
+        keys = layer.self_attn_layer_norm(h[:, b]) if pre else h[:, b]
+        for i in range(S):
+
+            def fused(query, keys=keys, b=b):
+                nmt = attend(layer.self_attn, query, keys, PAD[b])
+                return join(layer, nmt, attend(layer.bert_attn, query, bert[:, b], BERT_PAD[b]))
+
+            x = around(fused, h[i, b], layer.self_attn_layer_norm, pre)
+            out[i, b] = around(lambda x: feed_forward(layer, x), x, layer.final_layer_norm, pre)
+    return out
+
+
+def literal_decoder_layer(layer, s, encoder, bert, join):
+    pre = layer.normalize_before
+    out = torch.empty_like(s)
+    for b in range(B):
+        keys = layer.self_attn_layer_norm(s[:, b]) if pre else s[:, b]
+        for t in range(T):
+
+            def to_target(query, keys=keys, t=t):
+                return attend(layer.self_attn, query, keys[: t + 1], [False] * (t + 1))
+
+            def fused(query, b=b):
+                to_bert = attend(layer.bert_attn, query, bert[:, b], BERT_PAD[b])
+                return join(layer, attend(layer.encoder_attn, query, encoder[:, b], PAD[b]), to_bert)
+
+            x = around(to_target, s[t, b], layer.self_attn_layer_norm, pre)
+            x = around(fused, x, layer.encoder_attn_layer_norm, pre)
+            out[t, b] = around(lambda x: feed_forward(layer, x), x, layer.final_layer_norm, pre)
+    return out
+
+
+def literal_sublayer(attention, norm, x, keys, masked, pre, causal=False):
+    """One attention with residual connection and layer norm; *keys* None: self-attention."""
+    out = torch.empty_like(x)
+    for b in range(x.size(1)):
+        states = norm(x[:, b]) if pre else x[:, b]
+        for i in range(x.size(0)):
+            k = states if keys is None else keys[:, b]
+            hidden = [causal and j > i for j in range(len(k))] if masked is None else masked[b]
+            out[i, b] = around(lambda q, k=k, hidden=hidden: attend(attention, q, k, hidden), x[i, b], norm, pre)
+    return out
+
+
+def literal_stacked_layer(layer, x, steps):
+    """Sub-layer after sub-layer; each step is (attention, norm, keys, padding mask)."""
+    pre = layer.normalize_before
+    for attention, norm, keys, masked in steps:
+        x = literal_sublayer(attention, norm, x, keys, masked, pre, causal=True)
+    return around(lambda x: feed_forward(layer, x), x, layer.final_layer_norm, pre)
+
+
+def states(*sizes):
+    return torch.randn(*sizes, dtype=torch.double)
+
+
+def causal_mask():
+    return torch.full((T, T), -torch.inf, dtype=torch.double).triu(1)
+
 
 NORMS = pytest.mark.parametrize("normalize_before", [False, True], ids=["post-norm", "pre-norm"])
 
 
-def pair_of(stock_class, make_layer, monkeypatch, normalize_before, unused=False):
-    """Return fairseq's layer and ours with its parameters, of which drop-net takes the NMT branch alone."""
-    monkeypatch.setattr(torch, "rand", lambda size: torch.zeros(size))
-    stock = stock_class(stock_config(normalize_before)).double().train()
-    layer = make_layer(fusion={"p_net": 1.0}, normalize_before=normalize_before).train()
-    missing, unexpected = layer.load_state_dict(stock.state_dict(), strict=False)
-    assert missing
-    assert all(name.startswith("bert_attn.") for name in missing)
-    assert bool(unexpected) == unused
-    return stock, layer
+@NORMS
+@pytest.mark.parametrize("name", JOINED)
+def test_fusions_of_two_branches_equal_their_formula_in_the_encoder(monkeypatch, name, normalize_before):
+    fusion, u, join = JOINED[name]
+    encoder = encoder_layer(fusion=fusion, normalize_before=normalize_before).train(u is not None)
+    monkeypatch.setattr(torch, "rand", lambda size: torch.full((size,), u))
+    h, bert = states(S, B, C), states(L, B, D)
+    keep = ~PAD.t()
+    expected = literal_encoder_layer(encoder, h, bert, join)
+    assert_close(encoder(h, PAD, bert, BERT_PAD)[keep], expected[keep], atol=1e-10)
 
 
 @NORMS
@@ -61,67 +191,35 @@ def test_fusions_of_two_branches_equal_their_formula_in_the_decoder(monkeypatch,
 
 @NORMS
 @pytest.mark.parametrize("bert_first", [True, False], ids=["bert-first", "encoder-first"])
-def test_stacked_fusion_is_one_sublayer_after_the_other_in_the_decoder(bert_first, normalize_before):
+def test_stacked_fusion_is_one_sublayer_after_the_other(bert_first, normalize_before):
     changed = {"fusion": {"kind": "stacked", "bert_first": bert_first}, "normalize_before": normalize_before}
-    decoder = decoder_layer(**changed).eval()
+    encoder, decoder = encoder_layer(**changed).eval(), decoder_layer(**changed).eval()
     h, s, bert = states(S, B, C), states(T, B, C), states(L, B, D)
+    keep, order = ~PAD.t(), slice(None, None, 1 if bert_first else -1)
+
+    to_bert = (encoder.bert_attn, encoder.bert_attn_layer_norm, bert, BERT_PAD)
+    to_source = (encoder.self_attn, encoder.self_attn_layer_norm, None, PAD)
+    expected = literal_stacked_layer(encoder, h, [to_bert, to_source][order])
+    assert_close(encoder(h, PAD, bert, BERT_PAD)[keep], expected[keep], atol=1e-10)
 
     to_target = (decoder.self_attn, decoder.self_attn_layer_norm, None, None)
     to_bert = (decoder.bert_attn, decoder.bert_attn_layer_norm, bert, BERT_PAD)
     to_encoder = (decoder.encoder_attn, decoder.encoder_attn_layer_norm, h, PAD)
-    steps = [to_target, to_bert, to_encoder] if bert_first else [to_target, to_encoder, to_bert]
     actual, _, _ = decoder(s, h, PAD, bert, BERT_PAD, self_attn_mask=causal_mask())
-    assert_close(actual, literal_stacked_layer(decoder, s, steps), atol=1e-10)
-
-
-@NORMS
-def test_without_bert_the_layer_is_that_of_fairseq_in_the_decoder(monkeypatch, normalize_before):
-    stock, layer = pair_of(TransformerDecoderLayerBase, decoder_layer, monkeypatch, normalize_before)
-    h, s, bert = states(S, B, C), states(T, B, C), states(L, B, D)
-    expected, _, _ = stock(s, h, PAD, self_attn_mask=causal_mask())
-    actual, _, _ = layer(s, h, PAD, bert, BERT_PAD, self_attn_mask=causal_mask())
-    assert_close(actual, expected)
+    expected = literal_stacked_layer(decoder, s, [to_target, *[to_bert, to_encoder][order]])
+    assert_close(actual, expected, atol=1e-10)
 
 
 def test_every_dropout_has_its_own_rate_and_the_layers_name():
-    rates = {"dropout": 0.1, "attention_dropout": 0.2, "activation_dropout": 0.3}
-    encoder, decoder = encoder_layer(**rates), decoder_layer(**rates)
-    check_dropouts(encoder, [encoder.self_attn, encoder.bert_attn])
-    check_dropouts(decoder, [decoder.self_attn, decoder.bert_attn, decoder.encoder_attn])
-
-
-@NORMS
-@pytest.mark.parametrize("name", JOINED)
-def test_fusions_of_two_branches_equal_their_formula_in_the_encoder(monkeypatch, name, normalize_before):
-    fusion, u, join = JOINED[name]
-    encoder = encoder_layer(fusion=fusion, normalize_before=normalize_before).train(u is not None)
-    monkeypatch.setattr(torch, "rand", lambda size: torch.full((size,), u))
-    h, bert = states(S, B, C), states(L, B, D)
-    keep = ~PAD.t()
-    expected = literal_encoder_layer(encoder, h, bert, join)
-    assert_close(encoder(h, PAD, bert, BERT_PAD)[keep], expected[keep], atol=1e-10)
-
-
-@NORMS
-@pytest.mark.parametrize("bert_first", [True, False], ids=["bert-first", "encoder-first"])
-def test_stacked_fusion_is_one_sublayer_after_the_other_in_the_encoder(bert_first, normalize_before):
-    changed = {"fusion": {"kind": "stacked", "bert_first": bert_first}, "normalize_before": normalize_before}
-    encoder = encoder_layer(**changed).eval()
-    h, bert = states(S, B, C), states(L, B, D)
-
-    to_bert = (encoder.bert_attn, encoder.bert_attn_layer_norm, bert, BERT_PAD)
-    to_source = (encoder.self_attn, encoder.self_attn_layer_norm, None, PAD)
-    steps = [to_bert, to_source] if bert_first else [to_source, to_bert]
-    expected = literal_stacked_layer(encoder, h, steps)
-    keep = ~PAD.t()
-    assert_close(encoder(h, PAD, bert, BERT_PAD)[keep], expected[keep], atol=1e-10)
-
-
-@NORMS
-def test_without_bert_the_layer_is_that_of_fairseq_in_the_encoder(monkeypatch, normalize_before):
-    # fairseq's encoder layer has parameters that never get a gradient
-    stock, layer = pair_of(TransformerEncoderLayerBase, encoder_layer, monkeypatch, normalize_before, unused=True)
-    h, bert = states(S, B, C), states(L, B, D)
-    keep = ~PAD.t()
-    expected = stock(h, PAD)
-    assert_close(layer(h, PAD, bert, BERT_PAD)[keep], expected[keep], atol=1e-6)
+    """fairseq's --retain-dropout-modules asks for the layer's name."""
+    for make in (encoder_layer, decoder_layer):
+        layer = make(dropout=0.1, attention_dropout=0.2, activation_dropout=0.3)
+        attentions = [module for name, module in layer.named_children() if name.endswith("_attn")]
+        assert len(attentions) == (2 if make is encoder_layer else 3)
+        assert {attention.dropout_module.p for attention in attentions} == {0.2}
+        assert (layer.dropout_module.p, layer.activation_dropout_module.p) == (0.1, 0.3)
+        for dropout in (layer.dropout_module, layer.activation_dropout_module):
+            dropout.make_generation_fast_("", retain_dropout=True, retain_dropout_modules=["another"])
+            assert not dropout.apply_during_inference
+            dropout.make_generation_fast_("", retain_dropout=True, retain_dropout_modules=[type(layer).__name__])
+            assert dropout.apply_during_inference

@@ -12,13 +12,15 @@ import pytest
 import torch
 from fairseq.data import AppendTokenDataset, ConcatDataset, LanguagePairDataset, ListDataset, indexed_dataset
 from helpers import WORDS, dictionary_of, encode, processes
-from test_data_loader_workers import BATCHES, assert_workers_agree
+from test_states_on_disk import CountingBert, D
 from tokenizers import normalizers
+from torch.utils.data import DataLoader
 
 import bert_fused_plugin.files
 from bert_fused_plugin.bert.pretrained_bert import load_tokenizer
 from bert_fused_plugin.data import kept_pieces
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
+from bert_fused_plugin.data.cached_states import CachedStates
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.kept_pieces import Sentences
 from bert_fused_plugin.data.raw_text import read_raw_text
@@ -27,6 +29,7 @@ from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationT
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 
 LINES = ["a dog", "the old man sees a small dog", "dog", "", "play@@ hou@@ se , a dog", "a man", "red dog"]
+BATCHES = [[0, 1], [4], [3, 2]]
 TEXT = ["A dog.", "old", "the dog eats", "", "play house", "men?", "red"]
 
 
@@ -171,12 +174,31 @@ def test_data_that_is_in_no_file_and_small_data_are_not_kept(make, dictionary, t
     assert not (tmp_path / "kept").exists()
 
 
-@pytest.mark.parametrize("forked", [True, False])
-def test_workers_map_the_file_by_themselves(make, forked):
+def assert_workers_agree(dataset, context):
+    here = [dataset.collater([dataset[i] for i in batch]) for batch in BATCHES]
+    loader = DataLoader(
+        dataset, batch_sampler=BATCHES, collate_fn=dataset.collater, num_workers=2, multiprocessing_context=context
+    )
+    for batch, expected in zip(list(loader), here):
+        assert batch["id"].tolist() == expected["id"].tolist()
+        assert set(batch["net_input"]) == set(expected["net_input"])
+        for name in set(batch["net_input"]) - {"prev_output_tokens"}:  # there are no targets
+            assert torch.equal(batch["net_input"][name], expected["net_input"][name])
+
+
+@pytest.mark.parametrize("forked", [True, False])  # Python 3.14 sends each worker a pickle
+def test_workers_map_the_files_of_pieces_and_of_states_by_themselves(make, tmp_path, forked):
     dataset = make()
     assert max(map(max, BATCHES)) < len(dataset)
     assert len(pickle.dumps(dataset.word_pieces)) < 300
-    assert_workers_agree(dataset, "fork" if forked else processes())
+    context = "fork" if forked else processes()
+    for other in (dataset, make(folders=())):
+        assert_workers_agree(other, context)
+    states = CachedStates(tmp_path / "states", dataset.word_pieces, D, "fp32")
+    states.add_missing(CountingBert().load, 0, 1)
+    dataset.use_states(states)
+    assert "bert_out" in dataset[0]  # and its file is mapped
+    assert_workers_agree(dataset, context)
 
 
 # --- faults

@@ -1,11 +1,33 @@
-"""The loss with label smoothing and its gradient, against torch's own."""
+"""The loss with label smoothing, against torch's own, and as one function with the output matrix of some models."""
 
 import pytest
 import torch
 import torch.nn.functional as F
+from fairseq.distributed import LegacyDistributedDataParallel, ModuleProxyWrapper
+from fairseq.models import FairseqEncoderDecoderModel
 from literal_loss import PAD, TARGET, B, T, V
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
-from bert_fused_plugin.criterions.smoothed_loss import label_smoothed_loss
+from bert_fused_plugin.criterions import smoothed_loss
+from bert_fused_plugin.criterions.label_smoothed_cross_entropy import output_matrix
+from bert_fused_plugin.criterions.smoothed_loss import label_smoothed_loss, projected_loss, to_gradient
+from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
+
+C = 3
+
+
+def leaves(dtype=torch.double):
+    torch.manual_seed(0)
+    return [torch.randn(*size, dtype=dtype).requires_grad_() for size in ((B, T, C), (V, C))]
+
+
+def together(features, matrix, eps=0.1, target=TARGET):
+    return projected_loss(features, matrix, target, eps, PAD)
+
+
+def apart(features, matrix, eps=0.1, target=TARGET):
+    return [term.sum() for term in label_smoothed_loss(features @ matrix.t(), target, eps, PAD)]
 
 
 @pytest.mark.parametrize("eps", [0.0, 0.1])
@@ -36,17 +58,181 @@ def test_half_precision_is_computed_in_single():
     assert torch.equal(logits.grad, single.grad.half())
 
 
-def test_a_second_backward_is_refused_not_wrong():
-    logits = torch.randn(B, T, V, requires_grad=True)
-    loss = label_smoothed_loss(logits, TARGET, 0.1, PAD)[0].sum()
-    loss.backward(retain_graph=True)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        loss.backward()
-
-
 def test_extreme_logits_stay_finite():
     logits = torch.tensor([[[1e4, -1e4, 0.0]]], requires_grad=True)
     loss, _, _ = label_smoothed_loss(logits, torch.tensor([[1]]), 0.1, padding_idx=0)
     loss.sum().backward()
     assert torch.isfinite(loss).all()
     assert torch.isfinite(logits.grad).all()
+
+
+# --- with the output matrix
+
+
+@pytest.fixture(params=[1, 4 * V, 10**6], ids=["C positions", "four positions", "all"])
+def chunk(request, monkeypatch):
+    monkeypatch.setattr(smoothed_loss, "_CPU_SCORES", request.param)
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.1])
+def test_it_equals_the_loss_of_all_scores(eps, chunk):
+    ours, theirs = leaves(), leaves()
+    found, expected = together(*ours, eps), apart(*theirs, eps)
+    torch.testing.assert_close(torch.stack(found), torch.stack(expected).double(), atol=1e-12, rtol=1e-12)
+    (3 * found[0]).backward()
+    (3 * expected[0]).backward()
+    for one, other in zip(ours, theirs):
+        torch.testing.assert_close(one.grad, other.grad, atol=1e-12, rtol=1e-12)
+
+
+def test_a_matrix_that_is_also_the_embedding_gets_the_sum_of_both_gradients():
+    grads = []
+    for loss in (together, apart):
+        embedding = leaves()[1]
+        loss(embedding[TARGET], embedding)[0].backward()
+        grads.append(embedding.grad)
+    torch.testing.assert_close(*grads, atol=1e-12, rtol=1e-12)
+
+
+def test_padding_alone_costs_nothing():
+    ours = leaves()
+    found = together(*ours, target=torch.full((B, T), PAD))
+    found[0].backward()
+    assert torch.stack(found).tolist() == [0, 0, 0]
+    assert all(not leaf.grad.any() for leaf in ours)
+
+
+def test_without_a_gradient_none_is_computed():
+    features, matrix = leaves()
+    with torch.no_grad(), torch.profiler.profile() as profile:
+        found = together(features, matrix)[0]
+    products = [event.key for event in profile.key_averages() if "mm" in event.key]
+    assert found.item() == pytest.approx(apart(features, matrix)[0].item())
+    assert products == ["aten::mm"]
+
+
+@pytest.mark.parametrize("frozen", [0, 1], ids=["features", "matrix"])
+def test_what_is_frozen_gets_no_gradient_and_the_other_one_the_same(frozen):
+    ours, theirs = leaves(), leaves()
+    for loss, both in ((together, ours), (apart, theirs)):
+        both[frozen].requires_grad_(False)
+        loss(*both)[0].backward()
+        assert both[frozen].grad is None
+    torch.testing.assert_close(ours[1 - frozen].grad, theirs[1 - frozen].grad, atol=1e-12, rtol=1e-12)
+
+
+def test_a_part_has_as_many_positions_as_the_matrix_is_wide(monkeypatch):
+    """Each part reads the whole matrix, so few positions at a time would be slow where the vocabulary is large."""
+    monkeypatch.setattr(smoothed_loss, "_CPU_SCORES", V)
+    rows = []
+    monkeypatch.setattr(
+        smoothed_loss, "to_gradient", lambda x, *rest, **more: rows.append(len(x)) or to_gradient(x, *rest, **more)
+    )
+    together(*leaves())
+    tokens = int(TARGET.ne(PAD).sum())
+    assert rows == [C] * (tokens // C) + [tokens % C] * (tokens % C > 0)
+
+
+def test_autocast_on_a_cpu_computes_as_without_this_function():
+    features, matrix = leaves(torch.float)
+    with torch.autocast("cpu", torch.bfloat16):
+        half = features.bfloat16()
+        found, expected = together(half, matrix), apart(half, matrix)
+    torch.testing.assert_close(torch.stack(found), torch.stack(expected))
+    found[0].backward()
+    assert matrix.grad.any()
+
+
+@pytest.mark.parametrize("loss_of", [together, apart])
+def test_a_second_backward_is_refused_not_wrong(loss_of):
+    loss = loss_of(*leaves())[0]
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+class Model(FairseqEncoderDecoderModel):
+    """A model of the least that `output_matrix` looks at."""
+
+    def __init__(self, **decoder):
+        nn.Module.__init__(self)
+        self.decoder = GruDecoder.__new__(GruDecoder)
+        nn.Module.__init__(self.decoder)
+        self.decoder.output_projection = nn.Linear(C, V, bias=False)
+        for name, value in decoder.items():
+            setattr(self.decoder, name, value)
+
+    def forward(self, features_only=False):
+        raise NotImplementedError
+
+
+class WithoutFeatures(Model):
+    def forward(self):
+        raise NotImplementedError
+
+
+class OtherScores(GruDecoder):
+    def output_layer(self, features, **unused):
+        return features
+
+
+def other_scores():
+    model = Model()
+    model.decoder.__class__ = OtherScores
+    return model
+
+
+def hooked():
+    model = Model()
+    model.decoder.output_projection.register_forward_pre_hook(lambda module, inputs: None)
+    return model
+
+
+def wrapped(*kinds, **attributes):
+    """A model in wrappers of these kinds, the outer ones first, which are not set up."""
+    model = Model()
+    for kind in reversed(kinds):
+        wrapper = kind.__new__(kind)
+        nn.Module.__init__(wrapper)
+        wrapper.module = model
+        vars(wrapper).update(attributes)
+        model = wrapper
+    return model
+
+
+DDP = (ModuleProxyWrapper, DistributedDataParallel)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        Model,
+        lambda: wrapped(*DDP, find_unused_parameters=False),
+        lambda: wrapped(ModuleProxyWrapper, LegacyDistributedDataParallel),
+    ],
+    ids=["alone", "DDP", "legacy DDP"],
+)
+def test_models_with_an_output_matrix_give_it(make):
+    model = inner = make()
+    while not isinstance(inner, Model):
+        inner = inner.module
+    assert output_matrix(model) is inner.decoder.output_projection.weight
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Linear(2, 2),
+        lambda: WithoutFeatures(),
+        other_scores,
+        hooked,
+        lambda: Model().half(),
+        lambda: Model(output_projection=nn.Linear(C, V)),
+        lambda: Model(output_projection=None),
+        lambda: wrapped(*DDP, find_unused_parameters=True),
+        lambda: wrapped(nn.DataParallel),
+    ],
+    ids=["other", "no features", "scores", "hooks", "half", "bias", "adaptive", "unused", "wrapped"],
+)
+def test_other_models_give_none(make):
+    assert output_matrix(make()) is None
