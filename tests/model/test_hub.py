@@ -47,3 +47,9 @@ def test_bf16_is_chosen_where_the_model_is_loaded(model, name):
     assert {p.dtype for p in half.parameters()} == {torch.bfloat16}
     [[expected]], [[found]] = (hub.generate([hub.encode("the old dog")], beam=1, max_len_b=1) for hub in (single, half))
     assert found["score"].item() == pytest.approx(expected["score"].item(), rel=0.05, abs=0.05)
+
+
+def test_a_model_that_was_trained_with_flags_for_data_sets_translates():
+    nowhere = {"bert_text": "/nonexistent", "bert_cache": "/nonexistent"}
+    hub = BertFusedModel.from_pretrained(str(PINNED / "fused"), eval_bleu=False, **nowhere)
+    assert isinstance(hub.translate("the dog", max_len_b=5), str)

@@ -3,9 +3,7 @@
 import re
 
 import pytest
-import torch
 from conftest import ROOT, Workspace, hypotheses
-from ranks import parameters
 
 
 def test_all_bad_settings_are_reported_together(workspace, tmp_path):
@@ -55,19 +53,6 @@ def test_training_logs_what_people_look_for(workspace):
     assert "0 sentences cut to 32" in log
 
 
-def test_training_that_was_interrupted_ends_as_one_that_was_not(workspace, tmp_path):
-    """Dropout and drop-net are on; the first run stops in the middle of an epoch."""
-    options = ["--dropout", "0.2", "--bert-drop-net", "0.8", "--disable-validation"]
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    workspace.train(*options, save_dir=whole)
-    first = workspace.train(*options, "--save-interval-updates", "4", "--max-update", "4", save_dir=parts)
-    assert "num_updates: 4 >= max_update: 4" in first.stdout + first.stderr
-    second = workspace.train(*options, save_dir=parts)
-    assert re.search(r"Loaded checkpoint .*parts.* \(epoch 1 @ 4 updates\)", second.stdout + second.stderr)
-    expected, actual = (parameters(path / "checkpoint_last.pt") for path in (whole, parts))
-    torch.testing.assert_close(actual, expected, atol=0, rtol=0)
-
-
 def test_validate(workspace):
     done = workspace.run(
         "fairseq-validate", workspace.data, "--user-dir", ROOT / "bert_fused_plugin",
@@ -86,21 +71,6 @@ def test_the_plugins_task_and_fairseqs_give_the_same_translations(workspace):
     assert len(own) == 30
     assert {n: tokens for n, (_, tokens) in own.items()} == {n: tokens for n, (_, tokens) in stock.items()}
     assert [score for score, _ in own.values()] == pytest.approx([stock[n][0] for n in own], abs=1e-4)
-
-
-def test_resuming_with_another_bert_is_an_error_that_says_so(workspace, tmp_path):
-    from transformers import AutoTokenizer, BertConfig, BertModel
-
-    config = BertConfig.from_pretrained(workspace.bert_dir)
-    config.hidden_size = 16
-    BertModel(config).save_pretrained(tmp_path)
-    AutoTokenizer.from_pretrained(workspace.bert_dir).save_pretrained(tmp_path)
-    done = workspace.train("--bert-model", tmp_path, "--max-epoch", "3", ok=False)
-    assert done.returncode != 0
-    assert re.search(
-        r"error: the checkpoint was trained with BERT .*, and --bert-model \S+ has other weights", done.stderr
-    )
-    assert "Traceback" not in done.stderr
 
 
 def test_attention_is_drawn(workspace, tmp_path):

@@ -41,6 +41,8 @@ def test_the_cache_holds_what_bert_says_with_token_types(workspace, trained, tmp
 def test_a_single_line_has_no_context_and_that_is_said(workspace, trained):
     done = workspace.interactive("a dog\nred\n", "--path", trained, "--buffer-size", "1")
     assert (done.stdout + done.stderr).count("--bert-context 1 reads the preceding lines of the same buffer") == 1
+    refused = workspace.generate("--path", trained, task="translation", ok=False)
+    assert "--bert-context 1 needs the sentences before the current one" in refused.stderr
     both = workspace.generate("--path", f"{trained}:{workspace.checkpoint}", ok=False)
     assert "error: --bert-context 1: the models of this ensemble differ in BERT or in its input" in both.stderr
 
@@ -55,12 +57,3 @@ def test_equal_lines_keep_their_own_context(workspace, trained):
     for number, other in ((1, 1), (3, 4), (5, 7)):
         assert actual[number][0] == pytest.approx(expected[other][0], abs=1e-4)
     assert len({round(actual[number][0], 4) for number in (1, 3, 5)}) == 3
-
-
-def test_what_cannot_have_context_says_so(workspace, trained, tmp_path):
-    done = workspace.generate("--path", trained, task="translation", ok=False)
-    assert "--bert-context 1 needs the sentences before the current one" in done.stderr
-    done = workspace.train("--bert-documents", tmp_path, save_dir=tmp_path / "save", ok=False)
-    assert f"--bert-documents {tmp_path} needs --bert-context, which is 0" in done.stderr
-    done = workspace.train("--bert-context", "1", "--bert-documents", tmp_path, save_dir=tmp_path / "save", ok=False)
-    assert "valid.docs cannot be read" in done.stderr

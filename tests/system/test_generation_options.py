@@ -12,6 +12,8 @@ from fairseq.search import DiverseBeamSearch
 from in_process import command
 from translating import Model, mean_log_probabilities, train, train_language_model
 
+from bert_fused_plugin.errors import BertFusedError
+
 
 @pytest.fixture(scope="module")
 def fused(workspace, tmp_path_factory):
@@ -118,6 +120,17 @@ def test_overrides_reach_the_model(fused):
     differ = {number for number in cut if cut[number] != pytest.approx(fused.default.scores()[number], abs=1e-6)}
     long = {number for number, words in fused.default.tokens("S").items() if len(words) > 2}
     assert differ == long  # two word pieces fit between [CLS] and [SEP]
+
+
+def test_a_flag_that_would_do_nothing_is_refused_and_nothing_is_written(fused, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        BertFusedError, match="--bert-cache is for data sets, and not for the typed lines of fairseq-int"
+    ):
+        fused.interactive("the dog\n", "--bert-cache", "new")
+    with pytest.raises(BertFusedError, match="--bert-cache-dtype is for --bert-cache, got fp32; add --bert-cache, or"):
+        fused.generate("--bert-cache-dtype", "fp32")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("kind", ["raw", "lazy", "cached"])

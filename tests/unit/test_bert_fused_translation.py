@@ -1,7 +1,9 @@
-"""How the task cuts sources that are too long for the model."""
+"""How the task cuts sources that are too long for the model, and which flags it says are not used."""
+
+from argparse import Namespace
 
 import pytest
-from helpers import encode
+from helpers import GRU_SIZES, encode
 
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
@@ -55,3 +57,10 @@ def test_long_lines_of_a_buffer_are_cut(task, dictionary, caplog):
     assert [dictionary.string(dataset[i]["source"]) for i in range(3)] == CUT
     assert len(lines[0]) == 9
     assert "a source line of 9 tokens is cut to 5 (--max-source-positions 5)" in caplog.messages
+
+
+def test_flags_for_bert_beside_a_model_without_bert_are_named(dictionary, caplog):
+    cfg = BertFusedTranslationConfig(source_lang="en", target_lang="de", max_source_positions=50, bert_cache="x")
+    task = BertFusedTranslationTask(cfg, dictionary, dictionary)
+    task.build_model(Namespace(**GRU_SIZES, arch="gru_dot"), from_checkpoint=True)
+    assert "GruModel does not read BERT and so does not use --bert-cache" in caplog.messages

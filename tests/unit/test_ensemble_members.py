@@ -48,6 +48,15 @@ def test_an_ensemble_without_bert_is_left_alone(plain, dictionary):
     assert ensembles.members(models) is models
 
 
+def test_an_alignment_needs_attention_to_source_tokens(build, plain, dictionary):
+    able = [build(), plain, make_gru(dictionary)]
+    assert ensembles.ensemble_errors(able, print_alignment=True) == []
+    for model in (build(bert_fusion="embedding"), make_gru(dictionary, attention="none")):
+        [error] = ensembles.ensemble_errors([*able, model], print_alignment=True)
+        assert error.startswith("--print-alignment needs attention to source tokens, and a model with --bert-fusion e")
+        assert ensembles.ensemble_errors([model], print_alignment=False) == []
+
+
 def test_models_with_one_bert_hold_one_object(build, dictionary, bert_dir):
     berts = WeakValueDictionary()
     models = [build(), build(), make_gru(dictionary, bert_model=bert_dir)]

@@ -2,14 +2,21 @@
 
 import re
 from argparse import Namespace
+from types import SimpleNamespace
 
 import pytest
 from fairseq.data import Dictionary
 from helpers import GRU_SIZES, SIZES
 
+from bert_fused_plugin.criterions.label_smoothed_cross_entropy import (
+    LabelSmoothedCrossEntropy,
+    LabelSmoothedCrossEntropyConfig,
+)
+from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, config_errors
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_errors
 from bert_fused_plugin.modules import attention_map
+from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig, unusable_flags
 
 
 def fused(src_dict=None, **options):
@@ -25,8 +32,21 @@ def gru(src_dict=None, **options):
     return gru_config_errors(cfg, src_dict or Dictionary(), Dictionary())
 
 
+def task(bert_context=0, bert_finetune=False, **options):
+    """Return the errors of the task's flags beside a model with these settings."""
+    model = SimpleNamespace(cfg=SimpleNamespace(bert_context=bert_context, bert_finetune=bert_finetune))
+    return unusable_flags(BertFusedTranslationConfig(**options), model)
+
+
+def criterion(**options):
+    """Return the errors of the criterion's flags."""
+    with pytest.raises(BertFusedError) as caught:
+        LabelSmoothedCrossEntropy.build_criterion(LabelSmoothedCrossEntropyConfig(sentence_avg=False, **options), None)
+    return caught.value.errors
+
+
 def test_the_models_of_the_tests_have_no_errors():
-    assert fused() == gru() == gru(bert_model="x") == []
+    assert fused() == gru() == gru(bert_model="x") == task() == []
 
 
 GATES = "leave it out to let every layer attend to BERT"
@@ -86,6 +106,34 @@ GRU = [
         "--decoder-embed-path is not for --share-all-embeddings *, got y; give the file with --encoder-embed",
     ),
 ]
+TASK = [
+    *(
+        (
+            {name: "", "bert_context": 1},
+            f"--{name.replace('_', '-')} must not be empty, as it is if a shell *, got ''; ",
+        )
+        for name in ("bert_text", "bert_documents", "bert_cache")
+    ),
+    ({"bert_cache_dtype": "fp32"}, "--bert-cache-dtype is for --bert-cache, got fp32; add --bert-cache, or leave this"),
+    (
+        {"bert_documents": "x"},
+        "--bert-documents x needs --bert-context, which is 0; set --bert-context, or leave --bert",
+    ),
+    (
+        {"bert_cache": "x", "bert_finetune": True},
+        "--bert-cache x keeps the states of a frozen BERT, but --bert-finetune trains BERT; leave one of them out",
+    ),
+]
+SIMCUT, R_DROP = {"consistency": "simcut"}, {"consistency": "r-drop"}
+CRITERION = [
+    ({"label_smoothing": -0.1}, "--label-smoothing must be in [0, 1), got -0.1; 0.1 is usual"),
+    ({"label_smoothing": 1.0}, "--label-smoothing must be in [0, 1), got 1.0; 0.1 is usual"),
+    ({**SIMCUT, "consistency_alpha": -1.0}, "--consistency-alpha must be at least 0, got -1.0; choose 0 or more"),
+    ({**SIMCUT, "cutoff": 1.0}, "--cutoff must be in [0, 1), got 1.0; 0.05 is usual"),
+    ({"consistency_alpha": 2.0}, "--consistency-alpha is for --consistency simcut and r-drop, got 2.0; leave it out"),
+    ({**R_DROP, "cutoff": 0.1}, "--cutoff is for --consistency simcut, got 0.1; leave it out"),
+]
+TABLES = [(fused, FUSED), (gru, GRU), (task, TASK), (criterion, CRITERION)]
 
 
 def fits(pattern, sentence):
@@ -95,7 +143,7 @@ def fits(pattern, sentence):
 
 @pytest.mark.parametrize(
     ("errors_of", "options", "sentence"),
-    [(function, *row) for function, rows in ((fused, FUSED), (gru, GRU)) for row in rows],
+    [(function, *row) for function, rows in TABLES for row in rows],
 )
 def test_a_bad_value_is_refused_by_a_sentence(errors_of, options, sentence):
     [error] = errors_of(**options)
