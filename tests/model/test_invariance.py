@@ -165,19 +165,6 @@ def test_logits_are_the_same_after_save_and_load(build, dictionary, tmp_path, le
     assert_close(after, before)
 
 
-@pytest.mark.parametrize("model", [kind for kind in IN_LAYERS if kind != "no encoder layers"], indirect=True)
-def test_bert_reaches_encoder_and_decoder(model, dictionary):
-    src_tokens, prev_output_tokens = batch(dictionary, LINES[:2], PREFIXES[:2], left_pad=True)
-    own = model.encoder.bridge.bert_tokens(src_tokens)
-    other = model.encoder.bridge.bert_tokens(src_tokens.flip(0))
-    encoder_out, swapped = (model.encoder(src_tokens, bert_tokens=tokens) for tokens in (own, other))
-    assert not torch.allclose(encoder_out["encoder_out"][0], swapped["encoder_out"][0], atol=1e-3)
-    swapped["encoder_out"] = encoder_out["encoder_out"]
-    logits, _ = model.decoder(prev_output_tokens, encoder_out=encoder_out)
-    with_other_bert, _ = model.decoder(prev_output_tokens, encoder_out=swapped)
-    assert not torch.allclose(logits, with_other_bert, atol=1e-3)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_trainable_parameter_gets_a_gradient_whatever_drop_net_drew(build, dictionary, kind):
     with_drop_net = KINDS[kind].get("bert_fusion", "gated") == "gated"

@@ -106,7 +106,7 @@ def test_half_precision_is_taken(stock, save, start, dictionary):
     assert_same_logits(model, baseline, dictionary, LARGER)
 
 
-def own_checkpoint(start, save, tmp_path, dictionary, **options):
+def own_checkpoint(start, save, **options):
     model = start(None, **options)
     randomise(model)
     model.flags = Namespace(**SIZES)
@@ -114,14 +114,14 @@ def own_checkpoint(start, save, tmp_path, dictionary, **options):
 
 
 def test_a_bert_fused_checkpoint_brings_its_attention_to_bert(start, save, tmp_path, dictionary):
-    trained, path = own_checkpoint(start, save, tmp_path, dictionary)
+    trained, path = own_checkpoint(start, save)
     torch.testing.assert_close(logits(start(path), dictionary), logits(trained.eval(), dictionary))
 
 
 def test_with_identity_start_the_attention_to_bert_of_a_checkpoint_counts_as_nothing(
     start, save, tmp_path, dictionary, caplog
 ):
-    _, path = own_checkpoint(start, save, tmp_path, dictionary)
+    _, path = own_checkpoint(start, save)
     caplog.clear()
     model = start(path, bert_identity_start=True)
     for layer in (*model.encoder.layers, *model.decoder.layers):
@@ -130,7 +130,7 @@ def test_with_identity_start_the_attention_to_bert_of_a_checkpoint_counts_as_not
 
 
 def test_a_finetuned_bert_is_taken_with_its_factor(start, save, tmp_path, dictionary):
-    trained, path = own_checkpoint(start, save, tmp_path, dictionary, bert_finetune=True, bert_lr_factor=0.25)
+    trained, path = own_checkpoint(start, save, bert_finetune=True, bert_lr_factor=0.25)
     model = start(path, bert_finetune=True, bert_lr_factor=2.0)
     assert_close(logits(model, dictionary), logits(trained.eval(), dictionary), atol=1e-5)
     fewer = start(path, bert_finetune=True, bert_finetune_layers=1)
@@ -138,7 +138,7 @@ def test_a_finetuned_bert_is_taken_with_its_factor(start, save, tmp_path, dictio
 
 
 def test_a_finetuned_bert_of_another_size_is_left_out_as_a_whole(start, save, tmp_path, dictionary, caplog):
-    trained, _ = own_checkpoint(start, save, tmp_path, dictionary, bert_finetune=True, bert_lr_factor=0.25)
+    trained, _ = own_checkpoint(start, save, bert_finetune=True, bert_lr_factor=0.25)
     state = trained.state_dict()
     [name] = [name for name in state if name.endswith("layer.1.output.dense.bias")]
     state[name] = state[name][1:]

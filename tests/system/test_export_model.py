@@ -211,19 +211,6 @@ def test_an_exported_model_is_exported_again(workspace, tmp_path):
     assert third == workspace.bert_dir
 
 
-def test_a_full_disk_leaves_nothing(workspace, tmp_path, monkeypatch):
-    checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot")
-
-    def full(state, path):
-        path.write_bytes(b"half")
-        raise RuntimeError("write failed")  # as torch says it
-
-    monkeypatch.setattr(model_directory.torch, "save", full)
-    with pytest.raises(BertFusedError, match="new cannot be written, and nothing was"):
-        export_model(checkpoint, workspace.data, tmp_path / "new")
-    assert [path.name for path in tmp_path.iterdir()] == ["old.pt"]
-
-
 def test_a_directory_that_cannot_be_loaded_gets_no_name(workspace, tmp_path, monkeypatch):
     checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot", bert_model=workspace.bert_dir)
 

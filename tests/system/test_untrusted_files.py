@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import ROOT
 from safetensors.torch import load_file
 
 
@@ -97,8 +96,7 @@ def test_code_beside_a_model_or_a_tokenizer_is_not_imported(workspace, tmp_path,
         config["auto_map"] = {"AutoConfig": "mine.Mine", key: "mine.Mine"}
         config["model_type"] = "unheard-of"
         (bert / name).write_text(json.dumps(config), encoding="utf-8")
-        done = workspace.train("--bert-model", bert, "--max-update", "1", save_dir=tmp_path / "save", ok=False)
-        assert done.returncode != 0 or not mark.exists()
+        workspace.train("--bert-model", bert, "--max-update", "1", save_dir=tmp_path / "save", ok=False)
         assert not mark.exists()
 
 
@@ -113,18 +111,6 @@ def test_a_cache_that_is_a_pickle_is_refused(workspace, tmp_path, mark):
     done = workspace.train(*flags, save_dir=tmp_path / "two", ok=False)
     assert re.search(r"--bert-cache: \S+\.safetensors cannot be read \(.*; remove this file", done.stderr)
     assert not mark.exists()
-
-
-def test_yaml_makes_no_objects(workspace, tmp_path, mark):
-    folder = tmp_path / "config"
-    shutil.copytree(ROOT / "examples" / "hydra", folder)
-    with (folder / "translation.yaml").open("a", encoding="utf-8") as file:
-        file.write(f"extra: !!python/object/apply:os.system ['touch {mark}']\n")
-    done = workspace.run(
-        "fairseq-hydra-train", "--config-dir", folder, "--config-name", "translation", f"task.data={workspace.data}",
-        f"model.bert_model={workspace.bert_dir}", f"checkpoint.save_dir={tmp_path / 'save'}", ok=False,
-    )  # fmt: skip
-    assert_refused(done, mark)
 
 
 def test_a_checkpoint_cannot_choose_where_files_go(workspace, tmp_path):

@@ -10,23 +10,30 @@ from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import given_path, written_output
 
 
-def write_and_stop(place):
+def write_and_stop(place, error):
     with written_output(place) as new:
         new.write_text("half", encoding="utf-8")
-        raise KeyboardInterrupt
+        raise error
 
 
 def test_an_error_leaves_what_there_was(tmp_path):
     place = tmp_path / "model.pt"
     place.write_text("old", encoding="utf-8")
     with pytest.raises(KeyboardInterrupt):
-        write_and_stop(place)
+        write_and_stop(place, KeyboardInterrupt())
     assert place.read_text() == "old"
     with written_output(place) as new:
         new.write_text("new", encoding="utf-8")
         assert place.read_text() == "old"
     assert place.read_text() == "new"
     assert os.listdir(tmp_path) == ["model.pt"]
+
+
+def test_a_disk_that_is_full_is_an_error_with_a_remedy(tmp_path):
+    full = RuntimeError("write failed")  # as torch says it
+    with pytest.raises(BertFusedError, match=r"model.pt cannot be written, and nothing was changed \(write failed\);"):
+        write_and_stop(tmp_path / "model.pt", full)
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_symbolic_link_stays_one(tmp_path):

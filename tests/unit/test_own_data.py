@@ -102,14 +102,6 @@ def test_text_for_bert_that_does_not_fit_is_named(data):
     assert "BERT_TEXT, where it is given, test.en as BERT reads it (it holds train.en)" in errors[1]
 
 
-def test_given_sets_are_taken_as_they_are(data):
-    write(data / "test.en", ["a dog.", "", "a dog."])
-    write(data / "test.fr", ["A DOG !", "", "A DOG !"])
-    text = run(data)
-    assert read(text / "reference.fr") == ["A DOG !", "", "A DOG !"]
-    assert len(read(text / "test.en")) == 3
-
-
 def test_the_same_seed_puts_the_same_pairs_aside(data):
     draws = [splitting.choose_held_out([data / "train.en", data / "train.fr"], ["test"], seed) for seed in (1, 1, 2)]
     assert draws[0] == draws[1]

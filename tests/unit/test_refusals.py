@@ -88,6 +88,10 @@ FUSED = [
         {"bert_fusion": "stacked", "bert_identity_start": True, "encoder_normalize_before": True},
         "--bert-identity-start with --bert-fusion stacked needs --decoder-normalize-before: after the sub-layer",
     ),
+    (
+        {"share_all_embeddings": True, "decoder_embed_path": "y"},
+        "--decoder-embed-path is not for --share-all-embeddings *, got y; give the file with --encoder-embed",
+    ),
     ({"share_all_embeddings": True, "encoder_embed_dim": 16}, "--share-all-embeddings needs * equal *, got 16 and 8; "),
 ]
 GRU = [
