@@ -23,7 +23,7 @@ torch.set_num_threads(1)
 # what stands around the package, which are recipes, the demo's corpus, benchmarks and documentation.
 CORE = """
 test_bert_cache test_commands test_distributed test_fusion_commands test_generation_options test_gru_commands
-test_interactive test_multilingual test_pinned test_several_machines test_toy_task test_warm_start_commands
+test_interactive test_multilingual test_pinned test_toy_task test_warm_start_commands
 """
 AROUND = """
 test_benchmark test_demo_corpus test_deploy test_documentation test_estimate test_evidence_report test_example_tools

@@ -17,10 +17,6 @@ def logits(model, source, dictionary, **given):
     return model.eval()(source, None, prev_output_tokens, **given)[0]
 
 
-def attending(model):
-    return [[layer.bert_attn is not None for layer in side.layers] for side in (model.encoder, model.decoder)]
-
-
 @pytest.mark.parametrize(
     ("options", "encoder", "decoder"),
     [
@@ -36,7 +32,8 @@ def attending(model):
 def test_which_layers_attend_to_bert(build, dictionary, source, options, encoder, decoder):
     model = build(**options).eval()
     randomise(model)
-    assert attending(model) == [encoder, decoder]
+    attending = [[layer.bert_attn is not None for layer in side.layers] for side in (model.encoder, model.decoder)]
+    assert attending == [encoder, decoder]
     assert {key.split(".bert_attn")[0] for key in model.state_dict() if "bert_attn" in key} == {
         f"{side}.layers.{i}"
         for side, gates in (("encoder", encoder), ("decoder", decoder))

@@ -3,11 +3,10 @@
 import contextlib
 import copy
 from argparse import Namespace
-from types import SimpleNamespace
 
 import pytest
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from helpers import GRU_SIZES, SIZES, make_gru, make_model
+from helpers import GRU_SIZES, SIZES, make_gru, make_model, task_of
 from settings_cases import FUSED, FUSED_NOTED, GRU, GRU_NOTED, GRU_WITH_BERT, value
 
 from bert_fused_plugin.errors import BertFusedError
@@ -110,17 +109,6 @@ def test_the_same_settings_in_other_words_pass_silently(build, caplog, trained, 
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 
-def test_checkpoints_without_a_record_of_settings_load(build, dictionary, caplog):
-    for model, other in (
-        (build(bert_branch_weights="1,1"), build()),
-        (make_gru(dictionary, dropout=0.5), make_gru(dictionary)),
-    ):
-        state = model.state_dict()
-        assert state.pop(SETTINGS_RECORD) is not None
-        other.load_state_dict(state, strict=True)
-    assert not [record for record in caplog.records if record.levelname == "WARNING"]
-
-
 def test_a_setting_that_another_version_recorded_is_passed_over(build):
     state = build().state_dict()
     model = build()
@@ -190,17 +178,14 @@ def test_dictionaries_of_the_same_size_with_other_symbols_are_refused(dictionary
 def test_a_model_without_source_embeddings_knows_its_source_dictionary_too(dictionary, bert_dir):
     larger = copy.deepcopy(dictionary)
     larger.add_symbol("larger")
-    options = {"bert_fusion": "embedding", "bert_model": bert_dir}
-    tasks = [SimpleNamespace(source_dictionary=d, target_dictionary=dictionary, cfg=None) for d in (dictionary, larger)]
-    for task in tasks:
-        task.args = SimpleNamespace(source_lang="en")
-    models = []
-    for task in tasks:
-        args = Namespace(**{**SIZES, **options})
+
+    def make(source):
+        args = Namespace(**SIZES, bert_fusion="embedding", bert_model=bert_dir)
         bert_fused(args)
-        models.append(BertFusedModel.build_model(args, task))
+        return BertFusedModel.build_model(args, task_of(source, dictionary))
+
     with pytest.raises(BertFusedError, match="another source dictionary"):
-        models[1].load_state_dict(models[0].state_dict())
+        make(larger).load_state_dict(make(dictionary).state_dict())
 
 
 def test_a_checkpoint_of_a_training_that_diverged_is_refused(build, dictionary):

@@ -36,8 +36,16 @@ PRECISIONS = {
     "--bf16": 0.6,
     "--memory-efficient-bf16": 0.6,
 }
-SLOW = [("gru_bahdanau", "--fp16 --fp16-no-flatten-grads"), ("gru_bahdanau", "--memory-efficient-fp16")]
-SLOW += [(arch, "--memory-efficient-bf16") for arch in ARCHITECTURES]
+MARKS = {
+    ("bert_fused", "--fp16 --fp16-no-flatten-grads"): pytest.mark.further,
+    ("bert_fused", "--memory-efficient-fp16"): pytest.mark.further,
+    ("bert_fused", "--memory-efficient-bf16"): pytest.mark.slow,
+    ("gru_bahdanau", ""): pytest.mark.further,
+    ("gru_bahdanau", "--bf16"): pytest.mark.further,
+    ("gru_bahdanau", "--fp16 --fp16-no-flatten-grads"): pytest.mark.slow,
+    ("gru_bahdanau", "--memory-efficient-fp16"): pytest.mark.slow,
+    ("gru_bahdanau", "--memory-efficient-bf16"): pytest.mark.slow,
+}
 
 
 class Runs:
@@ -116,18 +124,9 @@ def distance(left, right):
     return math.sqrt(sum(float((left[name] - value).square().sum()) for name, value in right.items()))
 
 
-def assert_finite(checkpoint):
-    for name, value in parameters(checkpoint).items():
-        assert torch.isfinite(value).all(), name
-
-
 @pytest.mark.parametrize(
     ("arch", "flags"),
-    [
-        pytest.param(arch, flags, marks=[pytest.mark.slow] * ((arch, flags) in SLOW))
-        for arch in ARCHITECTURES
-        for flags in PRECISIONS
-    ],
+    [pytest.param(arch, flags, marks=MARKS.get((arch, flags), ())) for arch in ARCHITECTURES for flags in PRECISIONS],
 )
 @needs_half
 def test_ten_updates_in_each_precision_end_near_those_on_the_cpu(runs, on_cpu, tmp_path, arch, flags):
@@ -139,7 +138,7 @@ def test_ten_updates_in_each_precision_end_near_those_on_the_cpu(runs, on_cpu, t
     assert distance(parameters(seen), goal) < PRECISIONS[flags] * distance(expected.start, goal)
 
 
-@pytest.mark.parametrize("flags", ["", "--fp16"])
+@pytest.mark.parametrize("flags", ["", pytest.param("--fp16", marks=pytest.mark.further)])
 @needs_half
 def test_a_resumed_training_ends_as_one_without_a_break(runs, on_cpu, tmp_path, flags):
     whole = runs.train(tmp_path / "whole", *flags.split())
@@ -158,7 +157,7 @@ def test_updates_whose_gradients_overflow_are_skipped(runs, on_cpu, tmp_path, ca
     assert skipped > 1
     assert updates(seen) == 10
     assert seen["last_optimizer_state"]["loss_scale"] == 2 ** (22 - skipped)
-    assert_finite(seen)
+    assert all(torch.isfinite(value).all() for value in parameters(seen).values())
     assert loss(seen) == pytest.approx(loss(on_cpu().checkpoint), abs=0.1)  # other batches; training lowers it by more
 
 

@@ -11,7 +11,7 @@ from documentation import ROOT
 from dry_recipes import Dry
 from fork_server import ENVIRONMENT, FORK_SERVER
 from helpers import write_corpus
-from ranks import command, parameters, start
+from ranks import assert_all_end, command, parameters, start
 from subword_nmt.learn_bpe import learn_bpe
 
 from bert_fused_plugin.commands.compare import compare, parse_args
@@ -51,15 +51,18 @@ class Workspace:
         assert not ok or done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         return done
 
-    def train(self, *args: str, save_dir=None, task="bert_fused_translation", **options):
-        """Run fairseq-train for two epochs on a tiny model."""
-        return self.run(
-            "fairseq-train", self.data, "--user-dir", ROOT / "bert_fused_plugin", "--task", task,
+    def training(self, *args: str, save_dir=None, task="bert_fused_translation"):
+        """The words after fairseq-train that train a tiny model for two epochs."""
+        return [
+            self.data, "--user-dir", ROOT / "bert_fused_plugin", "--task", task,
             "--arch", "bert_fused", *TINY, "--bert-model", self.bert_dir,
             "--criterion", "bert_fused_label_smoothed_cross_entropy", "--optimizer", "adam", "--lr", "0.01",
             "--max-tokens", "120", "--max-epoch", "2", "--save-dir", save_dir or self.save_dir,
-            "--log-format", "simple", "--log-interval", "5", "--cpu", *args, **options,
-        )  # fmt: skip
+            "--log-format", "simple", "--log-interval", "5", "--cpu", *args,
+        ]  # fmt: skip
+
+    def train(self, *args: str, save_dir=None, task="bert_fused_translation", **options):
+        return self.run("fairseq-train", *self.training(*args, save_dir=save_dir, task=task), **options)
 
     def train_gru(self, save_dir, *args: str, arch="gru_bahdanau", task="bert_fused_translation", **options):
         """Run fairseq-train for two epochs on a tiny recurrent model."""
@@ -157,8 +160,7 @@ def alone(workspace, tmp_path_factory):
         if (arch, *flags) not in trained:
             save_dir = tmp_path_factory.mktemp(arch)
             options = ["--update-freq", "2", *flags]
-            process = start(command(workspace, save_dir, *options, arch=arch), save_dir / "log")
-            assert process.wait(timeout=120) == 0, (save_dir / "log").read_text()[-3000:]
+            assert_all_end([start(command(workspace, save_dir, *options, arch=arch), save_dir / "alone.log")], save_dir)
             trained[(arch, *flags)] = parameters(save_dir / "checkpoint_last.pt")
         return trained[(arch, *flags)]
 

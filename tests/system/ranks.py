@@ -40,7 +40,7 @@ def start(arguments, log: Path) -> subprocess.Popen:
 def assert_all_end(processes, logs: Path):
     """Wait for the *processes* of a training; no process is left when one of them fails."""
     try:
-        codes = [process.wait(timeout=180) for process in processes]
+        codes = [process.wait() for process in processes]
     finally:
         for process in processes:
             process.terminate()  # not killed: torchrun then ends its ranks

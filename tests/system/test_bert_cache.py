@@ -1,7 +1,6 @@
 """Training and translating with BERT's states from the disk."""
 
 import re
-from unittest.mock import patch
 
 import pytest
 import torch
@@ -40,10 +39,7 @@ def test_training_with_and_without_the_cache_is_the_same(workspace, tmp_path):
 
 def test_the_training_finds_the_cache_complete_that_the_command_has_built(workspace, tmp_path):
     cache = ["--bert-cache", tmp_path / "cache"]
-    with patch.object(workspace, "run") as run:
-        workspace.train(*cache, save_dir=tmp_path / "save")
-    _, *words = run.call_args.args
-    main(["build", *map(str, words)])
+    main(["build", *map(str, workspace.training(*cache, save_dir=tmp_path / "save"))])
     before = sorted((tmp_path / "cache").rglob("*.safetensors"))
     done = workspace.train(*cache, save_dir=tmp_path / "save")
     assert before

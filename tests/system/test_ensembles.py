@@ -7,7 +7,6 @@ from fairseq import checkpoint_utils
 from in_process import Printed, command
 from translating import mean_log_probabilities, train
 
-from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 
 OWN, STOCK = "bert_fused_translation", "translation"
@@ -92,20 +91,3 @@ def test_an_ensemble_in_the_hub_interface_translates_again_and_again(workspace, 
     assert hub.translate(["the dog", "a man"], beam=2) == first
     for module in (plain, plain.encoder):  # a copy stands for the model, which stays as it is
         assert not {"forward", "forward_torchscript"} & set(vars(module))
-
-
-def test_a_member_with_another_dictionary_is_refused(workspace, members, tmp_path):
-    for lang in ("en", "de"):
-        (tmp_path / f"text.{lang}").write_text("few words here\n" * 5, encoding="utf-8")
-    text, data = tmp_path / "text", tmp_path / "data"
-    command(
-        "preprocess", "-s", "en", "-t", "de", "--joined-dictionary", "--trainpref", text, "--validpref", text,
-        "--destdir", data,
-    )  # fmt: skip
-    train(data, tmp_path / "save", "--arch", "gru_bahdanau", *GRU_SIZES)
-    other = str(tmp_path / "save" / "checkpoint_last.pt")
-    refused = "the checkpoint was trained with another source dictionary"
-    with pytest.raises(BertFusedError, match=refused):
-        translate(workspace.data, [members["fused"], other], OWN)
-    with pytest.raises(BertFusedError, match=refused):
-        translate(data, [other, members["fused"]], OWN)

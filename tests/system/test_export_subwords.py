@@ -20,19 +20,16 @@ from bert_fused_plugin.models.gru_bahdanau import GruModel
 @pytest.fixture
 def pieces(workspace, tmp_path):
     """A sentencepiece model, and a workspace whose dictionary is the model's."""
-    train_sentencepiece(workspace.path / "train.en", tmp_path / "sp")
+    text, prefix = str(workspace.path / "train.en"), str(tmp_path / "sp")
+    sentencepiece.SentencePieceTrainer.train(
+        input=text, model_prefix=prefix, vocab_size=30, minloglevel=2, hard_vocab_limit=False
+    )
     symbols = [line.split("\t")[0] for line in (tmp_path / "sp.vocab").read_text(encoding="utf-8").splitlines()[3:]]
     (tmp_path / "data").mkdir()
     for lang in ("en", "de"):
         text = "".join(f"{symbol} 1\n" for symbol in symbols)
         (tmp_path / "data" / f"dict.{lang}.txt").write_text(text, encoding="utf-8")
     return SimpleNamespace(data=str(tmp_path / "data"), model=tmp_path / "sp.model")
-
-
-def train_sentencepiece(text, prefix):
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(text), model_prefix=str(prefix), vocab_size=30, minloglevel=2, hard_vocab_limit=False
-    )
 
 
 def test_sentencepiece_is_used_without_being_asked_for(pieces, tmp_path, caplog):

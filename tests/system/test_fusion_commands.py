@@ -34,6 +34,7 @@ def test_each_kind_trains_and_translates(workspace, tmp_path, flags, said):
     assert all(words in log for words in said)
 
 
+@pytest.mark.further
 def test_a_mix_of_layers_is_cached_layer_by_layer(workspace, tmp_path):
     cache = ["--bert-cache", tmp_path / "cache", "--bert-cache-dtype", "fp32"]
     flags = ["--bert-layer", "mix", "--bert-fusion", "embedding"]
@@ -63,6 +64,7 @@ def test_a_finetuned_bert_is_saved_trained_and_resumed_without_a_trace(workspace
     assert sorted(hypotheses(out.stdout)) == list(range(30))
 
 
+@pytest.mark.around
 def test_the_example_of_a_causal_language_model_runs(workspace, tmp_path):
     save_language_model("Qwen", tmp_path / "qwen")
     flags = [*TINY, "--max-epoch", "1", "--warmup-updates", "4", "--max-tokens", "300", "--cpu"]

@@ -1,5 +1,6 @@
 """Training that is killed at any moment goes on, and ends with the parameters of one that was not."""
 
+import math
 import os
 import random
 import shutil
@@ -11,8 +12,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import ROOT, TINY
 from fairseq import file_io
+from fork_server import ENVIRONMENT
 from ranks import parameters
 
 
@@ -20,40 +21,36 @@ class Training:
     """A training with drop-net, dropout, a cache, a warm start and two workers, in a session of its own."""
 
     def __init__(self, workspace, folder: Path) -> None:
-        self.folder, self.workspace = folder, workspace
+        self.folder, self.log = folder, folder / "log"
         folder.mkdir()
+        words = workspace.training(
+            "--bert-drop-net", "0.7", "--dropout", "0.2", "--bert-cache", folder / "cache",
+            "--bert-warm-start", workspace.checkpoint, "--max-epoch", "3", "--num-workers", "2",
+            "--save-interval-updates", "4", "--keep-interval-updates", "1", "--no-epoch-checkpoints",
+            "--log-interval", "1", save_dir=folder / "save",
+        )  # fmt: skip
+        self.command = list(map(str, [Path(sys.executable).with_name("fairseq-train"), *words]))
 
-    def start(self) -> "subprocess.Popen[bytes]":
-        """Start or resume it; return when it has begun to print, which is after all imports."""
-        log = self.folder / "log"
-        before = log.stat().st_size if log.exists() else 0
-        command = [
-            Path(sys.executable).with_name("fairseq-train"), self.workspace.data, "--user-dir",
-            ROOT / "bert_fused_plugin", "--task", "bert_fused_translation", "--arch", "bert_fused", *TINY,
-            "--bert-model", self.workspace.bert_dir, "--bert-drop-net", "0.7", "--dropout", "0.2",
-            "--bert-cache", self.folder / "cache", "--bert-warm-start", self.workspace.checkpoint,
-            "--criterion", "bert_fused_label_smoothed_cross_entropy", "--optimizer", "adam", "--lr", "0.01",
-            "--max-tokens", "120", "--max-epoch", "3", "--num-workers", "2", "--save-interval-updates", "4",
-            "--keep-interval-updates", "1", "--no-epoch-checkpoints", "--save-dir", self.folder / "save", "--cpu",
-        ]  # fmt: skip
-        env = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONUTF8": "1"}
-        with log.open("ab") as output:
+    def lines(self) -> int:
+        """How many lines it has printed, an update being at least one."""
+        return self.log.read_bytes().count(b"\n")
+
+    def finished(self, most_lines: float = math.inf, delay: float = 0) -> bool:
+        """Start or resume it; some seconds of *delay* after *most_lines* kill it, and its workers, if it still runs."""
+        with self.log.open("ab") as output:
+            before = self.lines()
             process = subprocess.Popen(
-                list(map(str, command)), stdout=output, stderr=subprocess.STDOUT, env=env, start_new_session=True
-            )
-        while process.poll() is None and log.stat().st_size == before:
-            time.sleep(0.02)
-        return process
-
-    def finished(self, process, seconds: float) -> bool:
-        """Give it some *seconds*; kill it, and its workers, if it then still runs."""
-        try:
-            process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            return False
-        assert process.returncode == 0, (self.folder / "log").read_text(encoding="utf-8")[-3000:]
+                self.command, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **ENVIRONMENT},
+                start_new_session=True,
+            )  # fmt: skip
+        while process.poll() is None:
+            if self.lines() - before >= most_lines:
+                time.sleep(delay)
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                return False
+            time.sleep(0.01)
+        assert process.returncode == 0, self.log.read_text(encoding="utf-8")[-3000:]
         return True
 
     def end(self):
@@ -67,13 +64,11 @@ class Training:
 def test_killed_at_any_moment_training_ends_as_if_unbroken(workspace, tmp_path, soak):
     rng = random.Random(7)
     unbroken = Training(workspace, tmp_path / "unbroken")
-    process, started = unbroken.start(), time.monotonic()
-    assert unbroken.finished(process, 200)
-    seconds = time.monotonic() - started
+    assert unbroken.finished()
     kills, rounds, wanted = 0, 0, soak.amount(2, 50)
     while kills < wanted:
         broken = Training(workspace, tmp_path / "broken")
-        while not broken.finished(broken.start(), rng.uniform(0, seconds)):
+        while not broken.finished(rng.uniform(0, unbroken.lines()), rng.uniform(0, 0.1)):
             kills += 1
         torch.testing.assert_close(broken.end(), unbroken.end(), atol=0, rtol=0)
         shutil.rmtree(broken.folder)

@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, TINY
 
 
 class Samples:
@@ -50,13 +49,13 @@ def test_a_long_training_stays_finite_and_takes_no_more_and_more(workspace, tmp_
     updates = soak.amount(120, 5000 if precision == "fp32" else 2000)
     samples = Samples(
         [
-            Path(sys.executable).with_name("fairseq-train"), workspace.data, "--user-dir", ROOT / "bert_fused_plugin",
-            "--task", "bert_fused_translation", "--arch", "bert_fused", *TINY, "--bert-model", workspace.bert_dir,
-            "--bert-drop-net", "0.5", "--dropout", "0.1", "--bert-cache", tmp_path / "cache",
-            "--criterion", "bert_fused_label_smoothed_cross_entropy", "--optimizer", "adam", "--lr", "0.005",
-            "--clip-norm", "1", "--max-tokens", "120", "--max-update", updates, "--num-workers", "2",
-            "--save-interval", "20", "--validate-interval", "20", "--keep-last-epochs", "1",
-            "--save-dir", tmp_path / "save", "--log-format", "json", "--log-interval", "10", "--cpu",
+            Path(sys.executable).with_name("fairseq-train"),
+            *workspace.training(
+                "--bert-drop-net", "0.5", "--dropout", "0.1", "--bert-cache", tmp_path / "cache", "--lr", "0.005",
+                "--clip-norm", "1", "--max-epoch", "0", "--max-update", updates, "--num-workers", "2",
+                "--save-interval", "20", "--validate-interval", "20", "--keep-last-epochs", "1",
+                "--log-format", "json", "--log-interval", "10", save_dir=tmp_path / "save",
+            ),
             *([] if precision == "fp32" else [f"--{precision}"]),
         ],
         tmp_path,

@@ -1,31 +1,22 @@
-"""fairseq-train's flags of half precision, as far as CPUs have them."""
+"""Translation in half precision, as far as CPUs have it."""
 
 import functools
 import math
 
 import pytest
-import torch
 import translating
 from conftest import ROOT, hypotheses
-from helpers import CPU_HAS_HALF, needs_half
 from in_process import command
-
-HALF = {
-    "fp16": ["--fp16", "--fp16-no-flatten-grads"],  # fairseq flattens gradients on GPUs only
-    "memory-efficient fp16": ["--memory-efficient-fp16"],
-    "bf16": ["--bf16"],
-    "memory-efficient bf16": ["--memory-efficient-bf16"],
-}
 
 
 @pytest.fixture(scope="module")
 def train(workspace, tmp_path_factory):
-    """Train a few updates with some flags; return the folder of the checkpoints."""
+    """Train a few updates; return the folder of the checkpoints."""
 
-    def train(arch, flags):
+    def train(arch):
         save_dir = tmp_path_factory.mktemp(arch)
         sizes = "--encoder-layers 1 --decoder-layers 1".split()
-        made = ["--bert-model", workspace.bert_dir, "--bert-cache", workspace.path / "cache", *sizes, *flags]
+        made = ["--bert-model", workspace.bert_dir, "--bert-cache", workspace.path / "cache", *sizes]
         how = "--lr 0.001 --clip-norm 1.0 --max-tokens 60 --max-update 10 --num-workers 0".split()
         translating.train(workspace.data, save_dir, "--arch", arch, *how, *made)
         return save_dir
@@ -45,7 +36,7 @@ def generate(workspace, path, *flags):
 @pytest.mark.parametrize("others", ["", "transformer"])
 @pytest.mark.parametrize("arch", ["bert_fused_tiny", "gru_bahdanau_tiny"])
 def test_translation_in_bf16_is_near_that_in_single(workspace, train, plain, caplog, arch, others):
-    path = str(train(arch, ()) / "checkpoint_last.pt")
+    path = str(train(arch) / "checkpoint_last.pt")
     if others:  # an ensemble with fairseq's own
         path += f":{plain / 'checkpoint_best.pt'}"
     single = generate(workspace, path)
@@ -57,23 +48,3 @@ def test_translation_in_bf16_is_near_that_in_single(workspace, train, plain, cap
         assert {n: score for n, (score, _) in half.items()} != {n: score for n, (score, _) in single.items()}
         near = [math.isclose(half[n][0], single[n][0], abs_tol=0.05, rel_tol=0.02) for n in single]
         assert sum(near) >= 28  # rounding may tip a beam
-
-
-@pytest.mark.parametrize(
-    ("arch", "precision"),
-    [
-        *(pytest.param("bert_fused_tiny", name, marks=[needs_half] * ("fp16" in name)) for name in HALF),
-        pytest.param("gru_bahdanau_tiny", "fp16", marks=needs_half),
-        ("gru_bahdanau_tiny", "bf16"),
-    ],
-)
-def test_training_in_half_precision_is_near_that_in_single(workspace, train, arch, precision):
-    half, single = (train(arch, tuple(flags)) / "checkpoint_last.pt" for flags in (HALF[precision], ()))
-    half_state, single_state = (torch.load(path, weights_only=False) for path in (half, single))
-    dtype = torch.bfloat16 if "bf16" in precision else torch.float16
-    saved = half_state["model"]["decoder.layers.0.fc1.weight" if "fused" in arch else "decoder.attention.v"]
-    assert torch.equal(saved, saved.to(dtype).float())  # fairseq saves in single precision
-    loss = half_state["extra_state"]["val_loss"]
-    assert math.isfinite(loss)
-    assert loss == pytest.approx(single_state["extra_state"]["val_loss"], abs=0.02)
-    assert len(generate(workspace, half, *(["--fp16"] if CPU_HAS_HALF else []))) == 30

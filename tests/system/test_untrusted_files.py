@@ -43,19 +43,10 @@ def assert_refused(done, mark, said=""):
     assert not mark.exists()
 
 
-@pytest.mark.parametrize("flag", ["--restore-file", "--finetune-from-model", "--bert-warm-start"])
-def test_a_checkpoint_in_training(workspace, tmp_path, evil, mark, flag):
-    done = workspace.train(flag, evil, "--max-update", "1", save_dir=tmp_path / "save", ok=False)
+def test_a_checkpoint_in_training_and_in_translation(workspace, tmp_path, evil, mark):
+    done = workspace.train("--restore-file", evil, "--max-update", "1", save_dir=tmp_path / "save", ok=False)
     assert_refused(done, mark, "posix.system")
-
-
-def test_a_checkpoint_in_translation(workspace, evil, mark):
-    for done in (
-        workspace.generate("--path", evil, ok=False),
-        workspace.interactive("the dog\n", "--path", evil, ok=False),
-        workspace.generate("--path", f"{workspace.checkpoint}:{evil}", ok=False),
-    ):
-        assert_refused(done, mark, "posix.system")
+    assert_refused(workspace.generate("--path", f"{workspace.checkpoint}:{evil}", ok=False), mark, "posix.system")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import pytest
 import torch
 from helpers import assert_close
 
-from bert_fused_plugin.modules import attention_map
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS, LearnedEntmax, build_attention_map
 
 B, H, T, S = 3, 2, 4, 6
@@ -124,9 +123,3 @@ def test_softmax_needs_no_module_and_an_unknown_map_is_none():
     assert build_attention_map("softmax", H) is None
     with pytest.raises(KeyError, match="hardmax"):
         build_attention_map("hardmax", H)
-
-
-def test_only_softmax_does_without_the_package(monkeypatch):
-    assert not any(map(attention_map.lacks_package, ATTENTION_MAPS))
-    monkeypatch.setattr(attention_map, "PACKAGE", "entmax_that_is_not_there")
-    assert [name for name in ATTENTION_MAPS if attention_map.lacks_package(name)] == MAPS

@@ -198,20 +198,15 @@ def test_only_warnings_nobody_can_help_are_hidden():
 
 
 def test_only_messages_nobody_can_help_are_hidden(caplog):
+    """Also notes of fairseq's main about each data set."""
     configuration.before_fairseq()
-    logger = logging.getLogger("fairseq.tasks.text_to_speech")
-    logger.info("Please install tensorboardX: pip install tensorboardX")
-    logger.info("Please install %s", "something else")
-    assert caplog.messages == ["Please install something else"]
-
-
-def test_notes_of_fairseq_main_about_each_data_set_are_hidden(caplog):
-    configuration.before_fairseq()
-    logger = logging.getLogger("fairseq.tasks.fairseq_task")
-    notes = ["can_reuse_epoch_itr = True", "reuse_dataloader = True", "rebuild_batches = False"]
-    for note in (*notes, "creating new batches for epoch 1", "3 samples have invalid sizes"):
-        logger.info(note)
-    assert caplog.messages == ["3 samples have invalid sizes"]
+    hidden = ["Please install tensorboardX: pip install tensorboardX", "can_reuse_epoch_itr = True"]
+    hidden += ["reuse_dataloader = True", "rebuild_batches = False", "creating new batches for epoch 1"]
+    for task, notes in (("text_to_speech", hidden[:1]), ("fairseq_task", hidden[1:])):
+        logger = logging.getLogger(f"fairseq.tasks.{task}")
+        for note in (*notes, f"{task}: please install something else"):
+            logger.info(note)
+    assert caplog.messages == [f"{task}: please install something else" for task in ("text_to_speech", "fairseq_task")]
 
 
 def test_fairseq_main_does_not_set_up_the_root_logger(monkeypatch):

@@ -9,15 +9,9 @@ from bert_fused_plugin import progress
 from bert_fused_plugin.progress import Progress
 
 
-@pytest.fixture
-def now(monkeypatch):
-    """The time, in a list that a test sets."""
+def test_lines_without_a_terminal(capsys, monkeypatch):
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    return now
-
-
-def test_lines_without_a_terminal(capsys, now):
     with Progress("plain", 2000, "sentences", work=100.0) as shown:
         for seconds, count, work in ((101, 500, 10), (105, 100, 10), (110, 100, 10), (170, 300, 20), (250, 1000, 50)):
             now[0] = float(seconds)

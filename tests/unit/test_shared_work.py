@@ -36,7 +36,7 @@ def test_ranks_know_with_whom_they_share_a_folder(tmp_path, places, expected):
     ]
     for rank in ranks:
         rank.start()
-    found = sorted(results.get(timeout=60) for _ in ranks)
+    found = sorted(results.get(timeout=250) for _ in ranks)
     assert [share for _, share, _ in found] == expected
     assert [share for _, _, share in found] == [(0, 3), (1, 3), (2, 3)]
 

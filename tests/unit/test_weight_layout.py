@@ -27,15 +27,10 @@ def lie_by_columns(module):
     return found.pop()
 
 
-@pytest.fixture
-def tied():
-    """An output matrix that is also the embeddings."""
-    model = nn.Sequential(nn.Embedding(7, 4), nn.Linear(4, 5), nn.Linear(5, 4), nn.Linear(4, 7, bias=False))
-    model[3].weight = model[0].weight
-    return model
-
-
-def test_values_names_and_ties_stay(tied):
+def test_values_names_and_ties_stay():
+    """Of a model whose output matrix is also the embeddings."""
+    tied = nn.Sequential(nn.Embedding(7, 4), nn.Linear(4, 5), nn.Linear(5, 4), nn.Linear(4, 7, bias=False))
+    tied[3].weight = tied[0].weight
     before = {name: value.clone() for name, value in tied.state_dict().items()}
     parameters = list(tied.parameters())
     out = tied(torch.arange(7))
