@@ -27,8 +27,8 @@ test_interactive test_multilingual test_pinned test_toy_task test_warm_start_com
 """
 AROUND = """
 test_benchmark test_demo_corpus test_deploy test_documentation test_estimate test_evidence_report test_example_tools
-test_hydra test_lower_bounds test_own_data test_own_data_recipe test_own_data_scripts test_own_data_settings test_readme
-test_recipe_progress test_recipe_restarts test_recipes test_scale test_setup_script test_vietnamese
+test_hydra test_lower_bounds test_own_data test_own_data_recipe test_readme test_recipe_progress test_recipe_restarts
+test_recipes test_scale test_setup_script test_vietnamese
 """
 
 

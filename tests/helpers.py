@@ -112,7 +112,6 @@ def randomise(module) -> None:
 
 
 def word_pieces_of(rows) -> WordPieces:
-    """Return the word pieces of the sentences *rows*."""
     return WordPieces(np.array([*chain(*rows)], dtype=np.int32), np.cumsum([0, *map(len, rows)], dtype=np.int64))
 
 

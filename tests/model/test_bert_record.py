@@ -136,6 +136,7 @@ def test_what_changes_berts_input_is_compared_too(build):
     for settings, said in (
         ({"bert_layer": "2"}, "--bert-layer 1, not 2"),
         ({"bert_layer": "1", "bert_mask_special_tokens": True}, "--bert-mask-special-tokens False, not True"),
+        ({"bert_layer": "1", "bert_strip_tags": "dog"}, "--bert-strip-tags left out, not dog"),
         ({"bert_detok": "moses"}, "--bert-layer 1, not 2, --bert-detok none, not moses"),
     ):
         with pytest.raises(BertFusedError, match=f"the checkpoint was trained with {said}; .*bert_unchecked"):

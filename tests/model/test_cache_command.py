@@ -22,22 +22,17 @@ def lines(seed, number):
 
 
 @pytest.fixture
-def data(tmp_path, dictionary):
-    """Two data directories, joined by a colon."""
+def training(dictionary, bert_dir, tmp_path):
+    """The command line of a training on two data directories."""
     for seed, name in enumerate("ab"):
         (tmp_path / name).mkdir()
         for lang in ("en", "de"):
             dictionary.save(str(tmp_path / name / f"dict.{lang}.txt"))
             for split, text in (("train", lines(seed, 20)), ("valid", lines(3, 8))):
                 (tmp_path / name / f"{split}.en-de.{lang}").write_text("\n".join(text) + "\n", encoding="utf-8")
-    return f"{tmp_path / 'a'}:{tmp_path / 'b'}"
-
-
-@pytest.fixture
-def training(data, bert_dir, tmp_path):
-    """The command line of a training."""
     return [
-        data, "--source-lang", "en", "--target-lang", "de", "--dataset-impl", "raw", "--bert-model", bert_dir, *SHAPE,
+        f"{tmp_path / 'a'}:{tmp_path / 'b'}", "--source-lang", "en", "--target-lang", "de", "--dataset-impl", "raw",
+        "--bert-model", bert_dir, *SHAPE,
         "--bert-cache", str(tmp_path / "cache"), "--bert-cache-dtype", "fp32", "--optimizer", "adam", "--lr", "0.1",
         "--max-tokens", "100", "--max-epoch", "3", "--save-dir", str(tmp_path / "save"), "--arch", "bert_fused",
     ]  # fmt: skip
@@ -120,6 +115,7 @@ def test_what_cannot_be_built_or_shown_is_refused(training, tmp_path):
             ["build", *training[:at], *training[at + 4 :]],
             "build needs --bert-cache DIR, got none; give the flags of the",
         ),
+        (["build", *training[: at + 1], __file__, *training[at + 2 :]], r"cannot be used .*, or leave the flag out"),
         (["info", str(tmp_path)], "it holds no states of any BERT; give the directory of --bert-cache"),
     ):
         with pytest.raises(BertFusedError, match=message):

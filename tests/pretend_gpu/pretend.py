@@ -12,10 +12,10 @@ from unittest.mock import patch
 import pytest
 import torch
 from fairseq.utils import apply_to_sample
-from operations import COPIES_ACROSS, GIVE_NUMBERS, MIXED, WAITS, detoured_gru
 from torch.utils import backend_registration
 from torch.utils._device import _device_constructors
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 NAME = "gpu"
 _SET_UP = "_setup_privateuseone_for_python_backend"  # private to torch; seen in 2.10 to 2.13
@@ -27,6 +27,21 @@ aten = torch.ops.aten
 _make_tensor = torch.tensor
 _FOLDERS = ("/bert_fused_plugin/", "/fairseq/", "/transformers/", "/torch/nn/")
 _gpus = []  # that are there now: the innermost last
+# a real GPU gives their result to the host, or needs it for the shape of the output
+WAITS = {
+    aten._local_scalar_dense.default, aten.nonzero.default, aten.equal.default, aten.masked_select.default,
+    aten.is_nonzero.default, aten._unique2.default, aten.unique_consecutive.default, aten.unique_dim.default,
+    aten.repeat_interleave.Tensor, aten.bincount.default, aten.item.default,
+}  # fmt: skip
+# take tensors of the CPU beside those of CUDA
+_INDEXING = {
+    aten.index.Tensor, aten.index_put_.default, aten.index_put.default, aten._index_put_impl_.default,
+    aten._unsafe_index.Tensor,
+}  # fmt: skip
+MIXED = {*_INDEXING, aten.copy_.default, aten._to_copy.default, aten._pack_padded_sequence.default}
+MIXED.add(aten._pad_packed_sequence.default)
+COPIES_ACROSS = _INDEXING  # they bring the index to the device first
+GIVE_NUMBERS = {aten._local_scalar_dense.default, aten.equal.default, aten.is_nonzero.default, aten.item.default}
 
 
 class Pretend(torch.Tensor):
@@ -130,7 +145,7 @@ def pretend_gpu():
             (torch, "tensor", _tensor),  # no mode sees torch.tensor(..., device=)
             (torch.Tensor, "pin_memory", _pin_memory),
             (torch.nn.Module, "_apply", apply),
-            (torch._VF, "gru", detoured_gru(torch._VF.gru, Pretend)),
+            (torch._VF, "gru", _detoured_gru(torch._VF.gru)),
         ):
             stack.enter_context(patch.object(owner, name, value))
         # the engine's threads for devices are those of the devices that there were at the first backward pass
@@ -280,3 +295,41 @@ def _count_copy(source, kwargs):
     """Count a copy to the device unless it goes on by itself: from pinned memory, and nobody waits for it."""
     if not (hasattr(source, "is_pinned_here") and kwargs.get("non_blocking")):
         _note("copies", "copy from pageable memory")
+
+
+def _detoured_gru(real_gru):
+    """Return torch's GRU for pretended tensors too, for which it has no kernel: it takes the CPU's."""
+
+    class Detour(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, compute, *tensors):
+            inputs = [t.elem.detach().requires_grad_(g) for t, g in zip(tensors, ctx.needs_input_grad[1:])]
+            with torch.enable_grad():
+                outputs = compute(inputs)
+            ctx.inputs, ctx.outputs = inputs, outputs
+            return tuple(Pretend(out.detach()) for out in outputs)
+
+        @staticmethod
+        def backward(ctx, *gradients):
+            wanted = [t for t in ctx.inputs if t.requires_grad]
+            found = iter(torch.autograd.grad(ctx.outputs, wanted, [g.elem for g in gradients]))
+            return (None, *(Pretend(next(found)) if t.requires_grad else None for t in ctx.inputs))
+
+    def gru(*args):
+        leaves, spec = tree_flatten(args)
+        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Pretend)]
+        if not places:
+            return real_gru(*args)
+        if any(
+            isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and i not in places
+            for i, leaf in enumerate(leaves)
+        ):
+            raise RuntimeError("Tensors of two devices meet in a GRU")
+
+        def compute(tensors):
+            plain = dict(zip(places, tensors))
+            return real_gru(*tree_unflatten([plain.get(i, leaf) for i, leaf in enumerate(leaves)], spec))
+
+        return Detour.apply(compute, *(leaves[i] for i in places))
+
+    return gru

@@ -45,10 +45,3 @@ def test_the_training_finds_the_cache_complete_that_the_command_has_built(worksp
     assert before
     assert "are missing" not in done.stdout + done.stderr
     assert sorted((tmp_path / "cache").rglob("*.safetensors")) == before
-
-
-def test_a_cache_that_cannot_be_used_is_an_error_at_set_up(workspace, tmp_path):
-    (tmp_path / "file").write_text("")
-    done = workspace.train("--bert-cache", tmp_path / "file", save_dir=tmp_path / "save", ok=False)
-    assert "Traceback" not in done.stdout + done.stderr
-    assert re.search(r"bert_fused_plugin: error: --bert-cache \S+file cannot be used .*leave the flag out", done.stderr)

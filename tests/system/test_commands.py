@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from conftest import ROOT, Workspace, hypotheses
+from conftest import ROOT, hypotheses
 
 
 def test_all_bad_settings_are_reported_together(workspace, tmp_path):
@@ -21,21 +21,6 @@ def test_all_bad_settings_are_reported_together(workspace, tmp_path):
     ):
         assert f"bert_fused_plugin: error: {message}" in done.stderr
     assert not list((tmp_path / "save").glob("*.pt"))
-
-
-def test_text_that_moses_tokenised_is_noticed_once(workspace, tmp_path):
-    for lang in ("en", "de"):
-        (tmp_path / f"text.{lang}").write_text("it &apos;s two dogs\n" * 6, encoding="utf-8")
-    other = Workspace(tmp_path, workspace.bert_dir)
-    other.run(
-        "fairseq-preprocess", "-s", "en", "-t", "de", "--joined-dictionary", "--trainpref", "text",
-        "--validpref", "text", "--destdir", other.data,
-    )  # fmt: skip
-    counts = []
-    for flags in ([], ["--bert-detok", "moses", "--restore-file", "none"]):
-        done = other.train("--max-update", "1", *flags)
-        counts.append((done.stdout + done.stderr).count("consider --bert-detok moses"))
-    assert counts == [2, 0]  # where it is noticed, and just before training begins
 
 
 def test_training_logs_what_people_look_for(workspace):

@@ -79,8 +79,3 @@ def test_tags_in_the_source_of_one_task(corpus, tmp_path, caplog):
     texts, symbols = texts_of(checkpoint, corpus.data)
     assert all(line.startswith("<2de> ") for line in symbols)
     assert texts == [line.replace("@@ ", "") for line in (tmp_path / "valid.en").read_text().splitlines()]
-
-    with pytest.raises(Exception, match="Cannot load model parameters from checkpoint") as refusal:
-        corpus.train()
-    assert "trained with --bert-strip-tags <2de>,<2fr>, not left out; set the same" in str(refusal.value.__context__)
-    assert "look like tags of languages, such as <2de>; consider --bert-strip-tags" in caplog.text

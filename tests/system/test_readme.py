@@ -42,7 +42,7 @@ class Reader:
         # so many merges that each word of the data is one piece
         text = "".join((path / f"train.{lang}").read_text(encoding="utf-8") for lang in ("en", "de"))
         codes = subprocess.run(
-            [self._bin("subword-nmt"), "learn-bpe", "-s", "1000"],
+            [Path(sys.executable).with_name("subword-nmt"), "learn-bpe", "-s", "1000"],
             input=text.encode(),
             stdout=subprocess.PIPE,
             check=True,
@@ -73,10 +73,6 @@ class Reader:
         )
         assert done.returncode == 0, f"{block}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
         return done.stdout
-
-    @staticmethod
-    def _bin(name):
-        return str(Path(sys.executable).with_name(name))
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ def start(plain, tmp_path):
     return ["--bert-warm-start", copy, "--bert-identity-start"], copy
 
 
-@pytest.mark.parametrize("task", ["bert_fused_translation", "translation"])
+@pytest.mark.parametrize("task", ["bert_fused_translation", pytest.param("translation", marks=pytest.mark.further)])
 def test_training_starts_anew_and_what_it_saves_needs_no_checkpoint(workspace, plain, tmp_path, task):
     flags, copy = start(plain, tmp_path)
     save_dir = tmp_path / "save"

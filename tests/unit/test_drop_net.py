@@ -27,11 +27,10 @@ def test_each_branch_is_alone_in_half_of_the_rate(p_net, cases):
         assert abs(seen.count(branch) - n * p_net / 2) <= spread
 
 
-@pytest.fixture
-def update(monkeypatch):
-    """What a rank draws for its *batches* of one update: some numbers, other ones in each batch."""
+def test_each_rank_draws_what_one_process_draws_for_the_same_batch(monkeypatch):
+    """Some numbers, other ones in each batch of an update."""
 
-    def draw(rank, world_size, batches):
+    def update(rank, world_size, batches):
         monkeypatch.setattr(drop_net, "get_global_rank", lambda: rank)
         monkeypatch.setattr(drop_net, "get_global_world_size", lambda: world_size)
         torch.manual_seed(11)  # fairseq does, before each update
@@ -41,10 +40,6 @@ def update(monkeypatch):
                 drawn.append(torch.rand(3 + (rank + n) % 2)[:3].tolist())
         return drawn
 
-    return draw
-
-
-def test_each_rank_draws_what_one_process_draws_for_the_same_batch(update):
     alone = update(0, 1, 6)
     ranks = [update(rank, 3, 2) for rank in range(3)]
     assert [ranks[i % 3][i // 3] for i in range(6)] == alone

@@ -14,19 +14,15 @@ def plain(stock):
     return stock()
 
 
-@pytest.fixture
-def net_input(dictionary):
+def test_a_member_that_does_not_read_bert_is_copied_and_stays_as_it_is(build, plain, dictionary):
     src_tokens = pad([encode(dictionary, line) for line in ("the old man sees", "a dog")], dictionary.pad(), left=True)
-    return {
+    net_input = {
         "src_tokens": src_tokens,
         "src_lengths": src_tokens.ne(dictionary.pad()).sum(dim=1),
         "prev_output_tokens": src_tokens[:, -3:],
         "bert_tokens": torch.tensor([[2, 6, 3], [2, 7, 3]]),
         "bert_out": torch.randn(2, 3, 12),
     }
-
-
-def test_a_member_that_does_not_read_bert_is_copied_and_stays_as_it_is(build, plain, net_input):
     fused, before = build(), dict(vars(plain))
     kept, member = ensembles.members([fused, plain])
     assert kept is fused

@@ -22,20 +22,10 @@ def sources(*folders):
     return {file.relative_to(ROOT).as_posix(): file.read_text(encoding="utf-8") for file in files}
 
 
-def functions_above(limit, text):
-    """Return "name, n lines" of each function that has more than *limit* lines, without its decorators."""
-    found = []
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            size = node.end_lineno - node.lineno + 1
-            found += [f"{node.name}, {size} lines"] if size > limit else []
-    return found
-
-
-def defaults_of_getattr(text):
-    """Return each call of getattr that has a default."""
-    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
-    return [ast.unparse(call) for call in calls if ast.unparse(call.func) == "getattr" and len(call.args) > 2]
+def nodes(kind, folder):
+    """Return (path, node) of each node of a *kind* in the Python files of *folder*."""
+    found = [(path, node) for path, text in sources(folder).items() for node in ast.walk(ast.parse(text))]
+    return [(path, node) for path, node in found if isinstance(node, kind)]
 
 
 def imports_of(text):
@@ -50,17 +40,14 @@ def test_no_file_is_too_long():
 
 
 def test_no_function_is_too_long():
-    found = {path: functions_above(LONGEST_FUNCTION, text) for path, text in sources(PACKAGE).items()}
-    too_long = {path: names for path, names in found.items() if names}
+    functions = nodes((ast.FunctionDef, ast.AsyncFunctionDef), PACKAGE)  # without their decorators
+    too_long = [(path, f.name) for path, f in functions if f.end_lineno - f.lineno >= LONGEST_FUNCTION]
     assert not too_long, f"split these functions: a function has at most {LONGEST_FUNCTION} lines"
 
 
 def test_no_attribute_has_a_default():
-    found = {
-        (path[len(PACKAGE) + 1 :], call)
-        for path, text in sources(PACKAGE).items()
-        for call in defaults_of_getattr(text)
-    }
+    calls = [(path, call) for path, call in nodes(ast.Call, PACKAGE) if ast.unparse(call.func) == "getattr"]
+    found = {(path[len(PACKAGE) + 1 :], ast.unparse(call)) for path, call in calls if len(call.args) > 2}
     assert not found - set(DEFAULTS), "a default is written in one place, with the flag; a missing name is an error"
 
 

@@ -15,7 +15,6 @@ PAD = torch.tensor([[False] * S, [True] * 2 + [False] * (S - 2)])
 
 
 def in_double(module):
-    """Return *module* in double precision with random parameters."""
     module = module.double()
     randomise(module)
     return module

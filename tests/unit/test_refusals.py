@@ -21,14 +21,12 @@ from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTrans
 
 
 def fused(src_dict=None, **options):
-    """Return the errors of a BERT-fused model's flags."""
     sizes = {**SIZES, "max_source_positions": 9, "max_target_positions": 9, "decoder_output_dim": 8, "bert_model": "x"}
     cfg = BertFusedConfig.from_namespace(Namespace(**{**sizes, **options}))
     return config_errors(cfg, src_dict or Dictionary(), Dictionary())
 
 
 def gru(src_dict=None, **options):
-    """Return the errors of a recurrent model's flags."""
     cfg = GruConfig.from_namespace(Namespace(**{**GRU_SIZES, **options}))
     return gru_config_errors(cfg, src_dict or Dictionary(), Dictionary())
 
@@ -40,7 +38,6 @@ def task(bert_context=0, bert_finetune=False, **options):
 
 
 def criterion(**options):
-    """Return the errors of the criterion's flags."""
     with pytest.raises(BertFusedError) as caught:
         LabelSmoothedCrossEntropy.build_criterion(LabelSmoothedCrossEntropyConfig(sentence_avg=False, **options), None)
     return caught.value.errors
