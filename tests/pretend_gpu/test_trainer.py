@@ -39,7 +39,7 @@ PRECISIONS = {
     "--bf16": 0.6,
     "--memory-efficient-bf16": 0.6,
 }
-MARKS = {
+MARKS = {  # of those that find little beside the others
     ("bert_fused", "--fp16 --fp16-no-flatten-grads"): pytest.mark.further,
     ("bert_fused", "--memory-efficient-fp16"): pytest.mark.further,
     ("bert_fused", "--memory-efficient-bf16"): pytest.mark.slow,

@@ -262,7 +262,9 @@ def test_ten_kills_of_two_ranks_lose_a_block_each_at_most(tmp_path, many_blocks)
         ranks = [context.Process(target=_build_in_process, args=(folder, rank, 2, 0.05)) for rank in range(2)]
         for process in ranks:
             process.start()
-        time.sleep(chance.uniform(0.05, 0.3))
+        while {file.name for file in folder.glob("*.safetensors")} == made:
+            time.sleep(0.01)
+        time.sleep(chance.uniform(0, 0.2))
         for process in ranks:
             process.kill()
             process.join()
