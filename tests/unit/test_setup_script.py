@@ -71,6 +71,11 @@ def test_a_checkout_is_built_with_the_torch_of_the_environment(set_up, tmp_path)
     assert fairseq == f"{START} --no-build-isolation --no-deps {tmp_path / 'checkout'}"
 
 
+def test_an_address_is_built_in_the_same_way(set_up):
+    address = "git+https://example.org/fairseq@main"
+    assert set_up(FAIRSEQ=address)[-1] == f"{START} --no-build-isolation --no-deps {address}"
+
+
 def test_without_a_compiler_it_says_what_to_install_and_takes_a_wheel(set_up, tmp_path):
     set_up(CXX="no-such-compiler", CC="sh")
     assert "warning: what compiles fairseq is missing: no-such-compiler; install it (apt install" in set_up.output
