@@ -270,6 +270,7 @@ def test_ten_kills_of_two_ranks_lose_a_block_each_at_most(tmp_path, many_blocks)
             process.join()
         now = {file.name for file in folder.glob("*.safetensors")}
         assert made <= now  # nothing that was whole is lost
+        assert all((folder / name).read_bytes() == (unbroken / name).read_bytes() for name in now)
         made = now
         if len(made) == len(blocks(unbroken)):
             shutil.rmtree(folder)
