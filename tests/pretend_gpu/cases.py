@@ -57,12 +57,7 @@ TARGETS = ["a big house", "the dog eats a red apple", "runs", "old man sees"]
 
 
 class Cases:
-    """Builds models and batches, of one dictionary and one BERT.
-
-    Args:
-        dictionary: the dictionary of both languages.
-        bert_dir: the directory of BERT.
-    """
+    """Builds models and batches, of one *dictionary* for both languages and the BERT in *bert_dir*."""
 
     def __init__(self, dictionary, bert_dir):
         self.dictionary, self.bert_dir = dictionary, bert_dir

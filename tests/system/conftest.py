@@ -81,7 +81,6 @@ class Workspace:
         )  # fmt: skip
 
     def interactive(self, text: str, *args: str, task="bert_fused_translation", **options):
-        """Run fairseq-interactive on *text*."""
         return self.run(
             "fairseq-interactive", self.data, "--user-dir", ROOT / "bert_fused_plugin", "--task", task,
             "--path", self.checkpoint, "--beam", "3", "--max-len-b", "10", "--cpu", *args, text=text, **options,
@@ -114,7 +113,6 @@ def codes(workspace):
 
 @pytest.fixture
 def dry(tmp_path):
-    """The recipes without their work."""
     return Dry(tmp_path)
 
 

@@ -25,7 +25,6 @@ def train(workspace, tmp_path_factory):
 
 
 def generate(workspace, path, *flags):
-    """Return fairseq-generate's hypotheses."""
     output = command(
         "generate", workspace.data, "--user-dir", ROOT / "bert_fused_plugin", "--task", "bert_fused_translation",
         "--path", path, "--max-len-b", "5", "--num-workers", "0", "--cpu", *flags,
