@@ -50,8 +50,8 @@ def load_hub(
 
     Args:
         model_name_or_path: directory of the model.
-        checkpoint_file: its checkpoint; several ones, with colons between them, are an ensemble.
-        data_name_or_path: directory of the dictionaries; one that begins with a dot is seen from the model's.
+        checkpoint_file: its checkpoint; several, joined by colons, are an ensemble.
+        data_name_or_path: directory of the dictionaries; if it begins with a dot, it is relative to the model's.
         verbose: whether fairseq logs what it loads, and all settings of the training.
         bf16: whether the models compute in bfloat16.
         overrides: settings that replace those of the training.

@@ -15,7 +15,7 @@ Memories = Tuple[Memory, Optional[Memory]]  # of the encoder, of BERT
 
 
 class BertFusedDecoderLayer(FusedLayer):
-    """Causal self-attention, the attention to the encoder beside that to BERT, and the feed-forward network."""
+    """Causal self-attention, attention to the encoder beside attention to BERT, and the feed-forward network."""
 
     def __init__(self, options: LayerOptions, *, encoder_dim: int) -> None:
         super().__init__(options)

@@ -50,7 +50,7 @@ Memory = Union[KeysAndValues, FoldedMemory]  # what each step of the search read
 
 
 class CrossAttention(MappedAttention):
-    """Multi-head attention to states that are *dim* wide; the other arguments are those of `MappedAttention`.
+    """Multi-head attention to states of width *dim*; the other arguments are those of `MappedAttention`.
 
     The computation is in two parts: `project` or `project_for_search`, and `forward`.  fairseq's attention projects the
     states again for each beam.

@@ -122,7 +122,7 @@ Fused = Tuple[Tensor, Optional[Tensor], Optional[Tensor]]  # the states, the wei
 
 
 class Branches(nn.Module):
-    """Both branches, joined by *mix*, in one sub-layer; under drop-net, in training, one of them alone.
+    """Both branches in one sub-layer, joined by *mix*; in training, drop-net may leave only one of them.
 
     A branch that drop-net leaves out is not computed.  The function *mix* takes the outputs of the NMT branch and of
     BERT's branch, (T, B, C) each.

@@ -54,7 +54,7 @@ class MappedAttention(MultiheadAttention):
 
 
 class SelfAttention(MappedAttention):
-    """fairseq's self-attention, with a map that can be chosen; the arguments are those of `MappedAttention`.
+    """fairseq's self-attention with a choice of map; the arguments are those of `MappedAttention`.
 
     A step of the search takes fewer operations than fairseq's: there is no mask, and torch's fused attention takes the
     keys and values of the positions so far as they are kept.
