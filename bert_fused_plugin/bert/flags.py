@@ -37,8 +37,7 @@ class BertFlags(FairseqDataclass, Specified):
         "The pre-trained encoder: a local directory, or a name on the Hugging Face hub such as bert-base-uncased. It "
         "reads the source sentence, so it must know the source language. The data directory is searched first for a "
         "directory that begins with './'.",
-        None,
-        Record.BERT,
+        None,  # checkpoints know BERT by its weights, wherever it is
         values="hub name or directory",
         unset="required",
     )

@@ -12,6 +12,7 @@ from bert_fused_plugin.bert.flags import BertFlags
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.errors import flag_name
+from bert_fused_plugin.flags import Record, recorded
 from bert_fused_plugin.json_record import JsonRecord, read_json
 
 logger = logging.getLogger(__name__)
@@ -48,12 +49,10 @@ class BertRecord(JsonRecord):
                 "configuration": configuration(bert),
                 "tokenizer": bridge.tokenizer_fingerprint(),
                 "settings": {
+                    **recorded(cfg, Record.BERT),
+                    # what these flags stand for with this BERT and this dictionary
                     "bert_layer": ",".join(map(str, bert.layers)),
                     "bert_subword": bridge.subword,
-                    "bert_detok": bridge.detok,
-                    "bert_context": bridge.context,
-                    "bert_mask_special_tokens": cfg.bert_mask_special_tokens,
-                    "bert_tokenizer_options": cfg.bert_tokenizer_options,
                     "bert_strip_tags": ",".join(bridge.tags) or None,
                     **({} if bridge.bpe is None else {"bpe": bridge.bpe}),
                 },

@@ -52,8 +52,12 @@ def share_bert(berts: Berts, encoder: Any) -> None:
 
 def share_bert_input(models: Sequence[Any]) -> bool:
     """Return whether all *models* that read BERT have the same BERT and the same input for it."""
-    pairs = [(model.encoder.bert, model.encoder.bridge) for model in models if reads_bert(model)]
-    return len({(id(bert), b.max_tokens, b.detok, b.subword, b.bpe, b.tags, b.context) for bert, b in pairs}) <= 1
+    inputs = []
+    for encoder in (model.encoder for model in models if reads_bert(model)):
+        record = encoder.bert_record.record
+        settings = {**record["settings"], "bert_mask_special_tokens": None}  # which is not about BERT's input
+        inputs.append((encoder.bert, encoder.bridge.max_tokens, record["tokenizer"], settings))
+    return all(one == inputs[0] for one in inputs)
 
 
 def ensemble_errors(models: Sequence[Any], print_alignment: bool) -> List[str]:

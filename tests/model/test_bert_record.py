@@ -137,7 +137,7 @@ def test_what_changes_berts_input_is_compared_too(build):
         ({"bert_layer": "2"}, "--bert-layer 1, not 2"),
         ({"bert_layer": "1", "bert_mask_special_tokens": True}, "--bert-mask-special-tokens False, not True"),
         ({"bert_layer": "1", "bert_strip_tags": "dog"}, "--bert-strip-tags left out, not dog"),
-        ({"bert_detok": "moses"}, "--bert-layer 1, not 2, --bert-detok none, not moses"),
+        ({"bert_detok": "moses"}, "--bert-detok none, not moses, --bert-layer 1, not 2"),
     ):
         with pytest.raises(BertFusedError, match=f"the checkpoint was trained with {said}; .*bert_unchecked"):
             build(**settings).load_state_dict(state)
