@@ -67,8 +67,8 @@ def check(states, sentences=SENTENCES):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """Blocks of at least 6 word pieces in fp32."""
-    monkeypatch.setattr(cached_states, "_BLOCK_BYTES", 6 * D * 4)
+    """Blocks of at least 4 word pieces in fp32, and two blocks even in a format of one byte."""
+    monkeypatch.setattr(cached_states, "_BLOCK_BYTES", 4 * D * 4)
 
 
 @pytest.fixture
