@@ -151,3 +151,16 @@ def processes():
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["bert_fused_plugin", "pytest"])
     return context
+
+
+def weighted(w_nmt, w_bert):
+    return lambda mix, nmt, bert: w_nmt * nmt + w_bert * bert
+
+
+def gated(mix, nmt, bert):
+    gate = 1 / (1 + torch.exp(-(bert @ mix.w.weight.T + mix.w.bias + nmt @ mix.u.weight.T)))
+    return gate * bert + (1 - gate) * nmt
+
+
+# the formula of each fusion of two branches, of its module *mix* and of both branches, (..., C)
+FORMULAS = {"parallel": weighted(0.5, 0.5), "gated": gated}

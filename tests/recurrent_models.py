@@ -3,10 +3,10 @@
 import torch
 from helpers import encode, make_gru, pad, randomise
 
+from bert_fused_plugin.modules.recurrent_attention import RECURRENT_ATTENTIONS
+
 KINDS = {
-    "paper": {},
-    "dot": {"attention": "dot"},
-    "none": {"attention": "none"},
+    **{kind: {"attention": kind} for kind in RECURRENT_ATTENTIONS},
     "deep": {"encoder_layers": 2, "decoder_layers": 3},
     "layer norm": {"layer_norm": True},
     "sparsemax, dot": {"attention": "dot", "attention_map": "sparsemax"},

@@ -8,6 +8,7 @@ from helpers import assert_close, encode, pad, randomise
 from bert_fused_plugin.models.bert_fused.decoder import BertFusedDecoder
 from bert_fused_plugin.modules import cross_attention
 from bert_fused_plugin.modules.cross_attention import FoldedMemory
+from bert_fused_plugin.modules.fusion import FUSION_KINDS
 
 LINES = [
     "the old man sees a small dog .",
@@ -27,10 +28,8 @@ def batch(dictionary, lines, prefixes, *, left_pad):
 
 PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 IN_LAYERS = {
-    "post-norm": {},
+    **{name: {"bert_fusion": name} for name, kind in FUSION_KINDS.items() if not kind.replaces_embeddings},
     "pre-norm": PRE_NORM,
-    "gated": {"bert_fusion": "gated"},
-    "stacked": {"bert_fusion": "stacked"},
     "stacked, encoder first": {"bert_fusion": "stacked", "bert_stack_order": "encoder-first", **PRE_NORM},
     "mix": {"bert_layer": "mix"},
     "random layer": {"bert_layer": "random:2"},
@@ -167,9 +166,7 @@ def test_logits_are_the_same_after_save_and_load(build, dictionary, tmp_path, le
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_trainable_parameter_gets_a_gradient_whatever_drop_net_drew(build, dictionary, kind):
-    with_drop_net = KINDS[kind].get("bert_fusion", "gated") == "gated"
-    options = {"bert_drop_net": 1.0} if with_drop_net else {}
-    model = build(**KINDS[kind], **options).train()
+    model = build(**KINDS[kind]).train()  # the default of drop-net is 1
     src_tokens, prev_output_tokens = batch(dictionary, LINES[:2], PREFIXES[:2], left_pad=True)
     for _ in range(4):
         model.zero_grad()

@@ -17,16 +17,15 @@ from bert_fused_plugin.criterions.label_smoothed_cross_entropy import (
 )
 from bert_fused_plugin.data.collate import collate_bert_tokens
 from bert_fused_plugin.data.document_context import DocumentContext
+from bert_fused_plugin.modules.fusion import FUSION_KINDS
 from bert_fused_plugin.tasks.ensembles import members
 
 PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 FUSED = {
-    "parallel": {},
+    **{kind: {"bert_fusion": kind} for kind in FUSION_KINDS},
     "drop-net": {"bert_drop_net": 0.7},
     "without drop-net, weights": {"bert_drop_net": 0.0, "bert_branch_weights": "0.3,0.7"},
-    "gated": {"bert_fusion": "gated"},
     "gated, drop-net": {"bert_fusion": "gated", "bert_drop_net": 0.7},
-    "stacked": {"bert_fusion": "stacked"},
     "stacked, encoder first": {"bert_fusion": "stacked", "bert_stack_order": "encoder-first"},
     "embedding": {"bert_fusion": "embedding", "layernorm_embedding": True},
     "bert_decoder": {"bert_fusion": "embedding", "encoder_layers": 0},

@@ -14,7 +14,7 @@ pytestmark = needs_pretend_gpu
 MEMBERS = ["parallel", "gru: BERT", STOCK, "gated"]
 MODELS = {
     "parallel", "gated", "stacked", "embedding", "bert_decoder", "BERT in the decoder", "special tokens masked",
-    "context", "mix", "fine-tuned", "gru: paper", "gru: none", "gru: deep",
+    "context", "mix", "fine-tuned", "gru: additive", "gru: none", "gru: deep",
     "gru: BERT", "entmax, sparsemax", "gru: sparsemax, dot", STOCK,
 }  # fmt: skip
 CONSTRAINED = partial(LexicallyConstrainedBeamSearch, representation="ordered")

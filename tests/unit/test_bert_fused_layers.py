@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from helpers import assert_close, randomise
+from helpers import FORMULAS, assert_close, randomise, weighted
 
 from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer
 from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
@@ -68,21 +68,10 @@ def feed_forward(layer, x):
     return layer.fc2(torch.relu(layer.fc1(x)))
 
 
-def weighted(w_nmt, w_bert):
-    return lambda layer, nmt, bert: w_nmt * nmt + w_bert * bert
-
-
-def gated(layer, nmt, bert):
-    w, u = layer.fusion.mix.w, layer.fusion.mix.u
-    gate = 1 / (1 + torch.exp(-(w.weight @ bert + w.bias + u.weight @ nmt)))
-    return gate * bert + (1 - gate) * nmt
-
-
 # for each case of a fusion of two branches: its options, drop-net's U in training, and the formula
 JOINED = {
-    "the paper's": ({}, None, weighted(0.5, 0.5)),
+    **{kind: ({"kind": kind}, None, formula) for kind, formula in FORMULAS.items()},
     "branch weights": ({"weights": (0.7, 0.2)}, None, weighted(0.7, 0.2)),
-    "gated": ({"kind": "gated"}, None, gated),
     # p_net = 0.6: U < 0.3 the NMT branch alone, U > 0.7 BERT's alone, else the mean
     **{
         f"U = {u}": ({"p_net": 0.6}, u, weighted(*weights))
@@ -101,7 +90,7 @@ def literal_encoder_layer(layer, h, bert, join):
 
             def fused(query, keys=keys, b=b):
                 nmt = attend(layer.self_attn, query, keys, PAD[b])
-                return join(layer, nmt, attend(layer.bert_attn, query, bert[:, b], BERT_PAD[b]))
+                return join(layer.fusion.mix, nmt, attend(layer.bert_attn, query, bert[:, b], BERT_PAD[b]))
 
             x = around(fused, h[i, b], layer.self_attn_layer_norm, pre)
             out[i, b] = around(lambda x: feed_forward(layer, x), x, layer.final_layer_norm, pre)
@@ -120,7 +109,7 @@ def literal_decoder_layer(layer, s, encoder, bert, join):
 
             def fused(query, b=b):
                 to_bert = attend(layer.bert_attn, query, bert[:, b], BERT_PAD[b])
-                return join(layer, attend(layer.encoder_attn, query, encoder[:, b], PAD[b]), to_bert)
+                return join(layer.fusion.mix, attend(layer.encoder_attn, query, encoder[:, b], PAD[b]), to_bert)
 
             x = around(to_target, s[t, b], layer.self_attn_layer_norm, pre)
             x = around(fused, x, layer.encoder_attn_layer_norm, pre)

@@ -2,7 +2,7 @@ from functools import partial
 
 import pytest
 import torch
-from helpers import assert_close, randomise
+from helpers import FORMULAS, assert_close, randomise
 from torch import nn
 
 from bert_fused_plugin.modules.fusion import FUSION_KINDS, Branch, FusionOptions
@@ -40,16 +40,7 @@ def make(kind, p_net=0.4):
     return fusion
 
 
-def literal(kind, fusion, nmt, bert):
-    """Both branches joined by the formula."""
-    if kind == "parallel":
-        return 0.5 * nmt + 0.5 * bert
-    w, u = fusion.mix.w, fusion.mix.u
-    gate = 1 / (1 + torch.exp(-(bert @ w.weight.T + w.bias + nmt @ u.weight.T)))
-    return gate * bert + (1 - gate) * nmt
-
-
-@pytest.mark.parametrize("kind", ["parallel", "gated"])
+@pytest.mark.parametrize("kind", [name for name, kind in FUSION_KINDS.items() if kind.has_branches])
 @pytest.mark.parametrize("case", U)
 def test_a_branch_left_out_is_not_computed_and_all_equals_the_computation_of_both(monkeypatch, case, kind):
     monkeypatch.setattr(torch, "rand", lambda size: torch.full((size,), U[case]))
@@ -58,7 +49,7 @@ def test_a_branch_left_out_is_not_computed_and_all_equals_the_computation_of_bot
     out = lean.fuse(fusion)
     nmt, bert = both.nmt(both.x), both.bert(both.x)
     factors = {"nmt alone": (1, 0, 0), "both": (0, 0, 1), "bert alone": (0, 1, 0)}[case]
-    expected = factors[0] * nmt + factors[1] * bert + factors[2] * literal(kind, fusion, nmt, bert)
+    expected = factors[0] * nmt + factors[1] * bert + factors[2] * FORMULAS[kind](fusion.mix, nmt, bert)
     assert_close(out, expected)
     assert lean.calls == {"nmt alone": ["nmt"], "both": ["nmt", "bert"], "bert alone": ["bert"]}[case]
     out.square().sum().backward()

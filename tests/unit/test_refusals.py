@@ -74,7 +74,7 @@ FUSED = [
             "merge_src_tgt_embed",  # of fairseq's main
         )
     ),
-    ({"bert_fusion": "stacked", "bert_drop_net": 0.5}, "--bert-drop-net is for *and gated, got 0.5; leave it out"),
+    ({"bert_fusion": "stacked", "bert_drop_net": 0.5}, "--bert-drop-net is for --bert-fusion *, got 0.5; leave it out"),
     ({"bert_fusion": "gated", "bert_branch_weights": "1,1"}, "--bert-branch-weights is for *parallel, got 1,1"),
     ({"bert_stack_order": "encoder-first"}, "--bert-stack-order is for --bert-fusion stacked, got encoder-first"),
     ({"bert_fusion": "embedding", "bert_attend": "decoder"}, "--bert-attend is for * got decoder; leave it out"),
