@@ -83,7 +83,7 @@ def test_scores(training: Dict[str, Any], data: Path, checkpoint: Path) -> Dict[
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     lines = dict(re.findall(r"^H-(\d+)\t[^\t]*\t(.*)$", done.stdout, re.MULTILINE))
     translations = [lines[str(number)] for number in range(len(lines))]
-    [reference] = (data / "text").glob("reference.*")
+    [reference] = (data / "text").glob("reference.test.*")
     references = [reference.read_text(encoding="utf-8").splitlines()]
     scores = {"BLEU": sacrebleu.corpus_bleu, "chrF": sacrebleu.corpus_chrf}
     return {name: score(translations, references).score for name, score in scores.items()}

@@ -5,8 +5,8 @@
 prepare() {
     local made_from
     made_from=$(echo "${DATA:-}${text_options[*]:+ ${text_options[*]}}" && [ -z "${DATA:-}" ] ||
-        stat -Lc '%n %s %Y' "$DATA"/{train,valid,test}."$source_lang" "$DATA"/{train,valid,test}."$target_lang" \
-            ${BERT_TEXT:+"$BERT_TEXT"/{train,valid,test}."$source_lang"} 2>/dev/null || true)
+        stat -Lc '%n %s %Y' "$DATA"/{train,valid,test,test-*}."$source_lang" "$DATA"/{train,valid,test,test-*}."$target_lang" \
+            ${BERT_TEXT:+"$BERT_TEXT"/{train,valid,test,test-*}."$source_lang"} 2>/dev/null || true)
     if [ -e "$out/data-bin/made-from" ] && [ "$(cat "$out/data-bin/made-from")" = "$made_from" ]; then
         say "prepare: done before"
         return
@@ -50,11 +50,16 @@ put_aside() {
     done
 }
 
-# binarise DIR: {train,valid,test} there, with subwords of both languages, to $out/data-bin; of valid 500 lines.  Bash's set -e does not hold in
-# `binarise ... || ...`, so what fails returns.
+# binarise DIR: {train,valid,test,test-*} there, with subwords of both languages, to $out/data-bin; of valid 500 lines.
+# Bash's set -e does not hold in `binarise ... || ...`, so what fails returns.
 binarise() {
-    local split lang
-    for split in train valid test; do
+    local split lang file tests=$1/test further=()
+    for file in "$1"/test-*."$source_lang"; do
+        [ -e "$file" ] || break
+        further+=("$(basename "${file%.*}")")
+        tests+=,${file%.*}
+    done
+    for split in train valid test "${further[@]}"; do
         python "$examples/own_data/text_checks.py" "$1/$split.$source_lang" "$1/$split.$target_lang" || return
     done
     for lang in "$source_lang" "$target_lang"; do
@@ -66,7 +71,12 @@ binarise() {
     fi
     rm -rf "$out/data-bin.new"
     fairseq-preprocess --source-lang "$source_lang" --target-lang "$target_lang" --joined-dictionary \
-        --trainpref "$1/train" --validpref "$out/valid" --testpref "$1/test" --destdir "$out/data-bin.new" --workers 2 || return
+        --trainpref "$1/train" --validpref "$out/valid" --testpref "$tests" --destdir "$out/data-bin.new" --workers 2 || return
+    for split in "${!further[@]}"; do # fairseq has called them test1, test2, ...
+        for file in "$out/data-bin.new/test$((split + 1))".*; do
+            mv "$file" "$out/data-bin.new/${further[split]}.${file#*"/data-bin.new/test$((split + 1))."}" || return
+        done
+    done
     (cd "$1" && pwd) >"$out/data-bin.new/text" || return # for the step estimate
     rm -rf "$out/data-bin.old" # an interrupted run may have left it
     [ ! -e "$out/data-bin" ] || mv "$out/data-bin" "$out/data-bin.old"

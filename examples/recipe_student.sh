@@ -82,14 +82,15 @@ deploy() {
         "$source_lang" "$target_lang" "${search[@]}"
 }
 
-# For the step compare: what is deployed translates the test set, and joins the report.
+# For the step compare: what is deployed translates the test sets, and joins the report.
 served() { # served: adds to given
-    local name flags=()
+    local name file flags=()
     [ -e "$out/deploy" ] || return 0
     [[ " ${scoring[*]} " == *" --detok moses "* ]] || flags+=(--tokenised)
-    python "$examples/deploy/measure.py" "$out/deploy" "$(cat "$out/data-bin/text")/test.$source_lang" "${flags[@]}" |
-        tee "$out/deploy.log"
+    for file in "$(cat "$out/data-bin/text")"/test*."$source_lang"; do
+        python "$examples/deploy/measure.py" "$out/deploy" "$file" "${flags[@]}"
+    done | tee "$out/deploy.log"
     for name in float32 int8; do
-        given+=(--hypotheses "ctranslate2_$name=$out/deploy.$name")
+        given+=(--hypotheses "ctranslate2_$name=$out/deploy.{subset}.$name")
     done
 }

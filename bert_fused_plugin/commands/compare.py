@@ -10,7 +10,7 @@ import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from contextlib import ExitStack
 from dataclasses import asdict
-from itertools import chain, count, takewhile
+from itertools import chain
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -135,10 +135,9 @@ def compare(options: Namespace) -> Dict[str, Any]:
 
 
 def test_sets(data: str) -> List[str]:
-    """Return the names of the test sets in *data*."""
-    folder = Path(split_paths(data)[0])
-    others = takewhile(lambda name: any(folder.glob(f"{name}.*-*.*")), (f"test{number}" for number in count(1)))
-    return ["test", *others]
+    """Return the names of the test sets in *data*, which begin with ``test``."""
+    files = Path(split_paths(data)[0]).glob("test*.*-*.*")
+    return sorted({file.name.partition(".")[0] for file in files}, key=lambda name: (len(name), name)) or ["test"]
 
 
 def read_references(options: Namespace, subset: str, run: Run, texts: Texts) -> List[str]:
@@ -288,7 +287,7 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
     add("--log", **more, help="name of a run, and output of fairseq-train, for its curves; default: CHECKPOINT.log, "
         "or else *.log in the save-dir, or SAVE_DIR.log; may be repeated")  # fmt: skip
     add("--subset", action="append", metavar="NAME", help="name of a test set; may be repeated, with {subset} in the "
-        "names of files that each set has; default: test and, where they are, test1, test2, ...")  # fmt: skip
+        "names of files that each set has; default: all whose name begins with test")  # fmt: skip
     add("--reference", type=given_path, help="file of detokenised references; default: the tokenised ones of the data")
     add("--remove-bpe", nargs="?", default="auto", const="auto", choices=["auto", *JOINABLE],
         help="subword marks to undo; default: those that the dictionaries have")  # fmt: skip

@@ -2,8 +2,8 @@
 
 python examples/deploy/measure.py DEPLOY TEXT [--tokenised]
 
-TEXT is the source side in subwords.  DEPLOY.float32 and DEPLOY.int8, beside the directory, get the translations, one a
-line.  With --tokenised, their words stay tokenised.
+TEXT is the source side in subwords, such as test.en.  DEPLOY.test.float32 and DEPLOY.test.int8, beside the directory,
+get the translations, one a line.  With --tokenised, their words stay tokenised.
 """
 
 import runpy
@@ -24,7 +24,7 @@ def main(folder: Path, text: Path, *flags: str) -> None:
         found = translator.search(sentences)
         speed = len(sentences) / (time.perf_counter() - start)
         output = "".join(f"{translator.join(symbols, '--tokenised' in flags)}\n" for symbols in found)
-        folder.with_name(f"{folder.name}.{precision}").write_text(output, encoding="utf-8")
+        folder.with_name(f"{folder.name}.{text.stem}.{precision}").write_text(output, encoding="utf-8")
         size = (folder / precision / "model.bin").stat().st_size / 1e6
         print(f"ctranslate2_{precision}: {speed:,.1f} sentences a second on one core, {size:,.1f} MB")
 

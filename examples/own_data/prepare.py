@@ -3,10 +3,10 @@
 python examples/own_data/prepare.py DATA OUT SRC TGT [--bert NAME] [--subwords sentencepiece] [--symbols N] [--moses]
     [--bert-text DIR]
 
-DATA holds train.SRC and train.TGT, one sentence a line, and valid and test where they exist.  What is wrong with the
-text is reported together, with file and line, before anything is written.  OUT/text appears when it is complete. It
-holds {train,valid,test}.{SRC,TGT} in subwords, reference.TGT (the raw target side of the test set), the subword model,
-and `numbers`: how many pairs and target tokens there are.  With --bert-text, bert/{train,valid,test}.SRC is the text
+DATA holds train.SRC and train.TGT, one sentence a line, and valid, test and test-NAME where they exist.  What is wrong
+with the text is reported together, with file and line, before anything is written.  OUT/text appears when it is
+complete.  It holds SPLIT.{SRC,TGT} in subwords, reference.SPLIT.TGT (the raw target side) of each test set, the
+subword model, and `numbers`: how many pairs and target tokens there are.  With --bert-text, bert/SPLIT.SRC is the text
 that BERT reads, in the same lines.
 """
 
@@ -69,8 +69,10 @@ def check(args: argparse.Namespace) -> None:
 
 
 def given_splits(args: argparse.Namespace) -> List[str]:
-    """Return which of ``valid`` and ``test`` the user has, at least one side of it."""
-    return [split for split in ("valid", "test") if any(path.exists() for path in paths_of(args, split)[:2])]
+    """Return which of ``valid``, ``test`` and ``test-NAME`` the user has, at least one side of it."""
+    further = {path.stem for language in args.languages for path in args.data.glob(f"test-*.{language}")}
+    splits = ("valid", "test", *sorted(further))
+    return [split for split in splits if any(path.exists() for path in paths_of(args, split)[:2])]
 
 
 def paths_of(args: argparse.Namespace, split: str) -> List[Path]:
@@ -84,9 +86,11 @@ def make(args: argparse.Namespace, new: Path) -> None:
     train, drawn = paths_of(args, "train"), put_aside(args)
     splits: Dict[str, Iterable[Pair]] = {split: read_pairs(paths_of(args, split)) for split in given_splits(args)}
     splits.update(drawn, train=training_pairs(train, [pair for pairs in drawn.values() for pair in pairs]))
-    splits["test"] = list(splits["test"])
-    reference = "".join(f"{pair[1]}\n" for pair in splits["test"])
-    (new / f"reference.{args.languages[1]}").write_bytes(reference.encode())
+    tests = [split for split in splits if split.startswith("test")]
+    for split in tests:
+        splits[split] = list(splits[split])
+        reference = "".join(f"{pair[1]}\n" for pair in splits[split])
+        (new / f"reference.{split}.{args.languages[1]}").write_bytes(reference.encode())
     counts = {split: write_raw(args, new, split, pairs) for split, pairs in splits.items()}
     files = [new / "raw" / path.name for path in train[:2]]
     characters = count_characters(files) if args.subwords == "sentencepiece" else 0  # subword-nmt has them besides
@@ -98,9 +102,10 @@ def make(args: argparse.Namespace, new: Path) -> None:
         tokens = sum(len(line.split()) + 1 for line in file)
     (new / "numbers").write_text(f"pairs={counts['train']}\ntokens={tokens}\n", encoding="utf-8")
     tokenised_by = "tokenised by Moses' rules, " if args.moses else ""
+    sizes = ", ".join(f"{counts[split]:,} for {split}" for split in ("valid", *tests))
     print(
-        f"own_data: {counts['train']:,} training pairs, {counts['valid']:,} for validation, {counts['test']:,} for the "
-        f"test; {tokenised_by}{args.subwords} with {symbols:,} symbols, {tokens:,} of them in the target text"
+        f"own_data: {counts['train']:,} training pairs, {sizes}; {tokenised_by}"
+        f"{args.subwords} with {symbols:,} symbols, {tokens:,} of them in the target text"
     )
 
 

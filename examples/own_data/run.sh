@@ -4,7 +4,8 @@
 #   SRC=en TGT=fr DATA=dir examples/own_data/run.sh [STEP]...
 #
 # DATA holds train.SRC and train.TGT: raw text, one sentence a line, line N of one file translates line N of the other.
-# Where valid.* or test.* are missing, sentence pairs of train are put aside for them.
+# Where valid.* or test.* are missing, sentence pairs of train are put aside for them.  test-NAME.SRC and test-NAME.TGT are
+# a further test set, such as one of another domain; the report has a table for each.
 #
 # Steps, in their order.  If you name no step, all steps without brackets are run.  A step that is done is skipped.
 #   prepare        checks the text, learns subwords, writes OUT/text and OUT/data-bin
@@ -69,7 +70,7 @@ if [ -n "${BERT_TEXT:-}" ]; then
     text_options+=(--bert-text "$BERT_TEXT")
     bert_text=(--bert-text "$out/text/bert")
 fi
-scoring=(--reference "$out/text/reference.$target_lang" --max-len-a 1.5 --max-len-b 10)
+scoring=(--reference "$out/text/reference.{subset}.$target_lang" --max-len-a 1.5 --max-len-b 10)
 scoring+=("${bert_text[@]}")
 [ "$moses" = 0 ] || scoring+=(--detok moses)
 

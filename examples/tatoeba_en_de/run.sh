@@ -18,7 +18,7 @@ transformer=(--arch transformer
 fused_arch=bert_fused_tiny gru_arch=gru_bahdanau_tiny
 default_bert='' # MiniLM
 bert=(--bert-layer 4)
-scoring=(--reference "$out/text/reference.de" --max-len-a 1.5 --max-len-b 10)
+scoring=(--reference "$out/text/reference.{subset}.de" --max-len-a 1.5 --max-len-b 10)
 
 make_data() {
     check_data {train,valid}.{en,de}

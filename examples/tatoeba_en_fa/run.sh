@@ -24,7 +24,7 @@ transformer=(--arch transformer
 fused_arch=bert_fused_tiny gru_arch=gru_bahdanau_tiny
 default_bert='' # MiniLM
 bert=(--bert-layer 4)
-scoring=(--reference "$out/text/reference.fa" --max-len-a 1.5 --max-len-b 10)
+scoring=(--reference "$out/text/reference.{subset}.fa" --max-len-a 1.5 --max-len-b 10)
 
 make_data() {
     local split

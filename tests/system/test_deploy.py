@@ -115,7 +115,7 @@ def test_a_test_set_is_measured(repeats):
     script = ROOT / "examples" / "deploy" / "measure.py"
     done = repeats.run("python", script, repeats.path / "deploy", repeats.path / "text" / "test.en")
     assert re.search(r"^ctranslate2_int8: [\d,.]+ sentences a second on one core, \d\.\d MB$", done.stdout, re.M)
-    lines = (repeats.path / "deploy.float32").read_text(encoding="utf-8").splitlines()
+    lines = (repeats.path / "deploy.test.float32").read_text(encoding="utf-8").splitlines()
     assert lines == translated(repeats.path / "deploy", (repeats.path / "test.en").read_text(encoding="utf-8"))
 
 

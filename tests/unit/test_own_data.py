@@ -85,7 +85,7 @@ def test_pairs_are_put_aside_that_training_never_sees(data, capsys):
         assert not valid & test
     for split, (sources, targets) in sides.items():  # still translations of each other
         assert [line.upper() for line in sources] == targets, split
-    assert len(read(text / "reference.fr")) == 30
+    assert len(read(text / "reference.test.fr")) == 30
 
 
 def test_the_text_for_bert_is_put_aside_in_the_same_lines(data):
@@ -110,6 +110,18 @@ def test_text_for_bert_that_does_not_fit_is_named(data):
     assert f"{data}/train.en has 300 lines and {segmented}/train.en has 299; line N of BERT_TEXT" in errors[0]
     assert f"{segmented}/test.en: there is no such file" in errors[1]
     assert "BERT_TEXT, where it is given, test.en as BERT reads it (it holds train.en)" in errors[1]
+
+
+def test_given_sets_are_taken_as_they_are(data):
+    write(data / "test.en", ["a dog.", "", "a dog."])
+    write(data / "test.fr", ["A DOG !", "", "A DOG !"])
+    write(data / "test-news.en", ["the red house."])
+    write(data / "test-news.fr", ["THE RED HOUSE !"])
+    text = run(data)
+    assert read(text / "reference.test.fr") == ["A DOG !", "", "A DOG !"]
+    assert read(text / "reference.test-news.fr") == ["THE RED HOUSE !"]
+    assert len(read(text / "test.en")) == 3
+    assert [words(line) for line in read(text / "test-news.en")] == ["the red house"]
 
 
 def test_the_same_seed_puts_the_same_pairs_aside(data):
@@ -196,7 +208,7 @@ def test_both_kinds_of_subwords(data, kind, file, moses, monkeypatch):
     joined = split.replace(" ", "").replace("▁", " ").strip() if kind == "sentencepiece" else split.replace("@@ ", "")
     plain = "a well @-@ known dog isn &apos;t red ." if moses else "a well-known dog isn't red."
     assert joined == plain
-    assert read(text / "reference.fr") == ["LE CHIEN n'est pas là."]
+    assert read(text / "reference.test.fr") == ["LE CHIEN n'est pas là."]
 
 
 def test_every_character_and_line_is_kept(data):
