@@ -17,6 +17,7 @@ from bert_fused_plugin.reports.words import bleu_tokenizer
 SIGNIFICANT = 0.05
 DEFAULT_SAMPLES = 1000
 _SEED = 12345  # that of sacreBLEU
+_TINY = 1e-12
 TOKENIZERS = tuple(BLEU.TOKENIZERS)
 SACREBLEU = ("BLEU", "chrF", "TER")
 FEWEST_SAMPLES = 20  # with fewer, the smallest possible p, 1 / (samples + 1), is not below SIGNIFICANT
@@ -133,16 +134,19 @@ class Scorer:
         tests += [(each.metric, each, each.systems, each.lower_is_better) for each in given]
         for name, metric, scored, lower_is_better in tests:
             signatures[name], p_seeds = self._randomised(metric, scored)
-            random = np.random.default_rng(_SEED)
-            found = [self._drawn(metric, seeds, random) for _, seeds in scored]
+            found = [self._resampled(metric, seeds) for _, seeds in scored]
             scores = [
-                Score(mean(seeds), float(estimate_ci(draws)[1]), seeds, stdev(seeds) if len(seeds) > 1 else None)
+                Score(
+                    score=mean(seeds),
+                    interval=float(estimate_ci(draws.mean(axis=0))[1]),
+                    seeds=seeds,
+                    deviation=stdev(seeds) if len(seeds) > 1 else None,
+                )
                 for seeds, draws in found
             ]
-            for own, (_, draws), each in zip(scores[1:], found[1:], p_seeds):
+            for own, other, each in zip(scores[1:], found[1:], p_seeds):
                 own.gain, own.p_seeds = own.score - scores[0].score, each
-                chance = draws - found[0][1]
-                chance -= chance.mean()
+                chance = _chance(other, found[0])
                 low, high = np.percentile(chance, [2.5, 97.5])
                 own.gain_interval = own.gain + float(low), own.gain + float(high)
                 as_large = int((abs(chance) >= abs(own.gain)).sum())
@@ -174,20 +178,14 @@ class Scorer:
                 p_seeds[number].append(1.0 if result.score == first.score else float(result.p_value))
         return str(signature), p_seeds
 
-    def _drawn(self, metric: Any, seeds: Sequence[Sequence[str]], random: Any) -> Tuple[List[float], Any]:
-        """Return the score of each of *seeds* by a metric, and the mean scores of resamples.
-
-        They are those of the multi-bootstrap (Sellam et al., The MultiBERTs, ICLR 2022), which draws sentences and
-        seeds together.  A draw has one seed less than there are, as the variance of few would be too small otherwise
-        (Rao and Wu, 1988).
-        """
+    def _resampled(self, metric: Any, seeds: Sequence[Sequence[Any]]) -> Tuple[List[float], Any]:
+        """Return the score of each of *seeds* by a metric, and those of the resamples, (seeds, samples)."""
         scores, resampled = [], []
         for texts in seeds:
             statistics = np.array(metric._extract_corpus_statistics(tuple(texts), None), dtype=float)
             scores.append(float(metric._compute_score_from_stats(statistics.sum(0)).score))
             resampled.append([metric._compute_score_from_stats(row).score for row in self._resamples @ statistics])
-        chosen = random.integers(len(seeds), size=(max(1, len(seeds) - 1), self.samples))
-        return scores, np.take_along_axis(np.array(resampled), chosen, axis=0).mean(axis=0)
+        return scores, np.array(resampled)
 
     def bleu(self, texts: Sequence[str], numbers: Sequence[int]) -> Any:
         """Return sacreBLEU's BLEU of the sentences *numbers*: its ``score``, and its ``ratio`` of lengths."""
@@ -202,6 +200,29 @@ class Scorer:
             {name: float(metric.sentence_score(text, [reference]).score) for name, metric in metrics.items()}
             for text, reference in zip(texts, self.references)
         ]
+
+
+def _chance(own: Tuple[List[float], Any], base: Tuple[List[float], Any]) -> Any:
+    """Return draws, (samples), of the difference between two systems that are equally good; for both see `_resampled`.
+
+    Of systems with one seed each they are the bootstrap's.  Otherwise sentences and seeds are random effects: the
+    variance is that of the mean difference, and t has the degrees of freedom of Satterthwaite (1946).  The seeds of
+    both systems are taken to vary alike, so that a system with a single seed has the variance of the other one's.
+    """
+    sides = [draws for _, draws in (own, base)]
+    chance = sides[0].mean(axis=0) - sides[1].mean(axis=0)
+    free = sum(len(draws) - 1 for draws in sides)
+    if free == 0:
+        return chance - chance.mean()
+    share = sum(1 / len(draws) for draws in sides)  # of the variance of one seed in that of the difference
+    among = sum(np.var(seeds) * len(seeds) for seeds, _ in (own, base)) / free
+    by_sentences = (
+        sum((draws - draws.mean(axis=0)).var(axis=1).sum() for draws in sides) / free
+    )  # which *among* has, too
+    of_seeds = max(among * share, _TINY)
+    variance = of_seeds + max(0.0, chance.var() - by_sentences * share)
+    random = np.random.default_rng(_SEED)
+    return np.sqrt(variance) * random.standard_t(free * (variance / of_seeds) ** 2, size=len(chance))
 
 
 def _holm(ps: Sequence[Any]) -> List[float]:

@@ -205,17 +205,17 @@ def test_translations_from_a_file(workspace, plain, written, tmp_path):
 
 
 def test_several_seeds_and_test_sets(workspace, plain, report, tmp_path):
-    """test1 is found by itself; it is the test set in another order, so that it has the same scores."""
+    """test-b is found by itself; it is the test set in another order, so that it has the same scores."""
     data = shutil.copytree(workspace.data, tmp_path / "data")
     for file in sorted(data.glob("test.*")):
-        shutil.copy(file, data / file.name.replace("test.", "test1."))
-    for name, step in (("test", 1), ("test1", -1)):
+        shutil.copy(file, data / file.name.replace("test.", "test-b."))
+    for name, step in (("test", 1), ("test-b", -1)):
         (tmp_path / f"{name}.hyp").write_text("".join(f"a {i}\n" for i in range(30))[::step].strip() + "\n")
     runs = [f"plain={plain}", f"fused={workspace.save_dir},{workspace.checkpoint},{plain}"]
     made = reported(data, *runs, more=["--hypotheses", f"other={tmp_path}/{{subset}}.hyp"])
-    assert made["question"] == "Does BERT help English to German on test and test1?"
+    assert made["question"] == "Does BERT help English to German on test and test-b?"
     first, second = made["tests"]
-    assert (first["subset"], second["subset"], second["sentences"]) == ("test", "test1", 30)
+    assert (first["subset"], second["subset"], second["sentences"]) == ("test", "test-b", 30)
     plain_scores, fused, _ = (system["scores"]["chrF"] for system in first["systems"])
     once = report["runs"][1]["scores"]["chrF"]
     assert fused["seeds"][0] == once["score"]
@@ -230,7 +230,7 @@ def test_several_seeds_and_test_sets(workspace, plain, report, tmp_path):
     assert made["runs"][1]["checkpoint"] == made["runs"][1]["seeds"][0]
     page = render(made)
     assert page.count('<p class="answer">') == 2
-    assert "The luck of a system with a single seed is not counted" in page
+    assert "a single seed of the other system is taken to vary as much" in page
     assert page.count("fused, BLEU of each seed: ") == 2
     one = ["--subset", "test", "--hypotheses", f"other={tmp_path}/test.hyp"]
     assert len(reported(data, runs[0], more=one)["tests"]) == 1

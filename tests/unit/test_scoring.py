@@ -2,6 +2,7 @@
 
 from random import Random
 
+import numpy as np
 import pytest
 import sacrebleu
 from sacrebleu.metrics.bleu import BLEU
@@ -10,7 +11,7 @@ from sacrebleu.significance import PairedTest
 
 from bert_fused_plugin.commands.compare import main
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.reports.scoring import FEWEST_SAMPLES, SIGNIFICANT, Scorer, _holm, tokenizer_errors
+from bert_fused_plugin.reports.scoring import FEWEST_SAMPLES, SIGNIFICANT, Scorer, _chance, _holm, tokenizer_errors
 from bert_fused_plugin.reports.verdicts import verdict
 from bert_fused_plugin.reports.words import bleu_tokenizer
 
@@ -116,6 +117,19 @@ def test_seeds_count_as_sentences_do():
     assert alone.deviation is None
     assert apart.p_seeds[0] == alone.p_seeds[0] < SIGNIFICANT
     assert (twice.p, twice.p_seeds) == (1.0, [1.0] * 3)
+
+
+@pytest.mark.parametrize("numbers", [(3, 3), (1, 3), (3, 1)])
+@pytest.mark.parametrize("deviation", [0, 0.3])
+def test_equal_systems_with_seeds_are_rarely_said_to_differ(numbers, deviation):
+    """In 4 to 6 of 100 cases, whether trainings are alike or not; of 200 cases, these are at most 18."""
+    random, found = np.random.default_rng(1), 0
+    resamples = random.multinomial(100, np.full(100, 0.01), 200) / 100
+    for _ in range(200):
+        seeds = [random.normal(random.normal(0, deviation, (n, 1)), 1, (n, 100)) for n in numbers]
+        own, base = ((each.mean(axis=1).tolist(), each @ resamples.T) for each in seeds)
+        found += np.mean(abs(_chance(own, base)) >= abs(np.mean(own[0]) - np.mean(base[0]))) < SIGNIFICANT
+    assert 2 <= found <= 18
 
 
 def test_sacrebleu_does_not_repeat_its_warning_of_tokenised_text(caplog):
