@@ -65,13 +65,11 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 def errors(options: Namespace) -> List[str]:
     """Return a sentence for each problem with the flags."""
     least = {"beam": 1, "lenpen": -math.inf, "max_len_a": 0, "max_len_b": 1, "max_tokens": 1, "examples": 0, "seed": 0}
-    found = []
-    for name, bound in {**least, "samples": scoring.FEWEST_SAMPLES}.items():
-        value = vars(options)[name]
-        if not math.isfinite(value):
-            found.append(f"{flag_name(name)} must be a finite number, got {value}; leave it out for the usual one")
-        elif value < bound:
-            found.append(f"{flag_name(name)} must be at least {bound}, got {value}; give a larger number")
+    found = [
+        f"{flag_name(name)} must be a finite number{f' of at least {bound}' if bound > -math.inf else ''}, got {value}"
+        for name, bound in {**least, "samples": scoring.FEWEST_SAMPLES}.items()
+        if not (math.isfinite(value := vars(options)[name]) and value >= bound)
+    ]
     found += scoring.tokenizer_errors(options.tokenize) + output_errors(
         output=options.output, json=options.json, write_text=options.write_text and options.write_text / "test.source"
     )
@@ -79,12 +77,15 @@ def errors(options: Namespace) -> List[str]:
     found += [f"--table must end in .csv or .tex, got {path}" for path in options.table if path.suffix not in _TABLES]
     if options.json is not None and options.json.resolve() == options.output.resolve():
         found.append(f"--output and --json are the same file, {options.json}; give two different files")
+    if options.typos is not None and not 0 < options.typos <= 1:
+        found.append(f"--typos must be above 0 and at most 1, such as 0.05, got {options.typos}")
     if options.typos is not None and options.bert_text is not None:
         found.append("--typos and --bert-text do not work together: words get errors, and not raw text; leave one out")
-    metrics = [*scoring.SACREBLEU, *(metric for metric, _ in options.scores + options.error_scores)]
-    for metric in {metric for metric in metrics if metrics.count(metric) > 1}:
-        found.append(f"there are two metrics of the name {metric}; give each of --scores and --error-scores its own")
-    return found
+    metrics = [*scoring.SACREBLEU, *(metric for metric, paths in options.scores + options.error_scores for _ in paths)]
+    return found + [
+        f"there are two metrics of the name {metric}; give each of --scores and --error-scores its own"
+        for metric in sorted({metric for metric in metrics if metrics.count(metric) > 1})
+    ]
 
 
 def compare(options: Namespace) -> Dict[str, Any]:
@@ -187,7 +188,7 @@ def read_given(
     others = {name: [read(f"--hypotheses {name}=", path) for path in paths] for name, paths in options.hypotheses}
     number = {**seeds, **{name: len(each) for name, each in others.items()}}
     flags = {"--scores": options.scores, "--error-scores": options.error_scores}
-    scores = [read_scores(flag, name, path, number, read) for flag, given in flags.items() for name, path in given]
+    scores = [read_scores(flag, name, path, number, read) for flag, given in flags.items() for name, [path] in given]
     return others, scores
 
 
@@ -203,29 +204,22 @@ def mistyped(options: Namespace, run: Run, texts: Texts) -> Dict[str, Typed]:
 
 def remarks(options: Namespace, texts: Texts, tokenised: bool, references: Sequence[str]) -> List[str]:
     """Return what the reader of the scores must know about the texts, which are *tokenised* or not."""
-    said = []
-    if options.bf16:
-        said.append("The models translated in bfloat16, with numbers of 8 significant bits (--bf16).")
-    if tokenised:
-        said.append(
-            "The scores are those of tokenised text, as it is in the data. They are good for comparing these runs with "
-            "each other, but not with published figures; for those, and for COMET and MetricX, give detokenised "
-            "references with --reference FILE."
-        )
-        if options.hypotheses:
-            said.append("The translations of --hypotheses must be tokenised as the data is.")
-    elif options.reference is not None and options.detok == "none" and texts.target_subwords != "sentencepiece":
-        said.append(
-            "The references are those of --reference, and the translations are tokenised as the data is. If the data "
-            "was tokenised by Moses, give --detok moses."
-        )
+    raw = options.reference is not None
+    moses = raw and options.detok == "none" and texts.target_subwords != "sentencepiece"
     separate = sum(line.endswith(" .") for line in references)  # sacreBLEU's sign of tokenised text
-    if options.reference is not None and separate >= len(references) / 10:
-        said.append(
-            f"The references of --reference look tokenised: {separate:,} of {len(references):,} end in a full stop "
-            "that stands alone. Scores of tokenised text are not comparable with published figures."
-        )
-    return said
+    said = {
+        "The models translated in bfloat16, with numbers of 8 significant bits (--bf16).": options.bf16,
+        "The scores are those of tokenised text, as it is in the data. They are good for comparing these runs with "
+        "each other, but not with published figures; for those, and for COMET and MetricX, give detokenised "
+        "references with --reference FILE.": tokenised,
+        "The translations of --hypotheses must be tokenised as the data is.": tokenised and options.hypotheses,
+        "The references are those of --reference, and the translations are tokenised as the data is. If the data "
+        "was tokenised by Moses, give --detok moses.": moses,
+        f"The references of --reference look tokenised: {separate:,} of {len(references):,} end in a full stop "
+        "that stands alone. Scores of tokenised text are not comparable with published figures.": raw
+        and separate >= len(references) / 10,
+    }
+    return [sentence for sentence, holds in said.items() if holds]
 
 
 def named_paths(text: str) -> NamedPaths:
@@ -240,29 +234,16 @@ def _add_groups(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("metrics of other programs")
     group.add_argument("--write-text", type=given_path, metavar="DIR",
         help="write source, references and translations to files in DIR")  # fmt: skip
-    named: Dict[str, Any] = {"type": named_file, "metavar": "NAME=FILE", "action": "append", "default": []}
+    named: Dict[str, Any] = {"type": named_paths, "metavar": "NAME=FILE", "action": "append", "default": []}
     group.add_argument("--scores", **named, help="name of a metric, and its scores, one a line for each sentence, with "
         "{system} and {seed} where the names of files differ; may be repeated")  # fmt: skip
     group.add_argument("--error-scores", **named, help="the same, of a metric whose lower scores are better")
     group = parser.add_argument_group("typing errors")
-    group.add_argument("--typos", type=share, metavar="SHARE",
+    group.add_argument("--typos", type=float, metavar="SHARE",
         help="also translate the source with errors in this share of its letters, such as 0.05")  # fmt: skip
     tool = group.add_mutually_exclusive_group().add_argument
     tool("--codes", type=given_path, metavar="FILE", help="codes of subword-nmt, which split the words with errors")
     tool("--sentencepiece-model", type=given_path, metavar="FILE", help="the same, where sentencepiece splits words")
-
-
-def named_file(text: str) -> Tuple[str, Path]:
-    """Return the name and the path of ``NAME=PATH``."""
-    name, [path] = named_paths(text)
-    return name, path
-
-
-def share(text: str) -> float:
-    """Return the number *text*, which is a share."""
-    if not 0 < float(text) <= 1:
-        raise ArgumentTypeError(f"must be above 0 and at most 1, such as 0.05, got {text}")
-    return float(text)
 
 
 def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:

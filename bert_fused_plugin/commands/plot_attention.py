@@ -21,9 +21,7 @@ from matplotlib.figure import Figure
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import given_path
 from bert_fused_plugin.modules.attention_map import learned_alphas
-from bert_fused_plugin.reports.attention import SOURCE
-from bert_fused_plugin.reports.attention_maps import AttentionMap, attention_maps
-from bert_fused_plugin.reports.attention_statistics import AttentionStatistics, evenness
+from bert_fused_plugin.reports.attention import SOURCE, AttentionMap, AttentionStatistics, attention_maps, evenness
 from bert_fused_plugin.reports.decoding import Decoding, Texts, searcher
 from bert_fused_plugin.reports.runs import Place, Run, RunFiles, load_run
 

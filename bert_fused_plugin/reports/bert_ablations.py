@@ -30,11 +30,13 @@ MEANINGS = {
 
 
 def bert_ablations(run: Run, subset: str, seed: int) -> Dict[str, Callable[[], ContextManager[None]]]:
-    """Return, for each name in `MEANINGS` that applies to *run*, which reads BERT, what brings it into that state.
+    """Return, for each name in `MEANINGS` that applies to *run*, what brings it into that state.
 
     The *seed* is that of the shuffling and of the random weights.
     """
     states: Dict[str, Callable[[], ContextManager[None]]] = {"on": nullcontext}
+    if not run.reads_bert:
+        return states
     if isinstance(run.model, GruModel) or not run.model.encoder.replaces_embeddings:
         states["off"] = lambda: bert_off(run.model)
     if len(run.task.dataset(subset)) > 1:

@@ -8,12 +8,10 @@ from statistics import mean
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from bert_fused_plugin.checkpoints.origins import updates_before
-from bert_fused_plugin.data.dictionary_bridge import looks_like_moses
 from bert_fused_plugin.modules.attention_map import learned_alphas
 from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.progress import Progress, say
-from bert_fused_plugin.reports.attention_maps import attention_maps
-from bert_fused_plugin.reports.attention_statistics import AttentionStatistics, evenness
+from bert_fused_plugin.reports.attention import AttentionStatistics, attention_maps, evenness
 from bert_fused_plugin.reports.bert_ablations import MEANINGS, bert_ablations
 from bert_fused_plugin.reports.buckets import RARE, by_length, by_rare_words, count_training_words, words_of
 from bert_fused_plugin.reports.decoding import Decoding, Texts, Translations, batches, translate
@@ -50,13 +48,8 @@ class Comparison:
         self.baseline = self.runs[0]
         self.sources = self.baseline.sources[self.subset]
         self.size = len(self.sources)
-        states = {
-            run.name: bert_ablations(run, self.subset, self.seed)
-            if self.with_ablations and run.reads_bert
-            else {"on": nullcontext}
-            for run in self.runs
-        }
-        jobs = [(run, state, enter) for run in self.runs for state, enter in states[run.name].items()]
+        states = bert_ablations if self.with_ablations else lambda *_: {"on": nullcontext}
+        jobs = [(run, *state) for run in self.runs for state in states(run, self.subset, self.seed).items()]
         jobs += [(run, f"seed {i}", nullcontext) for _, *more in self.seeds for i, run in enumerate(more, 2)]
         if self.typed is not None:
             every = [(run, f"typos, seed {i}") for seeds in self.seeds for i, run in enumerate(seeds, 1)]
@@ -139,13 +132,11 @@ class Comparison:
         return {
             "baseline": self.baseline.name,
             "runs": [{**self._score(run.name, self.scores[run.name]), **self._run(run)} for run in self.runs],
-            "hypotheses": [self._score(name, self.scores[name]) for name in self.others],
             "buckets": self._buckets(data),
             "curves": self._curves(),
             "examples": chosen,
             "sentence_texts": {i: self._sentence(i, sentences) for i in shown},
             "attention": self._attention(shown),
-            "moses_escapes": any(map(looks_like_moses, self.texts.dictionaries)),
         }
 
     def _texts_of(self, found: Translations) -> List[str]:
@@ -190,19 +181,23 @@ class Comparison:
     def _bert_ablations(self) -> List[Dict[str, Any]]:
         """Return, for each run that reads BERT, its scores in each state of BERT, tested against the normal one."""
         results = []
-        for run in self.runs:
-            systems = [
-                (state, [self._texts_of(found)]) for state, found in self.found[run.name].items() if state in MEANINGS
-            ]
-            if len(systems) == 1:
+        for run in self.runs if self.with_ablations else []:
+            found = self.found[run.name]
+            if not run.reads_bert:
                 continue
-            _, scores = self.scorer.compare(systems)
-            states = [
-                {"name": name, "meaning": MEANINGS[name], "scores": _as_dicts(found)} for name, found in scores.items()
+            _, scores = self.scorer.compare(
+                [(name, [self._texts_of(found[name])]) for name in MEANINGS if name in found]
+            )
+            result: Dict[str, Any] = {
+                "run": run.name,
+                "used": uses_bert(scores),
+                "verdict": bert_verdict(run.name, scores),
+            }
+            result["drops_bert"] = any(isinstance(each, DropNet) and each.p_net > 0 for each in run.model.modules())
+            result["states"] = [
+                {"name": name, "meaning": MEANINGS[name], "scores": _as_dicts(each)} for name, each in scores.items()
             ]
-            drops_bert = any(isinstance(module, DropNet) and module.p_net > 0 for module in run.model.modules())
-            said = {"used": uses_bert(scores), "verdict": bert_verdict(run.name, scores)}
-            results.append({"run": run.name, **said, "states": states, "drops_bert": drops_bert})
+            results.append(result)
         return results
 
     def _buckets(self, data: str) -> Dict[str, Any]:
@@ -214,22 +209,15 @@ class Comparison:
             self.remarks.append(f"{data} holds no training data, so the report does not know which words are rare.")
         else:
             tables["rare"] = by_rare_words(sentences, seen)
-        rows = {
-            kind: [
-                {
-                    "name": bucket.name,
-                    "sentences": len(bucket.numbers),
-                    "mean_length": bucket.mean_length,
-                    "BLEU": {
-                        name: mean(self.scorer.bleu(texts, bucket.numbers).score for texts in seeds)
-                        for name, seeds in self.hypotheses.items()
-                    },
-                }
-                for bucket in buckets
-            ]
-            for kind, buckets in tables.items()
-        }
+        rows = {kind: [self._bucket(*bucket) for bucket in buckets] for kind, buckets in tables.items()}
         return {"rare_at_most": RARE, "of_subwords": marks == PIECES, **rows}
+
+    def _bucket(self, name: str, numbers: List[int], mean_length: float) -> Dict[str, Any]:
+        scores = {
+            system: mean(self.scorer.bleu(texts, numbers).score for texts in seeds)
+            for system, seeds in self.hypotheses.items()
+        }
+        return {"name": name, "sentences": len(numbers), "mean_length": mean_length, "BLEU": scores}
 
     def _curves(self) -> Dict[str, Curves]:
         """Return the curves of each run, after the updates of the checkpoints that it began from."""
@@ -251,23 +239,23 @@ class Comparison:
         """
         chrf = {name: [score["chrF"] for score in scores] for name, scores in sentences.items()}
         base, *others = chrf
-        against = chrf[base] if others else [sum(chrf[base]) / self.size] * self.size
+        against = chrf[base] if others else [mean(chrf[base])] * self.size
         chosen = {}
         for name in others or [base]:
-            gains = [own - other for own, other in zip(chrf[name], against)]
-            order = sorted(range(self.size), key=lambda i: gains[i])
-            chosen[name] = {
-                "best": [i for i in reversed(order) if gains[i] > 0][:count],
-                "worst": [i for i in order if gains[i] < 0][:count],
-            }
+            gains = sorted((own - other, i) for i, (own, other) in enumerate(zip(chrf[name], against)))
+            best, worst = (
+                [i for gain, i in order if sign * gain > 0] for sign, order in ((1, gains[::-1]), (-1, gains))
+            )
+            chosen[name] = {"best": best[:count], "worst": worst[:count]}
         return chosen
 
     def _sentence(self, number: int, sentences: Dict[str, List[Dict[str, float]]]) -> Dict[str, Any]:
+        shown = self.texts.shown
         return {
-            "source": self.texts.source(self.sources[number]),
-            "reference": self.scorer.references[number],
+            "source": shown(self.texts.source(self.sources[number])),
+            "reference": shown(self.scorer.references[number]),
             "translations": {
-                name: {"text": first[number], **sentences[name][number]}
+                name: {"text": shown(first[number]), **sentences[name][number]}
                 for name, (first, *_) in self.hypotheses.items()
             },
         }
@@ -280,8 +268,8 @@ class Comparison:
                 for run in self.runs:
                     sample, tokens = run.sample(self.subset, number), self.found[run.name]["on"].tokens[number]
                     subwords = self.texts.source_words, self.texts.target_words
-                    maps = attention_maps(run.model, run.task, sample, tokens, subwords)
-                    result[number] += [{"run": run.name, **found.figures()} for found in maps]
+                    for found in attention_maps(run.model, run.task, sample, tokens, subwords):
+                        result[number].append({"run": run.name, **found.figures(self.texts.shown)})
                 progress.update(1)
         return result
 

@@ -11,12 +11,10 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from matplotlib.ticker import MaxNLocator
-from sacremoses import MosesDetokenizer
 
 from bert_fused_plugin.checkpoints.origins import Origin, described
 from bert_fused_plugin.reports.training_log import Points
 
-_unescape = MosesDetokenizer().unescape_xml
 FEW = 30  # BLEU says little about a group of fewer sentences
 WIDTH, HEIGHT = 360, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 42, 10, 10, 30
@@ -33,9 +31,6 @@ _CHARTS = {
 def render(report: Mapping[str, Any]) -> str:
     """Return the report as one HTML page, which needs no other file and no network."""
     runs, systems = report["runs"], report["systems"]
-    if report["moses_escapes"]:
-        texts = {key: _without_moses_escapes(report[key]) for key in ("sentence_texts", "attention")}
-        report = {**report, **texts}
     charts = (
         line_chart(title, {name: curves.get(key, []) for name, curves in report["curves"].items()})
         for key, title in _CHARTS.items()
@@ -77,9 +72,7 @@ def to_json(report: Mapping[str, Any]) -> str:
         number: [{key: value for key, value in found.items() if key != "percent"} for found in maps]
         for number, maps in report["attention"].items()
     }
-    figures: Dict[str, Any] = {**report, "attention": attention}
-    del figures["moses_escapes"]  # which the page alone undoes
-    return json.dumps(figures, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps({**report, "attention": attention}, indent=1, ensure_ascii=False) + "\n"
 
 
 def line_chart(title: str, curves: Dict[str, Points]) -> Optional[Dict[str, Any]]:
@@ -121,12 +114,3 @@ def _ticks(values: List[float], count: int, integer: bool = False) -> List[float
         low, high = low - margin, high + margin
     ticks = MaxNLocator(count, steps=[1, 2, 2.5, 5, 10], integer=integer, min_n_ticks=1).tick_values(low, high)
     return [round(float(tick), 10) for tick in ticks]
-
-
-def _without_moses_escapes(value: Any) -> Any:
-    """Return *value* with what Moses has escaped in its texts, such as ``&apos;``, as people write it."""
-    if isinstance(value, dict):
-        return {key: _without_moses_escapes(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_without_moses_escapes(each) for each in value]
-    return _unescape(value) if isinstance(value, str) else value

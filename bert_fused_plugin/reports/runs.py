@@ -102,18 +102,21 @@ def find_runs(
     Raises:
         BertFusedError: a name is used twice, or a file is missing.
     """
-    errors: List[str] = []
-    runs: Dict[str, List[RunFiles]] = {}
-    for flag, (name, paths) in [("--baseline", baseline), *(("--run", run) for run in others)]:
-        seeds = [RunFiles(flag, name, path / "checkpoint_best.pt" if path.is_dir() else path) for path in paths]
-        if runs.setdefault(name, seeds) is not seeds:
-            errors.append(f"{seeds[0]}: there is another run of the name {name!r}; give each run its own name")
-            continue
-        errors += [
-            f"{files}: there is no such file; give a checkpoint, or a --save-dir with checkpoint_best.pt"
-            for files in seeds
-            if not files.checkpoint.is_file()
-        ]
+    names = [name for name, _ in (baseline, *others, *hypotheses)]
+    errors = [
+        f"--baseline, --run and --hypotheses must have names of their own, got {name!r} twice; rename one"
+        for name in sorted({name for name in names if names.count(name) > 1})
+    ]
+    runs = {
+        name: [RunFiles(flag, name, path / "checkpoint_best.pt" if path.is_dir() else path) for path in paths]
+        for flag, (name, paths) in [("--baseline", baseline), *(("--run", run) for run in others)]
+    }
+    errors += [
+        f"{files}: there is no such file; give a checkpoint, or a --save-dir with checkpoint_best.pt"
+        for seeds in runs.values()
+        for files in seeds
+        if not files.checkpoint.is_file()
+    ]
     for name, path in ((name, path) for name, paths in logs for path in paths):
         if name not in runs:
             errors.append(f"--log {name}={path}: no run has the name {name!r}; the runs are {', '.join(runs)}")
@@ -121,12 +124,6 @@ def find_runs(
             errors.append(f"--log {name}={path}: there is no such file; leave it out for a report without its curves")
         else:
             runs[name][0].logs.append(path)
-    names = [*runs, *(name for name, _ in hypotheses)]
-    errors += [
-        f"--hypotheses {name}={paths[0]}: there is another system of this name; give each its own"
-        for name, paths in hypotheses
-        if names.count(name) > 1
-    ]
     raise_all(errors)
     return list(runs.values())
 
@@ -138,7 +135,6 @@ def load_run(files: RunFiles, place: Place) -> Run:
         BertFusedError: the checkpoint cannot be read, or does not fit the data.
     """
     state = read_checkpoint(files.checkpoint, _WHOLE_GRAPH, given=str(files))
-    updates = int(state["optimizer_history"][-1].get("num_updates", 0))
     saved = saved_flags(state, "task")
     if saved["_name"] not in _TASKS:
         raise BertFusedError(f"{files} was trained with --task {saved['_name']}; give runs of {' or '.join(_TASKS)}")
@@ -152,9 +148,16 @@ def load_run(files: RunFiles, place: Place) -> Run:
         raise BertFusedError(f"{files} does not fit {place.data}; was it trained on this data?  [{reason}]") from error
     sources = {subset: _load_test_set(task, place.data, subset) for subset in place.subsets}
     parameters, flags = count_parameters(model), saved_flags(state, "model")
-    architecture = str(flags.get("arch") or flags.get("_name"))
     run = Run(
-        files, model.eval(), task, sources, architecture, updates, parameters, origins(state), selection(files, state)
+        files=files,
+        model=model.eval(),
+        task=task,
+        sources=sources,
+        architecture=str(flags.get("arch") or flags.get("_name")),
+        updates=int(state["optimizer_history"][-1].get("num_updates", 0)),
+        parameters=parameters,
+        origins=origins(state),
+        selection=selection(files, state),
     )
     run.remarks += [
         f"{run.name} reads only the beginning of {cut} of the {len(texts)} sources of {subset!r}, since it takes at "

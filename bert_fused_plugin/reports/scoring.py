@@ -2,15 +2,16 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import cycle
 from statistics import mean, stdev
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from sacrebleu.metrics import base
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
-from sacrebleu.significance import PairedTest, estimate_ci
+from sacrebleu.significance import estimate_ci
 
 from bert_fused_plugin.reports.words import bleu_tokenizer
 
@@ -58,7 +59,7 @@ Systems = Sequence[Tuple[str, Sequence[Sequence[Any]]]]  # the name, and the tex
 class GivenScores:
     """The scores of the sentences by another program; that of a system is their mean.
 
-    It has what sacreBLEU's tests need of a metric; its texts are numbers.
+    It is used as a metric of sacreBLEU, with numbers for texts.
     """
 
     metric: str
@@ -73,9 +74,6 @@ class GivenScores:
 
     def _extract_corpus_statistics(self, scores: Sequence[float], references: None) -> List[Tuple[float, float]]:
         return [(score, 1.0) for score in scores]
-
-    def _aggregate_and_compute(self, statistics: Any) -> base.Score:
-        return self._compute_score_from_stats(np.sum(statistics, axis=0))
 
     def _compute_score_from_stats(self, sums: Any) -> base.Score:
         return base.Score(self.metric, float(sums[0] / sums[1]))
@@ -133,65 +131,53 @@ class Scorer:
         tests = [(name, metric, systems, name == "TER") for name, metric in self._metrics.items()]
         tests += [(each.metric, each, each.systems, each.lower_is_better) for each in given]
         for name, metric, scored, lower_is_better in tests:
-            signatures[name], p_seeds = self._randomised(metric, scored)
-            found = [self._resampled(metric, seeds) for _, seeds in scored]
-            scores = [
-                Score(
-                    score=mean(seeds),
-                    interval=float(estimate_ci(draws.mean(axis=0))[1]),
-                    seeds=seeds,
-                    deviation=stdev(seeds) if len(seeds) > 1 else None,
-                )
-                for seeds, draws in found
-            ]
-            for own, other, each in zip(scores[1:], found[1:], p_seeds):
-                own.gain, own.p_seeds = own.score - scores[0].score, each
-                chance = _chance(other, found[0])
+            signature = metric.get_signature()
+            signature.update("ar", self.samples)
+            signature.update("seed", _SEED)
+            signatures[name] = str(signature)
+            base, *others = ([self._sampled(metric, texts) for texts in seeds] for _, seeds in scored)
+            scores = [self._score(base), *(self._score(own) for own in others)]
+            for score, own in zip(scores[1:], others):
+                score.gain = score.score - scores[0].score
+                chance = _chance(own, base)
                 low, high = np.percentile(chance, [2.5, 97.5])
-                own.gain_interval = own.gain + float(low), own.gain + float(high)
-                as_large = int((abs(chance) >= abs(own.gain)).sum())
-                one_seed = len(scores[0].seeds) == len(own.seeds) == 1
-                own.p = each[0] if one_seed else (as_large + 1) / (self.samples + 1)
-            for own, own.p_holm in zip(scores[1:], _holm([own.p for own in scores[1:]])):
-                if own.p_holm < SIGNIFICANT:
-                    own.better = 1 if (own.score < scores[0].score) == lower_is_better else -1
+                score.gain_interval = score.gain + float(low), score.gain + float(high)
+                pairs = zip(own, cycle(base))
+                score.p_seeds = [_p(self._randomised(metric, *pair), pair[0].score - pair[1].score) for pair in pairs]
+                score.p = score.p_seeds[0] if len(own) == len(base) == 1 else _p(chance, score.gain)
+            for score, score.p_holm in zip(scores[1:], _holm([score.p for score in scores[1:]])):
+                if score.p_holm < SIGNIFICANT:
+                    score.better = 1 if (score.score < scores[0].score) == lower_is_better else -1
             for (system, _), score in zip(systems, scores):
                 score.lower_is_better = lower_is_better
                 result[system][name] = score
         return signatures, result
 
-    def _randomised(self, metric: Any, systems: Systems) -> Tuple[str, List[List[float]]]:
-        """Return the signature of a metric, and p of each seed of each system but the first, the baseline.
+    def _sampled(self, metric: Any, texts: Sequence[Any]) -> "Sampled":
+        statistics = _statistics(metric, texts)
+        score, *draws = _scores(metric, np.vstack([statistics.sum(0), self._resamples @ statistics]))
+        return Sampled(statistics, float(score), np.array(draws))
 
-        The test is sacreBLEU's paired approximate randomisation.  For two systems of the same score p is 1: the test
-        is made for systems that differ, and reports the smallest possible p here.
+    @staticmethod
+    def _score(seeds: Sequence["Sampled"]) -> Score:
+        scores, draws = [seed.score for seed in seeds], np.mean([seed.draws for seed in seeds], axis=0)
+        return Score(mean(scores), float(estimate_ci(draws)[1]), scores, stdev(scores) if len(scores) > 1 else None)
+
+    def _randomised(self, metric: Any, own: "Sampled", base: "Sampled") -> Any:
+        """Return differences by chance, (samples), those of sacreBLEU's paired approximate randomisation.
+
+        Each trial exchanges sentences between the two systems at random.
         """
-        (_, base), *others = systems
-        p_seeds: List[List[float]] = [[] for _ in others]
-        for i in range(max([1, *(len(seeds) for _, seeds in others)])):
-            chosen = [(number, seeds[i]) for number, (_, seeds) in enumerate(others) if i < len(seeds)]
-            given = [("", tuple(base[i % len(base)])), *((str(number), tuple(texts)) for number, texts in chosen)]
-            test = PairedTest(given, {"": metric}, None, test_type="ar", n_samples=self.samples)
-            [signature], found = test()[0].values(), test()[1]
-            [first, *results] = next(values for key, values in found.items() if key != "System")
-            for (number, _), result in zip(chosen, results):
-                p_seeds[number].append(1.0 if result.score == first.score else float(result.p_value))
-        return str(signature), p_seeds
-
-    def _resampled(self, metric: Any, seeds: Sequence[Sequence[Any]]) -> Tuple[List[float], Any]:
-        """Return the score of each of *seeds* by a metric, and those of the resamples, (seeds, samples)."""
-        scores, resampled = [], []
-        for texts in seeds:
-            statistics = np.array(metric._extract_corpus_statistics(tuple(texts), None), dtype=float)
-            scores.append(float(metric._compute_score_from_stats(statistics.sum(0)).score))
-            resampled.append([metric._compute_score_from_stats(row).score for row in self._resamples @ statistics])
-        return scores, np.array(resampled)
+        size = self.samples, len(own.statistics)
+        exchanged = np.random.default_rng(_SEED).integers(2, size=size, dtype=bool)
+        moved = exchanged @ (base.statistics - own.statistics)
+        first, second = own.statistics.sum(0) + moved, base.statistics.sum(0) - moved
+        return _scores(metric, first) - _scores(metric, second)
 
     def bleu(self, texts: Sequence[str], numbers: Sequence[int]) -> Any:
         """Return sacreBLEU's BLEU of the sentences *numbers*: its ``score``, and its ``ratio`` of lengths."""
         metric = self._metrics["BLEU"]
-        statistics = np.array(metric._extract_corpus_statistics(tuple(texts), None))
-        return metric._compute_score_from_stats(statistics[list(numbers)].sum(0))
+        return metric._compute_score_from_stats(_statistics(metric, texts)[list(numbers)].sum(0))
 
     def sentences(self, texts: Sequence[str]) -> List[Dict[str, float]]:
         """Return BLEU (of those orders of n-grams that the sentence is long enough for) and chrF of each sentence."""
@@ -202,20 +188,42 @@ class Scorer:
         ]
 
 
-def _chance(own: Tuple[List[float], Any], base: Tuple[List[float], Any]) -> Any:
-    """Return draws, (samples), of the difference between two systems that are equally good; for both see `_resampled`.
+class Sampled(NamedTuple):
+    """The translations of one seed, to a metric: statistics of its sentences, (N, ...), and scores of resamples."""
 
-    Of systems with one seed each they are the bootstrap's.  Otherwise sentences and seeds are random effects: the
-    variance is that of the mean difference, and t has the degrees of freedom of Satterthwaite (1946).  The seeds of
-    both systems are taken to vary alike, so that a system with a single seed has the variance of the other one's.
+    statistics: Any
+    score: float
+    draws: Any
+
+
+def _statistics(metric: Any, texts: Sequence[Any]) -> Any:
+    return np.array(metric._extract_corpus_statistics(tuple(texts), None), dtype=float)
+
+
+def _scores(metric: Any, sums: Any) -> Any:
+    """Return the score for each row of statistics that are summed over a test set."""
+    return np.array([metric._compute_score_from_stats(row).score for row in sums])
+
+
+def _p(chance: Any, gain: float) -> float:
+    """Return how probable a difference as large as *gain* is, by differences that are due to *chance*."""
+    return float((abs(chance) >= abs(gain)).sum() + 1) / (len(chance) + 1)
+
+
+def _chance(own: Sequence[Sampled], base: Sequence[Sampled]) -> Any:
+    """Return draws, (samples), of the difference between two systems, each with its seeds, that are equally good.
+
+    With one seed each they are the bootstrap's.  Otherwise sentences and seeds are random effects: the variance is that
+    of the mean difference, and t has the degrees of freedom of Satterthwaite (1946).  The seeds of both systems are
+    taken to vary alike, so that a system with a single seed has the variance of the other one's.
     """
-    sides = [draws for _, draws in (own, base)]
+    sides = [np.array([seed.draws for seed in seeds]) for seeds in (own, base)]
     chance = sides[0].mean(axis=0) - sides[1].mean(axis=0)
     free = sum(len(draws) - 1 for draws in sides)
     if free == 0:
         return chance - chance.mean()
     share = sum(1 / len(draws) for draws in sides)  # of the variance of one seed in that of the difference
-    among = sum(np.var(seeds) * len(seeds) for seeds, _ in (own, base)) / free
+    among = sum(np.var([seed.score for seed in seeds]) * len(seeds) for seeds in (own, base)) / free
     by_sentences = (
         sum((draws - draws.mean(axis=0)).var(axis=1).sum() for draws in sides) / free
     )  # which *among* has, too

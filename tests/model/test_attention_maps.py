@@ -9,8 +9,7 @@ from warm_start_helpers import table
 from bert_fused_plugin.modules.attention_map import FixedMap, LearnedEntmax, learned_alphas
 from bert_fused_plugin.modules.cross_attention import CrossAttention
 from bert_fused_plugin.modules.multihead_attention import SelfAttention
-from bert_fused_plugin.reports.attention import SOURCE
-from bert_fused_plugin.reports.attention_statistics import AttentionStatistics
+from bert_fused_plugin.reports.attention import SOURCE, AttentionStatistics
 
 LINES = ["the old man sees a small dog .", "a dog runs", ""]
 BOTH = {"attention_map": "entmax", "self_attention_map": "entmax"}

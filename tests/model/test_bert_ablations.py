@@ -9,9 +9,15 @@ from helpers import assert_close, encode, make_gru, pad, randomise
 
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.modules.drop_net import batch_rng
-from bert_fused_plugin.reports.attention import BERT, SOURCE, read_attention, recorded_gates
-from bert_fused_plugin.reports.attention_maps import AttentionMap, attention_maps
-from bert_fused_plugin.reports.attention_statistics import AttentionStatistics
+from bert_fused_plugin.reports.attention import (
+    BERT,
+    SOURCE,
+    AttentionMap,
+    AttentionStatistics,
+    attention_maps,
+    read_attention,
+    recorded_gates,
+)
 from bert_fused_plugin.reports.bert_ablations import (
     ShuffledBert,
     bert_ablations,
@@ -136,11 +142,12 @@ def test_shuffled_sentences_have_the_bert_input_of_others():
 def test_embedding_fusion_cannot_be_without_bert(make):
     task = SimpleNamespace(dataset=lambda _: [1, 2])
     names = {
-        k: list(bert_ablations(SimpleNamespace(model=make(k), task=task), "test", 1)) for k in ("gru", "embedding")
+        k: list(bert_ablations(SimpleNamespace(model=make(k), task=task, reads_bert=True), "test", 1))
+        for k in ("gru", "embedding")
     }
     assert names == {"gru": ["on", "off", "shuffled", "random"], "embedding": ["on", "shuffled", "random"]}
     alone = SimpleNamespace(dataset=lambda _: [1])
-    assert "shuffled" not in bert_ablations(SimpleNamespace(model=make("gru"), task=alone), "test", 1)
+    assert "shuffled" not in bert_ablations(SimpleNamespace(model=make("gru"), task=alone, reads_bert=True), "test", 1)
 
 
 def test_maps_are_between_words(make, dictionary, net_input, translations):

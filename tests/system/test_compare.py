@@ -161,9 +161,8 @@ def test_what_is_wrong_with_the_runs_is_told_together(refused, workspace, plain,
         "--run", f"b={tmp_path / 'empty'}", "--log", f"c={plain}", "--log", f"a={tmp_path / 'x'}",
     )  # fmt: skip
     missing = "there is no such file; give a checkpoint, or a --save-dir with checkpoint_best.pt"
-    again = "there is another run of the name 'plain'; give each run its own name"
     expected = [
-        f"--run plain={Path(workspace.save_dir, 'checkpoint_best.pt')}: {again}",
+        "--baseline, --run and --hypotheses must have names of their own, got 'plain' twice; rename one",
         f"--run a={tmp_path / 'missing.pt'}: {missing}",
         f"--run b={tmp_path / 'empty' / 'checkpoint_best.pt'}: {missing}",
         f"--log c={plain}: no run has the name 'c'; the runs are plain, a, b",
@@ -189,7 +188,7 @@ def test_translations_from_a_file(workspace, plain, written, tmp_path):
     found = hypotheses(out)
     (tmp_path / "file").write_text("".join(f"{found[i][1]}\n" for i in range(30)), encoding="utf-8")
     figures = reported(workspace.data, f"plain={plain}", more=["--hypotheses", f"given={tmp_path / 'file'}"])
-    [given] = figures["hypotheses"]
+    given = figures["systems"][1]
     fused = json.loads((written / "report.json").read_text(encoding="utf-8"))["runs"][1]
     assert (given["name"], given["length"]) == ("given", fused["length"])
     assert [score["score"] for score in given["scores"].values()] == [
@@ -248,11 +247,8 @@ def test_translations_that_do_not_fit(refused, tmp_path):
     (tmp_path / "short").write_text("a\nb\n", encoding="utf-8")
     given = f"given={tmp_path / 'short'}"
     assert f"--hypotheses {given} has 2 lines, but 'test' of " in refused("--hypotheses", given)
-    assert f"--hypotheses {given}: there is another system of this name" in refused(
-        "--hypotheses", given, "--hypotheses", given
-    )
-    again = f"plain={tmp_path / 'short'}"
-    assert f"--hypotheses {again}: there is another system" in refused("--hypotheses", again)
+    assert "of their own, got 'given' twice; rename one" in refused("--hypotheses", given, "--hypotheses", given)
+    assert "of their own, got 'plain' twice; rename one" in refused("--hypotheses", f"plain={tmp_path / 'short'}")
 
 
 def test_data_that_do_not_fit(refused, workspace, tmp_path):

@@ -1,12 +1,15 @@
 """How the files of the report are written, and what the page and the JSON show of the texts."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
+from helpers import dictionary_of
 
 from bert_fused_plugin.commands import compare
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.reports import page
+from bert_fused_plugin.reports.attention import AttentionMap
+from bert_fused_plugin.reports.decoding import Texts
 from bert_fused_plugin.reports.page import HEIGHT, WIDTH, line_chart, to_json
 
 
@@ -32,48 +35,22 @@ def test_files_are_written_together_or_not_at_all(tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "a.html", "a.json"]
 
 
-@pytest.fixture
-def report():
-    """The texts of a report on data that Moses has tokenised."""
-    maps = [{"run": "a", "kind": "source", "rows": ["l&apos;", "an"], "columns": ["&#91;", "x"], "percent": [[1]]}]
-    sentence = {"source": "&#91; x", "reference": "l&apos; an", "translations": {"a": {"text": "&quot; an", "BLEU": 1}}}
-    return {
-        "moses_escapes": True,
-        "runs": [],
-        "systems": [],
-        "curves": {},
-        "sentence_texts": {0: sentence},
-        "attention": {0: maps},
-    }
+def test_the_page_shows_the_characters_that_moses_escaped():
+    """A text that no Moses made keeps ``&apos;``, which is what was written."""
+    languages = SimpleNamespace(source_lang="en", target_lang="de")
+    for symbols, shown in ((["&apos;", "an"], "l' an"), (["a@@", "n"], "l&apos; an")):
+        task = SimpleNamespace(
+            cfg=languages, source_dictionary=dictionary_of(*symbols), target_dictionary=dictionary_of("a")
+        )
+        texts = Texts(task, "auto", "none")
+        assert texts.shown("l&apos; an") == shown
+        found = AttentionMap("BERT", ["l&apos;"], ["an"], [], []).figures(texts.shown)
+        assert (found["rows"], found["columns"]) == ([shown.split()[0]], ["an"])
 
 
-def test_the_page_shows_the_characters_that_moses_escaped(report, monkeypatch):
-    shown = {}
-
-    class Template:
-        def render(self, values, **_):
-            shown.update(values)
-            return ""
-
-    monkeypatch.setattr(page.Environment, "get_template", lambda *_: Template())
-    page.render(report)
-    assert shown["sentence_texts"][0] == {
-        "source": "[ x",
-        "reference": "l' an",
-        "translations": {"a": {"text": '" an', "BLEU": 1}},
-    }
-    assert shown["attention"][0][0]["rows"] == ["l'", "an"]
-    assert shown["attention"][0][0]["columns"] == ["[", "x"]
-    page.render({**report, "moses_escapes": False})
-    assert shown["sentence_texts"] == report["sentence_texts"]  # of plain text, in which &apos; is what was written
-
-
-def test_the_json_holds_the_texts_of_the_data(report):
-    figures = json.loads(to_json(report))
-    assert "moses_escapes" not in figures
-    assert figures["sentence_texts"]["0"] == report["sentence_texts"][0]
-    assert figures["attention"]["0"][0]["rows"] == ["l&apos;", "an"]
-    assert "percent" not in figures["attention"]["0"][0]
+def test_the_json_leaves_the_weights_to_the_page():
+    report = {"attention": {0: [{"run": "a", "percent": [[1]]}]}, "data": "x"}
+    assert json.loads(to_json(report)) == {"attention": {"0": [{"run": "a"}]}, "data": "x"}
 
 
 # --- ticks, lines and dots of the charts

@@ -11,7 +11,16 @@ from sacrebleu.significance import PairedTest
 
 from bert_fused_plugin.commands.compare import main
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.reports.scoring import FEWEST_SAMPLES, SIGNIFICANT, Scorer, _chance, _holm, tokenizer_errors
+from bert_fused_plugin.reports.scoring import (
+    FEWEST_SAMPLES,
+    SIGNIFICANT,
+    Sampled,
+    Scorer,
+    _chance,
+    _holm,
+    _p,
+    tokenizer_errors,
+)
 from bert_fused_plugin.reports.verdicts import verdict
 from bert_fused_plugin.reports.words import bleu_tokenizer
 
@@ -127,8 +136,8 @@ def test_equal_systems_with_seeds_are_rarely_said_to_differ(numbers, deviation):
     resamples = random.multinomial(100, np.full(100, 0.01), 200) / 100
     for _ in range(200):
         seeds = [random.normal(random.normal(0, deviation, (n, 1)), 1, (n, 100)) for n in numbers]
-        own, base = ((each.mean(axis=1).tolist(), each @ resamples.T) for each in seeds)
-        found += np.mean(abs(_chance(own, base)) >= abs(np.mean(own[0]) - np.mean(base[0]))) < SIGNIFICANT
+        own, base = ([Sampled(seed, seed.mean(), resamples @ seed) for seed in each] for each in seeds)
+        found += _p(_chance(own, base), seeds[0].mean() - seeds[1].mean()) < SIGNIFICANT
     assert 2 <= found <= 18
 
 

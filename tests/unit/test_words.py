@@ -4,7 +4,7 @@ import pytest
 import torch
 from helpers import assert_close
 
-from bert_fused_plugin.reports.attention_statistics import TOO_EVEN, Entropy, entropy, evenness
+from bert_fused_plugin.reports.attention import TOO_EVEN, Entropy, entropy, evenness
 from bert_fused_plugin.reports.words import PIECES, merge, merge_attention, piece_marks, word_marks
 
 
