@@ -261,7 +261,6 @@ compare() {
         else
             given+=(--run "$system=$file")
         fi
-        given+=(--log "$system=$out/$system.log")
     done
     if [ -n "${TYPOS:-}" ]; then
         folder=$(cat "$data_bin/text")

@@ -94,7 +94,7 @@ def compare(options: Namespace) -> Dict[str, Any]:
     options.subset = options.subset or test_sets(options.data)
     place = Place(options.data, options.subset, options.bert_text, options.bert_documents, device, options.bf16)
     seeds: List[List[Run]] = []
-    for each in find_runs(options.baseline, options.run, options.log, options.hypotheses):
+    for each in find_runs(options.baseline, options.run, options.hypotheses):
         say(f"loading {each[0].name} from {', '.join(str(files.checkpoint) for files in each)}")
         seeds.append([load_run(files, place) for files in each])
     runs = [*chain(*seeds)]
@@ -265,8 +265,6 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
     _add_groups(parser)
     add("--table", type=given_path, action="append", default=[], metavar="FILE", help="CSV file of all scores, or a "
         "LaTeX file of those of the systems, by its ending; may be repeated")  # fmt: skip
-    add("--log", **more, help="name of a run, and output of fairseq-train, for its curves; default: CHECKPOINT.log, "
-        "or else *.log in the save-dir, or SAVE_DIR.log; may be repeated")  # fmt: skip
     add("--subset", action="append", metavar="NAME", help="name of a test set; may be repeated, with {subset} in the "
         "names of files that each set has; default: all whose name begins with test")  # fmt: skip
     add("--reference", type=given_path, help="file of detokenised references; default: the tokenised ones of the data")

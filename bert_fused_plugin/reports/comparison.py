@@ -15,7 +15,7 @@ from bert_fused_plugin.reports.attention import AttentionStatistics, attention_m
 from bert_fused_plugin.reports.bert_ablations import MEANINGS, bert_ablations
 from bert_fused_plugin.reports.buckets import RARE, by_length, by_rare_words, count_training_words, words_of
 from bert_fused_plugin.reports.decoding import Decoding, Texts, Translations, batches, translate
-from bert_fused_plugin.reports.runs import Run
+from bert_fused_plugin.reports.runs import Run, find_logs
 from bert_fused_plugin.reports.scoring import GivenScores, Scorer, Scores
 from bert_fused_plugin.reports.text_files import write_texts
 from bert_fused_plugin.reports.training_log import Curves, read_curves
@@ -223,13 +223,12 @@ class Comparison:
         """Return the curves of each run, after the updates of the checkpoints that it began from."""
         by_run = {}
         for run in self.runs:
-            before, curves = updates_before(run.origins), read_curves(run.files.logs)
+            logs = find_logs(run.files.checkpoint)
+            before, curves = updates_before(run.origins), read_curves(logs)
             by_run[run.name] = {key: [(x + before, y) for x, y in points] for key, points in curves.items()}
             if not curves:
-                logs = ", ".join(map(str, run.files.logs))
-                no_log = f"there is no log beside {run.files.checkpoint}"
-                why = f"{logs} is not a log of fairseq-train" if logs else no_log
-                self.remarks.append(f"{run.name} has no curves, since {why}; give --log {run.name}=FILE.")
+                where = ", ".join(map(str, logs)) or f"the folder of {run.files.checkpoint} and beside it"
+                self.remarks.append(f"{run.name} has no curves, since there is no output of fairseq-train in {where}.")
         return by_run
 
     def _choose(self, sentences: Dict[str, List[Dict[str, float]]], count: int) -> Dict[str, Dict[str, List[int]]]:

@@ -33,7 +33,6 @@ class RunFiles:
     flag: str
     name: str
     checkpoint: Path
-    logs: List[Path] = field(default_factory=list)
 
     def __str__(self) -> str:
         return f"{self.flag} {self.name}={self.checkpoint}" if self.name else f"{self.flag} {self.checkpoint}"
@@ -93,9 +92,9 @@ class Place:
 
 
 def find_runs(
-    baseline: NamedPaths, others: Sequence[NamedPaths], logs: Sequence[NamedPaths], hypotheses: Sequence[NamedPaths]
+    baseline: NamedPaths, others: Sequence[NamedPaths], hypotheses: Sequence[NamedPaths]
 ) -> List[List[RunFiles]]:
-    """Return the seeds of the runs that ``--baseline``, ``--run`` and ``--log`` name, the baseline first.
+    """Return the seeds of the runs that ``--baseline`` and ``--run`` name, the baseline first.
 
     The names of *hypotheses*, which are translations of other systems, must be others.
 
@@ -117,13 +116,6 @@ def find_runs(
         for files in seeds
         if not files.checkpoint.is_file()
     ]
-    for name, path in ((name, path) for name, paths in logs for path in paths):
-        if name not in runs:
-            errors.append(f"--log {name}={path}: no run has the name {name!r}; the runs are {', '.join(runs)}")
-        elif not path.is_file():
-            errors.append(f"--log {name}={path}: there is no such file; leave it out for a report without its curves")
-        else:
-            runs[name][0].logs.append(path)
     raise_all(errors)
     return list(runs.values())
 
@@ -139,8 +131,6 @@ def load_run(files: RunFiles, place: Place) -> Run:
     if saved["_name"] not in _TASKS:
         raise BertFusedError(f"{files} was trained with --task {saved['_name']}; give runs of {' or '.join(_TASKS)}")
     task = _set_up_task(files, saved, place)
-    if not files.logs:
-        files.logs = find_logs(files.checkpoint)
     try:
         [model], cfg, _ = checkpoint_utils.load_model_ensemble_and_task([str(files.checkpoint)], task=task, state=state)
     except RuntimeError as error:  # torch's, of parameters that do not fit

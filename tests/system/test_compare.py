@@ -21,12 +21,12 @@ from bert_fused_plugin.reports.page import render
 def written(workspace, plain, tmp_path_factory):
     """The folder with report.html and report.json of the real command."""
     folder = tmp_path_factory.mktemp("report")
+    shutil.copytree(workspace.save_dir, folder / "fused")
     (folder / "fused.log").write_text(workspace.first_run.stdout, encoding="utf-8")
     workspace.run(
         "bert-fused-compare", workspace.data, "--baseline", f"plain={plain}",
-        "--run", f"fused={workspace.save_dir}", "--run", f"twin={plain / 'checkpoint_best.pt'}",
-        "--log", f"fused={folder / 'fused.log'}", "--output", folder / "report.html",
-        "--json", folder / "report.json", *REPORT_HOW,
+        "--run", f"fused={folder / 'fused'}", "--run", f"twin={plain / 'checkpoint_best.pt'}",
+        "--output", folder / "report.html", "--json", folder / "report.json", *REPORT_HOW,
     )  # fmt: skip
     return folder
 
@@ -91,7 +91,7 @@ def test_what_the_json_holds(written, plain):
     assert {"train loss", "valid loss", "valid nll_loss"} <= set(figures["curves"]["plain"])
     assert "valid bleu" in figures["curves"]["fused"]
     assert not [remark for remark in figures["remarks"] if "no curves" in remark]
-    assert sorted(os.listdir(written)) == ["fused.log", "report.html", "report.json"]
+    assert sorted(os.listdir(written)) == ["fused", "fused.log", "report.html", "report.json"]
 
 
 def test_runs_are_compared_in_bf16(workspace, plain, report):
@@ -150,23 +150,20 @@ def test_a_run_without_a_log_has_no_curves_and_says_so(report):
     assert "valid loss" in report["curves"]["plain"]
     assert report["curves"]["fused"] == {}
     [remark] = [remark for remark in report["remarks"] if "no curves" in remark]
-    assert remark.startswith("fused has no curves, since there is no log beside ")
-    assert remark.endswith("; give --log fused=FILE.")
+    assert remark.startswith("fused has no curves, since there is no output of fairseq-train in the folder of ")
 
 
 def test_what_is_wrong_with_the_runs_is_told_together(refused, workspace, plain, tmp_path):
     (tmp_path / "empty").mkdir()
     message = refused(
         "--run", f"plain={workspace.save_dir}", "--run", f"a={tmp_path / 'missing.pt'}",
-        "--run", f"b={tmp_path / 'empty'}", "--log", f"c={plain}", "--log", f"a={tmp_path / 'x'}",
+        "--run", f"b={tmp_path / 'empty'}",
     )  # fmt: skip
     missing = "there is no such file; give a checkpoint, or a --save-dir with checkpoint_best.pt"
     expected = [
         "--baseline, --run and --hypotheses must have names of their own, got 'plain' twice; rename one",
         f"--run a={tmp_path / 'missing.pt'}: {missing}",
         f"--run b={tmp_path / 'empty' / 'checkpoint_best.pt'}: {missing}",
-        f"--log c={plain}: no run has the name 'c'; the runs are plain, a, b",
-        f"--log a={tmp_path / 'x'}: there is no such file; leave it out for a report without its curves",
     ]
     assert message.splitlines() == expected
 
