@@ -1,12 +1,12 @@
 """The runs that are compared: their checkpoints on the disk, and their loaded models with tasks."""
 
 import filecmp
+import re
 from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-import torch
 from fairseq import checkpoint_utils, tasks, utils
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf
@@ -21,7 +21,7 @@ from bert_fused_plugin.tasks.bert_fused_translation_config import training_defau
 from bert_fused_plugin.tasks.ensembles import reads_bert
 
 _TASKS = ("translation", "bert_fused_translation")
-_WHOLE_GRAPH = {"checkpoint_activations": False, "offload_activations": False}  # for `count_parameters`
+_NEVER_USED = re.compile(r".*\.layers\.\d+\.\w+_(weight|bias)")  # parameters that fairseq's encoder layers hold in vain
 
 NamedPaths = Tuple[str, List[Path]]  # NAME=PATH,PATH,... of the command line
 
@@ -126,7 +126,7 @@ def load_run(files: RunFiles, place: Place) -> Run:
     Raises:
         BertFusedError: the checkpoint cannot be read, or does not fit the data.
     """
-    state = read_checkpoint(files.checkpoint, _WHOLE_GRAPH, given=str(files))
+    state = read_checkpoint(files.checkpoint, given=str(files))
     saved = saved_flags(state, "task")
     if saved["_name"] not in _TASKS:
         raise BertFusedError(f"{files} was trained with --task {saved['_name']}; give runs of {' or '.join(_TASKS)}")
@@ -178,23 +178,12 @@ def on_device(batch: Dict[str, Any], model: Any) -> Dict[str, Any]:
 
 
 def count_parameters(model: Any) -> Dict[str, int]:
-    """Return how many parameters of *model* get a gradient, how many are frozen, and how many are never used.
-
-    fairseq's transformer layers hold parameters that are in every checkpoint and never train.
-    """
-    dictionary = model.decoder.dictionary
-    tokens = torch.tensor([[dictionary.unk(), dictionary.unk(), dictionary.eos()]])
-    frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)
-    inputs = {}
-    if reads_bert(model):
-        inputs["bert_tokens"] = torch.tensor([model.encoder.bridge.frame([])])
-        if not model.encoder.bert.saves_weights:
-            frozen += model.encoder.bert.num_parameters  # which are not among the parameters of the model
-    wanted = [p for p in model.parameters() if p.requires_grad]
-    logits, _ = model(tokens, torch.tensor([3]), tokens, **inputs)
-    gradients = torch.autograd.grad(logits.sum(), wanted, allow_unused=True)
-    trained = sum(g.numel() for g in gradients if g is not None)
-    return {"trained": trained, "frozen": frozen, "unused": sum(p.numel() for p in wanted) - trained}
+    """Return how many parameters of *model* are trained, and how many are frozen, with those of BERT."""
+    names = {name: p for name, p in model.named_parameters() if not _NEVER_USED.fullmatch(name)}
+    frozen = sum(p.numel() for p in names.values() if not p.requires_grad)
+    if reads_bert(model) and not model.encoder.bert.saves_weights:
+        frozen += model.encoder.bert.num_parameters  # which are not among the parameters of the model
+    return {"trained": sum(p.numel() for p in names.values() if p.requires_grad), "frozen": frozen}
 
 
 def _set_up_task(files: RunFiles, saved: Dict[str, Any], place: Place) -> BertFusedTranslationTask:

@@ -74,10 +74,8 @@ def test_what_the_json_holds(written, plain):
     assert fused["selection"] == {"checkpoints": ["checkpoint_best.pt"], "metric": "loss", "highest": False}
     page = (written / "report.html").read_text(encoding="utf-8")
     assert page.count("fused is checkpoint_best.pt, chosen by the lowest loss on the validation set") == 1
-    assert fused["parameters"]["unused"] == 0
-    # fairseq 0.12.2's own encoder layers have parameters for a fast path, and those of its main have none
-    names = torch.load(plain / "checkpoint_best.pt", weights_only=False)["model"]
-    assert (first["parameters"]["unused"] > 0) == any("in_proj" in name for name in names)
+    state = torch.load(plain / "checkpoint_best.pt", weights_only=False)["last_optimizer_state"]["state"]
+    assert first["parameters"]["trained"] == sum(each["exp_avg"].numel() for each in state.values())
     assert first["parameters"]["frozen"] == 0 < fused["parameters"]["frozen"]
     assert all(run["speed"]["sentences_per_second"] > 0 for run in figures["runs"])
     assert (list(first["entropy"]), list(fused["entropy"])) == (["source"], ["source", "BERT"])

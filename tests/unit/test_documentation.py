@@ -8,6 +8,7 @@ import subprocess
 from urllib.parse import unquote
 
 import pytest
+import sample_report
 from documentation import MADE, PAGES, ROOT, blocks, text_of, typed, with_tables
 from fairseq import options
 
@@ -104,6 +105,14 @@ def test_pictures_are_shown_and_small():
     for picture in pictures:
         assert picture.stat().st_size < 150_000, f"{picture.name} is too large; reduce its colours or its size"
         assert any(f"pictures/{picture.name}" in text_of(page) for page in PAGES), f"no page shows {picture.name}"
+
+
+def test_the_sample_of_the_report_is_of_todays_page():
+    """After a change of the template, benchmarks/sample_report.py makes page and picture anew."""
+    page = text_of("docs/sample_report.html")
+    assert len(page.encode()) < 400_000
+    assert page.endswith(sample_report.made_from())
+    assert not re.findall(r"/(?:home|root|tmp|work)/", page)
 
 
 @pytest.mark.parametrize("page", PAGES)
