@@ -236,7 +236,7 @@ def _add_groups(parser: ArgumentParser) -> None:
         help="write source, references and translations to files in DIR")  # fmt: skip
     named: Dict[str, Any] = {"type": named_paths, "metavar": "NAME=FILE", "action": "append", "default": []}
     group.add_argument("--scores", **named, help="name of a metric, and its scores, one a line for each sentence, with "
-        "{system} and {seed} where the names of files differ; may be repeated")  # fmt: skip
+        "{system} and {seed} where names of files differ; may be repeated")  # fmt: skip
     group.add_argument("--error-scores", **named, help="the same, of a metric whose lower scores are better")
     group = parser.add_argument_group("typing errors")
     group.add_argument("--typos", type=float, metavar="SHARE",
@@ -258,33 +258,31 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
     add("data", metavar="DATA_BIN", help="directory of fairseq-preprocess; all runs must have its dictionaries")
     add("--baseline", required=True, **named, help=f"{run} the run to compare with, or of the only run")
     add("--run", **more, help=f"{run} another run; may be repeated")
-    add("--hypotheses", **{**more, "metavar": "NAME=FILE[,FILE]"}, help="name and translations of any other system, "
-        "one line a sentence, without subwords, and detokenised if the references are; may be repeated")  # fmt: skip
+    add("--hypotheses", **{**more, "metavar": "NAME=FILE[,FILE]"}, help="name and translations of another system, one "
+        "line a sentence, without subwords, and detokenised if the references are; may be repeated")  # fmt: skip
     add("--output", type=given_path, required=True, help="HTML file to write; it needs no other file")
     add("--json", type=given_path, help="JSON file to write, which holds all figures")
     _add_groups(parser)
-    add("--table", type=given_path, action="append", default=[], metavar="FILE", help="CSV file of all scores, or a "
-        "LaTeX file of those of the systems, by its ending; may be repeated")  # fmt: skip
+    add("--table", type=given_path, action="append", default=[], metavar="FILE",
+        help="CSV file of all scores, or LaTeX file of the systems', by its ending; may be repeated")  # fmt: skip
     add("--subset", action="append", metavar="NAME", help="name of a test set; may be repeated, with {subset} in the "
         "names of files that each set has; default: all whose name begins with test")  # fmt: skip
     add("--reference", type=given_path, help="file of detokenised references; default: the tokenised ones of the data")
     add("--remove-bpe", nargs="?", default="auto", const="auto", choices=["auto", *JOINABLE],
         help="subword marks to undo; default: those that the dictionaries have")  # fmt: skip
     add("--detok", default="none", choices=DETOK_CHOICES, help="detokenisation; default: %(default)s")
-    add("--tokenize", choices=scoring.TOKENIZERS, help="sacreBLEU's tokeniser for BLEU; default: none for references "
-        "of the data, which are tokenised, zh or char for languages without spaces, or else 13a")  # fmt: skip
+    add("--tokenize", choices=scoring.TOKENIZERS, help="sacreBLEU's tokeniser for BLEU; default: by text and language")
     add("--beam", type=int, default=how.beam, help="beam size; default: %(default)s")
     add("--lenpen", type=float, default=how.lenpen, help="exponent of the length penalty; default: %(default)s")
-    add("--max-len-a", type=float, default=how.max_len_a,
-        help="a translation has at most a x source length + b tokens; default of a: %(default)s")  # fmt: skip
-    add("--max-len-b", type=int, default=how.max_len_b, help="default of b: %(default)s")
+    add("--max-len-a", type=float, default=how.max_len_a, help="a of ax + b, the length limit for x source tokens")
+    add("--max-len-b", type=int, default=how.max_len_b, help="b of this limit; defaults: 0 and %(default)s")
     add("--max-tokens", type=int, default=how.max_tokens, help="most tokens in a batch; default: %(default)s")
     add("--bert-text", metavar="DIR", help="directory with the raw source text for BERT, as for the task")
     add("--bert-documents", metavar="DIR", help="directory with document boundaries, as for the task")
     add("--no-bert-tests", action="store_true", help="leave out the translations with BERT off, shuffled and random")
     add("--examples", type=int, default=10, help="number of best and worst sentences of a run; default: %(default)s")
-    add("--samples", type=int, default=scoring.DEFAULT_SAMPLES, help=f"number of bootstrap resamples, at least "
-        f"{scoring.FEWEST_SAMPLES}, since no p is below 1 / (resamples + 1); default: %(default)s")  # fmt: skip
+    add("--samples", type=int, default=scoring.DEFAULT_SAMPLES,
+        help=f"number of resamples and trials, at least {scoring.FEWEST_SAMPLES}; default: %(default)s")  # fmt: skip
     add("--seed", type=int, default=1, help="seed of the shuffling and of the random BERT; default: %(default)s")
     add("--cpu", action="store_true", help="use no GPU")
     add("--bf16", action="store_true", help="translate in bfloat16")

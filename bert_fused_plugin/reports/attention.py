@@ -169,11 +169,6 @@ def entropy(weights: Tensor) -> Tensor:
     return torch.special.entr(weights.float()).sum(dim=-1) / torch.log(torch.tensor(2.0))
 
 
-def mean_entropy(weights: Tensor, sizes: Tensor, written: Tensor) -> Entropy:
-    """Return the mean over all *written* positions; for the arguments see `_entropies`."""
-    return Entropy(*_means([_entropies(weights, sizes, written)]))
-
-
 def evenness(kind: str, layers: Sequence[Optional[Entropy]]) -> Optional[str]:
     """Return a warning if the entropies of some *layers* are near the largest possible; None if they are not."""
     even = {number: layer.share for number, layer in enumerate(layers, 1) if layer and layer.share >= TOO_EVEN}
@@ -273,6 +268,6 @@ def attention_maps(
         merged, entropies = [], []
         for layer in found.layers:
             merged.append(None if layer is None else merge_attention(layer[0].float().cpu(), rows, columns))
-            entropies.append(None if layer is None else mean_entropy(layer, found.sizes, written))
+            entropies.append(None if layer is None else Entropy(*_means([_entropies(layer, found.sizes, written)])))
         maps.append(AttentionMap(kind, rows.texts, columns.texts, merged, entropies))
     return maps

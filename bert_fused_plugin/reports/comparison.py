@@ -160,16 +160,12 @@ class Comparison:
                 tokens = [found.tokens[i] for i in sample["id"].tolist()]
                 statistics.add(run.model, sample["net_input"], tokens)
                 progress.update(len(tokens))
-        entropies = statistics.entropies()
+        entropies, facts = statistics.entropies(), ("selection", "architecture", "updates", "reads_bert", "parameters")
         return {
+            **{fact: getattr(run, fact) for fact in facts},
             "checkpoint": str(run.files.checkpoint),
             "seeds": [str(seed.files.checkpoint) for seeds in self.seeds if seeds[0] is run for seed in seeds],
-            "selection": run.selection,
-            "architecture": run.architecture,
-            "updates": run.updates,
             "began_from": [origin._asdict() for origin in run.origins],
-            "reads_bert": run.reads_bert,
-            "parameters": run.parameters,
             "speed": found.speed(),
             "entropy": _of_layers(entropies),
             "too_even": [too_even for kind, layers in entropies.items() if (too_even := evenness(kind, layers))],

@@ -137,18 +137,11 @@ def load_run(files: RunFiles, place: Place) -> Run:
         reason = " ".join(str(error).split())[:300]
         raise BertFusedError(f"{files} does not fit {place.data}; was it trained on this data?  [{reason}]") from error
     sources = {subset: _load_test_set(task, place.data, subset) for subset in place.subsets}
-    parameters, flags = count_parameters(model), saved_flags(state, "model")
-    run = Run(
-        files=files,
-        model=model.eval(),
-        task=task,
-        sources=sources,
-        architecture=str(flags.get("arch") or flags.get("_name")),
-        updates=int(state["optimizer_history"][-1].get("num_updates", 0)),
-        parameters=parameters,
-        origins=origins(state),
-        selection=selection(files, state),
-    )
+    flags, parameters = saved_flags(state, "model"), count_parameters(model)
+    architecture = str(flags.get("arch") or flags.get("_name"))
+    updates = int(state["optimizer_history"][-1].get("num_updates", 0))
+    known = architecture, updates, parameters, origins(state), selection(files, state)
+    run = Run(files, model.eval(), task, sources, *known)
     run.remarks += [
         f"{run.name} reads only the beginning of {cut} of the {len(texts)} sources of {subset!r}, since it takes at "
         f"most {task.max_source} tokens (--max-source-positions)."

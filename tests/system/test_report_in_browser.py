@@ -161,58 +161,41 @@ def reloaded(text):
     return figures
 
 
-def test_attention_that_is_too_even_is_told_of(browse, report):
-    """The last layer is too even, and the first one is not."""
-    even = reloaded(json.dumps(report))
-    for maps in even["attention"].values():
-        for found in maps:
-            found["too_even"] = [None, "The attention means nothing."]
-    for run in even["runs"]:
-        run["too_even"] = ["It means nothing."] if run["name"] == "fused" else []
-    script = """
-    document.querySelector('.example button').click();
-    const map = document.querySelector('.example:first-of-type .map');
-    const warnings = () => [...map.querySelectorAll('p')].filter((p) => !p.hidden && p.textContent.includes('means'));
-    const before = warnings().map((p) => p.textContent);
-    map.querySelector('select').value = 0;
-    map.querySelector('select').dispatchEvent(new Event('change'));
-    return {errors, before, after: warnings().length,
-            said: [...document.querySelectorAll('section .note')].map((e) => e.textContent)
-                .filter((text) => text.includes('It means'))};
-    """
-    assert browse(render(even), script) == {
-        "errors": [],
-        "before": ["The attention means nothing."],
-        "after": 0,
-        "said": ["fused: It means nothing."],
-    }
-
-
-def test_layers_keep_their_numbers(browse, report):
-    """The first layer has no attention to BERT."""
+def test_layers_keep_their_numbers_and_attention_that_is_too_even_is_told_of(browse, report):
+    """A new first layer has no attention to BERT; the last layer is too even, and the others are not."""
     gated = reloaded(json.dumps(report))
     for maps in gated["attention"].values():
         for found in maps:
             found["percent"] = [found["percent"][0] if found["kind"] == "source" else None, *found["percent"]]
+            found["too_even"] = [None, None, "The attention means nothing."]
     for run in gated["runs"]:
+        run["too_even"] = ["It means nothing."] if run["name"] == "fused" else []
         for kind, layers in run["entropy"].items():
             run["entropy"][kind] = [layers[0] if kind == "source" else None, *layers]
     script = """
     document.querySelector('.example button').click();
     const all = (place, selector) => [...place.querySelectorAll(selector)];
+    const texts = (place, selector) => all(place, selector).map((element) => element.textContent);
     const maps = all(document, '.example:first-of-type .map').slice(-2);
-    return {errors, rows: all(document, '[aria-labelledby=entropy] tbody tr').map((row) =>
-                all(row, 'td').map((cell) => cell.textContent !== '').slice(1)),
-            heads: all(document, '[aria-labelledby=entropy] thead th').slice(2).map((cell) => cell.textContent),
-            layers: maps.map((map) => all(map, 'option').map((option) => option.textContent)),
-            first: maps.map((map) => map.querySelector('select').value)};
+    const warnings = () => all(maps[1], 'p').filter((p) => !p.hidden && p.textContent.includes('means'));
+    const before = warnings().map((p) => p.textContent), first = maps.map((map) => map.querySelector('select').value);
+    maps[1].querySelector('select').value = 1;
+    maps[1].querySelector('select').dispatchEvent(new Event('change'));
+    return {errors, before, after: warnings().length, first, layers: maps.map((map) => texts(map, 'option')),
+            rows: all(document, '[aria-labelledby=entropy] tbody tr').map((row) =>
+                texts(row, 'td').map((text) => text !== '').slice(1)),
+            heads: texts(document, '[aria-labelledby=entropy] thead th').slice(2),
+            said: texts(document, 'section .note').filter((text) => text.includes('It means'))};
     """
     assert browse(render(gated), script) == {
         "errors": [],
+        "before": ["The attention means nothing."],
+        "after": 0,
+        "first": ["2", "2"],
+        "layers": [["1", "2", "3"], ["2", "3"]],
         "rows": [[True, True, True], [True, True, True], [False, True, True]],
         "heads": ["layer 1", "layer 2", "layer 3"],
-        "layers": [["1", "2", "3"], ["2", "3"]],
-        "first": ["2", "2"],
+        "said": ["fused: It means nothing."],
     }
 
 

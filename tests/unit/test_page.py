@@ -70,15 +70,11 @@ def test_each_mark_of_an_axis_has_a_text_of_its_own(points):
     assert all(place == int(place) for place in places)
 
 
-def test_a_curve_of_one_point_is_a_dot():
-    chart = line_chart("title", {"a": [(10, 3.0), (500, -2.0)], "b": [(10, 3.0)]})
-    assert list(chart["dots"]) == ["b"]
-    assert "{},{}".format(*chart["dots"]["b"]) == chart["lines"]["a"].split()[0]
-
-
 def test_a_chart_is_inside_its_drawing():
-    chart = line_chart("title", {"a": [(10, 3.0), (500, -2.0)], "b": [(20, 3.0)], "none": []})
+    """And a curve of one point is a dot."""
+    chart = line_chart("title", {"a": [(10, 3.0), (500, -2.0)], "b": [(10, 3.0)], "none": []})
     assert list(chart["lines"]) == ["a", "b"]
+    assert {name: "{},{}".format(*dot) for name, dot in chart["dots"].items()} == {"b": chart["lines"]["a"].split()[0]}
     points = [tuple(map(float, point.split(","))) for line in chart["lines"].values() for point in line.split()]
     assert all(chart["left"] <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in points)
     assert points[0][0] < points[1][0]
