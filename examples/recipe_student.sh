@@ -87,8 +87,8 @@ served() { # served: adds to given
     local name file flags=()
     [ -e "$out/deploy" ] || return 0
     [[ " ${scoring[*]} " == *" --detok moses "* ]] || flags+=(--tokenised)
-    for file in "$(cat "$out/data-bin/text")"/test*."$source_lang"; do
-        python "$examples/deploy/measure.py" "$out/deploy" "$file" "${flags[@]}"
+    for file in "$(cat "$out/data-bin/text")"/test{,-*}."$source_lang"; do
+        [ ! -e "$file" ] || python "$examples/deploy/measure.py" "$out/deploy" "$file" "${flags[@]}"
     done | tee "$out/deploy.log"
     for name in float32 int8; do
         given+=(--hypotheses "ctranslate2_$name=$out/deploy.{subset}.$name")

@@ -178,14 +178,15 @@ def test_the_model_that_is_named_is_deployed_and_joins_the_report(dry, tmp_path)
     assert (source, target, beam, width, moses) == ("en", "de", "--beam", "5", "--moses")
     (out / "deploy").mkdir()
     (out / "data-bin" / "text").write_text(str(tmp_path))
-    (tmp_path / "codes").touch()
+    for name in ("codes", "test.en", "test-news.en"):
+        (tmp_path / name).touch()
     assert dry.run("multi30k", "compare", TYPOS="0.05").returncode == 0
-    [_, *measured] = dry.calls("python")[-1]
-    assert measured == [f"{out.name}/deploy", f"{tmp_path}/test.en", "--tokenised"]
+    for name, [_, *measured] in zip(("test", "test-news"), dry.calls("python")[-2:]):
+        assert measured == [f"{out.name}/deploy", f"{tmp_path}/{name}.en", "--tokenised"]
     [compared] = dry.calls("bert-fused-compare")
     assert compared[compared.index("--typos") :][:4] == ["--typos", "0.05", "--codes", f"{tmp_path}/codes"]
     given = [compared[i + 1] for i, word in enumerate(compared) if word == "--hypotheses"]
-    assert given == [f"ctranslate2_{name}={out.name}/deploy.{name}" for name in ("float32", "int8")]
+    assert given == [f"ctranslate2_{name}={out.name}/deploy.{{subset}}.{name}" for name in ("float32", "int8")]
 
 
 def test_what_is_wrong_is_said_before_anything_runs(dry, tmp_path):
