@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional, Tuple
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
-from bert_fused_plugin.data.dictionary_bridge import DETOK_CHOICES
+from bert_fused_plugin.data.dictionary_bridge import DETOKENIZERS
 from bert_fused_plugin.data.subwords import SUBWORD_CHOICES
 from bert_fused_plugin.flags import Record, Rule, Specified, at_least, flag, only_with
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS, PACKAGE, lacks_package
@@ -74,7 +74,7 @@ class BertFlags(FairseqDataclass, Specified):
         Record.BERT,
         values="symbols",
     )
-    bert_detok: ChoiceEnum(DETOK_CHOICES) = flag(  # type: ignore[valid-type]
+    bert_detok: ChoiceEnum(tuple(DETOKENIZERS)) = flag(  # type: ignore[valid-type]
         "With moses the Moses tokenisation of the source is undone for BERT.", "none", Record.BERT
     )
     bert_max_tokens: Optional[int] = flag(

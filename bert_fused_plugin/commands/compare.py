@@ -18,7 +18,7 @@ import torch
 from fairseq.utils import split_paths
 
 from bert_fused_plugin.commands import output_errors
-from bert_fused_plugin.data.dictionary_bridge import DETOK_CHOICES
+from bert_fused_plugin.data.dictionary_bridge import DETOKENIZERS
 from bert_fused_plugin.data.raw_text import TextFile
 from bert_fused_plugin.data.subwords import JOINABLE
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
@@ -270,7 +270,7 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
     add("--reference", type=given_path, help="file of detokenised references; default: the tokenised ones of the data")
     add("--remove-bpe", nargs="?", default="auto", const="auto", choices=["auto", *JOINABLE],
         help="subword marks to undo; default: those that the dictionaries have")  # fmt: skip
-    add("--detok", default="none", choices=DETOK_CHOICES, help="detokenisation; default: %(default)s")
+    add("--detok", default="none", choices=DETOKENIZERS, help="detokenisation; default: %(default)s")
     add("--tokenize", choices=scoring.TOKENIZERS, help="sacreBLEU's tokeniser for BLEU; default: by text and language")
     add("--beam", type=int, default=how.beam, help="beam size; default: %(default)s")
     add("--lenpen", type=float, default=how.lenpen, help="exponent of the length penalty; default: %(default)s")

@@ -208,7 +208,6 @@ DETOKENIZERS: Dict[str, Callable[[str], Callable[[str], str]]] = {
     "none": lambda lang: str,
     "moses": _moses_detokenizer,
 }
-DETOK_CHOICES = tuple(DETOKENIZERS)
 
 
 def looks_like_moses(dictionary: Dictionary) -> bool:
