@@ -119,6 +119,7 @@ setup(
         "sparse": SPARSE,
         "dev": [
             *DEPLOY,
+            *JAPANESE,
             *PLOTS,
             *SPARSE,
             "ruff==0.17.5",

@@ -148,7 +148,7 @@ MAKERS = {
     "Marian": (_slow("Marian"), "Marian", TRANSLATION),
     "Gemma": ("Llama", "Gemma", {**CAUSAL, "head_dim": 6}),
     "PhoBERT": (_slow("PhoBERT", VIETNAMESE + TEXT), "Roberta", ROBERTA),
-    "BERT, Japanese": (_slow("BERT, Japanese characters", JAPANESE + TEXT), "Bert", ENCODER),
+    "BERT, Japanese": (_slow("BERT, MeCab", JAPANESE + TEXT), "Bert", ENCODER),
     "FlauBERT": (_slow("FlauBERT"), "Flaubert", XLM),
     "XLM": (_slow("XLM"), "XLM", XLM),
 }  # fmt: skip

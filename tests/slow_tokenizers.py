@@ -1,11 +1,8 @@
 """Tokenizers that are written in Python, of the classes that users bring, with vocabularies made on the spot."""
 
-import io
 import json
-from itertools import chain
 
 import sentencepiece
-from subword_nmt.learn_bpe import learn_bpe
 from transformers import (
     BertJapaneseTokenizer,
     FlaubertTokenizer,
@@ -15,15 +12,8 @@ from transformers import (
     XLMTokenizer,
 )
 
-SPECIAL = [f"<special{i}>" for i in range(10)]
 JAPANESE = ["犬が赤い家を見る。", "小さい女は犬にりんごをやる。", "The dog は 走る !"]
 VIETNAMESE = ["con chó nhìn_thấy ngôi_nhà đỏ .", "người phụ_nữ cho con chó quả táo"]
-
-
-def _merges(text):
-    out = io.StringIO()
-    learn_bpe(text, out, 60, min_frequency=1)
-    return out.getvalue().splitlines()[1:]
 
 
 def _write(path, lines):
@@ -35,31 +25,32 @@ def _letters(text):
     return sorted({letter for line in text for letter in line if not letter.isspace()})
 
 
+def _merges(text, mark):
+    """The pairs of letters that begin words, and a vocabulary: these and single letters, with and without *mark*."""
+    pairs = sorted({word[:2] for line in text for word in line.split() if len(word) > 2})
+    pieces = [*_letters(text), *pairs]
+    return [" ".join(pair) for pair in pairs], [*pieces, *(f"{piece}{mark}" for piece in pieces)]
+
+
 def phobert(folder, text):
-    merges = _write(folder / "bpe.codes", [f"{merge} 1" for merge in _merges(text)])
-    empty = PhobertTokenizer(_write(folder / "vocab.txt", []), merges)
-    pieces = [empty.tokenize(line) for line in text]
-    pieces = dict.fromkeys([*chain(*pieces), *_letters(text), *(f"{letter}@@" for letter in _letters(text))])
-    return PhobertTokenizer(_write(folder / "vocab.txt", [f"{piece} 1" for piece in pieces]), merges)
+    merges, pieces = _merges(text, "@@")
+    files = {"vocab.txt": pieces, "bpe.codes": merges}
+    return PhobertTokenizer(*(_write(folder / name, [f"{line} 1" for line in files[name]]) for name in files))
 
 
 def _bert_japanese(folder, text, words, pieces):
     letters = _letters(text)
     vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in letters), "犬が"]
     file = _write(folder / "vocab.txt", vocab)
-    return BertJapaneseTokenizer(file, word_tokenizer_type=words, subword_tokenizer_type=pieces)
+    mecab = {"mecab_dic": "unidic_lite"}  # transformers 4 has another default
+    return BertJapaneseTokenizer(file, word_tokenizer_type=words, subword_tokenizer_type=pieces, mecab_kwargs=mecab)
 
 
 def _of_xlm(kind, folder, text):
-    merges = _write(folder / "merges.txt", [*_merges(text), ""])
-
-    def make(pieces):
-        vocab = {piece: i for i, piece in enumerate(["<s>", "</s>", "<pad>", "<unk>", *SPECIAL, *pieces])}
-        _write(folder / "vocab.json", [json.dumps(vocab)])
-        return kind(str(folder / "vocab.json"), merges)
-
-    letters = _letters(text)
-    return make(dict.fromkeys([*chain(*map(make([]).tokenize, text)), *letters, *(f"{one}</w>" for one in letters)]))
+    merges, pieces = _merges([line.lower() for line in text], "</w>")
+    special = ["<s>", "</s>", "<pad>", "<unk>", *(f"<special{i}>" for i in range(10))]
+    vocab = {piece: i for i, piece in enumerate([*special, *pieces])}
+    return kind(_write(folder / "vocab.json", [json.dumps(vocab)]), _write(folder / "merges.txt", [*merges, ""]))
 
 
 def _sentencepiece(file, text):

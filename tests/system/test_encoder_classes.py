@@ -1,14 +1,13 @@
 """Every class of pre-trained model that docs/encoders.md names is trained, resumed, translated, cached and exported."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from conftest import TINY
 from helpers import write_corpus
-from in_process import Printed, command
+from in_process import command
 from language_models import MAKERS, save_language_model
-from translating import train
+from translating import Model, train
 
 from bert_fused_plugin.bert.record import RECORD_KEY
 from bert_fused_plugin.checkpoints.reading import read_checkpoint
@@ -36,15 +35,6 @@ def flags_of(name, bert_dir):
     return ["--arch", "bert_fused", *TINY, "--bert-model", str(bert_dir), *options]
 
 
-def generate(case, *args):
-    return Printed(
-        command(
-            "generate", case.data, "--task", "bert_fused_translation", "--path", case.checkpoint, "--beam", "2",
-            "--max-len-b", "8", "--cpu", *args,
-        )
-    )  # fmt: skip
-
-
 def translate(hub):
     best = [h[0] for h in hub.generate([hub.encode(line) for line in LINES], beam=2, max_len_b=8)]
     return [(hub.decode(h["tokens"]), h["score"].item()) for h in best]
@@ -56,14 +46,14 @@ def test_the_class_works_from_the_training_to_the_exported_model(name, data, tmp
     save_language_model(name, bert_dir)
     flags = [*flags_of(name, bert_dir), *cache]
     train(data, tmp_path / "save", *flags, "--max-update", "2")
-    case = SimpleNamespace(data=data, checkpoint=tmp_path / "save" / "checkpoint_last.pt")
-    computed, cached = generate(case), generate(case, *cache)
-    assert len(computed.best("H")) == 10
-    assert computed.scores() == pytest.approx(cached.scores(), abs=1e-4)
+    checkpoint = tmp_path / "save" / "checkpoint_last.pt"
+    trained = Model(data, checkpoint)
+    assert len(trained.default.best("H")) == 10
+    assert trained.default.scores() == pytest.approx(trained.generate(*cache).scores(), abs=1e-4)
     caplog.clear()
     train(data, tmp_path / "save", *flags, "--max-update", "4")
     assert "resumed" in caplog.text or "(epoch 1 @ 2 updates)" in caplog.text
-    export_model(case.checkpoint, data, tmp_path / "exported", with_bert=True)
+    export_model(checkpoint, data, tmp_path / "exported", with_bert=True)
     before = BertFusedModel.from_pretrained(str(tmp_path / "save"), "checkpoint_last.pt", data)
     bert_dir.rename(tmp_path / "gone")
     assert translate(BertFusedModel.from_pretrained(str(tmp_path / "exported"))) == translate(before)

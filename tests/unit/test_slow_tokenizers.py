@@ -8,6 +8,7 @@ from fairseq.data import LanguagePairDataset, indexed_dataset
 from helpers import dictionary_of, framed
 from language_models import TEXT
 from slow_tokenizers import JAPANESE, SLOW, VIETNAMESE
+from test_kept_pieces import write_data
 from transformers import AutoTokenizer
 
 from bert_fused_plugin.bert.flags import parse_options
@@ -15,7 +16,6 @@ from bert_fused_plugin.bert.pretrained_bert import load_tokenizer
 from bert_fused_plugin.data import kept_pieces
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.kept_pieces import Sentences, kept_word_pieces
-from bert_fused_plugin.data.raw_text import read_raw_text
 from bert_fused_plugin.errors import BertFusedError
 
 LINES = {"PhoBERT": VIETNAMESE, **dict.fromkeys((name for name in SLOW if "BERT, " in name), JAPANESE)}
@@ -27,8 +27,6 @@ def saved(tmp_path_factory):
     made = {}
 
     def save(name):
-        if name == "BERT, MeCab":
-            pytest.importorskip("fugashi")
         if name not in made:
             made[name] = tmp_path_factory.mktemp("tokenizer")
             tokenizer = SLOW[name](tmp_path_factory.mktemp("files"), [*LINES.get(name, TEXT), *TEXT])
@@ -75,33 +73,19 @@ def test_each_file_of_a_tokenizer_is_part_of_its_identity(file, saved, tmp_path)
     assert make_bridge(str(moved)).identity() != make_bridge(saved("PhoBERT")).identity()
 
 
-def test_ranks_share_the_work_and_the_log_says_how_long_it_takes(saved, tmp_path, monkeypatch, caplog):
+def test_word_pieces_are_kept_of_fewer_sentences_and_ranks_share_smaller_parts(saved, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(kept_pieces, "KEPT_FROM", 50)
     monkeypatch.setattr(kept_pieces, "_PART", 20)
-    bridge = make_bridge(saved("PhoBERT"))
-    (tmp_path / "train.vi").write_text("".join(f"{line}\n" for line in VIETNAMESE * 3), encoding="utf-8")
-    texts = read_raw_text(str(tmp_path), "train", "vi", 6)
-    source = _indexed(tmp_path / "src")
-    sentences = Sentences(LanguagePairDataset(source, source.sizes, dictionary_of("a")), bridge, texts)
-    kept = kept_word_pieces(sentences, [tmp_path / "kept"], "train.vi")
-    assert kept.folder is not None  # six sentences: a fast tokenizer's are kept from 50
-    assert kept.digest == sentences.word_pieces(0, 6).digest
-    assert "word pieces for BERT: 6 sentences in 0 s" in caplog.messages
+    source = indexed_dataset.MMapIndexedDataset(write_data(dictionary_of("a"), tmp_path / "src", ["a"] * 6))
+    pairs = LanguagePairDataset(source, source.sizes, dictionary_of("a"))
+    sentences = Sentences(pairs, make_bridge(saved("PhoBERT")))
     starts, stock = [], sentences.word_pieces
     monkeypatch.setattr(sentences, "word_pieces", lambda start, stop: starts.append(start) or stock(start, stop))
-    monkeypatch.setattr(kept_pieces, "rank_in", lambda place: (1, 2))
-    monkeypatch.setattr(kept_pieces, "make_together", lambda missing, make, *ranks: [make(i) for i in missing()[1::2]])
-    with pytest.raises(BertFusedError, match=r"meta\.json"):  # the other rank, which would join the parts, is not there
-        kept_word_pieces(sentences, [tmp_path / "other"], "train.vi")
-    assert starts == [2]  # of the parts that begin with the sentences 0, 2 and 4
-
-
-def _indexed(prefix):
-    builder = indexed_dataset.MMapIndexedDatasetBuilder(f"{prefix}.bin")
-    for _ in range(6):
-        builder.add_item(dictionary_of("a").encode_line("a", append_eos=True))
-    builder.finalize(f"{prefix}.idx")
-    return indexed_dataset.MMapIndexedDataset(str(prefix))
+    kept = kept_word_pieces(sentences, [tmp_path / "kept"], "train.vi")
+    assert kept.folder is not None
+    assert sorted(starts) == [0, 2, 4]
+    assert kept.digest == stock(0, 6).digest
+    assert "word pieces for BERT: 6 sentences in 0 s" in caplog.messages
 
 
 def test_options_reach_the_tokenizer_and_unknown_ones_are_named(saved, caplog):
