@@ -155,8 +155,9 @@ def load_run(files: RunFiles, place: Place) -> Run:
         )
     if run.reads_bert and is_sentence_encoder(model.encoder.bert.name):
         run.remarks.append(
-            f"{run.name} reads {Path(model.encoder.bert.name).name}, which was made to compare sentences and has "
-            f"{parameters['frozen']:,} parameters; a masked language model, such as bert-base-cased, may help more."
+            f"{run.name} reads {'/'.join(Path(model.encoder.bert.name).parts[-2:])}, which was made to compare "
+            f"sentences and has {parameters['frozen']:,} parameters (BERT-base has 110 million); a masked language "
+            "model, such as bert-base-cased, may help more."
         )
     model.prepare_for_inference_(cfg)
     (model.bfloat16() if place.bf16 else model).to(place.device)
