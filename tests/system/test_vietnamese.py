@@ -17,7 +17,8 @@ from transformers import RobertaConfig, RobertaModel
 
 WHO = ["con chó:the dog", "con mèo:the cat", "người phụ_nữ:the woman", "ngôi_nhà:the house", "đất_nước:the country"]
 DOES = ["nhìn_thấy:sees", "yêu_thích:loves", "giúp_đỡ:helps", "không biết:does not know", "tìm_kiếm:looks for"]
-PAIRS = [[" ".join(words) for words in zip(*(part.split(":") for part in parts))] for parts in product(WHO, DOES, WHO)]
+PARTS = product(WHO, DOES, WHO[:2])
+PAIRS = [[" ".join(words) for words in zip(*(part.split(":") for part in parts))] for parts in PARTS]
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,7 @@ def test_bert_reads_the_validation_sentences_that_are_left_of_many(place, tmp_pa
     for folder in ("raw", "segmented"):
         shutil.copytree(place / folder, tmp_path / folder)
     for file in [*tmp_path.glob("*/train.*")]:
-        file.with_stem("valid").write_text(5 * file.read_text(encoding="utf-8"), encoding="utf-8")
+        file.with_stem("valid").write_text(13 * file.read_text(encoding="utf-8"), encoding="utf-8")
     done = run(tmp_path, "prepare", **settings(place, DATA=tmp_path / "raw", BERT_TEXT=tmp_path / "segmented"))
     assert done.returncode == 0, done.stderr
     out = tmp_path / "own_data-out"
@@ -80,7 +81,7 @@ def test_the_recipe_reads_segmented_text(place, tmp_path, segmented):
     assert "phobert (as BERT= says): RobertaModel of " in done.stdout
     assert "PhobertTokenizer (slow, written in Python); at most 40 word pieces" in done.stdout
     out = tmp_path / "own_data-out"
-    assert json.loads((out / "report.json").read_text(encoding="utf-8"))["sentences"] == 6
+    assert json.loads((out / "report.json").read_text(encoding="utf-8"))["sentences"] == 2
     assert ("_" in (out / "text" / "bert" / "train.vi").read_text(encoding="utf-8")) if segmented else True
     [training] = (out / "bert_fused" / "finished").read_text().splitlines()
     assert ("--bert-text OUT/text/bert" in training) == segmented
@@ -102,7 +103,8 @@ def check_the_page(path):
     """New text is translated by the commands of docs/encoders.md, without a warning."""
     [block] = [block for block in blocks("docs/encoders.md") if "new-segmented" in block.code]
     (path / "new.vi").write_text("người phụ nữ yêu thích con chó\n", encoding="utf-8")
-    (path / "segment.py").write_text(f"print({PAIRS[50][0]!r})\n", encoding="utf-8")  # in the place of VnCoreNLP
+    segment = f"import sys; open(sys.argv[2], 'w').write({PAIRS[22][0]!r})\n"  # in the place of VnCoreNLP
+    (path / "segment.py").write_text(segment, encoding="utf-8")
     on_cpu = 'fairseq-generate() { command fairseq-generate "$@" --cpu; }\n'
     places = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(

@@ -165,9 +165,9 @@ LINES = [f"{sentence(i).upper()} !" for i in range(300)]
     [
         (LINES, "are the same text in 300 of the lines"),
         (None, "train.en: there is no such file; DATA must hold train.en and"),
-        (["x"] * 50, "it must have at least 100"),
-        ([*LINES[:60], *[""] * 240], "train.* has 60 pairs; it must have at least 100"),  # pairs with both sides count
-        ([""] * 300, "train.* has 0 pairs; it must have at least 100"),
+        (["x"] * 49, "it must have at least 50"),
+        ([*LINES[:40], *[""] * 260], "train.* has 40 pairs; it must have at least 50"),  # pairs with both sides count
+        ([""] * 300, "train.* has 0 pairs; it must have at least 50"),
     ],
 )
 def test_text_that_cannot_be_used(data, source, message):
