@@ -4,7 +4,7 @@ In between, fairseq logs its configuration and all modules, hundreds of lines in
 """
 
 import logging
-from typing import Dict
+from logging.handlers import BufferingHandler
 
 logger = logging.getLogger(__name__)
 
@@ -12,30 +12,20 @@ REPEAT = {"bert_fused_repeat": True}
 """The ``extra`` of a message that is no warning and is said once more too."""
 
 
-class _Collector(logging.Handler):
-    """The warnings of the package, and the messages that `REPEAT` marks."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.levels: Dict[str, int] = {}  # by message, in their order, each once
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno >= logging.WARNING or REPEAT.keys() <= vars(record).keys():
-            self.levels.setdefault(record.getMessage(), record.levelno)
-
-
-_collector = _Collector()
+_collector = BufferingHandler(capacity=10_000)  # more messages than any set-up has
+_collector.addFilter(lambda record: record.levelno >= logging.WARNING or REPEAT.keys() <= vars(record).keys())
 
 
 def collect() -> None:
     """Collect messages from now on, and none of before: a process sets up one task at a time."""
-    _collector.levels.clear()
+    _collector.flush()
     logging.getLogger("bert_fused_plugin").addHandler(_collector)
 
 
 def end(repeat: bool) -> None:
     """Collect no more; with *repeat*, log once more what was collected."""
     logging.getLogger("bert_fused_plugin").removeHandler(_collector)
-    for message, level in _collector.levels.items() if repeat else ():
+    levels = {record.getMessage(): record.levelno for record in _collector.buffer if repeat}  # each message once
+    for message, level in levels.items():
         logger.log(level, f"said at set-up: {message}")
-    _collector.levels.clear()
+    _collector.flush()
