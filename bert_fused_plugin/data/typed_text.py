@@ -5,6 +5,7 @@ fairseq says nothing about an unknown symbol, and a model that reads many of the
 
 import logging
 import re
+import reprlib
 from typing import Any, Iterable, List, Optional
 
 from fairseq.data import Dictionary
@@ -14,8 +15,6 @@ from fairseq.tokenizer import tokenize_line
 logger = logging.getLogger(__name__)
 
 _SHARE = 0.05  # share of unknown symbols over which a line is warned of
-_SHOWN = 5  # unknown symbols that the warning names
-_LONGEST = 40  # characters of a symbol that the warning shows
 _SPLIT_HYPHEN = "@-@"
 # a hyphen with a letter or a digit on its left, or one that begins a symbol in which sentencepiece begins no word
 _HYPHEN_IN_A_WORD = {
@@ -49,15 +48,13 @@ class TypedText:
 
     def _describe(self, unknown: List[str], size: int) -> str:
         distinct = list(dict.fromkeys(unknown))
-        named = (repr(one) if len(one) <= _LONGEST else f"{one[:_LONGEST]!r}..." for one in distinct[:_SHOWN])
-        shown = ", ".join(named) + (", ..." if len(distinct) > _SHOWN else "")
         lowered = sum(self._dictionary.index(symbol.lower()) != self._dictionary.unk() for symbol in distinct)
         case = f" ({lowered} of them would be known in lower case)" if lowered else ""
         return (
             f"{len(unknown)} of the {size} symbols of a line ({len(unknown) / size:.0%}) are unknown to the source "
-            f"dictionary: {shown}{case}; a line must be prepared as the training text was, so check the tokenization "
-            "(--tokenizer, --moses-no-dash-splits), upper and lower case, and the subwords (--bpe, with the codes or "
-            "the model of the training); further lines are not reported"
+            f"dictionary: {reprlib.repr(distinct)}{case}; a line must be prepared as the training text was, so check "
+            "the tokenization (--tokenizer, --moses-no-dash-splits), upper and lower case, and the subwords (--bpe, "
+            "with the codes or the model of the training); further lines are not reported"
         )
 
 
