@@ -62,13 +62,6 @@ class Progress:
         self._next, seconds = now + _EVERY, now - self._start
         left = seconds * max(0.0, self._whole_work - self._work) / self._work
         self._say(
-            f"{self._title}: {self._done:,} of {self._total:,} {self._unit} after {_duration(seconds)}, "
-            f"about {_duration(left)} are left"
+            f"{self._title}: {self._done:,} of {self._total:,} {self._unit} after {tqdm.format_interval(seconds)}, "
+            f"about {tqdm.format_interval(left)} are left"
         )
-
-
-def _duration(seconds: float) -> str:
-    for unit, size in (("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

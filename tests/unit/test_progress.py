@@ -20,8 +20,8 @@ def test_lines_without_a_terminal(capsys, monkeypatch):
     assert captured.out == ""
     assert captured.err.splitlines() == [
         "plain: 2,000 sentences",
-        "plain: 600 of 2,000 sentences after 5 s, about 20 s are left",
-        "plain: 1,000 of 2,000 sentences after 70 s, about 70 s are left",
+        "plain: 600 of 2,000 sentences after 00:05, about 00:20 are left",
+        "plain: 1,000 of 2,000 sentences after 01:10, about 01:10 are left",
         "plain: 2,000 sentences in 150 s",
     ]
 
