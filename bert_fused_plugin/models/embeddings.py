@@ -5,6 +5,7 @@ import os
 from typing import Any, List, Optional
 
 import torch
+from fairseq import utils
 from torch import nn
 
 from bert_fused_plugin.errors import BertFusedError
@@ -45,21 +46,18 @@ def load_embedding(flag: str, path: Optional[str], dictionary: Any, embedding: n
     """
     if path is None:
         return
-    width, found = embedding.embedding_dim, 0
+    vectors = {}
     try:
         # the shell leaves the ~ of --FLAG=~/FILE
-        with open(os.path.expanduser(path), encoding="utf-8") as file, torch.no_grad():
-            for number, line in enumerate(file, start=1):
-                word, *numbers = line.rstrip().split(" ")
-                if word not in dictionary or (number == 1 and len(numbers) == 1):
-                    continue  # the first line may say how many vectors there are, and how wide
-                if len(numbers) != width:
-                    raise ValueError(f"line {number} has {len(numbers)} numbers")
-                embedding.weight[dictionary.index(word)] = torch.tensor([float(value) for value in numbers])
-                found += 1
-    except (OSError, ValueError) as error:
+        with open(os.path.expanduser(path), encoding="utf-8") as file:
+            for word, *numbers in (line.rstrip().split(" ") for line in file):
+                if word in dictionary and len(numbers) > 1:  # a first line may count the vectors and their numbers
+                    vectors[word] = torch.tensor([float(value) for value in numbers])
+        utils.load_embedding(vectors, dictionary, embedding)
+    except (OSError, ValueError, RuntimeError) as error:
         raise BertFusedError(
-            f"{flag} {path} cannot be used ({error}); give a text file in which each line has a word and {width} "
-            "numbers, or set --encoder-embed-dim or --decoder-embed-dim to the width of its vectors"
+            f"{flag} {path} cannot be used ({error}); give a text file in which each line has a word and "
+            f"{embedding.embedding_dim} numbers, or set --encoder-embed-dim or --decoder-embed-dim to the width of its "
+            "vectors"
         ) from error
-    logger.info(f"{flag} {path}: {found:,} of the {len(dictionary):,} symbols have a vector there")
+    logger.info(f"{flag} {path}: {len(vectors):,} of the {len(dictionary):,} symbols have a vector there")
