@@ -63,19 +63,11 @@ def new_args(flags: Flags, layers: Layers, bert_model: str) -> Namespace:
 def flag_errors(flags: Flags) -> List[str]:
     """Return a sentence for each flag that this package cannot translate, because it must not be ignored silently."""
     known = {*_stock_names(), *DEFAULTS, "encoder_embed_path", "decoder_embed_path"}
-    errors = [
+    return [
         f"args.{name} {value!r} is no flag of bert-nmt; it comes from a fork, whose models cannot be imported"
         for name, value in flags.items()
         if value and name.startswith(("encoder_", "decoder_", "bert_")) and name not in known
     ]
-    errors += [
-        f"args.{side}_attention_heads is missing, and the weights do not show its value"
-        for side in SIDES
-        if f"{side}_attention_heads" not in flags
-    ]
-    if flags["encoder_bert_dropout"] and not 0 <= flags["encoder_bert_dropout_ratio"] <= 0.5:
-        errors.append(f"args.encoder_bert_dropout_ratio must be in [0, 0.5], got {flags['encoder_bert_dropout_ratio']}")
-    return errors
 
 
 def _bert_flags(flags: Flags, layers: Layers) -> Flags:

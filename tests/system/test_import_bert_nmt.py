@@ -226,7 +226,6 @@ class Code:
         (lambda c: vars(c.args).update(bert_gates=[0, 1, 1]), ["--bert-gates must be a 0 or 1 for each of the 2"]),
         (lambda c: vars(c.args).update(decoder_layers=3), ["do not make one model, .*decoder.layers.2"]),
         (lambda c: vars(c.args).update(bert_output_layer=2), ["do not make one model.*--bert-layer"]),
-        (lambda c: vars(c.args).pop("encoder_attention_heads"), ["args.encoder_attention_heads is missing"]),
         (lambda c: vars(c.args).update(encoder_normalize_before=True), ["encoder.layer_norm"]),
         (lambda c: c.weights.pop("decoder.layers.1.fc2.bias"), ["do not make one model.*decoder.layers.1.fc2.bias"]),
         (lambda c: c.weights.pop("encoder.layers.1.bert_attn.in_proj_bias"), ["encoder.layers.1.bert_attn"]),
