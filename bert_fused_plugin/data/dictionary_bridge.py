@@ -57,8 +57,9 @@ class DictionaryBridge:
         context: int = 0,
         tags: Sequence[str] = (),
     ) -> None:
+        self._host = tokenizer
         self._tokenizer = FastTokenizer(tokenizer) if tokenizer.is_fast else SlowTokenizer(tokenizer)
-        self.is_fast = self._tokenizer.is_fast
+        self.is_fast = tokenizer.is_fast
         self.max_tokens = max_tokens
         self.subword = detect_subword(dictionary) if subword == "auto" else subword
         self.detok = detok
@@ -139,13 +140,14 @@ class DictionaryBridge:
 
     def pieces(self, bert_tokens: Sequence[int]) -> List[str]:
         """Return the word pieces of one sentence's *bert_tokens*, for people to read."""
-        return self._tokenizer.pieces([token for token in bert_tokens if token != BERT_PAD])
+        tokens = [token for token in bert_tokens if token != BERT_PAD]
+        return list(map(str, self._host.convert_ids_to_tokens(tokens)))
 
     def tokenizer_fingerprint(self) -> str:
         """Return a hash of the tokenizer's vocabulary, and of what it makes of a difficult line."""
         before, _, after = self._single
         probe = [*before, *self._tokenizer.encode([_PROBE])[0], *after]
-        return _hash(json.dumps([sorted(self._tokenizer.vocabulary().items()), probe]))[:32]
+        return _hash(json.dumps([sorted(self._host.get_vocab().items()), probe]))[:32]
 
     def identity(self) -> Dict[str, Any]:
         """Return everything that the word pieces depend on, except the sentence and the versions of libraries."""

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from importlib.metadata import distributions
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, List, Sequence, Tuple
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -22,8 +22,6 @@ _READERS = ("transformers", "sentencepiece", "sacremoses", "fugashi", "unidic-li
 class FastTokenizer:
     """The program in Rust inside *tokenizer*, which then cuts and pads nothing, and knows no special tokens."""
 
-    is_fast = True
-
     def __init__(self, tokenizer: "PreTrainedTokenizerBase") -> None:
         self._backend: Any = tokenizer.backend_tokenizer
         self._backend.no_truncation()
@@ -36,14 +34,6 @@ class FastTokenizer:
     def encode(self, texts: Sequence[str]) -> List[List[int]]:
         """Return the ids of the word pieces of each of the *texts*, without special tokens."""
         return [encoding.ids for encoding in self._encode_batch(list(texts), add_special_tokens=False)]
-
-    def pieces(self, ids: Sequence[int]) -> List[str]:
-        """Return the word pieces with these *ids*, for people to read."""
-        return [str(self._backend.id_to_token(number)) for number in ids]
-
-    def vocabulary(self) -> Dict[str, int]:
-        """Return the id of each word piece, added ones included."""
-        return dict(self._backend.get_vocab(with_added_tokens=True))
 
     def identity(self) -> str:
         """Return all that the word pieces depend on, except the version of the package tokenizers."""
@@ -72,8 +62,6 @@ class SlowTokenizer:
     Special tokens are text where they occur in text, or unknown where the tokenizer has no pieces for that text.
     """
 
-    is_fast = False
-
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._unk: List[int] = [] if tokenizer.unk_token_id is None else [tokenizer.unk_token_id]
@@ -82,14 +70,6 @@ class SlowTokenizer:
     def encode(self, texts: Sequence[str]) -> List[List[int]]:
         """Return the ids of the word pieces of each of the *texts*, without special tokens."""
         return [self._encode(text) for text in texts]
-
-    def pieces(self, ids: Sequence[int]) -> List[str]:
-        """Return the word pieces with these *ids*, for people to read."""
-        return [str(piece) for piece in self._tokenizer.convert_ids_to_tokens(list(ids))]
-
-    def vocabulary(self) -> Dict[str, int]:
-        """Return the id of each word piece, added ones included."""
-        return dict(self._tokenizer.get_vocab())
 
     def identity(self) -> str:
         """Return all that the word pieces depend on, also the versions of the packages that split the text."""
