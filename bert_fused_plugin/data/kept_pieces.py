@@ -23,11 +23,8 @@ import numpy as np
 from fairseq.data import (
     AppendTokenDataset,
     ConcatDataset,
-    IndexedCachedDataset,
-    IndexedDataset,
     LanguagePairDataset,
     MMapIndexedDataset,
-    PrependTokenDataset,
     StripTokenDataset,
     TruncateDataset,
 )
@@ -222,11 +219,8 @@ def _files(prefix: str) -> List[Any]:
 
 _KINDS: Dict[type, Callable[[Any], List[Any]]] = {
     MMapIndexedDataset: lambda d: _files(d._path),
-    IndexedDataset: lambda d: [d.fix_lua_indexing, *_files(d.path)],
-    IndexedCachedDataset: lambda d: [d.fix_lua_indexing, *_files(d.path)],
     ConcatDataset: lambda d: [*d.sample_ratios, *map(content_identity, d.datasets)],
     AppendTokenDataset: lambda d: [str(d.token), content_identity(d.dataset)],
-    PrependTokenDataset: lambda d: [str(d.token), content_identity(d.dataset)],
     StripTokenDataset: lambda d: [str(d.id_to_strip), content_identity(d.dataset)],
     TruncateDataset: lambda d: [d.truncation_length, content_identity(d.dataset)],
 }

@@ -43,8 +43,6 @@ class WordPieces:
         meta = json.loads((folder / META).read_text(encoding="utf-8"))
         # what is written to the arrays would stay in this process; PyTorch warns of arrays that are read-only
         pieces, offsets = (np.asarray(np.load(folder / name, mmap_mode="c")) for name in (_PIECES, _OFFSETS))
-        if (len(pieces), len(offsets)) != (meta["pieces"], meta["sentences"] + 1):
-            raise ValueError(f"its arrays do not have the sizes that {META} says")
         loaded = cls(pieces, offsets, meta["cuts"])
         loaded.digest, loaded.folder = meta["digest"], folder
         return loaded
@@ -67,9 +65,8 @@ class WordPieces:
                 with np.load(file) as part:
                     target.write(part["pieces"].data)
         digest = cls(np.load(folder / _PIECES, mmap_mode="r"), offsets).digest
-        meta = {"sentences": len(offsets) - 1, "pieces": int(offsets[-1]), "digest": digest, "cuts": cuts.tolist()}
         with written_whole(folder / META) as new:
-            new.write_text(json.dumps(meta, indent=1), encoding="utf-8")
+            new.write_text(json.dumps({"digest": digest, "cuts": cuts.tolist()}), encoding="utf-8")
 
     def save_part(self, file: Path) -> None:
         """Write these word pieces as one of the parts of `save`."""
