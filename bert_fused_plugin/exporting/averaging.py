@@ -64,11 +64,8 @@ def last_checkpoints(
     Raises:
         BertFusedError: There are fewer checkpoints.
     """
-    flag, name = (
-        ("--num-update-checkpoints", r"checkpoint_\d+_(\d+)\.pt")
-        if by_updates
-        else ("--num-epoch-checkpoints", r"checkpoint(\d+)\.pt")
-    )
+    kind, name = ("update", r"checkpoint_\d+_(\d+)\.pt") if by_updates else ("epoch", r"checkpoint(\d+)\.pt")
+    flag = f"--num-{kind}-checkpoints"
     if count < 1:
         raise BertFusedError(f"{flag} must be at least 1, got {count}; give the number of checkpoints to average")
     if not directory.is_dir():
@@ -76,10 +73,10 @@ def last_checkpoints(
     numbered = checkpoint_paths(str(directory), name, keep_match=True)
     found = [Path(path) for path, number in numbered if upper_bound is None or number <= upper_bound]
     if len(found) < count:
-        kind = "checkpoint_EPOCH_UPDATE.pt" if by_updates else "checkpointEPOCH.pt"
         bound = "" if upper_bound is None else f" up to --checkpoint-upper-bound {upper_bound}"
         raise BertFusedError(
-            f"{flag} {count}: {directory} has {len(found)} files {kind}{bound}; ask for fewer, or give other --inputs"
+            f"{flag} {count}: {directory} has {len(found)} {kind} checkpoints{bound}; ask for fewer, or give other "
+            "--inputs"
         )
     return found[:count]
 

@@ -184,9 +184,9 @@ def test_the_last_checkpoints_are_found_by_number(save_dir):
 @pytest.mark.parametrize(
     ("count", "options", "message"),
     [
-        (4, {}, "--num-epoch-checkpoints 4: {0} has 3 files checkpointEPOCH.pt; ask for fewer, or give other --inputs"),
-        (3, {"upper_bound": 9}, "has 2 files checkpointEPOCH.pt up to --checkpoint-upper-bound 9"),
-        (4, {"by_updates": True}, "--num-update-checkpoints 4: {0} has 3 files checkpoint_EPOCH_UPDATE.pt"),
+        (4, {}, "--num-epoch-checkpoints 4: {0} has 3 epoch checkpoints; ask for fewer, or give other --inputs"),
+        (3, {"upper_bound": 9}, "has 2 epoch checkpoints up to --checkpoint-upper-bound 9"),
+        (4, {"by_updates": True}, "--num-update-checkpoints 4: {0} has 3 update checkpoints"),
         (0, {}, "--num-epoch-checkpoints must be at least 1, got 0"),
     ],
 )
