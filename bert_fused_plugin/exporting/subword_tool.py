@@ -5,12 +5,11 @@ that it does not know, or knows from other words, and translates badly.  So the 
 """
 
 from collections import Counter
-from contextlib import suppress
 from itertools import islice, product
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from fairseq.data import Dictionary, data_utils
+from fairseq.data import data_utils
 from fairseq.data.encoders import build_bpe
 
 from bert_fused_plugin.data.data_bin import read_whole
@@ -68,13 +67,10 @@ def check_tool(bpe: Any, files: Files, task: Any, data: str) -> Any:
     remedy = "give the file that the training data was split with"
     try:
         encoder = build_bpe(bpe)
-    except ImportError as error:
-        raise BertFusedError(f"{tool} needs a package that is missing: {error}") from error
     except (Exception, SystemExit) as error:  # subword-nmt ends the program at a line that is no code
         reason = " ".join(str(error).split())[:200]
         raise BertFusedError(f"{tool} cannot be read as what the flag is for ({reason}); {remedy}") from error
-    text = _source_text(data, task)
-    known = [] if text is None else _sentences(text, task.source_dictionary)
+    known = _known_sentences(data, task)
     split = [encoder.encode(encoder.decode(" ".join(line))).split() for line in known]
     if _likeness(known, split) < _ENOUGH:
         example = next((line, new) for line, new in zip(known, split) if line != new)
@@ -87,26 +83,20 @@ def check_tool(bpe: Any, files: Files, task: Any, data: str) -> Any:
     return encoder
 
 
-def _source_text(data: str, task: Any) -> Optional[Any]:
-    """Return the source side of the first of the validation and the test set that the directory *data* has.
+def _known_sentences(data: str, task: Any) -> List[List[str]]:
+    """Return source sentences without unknown words, as symbols, of the validation or the test set in *data*, or none.
 
     The training set is left out, because its subwords may have been drawn at random.
     """
-    source, target = task.cfg.source_lang, task.cfg.target_lang
+    source, target, dictionary = task.cfg.source_lang, task.cfg.target_lang, task.source_dictionary
     for split, pair in product(("valid", "test"), (f"{source}-{target}", f"{target}-{source}")):
-        with suppress(ValueError):  # fairseq maps no empty file
-            text = data_utils.load_indexed_dataset(f"{data}/{split}.{pair}.{source}", task.source_dictionary)
-            if text is not None:
-                return text
-    return None
-
-
-def _sentences(text: Any, dictionary: Dictionary) -> List[List[str]]:
-    """Return the first sentences of *text* without unknown words, as symbols."""
-    text = read_whole(text)
-    rows = (text[index].tolist() for index in range(len(text)))
-    known = (row for row in rows if dictionary.unk() not in row)
-    return [[dictionary[token] for token in row if token != dictionary.eos()] for row in islice(known, _MOST_LINES)]
+        text = data_utils.load_indexed_dataset(f"{data}/{split}.{pair}.{source}", dictionary)
+        if text is not None:
+            text = read_whole(text)
+            rows = (text[index].tolist() for index in range(len(text)))
+            known = (row for row in rows if dictionary.unk() not in row)
+            return [[dictionary[i] for i in row if i != dictionary.eos()] for row in islice(known, _MOST_LINES)]
+    return []
 
 
 def _likeness(known: Sequence[Sequence[str]], split: Sequence[Sequence[str]]) -> float:
