@@ -2,8 +2,7 @@
 
 import logging
 import os
-from contextlib import contextmanager, nullcontext
-from typing import Any, Dict, Iterator
+from typing import Any, Dict
 
 from fairseq.hub_utils import GeneratorHubInterface, from_pretrained
 from torch import Tensor
@@ -26,8 +25,7 @@ class TranslationHub(GeneratorHubInterface):
     def binarize(self, sentence: str) -> Tensor:
         """Return the ids of a *sentence* that is split into symbols."""
         self._typed_text.check([sentence], self.tokenizer)
-        ids: Tensor = super().binarize(sentence)
-        return ids
+        return super().binarize(sentence)
 
     def _apply(self, *args: Any, **kwargs: Any) -> "TranslationHub":
         """Move the models to a device or to a dtype, as ``nn.Module`` does."""
@@ -57,8 +55,12 @@ def load_hub(
         overrides: settings that replace those of the training.
     """
     overrides = {**gpt2_files(model_name_or_path), **overrides}
-    with nullcontext() if verbose else _only_warnings():
+    before = logging.root.manager.disable
+    logging.disable(before if verbose else max(before, logging.INFO))
+    try:
         loaded = from_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, **overrides)
+    finally:
+        logging.disable(before)
     if verbose:
         logger.info(loaded["args"])
     hub = TranslationHub(loaded["args"], loaded["task"], loaded["models"])
@@ -69,14 +71,3 @@ def gpt2_files(directory: str) -> Dict[str, str]:
     """Return the settings that name the files of ``--bpe gpt2`` in *directory*; fairseq finds those of other kinds."""
     places = {setting: os.path.join(directory, name) for setting, name in GPT2_FILES.items()}
     return {setting: place for setting, place in places.items() if os.path.isfile(place)}
-
-
-@contextmanager
-def _only_warnings() -> Iterator[None]:
-    """Hide messages below warnings."""
-    before = logging.root.manager.disable
-    logging.disable(max(before, logging.INFO))
-    try:
-        yield
-    finally:
-        logging.disable(before)
