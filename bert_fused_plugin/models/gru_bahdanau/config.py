@@ -86,11 +86,6 @@ class GruConfig(BertFlags):
         of_bert = BertFlags.flags().keys() - {"bert_model", "bert_unchecked"}
         return limited(super().flags(), only_with("bert_model"), of_bert)
 
-    @property
-    def has_attention(self) -> bool:
-        """Whether the decoder attends to the annotations."""
-        return RECURRENT_ATTENTIONS[str(self.attention)].build is not None
-
 
 def gru_config_errors(cfg: GruConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
     """Return an error message for each setting of *cfg* that breaks a rule."""

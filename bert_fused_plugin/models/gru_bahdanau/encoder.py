@@ -13,6 +13,7 @@ from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.bert.record import BertRecord
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
 from bert_fused_plugin.modules.beam_order import EncoderOut, reorder_encoder_out
+from bert_fused_plugin.modules.recurrent_attention import RECURRENT_ATTENTIONS
 
 
 class GruEncoder(FairseqEncoder):
@@ -42,7 +43,7 @@ class GruEncoder(FairseqEncoder):
             nn.GRU(width, cfg.encoder_hidden_size, bidirectional=True, batch_first=True) for width in widths
         )
         # without attention nothing reads the annotations, and the norm's parameters would get no gradient
-        norm = cfg.layer_norm and cfg.has_attention
+        norm = cfg.layer_norm and RECURRENT_ATTENTIONS[str(cfg.attention)].build is not None
         self.layer_norm = nn.LayerNorm(self.output_dim) if norm else None
         self.bert: Any = bert
         self.bridge = bridge
