@@ -51,7 +51,6 @@ def read_json(state_dict: Mapping[str, Tensor], key: str) -> Optional[Dict[str, 
     if key not in state_dict:
         return None
     try:
-        record: Dict[str, Any] = json.loads(bytes(state_dict[key].float().round().long().clamp(0, 255).tolist()))
+        return json.loads(bytes(state_dict[key].float().round().long().clamp(0, 255).tolist()))
     except ValueError as error:
         raise BertFusedError(f"the checkpoint's record {key} is damaged; give an undamaged checkpoint") from error
-    return record

@@ -60,8 +60,7 @@ class TranslationModel(FairseqEncoderDecoderModel):
         options["features_only"] = features_only
         with batch_rng(self.training):
             encoder_out = self.encoder(src_tokens, src_lengths, bert_tokens=bert_tokens, bert_out=bert_out)
-            out: Tuple[Tensor, Dict[str, Any]] = self.decoder(prev_output_tokens, encoder_out=encoder_out, **options)
-        return out
+            return self.decoder(prev_output_tokens, encoder_out=encoder_out, **options)
 
     def prepare_for_inference_(self, cfg: Any) -> None:
         """Prepare the model for translation, as fairseq's commands and its hub interface ask for it."""
@@ -119,8 +118,7 @@ class SearchScores(FairseqDecoder):
         writable = torch.is_inference_mode_enabled() or not scores.is_inference()
         if log_probs and is_step and writable and scores.dtype == torch.float32 and scores.device.type == "cpu":
             return torch.log_softmax(scores, -1, out=scores)
-        probabilities: Tensor = super().get_normalized_probs(net_output, log_probs, sample)
-        return probabilities
+        return super().get_normalized_probs(net_output, log_probs, sample)
 
 
 def _other_parameters(model: Any, saved: Mapping[str, Tensor]) -> str:

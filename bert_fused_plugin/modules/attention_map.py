@@ -59,8 +59,7 @@ def attention_weights_of(attention_map: Optional[nn.Module], scores: Tensor) -> 
     """Return the weights, (..., S), that *attention_map* gives to *scores*, at least in fp32; None is softmax."""
     if attention_map is None:
         return torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
-    weights: Tensor = attention_map(scores)
-    return weights
+    return attention_map(scores)
 
 
 class FixedMap(nn.Module):

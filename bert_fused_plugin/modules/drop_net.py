@@ -65,8 +65,7 @@ def with_zero_gradients(x: Tensor, *unused: Tensor) -> Tensor:
 
     DDP needs a gradient for each parameter in each step, and Adam moves a parameter by its momentum even then.
     """
-    result: Tensor = _ZeroGradients.apply(x, *unused)
-    return result
+    return _ZeroGradients.apply(x, *unused)
 
 
 class _ZeroGradients(torch.autograd.Function):

@@ -99,10 +99,7 @@ class FusedLayer(nn.Module):
             x, nmt_weights = self.apply_sublayer(nmt.attend, x, nmt.norm)
             return x, nmt_weights, None
         attend = partial(self.bert_attn, memory=bert_memory, need_weights=need_weights)
-        fused: Fused = self.fusion(
-            self.apply_sublayer, x, nmt, Branch(attend, self.bert_attn, self.bert_attn_layer_norm)
-        )
-        return fused
+        return self.fusion(self.apply_sublayer, x, nmt, Branch(attend, self.bert_attn, self.bert_attn_layer_norm))
 
     def feed_forward(self, x: Tensor) -> Tensor:
         """Apply the feed-forward network to the states, (T, B, C)."""

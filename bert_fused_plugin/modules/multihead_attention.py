@@ -81,8 +81,7 @@ class SelfAttention(MappedAttention):
         """
         masks = {"key_padding_mask": key_padding_mask, "attn_mask": attn_mask}
         if self.attention_map is None:
-            attended: Attended = super().forward(query, key, value, need_weights=need_weights, **masks)
-            return attended
+            return super().forward(query, key, value, need_weights=need_weights, **masks)
         scores, values = super().forward(query, key, value, before_softmax=True, **masks)
         probabilities = self.attention_map(scores.unflatten(0, (-1, self.num_heads)))  # (B, H, T, S)
         out = torch.bmm(self.dropout_module(probabilities.to(values.dtype)).flatten(0, 1), values)  # (B H, T, C / H)

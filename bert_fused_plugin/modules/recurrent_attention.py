@@ -47,8 +47,7 @@ class RecurrentAttention(nn.Module):
         assert steps is not None
         if not torch.is_grad_enabled():  # in a step of decoding, autograd's own work would show
             return steps.energies(query)
-        energies: Tensor = _Energies.apply(self.steps, query, keys, *steps.vectors)
-        return energies
+        return _Energies.apply(self.steps, query, keys, *steps.vectors)
 
     def steps(self, keys: Tensor) -> Optional["AttentionSteps"]:
         """Return the energies of *keys* in many steps, with gradients written by hand; None if there are none."""
@@ -63,8 +62,7 @@ class RecurrentAttention(nn.Module):
         """Return the gradient of the energies, in fp32 as the map, which must not be learned, from that of *alpha*."""
         dtype = torch.promote_types(alpha.dtype, torch.float32)
         if self.attention_map is not None:
-            to_energies: Tensor = self.attention_map.backward(alpha.to(dtype), gradient.to(dtype))
-            return to_energies.to(alpha.dtype)
+            return self.attention_map.backward(alpha.to(dtype), gradient.to(dtype)).to(alpha.dtype)
         weighted = alpha.to(dtype) * gradient.to(dtype)
         return torch.sub(weighted, alpha.to(dtype) * weighted.sum(dim=-1, keepdim=True)).to(alpha.dtype)
 

@@ -63,5 +63,4 @@ class DeepOutput(nn.Module):
             from_context: the products C_o c, (..., 2l).
         """
         hidden = self.state_proj(self.state_norm(state)) + self.embed_proj(self.embed_norm(embedded)) + from_context
-        maximum: Tensor = hidden.unflatten(-1, (-1, 2)).max(dim=-1).values  # the gradient of amax takes twice as long
-        return maximum
+        return hidden.unflatten(-1, (-1, 2)).max(dim=-1).values  # the gradient of amax takes twice as long

@@ -148,8 +148,7 @@ class BertFusedDecoder(SearchScores, TransformerDecoderBase):
             layers = [layer.project_for_search(*states) for layer in self.layers.children()]
             cached = {"layers": layers, "beam_size": rows // len(states[1])}
             self.set_incremental_state(incremental_state, "memories", cached)
-        memories: List[Optional[Memories]] = cached["layers"]
-        return memories
+        return cached["layers"]
 
     def _embed(
         self, prev_output_tokens: Tensor, incremental_state: Optional[Dict[str, Any]]

@@ -116,5 +116,4 @@ class BertFusedEncoder(TransformerEncoderBase):
         # fairseq gives a position to any symbol other than padding
         symbols = torch.full_like(bert_padding_mask, self.padding_idx + 1, dtype=torch.long)
         symbols = symbols.masked_fill(bert_padding_mask, self.padding_idx)
-        embedded: Tuple[Tensor, Tensor] = self.forward_embedding(symbols, self.bert_proj(bert_out))
-        return embedded
+        return self.forward_embedding(symbols, self.bert_proj(bert_out))

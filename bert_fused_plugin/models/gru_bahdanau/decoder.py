@@ -138,8 +138,7 @@ class GruDecoder(SearchScores, FairseqIncrementalDecoder):
 
     def output_layer(self, features: Tensor, **unused: Any) -> Tensor:
         """Return the logits, (..., V), of *features*, (..., l)."""
-        logits: Tensor = self.output_projection(features)
-        return logits
+        return self.output_projection(features)
 
     def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> None:
         """Put the rows of the caches into *new_order*; the memories are kept once for all beams of a sentence."""
