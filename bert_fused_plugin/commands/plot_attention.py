@@ -3,27 +3,24 @@
 bert-fused-attention data-bin --path checkpoint_best.pt --subset test --index 3 --output attention.png
 
 The command also prints the alignment (source-target, by attention), the entropy of the attention in each decoder layer,
-in bits and in % of the largest possible entropy (a dash stands for a layer without such attention), and, for
---bert-fusion gated, the mean of each layer's gate (1 means that the layer uses BERT's branch alone).  For an attention
-with zeros, as --attention-map sparsemax gives them, it prints the share of exact zeros of each layer and head and the
-mean number of symbols that get a weight, and for --attention-map entmax the alpha that each head has learned.  The
-command says so if attention is so even that map and alignment mean nothing: if its entropy is 95 % or more of the
-largest possible.
+in bits and in % of the largest possible entropy (a dash stands for a layer without such attention), for --bert-fusion
+gated the mean of each layer's gate (1 means that the layer uses BERT's branch alone), and for --attention-map entmax
+the alpha that each head has learned.  The command says so if attention is so even that map and alignment mean nothing:
+if its entropy is 95 % or more of the largest possible.
 """
 
 import logging
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from statistics import mean
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from matplotlib.figure import Figure
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import given_path
 from bert_fused_plugin.modules.attention_map import learned_alphas
-from bert_fused_plugin.reports.attention import SOURCE, AttentionMap, AttentionStatistics, attention_maps, evenness
+from bert_fused_plugin.reports.attention import SOURCE, AttentionMap, attention_maps, evenness, recorded_gates
 from bert_fused_plugin.reports.decoding import Decoding, Texts, searcher
-from bert_fused_plugin.reports.runs import Place, Run, RunFiles, load_run
+from bert_fused_plugin.reports.runs import Place, RunFiles, load_run
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
@@ -42,7 +39,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     [tokens] = searcher(run, Decoding(beam=args.beam))(sample)
     texts = Texts(run.task, "auto", "none")
     subwords = ("none", "none") if args.subwords else (texts.source_words, texts.target_words)
-    maps = attention_maps(run.model, run.task, sample, tokens, subwords)
+    with recorded_gates(run.model) as gates:
+        maps = attention_maps(run.model, run.task, sample, tokens, subwords)
     if not maps:
         raise BertFusedError(f"--path {args.path}: this model has no attention to draw; give a model with attention")
     depth = len(maps[0].layers)
@@ -53,40 +51,23 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     draw(chosen, str(args.output), words=not args.subwords)
     print(f"source:      {texts.source(sample['net_input']['src_tokens'][0])}")
     print(f"translation: {texts.target(tokens)}")
-    _print_figures(run, sample, tokens, chosen)
+    _print_figures(maps, chosen)
+    for name, alphas in learned_alphas(run.model).items():
+        print(f"alpha:       {name}: {' '.join(f'{alpha:.2f}' for alpha in alphas)}")
+    for name, gate in gates.items():
+        print(f"gate:        {name}: {gate.mean():.2f}")
     print(f"written:     {args.output}")
 
 
-def _print_figures(run: Run, sample: Any, tokens: Any, maps: List[Tuple[AttentionMap, int]]) -> None:
-    statistics = AttentionStatistics()
-    statistics.add(run.model, sample["net_input"], [tokens])
-    for found, layer in maps:
+def _print_figures(maps: List[AttentionMap], chosen: List[Tuple[AttentionMap, int]]) -> None:
+    for found, layer in chosen:
         if found.kind == SOURCE:
             print(f"alignment:   {found.pharaoh(layer)}")
-    entropies = statistics.entropies()
-    for kind, layers in entropies.items():
-        figures = (f"{each.bits:.2f} ({each.share:.0%})" if each else "-" for each in layers)
-        print(f"entropy:     {kind}: {', '.join(figures)}")
-    _print_sparsity(statistics)
-    for name, alphas in learned_alphas(run.model).items():
-        print(f"alpha:       {name}: {' '.join(f'{alpha:.2f}' for alpha in alphas)}")
-    for name, gate in statistics.gates().items():
-        print(f"gate:        {name}: {gate['mean']:.2f} ± {gate['deviation']:.2f}")
-    for warning in filter(None, (evenness(kind, layers) for kind, layers in entropies.items())):
+    for found in maps:
+        figures = (f"{each.bits:.2f} ({each.share:.0%})" if each else "-" for each in found.entropies)
+        print(f"entropy:     {found.kind}: {', '.join(figures)}")
+    for warning in filter(None, (evenness(found.kind, found.entropies) for found in maps)):
         print(f"too even:    {warning}")
-
-
-def _print_sparsity(statistics: AttentionStatistics) -> None:
-    """Print the exact zeros of an attention that has some."""
-    for kind, layers in statistics.sparsity().items():
-        if not any(layer and any(layer.zeros) for layer in layers):
-            continue
-        for number, layer in enumerate(layers, 1):
-            text = "-"
-            if layer is not None:
-                zeros = " ".join(f"{share:.0%}" for share in layer.zeros)
-                text = f"{zeros} by head; {mean(layer.attended):.1f} symbols attended to"
-            print(f"zeros:       {kind}, layer {number}: {text}")
 
 
 def draw(maps: List[Tuple[AttentionMap, int]], path: str, words: bool = True) -> None:

@@ -3,24 +3,12 @@
 from collections import defaultdict
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import (
-    Any,
-    Callable,
-    ContextManager,
-    DefaultDict,
-    Dict,
-    Iterator,
-    List,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Any, Callable, DefaultDict, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from fairseq.data.data_utils import collate_tokens
 from fairseq.models.transformer import TransformerDecoderBase
-from torch import Tensor, nn
+from torch import Tensor
 
 from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
 from bert_fused_plugin.modules.fusion import Gate
@@ -34,7 +22,6 @@ class Attention(NamedTuple):
     """The attention of each decoder layer to the source or to BERT, the lowest layer first."""
 
     layers: List[Optional[Tensor]]  # mean over heads, (B, T, S) or (B, T, L); None for a layer without such attention
-    heads: List[Optional[Tensor]]  # of each head, (H, B, T, S) or (H, B, T, L)
     sizes: Tensor  # the number of positions that may be attended to, (B)
 
 
@@ -56,22 +43,13 @@ def read_attention(model: Any, net_input: Dict[str, Any], translations: Sequence
     prev_output_tokens = previous_tokens(translations, decoder.dictionary.pad()).to(net_input["src_tokens"].device)
     masks = {SOURCE: "encoder_padding_mask", BERT: "bert_padding_mask"}
     result = {
-        kind: Attention([], [], (~encoder_out[mask][0]).sum(dim=1))
-        for kind, mask in masks.items()
-        if encoder_out.get(mask)
+        kind: Attention([], (~encoder_out[mask][0]).sum(dim=1)) for kind, mask in masks.items() if encoder_out.get(mask)
     }
-    attentions = {n: module for n, module in decoder.named_modules() if n.endswith((".encoder_attn", ".bert_attn"))}
-    for number, option in enumerate(options):
-        with _recorded(attentions, lambda module, inputs, output: output[1]) as heads:
-            _, extra = decoder(prev_output_tokens, encoder_out=encoder_out, **option)
-        found = {kind: (extra.get(name) or [None])[0] for kind, name in ((SOURCE, "attn"), (BERT, "bert_attn"))}
-        names = {SOURCE: "encoder_attn", BERT: "encoder_attn" if found[SOURCE] is None else "bert_attn"}
-        for kind, attention in result.items():
-            weights = found[kind]
-            attention.layers.append(weights)
-            if weights is not None:
-                weights = heads.get(f"layers.{number}.{names[kind]}", weights.unsqueeze(0))
-            attention.heads.append(weights)
+    for option in options:
+        _, extra = decoder(prev_output_tokens, encoder_out=encoder_out, **option)
+        for kind, name in ((SOURCE, "attn"), (BERT, "bert_attn")):
+            if kind in result:
+                result[kind].layers.append((extra.get(name) or [None])[0])
     return {kind: found for kind, found in result.items() if any(layer is not None for layer in found.layers)}
 
 
@@ -81,30 +59,20 @@ def previous_tokens(translations: Sequence[Tensor], pad: int) -> Tensor:
     return result
 
 
-def recorded_gates(model: Any) -> ContextManager[Dict[str, Any]]:
-    """Record, for each gated layer, g and g^2 of its last pass, mean over dimensions: (2, T, B)."""
-
-    def read(gate: Any, inputs: Any, output: Any) -> Tensor:
-        g = gate.bert_share(*inputs)
-        return torch.stack([g.mean(dim=-1), g.square().mean(dim=-1)])
-
-    gates: Dict[str, nn.Module] = {}
-    for name, module in model.named_modules():
-        if isinstance(module, Gate):
-            side, _, number, *_ = name.split(".")  # encoder.layers.0.fusion.mix
-            gates[f"{side} layer {int(number) + 1}"] = module
-    return _recorded(gates, read)
-
-
 @contextmanager
-def _recorded(modules: Dict[str, nn.Module], read: Callable[[Any, Any, Any], Any]) -> Iterator[Dict[str, Any]]:
-    """Yield a dict that gets what *read* makes of module, inputs and output of the last pass of each of *modules*."""
-    seen: Dict[str, Any] = {}
+def recorded_gates(model: Any) -> Iterator[Dict[str, Tensor]]:
+    """Yield a dict that gets, for each gated layer, g of its last pass, the mean over dimensions: (T, B)."""
+    gates: Dict[str, Tensor] = {}
     with ExitStack() as hooks:
-        for name, module in modules.items():
-            hook = module.register_forward_hook(lambda *of_pass, name=name: seen.update({name: read(*of_pass)}))
-            hooks.enter_context(hook)
-        yield seen
+        for name, module in model.named_modules():
+            if isinstance(module, Gate):
+                side, _, number, *_ = name.split(".")  # encoder.layers.0.fusion.mix
+
+                def read(gate: Any, inputs: Any, _: Any, layer: str = f"{side} layer {int(number) + 1}") -> None:
+                    gates[layer] = gate.bert_share(*inputs).mean(dim=-1)
+
+                hooks.enter_context(module.register_forward_hook(read))
+        yield gates
 
 
 class Entropy(NamedTuple):
@@ -114,19 +82,12 @@ class Entropy(NamedTuple):
     share: float
 
 
-class Sparsity(NamedTuple):
-    """The means over target positions, for each head of a layer."""
-
-    zeros: List[float]  # the share of the symbols that may be attended to whose weight is exactly zero
-    attended: List[float]  # the number of symbols whose weight is not zero
-
-
 class AttentionStatistics:
     """The statistics of the batches that were added; a layer without an attention has None in the place of them."""
 
     def __init__(self) -> None:
-        self._depths: Dict[str, int] = {}  # numbers of layers, by kind of attention
-        self._values: DefaultDict[Tuple[Any, ...], List[Tensor]] = defaultdict(list)  # (..., positions), of each batch
+        self._entropies: Dict[str, List[List[Tensor]]] = {}  # by kind and layer: (2, positions), of each batch
+        self._gates: DefaultDict[str, List[Tensor]] = defaultdict(list)  # by layer: (positions), of each batch
 
     def add(self, model: Any, net_input: Dict[str, Any], translations: Sequence[Tensor]) -> None:
         """Add a batch and its *translations*, which *model* reads."""
@@ -135,33 +96,23 @@ class AttentionStatistics:
         pad = model.decoder.dictionary.pad()
         written, kept = previous_tokens(translations, pad).ne(pad), net_input["src_tokens"].ne(pad)
         for kind, found in read.items():
-            self._depths[kind] = len(found.layers)
-            for number, (layer, heads) in enumerate(zip(found.layers, found.heads)):
-                if layer is not None and heads is not None:
-                    self._values["entropy", kind, number].append(_entropies(layer, found.sizes, written))
-                    self._values["sparsity", kind, number].append(_sparsity(heads, found.sizes, written))
+            batches = self._entropies.setdefault(kind, [[] for _ in found.layers])
+            for batch, layer in zip(batches, found.layers):
+                if layer is not None:
+                    batch.append(_entropies(layer, found.sizes, written))
         for name, gate in gates.items():
-            self._values["gate", name].append(_at(gate, (kept if name.startswith("encoder") else written).t()))
+            self._gates[name].append(_at(gate, (kept if name.startswith("encoder") else written).t()))
 
     def entropies(self) -> Dict[str, List[Optional[Entropy]]]:
         """Return the entropy of each layer, by kind of attention."""
-        return {kind: self._layers("entropy", kind, Entropy) for kind in self._depths}
-
-    def sparsity(self) -> Dict[str, List[Optional[Sparsity]]]:
-        """Return the sparsity of each layer, by kind of attention."""
-        return {kind: self._layers("sparsity", kind, Sparsity) for kind in self._depths}
-
-    def gates(self) -> Dict[str, Dict[str, float]]:
-        """Return mean and standard deviation of g, BERT's share, of each gated layer."""
-        means = {name: _means(values) for (what, name, *_), values in self._values.items() if what == "gate"}
         return {
-            name: {"mean": mean, "deviation": max(0.0, square - mean**2) ** 0.5}
-            for name, (mean, square) in means.items()
+            kind: [Entropy(*_means(batches)) if batches else None for batches in layers]
+            for kind, layers in self._entropies.items()
         }
 
-    def _layers(self, what: str, kind: str, made_of: Callable[..., Any]) -> List[Any]:
-        keys = [(what, kind, number) for number in range(self._depths.get(kind, 0))]
-        return [made_of(*_means(self._values[key])) if key in self._values else None for key in keys]
+    def gates(self) -> Dict[str, float]:
+        """Return the mean of g, BERT's share, of each gated layer."""
+        return {name: _means(batches) for name, batches in self._gates.items()}
 
 
 def entropy(weights: Tensor) -> Tensor:
@@ -191,22 +142,12 @@ def _entropies(weights: Tensor, sizes: Tensor, written: Tensor) -> Tensor:
     return _at(torch.stack([bits, bits / sizes.clamp(min=2).log2().unsqueeze(1)]), written)
 
 
-def _sparsity(weights: Tensor, sizes: Tensor, written: Tensor) -> Tensor:
-    """Return, for all *written* positions, what `Sparsity` has the means of: (2, H, positions).
-
-    *weights* are those of each head, (H, B, T, S); for the other arguments see `_entropies`.
-    """
-    attended = weights.gt(0).sum(dim=-1).float()
-    return _at(torch.stack([1 - attended / sizes.clamp(min=1).view(1, -1, 1), attended]), written)
-
-
 def _at(values: Tensor, mask: Tensor) -> Tensor:
     return values.cpu()[..., mask.cpu()]
 
 
-def _means(values: Sequence[Tensor]) -> List[Any]:
-    means: List[Any] = torch.cat(list(values), dim=-1).double().mean(dim=-1).tolist()
-    return means
+def _means(values: Sequence[Tensor]) -> Any:
+    return torch.cat(list(values), dim=-1).double().mean(dim=-1).tolist()
 
 
 @dataclass

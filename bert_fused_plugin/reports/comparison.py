@@ -167,9 +167,8 @@ class Comparison:
             "seeds": [str(seed.files.checkpoint) for seeds in self.seeds if seeds[0] is run for seed in seeds],
             "began_from": [origin._asdict() for origin in run.origins],
             "speed": found.speed(),
-            "entropy": _of_layers(entropies),
+            "entropy": {kind: [layer and layer._asdict() for layer in layers] for kind, layers in entropies.items()},
             "too_even": [too_even for kind, layers in entropies.items() if (too_even := evenness(kind, layers))],
-            "sparsity": _of_layers(statistics.sparsity()),
             "alphas": learned_alphas(run.model),
             "gates": statistics.gates(),
         }
@@ -271,8 +270,3 @@ class Comparison:
 
 def _as_dicts(scores: Scores) -> Dict[str, Dict[str, Any]]:
     return {metric: asdict(score) for metric, score in scores.items()}
-
-
-def _of_layers(by_kind: Mapping[str, Sequence[Any]]) -> Dict[str, List[Any]]:
-    """Return the figures of each layer, by kind of attention, as dictionaries."""
-    return {kind: [None if layer is None else layer._asdict() for layer in layers] for kind, layers in by_kind.items()}

@@ -9,7 +9,6 @@ from warm_start_helpers import table
 from bert_fused_plugin.modules.attention_map import FixedMap, LearnedEntmax, learned_alphas
 from bert_fused_plugin.modules.cross_attention import CrossAttention
 from bert_fused_plugin.modules.multihead_attention import SelfAttention
-from bert_fused_plugin.reports.attention import SOURCE, AttentionStatistics
 
 LINES = ["the old man sees a small dog .", "a dog runs", ""]
 BOTH = {"attention_map": "entmax", "self_attention_map": "entmax"}
@@ -97,32 +96,3 @@ def test_warm_start_from_softmax_leaves_alpha_at_its_start_and_says_so(stock, sa
     new = table(caplog)[1]["new"]
     assert new["encoder.layers.*.self_attn"] == (2, 4)
     assert new["decoder.layers.*.encoder_attn"] == (2, 4)
-
-
-def test_the_report_counts_exact_zeros_of_each_head(build, dictionary, net_input):
-    model = build(attention_map="sparsemax", bert_attend="encoder").eval()
-    sharpen(model)
-    translations = [encode(dictionary, line) for line in ("a red apple .", "the", "dog dog")]
-    statistics = AttentionStatistics()
-    with torch.no_grad():
-        for row, tokens in enumerate(translations):
-            line = encode(dictionary, LINES[row]).unsqueeze(0)
-            statistics.add(model, {"src_tokens": line, "src_lengths": None}, [tokens])
-    together = AttentionStatistics()
-    together.add(model, {"src_tokens": net_input["src_tokens"], "src_lengths": None}, translations)
-    seen = []
-    for row, tokens in enumerate(translations):
-        line = encode(dictionary, LINES[row]).unsqueeze(0)
-        prev = torch.cat([tokens[-1:], tokens[:-1]]).unsqueeze(0)
-        layer = model.decoder.layers[1].encoder_attn
-        hook = layer.register_forward_hook(lambda module, inputs, output: seen.append(output[1][:, 0]))
-        model(line, None, prev)
-        hook.remove()
-    share = torch.cat([weights.eq(0).float().mean(dim=-1) for weights in seen], dim=1).mean(dim=1)
-    symbols = torch.cat([weights.gt(0).float().sum(dim=-1) for weights in seen], dim=1).mean(dim=1)
-    for each in (statistics, together):
-        assert list(each.sparsity()) == [SOURCE]
-        found = each.sparsity()[SOURCE][1]
-        assert found.zeros == pytest.approx(share.tolist(), abs=1e-6)
-        assert found.attended == pytest.approx(symbols.tolist(), abs=1e-6)
-        assert any(found.zeros)

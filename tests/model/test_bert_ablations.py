@@ -208,7 +208,7 @@ def test_gates_are_those_of_the_layers(make, net_input, translations):
         model.decoder.layers[0].fusion.mix.w.bias.fill_(-100)
     with recorded_gates(model) as gates:
         read_attention(model, net_input, translations)
-    means = {name: float(gate[0].mean()) for name, gate in gates.items()}
+    means = {name: float(gate.mean()) for name, gate in gates.items()}
     assert means["encoder layer 2"] == pytest.approx(1)
     assert means["decoder layer 1"] == pytest.approx(0)
     assert 0.05 < means["encoder layer 1"] < 0.95

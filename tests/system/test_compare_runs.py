@@ -12,7 +12,6 @@ from test_compare import edited
 from bert_fused_plugin.commands.compare import parse_args, read_references
 from bert_fused_plugin.reports.buckets import count_training_words, words_of
 from bert_fused_plugin.reports.decoding import Texts
-from bert_fused_plugin.reports.page import render
 from bert_fused_plugin.reports.runs import Place, RunFiles, load_run
 
 
@@ -123,14 +122,6 @@ def test_a_target_language_without_spaces(workspace, plain, tmp_path):
     assert [remark for remark in report["remarks"] if remark.startswith("zh is written without spaces")]
     report = reported(data, f"a={checkpoint}", more=["--tokenize", "char"])
     assert "tok:char" in report["signatures"]["BLEU"]
-
-
-def test_weights_of_exactly_zero_are_on_the_page(workspace, tmp_path):
-    sparse = {"attention_map": "sparsemax", "bert_model": workspace.bert_dir}
-    checkpoint = save_model(workspace, tmp_path / "x.pt", "bert_fused", **sparse)
-    report = reported(workspace.data, f"a={checkpoint}")
-    assert any(sum(layer["zeros"]) for layer in report["runs"][0]["sparsity"]["source"])
-    assert "a&#39;s attention to the source that are exactly zero" in render(report)
 
 
 def test_layers_that_do_not_attend_to_bert(workspace, tmp_path):
