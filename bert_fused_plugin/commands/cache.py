@@ -28,10 +28,6 @@ from bert_fused_plugin.data.cached_states import SUFFIX, in_bytes
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.tasks.bert_cache import DESCRIPTION
 
-USAGE = (
-    "bert-fused-cache build DATA --arch ARCH --bert-model BERT --bert-cache DIR [--part K/N] [flags of the training]"
-)
-
 logger = logging.getLogger(__name__)
 
 
@@ -48,7 +44,8 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
         training = options.get_training_parser(default_task="bert_fused_translation")
         training.prog, training.description = "bert-fused-cache build", __doc__
         training.formatter_class = RawDescriptionHelpFormatter
-        training.usage = USAGE  # argparse would list all flags of fairseq, a screen full, before each error
+        # argparse would list all flags of fairseq, a screen full, before each error
+        training.usage = "%(prog)s DATA --arch ARCH --bert-model BERT --bert-cache DIR [--part K/N] [flags of training]"
         training.add_argument("--part", type=_share, metavar="K/N", help="compute the share K of N of the states")
         training.set_defaults(arch="bert_fused", run=build)
         args: Namespace = options.parse_args_and_arch(training, input_args=words[1:])

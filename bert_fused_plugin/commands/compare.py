@@ -212,7 +212,6 @@ def remarks(options: Namespace, texts: Texts, tokenised: bool, references: Seque
         "The scores are those of tokenised text, as it is in the data. They are good for comparing these runs with "
         "each other, but not with published figures; for those, and for COMET and MetricX, give detokenised "
         "references with --reference FILE.": tokenised,
-        "The translations of --hypotheses must be tokenised as the data is.": tokenised and options.hypotheses,
         "The references are those of --reference, and the translations are tokenised as the data is. If the data "
         "was tokenised by Moses, give --detok moses.": moses,
         f"The references of --reference look tokenised: {separate:,} of {len(references):,} end in a full stop "

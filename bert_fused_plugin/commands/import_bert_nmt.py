@@ -73,10 +73,8 @@ def _report(args: Namespace, imported: Imported) -> None:
         print(use)
         return
     print(f"{use} --user-dir bert_fused_plugin --task bert_fused_translation --bert-text DIR")
-    print(
-        "DATA is the data-bin of bert-nmt, DIR/{split}.{lang} is its {split}.bert.{lang}.  Without --bert-text the text"
-    )
-    print("is derived from DATA.")
+    print("DATA is the data-bin of bert-nmt, and DIR/{split}.{lang} its {split}.bert.{lang}.")
+    print("Without --bert-text the text is derived from DATA.")
 
 
 def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Callable, DefaultDict, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, DefaultDict, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from fairseq.data.data_utils import collate_tokens
@@ -82,37 +82,30 @@ class Entropy(NamedTuple):
     share: float
 
 
-class AttentionStatistics:
-    """The statistics of the batches that were added; a layer without an attention has None in the place of them."""
+def attention_statistics(
+    model: Any, batches: Iterable[Tuple[Dict[str, Any], Sequence[Tensor]]]
+) -> Tuple[Dict[str, List[Optional[Entropy]]], Dict[str, float]]:
+    """Return the entropy of each layer, by kind of attention, and the mean of g, BERT's share, of each gated layer.
 
-    def __init__(self) -> None:
-        self._entropies: Dict[str, List[List[Tensor]]] = {}  # by kind and layer: (2, positions), of each batch
-        self._gates: DefaultDict[str, List[Tensor]] = defaultdict(list)  # by layer: (positions), of each batch
-
-    def add(self, model: Any, net_input: Dict[str, Any], translations: Sequence[Tensor]) -> None:
-        """Add a batch and its *translations*, which *model* reads."""
-        with recorded_gates(model) as gates:
+    *model* reads the ``net_input`` and the translations of each of *batches*.  A layer without an attention has None.
+    """
+    entropies: Dict[str, List[List[Tensor]]] = {}  # by kind and layer: (2, positions), of each batch
+    gates: DefaultDict[str, List[Tensor]] = defaultdict(list)  # by layer: (positions), of each batch
+    pad = model.decoder.dictionary.pad()
+    for net_input, translations in batches:
+        with recorded_gates(model) as seen:
             read = read_attention(model, net_input, translations)
-        pad = model.decoder.dictionary.pad()
         written, kept = previous_tokens(translations, pad).ne(pad), net_input["src_tokens"].ne(pad)
         for kind, found in read.items():
-            batches = self._entropies.setdefault(kind, [[] for _ in found.layers])
-            for batch, layer in zip(batches, found.layers):
+            for own, layer in zip(entropies.setdefault(kind, [[] for _ in found.layers]), found.layers):
                 if layer is not None:
-                    batch.append(_entropies(layer, found.sizes, written))
-        for name, gate in gates.items():
-            self._gates[name].append(_at(gate, (kept if name.startswith("encoder") else written).t()))
-
-    def entropies(self) -> Dict[str, List[Optional[Entropy]]]:
-        """Return the entropy of each layer, by kind of attention."""
-        return {
-            kind: [Entropy(*_means(batches)) if batches else None for batches in layers]
-            for kind, layers in self._entropies.items()
-        }
-
-    def gates(self) -> Dict[str, float]:
-        """Return the mean of g, BERT's share, of each gated layer."""
-        return {name: _means(batches) for name, batches in self._gates.items()}
+                    own.append(_entropies(layer, found.sizes, written))
+        for name, gate in seen.items():
+            gates[name].append(_at(gate, (kept if name.startswith("encoder") else written).t()))
+    return (
+        {kind: [Entropy(*_means(own)) if own else None for own in layers] for kind, layers in entropies.items()},
+        {name: _means(own) for name, own in gates.items()},
+    )
 
 
 def entropy(weights: Tensor) -> Tensor:

@@ -9,11 +9,9 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Callable, ContextManager, Dict, Iterator
 
 import torch
-from fairseq.data import BaseWrapperDataset
 from torch import Tensor, nn
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer
 from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
@@ -66,7 +64,9 @@ def bert_off(model: nn.Module) -> Iterator[None]:
 def shuffled_bert(task: Any, subset: str, seed: int) -> Iterator[None]:
     """Give each sentence of *subset* BERT's input of another one."""
     dataset = task.datasets[subset]
-    task.datasets[subset] = ShuffledBert(dataset, derangement(len(dataset), seed))
+    shuffled, order = copy.copy(dataset), derangement(len(dataset), seed)
+    shuffled.bert_tokens = lambda index: dataset.bert_tokens(int(order[index]))
+    task.datasets[subset] = shuffled
     try:
         yield
     finally:
@@ -88,18 +88,6 @@ def random_bert(model: Any, seed: int) -> Iterator[None]:
         yield
     finally:
         encoder.bert = bert
-
-
-class ShuffledBert(BaseWrapperDataset):
-    """A dataset whose sentence i has the ``bert_tokens`` of sentence *order[i]*."""
-
-    def __init__(self, dataset: BertPairDataset, order: Tensor) -> None:
-        super().__init__(dataset)
-        self.order = order
-
-    def __getitem__(self, index: int) -> Dict[str, Any]:
-        """Return the sample of *index* with BERT's input of another sentence."""
-        return {**self.dataset[index], "bert_tokens": self.dataset.bert_tokens(int(self.order[index]))}
 
 
 def derangement(size: int, seed: int) -> Tensor:

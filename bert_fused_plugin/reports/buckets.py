@@ -3,7 +3,7 @@
 import os
 from bisect import bisect_left
 from collections import Counter
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from fairseq.data import data_utils
 from fairseq.utils import split_paths
@@ -18,25 +18,18 @@ _LENGTHS = (10, 15, 20, 25, 30)
 _LENGTH_NAMES = [*(f"{start + 1}-{end}" for start, end in zip((0, *_LENGTHS), _LENGTHS)), f"over {_LENGTHS[-1]}"]
 _RARE_NAMES = ["none", "1", "2", "3 or more"]
 Word = Tuple[int, ...]  # the ids of its subwords
+Groups = Dict[str, List[int]]  # the numbers of the sentences of each group, by its name
 
 
-class Bucket(NamedTuple):
-    """A group of sentences: its name, the numbers of its sentences, and their mean source length in words."""
-
-    name: str
-    numbers: List[int]
-    mean_length: float
+def by_length(sentences: Sequence[Sequence[Word]]) -> Groups:
+    """Return groups of *sentences* by their length in words."""
+    return _group([bisect_left(_LENGTHS, len(sentence)) for sentence in sentences], _LENGTH_NAMES)
 
 
-def by_length(lengths: Sequence[int]) -> List[Bucket]:
-    """Return groups of sentences by their source *lengths* in words."""
-    return _group([bisect_left(_LENGTHS, length) for length in lengths], _LENGTH_NAMES, lengths)
-
-
-def by_rare_words(sentences: Sequence[Sequence[Word]], seen: "Counter[Word]") -> List[Bucket]:
+def by_rare_words(sentences: Sequence[Sequence[Word]], seen: "Counter[Word]") -> Groups:
     """Return groups of *sentences* by the number of their words that were *seen* at most `RARE` times in training."""
     counts = [sum(seen[word] <= RARE for word in sentence) for sentence in sentences]
-    return _group([min(count, 3) for count in counts], _RARE_NAMES, list(map(len, sentences)))
+    return _group([min(count, 3) for count in counts], _RARE_NAMES)
 
 
 def words_of(dictionary: Any, tokens: Sequence[int], subwords: str) -> List[Word]:
@@ -77,8 +70,6 @@ def count_training_words(
     return seen
 
 
-def _group(places: Sequence[int], names: Sequence[str], lengths: Sequence[int]) -> List[Bucket]:
-    groups: Dict[str, List[int]] = {name: [] for name in names}
-    for number, place in enumerate(places):
-        groups[names[place]].append(number)
-    return [Bucket(name, found, sum(lengths[i] for i in found) / len(found)) for name, found in groups.items() if found]
+def _group(places: Sequence[int], names: Sequence[str]) -> Groups:
+    groups = {name: [i for i, own in enumerate(places) if own == place] for place, name in enumerate(names)}
+    return {name: found for name, found in groups.items() if found}

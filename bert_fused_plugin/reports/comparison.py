@@ -5,13 +5,15 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from statistics import mean
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from torch import Tensor
 
 from bert_fused_plugin.checkpoints.origins import updates_before
 from bert_fused_plugin.modules.attention_map import learned_alphas
 from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.progress import Progress, say
-from bert_fused_plugin.reports.attention import AttentionStatistics, attention_maps, evenness
+from bert_fused_plugin.reports.attention import attention_maps, attention_statistics, evenness
 from bert_fused_plugin.reports.bert_ablations import MEANINGS, bert_ablations
 from bert_fused_plugin.reports.buckets import RARE, by_length, by_rare_words, count_training_words, words_of
 from bert_fused_plugin.reports.decoding import Decoding, Texts, Translations, batches, translate
@@ -20,7 +22,7 @@ from bert_fused_plugin.reports.scoring import GivenScores, Scorer, Scores
 from bert_fused_plugin.reports.text_files import write_texts
 from bert_fused_plugin.reports.training_log import Curves, read_curves
 from bert_fused_plugin.reports.typos import Typed, typed_sources
-from bert_fused_plugin.reports.verdicts import answer, bert_verdict, fairness, uses_bert, verdict, with_bert
+from bert_fused_plugin.reports.verdicts import answer, bert_verdict, fairness, verdict, with_bert
 from bert_fused_plugin.reports.words import PIECES
 
 
@@ -84,7 +86,7 @@ class Comparison:
         """Return the scores and what they say; *data* is for the command that trains a fair control."""
         say(f"scores of {self.size:,} sentences of {self.subset}, with {self.scorer.samples:,} resamples")
         signatures, self.scores = self.scorer.compare(list(self.hypotheses.items()), self.given)
-        tests = self._bert_ablations()
+        tests = [self._bert_ablation(run) for run in self.runs if self.with_ablations and run.reads_bert]
         return {
             "subset": self.subset,
             "sentences": self.size,
@@ -154,13 +156,16 @@ class Comparison:
         return {"name": name, "scores": _as_dicts(scores), "length": length}
 
     def _run(self, run: Run) -> Dict[str, Any]:
-        statistics, found = AttentionStatistics(), self.found[run.name]["on"]
-        with Progress(f"entropy of the attention of {run.name}", self.size, "sentences") as progress:
-            for sample in batches(run, self.subset, self.how.max_tokens):
-                tokens = [found.tokens[i] for i in sample["id"].tolist()]
-                statistics.add(run.model, sample["net_input"], tokens)
-                progress.update(len(tokens))
-        entropies, facts = statistics.entropies(), ("selection", "architecture", "updates", "reads_bert", "parameters")
+        found, facts = self.found[run.name]["on"], ("selection", "architecture", "updates", "reads_bert", "parameters")
+
+        def read() -> Iterator[Tuple[Dict[str, Any], List[Tensor]]]:
+            with Progress(f"entropy of the attention of {run.name}", self.size, "sentences") as progress:
+                for sample in batches(run, self.subset, self.how.max_tokens):
+                    tokens = [found.tokens[i] for i in sample["id"].tolist()]
+                    yield sample["net_input"], tokens
+                    progress.update(len(tokens))
+
+        entropies, gates = attention_statistics(run.model, read())
         return {
             **{fact: getattr(run, fact) for fact in facts},
             "checkpoint": str(run.files.checkpoint),
@@ -170,49 +175,45 @@ class Comparison:
             "entropy": {kind: [layer and layer._asdict() for layer in layers] for kind, layers in entropies.items()},
             "too_even": [too_even for kind, layers in entropies.items() if (too_even := evenness(kind, layers))],
             "alphas": learned_alphas(run.model),
-            "gates": statistics.gates(),
+            "gates": gates,
         }
 
-    def _bert_ablations(self) -> List[Dict[str, Any]]:
-        """Return, for each run that reads BERT, its scores in each state of BERT, tested against the normal one."""
-        results = []
-        for run in self.runs if self.with_ablations else []:
-            found = self.found[run.name]
-            if not run.reads_bert:
-                continue
-            _, scores = self.scorer.compare(
-                [(name, [self._texts_of(found[name])]) for name in MEANINGS if name in found]
-            )
-            result: Dict[str, Any] = {
-                "run": run.name,
-                "used": uses_bert(scores),
-                "verdict": bert_verdict(run.name, scores),
-            }
-            result["drops_bert"] = any(isinstance(each, DropNet) and each.p_net > 0 for each in run.model.modules())
-            result["states"] = [
+    def _bert_ablation(self, run: Run) -> Dict[str, Any]:
+        """Return the scores of *run*, which reads BERT, in each state of BERT, tested against the normal one."""
+        found = self.found[run.name]
+        _, scores = self.scorer.compare([(name, [self._texts_of(found[name])]) for name in MEANINGS if name in found])
+        used, said = bert_verdict(run.name, scores)
+        return {
+            "run": run.name,
+            "used": used,
+            "verdict": said,
+            "drops_bert": any(isinstance(each, DropNet) and each.p_net > 0 for each in run.model.modules()),
+            "states": [
                 {"name": name, "meaning": MEANINGS[name], "scores": _as_dicts(each)} for name, each in scores.items()
-            ]
-            results.append(result)
-        return results
+            ],
+        }
 
     def _buckets(self, data: str) -> Dict[str, Any]:
         task, marks = self.baseline.task, self.texts.source_words
         sentences = [words_of(task.source_dictionary, self.sources[i].tolist(), marks) for i in range(self.size)]
-        tables = {"length": by_length(list(map(len, sentences)))}
+        tables = {"length": by_length(sentences)}
         seen = count_training_words(task, data, marks, sentences)
         if seen is None:
             self.remarks.append(f"{data} holds no training data, so the report does not know which words are rare.")
         else:
             tables["rare"] = by_rare_words(sentences, seen)
-        rows = {kind: [self._bucket(*bucket) for bucket in buckets] for kind, buckets in tables.items()}
+        rows = {
+            kind: [self._bucket(name, [len(sentences[i]) for i in found], found) for name, found in groups.items()]
+            for kind, groups in tables.items()
+        }
         return {"rare_at_most": RARE, "of_subwords": marks == PIECES, **rows}
 
-    def _bucket(self, name: str, numbers: List[int], mean_length: float) -> Dict[str, Any]:
+    def _bucket(self, name: str, lengths: List[int], numbers: List[int]) -> Dict[str, Any]:
         scores = {
             system: mean(self.scorer.bleu(texts, numbers).score for texts in seeds)
             for system, seeds in self.hypotheses.items()
         }
-        return {"name": name, "sentences": len(numbers), "mean_length": mean_length, "BLEU": scores}
+        return {"name": name, "sentences": len(numbers), "mean_length": mean(lengths), "BLEU": scores}
 
     def _curves(self) -> Dict[str, Curves]:
         """Return the curves of each run, after the updates of the checkpoints that it began from."""
@@ -237,9 +238,7 @@ class Comparison:
         chosen = {}
         for name in others or [base]:
             gains = sorted((own - other, i) for i, (own, other) in enumerate(zip(chrf[name], against)))
-            best, worst = (
-                [i for gain, i in order if sign * gain > 0] for sign, order in ((1, gains[::-1]), (-1, gains))
-            )
+            best, worst = [i for gain, i in gains[::-1] if gain > 0], [i for gain, i in gains if gain < 0]
             chosen[name] = {"best": best[:count], "worst": worst[:count]}
         return chosen
 

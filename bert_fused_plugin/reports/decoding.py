@@ -45,7 +45,6 @@ class Translations:
         """Return sentences and tokens (with end of sentence) per second."""
         sentences, tokens = len(self.tokens), sum(len(row) for row in self.tokens.values())
         return {
-            "seconds": self.seconds,
             "sentences_per_second": sentences / self.seconds,
             "tokens_per_second": tokens / self.seconds,
         }

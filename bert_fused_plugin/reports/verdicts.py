@@ -3,7 +3,7 @@
 import re
 import shlex
 from pathlib import Path
-from typing import Dict, Optional, Sequence
+from typing import Dict, Optional, Sequence, Tuple
 
 from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
@@ -41,7 +41,7 @@ def with_bert(runs: Sequence[Run]) -> Optional[Run]:
 
 
 def answer(run: Run, baseline: str, scores: Dict[str, Scores], used: Optional[bool], unfair: bool) -> str:
-    """Return the joined verdict on *run*, which has BERT; *used* is what `uses_bert` says of it."""
+    """Return the joined verdict on *run*, which has BERT; *used* is what `bert_verdict` says of it."""
     score = scores[run.name]["BLEU"]
     lead = _LEADS[score.better, used]
     if unfair and score.better > 0:
@@ -89,18 +89,17 @@ def fairness(run: Run, baseline: Run, runs: Sequence[Run], data: str) -> Optiona
     )
 
 
-def uses_bert(scores: Dict[str, Scores]) -> Optional[bool]:
-    """Say whether a run is worse when BERT reads another sentence; None for a test set of a single sentence."""
-    return scores["shuffled"]["BLEU"].better < 0 if "shuffled" in scores else None
+def bert_verdict(name: str, scores: Dict[str, Scores]) -> Tuple[Optional[bool], Optional[str]]:
+    """Return whether run *name* is worse when BERT reads another sentence, and the sentence that says so.
 
-
-def bert_verdict(name: str, scores: Dict[str, Scores]) -> Optional[str]:
-    """Return a sentence that says whether run *name* uses BERT; None for a test set of a single sentence."""
-    used = uses_bert(scores)
-    if used is None:
-        return None
+    Both are None for a test set of a single sentence.
+    """
+    if "shuffled" not in scores:
+        return None, None
+    score = scores["shuffled"]["BLEU"]
+    used = score.better < 0
     lead = f"{name} uses BERT" if used else f"This test set does not show that {name} uses BERT"
-    return f"{lead}: when BERT reads another sentence, it {gain(scores['shuffled']['BLEU'])}."
+    return used, f"{lead}: when BERT reads another sentence, it {gain(score)}."
 
 
 def _is_control(run: Run, baseline: Run) -> bool:

@@ -13,18 +13,12 @@ from bert_fused_plugin.reports.attention import (
     BERT,
     SOURCE,
     AttentionMap,
-    AttentionStatistics,
     attention_maps,
+    attention_statistics,
     read_attention,
     recorded_gates,
 )
-from bert_fused_plugin.reports.bert_ablations import (
-    ShuffledBert,
-    bert_ablations,
-    bert_off,
-    random_bert,
-    shuffled_bert,
-)
+from bert_fused_plugin.reports.bert_ablations import bert_ablations, bert_off, random_bert, shuffled_bert
 from bert_fused_plugin.reports.runs import count_parameters
 
 LINES = ["the old man sees a play@@ hou@@ se .", "a dog ?"]
@@ -125,13 +119,15 @@ class Dataset(BaseWrapperDataset):
     def bert_tokens(self, index):
         return torch.tensor([index])
 
+    def __getitem__(self, index):
+        return {**self.dataset[index], "bert_tokens": self.bert_tokens(index)}
+
 
 def test_shuffled_sentences_have_the_bert_input_of_others():
     own = Dataset([{"id": i, "source": i} for i in range(7)])
     task = SimpleNamespace(datasets={"test": own})
     with shuffled_bert(task, "test", seed=1):
         samples = [task.datasets["test"][i] for i in range(7)]
-        assert isinstance(task.datasets["test"], ShuffledBert)
     assert task.datasets["test"] is own
     read = [int(sample["bert_tokens"]) for sample in samples]
     assert [sample["source"] for sample in samples] == list(range(7))
@@ -184,20 +180,20 @@ def test_pharaoh():
 def test_statistics_do_not_depend_on_the_batch(make, net_input, translations, kind):
     model = make(kind)
     net_input["bert_tokens"] = model.encoder.bridge.bert_tokens(net_input["src_tokens"])
-    together, alone = AttentionStatistics(), AttentionStatistics()
-    together.add(model, net_input, translations)
+    together, gates = attention_statistics(model, [(net_input, translations)])
+    rows = []
     for i in range(2):
         row = {"src_tokens": net_input["src_tokens"][i : i + 1], "bert_tokens": net_input["bert_tokens"][i : i + 1]}
         row["src_tokens"] = row["src_tokens"][row["src_tokens"].ne(1)].unsqueeze(0)
         row["bert_tokens"] = row["bert_tokens"][row["bert_tokens"].ne(BERT_PAD)].unsqueeze(0)
-        alone.add(model, row, [translations[i]])
-    for kinds, expected in zip(together.entropies().values(), alone.entropies().values()):
+        rows.append((row, [translations[i]]))
+    alone, gates_alone = attention_statistics(model, rows)
+    for kinds, expected in zip(together.values(), alone.values()):
         assert_close(torch.tensor(kinds), torch.tensor(expected), atol=1e-5)
         assert all(0 < layer.share <= 1 for layer in kinds)
     names = [f"{side} layer {i}" for side in ("encoder", "decoder") for i in (1, 2)] if kind == "gated" else []
-    assert list(together.gates()) == names
-    for name, gate in together.gates().items():
-        assert gate == pytest.approx(alone.gates()[name], abs=1e-5)
+    assert list(gates) == names
+    assert gates == pytest.approx(gates_alone, abs=1e-5)
 
 
 def test_gates_are_those_of_the_layers(make, net_input, translations):
@@ -232,9 +228,8 @@ def test_uniform_attention_is_the_largest_possible(make, net_input, translations
     for name, parameter in model.named_parameters():
         if ".q_proj." in name or name.endswith("attention.v"):
             torch.nn.init.zeros_(parameter)
-    statistics = AttentionStatistics()
-    statistics.add(model, net_input, translations)
-    shares = {what: [layer.share for layer in layers] for what, layers in statistics.entropies().items()}
+    entropies, _ = attention_statistics(model, [(net_input, translations)])
+    shares = {what: [layer.share for layer in layers] for what, layers in entropies.items()}
     assert list(shares) == ([BERT] if kind == "embedding" else [SOURCE, BERT])
     for layers in shares.values():
         assert layers == pytest.approx([1.0] * len(layers), abs=1e-5)
