@@ -24,8 +24,8 @@ SACREBLEU = ("BLEU", "chrF", "TER")
 FEWEST_SAMPLES = 20  # with fewer, the smallest possible p, 1 / (samples + 1), is not below SIGNIFICANT
 _FEW_SPACES = 0.1  # share of spaces among characters; a segmented text has 0.2 or more
 _UNSPACED = (
-    "{language} is written without spaces between words, so TER, which counts words, says little. Go by chrF and by "
-    "BLEU, whose signature shows how it splits the text."
+    "{language} is written without spaces between words. TER, which counts words, says little about it: go by chrF and "
+    "by BLEU, whose signature shows how it splits the text."
 )
 
 
