@@ -63,8 +63,9 @@ def resumed_from(flags: Any) -> Optional[str]:
     given = flags_beside(flags, "checkpoint")
     if given.get("restore_file") is None:
         return None
-    path: str = given["restore_file"]
-    if path == "checkpoint_last.pt":
+    suffix = given.get("checkpoint_suffix") or ""
+    path: str = given["restore_file"].replace(".pt", f"{suffix}.pt")
+    if given["restore_file"] == "checkpoint_last.pt":
         path = os.path.join(given.get("save_dir") or "", path)
     return path if os.path.isfile(path) else None
 

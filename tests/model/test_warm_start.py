@@ -158,18 +158,21 @@ def arguments(bert_dir, path, **options):
     return args
 
 
-def test_training_that_resumes_does_not_read_the_checkpoint(bert_dir, dictionary, tmp_path, caplog, monkeypatch):
-    flags = {"save_dir": str(tmp_path), "restore_file": "checkpoint_last.pt"}
+@pytest.mark.parametrize("suffix", ["", "-shard0"])
+def test_training_that_resumes_does_not_read_the_checkpoint(
+    bert_dir, dictionary, tmp_path, suffix, caplog, monkeypatch
+):
+    flags = {"save_dir": str(tmp_path), "restore_file": "checkpoint_last.pt", "checkpoint_suffix": suffix}
     with pytest.raises(BertFusedError, match="No such file"):
         BertFusedModel.build_model(arguments(bert_dir, "gone.pt", **flags), task_of(dictionary))
-    (tmp_path / "checkpoint_last.pt").write_bytes(b"")
+    (tmp_path / f"checkpoint_last{suffix}.pt").write_bytes(b"")
     args = arguments(bert_dir, "gone.pt", **flags)
     BertFusedModel.build_model(args, task_of(dictionary))
     assert args.bert_warm_start is None
     assert "--bert-warm-start gone.pt is not read: training resumes from " in caplog.text
     (tmp_path / "other.pt").write_bytes(b"")
     monkeypatch.chdir(tmp_path)
-    flags.update(restore_file="other.pt", save_dir="nowhere")
+    flags.update(restore_file="other.pt", checkpoint_suffix="", save_dir="nowhere")
     BertFusedModel.build_model(arguments(bert_dir, "gone.pt", **flags), task_of(dictionary))
 
 

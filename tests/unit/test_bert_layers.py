@@ -136,7 +136,7 @@ def test_the_task_warns_where_a_training_begins(dictionary, of_sentences, tmp_pa
 
     def warnings(from_checkpoint=False, **flags):
         caplog.clear()
-        launch = {"save_dir": str(tmp_path), "restore_file": "checkpoint_last.pt"}
+        launch = {"save_dir": str(tmp_path), "restore_file": "checkpoint_last.pt", "checkpoint_suffix": ""}
         task.build_model(
             Namespace(**sizes, arch=arch, **{**launch, "bert_model": of_sentences, **flags}), from_checkpoint
         )
