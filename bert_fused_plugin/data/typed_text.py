@@ -52,9 +52,9 @@ class TypedText:
         case = f" ({lowered} of them would be known in lower case)" if lowered else ""
         return (
             f"{len(unknown)} of the {size} symbols of a line ({len(unknown) / size:.0%}) are unknown to the source "
-            f"dictionary: {reprlib.repr(distinct)}{case}; a line must be prepared as the training text was, so check "
-            "the tokenization (--tokenizer, --moses-no-dash-splits), upper and lower case, and the subwords (--bpe, "
-            "with the codes or the model of the training); further lines are not reported"
+            f"dictionary: {reprlib.repr(distinct)[1:-1]}{case}; a line must be prepared as the training text was, so "
+            "check the tokenization (--tokenizer, --moses-no-dash-splits), upper and lower case, and the subwords "
+            "(--bpe, with the codes or the model of the training); further lines are not reported"
         )
 
 

@@ -23,10 +23,10 @@ def moses(**options):
     [
         (
             "The old man , The Dog xyz runs",
-            "(50%) are *: ['The', 'Dog', 'xyz'] (2 of them would be known in lower case); ",
+            "(50%) are *: 'The', 'Dog', 'xyz' (2 of them would be known in lower case); ",
         ),
-        (" ".join(f"x{i}" for i in range(7)), "(100%) are *: ['x0', 'x1', 'x2', 'x3', 'x4', 'x5', ...]; "),
-        ("q" * 100_000, "(100%) are *: ['qqqqqqqqqqqq...qqqqqqqqqqqqq']; "),
+        (" ".join(f"x{i}" for i in range(7)), "(100%) are *: 'x0', 'x1', 'x2', 'x3', 'x4', 'x5', ...; "),
+        ("q" * 100_000, "(100%) are *: 'qqqqqqqqqqqq...qqqqqqqqqqqqq'; "),
     ],
 )
 def test_a_line_with_many_unknown_symbols_is_described(dictionary, caplog, line, named):
@@ -89,4 +89,4 @@ def test_the_task_checks_the_lines_of_fairseq_interactive(caplog):
     assert [NOT_SPLIT.string(line, unk_string="?") for line in tokens] == ["men", "? ? dressed"]
     assert lengths == [2, 4]
     assert [message.split()[0] for message in caplog.messages] == ["--tokenizer", "2"]
-    assert "2 of the 3 symbols of a line (67%) are unknown to the source dictionary: ['well', '@-@']" in caplog.text
+    assert "2 of the 3 symbols of a line (67%) are unknown to the source dictionary: 'well', '@-@'" in caplog.text
