@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sets up if needed, then runs lint, format check, types and tests; no network but for set-up.
-#   scripts/test.sh                  the tests that find most, in five minutes on two cores
+#   scripts/test.sh                  the tests that find most, in three minutes on two cores
 #   scripts/test.sh --all            all tests but the slow ones, as continuous integration does
 #   scripts/test.sh [PYTEST_FLAGS]   these tests: scripts/test.sh -k reorder; scripts/test.sh -m slow
 set -euo pipefail
