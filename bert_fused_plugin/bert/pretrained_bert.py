@@ -134,8 +134,9 @@ class PretrainedBert(nn.Module):
         output = self._run({**inputs, "output_hidden_states": not only_last})
         if only_last:
             return output.last_hidden_state
-        # BigBird pads its input to whole blocks
-        return torch.cat([output.hidden_states[layer][:, : bert_tokens.size(1)] for layer in self.layers], dim=-1)
+        # ModernBERT of transformers 4 lists the last states without their norm; BigBird pads its input to whole blocks
+        states = (*output.hidden_states[:-1], output.last_hidden_state)
+        return torch.cat([states[layer][:, : bert_tokens.size(1)] for layer in self.layers], dim=-1)
 
     def _run(self, inputs: Dict[str, Any]) -> Any:
         """Return the output of the Hugging Face model for *inputs*."""

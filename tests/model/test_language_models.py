@@ -53,7 +53,8 @@ def test_states_are_those_of_the_sentence_alone_in_every_layer(language_model, m
         states, bert_padding_mask = bert(bert_tokens)
         for row, padded, actual in zip(bert_tokens, bert_padding_mask, states):
             with torch.no_grad():
-                hidden = reference(row[~padded].unsqueeze(0), output_hidden_states=True).hidden_states
+                output = reference(row[~padded].unsqueeze(0), output_hidden_states=True)
+            hidden = (*output.hidden_states[:-1], output.last_hidden_state)
             expected = torch.cat([hidden[index][0] for index in bert.layers], dim=-1)
             assert_close(actual[~padded], expected, atol=1e-5)
 
