@@ -8,6 +8,10 @@ from literal_loss import PAD, TARGET, B, T, V, literal_loss
 
 from bert_fused_plugin.criterions import smoothed_loss
 from bert_fused_plugin.criterions.consistency import CONSISTENCY_KINDS, cut
+from bert_fused_plugin.criterions.label_smoothed_cross_entropy import (
+    LabelSmoothedCrossEntropy,
+    LabelSmoothedCrossEntropyConfig,
+)
 from bert_fused_plugin.criterions.smoothed_loss import label_smoothed_loss, projected_loss
 
 C, ALPHA, EPS = 3, 1.7, 0.1
@@ -87,3 +91,19 @@ def test_a_position_is_cut_as_a_whole_and_as_often_as_p_cut():
     shares = gone[..., 0].float().mean(dim=0)  # at each position
     assert shares.mean() == pytest.approx(0.05, abs=0.005)
     assert shares.max() < 0.1
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ({}, (None, None)),
+        ({"consistency": "simcut"}, (3.0, 0.05)),
+        ({"consistency": "r-drop"}, (2.5, None)),  # half of alpha, for the mean of both directions
+        ({"consistency": "simcut", "consistency_alpha": 2.0, "cutoff": 0.1}, (2.0, 0.1)),
+        ({"consistency": "r-drop", "consistency_alpha": 0.0}, (None, None)),
+    ],
+)
+def test_the_flags_choose_alpha_and_the_share_that_is_cut(flags, expected):
+    cfg = LabelSmoothedCrossEntropyConfig(sentence_avg=False, **flags)
+    criterion = LabelSmoothedCrossEntropy.build_criterion(cfg, None)
+    assert (criterion.agreement and criterion.agreement.alpha, criterion.p_cut) == expected
