@@ -63,24 +63,18 @@ def before_fairseq() -> None:
     for logger in _HOPELESS_MESSAGES:
         logging.getLogger(logger).addFilter(_is_of_use)
 
-    # Python 3.11 rejects defaults that cannot be hashed, and fairseq's configs have configs as defaults.  An identity
-    # hash gives those what Python 3.10 did.
-    stock: Any = dataclasses.dataclass
-    if sys.version_info < (3, 11) or getattr(stock, "is_fairseq_compat", False):
+    # Python 3.11 rejects defaults that cannot be hashed, and the configs of fairseq and of its plug-ins have configs as
+    # defaults.  An identity hash gives those what Python 3.10 did.
+    if sys.version_info < (3, 11) or hasattr(dataclasses._process_class, "__wrapped__"):  # type: ignore[attr-defined]
         return
 
-    @functools.wraps(stock)  # also for pickle, which looks for it under its name
-    def dataclass(cls: Any = None, /, **options: Any) -> Any:
-        if cls is None:
-            return functools.partial(dataclass, **options)
+    @around(dataclasses, "_process_class")  # what dataclass() calls, also where it was imported by name before
+    def _process_class(stock: Any, cls: Any, *args: Any) -> Any:
         for default in list(vars(cls).values()):
             kind = type(default.default if isinstance(default, dataclasses.Field) else default)
-            if kind.__hash__ is None and str(kind.__module__).startswith("fairseq."):
+            if kind.__hash__ is None and any(str(base.__module__).startswith("fairseq.") for base in kind.__mro__):
                 kind.__hash__ = object.__hash__
-        return stock(cls, **options)
-
-    vars(dataclass).update(is_fairseq_compat=True)
-    dataclasses.dataclass = dataclass
+        return stock(cls, *args)
 
 
 def no_root_logger(_module: Any) -> None:

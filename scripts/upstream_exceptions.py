@@ -8,12 +8,10 @@ NOT_RUN = (
     "gpu",  # wants a GPU
     "speech",  # wants packages for speech
     "speech_recognition",
-    "test_dataclass_utils.py",  # its own configs have a default that Python 3.11 refuses, and is to say default_factory
 )
 EXCEPTIONS = {  # the beginning of a test's name: the reason
     "tests/test_binaries.py::TestLanguageModeling::test_transformer_xl_bptt_lm": "transformers has dropped the model",
     "tests/test_binaries.py::TestTranslation::test_insertion_transformer": "fairseq's extension libnat is not built",
-    "tests/test_file_io.py::TestFileIO::test_file_io_async": "the package iopath is missing",
     "tests/test_hf_hub.py::TestHuggingFaceHub::test_hf_fastspeech2": "the network is out of reach, as in other tests",
     "tests/test_multihead_attention.py::test_mask_for_xformers": "the package xFormers is missing",
     "tests/test_multihead_attention.py::test_xformers_single_forward_parity": "the package xFormers is missing",

@@ -21,4 +21,5 @@ for folder in tests examples scripts; do
     ln -s "$checkout/$folder" "$work/$folder"
 done
 cd "$work"
-PYTHONPATH=$root/scripts "$bin/python" -m pytest tests -q -p upstream_exceptions -p no:cacheprovider -n auto --dist loadfile "$@"
+"$bin/python" -m pip install -q --disable-pip-version-check iopath
+PYTHONPATH=$root/scripts "$bin/python" -m pytest tests -q -p upstream_exceptions -p no:cacheprovider -n auto --dist loadfile --timeout 300 "$@"

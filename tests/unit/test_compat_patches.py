@@ -21,6 +21,7 @@ from compat_states import stock_state
 from fairseq import checkpoint_utils, options, tasks, utils
 from fairseq.data import Dictionary
 from fairseq.data.huffman import HuffmanCodeBuilder, huffman_coder
+from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import BaseFairseqModel
 from fairseq.models.transformer import TransformerConfig, base_architecture
@@ -248,8 +249,10 @@ def test_no_ngram_is_repeated_also_when_scripted(size, banned):
         assert [row.isinf().nonzero().flatten().tolist() for row in scores] == banned
 
 
-def test_the_dataclass_of_today_pickles():
-    assert pickle.loads(pickle.dumps(dataclasses.dataclass)) is dataclasses.dataclass
+def test_configs_of_plug_ins_may_be_defaults():
+    inner = dataclasses.dataclass(type("Inner", (FairseqDataclass,), {"__annotations__": {}}))()
+    body = {"__annotations__": {"inner": type(inner)}, "inner": dataclasses.field(default=inner)}
+    assert dataclasses.dataclass(type("Outer", (FairseqDataclass,), body))().inner is inner
 
 
 def test_huffman_codes_come_back():
