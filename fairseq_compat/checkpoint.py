@@ -15,6 +15,7 @@ import os
 import pickle
 import re
 import sys
+import threading
 import types
 import typing
 from typing import Any, Dict, List
@@ -23,6 +24,7 @@ import numpy as np
 import torch
 
 TRUST_VARIABLE = "FAIRSEQ_COMPAT_TRUST_CHECKPOINTS"
+_LIST_OF_TORCH = threading.RLock()  # all threads share the list, and after each file our types are taken from it
 
 
 class CheckpointError(pickle.UnpicklingError):
@@ -113,7 +115,7 @@ def load(file: Any, map_location: Any = None, weights_only: Any = None) -> Any:
     try:
         if hasattr(torch.serialization, "get_unsafe_globals_in_checkpoint"):  # since torch 2.6
             entries: List[Any] = [(value, name) for name, value in allowed.items()]
-            with torch.serialization.safe_globals(entries):
+            with _LIST_OF_TORCH, torch.serialization.safe_globals(entries):
                 state = torch.load(file, map_location=map_location, weights_only=True)
         else:
             state = load_with_restricted_pickle(file, map_location, allowed)

@@ -146,10 +146,11 @@ def last_bit(module: Any) -> None:
 def aligned_unknown_words(module: Any) -> None:
     """Correct --replace-unk, which needs --print-alignment, as fairseq keeps no alignment without it."""
 
-    @around(module, "replace_unk")  # which takes alignments, pairs (source, target), for source positions
+    @around(module, "replace_unk")  # which takes hard alignments, pairs (source, target), for source positions
     def replace_unk(stock: Any, hypo_str: str, src_str: str, alignment: Any, align_dict: Any, unk: str) -> Any:
         pairs = () if alignment is None else alignment
-        places = [pair[0] for pair in pairs if isinstance(pair, tuple)]
+        # generators of others give positions, as the stock function takes them; soft alignments are lists
+        places = [pair[0] if isinstance(pair, tuple) else pair for pair in pairs if not isinstance(pair, list)]
         if unk in hypo_str.split() and not places:
             raise ValueError("--replace-unk needs alignments; add --print-alignment (hard)")
         return stock(hypo_str, src_str, places, align_dict, unk)

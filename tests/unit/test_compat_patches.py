@@ -1,6 +1,7 @@
 """What fairseq_compat.patches changes in fairseq: plug-ins by name, precision, warnings and old names of numpy."""
 
 import argparse
+import concurrent.futures
 import dataclasses
 import importlib
 import importlib.util
@@ -17,7 +18,7 @@ import pytest
 import sacrebleu
 import torch
 from bitarray import bitarray
-from compat_states import stock_state
+from compat_states import round_trip, stock_state
 from fairseq import checkpoint_utils, options, tasks, utils
 from fairseq.data import Dictionary
 from fairseq.data.huffman import HuffmanCodeBuilder, huffman_coder
@@ -283,3 +284,26 @@ def test_a_checkpoint_with_settings_that_were_removed_loads(tmp_path):
     assert all(torch.equal(old, new) for old, new in saved_parameters)
     with pytest.raises(ConfigKeyError, match="removed"):
         tasks.setup_task(OmegaConf.create(state["cfg"]["task"]))
+
+
+def test_checkpoints_load_in_several_threads():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with concurrent.futures.ThreadPoolExecutor(4) as threads:
+            loaded = list(threads.map(round_trip, [stock_state()] * 40))
+    finally:
+        sys.setswitchinterval(before)
+    assert all(state["args"] is None for state in loaded)
+
+
+@pytest.mark.parametrize("alignment", [[(1, 0), (0, 1)], [1, 0], torch.tensor([1, 0])], ids=repr)
+def test_unknown_words_are_replaced_by_pairs_and_by_positions(alignment):
+    """Pairs are those of --print-alignment; positions are what the stock function takes."""
+    assert utils.replace_unk("a <unk>", "x y", alignment, {}, "<unk>") == "a x"
+
+
+@pytest.mark.parametrize("alignment", [None, torch.empty(0), [["0.5", "0.5"]]], ids=repr)
+def test_unknown_words_are_not_replaced_without_a_hard_alignment(alignment):
+    with pytest.raises(ValueError, match="--print-alignment"):
+        utils.replace_unk("<unk>", "x y", alignment, {}, "<unk>")
