@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import logging
 import pickle
+import runpy
 import sys
 import types
 import warnings
@@ -163,16 +164,24 @@ def test_numpy_aliases_are_seen_by_fairseq_only():
         assert not hasattr(np, "int")
 
 
+@pytest.mark.parametrize("start", ["fairseq-score", "python -m"])
 @pytest.mark.parametrize(
     ("flag", "expected"), [("--sacrebleu", "BLEU = 100.00"), ("--sentence-bleu", "BLEU4 = 100.00")]
 )
-def test_the_score_command_works_and_leaves_sacrebleu_alone(tmp_path, monkeypatch, capsys, flag, expected):
+def test_the_score_command_works_and_leaves_sacrebleu_alone(tmp_path, monkeypatch, capsys, start, flag, expected):
     text = tmp_path / "text"
     text.write_text("a small red house stands here\nthe dog runs to the old man\n")
     monkeypatch.setattr(sys, "argv", ["fairseq-score", "--sys", str(text), "--ref", str(text), flag])
     stock = sacrebleu.corpus_bleu
 
-    fairseq_cli.score.cli_main()
+    if start == "python -m":
+        monkeypatch.setattr(fairseq_cli, "score", fairseq_cli.score)  # to be restored
+        for name in ("__mp_main__", "__main__"):  # the first is that of child processes, and must do nothing
+            assert capsys.readouterr().out == ""
+            monkeypatch.delitem(sys.modules, "fairseq_cli.score", raising=False)
+            runpy.run_module("fairseq_cli.score", run_name=name)
+    else:
+        fairseq_cli.score.cli_main()
 
     assert expected in capsys.readouterr().out
     assert sacrebleu.corpus_bleu is stock
