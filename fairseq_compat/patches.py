@@ -6,6 +6,7 @@ what goes wrong without it.  Users may script, pickle, subclass and change again
 
 import contextlib
 import dataclasses
+import inspect
 import logging
 import math
 import os
@@ -102,14 +103,18 @@ def same_batches_when_resumed(module: Any) -> None:
     # fairseq's main makes the batches once, seeded with the number of this epoch.  0.12.2 has no make_batches.
     if "make_batches" not in module.FairseqTask.get_batch_iterator.__code__.co_varnames:
         return
+    signature = inspect.signature(module.FairseqTask.get_batch_iterator)
 
     @around(module.FairseqTask, "get_batch_iterator")
-    def get_batch_iterator(stock: Any, self: Any, dataset: Any, *args: Any, epoch: int = 1, **options: Any) -> Any:
-        for_this_epoch = options.get("disable_iterator_cache") or options.get("update_epoch_batch_itr")
+    def get_batch_iterator(stock: Any, self: Any, *args: Any, **options: Any) -> Any:
+        given = signature.bind(self, *args, **options)
+        asked, dataset, epoch = given.arguments, given.arguments["dataset"], given.arguments.get("epoch", 1)
+        for_this_epoch = asked.get("disable_iterator_cache") or asked.get("update_epoch_batch_itr")
         made_before = dataset in self.dataset_to_epoch_iter
         if epoch == 1 or for_this_epoch or made_before or not self.can_reuse_epoch_itr(dataset):
-            return stock(self, dataset, *args, epoch=epoch, **options)
-        iterator = stock(self, dataset, *args, epoch=1, **options)
+            return stock(*given.args, **given.kwargs)
+        asked["epoch"] = 1
+        iterator = stock(*given.args, **given.kwargs)
         dataset.set_epoch(epoch)
         iterator.epoch = epoch
         return iterator

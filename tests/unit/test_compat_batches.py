@@ -88,18 +88,18 @@ def make_iterator():
     )
     same_batches_when_resumed(module)
 
-    def make(reuses=True, **options):
+    def make(*args, reuses=True, **options):
         data, make.task = Data(), module.FairseqTask(reuses)
-        return data, make.task.get_batch_iterator(data, **options)
+        return data, make.task.get_batch_iterator(data, *args, **options)
 
     return make
 
 
 def test_a_resumed_training_has_the_batches_of_the_unbroken_one(make_iterator):
     _, unbroken = make_iterator()
-    data, resumed = make_iterator(epoch=3)
-    assert resumed.batches == unbroken.batches
-    assert resumed.epoch == data.epoch == 3
+    for data, resumed in (make_iterator(epoch=3), make_iterator(1, 3)):
+        assert resumed.batches == unbroken.batches
+        assert resumed.epoch == data.epoch == 3
 
 
 @pytest.mark.parametrize(
