@@ -58,7 +58,7 @@ def whole_copies(module: Any) -> None:
     stock = manager.copy
 
     def copy(src_path: str, dst_path: str, overwrite: bool = False) -> Any:
-        if not manager.supports_rename(dst_path):
+        if not overwrite or not manager.supports_rename(dst_path):
             return stock(src_path, dst_path, overwrite)
         new = f"{dst_path}.tmp"
         try:

@@ -8,6 +8,7 @@ import importlib.util
 import logging
 import pickle
 import runpy
+import shutil
 import sys
 import types
 import warnings
@@ -316,3 +317,23 @@ def test_unknown_words_are_replaced_by_pairs_and_by_positions(alignment):
 def test_unknown_words_are_not_replaced_without_a_hard_alignment(alignment):
     with pytest.raises(ValueError, match="--print-alignment"):
         utils.replace_unk("<unk>", "x y", alignment, {}, "<unk>")
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_a_copy_replaces_a_file_only_if_it_may(tmp_path, overwrite):
+    """With iopath, fairseq refuses to replace a file unless it is told to."""
+    (tmp_path / "new").write_text("new")
+    (tmp_path / "there").write_text("old")
+
+    class Manager:
+        supports_rename = staticmethod(lambda path: True)
+
+        @staticmethod
+        def copy(src_path, dst_path, overwrite=False):
+            if not overwrite and Path(dst_path).exists():
+                return False
+            return bool(shutil.copyfile(src_path, dst_path))
+
+    patches.whole_copies(types.SimpleNamespace(PathManager=Manager))
+    assert Manager.copy(str(tmp_path / "new"), str(tmp_path / "there"), overwrite=overwrite) == overwrite
+    assert (tmp_path / "there").read_text() == ("new" if overwrite else "old")
