@@ -3,8 +3,8 @@
 #   scripts/peer_run.sh PROJECT
 # PROJECT is one of
 #   FAIRSEQ/examples/translation, FAIRSEQ/examples/linformer   folders of a clone of fairseq's repository
-#   a checkout of knn-seq   needs: pip install faiss-cpu h5py sentence-transformers httpx 'transformers<5'
-#   a checkout of SimulEval   needs: pip install textgrid soundfile pydub tornado yt-dlp matplotlib pandas requests
+#   a checkout of knn-seq (ran at be65b058)   needs: pip install faiss-cpu h5py sentence-transformers httpx 'transformers<5'
+#   a checkout of SimulEval (ran at 536de825)   needs: pip install textgrid soundfile pydub tornado yt-dlp matplotlib pandas requests
 #   the word ctranslate2   its converter; needs: pip install ctranslate2
 # It makes up its text, works in a temporary folder, and ends in one line that says what ran.
 set -euo pipefail
@@ -55,7 +55,7 @@ PYTHON
 
 if [ "$project" = ctranslate2 ]; then
     quiet fairseq-train data-bin --arch transformer "${plain[@]}" --save-dir plain
-    # without the flag, it refuses every checkpoint that holds the flags of its training
+    # without the flag, it refuses what holds the flags of a training; examples/deploy/convert.py does without it
     quiet ct2-fairseq-converter --unsafe_deserialization --model_path plain/checkpoint_best.pt --data_dir data-bin \
         --output_dir ct2
     quiet python -c "import ctranslate2
@@ -65,7 +65,7 @@ elif [[ $project == */examples/translation ]]; then
     quiet fairseq-train data-bin --arch transformer_iwslt_de_en --share-decoder-input-output-embed "${plain[@]}" --max-epoch 3 \
         --eval-bleu --eval-bleu-args '{"beam": 5, "max_len_a": 1.2, "max_len_b": 10}' --eval-bleu-detok moses \
         --eval-bleu-remove-bpe --best-checkpoint-metric bleu --maximize-best-checkpoint-metric --save-dir plain
-    # the script reads checkpoints by torch.load, which refuses them since torch 2.6; these are our own
+    # the script reads checkpoints by torch.load, which refuses them since torch 2.6; bert-fused-average does without this
     TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1 quiet python "$project/../../scripts/average_checkpoints.py" --inputs plain \
         --num-epoch-checkpoints 2 --output average.pt
     quiet fairseq-generate data-bin --cpu --path average.pt --batch-size 128 --beam 5 --remove-bpe
