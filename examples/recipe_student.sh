@@ -63,9 +63,9 @@ learn() { # learn NAME
         from_transformer "$1"
         train "$1" "$more" "$more_lr" "$more_warmup" "${transformer[@]}" \
             --finetune-from-model "$out/transformer/checkpoint_best.pt"
-    else
+    else # layer norms before the sub-layers: with those behind them, six layers learn slowly at these rates
         train "$1" $((updates + more)) "$lr" "$warmup" "${transformer[@]}" \
-            --encoder-layers "${sizes%+*}" --decoder-layers "${sizes#*+}"
+            --encoder-layers "${sizes%+*}" --decoder-layers "${sizes#*+}" --encoder-normalize-before --decoder-normalize-before
     fi
 }
 

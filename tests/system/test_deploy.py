@@ -21,6 +21,7 @@ pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed; `pip in
 SIZES = (
     "--encoder-layers 2 --decoder-layers 1 --encoder-embed-dim 64 --encoder-ffn-embed-dim 128 "
     "--encoder-attention-heads 4 --decoder-attention-heads 4 --share-all-embeddings --max-tokens 600 "
+    "--encoder-normalize-before --decoder-normalize-before "  # as the students of the recipes
     "--lr 0.003 --lr-scheduler inverse_sqrt --warmup-updates 100 --max-update 400 --max-epoch 0 --log-interval 100"
 ).split()
 

@@ -60,6 +60,8 @@ def test_every_system_has_a_command_line_that_fairseq_accepts(dry, recipe, tmp_p
     assert control.data == f"{recipe}-out/data-bin"
     for args in (student, control):
         assert (args.arch, args.encoder_layers, args.decoder_layers) == (plain.arch, 6, 2)
+        assert args.encoder_normalize_before
+        assert args.decoder_normalize_before
         assert (args.encoder_embed_dim, args.decoder_ffn_embed_dim) == (
             plain.encoder_embed_dim, plain.decoder_ffn_embed_dim
         )  # fmt: skip
