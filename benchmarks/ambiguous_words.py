@@ -18,8 +18,7 @@ import sys
 from pathlib import Path
 from typing import Dict, List
 
-FREQUENT, STEM = 100, 4  # words that are left out; letters, of which one at least differs
-SHARE, COUNT = 0.1, 20  # of a translation, and of a word, at least
+FREQUENT, STEM, SHARE, COUNT = 100, 4, 0.1, 20  # words left out; letters that differ; of a translation, of a word
 
 
 def words_of(path: str, letters: int = 1000) -> List[List[str]]:
