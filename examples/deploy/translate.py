@@ -59,7 +59,7 @@ class Translator:
         if self._settings["moses"]:
             hyphens = self._settings["split_hyphens"]
             line = self._tokenizer.tokenize(line, aggressive_dash_splits=hyphens, return_str=True)
-        return self._split(line.lower() if self._settings["lower"] else line)
+        return self._split(" ".join((line.lower() if self._settings["lower"] else line).split()))
 
     def join(self, symbols: List[str], tokenised: bool = False) -> str:
         """Return the text of a translation, whose words may stay *tokenised*."""
@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=0, metavar="N", help="number of cores")
     args = parser.parse_args()
     translator = Translator("int8" if args.int8 else "float32", args.threads)
-    sys.stdin.reconfigure(encoding="utf-8", newline="\n")
+    sys.stdin.reconfigure(encoding="utf-8-sig", errors="replace", newline="\n")  # as fairseq-interactive reads bytes
     sys.stdout.reconfigure(encoding="utf-8")
     lines = (line.rstrip("\r\n") for line in sys.stdin)
     while chunk := list(islice(lines, _LINES)):
