@@ -3,7 +3,7 @@
 python examples/deploy/convert.py CHECKPOINT DATA_BIN TEXT OUT SRC TGT [--moses] [flags of the search]
 
 TEXT holds sentencepiece.model, or the codes of subword-nmt, with which the training text was split.  OUT gets the model
-in float32 and in int8, that file, settings.json, translate.py and README.md; a directory OUT is replaced.
+in float32 and in int8, that file, settings.json, translate.py and README.md.  An earlier model at OUT is replaced.
 """
 
 import argparse
@@ -47,7 +47,8 @@ def main(args: argparse.Namespace) -> None:
     subwords = next((name for name in _SUBWORDS if (args.text / name).is_file()), None)
     if subwords is None:
         raise SystemExit(f"error: {args.text} has neither {' nor '.join(_SUBWORDS)}; put the file there that split it")
-    shutil.rmtree(args.output, ignore_errors=True)
+    if any(args.output.glob("*")) and not (args.output / "settings.json").is_file():
+        raise SystemExit(f"error: {args.output} holds other things than a converted model; give another directory")
     with written_whole(args.output) as new:
         new.mkdir()
         flags = convert(args, new)
@@ -58,6 +59,7 @@ def main(args: argparse.Namespace) -> None:
         packages = _SUBWORDS[subwords] + " sacremoses" * args.moses
         readme = _README.format(*args.languages, packages=packages, sizes=sizes)
         (new / "README.md").write_text(readme, encoding="utf-8")
+        shutil.rmtree(args.output, ignore_errors=True)
     print(f"deploy: {args.output} has the model in two precisions: {sizes}; its README.md says how to translate")
 
 
@@ -99,9 +101,7 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     for name in ("checkpoint", "data", "text", "output"):
         parser.add_argument(name, type=Path)
     parser.add_argument("languages", nargs=2, metavar=("SRC", "TGT"))
-    parser.add_argument(
-        "--moses", action="store_true", help="the text was tokenised by Moses' rules before it was split"
-    )
+    parser.add_argument("--moses", action="store_true", help="the text was tokenised by Moses' rules, and then split")
     for name, default in _SEARCH.items():
         flag = f"--{name.replace('_', '-')}"
         parser.add_argument(flag, type=type(default), default=default, help="as for fairseq-generate")

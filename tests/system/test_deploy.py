@@ -62,7 +62,7 @@ def translated(folder, text, *flags):
     run = f"{without}; runpy.run_path(sys.argv[0], run_name='__main__')"
     done = subprocess.run(
         [sys.executable, "-c", run, str(folder / "translate.py"), *flags],
-        input=text, capture_output=True, text=True, encoding="utf-8", cwd=folder,
+        input=text, capture_output=True, encoding="utf-8", errors="surrogateescape", cwd=folder,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -82,9 +82,10 @@ def test_ctranslate2_translates_as_fairseq_does(repeats):
 
 
 def test_lines_of_any_kind_are_translated(repeats):
-    lines = ["the man sees", "", "ß漢字", "the dog " * 2000, "the man sees"]
-    first, empty, _, long, last = translated(repeats.path / "deploy", "\n".join(lines) + "\n")
-    assert first == last == "the man sees"
+    # a byte order mark, a byte that is no UTF-8, and no line feed at the end
+    lines = ["\ufeffthe man sees", "", "ß漢字\udce9", "the dog " * 2000, "the\tman sees\r", "the man sees"]
+    first, empty, _, long, dos, last = translated(repeats.path / "deploy", "\n".join(lines))
+    assert first == dos == last == "the man sees"
     assert empty == ""
     assert "dog" in long
 
@@ -103,13 +104,23 @@ def test_text_is_split_and_joined_as_the_training_text_was(repeats, codes, tmp_p
     pieces = translator.split("The big-house, 'here'")
     assert translator.join(pieces) == "the big-house, 'here'"
     assert translator.join(pieces, tokenised=True) == "the big @-@ house , &apos; here&apos;"
+    translator._settings["moses"] = False
+    assert translator.split("the\thouse") == translator.split("the house")
 
 
 def test_what_cannot_be_converted_is_said(repeats, workspace, tmp_path):
+    earlier = shutil.copytree(repeats.path / "deploy", repeats.path / "fused")
     done = convert(repeats, workspace.checkpoint, "fused", ok=False)
     assert done.returncode == 1
     assert "cannot be converted; give a plain transformer" in done.stderr
-    assert not (repeats.path / "fused").exists()
+    assert sorted(earlier.iterdir()) == sorted(earlier / file.name for file in (repeats.path / "deploy").iterdir())
+
+
+def test_a_directory_of_other_things_is_not_replaced(repeats):
+    done = convert(repeats, repeats.checkpoint, "text", ok=False)
+    assert done.returncode == 1
+    assert "text holds other things than a converted model" in done.stderr
+    assert (repeats.path / "text" / "sentencepiece.model").exists()
 
 
 def test_a_test_set_is_measured(repeats):
