@@ -5,6 +5,7 @@ bert-fused-compare DATA_BIN --baseline plain=checkpoints/plain --run fused=check
 
 import logging
 import math
+import re
 import shlex
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
@@ -138,7 +139,8 @@ def compare(options: Namespace) -> Dict[str, Any]:
 def test_sets(data: str) -> List[str]:
     """Return the names of the test sets in *data*, which begin with ``test``."""
     files = Path(split_paths(data)[0]).glob("test*.*-*.*")
-    return sorted({file.name.partition(".")[0] for file in files}, key=lambda name: (len(name), name)) or ["test"]
+    names = {re.sub(r"\.[^.-]+-[^.]+\.[^.]+(\.bin|\.idx)?$", "", file.name) for file in files}
+    return sorted(names, key=lambda name: (len(name), name)) or ["test"]
 
 
 def read_references(options: Namespace, subset: str, run: Run, texts: Texts) -> List[str]:

@@ -12,6 +12,7 @@ import sacrebleu
 import torch
 from conftest import REPORT_HOW, REPORT_QUICK, hypotheses, reported
 
+from bert_fused_plugin.commands import compare
 from bert_fused_plugin.commands.compare import main, parse_args, read_lines
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.reports.page import render
@@ -228,6 +229,14 @@ def test_several_seeds_and_test_sets(workspace, plain, report, tmp_path):
     assert page.count("fused, BLEU of each seed: ") == 2
     one = ["--subset", "test", "--hypotheses", f"other={tmp_path}/test.hyp"]
     assert len(reported(data, runs[0], more=one)["tests"]) == 1
+
+
+def test_names_of_test_sets_may_have_dots(tmp_path):
+    for name in ("train", "test", "test-v1.2", "test-a b", "test1"):
+        for end in ("en.bin", "en.idx", "de.bin", "de.idx"):
+            (tmp_path / f"{name}.en-de.{end}").touch()
+    (tmp_path / "test2.en-de.en").touch()  # --dataset-impl raw
+    assert compare.test_sets(str(tmp_path)) == ["test", "test1", "test2", "test-a b", "test-v1.2"]
 
 
 def test_files_of_several_test_sets_differ(workspace, plain, tmp_path):
