@@ -78,7 +78,7 @@ recipe() {
     done
     [[ ${CONSISTENCY:-none} =~ ^(none|simcut|r-drop)$ ]] || fail "CONSISTENCY=$CONSISTENCY must be none, simcut or r-drop"
     check_student
-    [[ $out != *:* ]] || fail "OUT=$out must have no colon: fairseq takes it for the end of a directory's name"
+    [[ $out != *[:,]* ]] || fail "OUT=$out must have no colon and no comma: they end the name of a directory or a file"
     ! declare -F check_settings >/dev/null || check_settings
     [ ! -d "${DATA:-}" ] || DATA=$(cd "$DATA" && pwd -P)
     "$root/scripts/setup.sh"

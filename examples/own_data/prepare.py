@@ -58,6 +58,8 @@ def check(args: argparse.Namespace) -> None:
     if pairs < _FEWEST and (pairs or not findings.errors):
         findings.errors.append(f"{args.data}/train.* has {pairs} pairs; it must have at least {_FEWEST}")
     for split in given_splits(args):
+        if "," in split:
+            findings.errors.append(f"{args.data}/{split}.*: fairseq splits names at commas; rename these files")
         check_split(paths_of(args, split), findings)
     source = paths_of(args, "train")[::2][-1]
     if args.bert is not None and os.access(source, os.R_OK):
@@ -148,9 +150,7 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         "--bert-text", type=Path, metavar="DIR", help="what BERT reads, such as segmented text, as DIR/{split}.SRC"
     )
     parser.add_argument("--subwords", choices=KINDS, default="sentencepiece", help="kind of subwords")
-    parser.add_argument(
-        "--symbols", type=int, metavar="N", help="size of the joint vocabulary; default: by the amount of text"
-    )
+    parser.add_argument("--symbols", type=int, metavar="N", help="size of the vocabulary; default: by amount of text")
     parser.add_argument("--moses", action="store_true", help="tokenise both languages by Moses' rules first")
     parser.add_argument("--seed", type=int, default=1, help="seed of the pairs that are put aside")
     return parser.parse_args(argv)

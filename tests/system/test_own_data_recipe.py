@@ -51,6 +51,7 @@ GIVEN = {"SRC": "en", "TGT": "fr", "DATA": "."}
         ({"SRC": "pt-BR"}, "must be names of languages, such as en and pt_BR"),
         ({"UPDATES": "0"}, "UPDATES=0 must be at least 1"),
         ({"OUT": "a:b"}, "OUT=a:b must have no colon"),
+        ({"OUT": "a,b"}, "OUT=a,b must have no colon and no comma"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_runs(tmp_path, variables, message):

@@ -112,6 +112,12 @@ def test_text_for_bert_that_does_not_fit_is_named(data):
     assert "BERT_TEXT, where it is given, test.en as BERT reads it (it holds train.en)" in errors[1]
 
 
+def test_a_name_with_a_comma_is_refused(data):
+    for lang in ("en", "fr"):
+        write(data / f"test-x,y.{lang}", [f"a dog {lang}"])
+    assert refusal(data) == [f"error: {data}/test-x,y.*: fairseq splits names at commas; rename these files"]
+
+
 def test_given_sets_are_taken_as_they_are(data):
     write(data / "test.en", ["a dog.", "", "a dog."])
     write(data / "test.fr", ["A DOG !", "", "A DOG !"])
