@@ -5,7 +5,7 @@
 estimate() {
     local probe=$out/probe text lang kind began ratio
     local ours=(${bert_text:+--bert-text "$probe/bert"})
-    [ ! -e "$out/bert_fused/finished" ] || return 0
+    [ ! -e "$out/bert_fused/finished" ] || { say "estimate: $out is trained already; give another OUT=" && return; }
     say "estimate: timing some updates and translations"
     need "$out/data-bin/text" prepare
     text=$(cat "$out/data-bin/text")

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Sets up if needed, then runs lint, format check, types and tests; no network but for set-up.
+# Sets up if needed, then runs tests, and before all of them lint, format check and types; no network but for set-up.
 #   scripts/test.sh                  the tests that find most, in three minutes on two cores
 #   scripts/test.sh --all            all tests but the slow ones, as continuous integration does
-#   scripts/test.sh [PYTEST_FLAGS]   these tests: scripts/test.sh -k reorder; scripts/test.sh -m slow
+#   scripts/test.sh PYTEST_FLAGS     these tests alone: scripts/test.sh -k reorder; scripts/test.sh -m gpu
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -11,15 +11,17 @@ bin=$(cd "${VENV:-$root/.venv}/bin" && pwd)
 cd "$root"
 
 export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1
-echo "test: ruff check"
-"$bin/python" -m ruff check .
-echo "test: ruff format --check"
-"$bin/python" -m ruff format --check .
-if "$bin/python" -c 'import mypy' 2>/dev/null; then
-    echo "test: mypy"
-    "$bin/python" -m mypy
-else
-    echo "test: mypy skipped: its tested version needs Python 3.10"
+if [ $# = 0 ] || [ "$1" = --all ]; then
+    echo "test: ruff check"
+    "$bin/python" -m ruff check .
+    echo "test: ruff format --check"
+    "$bin/python" -m ruff format --check .
+    if "$bin/python" -c 'import mypy' 2>/dev/null; then
+        echo "test: mypy"
+        "$bin/python" -m mypy
+    else
+        echo "test: mypy skipped: its tested version needs Python 3.10"
+    fi
 fi
 echo "test: pytest"
 # tests/conftest.py says which tests are core, and which are around the package

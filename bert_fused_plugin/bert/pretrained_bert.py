@@ -296,7 +296,9 @@ def _load(load: Callable[..., Any], name: str, **options: Any) -> Any:
             files = "config.json, the tokenizer's files and the weights, undamaged"
             problem = f" cannot be loaded; the directory must hold {files}"
         elif name.startswith(("/", ".", "~")):
-            problem = ": no such directory; give an existing one, or a name on the Hugging Face hub"
+            raise BertFusedError(
+                f"--bert-model {name!r}: no such directory; give an existing one, or a name on the Hugging Face hub"
+            ) from None
         else:
             problem = (
                 " cannot be loaded; give a local model directory, or a name on the Hugging Face hub (which needs the "

@@ -42,6 +42,8 @@ def with_bert(runs: Sequence[Run]) -> Optional[Run]:
 
 def answer(run: Run, baseline: str, scores: Dict[str, Scores], used: Optional[bool], unfair: bool) -> str:
     """Return the joined verdict on *run*, which has BERT; *used* is what `bert_verdict` says of it."""
+    if max(of["BLEU"].score for of in scores.values()) < 1:
+        return "No system translates yet (BLEU below 1), so this says nothing about BERT: train longer."
     score = scores[run.name]["BLEU"]
     lead = _LEADS[score.better, used]
     if unfair and score.better > 0:

@@ -117,7 +117,7 @@ def put_aside(args: argparse.Namespace) -> Dict[str, List[Pair]]:
     drawn = choose_held_out(paths_of(args, "train"), wanted, args.seed) if wanted else {}
     if not all(drawn.values()):
         raise SystemExit(
-            f"error: {args.data}/train.* repeats too few sentences to put {' and '.join(wanted)} aside; give them"
+            f"error: {args.data}/train.* has too few different sentences to put {' and '.join(wanted)} aside; give them"
         )
     for split, pairs in drawn.items():
         print(f"own_data: {len(pairs):,} pairs of train are put aside for {split} (seed {args.seed})")

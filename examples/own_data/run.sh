@@ -103,7 +103,7 @@ settings() {
     chosen=$(python "$here/settings.py" "$pairs" "$tokens" "$device" "${SIZE:-auto}")
     eval "$chosen"
     updates=${UPDATES:-$updates} more=${MORE:-$more} lr=${LR:-$lr}
-    warmup=${WARMUP:-$((warmup < updates ? warmup : (updates + 1) / 2))}
+    warmup=${WARMUP:-$((warmup < updates ? warmup : (updates + 1) / 2))} more_warmup=$((more_warmup < more ? more_warmup : (more + 1) / 2))
     # a sentence in valid that is too long for the models would end the training; longer ones of train are left out anyway
     training=(--dropout "$dropout" --share-all-embeddings --max-tokens "$max_tokens" --skip-invalid-size-inputs-valid-test)
     if [ -n "${CACHE_GB:-}" ] || [ ! -e "$out/cache_gb" ]; then

@@ -42,6 +42,12 @@ def test_the_answer_joins_what_is_gained_and_whether_bert_is_used(better, used):
     assert ("not show" in said or "makes no difference" in said) is (used is False)
 
 
+def test_models_that_do_not_translate_say_nothing_about_bert():
+    scores = {name: {"BLEU": Score(bleu, 1.0, [bleu])} for name, bleu in (("plain", 0.0), ("fused", 0.9))}
+    said = answer(SimpleNamespace(name="fused"), "plain", scores, False, False)
+    assert said.startswith("No system translates yet (BLEU below 1)")
+
+
 def test_an_unfair_gain_is_not_said_to_be_that_of_bert():
     scores = {"fused": {"BLEU": score(2, 1)}}
     said = answer(SimpleNamespace(name="fused"), "plain", scores, True, True)
