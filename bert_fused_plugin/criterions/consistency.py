@@ -1,11 +1,10 @@
 """Consistency training: a batch is read twice, and the two distributions of each target symbol should agree."""
 
-from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
+from contextlib import ExitStack
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 import torch
-from fairseq.distributed import LegacyDistributedDataParallel, ModuleProxyWrapper
-from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor
 
 from bert_fused_plugin.bert.layers import bert_states
 from bert_fused_plugin.criterions.smoothed_loss import Agreement
@@ -39,38 +38,26 @@ CONSISTENCY_KINDS: Dict[str, Optional[ConsistencyKind]] = {
 }
 
 
-def read_twice(model: nn.Module, net_input: Dict[str, Any], p_cut: Optional[float], **options: Any) -> Tuple[Any, Any]:
+def read_twice(model: Any, net_input: Dict[str, Any], p_cut: Optional[float], **options: Any) -> Tuple[Any, Any]:
     """Return what *model*, maybe in wrappers, returns for the batch *net_input*, twice; a frozen BERT reads it once.
 
     The second reading lacks the share *p_cut* of the tokens; None: it lacks none, and draws dropout anew.  The
     *options* are more inputs of the model.
     """
-    *_, inner = unwrapped(model)
-    encoder = inner.encoder
+    encoder, decoder = model.encoder, model.decoder  # fairseq's wrappers of several processes hand them on
     if hasattr(encoder, "bert") and encoder.bert is not None and not encoder.bert.saves_weights:
         tokens, states = bert_states(encoder, **net_input)
         net_input = {**net_input, "bert_tokens": tokens, "bert_out": states}
-    if p_cut is None:
-        return model(**net_input, **options), model(**net_input, **options)
     first = model(**net_input, **options)
+    if p_cut is None:
+        return first, model(**net_input, **options)
     if "bert_out" in net_input:
         net_input = {**net_input, "bert_out": cut(net_input["bert_out"], p_cut)}
-    # one module may serve both sides; there are none of the source where BERT's states take their place
-    embeddings = {encoder.embed_tokens, inner.decoder.embed_tokens} - {None}
-    hooks = [module.register_forward_hook(lambda *call: cut(call[-1], p_cut)) for module in embeddings]
-    try:
+    with ExitStack() as hooks:
+        # one module may serve both sides; there are none of the source where BERT's states take their place
+        for module in {encoder.embed_tokens, decoder.embed_tokens} - {None}:
+            hooks.enter_context(module.register_forward_hook(lambda *call: cut(call[-1], p_cut)))
         return first, model(**net_input, **options)
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def unwrapped(model: Any) -> Iterator[Any]:
-    """Yield the wrappers of several processes around *model*, from the outside, and the model itself."""
-    yield model
-    while isinstance(model, (ModuleProxyWrapper, LegacyDistributedDataParallel, DistributedDataParallel)):
-        model = model.module
-        yield model
 
 
 def cut(states: Tensor, p_cut: float) -> Tensor:

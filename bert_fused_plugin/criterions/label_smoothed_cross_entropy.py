@@ -10,14 +10,15 @@ import torch
 from fairseq import utils
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.distributed import LegacyDistributedDataParallel, ModuleProxyWrapper
 from fairseq.logging import metrics
 from fairseq.models import FairseqEncoderDecoderModel
 from fairseq.models.transformer import TransformerDecoderBase
 from omegaconf import II
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from bert_fused_plugin.criterions.consistency import CONSISTENCY_KINDS, read_twice, unwrapped
+from bert_fused_plugin.criterions.consistency import CONSISTENCY_KINDS, read_twice
 from bert_fused_plugin.criterions.smoothed_loss import Agreement, label_smoothed_loss, projected_loss
 from bert_fused_plugin.errors import raise_all
 from bert_fused_plugin.flags import Rule, Specified, at_least, flag, flag_errors, only_for
@@ -143,16 +144,17 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
         return True
 
 
-def output_matrix(model: nn.Module) -> Optional[Tensor]:
+def output_matrix(model: Any) -> Optional[Tensor]:
     """Return the matrix, (V, C), that makes scores of what *model* returns with ``features_only``.
 
     Returns None for a model that computes its scores in another way, and where all scores have to be there: in half
     precision, whose range is too small for gradients before fairseq scales the loss, and under wrappers that look for
     parameters without a gradient or that spread parameters over processes.
     """
-    *wrappers, model = unwrapped(model)
-    if any(isinstance(wrapper, DistributedDataParallel) and wrapper.find_unused_parameters for wrapper in wrappers):
-        return None
+    while isinstance(model, (ModuleProxyWrapper, LegacyDistributedDataParallel, DistributedDataParallel)):
+        if isinstance(model, DistributedDataParallel) and model.find_unused_parameters:
+            return None
+        model = model.module
     if not isinstance(model, FairseqEncoderDecoderModel):
         return None
     decoder = model.decoder
