@@ -1,12 +1,9 @@
 """The curves of a training, read from what fairseq-train or fairseq-hydra-train printed, in any --log-format."""
 
-import json
-import math
 import re
 from collections import defaultdict
-from contextlib import suppress
 from pathlib import Path
-from typing import DefaultDict, Dict, Iterator, List, Sequence, Tuple
+from typing import DefaultDict, Dict, List, Sequence, Tuple
 
 Points = List[Tuple[int, float]]  # (updates, value)
 Curves = Dict[str, Points]  # by "train nll_loss", "valid bleu", ...
@@ -14,7 +11,8 @@ Curves = Dict[str, Points]  # by "train nll_loss", "valid bleu", ...
 METERS = ("loss", "nll_loss", "bleu")
 # fairseq-train prints "... | valid | ...", and fairseq-hydra-train prints "[...][valid][INFO] - ..."
 _LINE = re.compile(r"(?:\| |\]\[)(train_inner|train|valid)(?: \| |\]\[INFO\] - )(.*)")
-_PAIR = re.compile(r"\b([a-z_]+)[= ](-?[\d.]+(?:e[+-]?\d+)?)(?=[,\s|]|$)")
+# loss=1.5 and "loss 1.5 |", or in JSON "valid_loss": "1.5"; nan and inf have no match
+_PAIR = re.compile(r'\b([a-z_]+)"?(?:[= ]|: )("?)(-?\d+\.?\d*(?:e[+-]?\d+)?)\2(?=[,\s|}]|$)')
 
 
 def read_curves(logs: Sequence[Path]) -> Curves:
@@ -24,7 +22,8 @@ def read_curves(logs: Sequence[Path]) -> Curves:
     """
     values: DefaultDict[Tuple[str, str], Dict[int, float]] = defaultdict(dict)
     for path in logs:
-        for tag, numbers in _lines(path.read_text(encoding="utf-8", errors="replace")):
+        for tag, rest in _LINE.findall(path.read_text(encoding="utf-8", errors="replace")):
+            numbers = {key.removeprefix(f"{tag}_"): float(value) for key, _, value in _PAIR.findall(rest)}
             for meter in METERS:
                 if meter in numbers and "num_updates" in numbers:
                     values[tag, meter][int(numbers["num_updates"])] = numbers[meter]
@@ -35,21 +34,3 @@ def read_curves(logs: Sequence[Path]) -> Curves:
         for meter in METERS
         if (tag, meter) in values
     }
-
-
-def _lines(text: str) -> Iterator[Tuple[str, Dict[str, float]]]:
-    for match in _LINE.finditer(text):
-        tag, rest = match.groups()
-        if rest.startswith("{"):
-            try:
-                stats = json.loads(rest)
-            except ValueError:  # the line was cut off when the training was killed
-                continue
-            pairs = [(key.removeprefix(f"{tag}_"), str(value)) for key, value in stats.items()]
-        else:
-            pairs = _PAIR.findall(rest)
-        numbers = {}
-        for key, value in pairs:
-            with suppress(ValueError):
-                numbers[key] = float(value)
-        yield tag, {key: number for key, number in numbers.items() if math.isfinite(number)}  # a loss may be nan
