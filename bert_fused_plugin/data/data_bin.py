@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any, List, Optional
 
-from fairseq.data.data_utils import infer_language_pair
+from fairseq.data.data_utils import infer_language_pair, load_indexed_dataset
 from fairseq.utils import split_paths
 
 from bert_fused_plugin.errors import BertFusedError
@@ -63,3 +63,14 @@ def read_whole(dataset: Any) -> Any:
     if dataset.supports_prefetch:  # --dataset-impl cached reads nothing by itself
         dataset.prefetch(range(len(dataset)))
     return dataset
+
+
+def source_side(directory: str, split: str, task: Any) -> Any:
+    """Return the source sentences of *split* in a *directory* of *task*'s languages, whole; None if it has none."""
+    source, target = task.cfg.source_lang, task.cfg.target_lang
+    for pair in (f"{source}-{target}", f"{target}-{source}"):
+        file = os.path.join(directory, f"{split}.{pair}.{source}")
+        dataset = load_indexed_dataset(file, task.source_dictionary)
+        if dataset is not None:
+            return read_whole(dataset)
+    return None

@@ -5,14 +5,13 @@ that it does not know, or knows from other words, and translates badly.  So the 
 """
 
 from collections import Counter
-from itertools import islice, product
+from itertools import islice
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from fairseq.data import data_utils
 from fairseq.data.encoders import build_bpe
 
-from bert_fused_plugin.data.data_bin import read_whole
+from bert_fused_plugin.data.data_bin import source_side
 from bert_fused_plugin.errors import BertFusedError, flag_name
 from bert_fused_plugin.models.hub import GPT2_FILES
 
@@ -88,11 +87,10 @@ def _known_sentences(data: str, task: Any) -> List[List[str]]:
 
     The training set is left out, because its subwords may have been drawn at random.
     """
-    source, target, dictionary = task.cfg.source_lang, task.cfg.target_lang, task.source_dictionary
-    for split, pair in product(("valid", "test"), (f"{source}-{target}", f"{target}-{source}")):
-        text = data_utils.load_indexed_dataset(f"{data}/{split}.{pair}.{source}", dictionary)
+    dictionary = task.source_dictionary
+    for split in ("valid", "test"):
+        text = source_side(data, split, task)
         if text is not None:
-            text = read_whole(text)
             rows = (text[index].tolist() for index in range(len(text)))
             known = (row for row in rows if dictionary.unk() not in row)
             return [[dictionary[i] for i in row if i != dictionary.eos()] for row in islice(known, _MOST_LINES)]

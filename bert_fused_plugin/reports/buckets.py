@@ -1,14 +1,12 @@
 """Groups of test sentences: by source length, and by the number of source words that are rare in training."""
 
-import os
 from bisect import bisect_left
 from collections import Counter
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from fairseq.data import data_utils
 from fairseq.utils import split_paths
 
-from bert_fused_plugin.data.data_bin import read_whole
+from bert_fused_plugin.data.data_bin import source_side
 from bert_fused_plugin.progress import Progress
 from bert_fused_plugin.reports.words import word_positions
 
@@ -47,15 +45,8 @@ def count_training_words(
     The dictionary counts subwords, and a word that was never seen may consist of frequent subwords.  Words that the
     dictionary does not know are not counted: they all have one symbol, which says nothing about any of them.
     """
-    source, target = task.cfg.source_lang, task.cfg.target_lang
-    datasets = []
-    for path in split_paths(data):
-        for pair in (f"{source}-{target}", f"{target}-{source}"):
-            file = os.path.join(path, f"train.{pair}.{source}")
-            dataset = data_utils.load_indexed_dataset(file, task.source_dictionary)
-            if dataset is not None:
-                datasets.append(read_whole(dataset))
-                break
+    found = (source_side(path, "train", task) for path in split_paths(data))
+    datasets = [dataset for dataset in found if dataset is not None]
     if not datasets:
         return None
     unk = task.source_dictionary.unk()

@@ -28,8 +28,7 @@ def test_a_word_that_the_dictionary_does_not_know_is_rare(dictionary, monkeypatc
     """The symbol of unknown words is frequent in the training data, where it stands for many words."""
     line = dictionary.encode_line("the unheard-of hou@@ se", add_if_not_exist=False)
     assert dictionary.unk() in line
-    monkeypatch.setattr(buckets.data_utils, "load_indexed_dataset", lambda *_: [line] * 100)
-    monkeypatch.setattr(buckets, "read_whole", lambda dataset: dataset)
+    monkeypatch.setattr(buckets, "source_side", lambda *_: [line] * 100)
     task = SimpleNamespace(cfg=SimpleNamespace(source_lang="en", target_lang="de"), source_dictionary=dictionary)
     words = words_of(dictionary, line.tolist(), "subword_nmt")
     seen = count_training_words(task, "data", "subword_nmt", [words])
