@@ -79,6 +79,6 @@ def hyphen_warning(no_dash_splits: bool, dictionary: Dictionary) -> Optional[str
         )
     return (
         "--tokenizer moses splits hyphens (well @-@ dressed), but the source dictionary has words with hyphens and no "
-        "@-@, so the training text did not have them split; add --moses-no-dash-splits, or leave --tokenizer out if "
-        "that text was not tokenised at all"
+        "@-@, so the training text did not have them split; leave --tokenizer out if that text was not tokenised at "
+        "all, otherwise add --moses-no-dash-splits"
     )
