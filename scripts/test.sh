@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up if needed, then runs tests, and before all of them lint, format check and types; no network but for set-up.
+# Sets up if needed, then runs lint, format check, types and tests, or chosen tests alone; no network but for set-up.
 #   scripts/test.sh                  the tests that find most, in three minutes on two cores
 #   scripts/test.sh --all            all tests but the slow ones, as continuous integration does
 #   scripts/test.sh PYTEST_FLAGS     these tests alone: scripts/test.sh -k reorder; scripts/test.sh -m gpu
