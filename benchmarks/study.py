@@ -56,10 +56,15 @@ def training_command(training: Dict[str, Any], data: Path, out: Path) -> List[st
     base = [] if training["base"] is None else [str(out.parent / training["base"] / "checkpoint_best.pt")]
     if training["kind"] == "fused":
         words += ["--task", "bert_fused_translation", "--arch", "bert_fused_tiny", "--bert-model", bert()]
-        words += ["--bert-cache", str(data / "bert-cache"), *(["--bert-warm-start", *base] if base else [])]
+        words += [*cache_of(training, data), *(["--bert-warm-start", *base] if base else [])]
     else:
         words += [*SIZES.split(), *(["--finetune-from-model", *base] if base else [])]
     return [*words, *training["flags"].split()]
+
+
+def cache_of(training: Dict[str, Any], data: Path) -> List[str]:
+    """Return the flags of the cache, which a BERT that is trained cannot have."""
+    return [] if "--bert-finetune" in training["flags"] else ["--bert-cache", str(data / "bert-cache")]
 
 
 def bert() -> str:
@@ -77,7 +82,7 @@ def curve_of(log: str) -> List[List[float]]:
 
 def test_scores(training: Dict[str, Any], data: Path, checkpoint: Path) -> Dict[str, float]:
     """Return the scores of a *checkpoint* on the test set, with beam 5."""
-    fused = ["--task", "bert_fused_translation", "--bert-cache", str(data / "bert-cache")]
+    fused = ["--task", "bert_fused_translation", *cache_of(training, data)]
     words = [BIN / "fairseq-generate", data / "data-bin", "--user-dir", "bert_fused_plugin", "--path", checkpoint]
     words += [*SEARCH.split(), *(fused if training["kind"] == "fused" else [])]
     done = subprocess.run(words, capture_output=True, text=True, check=True)

@@ -70,3 +70,5 @@ def test_a_system_begins_with_the_parameters_of_its_base(monkeypatch):
     words = " ".join(study.training_command(fused, Path("data"), Path("out/runs/fused")))
     assert "--bert-warm-start out/runs/transformer/checkpoint_best.pt --bert-layer 4" in words
     assert "--bert-model minilm --bert-cache data/bert-cache" in words
+    trained = {**fused, "flags": "--bert-finetune"}
+    assert "--bert-cache" not in study.training_command(trained, Path("data"), Path("out/runs/fused"))
