@@ -6,6 +6,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Union
 
 import torch
 from fairseq.checkpoint_utils import load_checkpoint_to_cpu
+from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from omegaconf import OmegaConf
 from torch import Tensor
 
@@ -60,6 +61,19 @@ def read_checkpoint(path: Path, overrides: Optional[Dict[str, Any]] = None, *, g
         raise BertFusedError(f"{given or path} holds no {_MODEL}; {_REMEDY}")
     raise_all(diverged(given or path, state["model"]))
     return {**state, "args": None}
+
+
+def require_architecture(given: object, state: Mapping[str, Any]) -> None:
+    """Check that fairseq knows the architecture of the checkpoint *state*, which was *given* so.
+
+    Raises:
+        BertFusedError: it belongs to a plug-in that is not imported.
+    """
+    flags = saved_flags(state, "model")
+    name = flags.get("_name") or flags.get("arch")
+    if name not in {**MODEL_REGISTRY, **ARCH_MODEL_REGISTRY}:
+        remedy = f"give its plug-in: --user-dir {saved_flags(state, 'common').get('user_dir')}"
+        raise BertFusedError(f"{given} was trained with --arch {name}, which is unknown; {remedy}")
 
 
 def diverged(checkpoint: object, state_dict: Mapping[str, Tensor]) -> List[str]:

@@ -1,8 +1,11 @@
 """The installed commands, one in each file; `setup.py` names them."""
 
 import os
+from argparse import Namespace
 from pathlib import Path
 from typing import List, Optional
+
+from fairseq.utils import import_user_module
 
 from bert_fused_plugin.errors import flag_name
 
@@ -14,3 +17,9 @@ def output_errors(**outputs: Optional[Path]) -> List[str]:
         for flag, path in outputs.items()
         if path is not None and ((path.exists() and not path.is_file()) or not os.access(path.parent, os.W_OK))
     ]
+
+
+def user_module(path: str) -> str:
+    """Import the plug-in of fairseq in the directory *path*, so that its architectures are known."""
+    import_user_module(Namespace(user_dir=path))
+    return path

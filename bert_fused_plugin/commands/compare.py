@@ -13,12 +13,13 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
+from statistics import mean
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 from fairseq.utils import split_paths
 
-from bert_fused_plugin.commands import output_errors
+from bert_fused_plugin.commands import output_errors, user_module
 from bert_fused_plugin.data.dictionary_bridge import DETOKENIZERS
 from bert_fused_plugin.data.raw_text import TextFile
 from bert_fused_plugin.data.subwords import JOINABLE
@@ -35,6 +36,7 @@ from bert_fused_plugin.reports.typos import Typed, splitter, with_errors
 from bert_fused_plugin.reports.verdicts import question
 
 _TABLES = (".csv", ".tex")
+_NO_TEXT = re.compile(r"[SHTDP]-\d+\t|.*(@@( |$)|▁)")  # the beginning of a line with columns, or marks, of fairseq
 _TOOLS = {"subword_nmt": "codes", "sentencepiece": "sentencepiece_model"}  # whose files --typos needs
 
 
@@ -76,8 +78,9 @@ def errors(options: Namespace) -> List[str]:
     )
     found += [error for path in options.table for error in output_errors(table=path)]
     found += [f"--table must end in .csv or .tex, got {path}" for path in options.table if path.suffix not in _TABLES]
-    if options.json is not None and options.json.resolve() == options.output.resolve():
-        found.append(f"--output and --json are the same file, {options.json}; give two different files")
+    outputs = [path.resolve() for path in (options.output, options.json, *options.table) if path is not None]
+    if len({*outputs}) < len(outputs):
+        found.append("--output, --json and --table must be different files; rename one")
     if options.typos is not None and not 0 < options.typos <= 1:
         found.append(f"--typos must be above 0 and at most 1, such as 0.05, got {options.typos}")
     if options.typos is not None and options.bert_text is not None:
@@ -107,7 +110,7 @@ def compare(options: Namespace) -> Dict[str, Any]:
     tokenised = options.reference is None and options.detok == "none"
     references = {subset: read_references(options, subset, runs[0], texts) for subset in options.subset}
     number = {each[0].name: len(each) for each in seeds}
-    given = {subset: read_given(options, subset, number, len(lines)) for subset, lines in references.items()}
+    given = {subset: read_given(options, subset, number, lines) for subset, lines in references.items()}
     typed = mistyped(options, runs[0], texts)
     found: List[Comparison] = []
     for subset, lines in references.items():
@@ -177,21 +180,37 @@ def read_lines(flag: str, given: Path, options: Namespace, subset: str, size: in
 
 
 def read_given(
-    options: Namespace, subset: str, seeds: Mapping[str, int], size: int
+    options: Namespace, subset: str, seeds: Mapping[str, int], references: Sequence[str]
 ) -> Tuple[Dict[str, List[List[str]]], List[scoring.GivenScores]]:
-    """Return the translations of ``--hypotheses`` for the *size* sentences of *subset*, and the scores of ``--scores``.
+    """Return the translations of ``--hypotheses`` for the sentences of *subset*, and the scores of ``--scores``.
 
     *seeds* has the number of seeds of each run.
     """
 
     def read(flag: str, path: Path) -> List[str]:
-        return read_lines(flag, path, options, subset, size)
+        return read_lines(flag, path, options, subset, len(references))
 
     others = {name: [read(f"--hypotheses {name}=", path) for path in paths] for name, paths in options.hypotheses}
+    found = (form_error(name, text, references) for name, each in others.items() for text in each)
+    raise_all([*filter(None, found)])
     number = {**seeds, **{name: len(each) for name, each in others.items()}}
     flags = {"--scores": options.scores, "--error-scores": options.error_scores}
     scores = [read_scores(flag, name, path, number, read) for flag, given in flags.items() for name, [path] in given]
     return others, scores
+
+
+def form_error(name: str, lines: Sequence[str], references: Sequence[str]) -> Optional[str]:
+    """Return a sentence if the translations *name* are not plain text, or not in the form of the *references*."""
+    wrong = [line for line in lines if _NO_TEXT.match(line)]
+    if len(wrong) > len(lines) / 20:
+        has = f"has subword marks or columns of fairseq-generate in {len(wrong):,} of {len(lines):,} lines"
+        return f"--hypotheses {name} {has}, such as {wrong[0]!r}; give translations alone, joined to words"
+    ends = [[line[-2] == " " for line in text if line[1:].endswith((".", "?", "!"))] for text in (lines, references)]
+    if any(len(each) <= len(lines) / 10 for each in ends) or abs(mean(ends[0]) - mean(ends[1])) < 0.5:
+        return None
+    own, other = ("tokenised", "detokenised") if mean(ends[0]) > 0.5 else ("detokenised", "tokenised")
+    remedy = f"give the translations {other}, or {own} references: --reference FILE"
+    return f"--hypotheses {name} is {own}, and the references are {other}; {remedy}"
 
 
 def mistyped(options: Namespace, run: Run, texts: Texts) -> Dict[str, Typed]:
@@ -285,6 +304,7 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
     add("--samples", type=int, default=scoring.DEFAULT_SAMPLES,
         help=f"number of resamples and trials, at least {scoring.FEWEST_SAMPLES}; default: %(default)s")  # fmt: skip
     add("--seed", type=int, default=1, help="seed of the shuffling and of the random BERT; default: %(default)s")
+    add("--user-dir", type=user_module, metavar="DIR", help="plug-in that has the architecture of a model")
     add("--cpu", action="store_true", help="use no GPU")
     add("--bf16", action="store_true", help="translate in bfloat16")
     return parser.parse_args(arguments)

@@ -14,6 +14,7 @@ from typing import Any, Dict, Optional, Sequence
 
 from transformers.utils import logging as hf_logging
 
+from bert_fused_plugin.commands import user_module
 from bert_fused_plugin.exporting.model_directory import export_model
 from bert_fused_plugin.files import given_path
 
@@ -56,4 +57,5 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     add("--moses-no-escape", action="store_true", help="the training data was tokenised with -no-escape")
     add("--with-bert", action="store_true", help="put BERT into the directory")
     add("--bert-model", metavar="NAME_OR_DIR", help="name or directory of BERT; default: that of the training")
+    add("--user-dir", type=user_module, metavar="DIR", help="plug-in that has the architecture of a model")
     return parser.parse_args(argv)

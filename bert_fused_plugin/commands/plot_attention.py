@@ -15,7 +15,8 @@ from typing import List, Optional, Sequence, Tuple
 
 from matplotlib.figure import Figure
 
-from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.commands import output_errors, user_module
+from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.files import given_path
 from bert_fused_plugin.modules.attention_map import learned_alphas
 from bert_fused_plugin.reports.attention import SOURCE, AttentionMap, attention_maps, evenness, recorded_gates
@@ -27,6 +28,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command."""
     logging.getLogger().setLevel(logging.WARNING)  # fairseq sets INFO when it is imported
     args = parse_args(arguments)
+    raise_all(output_errors(output=args.output))
     if not args.output.suffix:
         raise BertFusedError(f"--output must end in .png, .svg or .pdf, got {args.output}; add one of these endings")
     run = load_run(RunFiles("--path", "", args.path), Place(args.data, [args.subset]))
@@ -106,4 +108,5 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     add("--subwords", action="store_true", help="show subwords instead of words")
     add("--beam", type=int, default=5, help="beam size; default: %(default)s")
     add("--output", type=given_path, required=True, help="PNG, SVG or PDF file to write")
+    add("--user-dir", type=user_module, metavar="DIR", help="plug-in that has the architecture of a model")
     return parser.parse_args(argv)

@@ -19,12 +19,15 @@ def data_errors(data: Optional[str], source_lang: Optional[str], target_lang: Op
     path = paths[0]
     if source_lang is None or target_lang is None:  # as fairseq does
         source_lang, target_lang = infer_language_pair(path)
+    if source_lang is None or target_lang is None:
+        rule = "has no files of a language pair, such as train.en-de.en.bin"
+        return [f"data directory {path} {rule}; give the --destdir of fairseq-preprocess, or both languages"]
     found = sorted(name for name in os.listdir(path) if name.startswith("dict.") and name.endswith(".txt"))
     return [
         f"{flag} {lang}: {path} has no dict.{lang}.txt, only {', '.join(found) or 'no dictionary'}; "
         "give the languages, in the direction, that the data was binarised for"
         for flag, lang in (("--source-lang", source_lang), ("--target-lang", target_lang))
-        if lang is not None and f"dict.{lang}.txt" not in found  # fairseq says that it cannot infer the languages
+        if f"dict.{lang}.txt" not in found
     ]
 
 

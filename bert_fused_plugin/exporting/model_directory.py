@@ -18,7 +18,7 @@ from transformers.utils import cached_file
 
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.bert.record import RECORD_KEY, weights_fingerprint, without_folders
-from bert_fused_plugin.checkpoints.reading import read_checkpoint, without_training_state
+from bert_fused_plugin.checkpoints.reading import read_checkpoint, require_architecture, without_training_state
 from bert_fused_plugin.data.subwords import detect_subword
 from bert_fused_plugin.data.typed_text import hyphen_warning
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
@@ -100,9 +100,12 @@ def _read_translation_model(checkpoint: Path, data: str, bert_model: Optional[st
     Raises:
         BertFusedError: It cannot be read, or it is a model of another kind.
     """
+    if bert_model is not None and os.path.isdir(bert_model):
+        bert_model = os.path.abspath(bert_model)
     given = {} if bert_model is None else {"bert_model": bert_model}
     overrides = {**training_defaults(), **dict.fromkeys(_VECTORS), **given, "data": data}
     trained = read_checkpoint(checkpoint, overrides)
+    require_architecture(checkpoint, trained)
     task = trained["cfg"].task._name
     if not issubclass(TASK_REGISTRY.get(task, object), TranslationTask):
         raise BertFusedError(

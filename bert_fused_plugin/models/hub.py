@@ -8,9 +8,8 @@ from fairseq.hub_utils import GeneratorHubInterface, from_pretrained
 from torch import Tensor
 
 from bert_fused_plugin.data.typed_text import TypedText
+from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.modules.weight_layout import lay_out_weights
-
-logger = logging.getLogger(__name__)
 
 GPT2_FILES = {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"}  # in the directory of a model
 
@@ -27,6 +26,14 @@ class TranslationHub(GeneratorHubInterface):
         self._typed_text.check([sentence], self.tokenizer)
         return super().binarize(sentence)
 
+    def translate(self, sentences: Any, *args: Any, **kwargs: Any) -> Any:
+        """Translate, as fairseq does, but nothing from nothing: models make up a text for an empty sentence."""
+        if isinstance(sentences, str):
+            return self.translate([sentences], *args, **kwargs)[0]
+        texts = list(sentences)
+        found = super().translate(texts, *args, **kwargs)
+        return [translation if text.strip() else "" for text, translation in zip(texts, found)]
+
     def _apply(self, *args: Any, **kwargs: Any) -> "TranslationHub":
         """Move the models to a device or to a dtype, as ``nn.Module`` does."""
         super()._apply(*args, **kwargs)
@@ -39,9 +46,6 @@ def load_hub(
     model_name_or_path: str,
     checkpoint_file: str = "model.pt",
     data_name_or_path: str = ".",
-    *,
-    verbose: bool = False,
-    bf16: bool = False,
     **overrides: Any,
 ) -> TranslationHub:
     """Load a model, as fairseq's ``from_pretrained`` does, but without its log, in which warnings drown.
@@ -50,21 +54,21 @@ def load_hub(
         model_name_or_path: directory of the model.
         checkpoint_file: its checkpoint; several, joined by colons, are an ensemble.
         data_name_or_path: directory of the dictionaries; if it begins with a dot, it is relative to the model's.
-        verbose: whether fairseq logs what it loads, and all settings of the training.
-        bf16: whether the models compute in bfloat16.
         overrides: settings that replace those of the training.
+
+    Raises:
+        BertFusedError: there is no such directory.
     """
+    if not (os.path.exists(model_name_or_path) or "://" in model_name_or_path):
+        raise BertFusedError(f"{os.path.abspath(model_name_or_path)} does not exist; give what bert-fused-export wrote")
     overrides = {**gpt2_files(model_name_or_path), **overrides}
     before = logging.root.manager.disable
-    logging.disable(before if verbose else max(before, logging.INFO))
+    logging.disable(max(before, logging.INFO))
     try:
         loaded = from_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, **overrides)
     finally:
         logging.disable(before)
-    if verbose:
-        logger.info(loaded["args"])
-    hub = TranslationHub(loaded["args"], loaded["task"], loaded["models"])
-    return hub.bfloat16() if bf16 else hub
+    return TranslationHub(loaded["args"], loaded["task"], loaded["models"])
 
 
 def gpt2_files(directory: str) -> Dict[str, str]:

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from bert_fused_plugin.bert.layers import is_sentence_encoder
 from bert_fused_plugin.checkpoints.origins import Origin, origins
-from bert_fused_plugin.checkpoints.reading import read_checkpoint, saved_flags
+from bert_fused_plugin.checkpoints.reading import read_checkpoint, require_architecture, saved_flags
 from bert_fused_plugin.data.data_bin import read_whole
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
@@ -127,7 +127,10 @@ def load_run(files: RunFiles, place: Place) -> Run:
         BertFusedError: the checkpoint cannot be read, or does not fit the data.
     """
     state = read_checkpoint(files.checkpoint, given=str(files))
-    saved = saved_flags(state, "task")
+    require_architecture(files, state)
+    saved, flags = saved_flags(state, "task"), saved_flags(state, "model")
+    if (flags.get("bert_model") or "").startswith("./"):  # of an exported model
+        state = read_checkpoint(files.checkpoint, {"bert_model": str(files.checkpoint.parent / flags["bert_model"])})
     if saved["_name"] not in _TASKS:
         raise BertFusedError(f"{files} was trained with --task {saved['_name']}; give runs of {' or '.join(_TASKS)}")
     task = _set_up_task(files, saved, place)
@@ -137,8 +140,7 @@ def load_run(files: RunFiles, place: Place) -> Run:
         reason = " ".join(str(error).split())[:300]
         raise BertFusedError(f"{files} does not fit {place.data}; was it trained on this data?  [{reason}]") from error
     sources = {subset: _load_test_set(task, place.data, subset) for subset in place.subsets}
-    flags, parameters = saved_flags(state, "model"), count_parameters(model)
-    architecture = str(flags.get("arch") or flags.get("_name"))
+    architecture, parameters = str(flags.get("arch") or flags.get("_name")), count_parameters(model)
     updates = int(state["optimizer_history"][-1].get("num_updates", 0))
     known = architecture, updates, parameters, origins(state), selection(files, state)
     run = Run(files, model.eval(), task, sources, *known)

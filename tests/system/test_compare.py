@@ -255,6 +255,26 @@ def test_translations_that_do_not_fit(refused, tmp_path):
     assert "of their own, got 'plain' twice; rename one" in refused("--hypotheses", f"plain={tmp_path / 'short'}")
 
 
+RAW, TOKENISED = ["A dog."] * 10, ["A dog ."] * 10
+
+
+@pytest.mark.parametrize(
+    ("lines", "references", "said"),
+    [
+        (RAW, RAW, None),
+        (["A dog"] * 10, TOKENISED, None),  # no full stop that could tell
+        (["wo@@ rd", *RAW[1:]], RAW, "has subword marks or columns of fairseq-generate in 1 of 10 lines, such as"),
+        (["\u2581A dog"] * 10, RAW, "has subword marks or columns of fairseq-generate in 10 of 10 lines"),
+        (["H-3\t-0.5\tA dog."] * 10, RAW, "has subword marks or columns of fairseq-generate in 10 of 10 lines"),
+        (RAW, TOKENISED, "is detokenised, and the references are tokenised; give the translations tokenised, or deto"),
+        (TOKENISED, RAW, "is tokenised, and the references are detokenised; give the translations detokenised, or to"),
+    ],
+)
+def test_translations_in_another_form_are_refused(lines, references, said):
+    found = compare.form_error("other", lines, references)
+    assert (found is None) if said is None else found.startswith(f"--hypotheses other {said}")
+
+
 def test_data_that_do_not_fit(refused, workspace, tmp_path):
     assert "has no --subset 'test9' for en-de" in refused("--subset", "test9", "--run", f"fused={workspace.save_dir}")
     data = shutil.copytree(workspace.data, tmp_path / "data")
@@ -305,8 +325,8 @@ def test_outputs_are_checked_first(refused, tmp_path):
     rule = "must be a file in an existing directory that can be written"
     assert refused(output=tmp_path / "no" / "report.html") == f"--output {tmp_path / 'no' / 'report.html'} {rule}"
     assert refused(output=tmp_path) == f"--output {tmp_path} {rule}"
-    message = refused("--json", tmp_path / "." / "report.html")
-    assert message.startswith("--output and --json are the same file")
+    for flag, name in (("--json", "report.html"), ("--table", "report.html")):
+        assert "--output, --json and --table must be different files" in refused(flag, tmp_path / "." / name)
 
 
 def test_a_run_without_a_name_is_refused(workspace, capsys):

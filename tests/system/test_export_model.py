@@ -24,6 +24,7 @@ from bert_fused_plugin.exporting.model_directory import export_model
 from bert_fused_plugin.json_record import read_json
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
+from bert_fused_plugin.reports.runs import Place, RunFiles, load_run
 
 LINES = ["The old man sees a dog.", "a small playhouse", "", "red apple, xyz"]
 TRANSLATE = """
@@ -57,6 +58,7 @@ def test_the_directory_translates_elsewhere_after_all_else_is_gone(workspace, ex
     text = {"tokenizer": "moses", "bpe": "subword_nmt", "bpe_codes": str(codes), "moses_no_dash_splits": True}
     hub = BertFusedModel.from_pretrained(workspace.save_dir, "checkpoint_last.pt", workspace.data, **text)
     expected, scores = translations(hub)
+    expected[2] = ""  # of the empty line
     typed = "the old man sees a dog\nplay@@ hou@@ se\n\nxyz\n"
     before = hypotheses(workspace.interactive(typed, "--buffer-size", "4", "--batch-size", "4").stdout)
 
@@ -73,6 +75,20 @@ def test_the_directory_translates_elsewhere_after_all_else_is_gone(workspace, ex
         )  # fmt: skip
     assert hypotheses(after.stdout) == before
     assert len(before) == 4
+
+
+def test_a_report_reads_the_bert_beside_the_model(workspace, exported, tmp_path):
+    shutil.copytree(exported[0], tmp_path / "moved")
+    with gone(exported[0], workspace.bert_dir):
+        run = load_run(RunFiles("--run", "moved", tmp_path / "moved" / "model.pt"), Place(workspace.data, ["test"]))
+    assert run.model.encoder.bert.name == str(tmp_path / "moved" / "bert")
+
+
+def test_bert_is_given_by_its_full_path(workspace, tmp_path, monkeypatch):
+    bert = Path(workspace.bert_dir)
+    monkeypatch.chdir(bert.parent)
+    given = export_model(Path(workspace.checkpoint), workspace.data, tmp_path / "new", bert_model=f"./{bert.name}")
+    assert given == workspace.bert_dir
 
 
 def test_what_is_in_the_directory(workspace, exported, codes):
