@@ -48,6 +48,9 @@ def test_every_system_has_a_command_line_that_fairseq_accepts(dry, recipe, tmp_p
     plain, more = parsed["transformer"], parsed["continued"]
     layers = [vars(parsed[system]).get("bert_layer") for system in AS_CONTROL]  # of some recipes the default
     assert layers == [layers[0], "mix", layers[0]]
+    of_the_paper = recipe in ("iwslt14_de_en", "wmt14_en_de")
+    for system in AS_CONTROL if recipe != "tatoeba_en_fa" else ():  # which is short
+        assert parsed[system].bert_drop_net == (1.0 if of_the_paper else 0.5)
     for system in AS_CONTROL:
         assert parsed[system].bert_warm_start == more.finetune_from_model
         same = ("lr", "warmup_updates", "max_update", "max_tokens", "dropout", "seed", "label_smoothing")
