@@ -182,10 +182,7 @@ def read_lines(flag: str, given: Path, options: Namespace, subset: str, size: in
 def read_given(
     options: Namespace, subset: str, seeds: Mapping[str, int], references: Sequence[str]
 ) -> Tuple[Dict[str, List[List[str]]], List[scoring.GivenScores]]:
-    """Return the translations of ``--hypotheses`` for the sentences of *subset*, and the scores of ``--scores``.
-
-    *seeds* has the number of seeds of each run.
-    """
+    """Return the texts of ``--hypotheses`` and the scores of ``--scores``; *seeds* has the number of seeds of each."""
 
     def read(flag: str, path: Path) -> List[str]:
         return read_lines(flag, path, options, subset, len(references))

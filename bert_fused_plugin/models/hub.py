@@ -43,10 +43,7 @@ class TranslationHub(GeneratorHubInterface):
 
 
 def load_hub(
-    model_name_or_path: str,
-    checkpoint_file: str = "model.pt",
-    data_name_or_path: str = ".",
-    **overrides: Any,
+    model_name_or_path: str, checkpoint_file: str = "model.pt", data_name_or_path: str = ".", **overrides: Any
 ) -> TranslationHub:
     """Load a model, as fairseq's ``from_pretrained`` does, but without its log, in which warnings drown.
 
@@ -59,7 +56,7 @@ def load_hub(
     Raises:
         BertFusedError: there is no such directory.
     """
-    if not (os.path.exists(model_name_or_path) or "://" in model_name_or_path):
+    if not (os.path.exists(model_name_or_path) or "://" in str(model_name_or_path)):
         raise BertFusedError(f"{os.path.abspath(model_name_or_path)} does not exist; give what bert-fused-export wrote")
     overrides = {**gpt2_files(model_name_or_path), **overrides}
     before = logging.root.manager.disable
