@@ -196,7 +196,7 @@ from_transformer() { # from_transformer NAME: the transformer is there, and is t
 }
 continued() {
     from_transformer continued
-    train continued "$more" "$more_lr" "$more_warmup" "${transformer[@]}" \
+    train continued "$more" "${control_lr:-$more_lr}" "$more_warmup" "${transformer[@]}" \
         --finetune-from-model "$runs/transformer/checkpoint_best.pt"
 }
 bert_fused() { fused bert_fused "$(bert_model)"; }

@@ -121,7 +121,7 @@ settings() {
     fi
     [[ $moses = 0 || -n ${BERT_TEXT:-} ]] || bert+=(--bert-detok moses)
     echo "$name: $pairs pairs on a ${device^^}: size $size, dropout $dropout, $max_tokens tokens a batch, $updates updates" \
-        "(learning rate $lr, warm-up $warmup) and $more more ($more_lr, $more_warmup)${bert[*]:+; ${bert[*]}}${TRAIN_FLAGS:+; last of all TRAIN_FLAGS: $TRAIN_FLAGS}"
+        "(learning rate $lr, warm-up $warmup) and $more more ($more_lr, of the control $control_lr; $more_warmup)${bert[*]:+; ${bert[*]}}${TRAIN_FLAGS:+; last of all TRAIN_FLAGS: $TRAIN_FLAGS}"
 }
 
 has_gpu() { python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; }

@@ -43,6 +43,7 @@ def choose(pairs: int, tokens: int, device: str, size: str = "auto") -> Dict[str
     more = max(1, updates // (3 if few else 2))
     transformer, fused_arch, gru_arch, lr = SIZES[size]
     lr = 0.002 if few and size == "tiny" else lr
+    more_lr = lr if lr < 0.001 else lr / 2 if few else 0.7 * lr
     return {
         "size": size,
         "transformer": transformer,
@@ -57,7 +58,8 @@ def choose(pairs: int, tokens: int, device: str, size: str = "auto") -> Dict[str
         "warmup": min(4000, max(20, updates // (7 if lr < 0.003 else 2))),  # updates in which the learning rate rises
         "lr": lr,  # the largest one of the transformer
         "more_warmup": max(10, more // 8),  # for the further updates
-        "more_lr": lr if lr < 0.001 else lr / 2 if few else 0.7 * lr,
+        "more_lr": more_lr,
+        "control_lr": min(0.002, more_lr),  # the control's best one in docs/results.md
         "gru_lr": 0.001 if lr < 0.001 else min(lr, 0.003),  # of recurrent models
     }
 

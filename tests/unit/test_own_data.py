@@ -391,6 +391,10 @@ def test_settings_follow_the_amount_of_text(device):
     assert {tuple(s[name] for name in ("size", "lr", "more_lr", "gru_lr")) for s in given} == {
         ("iwslt", 0.0005, 0.0005, 0.001)
     }
+    assert [(round(s["more_lr"], 4), s["control_lr"]) for s in (chosen[1], given[1])] == [
+        (0.0035, 0.002) if device == "cpu" else (0.0005, 0.0005),
+        (0.0005, 0.0005),
+    ]
 
 
 def test_settings_are_assignments_of_bash():
