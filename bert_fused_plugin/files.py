@@ -40,20 +40,18 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def written_output(path: Path) -> Iterator[Path]:
-    """Yield a path for a new file or folder, which replaces the ``--output`` *path* once it is complete.
+def written_output(path: Path, flag: str = "--output") -> Iterator[Path]:
+    """Yield a path for a new file or folder, which replaces the *path* of the *flag* once it is complete.
 
     Raises:
         BertFusedError: The new file cannot be written; an earlier file at *path* is then unchanged.
     """
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        raise BertFusedError(f"--output {path} is a device or a pipe, which cannot be replaced; name a file instead")
     try:
         with written_whole(path) as new:
             yield new
     except (OSError, RuntimeError, SafetensorError) as error:  # torch and safetensors raise these if the disk is full
         reason = " ".join(str(error).split())
         raise BertFusedError(
-            f"--output {path} cannot be written, and nothing was changed ({reason}); "
+            f"{flag} {path} cannot be written, and nothing was changed ({reason}); "
             "give a path in an existing directory that you may write to, on a disk with free space"
         ) from error

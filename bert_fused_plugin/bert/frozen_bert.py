@@ -68,7 +68,7 @@ class FrozenBert(PretrainedBert):
         memo.update((id(buffer), buffer) for buffer in self._frozen.buffers())
         memo[id(self.state_cache)] = LruStateCache(_STATE_CACHE_BYTES)
         memo[id(self)] = twin = type(self).__new__(type(self))
-        vars(twin).update(copy.deepcopy(self.__getstate__(), memo))
+        vars(twin).update(copy.deepcopy(vars(self), memo))
         return twin
 
 

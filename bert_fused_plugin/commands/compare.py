@@ -24,7 +24,7 @@ from bert_fused_plugin.data.dictionary_bridge import DETOKENIZERS
 from bert_fused_plugin.data.raw_text import TextFile
 from bert_fused_plugin.data.subwords import JOINABLE
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
-from bert_fused_plugin.files import given_path, written_output, written_whole
+from bert_fused_plugin.files import given_path, written_output
 from bert_fused_plugin.progress import say
 from bert_fused_plugin.reports import scoring
 from bert_fused_plugin.reports.comparison import Comparison
@@ -50,18 +50,17 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     options = parse_args(arguments)
     raise_all(errors(options))
     report = compare(options)
-    page, texts = render(report), {path: to_table(report, path.suffix) for path in options.table}
-    if options.json is not None:
-        texts[options.json] = to_json(report)
-    with written_output(options.output) as new, ExitStack() as others:
-        new.write_text(page, encoding="utf-8")
-        for path, text in texts.items():
-            others.enter_context(written_whole(path)).write_text(text, encoding="utf-8")
+    texts = [("--output", options.output, render(report))]
+    texts += [("--table", path, to_table(report, path.suffix)) for path in options.table]
+    texts += [("--json", options.json, to_json(report))] if options.json else []
+    with ExitStack() as files:
+        for flag, path, text in texts:
+            files.enter_context(written_output(path, flag)).write_text(text, encoding="utf-8")
     for test in report["tests"]:
         of_bert = [found["verdict"] for found in test["bert_tests"] if found["verdict"]]
         for line in dict.fromkeys([*test["verdicts"], *of_bert]):
             print(line if len(report["tests"]) == 1 else f"{test['subset']}: {line}")
-    for path in (options.output, *texts):
+    for _, path, _ in texts:
         print(f"written: {path}")
 
 
@@ -83,6 +82,8 @@ def errors(options: Namespace) -> List[str]:
         found.append("--output, --json and --table must be different files; rename one")
     if options.typos is not None and not 0 < options.typos <= 1:
         found.append(f"--typos must be above 0 and at most 1, such as 0.05, got {options.typos}")
+    if options.typos is None and (options.codes or options.sentencepiece_model):
+        found.append("--codes and --sentencepiece-model are for --typos; give it, or leave them out")
     if options.typos is not None and options.bert_text is not None:
         found.append("--typos and --bert-text do not work together: words get errors, and not raw text; leave one out")
     metrics = [*scoring.SACREBLEU, *(metric for metric, paths in options.scores + options.error_scores for _ in paths)]
@@ -242,8 +243,8 @@ def remarks(options: Namespace, texts: Texts, tokenised: bool, references: Seque
 def named_paths(text: str) -> NamedPaths:
     """Return the name and the paths of ``NAME=PATH,PATH,...``."""
     name, _, paths = text.partition("=")
-    if not (name and all(paths.split(","))):
-        raise ArgumentTypeError(f"must be NAME=PATH, or NAME=PATH,PATH for two seeds, got {text!r}")
+    if not (name and all(paths.split(","))) or "/" in name:  # which names files
+        raise ArgumentTypeError(f"must be NAME=PATH, or NAME=PATH,PATH for two seeds, with no / in NAME, got {text!r}")
     return name, [given_path(path) for path in paths.split(",")]
 
 

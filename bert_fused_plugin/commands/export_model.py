@@ -15,6 +15,7 @@ from typing import Any, Dict, Optional, Sequence
 from transformers.utils import logging as hf_logging
 
 from bert_fused_plugin.commands import user_module
+from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.exporting.model_directory import export_model
 from bert_fused_plugin.files import given_path
 
@@ -26,6 +27,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     args = parse_args(arguments)
     given = {"subword_nmt": args.codes, "sentencepiece": args.sentencepiece_model}
     files = {tool: file for tool, file in given.items() if file is not None}
+    if args.tokenizer != "moses" and (args.moses_no_dash_splits or args.moses_no_escape):
+        raise BertFusedError("--moses-no-dash-splits and --moses-no-escape need --tokenizer moses; add it")
     tokenizer: Optional[Dict[str, Any]] = None
     if args.tokenizer is not None:
         tokenizer = {"_name": args.tokenizer}

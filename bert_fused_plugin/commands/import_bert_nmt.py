@@ -12,8 +12,6 @@ import os
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from typing import Any, Callable, List, Optional, Sequence
 
-from transformers.utils import logging as hf_logging
-
 import bert_fused_plugin  # noqa: F401  registers the architectures
 from bert_fused_plugin.bert.pretrained_bert import load_encoder
 from bert_fused_plugin.commands import output_errors
@@ -32,7 +30,6 @@ from bert_fused_plugin.importing.checkpoint import (
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Convert the checkpoint; if there are errors, report all of them together and write nothing."""
     logging.getLogger().setLevel(logging.WARNING)  # fairseq sets INFO when it is imported
-    hf_logging.disable_progress_bar()
     args = parse_args(arguments)
     place = os.path.abspath(args.bert)  # which is no name on the hub
     errors = output_errors(output=args.output)

@@ -11,17 +11,20 @@ if its entropy is 95 % or more of the largest possible.
 
 import logging
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from pathlib import Path
 from typing import List, Optional, Sequence, Tuple
 
 from matplotlib.figure import Figure
 
 from bert_fused_plugin.commands import output_errors, user_module
 from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.files import given_path
+from bert_fused_plugin.files import given_path, written_output
 from bert_fused_plugin.modules.attention_map import learned_alphas
 from bert_fused_plugin.reports.attention import SOURCE, AttentionMap, attention_maps, evenness, recorded_gates
 from bert_fused_plugin.reports.decoding import Decoding, Texts, searcher
 from bert_fused_plugin.reports.runs import Place, RunFiles, load_run
+
+_ENDINGS = (".png", ".svg", ".pdf")
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
@@ -29,7 +32,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     logging.getLogger().setLevel(logging.WARNING)  # fairseq sets INFO when it is imported
     args = parse_args(arguments)
     raise_all(output_errors(output=args.output))
-    if not args.output.suffix:
+    if args.output.suffix not in _ENDINGS:
         raise BertFusedError(f"--output must end in .png, .svg or .pdf, got {args.output}; add one of these endings")
     run = load_run(RunFiles("--path", "", args.path), Place(args.data, [args.subset]))
     size = len(run.task.dataset(args.subset))
@@ -50,7 +53,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         raise BertFusedError(f"--layer must be in [{-depth}, {depth - 1}], got {args.layer}; layers are counted from 0")
     chosen = [(found, found.last() if args.layer is None else args.layer % depth) for found in maps]
     chosen = [(found, layer) for found, layer in chosen if found.layers[layer] is not None]
-    draw(chosen, str(args.output), words=not args.subwords)
+    draw(chosen, args.output, words=not args.subwords)
     print(f"source:      {texts.source(sample['net_input']['src_tokens'][0])}")
     print(f"translation: {texts.target(tokens)}")
     _print_figures(maps, chosen)
@@ -72,7 +75,7 @@ def _print_figures(maps: List[AttentionMap], chosen: List[Tuple[AttentionMap, in
         print(f"too even:    {warning}")
 
 
-def draw(maps: List[Tuple[AttentionMap, int]], path: str, words: bool = True) -> None:
+def draw(maps: List[Tuple[AttentionMap, int]], path: Path, words: bool = True) -> None:
     """Draw the given layer of each map side by side into the file *path*; rows are of the target.
 
     Rows and columns are *words*, or else subwords.
@@ -90,10 +93,8 @@ def draw(maps: List[Tuple[AttentionMap, int]], path: str, words: bool = True) ->
         axis.set_xticks(range(len(found.columns)), found.columns, **slanted, parse_math=False)
         axis.set_yticks(range(len(found.rows)), found.rows, parse_math=False)
     axes[0].set_ylabel("translation")
-    try:
-        figure.savefig(path, dpi=120)
-    except (OSError, ValueError) as error:
-        raise BertFusedError(f"--output {path} cannot be written ({error}); give a PNG, SVG or PDF file") from error
+    with written_output(path) as new:
+        figure.savefig(new, dpi=120)
 
 
 def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:

@@ -13,10 +13,10 @@ from fairseq.checkpoint_utils import load_model_ensemble_and_task
 from fairseq.tasks import TASK_REGISTRY
 from fairseq.tasks.translation import TranslationTask
 from fairseq.utils import split_paths
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel
 from transformers.utils import cached_file
 
-from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
+from bert_fused_plugin.bert.pretrained_bert import PretrainedBert, load_tokenizer
 from bert_fused_plugin.bert.record import RECORD_KEY, weights_fingerprint, without_folders
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, require_architecture, without_training_state
 from bert_fused_plugin.data.subwords import detect_subword
@@ -225,7 +225,7 @@ def save_bert(bert: PretrainedBert, directory: Path) -> None:
     encoder = model.get_encoder() if model.config.is_encoder_decoder else model
     encoder.load_state_dict(bert.weights(), strict=False)  # they lack the pooler, which is never used
     model.save_pretrained(directory)
-    names = AutoTokenizer.from_pretrained(bert.name, local_files_only=True).vocab_files_names.values()
+    names = load_tokenizer(bert.name).vocab_files_names.values()
     for name in {"config.json", *_TEXT_FILES, *names}:
         source = cached_file(bert.name, name, local_files_only=True, _raise_exceptions_for_missing_entries=False)
         if source is not None:

@@ -84,6 +84,7 @@ def random_bert(model: Any, seed: int) -> Iterator[None]:
         fresh.pooler = None
     trained = next(model.parameters())
     encoder.bert = FrozenBert(fresh, str(model.cfg.bert_layer)).to(trained.device, trained.dtype)
+    encoder.bert.reads_lengths_apart = bert.reads_lengths_apart
     try:
         yield
     finally:

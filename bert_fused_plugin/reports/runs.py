@@ -133,7 +133,7 @@ def load_run(files: RunFiles, place: Place) -> Run:
         state = read_checkpoint(files.checkpoint, {"bert_model": str(files.checkpoint.parent / flags["bert_model"])})
     if saved["_name"] not in _TASKS:
         raise BertFusedError(f"{files} was trained with --task {saved['_name']}; give runs of {' or '.join(_TASKS)}")
-    task = _set_up_task(files, saved, place)
+    task = _set_up_task(files, saved, place, flags)
     try:
         [model], cfg, _ = checkpoint_utils.load_model_ensemble_and_task([str(files.checkpoint)], task=task, state=state)
     except RuntimeError as error:  # torch's, of parameters that do not fit
@@ -182,7 +182,9 @@ def count_parameters(model: Any) -> Dict[str, int]:
     return {"trained": sum(p.numel() for p in names.values() if p.requires_grad), "frozen": frozen}
 
 
-def _set_up_task(files: RunFiles, saved: Dict[str, Any], place: Place) -> BertFusedTranslationTask:
+def _set_up_task(
+    files: RunFiles, saved: Dict[str, Any], place: Place, flags: Mapping[str, Any]
+) -> BertFusedTranslationTask:
     trained_on, tested_on = (utils.split_paths(data)[0] for data in (saved["data"], place.data))
     own = {
         **training_defaults(),
@@ -190,7 +192,7 @@ def _set_up_task(files: RunFiles, saved: Dict[str, Any], place: Place) -> BertFu
         "data": place.data,
         "train_subset": "",  # every subset is a test set here
         "bert_text": place.bert_text,
-        "bert_documents": place.bert_documents,
+        "bert_documents": place.bert_documents if flags.get("bert_context") else None,
     }
     task: BertFusedTranslationTask = tasks.setup_task(OmegaConf.create({**saved, **own}))
     for lang in (task.cfg.source_lang, task.cfg.target_lang):

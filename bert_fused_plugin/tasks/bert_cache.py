@@ -13,7 +13,6 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.bert.record import configuration, weights_fingerprint
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
 from bert_fused_plugin.data.cached_states import CachedStates, ComputeStates
 from bert_fused_plugin.data.shared_work import rank_in
@@ -44,7 +43,8 @@ class BertCache:
         self._bert: FrozenBert = model.encoder.bert
         self._bridge = model.encoder.bridge
         self._layers = str(model.cfg.bert_layer)
-        fingerprint = hashlib.sha256(f"{weights_fingerprint(self._bert)} {configuration(self._bert)}".encode())
+        record = model.encoder.bert_record.record
+        fingerprint = hashlib.sha256(f"{record['weights_in_layers']} {record['configuration']}".encode())
         layers = "+".join(map(str, self._bert.layers))
         self._folder = self._directory / f"{fingerprint.hexdigest()[:32]}-{layers}-{self._dtype}"
 

@@ -108,9 +108,9 @@ def _listed(numbers: Sequence[int]) -> str:
 
 def check_tokenizer(name: str, path: Path, findings: Findings) -> None:
     """Add an error where the tokenizer of the BERT *name* does not know the language of the file *path*."""
-    from transformers import AutoTokenizer
+    from bert_fused_plugin.bert.pretrained_bert import load_tokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(name)
+    tokenizer = load_tokenizer(name)
     with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as file:
         lines = [line.strip() for line in islice(file, _SAMPLE)] or [""]
     split = [tokenizer(line, add_special_tokens=False)["input_ids"] for line in lines]

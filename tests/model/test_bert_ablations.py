@@ -101,10 +101,12 @@ def test_off_is_what_drop_net_trains(make, net_input):
 def test_a_random_bert_says_something_else_and_leaves(make, net_input, kind):
     model = make(kind)
     on, bert = logits(model, net_input), model.encoder.bert
+    bert.reads_lengths_apart = True
     state = torch.random.get_rng_state()
     with random_bert(model, seed=1):
         first = logits(model, net_input)
         assert type(model.encoder.bert.model) is type(bert.model)
+        assert model.encoder.bert.reads_lengths_apart
     with random_bert(model, seed=1):
         assert_close(logits(model, net_input), first)
     with random_bert(model, seed=2):

@@ -1,10 +1,12 @@
 """The first values of the parameters of a recurrent model."""
 
+import shutil
 from functools import partial
 
 import pytest
 import torch
 from helpers import assert_close, make_gru
+from transformers import BertModel
 
 from bert_fused_plugin.errors import BertFusedError
 
@@ -27,6 +29,15 @@ def test_the_papers_initialisation(dictionary):
     modern = make_gru(dictionary, **big)
     assert modern.decoder.attention.v.any()
     assert not modern.encoder.embed_tokens.weight[dictionary.pad()].any()
+
+
+def test_a_bert_that_trains_keeps_its_row_of_padding(dictionary, bert_dir, tmp_path):
+    shutil.copytree(bert_dir, tmp_path / "bert")
+    bert = BertModel.from_pretrained(bert_dir)
+    bert.get_input_embeddings().weight.data[0] = 1.0
+    bert.save_pretrained(tmp_path / "bert")
+    model = make_gru(dictionary, bert_model=str(tmp_path / "bert"), bert_finetune=True)
+    assert model.encoder.bert.model.get_input_embeddings().weight[0].all()
 
 
 def test_embeddings_from_a_file_and_tied_ones(dictionary, tmp_path):

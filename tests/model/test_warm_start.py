@@ -135,6 +135,10 @@ def test_a_finetuned_bert_is_taken_with_its_factor(start, save, tmp_path, dictio
     assert_close(logits(model, dictionary), logits(trained.eval(), dictionary), atol=1e-5)
     fewer = start(path, bert_finetune=True, bert_finetune_layers=1)
     assert_close(logits(fewer, dictionary), logits(trained, dictionary), atol=1e-5)
+    trained, _ = own_checkpoint(start, save, bert_finetune=True, bert_lr_factor=1.0)
+    imported = {name: value for name, value in trained.state_dict().items() if name != "encoder.bert.scaled"}
+    model = start(save(trained, model=imported), bert_finetune=True, bert_lr_factor=2.0)
+    assert_close(logits(model, dictionary), logits(trained.eval(), dictionary), atol=1e-5)
 
 
 def test_a_finetuned_bert_of_another_size_is_left_out_as_a_whole(start, save, tmp_path, dictionary, caplog):

@@ -329,10 +329,9 @@ def test_outputs_are_checked_first(refused, tmp_path):
         assert "--output, --json and --table must be different files" in refused(flag, tmp_path / "." / name)
 
 
-def test_a_run_without_a_name_is_refused(workspace, capsys):
+@pytest.mark.parametrize("given", ["checkpoints", "BERT/R-Drop=checkpoints"])
+def test_a_run_without_a_name_or_with_one_that_names_no_file_is_refused(capsys, given):
     with pytest.raises(SystemExit):
-        parse_args([workspace.data, "--baseline", workspace.save_dir, "--output", "unused"])
-    assert (
-        f"argument --baseline: must be NAME=PATH, or NAME=PATH,PATH for two seeds, got '{workspace.save_dir}'"
-        in capsys.readouterr().err
-    )
+        parse_args(["data", "--baseline", given, "--output", "unused"])
+    rule = "must be NAME=PATH, or NAME=PATH,PATH for two seeds, with no / in NAME"
+    assert f"argument --baseline: {rule}, got '{given}'" in capsys.readouterr().err

@@ -170,6 +170,8 @@ def test_typing_errors_that_cannot_be_made(workspace, plain, tmp_path):
         with pytest.raises(BertFusedError) as error:
             main([*command, "--typos", *flags])
         assert said in str(error.value)
+    with pytest.raises(BertFusedError, match="--codes and --sentencepiece-model are for --typos"):
+        main([*command, "--codes", f"{tmp_path}/codes"])
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Document context through the real commands: the previous sentences change a translation, other documents do not."""
 
 import pytest
-from conftest import hypotheses
+from conftest import hypotheses, reported
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +36,13 @@ def test_the_cache_holds_what_bert_says_with_token_types(workspace, trained, tmp
     cache = ["--bert-cache", tmp_path, "--bert-cache-dtype", "fp32"]
     cached = hypotheses(workspace.generate("--path", trained, *cache).stdout)
     assert [cached[n][0] for n in plain] == pytest.approx([score for score, _ in plain.values()], abs=1e-4)
+
+
+def test_a_report_gives_the_documents_to_the_model_with_context_alone(workspace, trained, tmp_path):
+    (tmp_path / "test.docs").write_text("0\n4\n")
+    runs = f"without={workspace.save_dir}", f"context={trained}"
+    systems = reported(workspace.data, *runs, more=["--bert-documents", tmp_path])["systems"]
+    assert [system["name"] for system in systems] == ["without", "context"]
 
 
 def test_a_single_line_has_no_context_and_that_is_said(workspace, trained):

@@ -76,6 +76,14 @@ def test_every_system_has_a_command_line_that_fairseq_accepts(dry, recipe, tmp_p
     assert averaged[averaged.index("--inputs") + 1 : averaged.index("--output")] == best
 
 
+def test_the_average_of_a_checkpoint_that_was_put_there_alone(tmp_path):
+    (tmp_path / "checkpoint_best.pt").touch()
+    function = f"eval \"$(sed -n '/^near_best() {{/,/^}}/p' {ROOT}/examples/recipe.sh)\""
+    script = f'set -euo pipefail; {function}; near_best {tmp_path}; echo "${{best[@]}}"'
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{tmp_path}/checkpoint_best.pt\n"
+
+
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_the_hydra_recipe_is_the_training_from_scratch(dry, recipe, tmp_path):
     (tmp_path / f"{recipe}-out" / "data-bin").mkdir(parents=True)

@@ -60,11 +60,3 @@ def test_a_folder_is_replaced_whole_and_may_be_read_by_all(tmp_path):
 def test_a_flag_with_an_equals_sign_may_name_the_home(monkeypatch):
     monkeypatch.setenv("HOME", "/home/someone")
     assert given_path("~/x") == Path("/home/someone/x")
-
-
-def test_a_device_is_no_place_for_a_file():
-    with (
-        pytest.raises(BertFusedError, match="--output /dev/null is a device or a pipe"),
-        written_output(Path("/dev/null")),
-    ):
-        pass

@@ -180,7 +180,7 @@ class WarmStart:
 
         It takes BERT as a whole or not.  With *identity_start* BERT's branch stays zero.
         """
-        of_bert = [name for name in expected if name.startswith(_BERT)]
+        of_bert = [name for name in expected if name.startswith(f"{_BERT}model.")]
         has_bert = all(name in self.state and self.state[name].shape == expected[name].shape for name in of_bert)
         return {
             name: value

@@ -30,9 +30,8 @@ def initialise(model: Any, kind: str) -> None:
                 nn.init.orthogonal_(block)
         else:
             draw_matrix(name, parameter)
-    for module in model.modules():
-        if isinstance(module, nn.Embedding) and module.padding_idx is not None:
-            nn.init.zeros_(module.weight[module.padding_idx])
+    for embedding in (model.encoder.embed_tokens, model.decoder.embed_tokens):
+        nn.init.zeros_(embedding.weight[embedding.padding_idx])
     attentions = filter(None, (model.decoder.attention, model.decoder.bert_attention))
     for attention in attentions if draws_vectors else ():
         attention.initialise_vectors()
