@@ -91,18 +91,16 @@ class BertFusedEncoder(TransformerEncoderBase):
             encoder_padding_mask = src_tokens.eq(self.padding_idx)
         if bert_out.requires_grad:  # drop-net may leave BERT out of every layer
             x = with_zero_gradients(x, bert_out)
-        x = x.transpose(0, 1)  # (B, S, C) -> (S, B, C)
-        encoder_states = [x] if return_all_hiddens else []
+        states = [x.transpose(0, 1)]  # (B, S, C) -> (S, B, C)
         for layer in self.layers:
-            x = layer(x, encoder_padding_mask, bert_out.transpose(0, 1), bert_padding_mask)
-            if return_all_hiddens:
-                encoder_states.append(x)
-        x = x if self.layer_norm is None else self.layer_norm(x)
+            x = layer(states[-1], encoder_padding_mask, bert_out.transpose(0, 1), bert_padding_mask)
+            states = [*states, x] if return_all_hiddens else [x]
+        x = states[-1] if self.layer_norm is None else self.layer_norm(states[-1])
         return {
             "encoder_out": [x],
             "encoder_padding_mask": [encoder_padding_mask],
             "encoder_embedding": [encoder_embedding],
-            "encoder_states": encoder_states,
+            "encoder_states": states if return_all_hiddens else [],
             "fc_results": [],
             "src_tokens": [],
             "src_lengths": [(~encoder_padding_mask).sum(dim=1, keepdim=True).int()],
