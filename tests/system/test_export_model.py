@@ -18,6 +18,7 @@ from transformers import BertConfig, BertModel
 from bert_fused_plugin.bert.from_flags import locate_bert
 from bert_fused_plugin.bert.record import RECORD_KEY
 from bert_fused_plugin.checkpoints.reading import read_checkpoint
+from bert_fused_plugin.commands.export_model import main
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.exporting import model_directory
 from bert_fused_plugin.exporting.model_directory import export_model
@@ -199,6 +200,8 @@ def test_all_that_is_wrong_is_said_at_once_and_nothing_is_written(workspace, tmp
     with pytest.raises(BertFusedError, match="no is no directory; make it first"):
         export_model(checkpoint, workspace.data, tmp_path / "no" / "new")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["old.pt", "used"]
+    with pytest.raises(BertFusedError, match="--moses-no-escape need --tokenizer moses"):
+        main([str(checkpoint), workspace.data, "--output", f"{tmp_path}/new", "--moses-no-escape"])
 
 
 def test_a_model_of_another_kind(workspace, tmp_path):

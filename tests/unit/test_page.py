@@ -29,7 +29,9 @@ def test_files_are_written_together_or_not_at_all(tmp_path, monkeypatch):
 
     monkeypatch.setattr(compare, "render", lambda _: "newer")
     monkeypatch.setattr("bert_fused_plugin.files.os.fsync", full)
-    with pytest.raises(BertFusedError, match=r"--json .*a\.json cannot be written, and nothing was changed \(disk full\)"):
+    with pytest.raises(
+        BertFusedError, match=r"--json .*a\.json cannot be written, and nothing was changed \(disk full\)"
+    ):
         compare.main(command)
     assert (first.read_text(), second.read_text()) == ("new", "{}")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "a.html", "a.json"]
