@@ -92,6 +92,6 @@ def add_states(batches: List[Batch], encoder: BertFusedEncoder) -> List[Batch]:
     device = next(encoder.bert.model.parameters()).device
     for batch in batches:
         bert_tokens = batch["net_input"]["bert_tokens"]
-        states = encoder.bert(bert_tokens.to(device))[0].cpu().half()
+        states = encoder.bert(bert_tokens.to(device)).cpu().half()
         batch["net_input"]["bert_out"] = states.masked_fill(bert_tokens.eq(BERT_PAD).unsqueeze(-1), 0)
     return batches

@@ -52,11 +52,12 @@ class FrozenBert(PretrainedBert):
             lay_out_weights(self._frozen)
         return self._frozen
 
-    def _read(self, bert_tokens: Tensor, segments: Optional[Tensor]) -> Tensor:
+    def forward(self, bert_tokens: Tensor, segments: Optional[Tensor] = None) -> Tensor:
+        """Return the states as every BERT does, in evaluation from `state_cache` where it has them."""
         # Most training sentences come back only after a whole epoch, when the cache has dropped them.
         if self.training:
-            return super()._read(bert_tokens, segments)
-        return self.state_cache.read(bert_tokens, segments, super()._read)
+            return super().forward(bert_tokens, segments)
+        return self.state_cache.read(bert_tokens, segments, super().forward)
 
     def _apply(self, fn: Any, *args: Any, **kwargs: Any) -> "FrozenBert":
         self.state_cache.clear()  # its states belong to the previous device or dtype

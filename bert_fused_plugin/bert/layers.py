@@ -69,7 +69,7 @@ def bert_states(
             )
         bert_tokens = bridge.bert_tokens(src_tokens)
     if bert_out is None:
-        bert_out, _mask = encoder.bert(bert_tokens, bridge.segments(bert_tokens))
+        bert_out = encoder.bert(bert_tokens, bridge.segments(bert_tokens))
     return bert_tokens, bert_out
 
 

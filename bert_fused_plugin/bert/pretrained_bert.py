@@ -10,7 +10,7 @@ import os
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Set
 
 import torch
 from torch import Tensor, nn
@@ -98,17 +98,13 @@ class PretrainedBert(nn.Module):
             )
         return bert
 
-    def forward(self, bert_tokens: Tensor, segments: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
-        """Return the states of the N layers side by side, (B, L, N x D), and bert_padding_mask, (B, L).
+    def forward(self, bert_tokens: Tensor, segments: Optional[Tensor] = None) -> Tensor:
+        """Return the states of the N layers side by side, (B, L, N x D), computed in `groups_by_length` on a CPU.
 
         Args:
             bert_tokens: word-piece ids, (B, L), padded on the right with `BERT_PAD`.
             segments: token types, (B, L), which must be a function of *bert_tokens*; default: zeros.
         """
-        return self._read(bert_tokens, segments), bert_tokens.eq(BERT_PAD)
-
-    def _read(self, bert_tokens: Tensor, segments: Optional[Tensor]) -> Tensor:
-        """Return the states, (B, L, N x D), which are computed in `groups_by_length` on a CPU."""
         if not self.reads_lengths_apart and bert_tokens.device.type != "cpu":
             return self._compute(bert_tokens, segments)
         lengths, width = bert_tokens.ne(BERT_PAD).sum(dim=1).clamp(min=1).tolist(), bert_tokens.size(1)

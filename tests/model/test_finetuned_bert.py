@@ -27,7 +27,7 @@ def weights(bert):
 @pytest.mark.parametrize("factor", [1.0, 0.1, 3.0, 1e-4, 1e4])  # the last two are the smallest and the largest
 def test_it_begins_as_the_pre_trained_model(bert_dir, factor):
     bert = FinetunedBert.from_pretrained(bert_dir, lr_factor=factor).eval()
-    assert_close(bert(TOKENS)[0], FrozenBert.from_pretrained(bert_dir)(TOKENS)[0], atol=1e-5)
+    assert_close(bert(TOKENS), FrozenBert.from_pretrained(bert_dir)(TOKENS), atol=1e-5)
     assert float(bert.lr_factor) == pytest.approx(factor)
     assert float(FinetunedBert.from_pretrained(bert_dir).lr_factor) == 1
 
@@ -43,7 +43,7 @@ def test_its_weights_move_by_the_factor_times_the_learning_rate(bert_dir, optimi
 
     direction = torch.randn(2, 5, 12)
     bert = FinetunedBert.from_pretrained(bert_dir).eval()
-    (bert(TOKENS)[0] * direction).sum().backward()
+    (bert(TOKENS) * direction).sum().backward()
     gradients = {name: parameter.grad for name, parameter in bert.model.named_parameters()}
 
     reference = step(FinetunedBert.from_pretrained(bert_dir, lr_factor=1.0), lr=2e-3)
@@ -66,7 +66,7 @@ def test_its_weights_move_by_the_factor_times_the_learning_rate(bert_dir, optimi
 )
 def test_what_trains_gets_a_gradient_and_nothing_else_trains(bert_dir, options, frozen):
     bert = FinetunedBert.from_pretrained(bert_dir, **options).train()
-    bert(TOKENS)[0].square().sum().backward()
+    bert(TOKENS).square().sum().backward()
     names = {name for name, _ in bert.model.named_parameters()}
     assert trained_names(bert) == {name for name in names if not name.startswith(frozen)}
     assert {name for name, p in bert.model.named_parameters() if p.grad is not None} == trained_names(bert)
@@ -169,10 +169,10 @@ def test_a_copy_that_does_not_train_is_the_same_model(bert_dir):
     """fairseq's EMA is such a copy."""
     bert = FinetunedBert.from_pretrained(bert_dir, lr_factor=0.1).eval()
     twin = copy.deepcopy(bert).requires_grad_(False)
-    assert_close(twin(TOKENS)[0], bert(TOKENS)[0], atol=1e-6)
+    assert_close(twin(TOKENS), bert(TOKENS), atol=1e-6)
     slower = FinetunedBert.from_pretrained(bert_dir, lr_factor=0.05).eval().requires_grad_(False)
     slower.load_state_dict(bert.state_dict())
-    assert_close(slower(TOKENS)[0], bert(TOKENS)[0], atol=1e-5)
+    assert_close(slower(TOKENS), bert(TOKENS), atol=1e-5)
 
 
 def test_the_log_says_what_trains(build, caplog):

@@ -26,7 +26,7 @@ def test_embedding_fusion_feeds_projected_states_with_positions_to_plain_layers(
     randomise(model)
     encoder = model.eval().encoder
     encoder_out = encoder(source, return_all_hiddens=True)
-    states, bert_padding_mask = encoder.bert(encoder.bridge.bert_tokens(source))
+    states, bert_padding_mask = encoder.bert(encoder.bridge.bert_tokens(source)), encoder_out["bert_padding_mask"][0]
     assert torch.equal(encoder_out["encoder_padding_mask"][0], bert_padding_mask)
     positions = encoder.embed_positions.weight
     for b, row in enumerate(states):
@@ -61,7 +61,7 @@ def test_bert_decoder_attends_to_berts_states_alone(build, dictionary, source):
     model = build(**{**SIZES, "bert_fusion": "embedding", "encoder_layers": 0, "share_all_embeddings": True}).eval()
     assert {name for name, _ in model.encoder.named_parameters()} == set()
     encoder_out = model.encoder(source)
-    states, _ = model.encoder.bert(model.encoder.bridge.bert_tokens(source))
+    states = model.encoder.bert(model.encoder.bridge.bert_tokens(source))
     assert_close(encoder_out["encoder_out"][0].transpose(0, 1), states)
     for layer in model.decoder.layers:
         assert layer.bert_attn is None

@@ -101,7 +101,7 @@ class Cases:
             net_input["bert_tokens"] = collate_bert_tokens(list(map(torch.tensor, rows)))
         if cached:
             bert_tokens = net_input["bert_tokens"]
-            net_input["bert_out"] = model.encoder.bert(bert_tokens, bridge.segments(bert_tokens))[0]
+            net_input["bert_out"] = model.encoder.bert(bert_tokens, bridge.segments(bert_tokens))
         ntokens = int(target.ne(self.dictionary.pad()).sum())
         return {"net_input": net_input, "target": target, "ntokens": ntokens, "nsentences": len(LINES)}
 

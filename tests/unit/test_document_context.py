@@ -6,7 +6,7 @@ from helpers import PIECES, encode
 from transformers import AutoModel, AutoTokenizer
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.data.collate import collate_bert_tokens
+from bert_fused_plugin.data.collate import BERT_PAD, collate_bert_tokens
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.document_context import DocumentContext, files_of, read_document_starts
 from bert_fused_plugin.errors import BertFusedError
@@ -92,7 +92,7 @@ def test_token_types_are_those_of_the_models_own_tokenizer(make_bridge, bert_dir
 def test_bert_takes_the_token_types(make_bridge, bert_dir, training):
     bridge, bert = make_bridge(1), FrozenBert.from_pretrained(bert_dir).train(training)
     bert_tokens = collate_bert_tokens([torch.tensor(row) for row in frame(bridge, LINES)])
-    states, padding = bert(bert_tokens, bridge.segments(bert_tokens))
+    states, padding = bert(bert_tokens, bridge.segments(bert_tokens)), bert_tokens.eq(BERT_PAD)
     tokenizer, reference = AutoTokenizer.from_pretrained(bert_dir), AutoModel.from_pretrained(bert_dir).eval()
     for i in (1, 2, 3):
         inputs = tokenizer(LINES[i - 1], LINES[i], return_tensors="pt", return_token_type_ids=True)

@@ -88,7 +88,7 @@ MORE = {
     "| control": ["control-lr2-s1", "control-lr2-s2", "control-lr2-s3"],
     "| BERT-fused, drop-net 0.5": ["paper-p05-s1", "p05-s2", "p05-s3"],
     "| BERT-fused, drop-net 1.0": ["paper-s1", "paper-s2"],
-    "| the same as drop-net 0.5 with random weights": ["p05-random-s1"],
+    "| drop-net 0.5, and a BERT of random weights": ["p05-random-s1"],
 }
 
 

@@ -33,8 +33,8 @@ def test_it_stays_in_evaluation_mode_without_gradient(bert):
     parent = nn.Sequential(bert, nn.Linear(2, 2)).train()
     assert not bert.model.training
     assert not any(parameter.requires_grad for parameter in bert.model.parameters())
-    assert not bert(TOKENS)[0].requires_grad
-    assert_close(bert(TOKENS)[0], bert(TOKENS)[0])
+    assert not bert(TOKENS).requires_grad
+    assert_close(bert(TOKENS), bert(TOKENS))
     assert len(list(parent.parameters())) == 2
 
 
@@ -56,13 +56,13 @@ def test_a_move_waits_until_the_model_is_asked_for(bert):
     assert bert._frozen.dtype == torch.float
     assert pointers(bert) == before
     moved = AutoModel.from_pretrained(bert.name).double().eval()
-    assert_close(bert(TOKENS[:1])[0], moved(TOKENS[:1]).last_hidden_state.detach())
+    assert_close(bert(TOKENS[:1]), moved(TOKENS[:1]).last_hidden_state.detach())
     assert bert.model.dtype == torch.double
 
 
 def test_a_copy_shares_the_weights_until_one_is_moved(bert):
     parent = nn.Sequential(bert, nn.Linear(2, 2)).eval()
-    expected = bert(TOKENS)[0]
+    expected = bert(TOKENS)
     twin = copy.deepcopy(parent)
     assert twin[1].weight.data_ptr() != parent[1].weight.data_ptr()
     assert pointers(twin[0]) == pointers(bert)
@@ -71,7 +71,7 @@ def test_a_copy_shares_the_weights_until_one_is_moved(bert):
     assert twin[0](TOKENS)[0].dtype == torch.double
     assert bert.model.dtype == torch.float
     bert.state_cache.clear()
-    assert_close(bert(TOKENS)[0], expected)
+    assert_close(bert(TOKENS), expected)
 
 
 def test_a_copy_makes_the_moves_that_wait(bert):
@@ -90,7 +90,7 @@ def test_fairseqs_ema_has_no_weights_of_bert_of_its_own(bert):
 
 def test_after_a_move_no_state_of_the_previous_dtype_is_returned(bert):
     bert.eval()
-    assert bert(TOKENS)[0].dtype == torch.float
+    assert bert(TOKENS).dtype == torch.float
     assert nn.Sequential(bert).double()[0](TOKENS)[0].dtype == torch.double
 
 
@@ -145,7 +145,7 @@ def test_of_an_encoder_decoder_the_encoder_is_taken(tmp_path, kind, model):
     whole.save_pretrained(tmp_path)
     bert = FrozenBert.from_pretrained(str(tmp_path))
     tokens = torch.tensor([[0, 5, 6, 2]])
-    assert_close(bert(tokens)[0], whole.get_encoder()(tokens).last_hidden_state.detach(), atol=1e-5)
+    assert_close(bert(tokens), whole.get_encoder()(tokens).last_hidden_state.detach(), atol=1e-5)
     del whole
     gc.collect()
     assert not [item for item in gc.get_objects() if type(item).__name__ == f"{kind}Decoder"]
@@ -160,7 +160,7 @@ def test_only_the_states_that_are_asked_for_are_returned(bert, bert_dir, monkeyp
     assert not bert.model.config.use_cache
     other = FrozenBert.from_pretrained(bert_dir, "1").train()
     reference = AutoModel.from_pretrained(bert_dir).eval()(TOKENS[:1], output_hidden_states=True).hidden_states
-    assert_close(other(TOKENS[:1])[0], reference[1].detach(), atol=1e-6)
+    assert_close(other(TOKENS[:1]), reference[1].detach(), atol=1e-6)
 
 
 @pytest.mark.parametrize(("types", "reads"), [(1, False), (2, True)])
@@ -170,7 +170,7 @@ def test_token_types_are_read_where_there_are_two(bert_dir, types, reads):
     config.type_vocab_size = types
     bert = FrozenBert(AutoModel.from_config(config)).train()
     assert bert.reads_segments is reads
-    one, other = (bert(TOKENS[:1], torch.full((1, 5), segment))[0] for segment in (0, types - 1))
+    one, other = (bert(TOKENS[:1], torch.full((1, 5), segment)) for segment in (0, types - 1))
     assert bool((one != other).any()) is reads
 
 
