@@ -49,7 +49,7 @@
 #   STUDENT=6+2                 layers of the student's encoder and decoder, or transformer: its layers and its parameters
 #   DEPLOY=student              the system that deploy converts for CTranslate2
 #   TYPOS=                      share of letters, such as 0.05: compare also translates the source with so many typing errors
-#   TRAIN_FLAGS=                flags for every fairseq-train; default on a GPU: --fp16
+#   TRAIN_FLAGS=                flags for every fairseq-train.  On a GPU, --fp16 is added unless --bf16, --amp or --cpu is given
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
 
@@ -98,7 +98,10 @@ settings() {
     source "$out/text/numbers"
     if has_gpu; then
         device=gpu
-        TRAIN_FLAGS=${TRAIN_FLAGS---fp16}
+        case ${TRAIN_FLAGS:-} in
+            *fp16* | *bf16* | *--amp* | *--cpu*) ;;
+            *) TRAIN_FLAGS=--fp16${TRAIN_FLAGS:+ $TRAIN_FLAGS} ;;
+        esac
     fi
     chosen=$(python "$here/settings.py" "$pairs" "$tokens" "$device" "${SIZE:-auto}")
     eval "$chosen"
