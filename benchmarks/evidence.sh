@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Does BERT help, by the amount of text, and of training?  The top of docs/results.md comes from here.
+# Does BERT help, by the amount of text, and of training?  More text, Multi30k and Short trainings of docs/results.md come from here.
 #
 #   DATA=dir benchmarks/evidence.sh [PART]...
 #
