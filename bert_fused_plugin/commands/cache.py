@@ -48,8 +48,7 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
         training.usage = "%(prog)s DATA --arch ARCH --bert-model BERT --bert-cache DIR [--part K/N] [flags of training]"
         training.add_argument("--part", type=_share, metavar="K/N", help="compute the share K of N of the states")
         training.set_defaults(arch="bert_fused", run=build)
-        args: Namespace = options.parse_args_and_arch(training, input_args=words[1:])
-        return args
+        return options.parse_args_and_arch(training, input_args=words[1:])
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(metavar="{build,info}", required=True)
     commands.add_parser("build", help="compute BERT's states of all sentences of a training", add_help=False)

@@ -46,8 +46,7 @@ def label_smoothed_loss(
         padding_idx: target symbol to exclude.
         agreement: the loss of two readings.
     """
-    terms: Tuple[Tensor, ...] = _SmoothedLoss.apply(logits, target, eps, padding_idx, agreement)
-    return terms
+    return _SmoothedLoss.apply(logits, target, eps, padding_idx, agreement)
 
 
 def projected_loss(
@@ -74,8 +73,7 @@ def projected_loss(
         return tuple(term.sum() for term in terms)
     learns = torch.is_grad_enabled() and (features.requires_grad or matrix.requires_grad)
     objective = partial(to_gradient, eps=eps, agreement=agreement)
-    sums: Tuple[Tensor, ...] = _ProjectedLoss.apply(features, matrix, target, padding_idx, objective, learns)
-    return sums
+    return _ProjectedLoss.apply(features, matrix, target, padding_idx, objective, learns)
 
 
 def to_gradient(

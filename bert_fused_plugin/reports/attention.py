@@ -55,8 +55,7 @@ def read_attention(model: Any, net_input: Dict[str, Any], translations: Sequence
 
 def previous_tokens(translations: Sequence[Tensor], pad: int) -> Tensor:
     """Return the decoder's input, (B, T), that makes it write *translations*."""
-    result: Tensor = collate_tokens(list(translations), pad, left_pad=False, move_eos_to_beginning=True)
-    return result
+    return collate_tokens(list(translations), pad, left_pad=False, move_eos_to_beginning=True)
 
 
 @contextmanager

@@ -75,8 +75,7 @@ class Run:
     def sample(self, subset: str, number: int) -> Dict[str, Any]:
         """Return the batch of one sentence of *subset*, on the model's device."""
         dataset = self.task.dataset(subset)
-        batch: Dict[str, Any] = dataset.collater([dataset[number]])
-        return on_device(batch, self.model)
+        return on_device(dataset.collater([dataset[number]]), self.model)
 
 
 @dataclass(frozen=True)
@@ -169,8 +168,7 @@ def load_run(files: RunFiles, place: Place) -> Run:
 def on_device(batch: Dict[str, Any], model: Any) -> Dict[str, Any]:
     """Return *batch* on the device of *model*."""
     device = next(model.parameters()).device
-    moved: Dict[str, Any] = utils.apply_to_sample(lambda tensor: tensor.to(device), batch)
-    return moved
+    return utils.apply_to_sample(lambda tensor: tensor.to(device), batch)
 
 
 def count_parameters(model: Any) -> Dict[str, int]:
