@@ -49,7 +49,7 @@
 #   STUDENT=6+2                 layers of the student's encoder and decoder, or transformer: its layers and its parameters
 #   DEPLOY=student              the system that deploy converts for CTranslate2
 #   TYPOS=                      share of letters, such as 0.05: compare also translates the source with so many typing errors
-#   TRAIN_FLAGS=                flags for every fairseq-train.  On a GPU, --fp16 is added unless --bf16, --amp or --cpu is given
+#   TRAIN_FLAGS=                flags for every fairseq-train.  On a GPU, --fp16 is added unless --bf16, --amp or --cpu is there
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
 
@@ -99,7 +99,7 @@ settings() {
     if has_gpu; then
         device=gpu
         case ${TRAIN_FLAGS:-} in
-            *fp16* | *bf16* | *--amp* | *--cpu*) ;;
+            *fp16* | *bf16* | *--amp*) ;;
             *) TRAIN_FLAGS=--fp16${TRAIN_FLAGS:+ $TRAIN_FLAGS} ;;
         esac
     fi
@@ -127,7 +127,7 @@ settings() {
         "(learning rate $lr, warm-up $warmup) and $more more ($more_lr, of the control $control_lr; $more_warmup)${bert[*]:+; ${bert[*]}}${TRAIN_FLAGS:+; last of all TRAIN_FLAGS: $TRAIN_FLAGS}"
 }
 
-has_gpu() { python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; }
+has_gpu() { [[ ${TRAIN_FLAGS:-} != *--cpu* ]] && python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; }
 
 make_data() {
     if [[ -z ${BERT:-$default_bert} ]] && has_gpu && python "$here/bert_facts.py" bert-base-cased >/dev/null 2>&1; then

@@ -116,9 +116,10 @@ def test_english_on_a_gpu_reads_bert_of_the_hub(tmp_path, bert_dir):
     assert "BERT is bert-base-cased (the default for English on a GPU; BERT= takes another one: " in done.stdout, (
         done.stderr
     )
-    for flags, used in (("", "--fp16"), ("--update-freq 2", "--fp16 --update-freq 2"), ("--bf16", "--bf16")):
+    settings = {"": "GPU: .*: --fp16", "--update-freq 2": "GPU: .*: --fp16 --update-freq 2", "--cpu": "CPU: .*: --cpu"}
+    for flags, said in settings.items():
         done = run(tmp_path, "compare", **given, TRAIN_FLAGS=flags)  # a later call knows the choice
-        assert re.search(rf"own_data: \d+ pairs on a GPU: .*: {used}\n", done.stdout), done.stderr
+        assert re.search(rf"own_data: \d+ pairs on a {said}\n", done.stdout), done.stderr
     assert "run the step transformer first" in done.stderr
 
 

@@ -29,6 +29,7 @@ def place(tmp_path_factory):
         "raw/train.vi": [source.replace("_", " ") for source, _ in PAIRS],
         "raw/train.en": [target for _, target in PAIRS],
         "segmented/train.vi": [source for source, _ in PAIRS],
+        "segmented/train.en": [target for _, target in PAIRS],
     }
     for name, lines in sides.items():
         (path / name).parent.mkdir(exist_ok=True)
@@ -72,27 +73,28 @@ def test_bert_reads_the_validation_sentences_that_are_left_of_many(place, tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("segmented", [True, False])
-def test_the_recipe_reads_segmented_text(place, tmp_path, segmented):
-    steps = ["prepare", "estimate", "transformer", "bert_fused", *(["distill"] if segmented else []), "compare"]
-    more = {"BERT_TEXT": place / "segmented"} if segmented else {}
+@pytest.mark.parametrize("alone", [True, False])
+def test_the_recipe_reads_segmented_text(place, tmp_path, alone):
+    """BERT reads it *alone*, or the transformer reads it, too."""
+    steps = ["prepare", "estimate", "transformer", "bert_fused", *(["distill"] if alone else []), "compare"]
+    more = {"BERT_TEXT" if alone else "DATA": place / "segmented"}
     done = run(tmp_path, *steps, **settings(place, **more))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "phobert (as BERT= says): RobertaModel of " in done.stdout
     assert "PhobertTokenizer (slow, written in Python); at most 40 word pieces" in done.stdout
     out = tmp_path / "own_data-out"
     assert json.loads((out / "report.json").read_text(encoding="utf-8"))["sentences"] == 2
-    assert ("_" in (out / "text" / "bert" / "train.vi").read_text(encoding="utf-8")) if segmented else True
+    assert ("_" in (out / "text" / "bert" / "train.vi").read_text(encoding="utf-8")) if alone else True
     [training] = (out / "bert_fused" / "finished").read_text().splitlines()
-    assert ("--bert-text OUT/text/bert" in training) == segmented
+    assert ("--bert-text OUT/text/bert" in training) == alone
     command = [sys.executable.replace("python", "fairseq-interactive"), out / "data-bin", "--user-dir"]
     command += [ROOT / "bert_fused_plugin", "--task", "bert_fused_translation", "-s", "vi", "-t", "en", "--cpu"]
     command += ["--path", out / "bert_fused" / "average.pt", "--bpe", "sentencepiece", "--sentencepiece-model"]
     command += [out / "text" / "sentencepiece.model"]
     done = subprocess.run(command, input="con chó\n", capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert ("BERT now reads the source itself" in done.stdout + done.stderr) == segmented
-    if segmented:
+    assert ("BERT now reads the source itself" in done.stdout + done.stderr) == alone
+    if alone:
         log = (out / "distilled-bert_fused" / "log").read_text(encoding="utf-8")
         assert "Translated" in log
         assert "BERT now reads the source itself" not in log
