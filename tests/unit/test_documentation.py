@@ -98,6 +98,9 @@ RESULTS_ROWS = {
     "| drop-net 0.5, MiniLM's layer 2": ["p05-l2-s1"],
     "| drop-net 0.5, learning rate 0.002": ["p05-lr2-s1"],
     "| drop-net 0.5, dropout 0.4": ["p05-d4-s1"],
+    "| drop-net 0.5, warm-up 500": ["p05-w500-s3"],
+    "| drop-net 0.5, attention dropout 0.1": ["p05-attn-s3"],
+    "| drop-net 0.5, learned mix": ["p05-mix-s3"],
 }
 MORE, TEST = "more, average of five", "test, average of five"
 
