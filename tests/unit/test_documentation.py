@@ -101,6 +101,7 @@ RESULTS_ROWS = {
     "| drop-net 0.5, warm-up 500": ["p05-w500-s3"],
     "| drop-net 0.5, attention dropout 0.1": ["p05-attn-s3"],
     "| drop-net 0.5, learned mix": ["p05-mix-s3"],
+    "| drop-net rising from 0 to 1": ["ramp-s3"],
 }
 MORE, TEST = "more, average of five", "test, average of five"
 
