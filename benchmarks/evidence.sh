@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Does BERT help, by the amount of text, and of training?  More text, Multi30k and Short trainings of docs/results.md come from here.
+# Does BERT help, by the amount of text, and of training?  From More text on, docs/results.md comes from here.
 #
 #   DATA=dir benchmarks/evidence.sh [PART]...
 #

@@ -98,8 +98,8 @@ settings() {
     source "$out/text/numbers"
     if has_gpu; then
         device=gpu
-        case ${TRAIN_FLAGS:-} in
-            *fp16* | *bf16* | *--amp*) ;;
+        case " ${TRAIN_FLAGS:-} " in
+            *fp16" "* | *bf16" "* | *--amp" "*) ;;
             *) TRAIN_FLAGS=--fp16${TRAIN_FLAGS:+ $TRAIN_FLAGS} ;;
         esac
     fi

@@ -116,7 +116,10 @@ def test_english_on_a_gpu_reads_bert_of_the_hub(tmp_path, bert_dir):
     assert "BERT is bert-base-cased (the default for English on a GPU; BERT= takes another one: " in done.stdout, (
         done.stderr
     )
-    settings = {"": "GPU: .*: --fp16", "--update-freq 2": "GPU: .*: --fp16 --update-freq 2", "--cpu": "CPU: .*: --cpu"}
+    settings = {
+        flags: f"GPU: .*: {f'--fp16 {flags}'.strip()}" for flags in ("", "--update-freq 2", "--fp16-init-scale 4")
+    }
+    settings.update({"--bf16": "GPU: .*: --bf16", "--cpu": "CPU: .*: --cpu"})
     for flags, said in settings.items():
         done = run(tmp_path, "compare", **given, TRAIN_FLAGS=flags)  # a later call knows the choice
         assert re.search(rf"own_data: \d+ pairs on a {said}\n", done.stdout), done.stderr
