@@ -1,6 +1,6 @@
 """How long will the trainings of a recipe take?  From some updates and translations on the same machine.
 
-python examples/estimate.py PROBE TEXT LANG UPDATES MORE EVERY
+python examples/estimate.py PROBE TEXT LANG UPDATES MORE EVERY SEEDS
 
 PROBE holds what the step estimate of recipe.sh has made, for the transformer (plain) and for BERT-fused (fused):
 
@@ -9,7 +9,7 @@ PROBE holds what the step estimate of recipe.sh has made, for the transformer (p
 - KIND-test.log: of fairseq-generate on test.LANG.
 
 TEXT holds the whole text, and LANG is the target language.  UPDATES are those of the transformer, MORE the further ones
-of the control and of the BERT-fused model, and there is a validation after EVERY so many.
+of the control and of the BERT-fused model, with a validation after EVERY so many.  SEEDS is the number of seeds.
 """
 
 import json
@@ -82,18 +82,19 @@ class Probe:
         return self.start + updates * self.update + math.ceil(updates / every) * self.validation
 
 
-def steps(probe: Path, text: Path, language: str, updates: int, more: int, every: int) -> Dict[str, float]:
-    """Return the seconds of each step: so many *updates*, *more* ones, and a validation after *every* so many."""
+def steps(probe: Path, text: Path, language: str, updates: int, more: int, every: int, seeds: int) -> Dict[str, float]:
+    """Return the seconds of each step, for all *seeds*: *updates*, *more*, and a validation after *every* so many."""
     plain, fused = (Probe(probe, kind, language) for kind in ("plain", "fused"))
     folders = {"train": text, "valid": probe, "test": text}
     train, valid, test = (size(folder / f"{split}.{language}") for split, folder in folders.items())
     translations = 2 * plain.translation + (_FUSED_TRANSLATIONS + _ATTENTION) * fused.translation
     return {
-        "transformer": plain.training(updates, every),
-        "continued": plain.training(more, every),
+        "transformer": seeds * plain.training(updates, every),
+        "continued": seeds * plain.training(more, every),
         "BERT's states": fused.states * (train + valid),
-        "bert_fused": fused.training(more, every),
-        "compare": plain.start + test * translations,
+        "bert_fused": seeds * fused.training(more, every),
+        # after each seed all are compared
+        "compare": seeds * (plain.start + test * translations * (seeds + 1) / 2),
     }
 
 

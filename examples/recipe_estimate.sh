@@ -42,7 +42,7 @@ estimate() {
         probe "$kind-test" fairseq-generate "$probe/data-bin" --user-dir bert_fused_plugin "${task[@]}" \
             --path "$probe/$kind/checkpoint_last.pt" --max-len-a "$ratio" --max-len-b 1
     done
-    python "$examples/estimate.py" "$probe" "$text" "$target_lang" "$updates" "$more" "$every"
+    python "$examples/estimate.py" "$probe" "$text" "$target_lang" "$updates" "$more" "$every" "${#seeds[@]}"
     rm -rf "$probe"
 }
 

@@ -50,16 +50,20 @@ def test_the_estimate_adds_updates_validations_checkpoints_and_starts(probe, tmp
     assert plain.start == pytest.approx(8, abs=1)
     assert plain.translation == 0.1
     assert plain.training(110, every=50) == pytest.approx(plain.start + 55 + 3 * 3)
-    seconds = estimate.steps(probe, tmp_path / "text", "fr", 1000, 500, 100)
+    seconds, three = (estimate.steps(probe, tmp_path / "text", "fr", 1000, 500, 100, seeds) for seeds in (1, 3))
     assert seconds["transformer"] == plain.start + 500 + 10 * 3
     assert seconds["continued"] == plain.start + 250 + 5 * 3
+    several = {"BERT's states": 1, "compare": pytest.approx(6, rel=0.1)}  # once; after each seed all are compared
+    assert {step: three[step] / seconds[step] for step in seconds} == {
+        **dict.fromkeys(("transformer", "continued", "bert_fused"), 3), **several
+    }  # fmt: skip
 
 
 def test_the_estimate_of_berts_states_follows_the_amount_of_text(probe, tmp_path):
     fused = estimate.Probe(probe, "fused", "fr")
     assert fused.states == 60 / 80  # a minute for 20 sentences of four tokens
     assert fused.start == pytest.approx(8, abs=1)
-    script = [sys.executable, estimate.__file__, probe, tmp_path / "text", "fr", "1000", "500", "100"]
+    script = [sys.executable, estimate.__file__, probe, tmp_path / "text", "fr", "1000", "500", "100", "1"]
     printed = subprocess.run(list(map(str, script)), capture_output=True, text=True, check=True).stdout
     assert "BERT's states 6 minutes" in printed  # of 110 sentences, five and a half
     assert re.match(r"expected time, at most: \d+ minutes \(transformer 9 minutes, continued 5 minutes, ", printed)
