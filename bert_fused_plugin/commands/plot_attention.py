@@ -3,10 +3,9 @@
 bert-fused-attention data-bin --path checkpoint_best.pt --subset test --index 3 --output attention.png
 
 The command also prints the alignment (source-target, by attention), the entropy of the attention in each decoder layer,
-in bits and in % of the largest possible entropy (a dash stands for a layer without such attention), for --bert-fusion
-gated the mean of each layer's gate (1 means that the layer uses BERT's branch alone), and for --attention-map entmax
-the alpha that each head has learned.  The command says so if attention is so even that map and alignment mean nothing:
-if its entropy is 95 % or more of the largest possible.
+in bits and in % of the largest possible entropy (a dash stands for a layer without such attention), and for
+--attention-map entmax the alpha that each head has learned.  The command says so if attention is so even that map and
+alignment mean nothing: if its entropy is 95 % or more of the largest possible.
 """
 
 import logging
@@ -20,7 +19,7 @@ from bert_fused_plugin.commands import output_errors, user_module
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.files import given_path, written_output
 from bert_fused_plugin.modules.attention_map import learned_alphas
-from bert_fused_plugin.reports.attention import SOURCE, AttentionMap, attention_maps, evenness, recorded_gates
+from bert_fused_plugin.reports.attention import SOURCE, AttentionMap, attention_maps, evenness
 from bert_fused_plugin.reports.decoding import Decoding, Texts, searcher
 from bert_fused_plugin.reports.runs import Place, RunFiles, load_run
 
@@ -44,8 +43,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     [tokens] = searcher(run, Decoding(beam=args.beam))(sample)
     texts = Texts(run.task, "auto", "none")
     subwords = ("none", "none") if args.subwords else (texts.source_words, texts.target_words)
-    with recorded_gates(run.model) as gates:
-        maps = attention_maps(run.model, run.task, sample, tokens, subwords)
+    maps = attention_maps(run.model, run.task, sample, tokens, subwords)
     if not maps:
         raise BertFusedError(f"--path {args.path}: this model has no attention to draw; give a model with attention")
     depth = len(maps[0].layers)
@@ -59,8 +57,6 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     _print_figures(maps, chosen)
     for name, alphas in learned_alphas(run.model).items():
         print(f"alpha:       {name}: {' '.join(f'{alpha:.2f}' for alpha in alphas)}")
-    for name, gate in gates.items():
-        print(f"gate:        {name}: {gate.mean():.2f}")
     print(f"written:     {args.output}")
 
 

@@ -100,12 +100,8 @@ class Gate(nn.Module):
 
     def forward(self, nmt: Tensor, bert: Tensor) -> Tensor:
         """Return the gated sum, (T, B, C)."""
-        g = self.bert_share(nmt, bert)
+        g = torch.sigmoid(self.w(bert) + self.u(nmt))
         return g * bert + (1 - g) * nmt
-
-    def bert_share(self, nmt: Tensor, bert: Tensor) -> Tensor:
-        """Return g, (T, B, C)."""
-        return torch.sigmoid(self.w(bert) + self.u(nmt))
 
 
 class Branch(NamedTuple):

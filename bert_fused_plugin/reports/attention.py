@@ -1,9 +1,7 @@
 """What a decoder attends to while it reads a translation, by layers, in statistics and as maps of words."""
 
-from collections import defaultdict
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Callable, DefaultDict, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from fairseq.data.data_utils import collate_tokens
@@ -11,7 +9,6 @@ from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor
 
 from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
-from bert_fused_plugin.modules.fusion import Gate
 from bert_fused_plugin.reports.words import merge, merge_attention, merged_words, piece_marks
 
 SOURCE, BERT = "source", "BERT"  # what a decoder attends to
@@ -58,22 +55,6 @@ def previous_tokens(translations: Sequence[Tensor], pad: int) -> Tensor:
     return collate_tokens(list(translations), pad, left_pad=False, move_eos_to_beginning=True)
 
 
-@contextmanager
-def recorded_gates(model: Any) -> Iterator[Dict[str, Tensor]]:
-    """Yield a dict that gets, for each gated layer, g of its last pass, the mean over dimensions: (T, B)."""
-    gates: Dict[str, Tensor] = {}
-    with ExitStack() as hooks:
-        for name, module in model.named_modules():
-            if isinstance(module, Gate):
-                side, _, number, *_ = name.split(".")  # encoder.layers.0.fusion.mix
-
-                def read(gate: Any, inputs: Any, _: Any, layer: str = f"{side} layer {int(number) + 1}") -> None:
-                    gates[layer] = gate.bert_share(*inputs).mean(dim=-1)
-
-                hooks.enter_context(module.register_forward_hook(read))
-        yield gates
-
-
 class Entropy(NamedTuple):
     """The mean entropy of the attention at a target position, in bits, and as a share of the largest possible one."""
 
@@ -83,28 +64,20 @@ class Entropy(NamedTuple):
 
 def attention_statistics(
     model: Any, batches: Iterable[Tuple[Dict[str, Any], Sequence[Tensor]]]
-) -> Tuple[Dict[str, List[Optional[Entropy]]], Dict[str, float]]:
-    """Return the entropy of each layer, by kind of attention, and the mean of g, BERT's share, of each gated layer.
+) -> Dict[str, List[Optional[Entropy]]]:
+    """Return the entropy of each layer, by kind of attention.
 
     *model* reads the ``net_input`` and the translations of each of *batches*.  A layer without an attention has None.
     """
     entropies: Dict[str, List[List[Tensor]]] = {}  # by kind and layer: (2, positions), of each batch
-    gates: DefaultDict[str, List[Tensor]] = defaultdict(list)  # by layer: (positions), of each batch
     pad = model.decoder.dictionary.pad()
     for net_input, translations in batches:
-        with recorded_gates(model) as seen:
-            read = read_attention(model, net_input, translations)
-        written, kept = previous_tokens(translations, pad).ne(pad), net_input["src_tokens"].ne(pad)
-        for kind, found in read.items():
+        written = previous_tokens(translations, pad).ne(pad)
+        for kind, found in read_attention(model, net_input, translations).items():
             for own, layer in zip(entropies.setdefault(kind, [[] for _ in found.layers]), found.layers):
                 if layer is not None:
                     own.append(_entropies(layer, found.sizes, written))
-        for name, gate in seen.items():
-            gates[name].append(_at(gate, (kept if name.startswith("encoder") else written).t()))
-    return (
-        {kind: [Entropy(*_means(own)) if own else None for own in layers] for kind, layers in entropies.items()},
-        {name: _means(own) for name, own in gates.items()},
-    )
+    return {kind: [Entropy(*_means(own)) if own else None for own in layers] for kind, layers in entropies.items()}
 
 
 def entropy(weights: Tensor) -> Tensor:
@@ -131,11 +104,7 @@ def _entropies(weights: Tensor, sizes: Tensor, written: Tensor) -> Tensor:
     *weights*, (B, T, S), are the means of the heads; *sizes*, (B), the numbers of symbols that may be attended to.
     """
     bits = entropy(weights)
-    return _at(torch.stack([bits, bits / sizes.clamp(min=2).log2().unsqueeze(1)]), written)
-
-
-def _at(values: Tensor, mask: Tensor) -> Tensor:
-    return values.cpu()[..., mask.cpu()]
+    return torch.stack([bits, bits / sizes.clamp(min=2).log2().unsqueeze(1)]).cpu()[..., written]
 
 
 def _means(values: Sequence[Tensor]) -> Any:

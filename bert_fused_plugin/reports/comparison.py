@@ -165,7 +165,7 @@ class Comparison:
                     yield sample["net_input"], tokens
                     progress.update(len(tokens))
 
-        entropies, gates = attention_statistics(run.model, read())
+        entropies = attention_statistics(run.model, read())
         return {
             **{fact: getattr(run, fact) for fact in facts},
             "checkpoint": str(run.files.checkpoint),
@@ -175,7 +175,6 @@ class Comparison:
             "entropy": {kind: [layer and layer._asdict() for layer in layers] for kind, layers in entropies.items()},
             "too_even": [too_even for kind, layers in entropies.items() if (too_even := evenness(kind, layers))],
             "alphas": learned_alphas(run.model),
-            "gates": gates,
         }
 
     def _bert_ablation(self, run: Run) -> Dict[str, Any]:
