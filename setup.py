@@ -90,7 +90,7 @@ setup(
     headers=[STARTUP_FILE],
     cmdclass={"install_headers": InstallStartupFile},
     zip_safe=False,
-    # scripts/lower_bounds.py turns these into pip constraints, which install the oldest versions.
+    # scripts/test_matrix.sh makes pip's constraints of the lower bounds, one in each line.
     install_requires=[
         "torch>=2.0",
         "safetensors>=0.4.1",

@@ -6,8 +6,8 @@
 #
 #   scripts/test_matrix.sh [3.9|3.10|3.11|3.12|3.13|floor|main]...      (default: all seven)
 #
-# "floor" is the oldest of these versions with the lower bounds of setup.py (scripts/lower_bounds.py), and "main" is Python
-# 3.11 with the last commit of fairseq's repository in the place of fairseq 0.12.2.
+# "floor" is the oldest of these versions with the lower bounds of setup.py, and "main" is Python 3.11 with the last commit of
+# fairseq's repository in the place of fairseq 0.12.2.
 #
 # Settings, all optional:
 #   CUDA=1       install builds of torch that bring CUDA, some gigabytes each; without it such a version is left out
@@ -85,7 +85,7 @@ check() {
         export FAIRSEQ=$work/fairseq
     fi
     if [ "$version" = floor ]; then
-        "$python" "$clone/scripts/lower_bounds.py" >"$work/floor.txt" || return
+        sed -nE '/install_requires/,/\]/s/^ *"([A-Za-z0-9_.-]+)>=([0-9.]+).*/\1==\2/p' "$clone/setup.py" >"$work/floor.txt"
         export PIP_CONSTRAINT=$work/floor.txt TORCH
         TORCH=$(grep '^torch==' "$work/floor.txt")
     fi

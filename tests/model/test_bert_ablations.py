@@ -15,7 +15,6 @@ from bert_fused_plugin.reports.attention import (
     AttentionMap,
     attention_maps,
     attention_statistics,
-    read_attention,
 )
 from bert_fused_plugin.reports.bert_ablations import bert_ablations, bert_off, random_bert, shuffled_bert
 from bert_fused_plugin.reports.runs import count_parameters
