@@ -14,11 +14,6 @@ out=$(cd "$out" && pwd)
 
 say() { printf '\ndemo: %s\n' "$*"; }
 
-if [ -e "$out/text" ] && [ ! -e "$out/corpus" ]; then
-    echo "demo: error: $out is of another version of the demo; remove it, or give another directory: DEMO_DIR=dir" >&2
-    exit 2
-fi
-
 "$root/scripts/setup.sh"
 bin=$(cd "${VENV:-$root/.venv}/bin" && pwd)
 export PATH=$bin:$PATH HF_HUB_OFFLINE=1 PYTHONUTF8=1

@@ -63,10 +63,9 @@ def _report(args: Namespace, imported: Imported) -> None:
     ours = {name: value for name, value in vars(imported.args).items() if name.startswith("bert_")}
     flags = [f"{flag_name(name)} {value}" for name, value in ours.items() if value is not None and value is not False]
     print(f"wrote {args.output}: --arch {imported.args.arch}", *flags)
-    for note in imported.notes:
-        print(f"note: {note}")
     use = f"use: fairseq-generate DATA --path {args.output}"
     if imported.args.arch == "transformer":
+        print("note: no layer attends to BERT: this is fairseq's own transformer, which needs no BERT and no plug-in")
         print(use)
         return
     print(f"{use} --user-dir bert_fused_plugin --task bert_fused_translation --bert-text DIR")

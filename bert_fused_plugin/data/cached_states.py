@@ -6,7 +6,7 @@ import shutil
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
-from typing import Any, Callable, DefaultDict, Dict, List
+from typing import Callable, DefaultDict, Dict, List
 
 import numpy as np
 import torch
@@ -73,9 +73,6 @@ class CachedStates:
         offsets = self._word_pieces.offsets
         first = offsets[self._starts[number]]
         return block[int(offsets[index] - first) : int(offsets[index + 1] - first)]
-
-    def __getstate__(self) -> Dict[str, Any]:
-        return {**self.__dict__, "_blocks": {}}  # another process maps the files by itself
 
     def file(self, number: int) -> Path:
         """Return the file of the block *number*."""

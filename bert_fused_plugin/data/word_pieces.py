@@ -4,7 +4,7 @@ import hashlib
 import json
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Optional, Sequence, Tuple
+from typing import Optional, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,11 +79,6 @@ class WordPieces:
     def __getitem__(self, index: int) -> NDArray[np.int32]:
         """Return the word-piece ids of sentence *index*, (L,), without a copy."""
         return self.pieces[self.offsets[index] : self.offsets[index + 1]]
-
-    def __reduce__(self) -> Tuple[Any, ...]:
-        if self.folder is not None:  # another process maps the files by itself
-            return (WordPieces.load, (self.folder,))
-        return (WordPieces, (self.pieces, self.offsets, self.cuts))
 
     @property
     def sizes(self) -> NDArray[np.int64]:

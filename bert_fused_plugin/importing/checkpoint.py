@@ -25,7 +25,6 @@ class Imported(NamedTuple):
 
     args: Namespace
     model: Dict[str, Tensor]
-    notes: List[str]  # sentences about the conversion that the user should read
 
 
 def read_bert_nmt(path: Path) -> Dict[str, Any]:
@@ -53,12 +52,7 @@ def import_bert_nmt(args: Namespace, state: Weights, bert_model: str) -> Importe
     flags: Flags = {**DEFAULTS, **vars(args)}
     raise_all(flag_errors(flags))
     layers = Layers.read(state, flags["bert_gates"])
-    notes = [
-        "no layer attends to BERT, so this is now fairseq's own transformer (--arch transformer), which needs neither "
-        "BERT nor this package"
-    ]
-    model = new_weights(state, flags, layers)
-    return Imported(new_args(flags, layers, bert_model), model, notes if layers.attend is None else [])
+    return Imported(new_args(flags, layers, bert_model), new_weights(state, flags, layers))
 
 
 def bert_errors(path: Path, checkpoint: Dict[str, Any], place: Path, bert: PreTrainedModel) -> List[str]:

@@ -94,9 +94,8 @@ class GruEncoder(FairseqEncoder):
         """
         ends = x.new_zeros(2, 0)
         # the longest sentence first; torch would sort in each layer, and wait for a GPU each time
-        lengths, order = torch.sort(lengths.cpu(), descending=True)
-        order = _to_device(order, x.device)
-        back = order.argsort()
+        lengths, order = torch.sort(lengths, descending=True)
+        lengths, back = lengths.cpu(), order.argsort()
         for layer in self.layers:
             packed = pack_padded_sequence(x.index_select(0, order), lengths, batch_first=True)
             packed, ends = layer(packed)
@@ -109,16 +108,6 @@ class GruEncoder(FairseqEncoder):
     def max_positions(self) -> int:
         """Return the length of the longest source that the model accepts."""
         return self.max_source_positions
-
-
-def _to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """Return *tensor*, which is on the CPU, on *device*, without waiting for the work that a GPU still has to do.
-
-    A copy from pageable memory waits for that work.  A copy from pinned memory takes its turn, and nobody waits.
-    """
-    if device.type in ("cpu", "mps", "xla"):  # without pinned memory
-        return tensor.to(device)
-    return tensor.pin_memory().to(device, non_blocking=True)
 
 
 def _gather(x: Tensor, order: Tensor) -> Tensor:
