@@ -109,19 +109,15 @@ def train(bench: Bench) -> List[Result]:
 
 def decode(bench: Bench) -> List[Result]:
     models = {name: Decoding(system, bench.options, bench.directory) for name, system in bench.systems.items()}
-    return [
-        decode_one_way(bench, models, batch_size, length)
-        for length in bench.options.lengths
-        for batch_size in bench.options.batch_sizes
-    ]
+    return [decode_one_way(bench, models, batch_size) for batch_size in bench.options.batch_sizes]
 
 
-def decode_one_way(bench: Bench, models: Dict[str, Decoding], batch_size: int, length: int) -> Result:
-    """Measure with one batch size and one source length; length 0 leaves the sentences as they are."""
+def decode_one_way(bench: Bench, models: Dict[str, Decoding], batch_size: int) -> Result:
+    """Measure with one batch size."""
     options = bench.options
-    batches = bench.corpus.test_batches(bench.encoder, batch_size, length)
+    batches = bench.corpus.test_batches(bench.encoder, batch_size)
     references = [int(size) for batch in batches for size in batch["target"].ne(bench.corpus.dictionary.pad()).sum(1)]
-    written = options.max_len_b or length or max(1, round(statistics.mean(references)) - 1)  # without eos
+    written = options.max_len_b or max(1, round(statistics.mean(references)) - 1)  # without eos
     generators = {name: model.generator(written) for name, model in models.items()}
 
     def turn(name: str) -> Dict[str, float]:
@@ -130,8 +126,7 @@ def decode_one_way(bench: Bench, models: Dict[str, Decoding], batch_size: int, l
         )
         return {"sentences": sum(batch["nsentences"] for batch in batches), "tokens": tokens}
 
-    source = f"{length} source symbols" if length else "sources as they are"
-    title = f"beam search, {options.sentences} sentences, batch {batch_size}, {source}, {written} symbols written"
+    title = f"beam search, {options.sentences} sentences, batch {batch_size}, {written} symbols written"
     return take_turns(title, bench.turns(turn), options, ["sentences/s", "tokens/s"])
 
 
@@ -177,8 +172,7 @@ def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     add("--max-tokens", type=int, default=4096, metavar="N", help="tokens in a batch; default: %(default)s")
     add("--sentences", type=int, default=64, metavar="N", help="test sentences; default: %(default)s")
     add("--batch-sizes", type=numbers, metavar="N,N", help="sentences in a batch; default: 64, and 1,64 for decode")
-    add("--lengths", type=numbers, default=[0], metavar="N,N", help="symbols of the sources; default: as they are")
-    add("--max-len-b", type=int, metavar="N", help="symbols to write; default: --lengths, or the references' mean")
+    add("--max-len-b", type=int, metavar="N", help="symbols to write; default: the references' mean")
     add("--device", choices=("cpu", "cuda"), default="cpu", help="device of the models; default: %(default)s")
     add("--fp16", action="store_true", help="use half precision, on a GPU")
     add("--threads", type=int, metavar="N", help="threads of torch; default: torch's own")

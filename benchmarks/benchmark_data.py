@@ -62,15 +62,9 @@ class Corpus:
         result = [dataset.collater([dataset[i] for i in batches[number]]) for number in chosen]
         return result if encoder is None else add_states(result, encoder)
 
-    def test_batches(self, encoder: Optional[BertFusedEncoder], batch_size: int, length: int) -> List[Batch]:
-        """Return ``--sentences`` test sentences in batches, each made *length* symbols long, unless that is 0."""
+    def test_batches(self, encoder: Optional[BertFusedEncoder], batch_size: int) -> List[Batch]:
+        """Return ``--sentences`` test sentences in batches."""
         pairs = self.choose("test", self.options.sentences)
-        if length:
-            words = [source.split() for source, _ in pairs]
-            pairs = [
-                (" ".join(itertools.islice(itertools.cycle([*words[i], *itertools.chain(*words)]), length)), target)
-                for i, (_, target) in enumerate(pairs)
-            ]
         dataset = self.dataset(pairs, encoder)
         groups = dataset.batch_by_size(dataset.ordered_indices(), max_sentences=batch_size)
         result = [dataset.collater([dataset[i] for i in group]) for group in groups]

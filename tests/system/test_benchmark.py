@@ -84,18 +84,15 @@ def test_train(measure, data):
 
 
 def test_decode(measure):
-    figures, _ = measure("decode", "--sizes", "tiny", "--sentences", 9, "--batch-sizes", "1,4", "--lengths", "0,12")
-    assert len(figures["results"]) == 4
+    figures, _ = measure("decode", "--sizes", "tiny", "--sentences", 9, "--batch-sizes", "1,4", "--max-len-b", 12)
+    assert len(figures["results"]) == 2
     for result in figures["results"]:
         single = ["transformer", "bert_fused", "bert_fused-cache"]
         assert list(result["systems"]) == [*single, *(f"{name}-bf16" for name in single)]
         check_metrics(result)
-    for result in figures["results"][2:]:
-        assert "12 source symbols, 12 symbols written" in result["title"]
+        assert "12 symbols written" in result["title"]
         for system in result["systems"].values():
             assert system["work"] == {"sentences": 9, "tokens": 9 * 13}
-    tokens = {system["work"]["tokens"] for result in figures["results"][:2] for system in result["systems"].values()}
-    assert len(tokens) == 1
 
 
 def test_rnn(measure, data):
