@@ -2,8 +2,6 @@
 
 import argparse
 import json
-import os
-import platform
 import shlex
 import statistics
 import sys
@@ -16,6 +14,8 @@ import fairseq
 import torch
 import transformers
 from tqdm import tqdm
+
+from bert_fused_plugin.reports.decoding import hardware
 
 # does the work of one system in a round; returns the amount of it
 Turn = Callable[[], Dict[str, float]]
@@ -107,13 +107,8 @@ def environment(options: argparse.Namespace) -> Dict[str, Any]:
     return {
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "seed": options.seed,
-        "device": options.device + (", fp16" if options.fp16 else ""),
-        "threads": torch.get_num_threads(),
-        "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)),
-        "gpu": torch.cuda.get_device_name() if options.device == "cuda" else None,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
+        "precision": "fp16" if options.fp16 else None,
+        **hardware(options.device),
         "fairseq": fairseq.__version__,
         "transformers": transformers.__version__,
     }
@@ -144,11 +139,6 @@ def _metric(metric: str, seconds: float, work: Dict[str, float]) -> float:
 def _synchronize(options: argparse.Namespace) -> None:
     if options.device == "cuda":
         torch.cuda.synchronize()
-
-
-def _processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
 
 
 def _cell(values: Dict[str, float]) -> str:

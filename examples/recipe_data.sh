@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2154,SC2034,SC2086  # what recipe.sh and run.sh set
 # The part of the recipes that makes data-bin of text.
 
-# The step: run.sh says in make_data how it is done, and in text_options what the user has chosen for it.
+# The step: make_data says how it is done, and run.sh in text_options what the user has chosen for it.
 prepare() {
     local made_from
     made_from=$(echo "${DATA:-}${text_options[*]:+ ${text_options[*]}}" && [ -z "${DATA:-}" ] ||
@@ -17,6 +17,16 @@ prepare() {
     rm -f "$out/data-bin/made-from" # what follows may be interrupted
     make_data
     echo "$made_from" >"$out/data-bin/made-from"
+}
+
+# DATA, or what prepare.sh downloads: text in subwords.  A recipe of other text has its own make_data.
+make_data() {
+    if [ -n "${DATA:-}" ]; then
+        check_data {train,valid,test}.{"$source_lang","$target_lang"}
+    else
+        "$here/prepare.sh" "$out/text"
+    fi
+    binarise "${DATA:-$out/text}"
 }
 
 # DATA must have the files named, and be no directory that the recipe writes.

@@ -19,14 +19,5 @@ default_bert=dbmdz/bert-base-german-uncased
 bert=(--bert-detok moses) drop_net=1.0 # as in the paper
 scoring=()
 
-make_data() {
-    if [ -n "${DATA:-}" ]; then
-        check_data {train,valid,test}.{de,en}
-    else
-        "$here/prepare.sh" "$out/text"
-    fi
-    binarise "${DATA:-$out/text}"
-}
-
 recipe "$@"
 exit # bash reads a script as it goes: it may be edited while this runs

@@ -20,14 +20,5 @@ default_bert='' # MiniLM, whose fourth layer tells words apart better than its l
 bert=(--bert-detok moses --bert-layer 4)
 scoring=() # of tokenised text, as it is usual for this test set
 
-make_data() {
-    if [ -n "${DATA:-}" ]; then
-        check_data {train,valid,test}.{en,de}
-    else
-        "$here/download.sh" "$out/text"
-    fi
-    binarise "${DATA:-$out/text}"
-}
-
 recipe "$@"
 exit # bash reads a script as it goes: it may be edited while this runs

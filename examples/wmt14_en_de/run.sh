@@ -22,14 +22,5 @@ default_bert=bert-large-cased
 bert=(--share-all-embeddings --bert-detok moses) drop_net=1.0 # as in the paper
 scoring=(--lenpen 0.6 --beam 4)
 
-make_data() {
-    if [ -n "${DATA:-}" ]; then
-        check_data {train,valid,test}.{en,de}
-    else
-        "$here/prepare.sh" "$out/text"
-    fi
-    binarise "${DATA:-$out/text}"
-}
-
 recipe "$@"
 exit # bash reads a script as it goes: it may be edited while this runs

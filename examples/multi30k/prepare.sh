@@ -2,10 +2,10 @@
 # Downloads Multi30k task 1 (Elliott et al., 2016) and prepares it: Moses tokenisation, lower case,
 # joint subword-nmt BPE of 10,000 merges.
 #
-#   examples/multi30k/download.sh DIR        (called by run.sh; alone it needs the virtual environment on PATH)
+#   examples/multi30k/prepare.sh DIR        (called by run.sh; alone it needs the virtual environment on PATH)
 set -euo pipefail
 
-dir=${1:?usage: download.sh DIR}
+dir=${1:?usage: prepare.sh DIR}
 url=https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw
 lower() { python -c 'import sys; sys.stdout.writelines(line.lower() for line in sys.stdin)'; }
 
@@ -17,7 +17,7 @@ for lang in en de; do
         [ -s "$file" ] && continue
         echo "download: ${file##*/}"
         curl -fsSL --retry 3 "$url/${pair##*:}.$lang.gz" -o "$file.gz" || {
-            echo "download.sh: error: $url/${pair##*:}.$lang.gz cannot be fetched." \
+            echo "prepare.sh: error: $url/${pair##*:}.$lang.gz cannot be fetched." \
                 "Is there an internet connection? Otherwise give your own copy: DATA=dir run.sh" >&2
             exit 1
         }
