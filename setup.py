@@ -105,7 +105,7 @@ setup(
         # What fairseq 0.12.2 needs, with versions that exist for today's pip and Python.
         "hydra-core>=1.3,<1.4",
         "omegaconf>=2.3,<2.4",
-        "bitarray",
+        "bitarray>=2.9",
         "cffi",
         "cython",
         "numpy>=1.22",

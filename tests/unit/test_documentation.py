@@ -7,6 +7,7 @@ import shlex
 import subprocess
 from urllib.parse import unquote
 
+import gains
 import pytest
 import sample_report
 from documentation import MADE, PAGES, ROOT, blocks, text_of, typed, with_tables
@@ -121,6 +122,10 @@ def test_the_first_results_are_those_of_the_study(page, heading, rows, sets):
         for found in (trainings[name][scored] for name in names for scored in sets):
             assert f"{found['BLEU']:.1f}" in line
             assert f"{found['chrF']:.1f}" in line
+
+
+def test_the_picture_of_gains_is_that_of_the_evidence():
+    assert gains.PICTURE.read_text(encoding="utf-8") == gains.picture()
 
 
 def test_pictures_are_shown_and_small():
