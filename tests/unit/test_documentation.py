@@ -82,14 +82,13 @@ README_ROWS = {
     "| transformer |": ["transformer-s1", "transformer-s2", "transformer-s3"],
     "| control": ["control-lr2-s1", "control-lr2-s2", "control-lr2-s3"],
     "| BERT-fused, drop-net 0.5": ["paper-p05-s1", "p05-s2", "p05-s3"],
-    "| BERT-fused, drop-net 1.0": ["paper-s1", "paper-s2"],
     "| drop-net 0.5, and a BERT of random weights": ["p05-random-s1"],
 }
 RESULTS_ROWS = {
     "| transformer |": README_ROWS["| transformer |"],
     "| control, learning rate 0.002 ": README_ROWS["| control"],
     "| drop-net 0.5 |": README_ROWS["| BERT-fused, drop-net 0.5"],
-    "| drop-net 1.0": README_ROWS["| BERT-fused, drop-net 1.0"],
+    "| drop-net 1.0": ["paper-s1", "paper-s2"],
     "| drop-net 0.5, random BERT": ["p05-random-s1"],
     "| control, learning rate 0.0035": ["control-s1"],
     "| control, 0.0035, dropout 0.4": ["control-d4-s1"],
