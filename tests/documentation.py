@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import shlex
 from dataclasses import dataclass, fields
 from enum import Enum
 from importlib import import_module
@@ -63,9 +64,10 @@ def definitions() -> str:
 
 def typed(code: str) -> str:
     """Return *code* with the variables of :func:`definitions` replaced, as the shell does it."""
-    defined = re.findall(r'^(\w+)="([^"]*)"$', definitions(), re.MULTILINE)
-    for name, value in defined:
-        code = code.replace(f"${name} ", f"{value} ")
+    defined = re.findall(r"""^(\w+)=(["'])(.*?)\2$""", definitions(), re.MULTILINE | re.DOTALL)
+    for name, _, value in defined:
+        words = value.replace("\\\n", " ").split()
+        code = code.replace(f"${name} ", f"{shlex.join(words)} ")
     return code
 
 

@@ -105,6 +105,6 @@ def test_the_report_compares_both_models(reader):
 
 def test_the_curves_have_bleu(reader):
     printed = after(reader, "tensorboard --logdir ")
-    assert "curves/bleu/valid" in printed
+    assert "curves/fused/valid" in printed
     for line in (r" +bleu", r"\| valid \| epoch 001 \| .*\| bleu [\d.]+ \|.*"):
         assert re.search(f"^{line}$", printed, re.MULTILINE)
