@@ -47,7 +47,7 @@ name=$(basename "$here")
 source "$examples/recipe_data.sh"
 source "$examples/recipe_estimate.sh"
 out=${OUT:-$name-out} data_bin=${OUT:-$name-out}/data-bin text_options=() # how data-bin is made
-gru_sizes=() bert_text=() drop_net=0.5 # flags: sizes of gru_arch; text for BERT; docs/tuning.md says why, and when 0
+gru_sizes=() bert_text=() fused_start=(--bert-identity-start) # flags: sizes of gru_arch; text for BERT; docs/tuning.md says why
 cache=(--bert-cache "$out/bert-cache") consistency=() every=100 # updates between validations
 seeds=(${SEEDS:-${SEED:-1}})
 seed=${seeds[0]} runs=$out # the directory of a seed's trainings
@@ -207,13 +207,8 @@ random_bert() {
     fused random_bert "$out/random-bert"
 }
 fused() { # fused NAME BERT
-    local start=(--bert-drop-net $drop_net)
-    if [[ $drop_net = 0 || $more -le 500 ]]; then # with few pairs, or too few updates to learn to rely on BERT
-        start=(--bert-identity-start)
-        say "$1: BERT's branch begins as zero, without drop-net: best with few pairs, or up to 500 updates (here $more)"
-    fi
     from_transformer "$1"
-    train_with_bert "$1" "$more" "$more_lr" "$more_warmup" --arch "$fused_arch" --bert-model "$2" "${start[@]}" \
+    train_with_bert "$1" "$more" "$more_lr" "$more_warmup" --arch "$fused_arch" --bert-model "$2" "${fused_start[@]}" \
         --bert-warm-start "$runs/transformer/checkpoint_best.pt"
 }
 scratch() { from_scratch scratch; }

@@ -16,7 +16,7 @@ training=(--dropout 0.3 --weight-decay 0.0001 --max-tokens 4096)
 transformer=(--arch transformer_iwslt_de_en)
 fused_arch=bert_fused_iwslt_de_en gru_arch=gru_bahdanau_iwslt_de_en
 default_bert=dbmdz/bert-base-german-uncased
-bert=(--bert-detok moses) drop_net=1.0 # as in the paper
+bert=(--bert-detok moses) fused_start=(--bert-drop-net 1.0) # as in the paper
 scoring=()
 
 recipe "$@"

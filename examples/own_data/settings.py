@@ -51,7 +51,6 @@ def choose(pairs: int, tokens: int, device: str, size: str = "auto") -> Dict[str
         "gru_arch": gru_arch,
         "gru_sizes": "(--decoder-out-embed-dim 620)" if size == "base" else "()",  # shared embeddings are as wide
         "dropout": 0.4 if few else dropout,
-        "drop_net": 0 if few else 0.5,
         "max_tokens": max_tokens,  # of a batch
         "updates": updates,  # of the transformer
         "more": more,  # further updates of the control and of the BERT-fused model

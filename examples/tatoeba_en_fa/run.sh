@@ -23,7 +23,7 @@ transformer=(--arch transformer
     --decoder-layers 4 --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 --decoder-attention-heads 4)
 fused_arch=bert_fused_tiny gru_arch=gru_bahdanau_tiny
 default_bert='' # MiniLM
-bert=(--bert-layer 4) drop_net=0
+bert=(--bert-layer 4)
 scoring=(--reference "$out/text/reference.{subset}.fa" --max-len-a 1.5 --max-len-b 10)
 
 make_data() {

@@ -19,7 +19,7 @@ training=(--dropout 0.3 --max-tokens 3584)
 transformer=(--arch transformer_wmt_en_de_big --share-all-embeddings)
 fused_arch=bert_fused_wmt_en_de_big gru_arch=gru_bahdanau
 default_bert=bert-large-cased
-bert=(--share-all-embeddings --bert-detok moses) drop_net=1.0 # as in the paper
+bert=(--share-all-embeddings --bert-detok moses) fused_start=(--bert-drop-net 1.0) # as in the paper
 scoring=(--lenpen 0.6 --beam 4)
 
 recipe "$@"
