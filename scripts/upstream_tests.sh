@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Runs fairseq's own tests on the fairseq, and with the shim, of this environment.  Given another project that builds on
-# fairseq, or a folder of fairseq's examples, it makes a small run of that: see scripts/peer_run.sh.
+# Runs fairseq's own tests on the fairseq, and with the shim, of this environment.
 #   scripts/upstream_tests.sh CHECKOUT [PYTEST_FLAGS]
 # CHECKOUT is a clone of fairseq's repository at the version that is installed: branch 0.12.2-release for fairseq 0.12.2, or
 # commit 3d262bb2 after FAIRSEQ=CHECKOUT scripts/setup.sh.  It is not changed.  scripts/upstream_exceptions.py lists the tests
@@ -9,11 +8,10 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 bin=$(cd "${VENV:-$root/.venv}/bin" && pwd)
-[ -n "${1:-}" ] || {
+[ -d "${1:-}/tests" ] && [ -d "$1/fairseq" ] || {
     echo "usage: scripts/upstream_tests.sh CHECKOUT [PYTEST_FLAGS]; CHECKOUT is a clone of fairseq's repository" >&2
     exit 2
 }
-[ -d "$1/tests" ] && [ -d "$1/fairseq" ] || exec "$root/scripts/peer_run.sh" "$1"
 checkout=$(cd "$1" && pwd)
 shift
 work=$(mktemp -d)

@@ -8,7 +8,6 @@ from bert_fused_plugin.modules.recurrent_attention import RECURRENT_ATTENTIONS
 KINDS = {
     **{kind: {"attention": kind} for kind in RECURRENT_ATTENTIONS},
     "deep": {"encoder_layers": 2, "decoder_layers": 3},
-    "layer norm": {"layer_norm": True},
     "sparsemax, dot": {"attention": "dot", "attention_map": "sparsemax"},
     "entmax": {"attention_map": "entmax"},
 }

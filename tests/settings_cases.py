@@ -52,7 +52,6 @@ FUSED_NOTED = [
 GRU = [
     value("attention_map", "entmax15", "softmax"),
     value("attention", "dot", "additive"),
-    off(switch("layer_norm")),
     switch("share_decoder_input_output_embed", **TIED),
     switch("share_all_embeddings", **TIED),
 ]

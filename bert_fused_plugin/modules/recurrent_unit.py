@@ -41,18 +41,14 @@ class DeepOutput(nn.Module):
     It is a deep output (Pascanu et al. 2014).  The module does not apply C_o itself: the context is a weighted sum of
     annotations, so the decoder computes C_o h_j once for a sentence, and C_o c_i as the weighted sum of these products.
 
-    The width of t is *output_dim*, l; t~ has 2l units.  With *layer_norm* s and E y are normalised first.
+    The width of t is *output_dim*, l; t~ has 2l units.
     """
 
-    def __init__(
-        self, state_dim: int, embed_dim: int, context_dim: int, output_dim: int, layer_norm: bool = False
-    ) -> None:
+    def __init__(self, state_dim: int, embed_dim: int, context_dim: int, output_dim: int) -> None:
         super().__init__()
         self.state_proj = nn.Linear(state_dim, 2 * output_dim)  # U_o
         self.embed_proj = nn.Linear(embed_dim, 2 * output_dim, bias=False)  # V_o
         self.context_proj = nn.Linear(context_dim, 2 * output_dim, bias=False)  # C_o
-        self.state_norm = nn.LayerNorm(state_dim) if layer_norm else nn.Identity()
-        self.embed_norm = nn.LayerNorm(embed_dim) if layer_norm else nn.Identity()
 
     def forward(self, state: Tensor, embedded: Tensor, from_context: Tensor) -> Tensor:
         """Return the maxout layer t, (..., l).
@@ -62,5 +58,5 @@ class DeepOutput(nn.Module):
             embedded: the embeddings of the previous words, (..., m).
             from_context: the products C_o c, (..., 2l).
         """
-        hidden = self.state_proj(self.state_norm(state)) + self.embed_proj(self.embed_norm(embedded)) + from_context
+        hidden = self.state_proj(state) + self.embed_proj(embedded) + from_context
         return hidden.unflatten(-1, (-1, 2)).max(dim=-1).values  # the gradient of amax takes twice as long

@@ -177,18 +177,20 @@ class BertFusedTranslationTask(TranslationTask):
     def inference_step(
         self, generator: Any, models: Sequence[Any], sample: Dict[str, Any], constraints: Any = None, **options: Any
     ) -> Any:
-        """Generate; in an ensemble whose members differ in BERT each derives its own BERT input."""
+        """Generate; BERT reads a batch once, unless the members of an ensemble differ in BERT or in its input."""
+        net_input = sample["net_input"]
         if constraints is not None and self.bridge is not None and self.bridge.context:
-            sample = {**sample, "net_input": {**sample["net_input"], "bert_tokens": constraints}}
-            constraints = None
-        if "bert_tokens" in sample["net_input"] and not ensembles.share_bert_input(models):
+            net_input, constraints = {**net_input, "bert_tokens": constraints}, None
+        if ensembles.share_bert_input(models):
+            net_input = ensembles.with_bert_states(models, net_input)
+        elif "bert_tokens" in net_input:
             unused = given_flags(self.cfg, "bert_text", "bert_cache")
             if unused:
                 self._warn_once(
                     f"the models of the ensemble differ in BERT or in its input and so do not use {', '.join(unused)}"
                 )
-            sample = {**sample, "net_input": ensembles.without_bert_input(sample["net_input"])}
-        models = ensembles.members(models)
+            net_input = ensembles.without_bert_input(net_input)
+        sample, models = {**sample, "net_input": net_input}, ensembles.members(models)
         return super().inference_step(generator, models, sample, constraints=constraints, **options)
 
     def _warn_of_input(self, model: Any, cfg: Any) -> None:

@@ -5,6 +5,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 from weakref import WeakValueDictionary
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
+from bert_fused_plugin.bert.layers import bert_states
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.models.gru_bahdanau.encoder import GruEncoder
@@ -41,10 +42,7 @@ def without_bert_input(net_input: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def share_bert(berts: Berts, encoder: Any) -> None:
-    """Give *encoder* the frozen BERT in *berts* that is the same; if there is none, its own one joins them.
-
-    BERT's memory of recent states then serves all members of an ensemble, so that BERT runs once for each sentence.
-    """
+    """Give *encoder* the frozen BERT in *berts* that is the same; if there is none, its own one joins them."""
     if not encoder.bert.saves_weights:  # a BERT that trains belongs to its own model
         key = (encoder.bert_record.record["weights_in_layers"], encoder.bert.layers)
         encoder.bert = berts.setdefault(key, encoder.bert)
@@ -58,6 +56,15 @@ def share_bert_input(models: Sequence[Any]) -> bool:
         settings = {**record["settings"], "bert_mask_special_tokens": None}  # which is not about BERT's input
         inputs.append((encoder.bert, encoder.bridge.max_tokens, record["tokenizer"], settings))
     return all(one == inputs[0] for one in inputs)
+
+
+def with_bert_states(models: Sequence[Any], net_input: Dict[str, Any]) -> Dict[str, Any]:
+    """Return *net_input* with BERT's tokens and states for all of *models* that read it, which share their input."""
+    encoder = next((model.encoder for model in models if reads_bert(model)), None)
+    if encoder is None:
+        return net_input
+    tokens, states = bert_states(encoder, **net_input)
+    return {**net_input, "bert_tokens": tokens, "bert_out": states}
 
 
 def ensemble_errors(models: Sequence[Any], print_alignment: bool) -> List[str]:

@@ -81,7 +81,7 @@ def test_every_parameter_gets_a_gradient(model, dictionary):
 def test_drop_net_takes_one_context_whole_and_every_parameter_gets_a_gradient(
     dictionary, bert_dir, monkeypatch, u, used
 ):
-    model = make_gru(dictionary, bert_model=bert_dir, bert_drop_net=0.6, bert_layer="mix", layer_norm=True).train()
+    model = make_gru(dictionary, bert_model=bert_dir, bert_drop_net=0.6, bert_layer="mix").train()
     randomise(model)
     monkeypatch.setattr(torch, "rand", lambda size: torch.full((size,), u))
     source, target = make_batch(dictionary)
@@ -91,15 +91,6 @@ def test_drop_net_takes_one_context_whole_and_every_parameter_gets_a_gradient(
     assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
     model.decoder.branch_weights = {0.1: (1.0, 0.0), 0.5: (0.5, 0.5), 0.9: (0.0, 1.0)}[u]
     assert_close(model.eval()(source, None, target)[0], logits, atol=1e-5)
-
-
-@pytest.mark.parametrize("bert", [False, True])
-def test_without_attention_there_are_no_annotations_to_normalise(dictionary, bert_dir, bert):
-    options = {"bert_model": bert_dir} if bert else {}
-    model = make_gru(dictionary, attention="none", layer_norm=True, **options).train()
-    source, target = make_batch(dictionary)
-    model(source, None, target)[0].sum().backward()
-    assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
 
 
 def test_a_row_of_padding_alone_is_finite(dictionary):

@@ -19,7 +19,7 @@ KINDS = {
     "finetune": {"bert_finetune": True},
     "sparsemax, entmax": {"bert_drop_net": 0.0, "attention_map": "sparsemax", "self_attention_map": "entmax"},
     "gru": {"bert_drop_net": 0.0},
-    "gru, dot": {"attention": "dot", "layer_norm": True},
+    "gru, dot": {"attention": "dot"},
     "gru, entmax15": {"attention_map": "entmax15"},
     "gru, entmax, deep": {"attention_map": "entmax", "bert_layer": "mix", "decoder_layers": 2, "encoder_layers": 2},
 }

@@ -12,7 +12,6 @@ OPTIONS = {
     "dot": {"attention": "dot"},
     "no attention": {"attention": "none"},
     "two layers": {"decoder_layers": 2, "encoder_layers": 2},
-    "layer norm": {"layer_norm": True},
     "dropout": {"dropout": 0.3},
     "sparsemax": {"attention_map": "sparsemax"},
     "entmax15, dot": {"attention": "dot", "attention_map": "entmax15"},

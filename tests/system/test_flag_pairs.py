@@ -55,7 +55,6 @@ OF_FUSION = """
 OF_GRU = """
 --attention dot
 --attention none
---layer-norm
 --rnn-init paper
 --encoder-layers 2
 --decoder-layers 2

@@ -61,9 +61,6 @@ class GruConfig(BertFlags):
         "the attentions to the source and to BERT",
         where=(only_for("attention", RECURRENT_ATTENTIONS, lambda kind: kind.build is not None),),
     )
-    layer_norm: bool = flag(
-        "Normalise the annotations, and the state and the embedding in the deep output.", False, Record.COMPUTED
-    )
     dropout: float = flag(
         "The rate of dropout on embeddings, annotations and the maxout layer.",
         0.0,

@@ -66,9 +66,7 @@ class GruDecoder(SearchScores, FairseqIncrementalDecoder):
         self.initial_proj = nn.Linear(summary_dim, hidden * cfg.decoder_layers)
         self.cell = ConditionalGru(cfg.decoder_embed_dim, context_dim, hidden)
         self.upper_layers = nn.ModuleList(nn.GRU(hidden, hidden) for _ in range(cfg.decoder_layers - 1))
-        self.deep_output = DeepOutput(
-            hidden, cfg.decoder_embed_dim, context_dim, cfg.decoder_out_embed_dim, cfg.layer_norm
-        )
+        self.deep_output = DeepOutput(hidden, cfg.decoder_embed_dim, context_dim, cfg.decoder_out_embed_dim)
         self.output_projection = nn.Linear(cfg.decoder_out_embed_dim, len(dictionary), bias=False)
         if cfg.share_decoder_input_output_embed or cfg.share_all_embeddings:
             self.output_projection.weight = embed_tokens.weight

@@ -13,7 +13,6 @@ from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.bert.record import BertRecord
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
 from bert_fused_plugin.modules.beam_order import EncoderOut, reorder_encoder_out
-from bert_fused_plugin.modules.recurrent_attention import RECURRENT_ATTENTIONS
 
 
 class GruEncoder(FairseqEncoder):
@@ -42,9 +41,6 @@ class GruEncoder(FairseqEncoder):
         self.layers = nn.ModuleList(
             nn.GRU(width, cfg.encoder_hidden_size, bidirectional=True, batch_first=True) for width in widths
         )
-        # without attention nothing reads the annotations, and the norm's parameters would get no gradient
-        norm = cfg.layer_norm and RECURRENT_ATTENTIONS[str(cfg.attention)].build is not None
-        self.layer_norm = nn.LayerNorm(self.output_dim) if norm else None
         self.bert: Any = bert
         self.bridge = bridge
         self.bert_record = None if bert is None else BertRecord(bert, bridge, cfg)
@@ -75,7 +71,6 @@ class GruEncoder(FairseqEncoder):
         # torch can only pack sentences that are padded on the right
         order = torch.sort(padding_mask.long(), dim=1, stable=True).indices  # positions of padding come last
         x, final = self._apply_layers(_gather(x, order), lengths=(~padding_mask).sum(dim=1))
-        x = x if self.layer_norm is None else self.layer_norm(x)
         x = _gather(x, order.argsort(dim=1))
         return {
             **encoder_out,
