@@ -49,6 +49,9 @@ source "$examples/recipe_estimate.sh"
 out=${OUT:-$name-out} data_bin=${OUT:-$name-out}/data-bin text_options=() # how data-bin is made
 gru_sizes=() bert_text=() fused_start=(--bert-identity-start) # flags: sizes of gru_arch; text for BERT; docs/tuning.md says why
 cache=(--bert-cache "$out/bert-cache") consistency=() every=100 # updates between validations
+tiny=(--arch transformer # of the sizes of bert_fused_tiny
+    --encoder-layers 4 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-attention-heads 4
+    --decoder-layers 4 --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 --decoder-attention-heads 4)
 seeds=(${SEEDS:-${SEED:-1}})
 seed=${seeds[0]} runs=$out # the directory of a seed's trainings
 [ "${CONSISTENCY:-none}" = none ] || consistency=(--consistency "$CONSISTENCY")

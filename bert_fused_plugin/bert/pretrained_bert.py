@@ -8,7 +8,6 @@ import inspect
 import logging
 import os
 from contextlib import contextmanager
-from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Set
 
@@ -56,7 +55,6 @@ class PretrainedBert(nn.Module):
         model.eval().requires_grad_(False)
         model.config.use_cache = False  # causal models would return a cache of keys and values
         self.name = str(model.name_or_path)
-        self.revision: Optional[str] = None
         self.dim = int(model.config.hidden_size)
         self.state_dim = len(self.layers) * self.dim  # the width of `forward`'s states: N x D
         self.max_positions = count_positions(model)
@@ -82,7 +80,7 @@ class PretrainedBert(nn.Module):
         model = load_encoder(name)
         try:
             bert = cls(model, layers, **options)
-            bert.name, bert.revision = name, hub_revision(name)
+            bert.name = name
             bert.reads_lengths_apart = bert._depends_on_padding()
         except BertFusedError:
             raise
@@ -270,14 +268,6 @@ def _tokenizer_from_pretrained(name: str, **options: Any) -> Any:
         with _quiet():  # it warns that the class has another name
             return transformers.PreTrainedTokenizerFast.from_pretrained(name, **options)
     return transformers.AutoTokenizer.from_pretrained(name, **options)
-
-
-def hub_revision(name: str) -> Optional[str]:
-    """Return the commit of the model *name* if it came from the hub, otherwise None."""
-    from huggingface_hub import try_to_load_from_cache
-
-    config = None if os.path.isdir(name) else try_to_load_from_cache(name, "config.json")
-    return Path(config).parent.name if isinstance(config, str) else None
 
 
 def _load(load: Callable[..., Any], name: str, **options: Any) -> Any:

@@ -34,7 +34,7 @@ _ITS_BERT = "name the BERT that it was trained with (at generation --model-overr
 
 
 class BertRecord(JsonRecord):
-    """Name, revision and fingerprints of BERT and its tokenizer, which are saved with the model.
+    """Name and fingerprints of BERT and its tokenizer, which are saved with the model.
 
     ``given`` has the flags of the task that change what BERT reads, and ``began_from`` path and number of updates of
     each checkpoint that the parameters come from.  Of a checkpoint that is loaded, the record takes over only these.
@@ -44,7 +44,6 @@ class BertRecord(JsonRecord):
         super().__init__(
             {
                 "name": bert.name,
-                "revision": bert.revision,
                 "weights_in_layers": None if bert.saves_weights else weights_fingerprint(bert),
                 "configuration": configuration(bert),
                 "tokenizer": bridge.tokenizer_fingerprint(),
@@ -127,16 +126,10 @@ def incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> List[str]
     current = model.encoder.bert_record.record
     saved = read_json(state_dict, RECORD_KEY) or current
     forgotten = [flag for flag in saved["given"] if flag not in current["given"]]
-    if "--bert-text" in forgotten:
-        forgotten.remove("--bert-text")
-        logger.warning(
-            "the model was trained with --bert-text, which is not given now, so BERT now reads the source itself; if "
-            "the text of --bert-text was prepared in another way, such as segmented into words, translate data by "
-            "fairseq-generate with --bert-text DIR (docs/encoders.md)"
-        )
     if forgotten:
         logger.warning(
-            f"the model was trained with {' and '.join(forgotten)}, which is not given now, so BERT reads other input"
+            f"the model was trained with {' and '.join(forgotten)}, which is not given now, so BERT reads other input; "
+            "translate data by fairseq-generate, and give it there (docs/encoders.md)"
         )
     return _differences(model.cfg.bert_model, saved, current)
 
@@ -150,9 +143,8 @@ def _differences(name: str, saved: Dict[str, Any], current: Dict[str, Any]) -> L
     ]
     errors = []
     if parts:
-        revision = f", revision {saved['revision']}" if saved["revision"] else ""
         errors.append(
-            f"the checkpoint was trained with BERT {saved['name']!r}{revision}, and --bert-model {name} has "
+            f"the checkpoint was trained with BERT {saved['name']!r}, and --bert-model {name} has "
             f"{' and '.join(parts)}; {_ITS_BERT}"
         )
     then, now = (

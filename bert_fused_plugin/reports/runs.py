@@ -129,7 +129,8 @@ def load_run(files: RunFiles, place: Place) -> Run:
     require_architecture(files, state)
     saved, flags = saved_flags(state, "task"), saved_flags(state, "model")
     if (flags.get("bert_model") or "").startswith("./"):  # of an exported model
-        state = read_checkpoint(files.checkpoint, {"bert_model": str(files.checkpoint.parent / flags["bert_model"])})
+        bert = str(files.checkpoint.parent / flags["bert_model"])
+        state = read_checkpoint(files.checkpoint, {"bert_model": bert}, given=str(files))
     if saved["_name"] not in _TASKS:
         raise BertFusedError(f"{files} was trained with --task {saved['_name']}; give runs of {' or '.join(_TASKS)}")
     task = _set_up_task(files, saved, place, flags)

@@ -69,7 +69,8 @@ def convert(args: argparse.Namespace, new: Path) -> Namespace:
     flags = Namespace(**saved_flags(state, "model"))
     plain = new / "plain.pt"  # what was read safely, without types that torch does not load by itself
     torch.save({"args": flags, "model": state["model"]}, plain)
-    torch.serialization.add_safe_globals([Namespace])
+    if hasattr(torch.serialization, "add_safe_globals"):  # torch 2.4 and later
+        torch.serialization.add_safe_globals([Namespace])
     converter = FairseqConverter(str(plain), str(args.data), *args.languages)
     for precision in PRECISIONS:
         try:

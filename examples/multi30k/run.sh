@@ -12,9 +12,7 @@ source_lang=en target_lang=de
 updates=${UPDATES:-1240} warmup=${WARMUP:-800} lr=${LR:-0.005}
 more=${MORE:-620} more_warmup=100 more_lr=0.003 gru_lr=0.003
 training=(--dropout 0.3 --share-all-embeddings --max-tokens 4096)
-transformer=(--arch transformer
-    --encoder-layers 4 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-attention-heads 4
-    --decoder-layers 4 --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 --decoder-attention-heads 4)
+transformer=("${tiny[@]}")
 fused_arch=bert_fused_tiny gru_arch=gru_bahdanau_tiny
 default_bert='' # MiniLM, whose fourth layer tells words apart better than its last one, trained for sentences
 bert=(--bert-detok moses --bert-layer 4)

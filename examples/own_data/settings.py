@@ -7,14 +7,9 @@ import math
 import sys
 from typing import Any, Dict
 
-_TINY = (
-    "(--arch transformer --encoder-layers 4 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 "
-    "--encoder-attention-heads 4 --decoder-layers 4 --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 "
-    "--decoder-attention-heads 4)"
-)
 # transformer, fused_arch, gru_arch, lr: the architectures of each size, and the transformer's largest learning rate
 SIZES = {
-    "tiny": (_TINY, "bert_fused_tiny", "gru_bahdanau_tiny", 0.005),
+    "tiny": ('("${tiny[@]}")', "bert_fused_tiny", "gru_bahdanau_tiny", 0.005),
     "iwslt": ("(--arch transformer_iwslt_de_en)", "bert_fused_iwslt_de_en", "gru_bahdanau_iwslt_de_en", 0.0005),
     "base": ("(--arch transformer)", "bert_fused", "gru_bahdanau", 0.0007),
 }

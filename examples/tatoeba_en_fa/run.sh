@@ -18,9 +18,7 @@ source_lang=en target_lang=fa
 updates=${UPDATES:-1500} warmup=${WARMUP:-200} lr=${LR:-0.002}
 more=${MORE:-500} more_warmup=50 more_lr=0.001 every=50 gru_lr=0.002
 training=(--dropout 0.4 --share-all-embeddings --max-tokens 2048)
-transformer=(--arch transformer
-    --encoder-layers 4 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-attention-heads 4
-    --decoder-layers 4 --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 --decoder-attention-heads 4)
+transformer=("${tiny[@]}")
 fused_arch=bert_fused_tiny gru_arch=gru_bahdanau_tiny
 default_bert='' # MiniLM
 bert=(--bert-layer 4)

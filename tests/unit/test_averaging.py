@@ -17,7 +17,7 @@ def as_text(**parts):
 
 
 def record(name="some/bert", weights="w", tokenizer="t"):
-    parts = {"revision": None, "weights_in_layers": weights, "tokenizer": tokenizer, "settings": {}, "given": []}
+    parts = {"weights_in_layers": weights, "tokenizer": tokenizer, "settings": {}, "given": []}
     return {"encoder.bert_record.text": as_text(name=name, **parts)}
 
 

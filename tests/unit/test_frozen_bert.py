@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
-import huggingface_hub
 import pytest
 import torch
 import transformers
@@ -17,7 +16,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModel
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.bert.pretrained_bert import count_positions, hub_revision, load_tokenizer
+from bert_fused_plugin.bert.pretrained_bert import count_positions, load_tokenizer
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.errors import BertFusedError
 
@@ -164,14 +163,6 @@ def test_token_types_are_read_where_there_are_two(bert_dir, types, reads):
     assert bert.reads_segments is reads
     one, other = (bert(TOKENS[:1], torch.full((1, 5), segment)) for segment in (0, types - 1))
     assert bool((one != other).any()) is reads
-
-
-def test_a_model_of_the_hub_is_known_by_its_commit(monkeypatch, bert_dir):
-    files = {("me/bert", "config.json"): "/cache/models--me--bert/snapshots/0123abc/config.json"}
-    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *asked: files.get(asked))
-    assert hub_revision("me/bert") == "0123abc"
-    assert hub_revision("me/other") is None
-    assert hub_revision(str(bert_dir)) is None
 
 
 @pytest.mark.parametrize(
