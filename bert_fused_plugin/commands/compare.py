@@ -229,7 +229,7 @@ def remarks(options: Namespace, texts: Texts, tokenised: bool, references: Seque
     said = {
         "The models translated in bfloat16, with numbers of 8 significant bits (--bf16).": options.bf16,
         "The scores are those of tokenised text, as it is in the data. They are good for comparing these runs with "
-        "each other, but not with published figures; for those, and for COMET and MetricX, give detokenised "
+        "each other, but not with published figures; for those, and for COMET, give detokenised "
         "references with --reference FILE.": tokenised,
         "The references are those of --reference, and the translations are tokenised as the data is. If the data "
         "was tokenised by Moses, give --detok moses.": moses,

@@ -1,6 +1,5 @@
-"""Files for the metrics of other programs, and the scores that they gave: those of COMET, MetricX, sacreBLEU, ..."""
+"""Files for the metrics of other programs, and the scores that they gave: those of COMET, sacreBLEU, ..."""
 
-import json
 from pathlib import Path
 from typing import Callable, List, Mapping, Sequence
 
@@ -9,23 +8,14 @@ from bert_fused_plugin.reports.scoring import GivenScores, Systems
 
 
 def write_texts(folder: Path, subset: str, sources: Sequence[str], references: Sequence[str], systems: Systems) -> None:
-    """Write a file of lines for each text of *subset*, and for each seed of *systems* one of all three for MetricX.
+    """Write a file of lines for each text of *subset* and for each seed of *systems*.
 
     All whitespace becomes single spaces: not all programs agree on what ends a line.
     """
     seeds = [(f"{subset}.{name}.{i}", texts) for name, seeds in systems for i, texts in enumerate(seeds, 1)]
     for name, texts in [(f"{subset}.source", sources), (f"{subset}.reference", references), *seeds]:
-        (folder / name).write_text("".join(f"{_line(text)}\n" for text in texts), encoding="utf-8")
-    for name, texts in seeds:
-        rows = (
-            dict(zip(("source", "hypothesis", "reference"), map(_line, row))) for row in zip(sources, texts, references)
-        )
-        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        (folder / f"{name}.jsonl").write_text(lines, encoding="utf-8")
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())
+        lines = (" ".join(text.split()) + "\n" for text in texts)
+        (folder / name).write_text("".join(lines), encoding="utf-8")
 
 
 def read_scores(

@@ -4,7 +4,6 @@ from argparse import Namespace
 
 import pytest
 import torch
-from fairseq.models import FairseqIncrementalDecoder
 from helpers import GRU_SIZES, assert_close, make_gru, randomise, task_of
 from recurrent_models import KINDS, LINES, WITH_BERT, make_batch, make_random_gru
 
@@ -51,15 +50,6 @@ def test_step_by_step_decoding_equals_the_full_forward_pass_through_a_beam_searc
         step, _ = model.decoder(target[:, : t + 3], encoder_out=encoder_out, incremental_state=state)
         full, _ = model(source, None, target)
         assert_close(step[:, 0], full[:, t + 2], atol=1e-10)
-
-
-def test_nothing_but_the_decoder_keeps_something_for_the_next_step(model, dictionary):
-    source, target = make_batch(dictionary)
-    state = {}
-    model.decoder(target[:, :1], encoder_out=model.encoder(source), incremental_state=state)
-    before = dict(state)
-    FairseqIncrementalDecoder.reorder_incremental_state_scripting(model.decoder, state, torch.arange(len(source)))
-    assert [value is before[key] for key, value in state.items()] == [False]
 
 
 def test_reordered_encoder_output_equals_that_of_reordered_sentences(model, dictionary):

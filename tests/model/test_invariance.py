@@ -2,10 +2,8 @@
 
 import pytest
 import torch
-from fairseq.models import FairseqIncrementalDecoder
 from helpers import assert_close, encode, pad, randomise
 
-from bert_fused_plugin.models.bert_fused.decoder import BertFusedDecoder
 from bert_fused_plugin.modules import cross_attention
 from bert_fused_plugin.modules.cross_attention import FoldedMemory
 from bert_fused_plugin.modules.fusion import FUSION_KINDS
@@ -135,19 +133,6 @@ def test_beams_keep_their_own_states_when_they_change_places_and_sentences_end(m
     step, _ = model.decoder(prev_output_tokens[:, :3], encoder_out=encoder_out, incremental_state=incremental_state)
     full, _ = model(src_tokens, None, prev_output_tokens[:, :3])
     assert_close(step[:, 0], full[:, 2], atol=1e-5)
-
-
-def test_all_is_reordered_that_fairseq_would_reorder(model, dictionary):
-    src_tokens, prev_output_tokens = batch(dictionary, LINES[:2], PREFIXES[:2], left_pad=True)
-    kept = []
-    for decoder in (BertFusedDecoder, FairseqIncrementalDecoder):
-        state = {}
-        model.decoder(prev_output_tokens[:, :1], encoder_out=model.encoder(src_tokens), incremental_state=state)
-        before = dict(state)
-        decoder.reorder_incremental_state_scripting(model.decoder, state, torch.tensor([1, 0]))
-        kept.append({key for key, value in state.items() if value and value is not before[key]})
-    assert kept[0] == kept[1]
-    assert len(kept[0]) == 1 + len(model.decoder.layers)
 
 
 @pytest.mark.parametrize("kind", KINDS)

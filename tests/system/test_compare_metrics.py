@@ -41,7 +41,7 @@ def test_the_files_have_the_texts_of_the_report(workspace, plain, tmp_path):
     check_schema(report)
     assert to_table(report, ".tex").count("\n\\midrule") == 2
     systems = ["plain.1", "fused.1", "fused.2", "other.1"]
-    names = ["source", "reference", *systems, *(f"{name}.jsonl" for name in systems)]
+    names = ["source", "reference", *systems]
     assert sorted(p.name for p in out.iterdir()) == sorted(f"{s}.{name}" for s in ("test", "test1") for name in names)
     read = {name: lines(out / f"test.{name}") for name in names}
     assert {len(found) for found in read.values()} == {30}
@@ -50,9 +50,6 @@ def test_the_files_have_the_texts_of_the_report(workspace, plain, tmp_path):
         assert read["source"][number] == sentence["source"]
         assert read["reference"][number] == sentence["reference"]
         assert read["fused.1"][number] == sentence["translations"]["fused"]["text"]
-    rows = [json.loads(row) for row in read["fused.2.jsonl"]]
-    sides = zip(read["source"], read["fused.2"], read["reference"])
-    assert rows == [dict(zip(("source", "hypothesis", "reference"), each)) for each in sides]
     done = workspace.run(
         "sacrebleu",
         out / "test.reference",
@@ -71,8 +68,7 @@ def test_the_files_have_the_texts_of_the_report(workspace, plain, tmp_path):
 def test_no_text_ends_its_line(tmp_path):
     write_texts(tmp_path, "test", ["a\u2028b \r c"], ["d\x85e"], [("x", [["f\x0bg  h"]])])
     assert (tmp_path / "test.source").read_text(encoding="utf-8") == "a b c\n"
-    row = '{"source": "a b c", "hypothesis": "f g h", "reference": "d e"}\n'
-    assert (tmp_path / "test.x.1.jsonl").read_text(encoding="utf-8") == row
+    assert (tmp_path / "test.x.1").read_text(encoding="utf-8") == "f g h\n"
 
 
 def test_scores_of_other_metrics_are_tested_too(workspace, plain, tmp_path):

@@ -52,15 +52,3 @@ def test_a_single_line_has_no_context_and_that_is_said(workspace, trained):
     assert "--bert-context 1 needs the sentences before the current one" in refused.stderr
     both = workspace.generate("--path", f"{trained}:{workspace.checkpoint}", ok=False)
     assert "error: --bert-context 1: the models of this ensemble differ in BERT or in its input" in both.stderr
-
-
-def test_equal_lines_keep_their_own_context(workspace, trained):
-    lines = "red\na dog\nthe old man sees\na dog\nhouse\na dog\n"
-    together = workspace.interactive(lines, "--path", trained, "--buffer-size", "100")
-    one_by_one = workspace.interactive(
-        "red\na dog\n\nthe old man sees\na dog\n\nhouse\na dog\n", "--path", trained, "--buffer-size", "100"
-    )
-    actual, expected = hypotheses(together.stdout), hypotheses(one_by_one.stdout)
-    for number, other in ((1, 1), (3, 4), (5, 7)):
-        assert actual[number][0] == pytest.approx(expected[other][0], abs=1e-4)
-    assert len({round(actual[number][0], 4) for number in (1, 3, 5)}) == 3

@@ -42,9 +42,13 @@ class Samples:
             self.files.append(files)
 
 
+SLOW = (pytest.param(precision, marks=pytest.mark.slow) for precision in ("fp32", "memory-efficient-fp16"))
+PRECISIONS = (*SLOW, "memory-efficient-bf16")
+
+
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads Linux's /proc")
 @pytest.mark.timeout(2000)
-@pytest.mark.parametrize("precision", ["fp32", "memory-efficient-fp16", "memory-efficient-bf16"])
+@pytest.mark.parametrize("precision", PRECISIONS)
 def test_a_long_training_stays_finite_and_takes_no_more_and_more(workspace, tmp_path, soak, precision):
     updates = soak.amount(120, 5000 if precision == "fp32" else 2000)
     samples = Samples(

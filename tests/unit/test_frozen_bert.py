@@ -143,13 +143,13 @@ def test_of_an_encoder_decoder_the_encoder_is_taken(tmp_path, kind, model):
 
 
 def test_only_the_states_that_are_asked_for_are_returned(bert, bert_dir, monkeypatch):
-    run = bert.train()._run
+    run = bert._run
     asked = []
     monkeypatch.setattr(bert, "_run", lambda inputs: asked.append(inputs["output_hidden_states"]) or run(inputs))
     bert(TOKENS)
     assert asked == [False]
     assert not bert.model.config.use_cache
-    other = FrozenBert.from_pretrained(bert_dir, "1").train()
+    other = FrozenBert.from_pretrained(bert_dir, "1")
     reference = AutoModel.from_pretrained(bert_dir).eval()(TOKENS[:1], output_hidden_states=True).hidden_states
     assert_close(other(TOKENS[:1]), reference[1].detach(), atol=1e-6)
 
@@ -159,7 +159,7 @@ def test_token_types_are_read_where_there_are_two(bert_dir, types, reads):
     torch.manual_seed(0)
     config = AutoConfig.from_pretrained(bert_dir)
     config.type_vocab_size = types
-    bert = FrozenBert(AutoModel.from_config(config)).train()
+    bert = FrozenBert(AutoModel.from_config(config))
     assert bert.reads_segments is reads
     one, other = (bert(TOKENS[:1], torch.full((1, 5), segment)) for segment in (0, types - 1))
     assert bool((one != other).any()) is reads

@@ -50,7 +50,7 @@ def test_an_encoder_whose_states_depend_on_padding_reads_each_length_apart(tmp_p
 def test_other_encoders_read_a_small_batch_at_once_and_a_large_one_in_groups_of_like_lengths(
     bert_dir, caplog, monkeypatch
 ):
-    bert = FrozenBert.from_pretrained(bert_dir).train()  # in evaluation the states of a sentence are kept
+    bert = FrozenBert.from_pretrained(bert_dir)
     assert not bert.reads_lengths_apart
     assert "padding" not in caplog.text
     tokens = torch.randint(5, 9, (3, 8)).repeat(40, 1)
