@@ -36,7 +36,6 @@
 #   STUDENT=6+2        layers of the student's encoder and decoder, or transformer: its layers and its parameters
 #   DEPLOY=student     name of the system that deploy converts
 #   CONSISTENCY=none   simcut or r-drop: every system reads each batch twice in training (docs/tuning.md)
-#   TYPOS=0.05         compare also translates the source with typing errors in this share of its letters
 #   TRAIN_FLAGS=       for every fairseq-train, such as --fp16, or --cpu
 # A training that was interrupted goes on where it was; a finished one is skipped; one with other settings is an error.
 
@@ -260,12 +259,6 @@ compare() {
             given+=(--run "$system=$file")
         fi
     done
-    if [ -n "${TYPOS:-}" ]; then
-        folder=$(cat "$data_bin/text")
-        given+=(--typos "$TYPOS")
-        [ ! -e "$folder/codes" ] || given+=(--codes "$folder/codes")
-        [ ! -e "$folder/sentencepiece.model" ] || given+=(--sentencepiece-model "$folder/sentencepiece.model")
-    fi
     served
     bert-fused-compare "$out/data-bin" "${given[@]}" "${scoring[@]}" --output "$out/report.html" --json "$out/report.json"
 }

@@ -32,12 +32,10 @@ from bert_fused_plugin.reports.decoding import Decoding, Texts, hardware
 from bert_fused_plugin.reports.page import render, to_json, to_table
 from bert_fused_plugin.reports.runs import NamedPaths, Place, Run, find_runs, load_run
 from bert_fused_plugin.reports.text_files import read_scores
-from bert_fused_plugin.reports.typos import Typed, splitter, with_errors
 from bert_fused_plugin.reports.verdicts import question
 
 _TABLES = (".csv", ".tex")
 _NO_TEXT = re.compile(r"[SHTDP]-\d+\t|.*(@@( |$)|▁)")  # the beginning of a line with columns, or marks, of fairseq
-_TOOLS = {"subword_nmt": "codes", "sentencepiece": "sentencepiece_model"}  # whose files --typos needs
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
@@ -80,12 +78,6 @@ def errors(options: Namespace) -> List[str]:
     outputs = [path.resolve() for path in (options.output, options.json, *options.table) if path is not None]
     if len({*outputs}) < len(outputs):
         found.append("--output, --json and --table must be different files; rename one")
-    if options.typos is not None and not 0 < options.typos <= 1:
-        found.append(f"--typos must be above 0 and at most 1, such as 0.05, got {options.typos}")
-    if options.typos is None and (options.codes or options.sentencepiece_model):
-        found.append("--codes and --sentencepiece-model are for --typos; give it, or leave them out")
-    if options.typos is not None and options.bert_text is not None:
-        found.append("--typos and --bert-text do not work together: words get errors, and not raw text; leave one out")
     metrics = [*scoring.SACREBLEU, *(metric for metric, paths in options.scores + options.error_scores for _ in paths)]
     return found + [
         f"there are two metrics of the name {metric}; give each of --scores and --error-scores its own"
@@ -112,12 +104,11 @@ def compare(options: Namespace) -> Dict[str, Any]:
     references = {subset: read_references(options, subset, runs[0], texts) for subset in options.subset}
     number = {each[0].name: len(each) for each in seeds}
     given = {subset: read_given(options, subset, number, lines) for subset, lines in references.items()}
-    typed = mistyped(options, runs[0], texts)
     found: List[Comparison] = []
     for subset, lines in references.items():
         scorer = scoring.Scorer(lines, tokenised, options.samples, runs[0].languages[1], options.tokenize)
         others = *given[subset], subset, how, texts, scorer, options.seed, not options.no_bert_tests
-        found.append(Comparison(seeds, *others, typed.get(subset)))
+        found.append(Comparison(seeds, *others))
         if options.write_text is not None:
             found[-1].write_texts(options.write_text)
     tests = [comparison.verdict(options.data) for comparison in found]
@@ -211,16 +202,6 @@ def form_error(name: str, lines: Sequence[str], references: Sequence[str]) -> Op
     return f"--hypotheses {name} is {own}, and the references are {other}; {remedy}"
 
 
-def mistyped(options: Namespace, run: Run, texts: Texts) -> Dict[str, Typed]:
-    """Return the sources of each test set with the errors of ``--typos``; none without this flag."""
-    if options.typos is None:
-        return {}
-    kind, files = texts.source_subwords, {tool: vars(options)[flag] for tool, flag in _TOOLS.items()}
-    split = splitter(kind, files, run.task, split_paths(options.data)[0])
-    how = run.task.source_dictionary, kind, split, options.typos, options.seed
-    return {subset: with_errors(sources, *how) for subset, sources in run.sources.items()}
-
-
 def remarks(options: Namespace, texts: Texts, tokenised: bool, references: Sequence[str]) -> List[str]:
     """Return what the reader of the scores must know about the texts, which are *tokenised* or not."""
     raw = options.reference is not None
@@ -256,12 +237,6 @@ def _add_groups(parser: ArgumentParser) -> None:
     group.add_argument("--scores", **named, help="name of a metric, and its scores, one a line for each sentence, with "
         "{system} and {seed} where names of files differ; may be repeated")  # fmt: skip
     group.add_argument("--error-scores", **named, help="the same, of a metric whose lower scores are better")
-    group = parser.add_argument_group("typing errors")
-    group.add_argument("--typos", type=float, metavar="SHARE",
-        help="also translate the source with errors in this share of its letters, such as 0.05")  # fmt: skip
-    tool = group.add_mutually_exclusive_group().add_argument
-    tool("--codes", type=given_path, metavar="FILE", help="codes of subword-nmt, which split the words with errors")
-    tool("--sentencepiece-model", type=given_path, metavar="FILE", help="the same, where sentencepiece splits words")
 
 
 def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:

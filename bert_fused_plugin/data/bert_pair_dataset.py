@@ -1,7 +1,7 @@
 """A fairseq translation dataset with BERT's input for each source sentence."""
 
 from pathlib import Path
-from typing import Any, Collection, Dict, List, Optional, Sequence, Union
+from typing import Any, Collection, Dict, List, Optional, Sequence
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch.utils.data import ConcatDataset
 
 from bert_fused_plugin.data.cached_states import CachedStates
 from bert_fused_plugin.data.collate import collate_bert_tokens
-from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge, Text
+from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.kept_pieces import Sentences, kept_word_pieces
 
 
@@ -33,7 +33,7 @@ class BertPairDataset(BaseWrapperDataset):
         self,
         dataset: LanguagePairDataset,
         bridge: DictionaryBridge,
-        texts: Union[ConcatDataset[str], Sequence[Text], None] = None,
+        texts: Optional[ConcatDataset[str]] = None,
         document_starts: Collection[int] = (),
         folders: Sequence[Path] = (),
         name: str = "",

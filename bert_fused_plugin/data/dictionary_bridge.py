@@ -4,8 +4,7 @@ import hashlib
 import json
 import logging
 from itertools import groupby
-from operator import not_
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import torch
 from fairseq.data import Dictionary
@@ -25,7 +24,6 @@ logger = logging.getLogger(__name__)
 _PROBE = "The Élan don't USA 1,234.5 naïve -- «ß» 北京 𝔘"
 
 Part = Optional[str]  # a stretch of text, or None for an unknown word
-Text = Union[str, Sequence[Part]]
 
 
 class DictionaryBridge:
@@ -90,9 +88,9 @@ class DictionaryBridge:
         """Return the text that BERT reads for one sentence *src_tokens*, (S,); padding is ignored."""
         return "".join(" <unk>" if part is None else part for part in self._parts(src_tokens.tolist())).strip()
 
-    def word_pieces(self, texts: Sequence[Text]) -> List[List[int]]:
+    def word_pieces(self, texts: Sequence[str]) -> List[List[int]]:
         """Return the word-piece ids, without special tokens, of each of the raw *texts*."""
-        return self._encode_parts([[text] if isinstance(text, str) else text for text in texts])
+        return self._encode_parts([[text] for text in texts])
 
     def word_pieces_of_tokens(self, sentences: Sequence[Sequence[int]]) -> List[List[int]]:
         """Return the word-piece ids, without special tokens, of each of the *sentences* of fairseq ids."""
@@ -163,24 +161,21 @@ class DictionaryBridge:
         }
 
     def _parts(self, sentence: Sequence[int]) -> Iterator[Part]:
+        """Yield the text between the unknown words of a *sentence* of fairseq ids, and None for each of these."""
         known = [token for token in sentence if token not in self._silent]
         if max(known, default=0) >= len(self._symbols):
             raise BertFusedError(
                 f"the data has the source symbol {max(known)}, but the dictionary has only {len(self._symbols)}; take "
                 "data and dict.*.txt from the same run of fairseq-preprocess"
             )
-        return self.parts([None if token == self._unk else self._symbols[token] for token in known])
-
-    def parts(self, symbols: Sequence[Optional[str]]) -> Iterator[Part]:
-        """Yield the text between unknown *symbols*, which are None, and None for each of them."""
         if self._join is None:
             raise BertFusedError(self.problem)
         first = True
-        for is_unk, run in groupby(symbols, key=not_):
+        for is_unk, run in groupby(known, key=self._unk.__eq__):
             if is_unk:
-                yield from run
+                yield from (None for _ in run)
             else:
-                text = self._detokenize(self._join([*filter(None, run)]))
+                text = self._detokenize(self._join([self._symbols[token] for token in run]))
                 # the space tells byte-level tokenizers that a word begins
                 yield text if first else " " + text
             first = False

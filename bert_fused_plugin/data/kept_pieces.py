@@ -17,7 +17,7 @@ from functools import cached_property
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
-from typing import Any, Callable, Collection, Dict, List, Optional, Sequence, Union
+from typing import Any, Callable, Collection, Dict, List, Optional, Sequence
 
 import numpy as np
 from fairseq.data import (
@@ -32,7 +32,7 @@ from fairseq.data.indexed_dataset import data_file_path, index_file_path
 from torch.utils.data import ConcatDataset as ConcatTexts
 
 from bert_fused_plugin.data.data_bin import read_whole
-from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge, Text
+from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.document_context import DocumentContext
 from bert_fused_plugin.data.shared_work import make_together, rank_in
 from bert_fused_plugin.data.word_pieces import META, WordPieces
@@ -61,7 +61,7 @@ class Sentences:
         self,
         dataset: LanguagePairDataset,
         bridge: DictionaryBridge,
-        texts: Union[ConcatTexts[str], Sequence[Text], None] = None,
+        texts: Optional[ConcatTexts[str]] = None,
         document_starts: Collection[int] = (),
     ) -> None:
         self.dataset = dataset
@@ -92,7 +92,7 @@ class Sentences:
     def digest(self) -> Optional[str]:
         """Return a hash of everything that the word pieces depend on, or None if the sentences are in no files."""
         source, bridge, texts = content_identity(self.dataset.src), self._bridge, self._texts
-        if source is None or not (texts is None or isinstance(texts, ConcatTexts)):
+        if source is None:
             return None
         identity = [FORMAT, source, bridge.identity(), version("tokenizers"), sorted(self._document_starts)]
         identity.append(version("sacremoses") if bridge.detok == "moses" else None)

@@ -2,10 +2,9 @@
 
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from statistics import mean
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from torch import Tensor
 
@@ -21,7 +20,6 @@ from bert_fused_plugin.reports.runs import Run, find_logs
 from bert_fused_plugin.reports.scoring import GivenScores, Scorer, Scores
 from bert_fused_plugin.reports.text_files import write_texts
 from bert_fused_plugin.reports.training_log import Curves, read_curves
-from bert_fused_plugin.reports.typos import Typed, typed_sources
 from bert_fused_plugin.reports.verdicts import answer, bert_verdict, fairness, verdict, with_bert
 from bert_fused_plugin.reports.words import PIECES
 
@@ -43,7 +41,6 @@ class Comparison:
     scorer: Scorer  # which has the reference of each sentence
     seed: int  # of the shuffling and of the random BERT
     with_ablations: bool  # whether to translate with BERT off, shuffled and random too
-    typed: Optional[Typed] = None  # the sources with typing errors, which are translated too
 
     def __post_init__(self) -> None:
         self.runs = [first for first, *_ in self.seeds]
@@ -53,9 +50,6 @@ class Comparison:
         states = bert_ablations if self.with_ablations else lambda *_: {"on": nullcontext}
         jobs = [(run, *state) for run in self.runs for state in states(run, self.subset, self.seed).items()]
         jobs += [(run, f"seed {i}", nullcontext) for _, *more in self.seeds for i, run in enumerate(more, 2)]
-        if self.typed is not None:
-            every = [(run, f"typos, seed {i}") for seeds in self.seeds for i, run in enumerate(seeds, 1)]
-            jobs += [(run, state, partial(typed_sources, run, self.subset, self.typed)) for run, state in every]
         # by run, and by the state of BERT or the seed
         self.found: Dict[str, Dict[str, Translations]] = {run.name: {} for run in self.runs}
         for number, (run, state, enter) in enumerate(jobs, 1):
@@ -64,7 +58,6 @@ class Comparison:
                 title = f"translation {number} of {len(jobs)}: {run.name}{about}"
                 self.found[run.name][state] = translate(run, self.subset, self.how, title)
         self.hypotheses: Dict[str, Sequence[Sequence[str]]] = {**self._texts_in("on", "seed"), **self.others}
-        self.mistyped = self._texts_in("typos")
         self.remarks = list(self.scorer.remarks)
         unknown = sum("<<unk>>" in reference for reference in self.scorer.references)
         if unknown:
@@ -76,11 +69,7 @@ class Comparison:
     def write_texts(self, folder: Path) -> None:
         """Write source, references and all translations to files in *folder*."""
         sources = [self.texts.detokenised(self.texts.source(self.sources[i])) for i in range(self.size)]
-        references = self.scorer.references
-        write_texts(folder, self.subset, sources, references, [*self.hypotheses.items()])
-        if self.typed is not None:
-            typed = [self.texts.detokenised(text) for text in self.typed.texts]
-            write_texts(folder, f"{self.subset}.typos", typed, references, [*self.mistyped.items()])
+        write_texts(folder, self.subset, sources, self.scorer.references, [*self.hypotheses.items()])
 
     def verdict(self, data: str) -> Dict[str, Any]:
         """Return the scores and what they say; *data* is for the command that trains a fair control."""
@@ -94,22 +83,6 @@ class Comparison:
             "verdicts": self._verdicts(tests, data),
             "systems": [self._score(name, found) for name, found in self.scores.items()],
             "bert_tests": tests,
-            "typos": None if self.typed is None else self._typos(self.typed),
-        }
-
-    def _typos(self, typed: Typed) -> Dict[str, Any]:
-        """Return the scores with typing errors, tested against those of the same system without."""
-        losses = {
-            name: self.scorer.compare([("without", self.hypotheses[name]), ("with", texts)])[1]["with"]
-            for name, texts in self.mistyped.items()
-        }
-        sources = (self.texts.source(self.sources[i]) for i in range(self.size))
-        changed = ({"source": old, "typed": new} for old, new in zip(sources, typed.texts) if old != new)
-        return {
-            "letters": typed.letters,
-            "errors": typed.errors,
-            "example": next(changed, None),
-            "systems": [{"name": name, "scores": _as_dicts(found)} for name, found in losses.items()],
         }
 
     def _verdicts(self, tests: Sequence[Mapping[str, Any]], data: str) -> List[str]:

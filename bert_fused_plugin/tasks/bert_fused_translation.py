@@ -15,7 +15,7 @@ from bert_fused_plugin import setup_messages
 from bert_fused_plugin.bert.layers import last_layer_warning
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, InteractiveDataset
 from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch, piece_folders
-from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge, Text
+from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.document_context import files_of, read_document_starts
 from bert_fused_plugin.data.raw_text import read_raw_text
 from bert_fused_plugin.data.tags import language_tags
@@ -121,7 +121,7 @@ class BertFusedTranslationTask(TranslationTask):
             stock.load_dataset(split, epoch=epoch, combine=combine, **kwargs)
             self.datasets[split] = stock.datasets[split]
         if self.bridge is not None:
-            self.datasets[split] = self.with_bert_input(self.bridge, split, None if evaluation else epoch, combine)
+            self.datasets[split] = self._with_bert_input(self.bridge, split, None if evaluation else epoch, combine)
 
     def build_tokenizer(self, args: Any) -> Any:
         """Build fairseq's tokenizer of raw text."""
@@ -211,18 +211,12 @@ class BertFusedTranslationTask(TranslationTask):
         if warning is not None and resumed_from(cfg) is None:  # then the layer cannot change any more
             logger.warning(warning)
 
-    def with_bert_input(
-        self,
-        bridge: DictionaryBridge,
-        split: str,
-        shard: Optional[int] = None,
-        combine: bool = False,
-        texts: Optional[Sequence[Text]] = None,
+    def _with_bert_input(
+        self, bridge: DictionaryBridge, split: str, shard: Optional[int], combine: bool
     ) -> BertPairDataset:
         """Return the data set of *split*, which fairseq has loaded, with BERT's input.
 
-        *shard* is the epoch, which chooses the data directory of a training; None in evaluation.  The *texts* are by
-        default those that the flags name.
+        *shard* is the epoch, which chooses the data directory of a training; None in evaluation.
         """
         cfg, dataset, name = self.cfg, self.datasets[split], f"{split}.{self.cfg.source_lang}"
         size = len(dataset)
@@ -231,7 +225,7 @@ class BertFusedTranslationTask(TranslationTask):
         result = BertPairDataset(
             dataset,
             bridge,
-            texts or read_raw_text(text, split, cfg.source_lang, size, combine=combine, upsample=cfg.upsample_primary),
+            read_raw_text(text, split, cfg.source_lang, size, combine=combine, upsample=cfg.upsample_primary),
             read_document_starts(documents, split, files_of(dataset.src)) if bridge.context else set(),
             piece_folders(cfg.data, shard, cfg.bert_cache),
             name,

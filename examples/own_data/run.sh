@@ -48,7 +48,6 @@
 #   TEACHER=bert_fused          the system that translates the training text in distill; several names are an ensemble
 #   STUDENT=6+2                 layers of the student's encoder and decoder, or transformer: its layers and its parameters
 #   DEPLOY=student              the system that deploy converts for CTranslate2
-#   TYPOS=                      share of letters, such as 0.05: compare also translates the source with so many typing errors
 #   TRAIN_FLAGS=                flags for every fairseq-train.  On a GPU, --fp16 is added unless --bf16, --amp or --cpu is there
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"

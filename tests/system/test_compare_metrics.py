@@ -7,9 +7,8 @@ import shutil
 from io import StringIO
 
 import pytest
-from conftest import REPORT_HOW, REPORT_QUICK, ROOT, hypotheses, reported
+from conftest import REPORT_QUICK, ROOT, reported
 from jsonschema import Draft202012Validator
-from subword_nmt.apply_bpe import BPE
 
 from bert_fused_plugin.commands.compare import main
 from bert_fused_plugin.errors import BertFusedError
@@ -109,65 +108,6 @@ def test_scores_of_other_metrics_are_tested_too(workspace, plain, tmp_path):
     assert '<td class="number up">4.0995<small>' in page
     assert "<li>By COMET, fused is worse than plain: -1.0005 (95 % interval -" in page
     assert re.search(r"By MetricX, fused is better than plain: -1.0005 \(.*, p = 0.048; lower is better\)\.", page)
-
-
-def test_typing_errors_cost_what_typed_lines_cost(workspace, plain, codes, tmp_path):
-    """Two seeds of one system, and a system without BERT; BERT reads the raw lines."""
-    runs = f"plain={plain}", f"fused={workspace.save_dir},{workspace.checkpoint}"
-    (tmp_path / "text").mkdir()
-    more = ["--typos", "0.3", "--codes", codes, "--write-text", tmp_path / "text"]
-    report = reported(workspace.data, *runs, how=[*REPORT_HOW, "--samples", "20", "--examples", "2"], more=more)
-    [test] = report["tests"]
-    typos = test["typos"]
-    assert [system["name"] for system in typos["systems"]] == ["plain", "fused"]
-    typed, sources = (lines(tmp_path / "text" / name) for name in ("test.typos.source", "test.source"))
-    assert typos["example"] in [{"source": old, "typed": new} for old, new in zip(sources, typed) if old != new]
-    assert typos["letters"] == sum(map(str.isalpha, "".join(sources)))
-    assert 0.2 < sum(typos["errors"].values()) / typos["letters"] < 0.35
-    bpe = BPE(codes.open(encoding="utf-8"))
-    for name, texts in (("typed.en", map(bpe.process_line, typed)), ("test.en", typed)):
-        (tmp_path / name).write_text("".join(f"{line}\n" for line in texts), encoding="utf-8")
-    workspace.run(
-        "fairseq-preprocess", "-s", "en", "-t", "de", "--srcdict", f"{workspace.data}/dict.en.txt", "--tgtdict",
-        f"{workspace.data}/dict.de.txt", "--testpref", "typed", "--only-source", "--destdir", "typed", cwd=tmp_path,
-    )  # fmt: skip
-    shutil.copy(f"{workspace.data}/dict.de.txt", tmp_path / "typed")
-    for name, checkpoint in (("plain.1", plain / "checkpoint_best.pt"), ("fused.2", workspace.checkpoint)):
-        out = workspace.generate(
-            "--path", checkpoint, "--remove-bpe", "--bert-text", tmp_path, "-s", "en", "-t", "de",
-            data=tmp_path / "typed",
-        ).stdout  # fmt: skip
-        made, found = lines(tmp_path / "text" / f"test.typos.{name}"), hypotheses(out)
-        assert made == [found[i][1] for i in range(30)] != lines(tmp_path / "text" / f"test.{name}")
-    fused = typos["systems"][1]["scores"]["BLEU"]
-    assert fused["gain"] == pytest.approx(fused["score"] - report["systems"][1]["scores"]["BLEU"]["score"])
-    assert re.search(r"<li>With typing errors, plain loses \d.* BLEU; fused .* BLEU\.</li>", render(report))
-    assert f"dropped ({typos['errors']['dropped']})" in render(report)
-    check_schema(report)
-    states = {row["state"] for row in csv.DictReader(StringIO(to_table(report, ".csv")))}
-    assert states == {"", "BERT off", "BERT shuffled", "BERT random", "typing errors"}
-
-
-def test_typing_errors_that_cannot_be_made(workspace, plain, tmp_path):
-    command = [workspace.data, "--baseline", f"plain={plain}", *REPORT_QUICK, "--output", f"{tmp_path}/x.html"]
-    (tmp_path / "codes").write_text("#version: 0.2\nx y\n", encoding="utf-8")
-    for flags, said in [
-        (
-            ["0.1"],
-            "--typos must split words with errors as the data is split (subword_nmt), and no file for this is given",
-        ),
-        (["0.1", "--codes", f"{tmp_path}/codes"], "codes restores "),
-        *(
-            ([value], f"--typos must be above 0 and at most 1, such as 0.05, got {value}")
-            for value in ("1.5", "0.0", "nan")
-        ),
-        (["0.1", "--bert-text", "x"], "--typos and --bert-text do not work together"),
-    ]:
-        with pytest.raises(BertFusedError) as error:
-            main([*command, "--typos", *flags])
-        assert said in str(error.value)
-    with pytest.raises(BertFusedError, match="--codes and --sentencepiece-model are for --typos"):
-        main([*command, "--codes", f"{tmp_path}/codes"])
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,17 @@
 """The small programs that the recipes prepare their data with."""
 
 import subprocess
+import sys
 import unicodedata
 from pathlib import Path
+from random import Random
 
 import normalise
 import pytest
 import random_bert
 import torch
+import typing_errors
+from documentation import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModel, AutoTokenizer
@@ -73,3 +77,26 @@ def test_a_random_bert_needs_a_model(tmp_path):
     with pytest.raises(BertFusedError, match="no-such-model"):
         random_bert.main(str(tmp_path / "no-such-model"), tmp_path / "output")
     assert not list(tmp_path.iterdir())
+
+
+def test_typing_errors_are_of_four_kinds():
+    seen = {typing_errors.misspelt("Haus", 0.25, Random(seed)) for seed in range(2000)}
+    assert {"aus", "Hus", "Has", "Hau"} < seen  # a letter dropped
+    assert {"HHaus", "Haaus", "Hauus", "Hauss"} < seen  # doubled
+    assert {"aHus", "Huas", "Hasu"} < seen  # swapped with the next one
+    assert {"gaus", "Hsus", "Hqus", "Hais", "Haua"} < seen  # a neighbour's
+    assert {typing_errors.misspelt("i", 1, Random(seed)) for seed in range(99)} == {"u", "o", "k", "ii"}
+    assert all(typing_errors.misspelt("ab", 1, Random(seed)) for seed in range(99))
+
+
+def test_typing_errors_keep_lines_tags_and_numbers():
+    text = "<2de> the  &apos; 12 !\n\n\tgroße 北京\r\n" + "the old man sees a big red house\n" * 200
+    command = [sys.executable, ROOT / "examples" / "typing_errors.py", "0.1"]
+    done = subprocess.run(command, input=text.encode(), capture_output=True, check=True).stdout.decode()
+    assert done.count("\n") == text.count("\n")
+    lines = done.split("\n")
+    assert lines[0].startswith("<2de> ")
+    assert lines[0].endswith(" &apos; 12 !")
+    assert lines[1] == ""
+    assert 100 < sum(line != "the old man sees a big red house" for line in lines[3:-1]) < 200
+    assert typing_errors.with_errors("<2de> &amp; 12\n", 1, Random(1)) == "<2de> &amp; 12\n"
