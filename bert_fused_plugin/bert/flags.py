@@ -35,8 +35,8 @@ class BertFlags(FairseqDataclass, Specified):
 
     bert_model: Optional[str] = flag(
         "The pre-trained encoder: a local directory, or a name on the Hugging Face hub such as bert-base-uncased. It "
-        "reads the source sentence, so it must know the source language. The data directory is searched first for a "
-        "directory that begins with './'.",
+        "reads the source sentence, so it must know the source language. A path that begins with './' is looked up "
+        "in the data directory first.",
         None,  # checkpoints know BERT by its weights, wherever it is
         values="hub name or directory",
         unset="required",
@@ -56,13 +56,13 @@ class BertFlags(FairseqDataclass, Specified):
         unset="as the tokenizer's files say",
     )
     bert_unchecked: bool = flag(
-        "Also load checkpoints that were trained with another BERT, another tokenizer or other settings; other ones "
-        "are then a warning, and not an error.",
+        "Also load checkpoints that were trained with another BERT, another tokenizer or other settings. Each "
+        "difference is then a warning instead of an error.",
         False,
     )
     bert_subword: ChoiceEnum(SUBWORD_CHOICES) = flag(  # type: ignore[valid-type]
-        "The kind of subwords in the source dictionary, which are joined for BERT. With auto the kind is detected from "
-        "the dictionary.",
+        "The kind of subwords in the source dictionary. These subwords are joined for BERT. With auto the kind is "
+        "detected from the dictionary.",
         "auto",
         Record.BERT,
     )
@@ -75,7 +75,7 @@ class BertFlags(FairseqDataclass, Specified):
         values="symbols",
     )
     bert_detok: ChoiceEnum(tuple(DETOKENIZERS)) = flag(  # type: ignore[valid-type]
-        "With moses the Moses tokenisation of the source is undone for BERT.", "none", Record.BERT
+        "With moses, BERT reads the source with its Moses tokenisation undone.", "none", Record.BERT
     )
     bert_max_tokens: Optional[int] = flag(
         "The largest length of BERT's input in word pieces, special tokens included. The rest of a longer sentence is "
@@ -105,8 +105,8 @@ class BertFlags(FairseqDataclass, Specified):
         "Do not attend to BERT's special tokens, such as [CLS] and [SEP].", False, Record.BERT
     )
     bert_branch_weights: Optional[str] = flag(
-        "The weights W_NMT,W_BERT of the NMT branch and of BERT's branch where their sum is used. The default is the "
-        "paper's 0.5,0.5, or 1,1 with --bert-identity-start. The authors' code uses 1,1 if drop-net is off.",
+        "The weights W_NMT,W_BERT in the sum of the NMT branch and BERT's branch. The default is the paper's "
+        "0.5,0.5, or 1,1 with --bert-identity-start. The authors' code uses 1,1 if drop-net is off.",
         None,
         Record.COMPUTED,
         rule=Rule(
@@ -119,8 +119,8 @@ class BertFlags(FairseqDataclass, Specified):
         unset="0.5,0.5 (1,1 at an identity start)",
     )
     bert_drop_net: Optional[float] = flag(
-        "The drop-net rate in [0, 1], which is the paper's p_net and twice the authors' flag. The default is 1.0, or 0 "
-        "with --bert-identity-start. Only a fusion of two branches has drop-net.",
+        "The drop-net rate in [0, 1]. It is the paper's p_net, and twice the value of the authors' flag. The default "
+        "is 1.0, or 0 with --bert-identity-start. Only a fusion of two branches has drop-net.",
         None,
         Record.NOTED,
         rule=Rule(

@@ -47,7 +47,7 @@ class LabelSmoothedCrossEntropyConfig(FairseqDataclass, Specified):
         "none",
     )
     consistency_alpha: Optional[float] = flag(
-        "The weight alpha of the divergence between both readings. With 0 each batch is read once.",
+        "The weight alpha of the divergence between the two readings. With 0 each batch is read once.",
         None,
         rule=at_least(0),
         where=(only_for("consistency", CONSISTENCY_KINDS, lambda kind: kind is not None),),
@@ -72,7 +72,8 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
     is excluded.  The criterion logs loss and nll_loss (in bits), ppl, and accuracy (in per cent).
 
     With ``--consistency`` a model in training reads each batch twice, and the loss of a token is that of both readings.
-    Then the criterion also logs their divergence (in bits), and the other values are those of the first reading.
+    Then the criterion also logs their divergence (in bits).  The loss is that of both readings; nll_loss, ppl and
+    accuracy are those of the first.
     """
 
     agreement: Optional[Agreement] = None  # the loss of two readings

@@ -36,7 +36,7 @@ ATTENTION_MAPS: Dict[str, MapKind] = {
         lambda heads: FixedMap("sparsemax"), "the projection onto the simplex, with few weights that are not zero"
     ),
     "entmax15": MapKind(lambda heads: FixedMap("entmax15"), "1.5-entmax, half way between these two"),
-    "entmax": MapKind(lambda heads: LearnedEntmax(heads), "alpha-entmax, whose alpha each head learns, from 1.5"),
+    "entmax": MapKind(lambda heads: LearnedEntmax(heads), "alpha-entmax, where each head learns its alpha, from 1.5"),
 }
 
 
@@ -86,7 +86,7 @@ class FixedMap(nn.Module):
 
 
 class LearnedEntmax(nn.Module):
-    """alpha-entmax, whose alpha = 1 + sigmoid(a) each head learns (Correia, Niculae and Martins, EMNLP 2019)."""
+    """alpha-entmax; each head learns its own alpha = 1 + sigmoid(a) (Correia, Niculae and Martins, EMNLP 2019)."""
 
     def __init__(self, num_heads: int) -> None:
         super().__init__()

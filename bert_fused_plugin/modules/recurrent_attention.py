@@ -104,7 +104,7 @@ class AttentionKind(NamedTuple):
 RECURRENT_ATTENTIONS: Dict[str, AttentionKind] = {
     "additive": AttentionKind(AdditiveAttention, "v_a^T tanh(W_a s + U_a h_j), as in the paper"),
     "dot": AttentionKind(DotAttention, "dot products of projected states and annotations"),
-    "none": AttentionKind(None, "no attention; the encoder's summary is the context of each step"),
+    "none": AttentionKind(None, "no attention, so the encoder's summary is the context of each step"),
 }
 
 

@@ -36,7 +36,7 @@ class ConditionalGru(nn.Module):
 
 
 class DeepOutput(nn.Module):
-    """The maxout layer t_i, the maxima of the pairs of units of t~_i = U_o s_{i-1} + V_o E y_{i-1} + C_o c_i + bias.
+    """The maxout layer: t_i has the maximum of each pair in t~_i = U_o s_{i-1} + V_o E y_{i-1} + C_o c_i + bias.
 
     It is a deep output (Pascanu et al. 2014).  The module does not apply C_o itself: the context is a weighted sum of
     annotations, so the decoder computes C_o h_j once for a sentence, and C_o c_i as the weighted sum of these products.

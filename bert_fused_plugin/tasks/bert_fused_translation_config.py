@@ -39,8 +39,8 @@ class BertFusedTranslationConfig(TranslationConfig, Specified):
         unset="derived",
     )
     bert_documents: Optional[str] = flag(
-        "The directory with DIR/{split}.docs for --bert-context, which holds the line number, counted from 0, of the "
-        "first sentence of each document. With and without it, documents end at blank lines.",
+        "The directory with the files DIR/{split}.docs for --bert-context. They hold the line number, counted from 0, "
+        "of the first sentence of each document. With and without this flag, documents end at blank lines.",
         None,
         rule=_DIRECTORY,
         values="directory",

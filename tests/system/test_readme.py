@@ -13,7 +13,9 @@ from conftest import ROOT, write_corpus
 from documentation import blocks, definitions
 
 # The workflow comes first: the other pages go on with what its commands have made.
-PAGES = [f"docs/{name}.md" for name in ("workflow", "report", "install", "performance", "from_other_code", "python_api")]
+PAGES = [
+    f"docs/{name}.md" for name in ("workflow", "report", "install", "performance", "from_other_code", "python_api")
+]
 BLOCKS = [block for page in PAGES for block in blocks(page) if block.mark == "test"]
 
 # What makes the commands small.  The last value of a flag wins.

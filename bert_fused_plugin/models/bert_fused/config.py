@@ -89,8 +89,8 @@ class BertFusedConfig(TransformerConfig, BertFlags):
         Record.COMPUTED,
     )
     bert_stack_order: ChoiceEnum(("bert-first", "encoder-first")) = flag(  # type: ignore[valid-type]
-        "The attention that comes first in stacked fusion: that to BERT, or that of the NMT branch, which is "
-        "self-attention in the encoder and the attention to the encoder in the decoder.",
+        "The attention that comes first in stacked fusion: that to BERT, or that of the NMT branch. In the "
+        "encoder, the latter is self-attention; in the decoder, it is the attention to the encoder.",
         "bert-first",
         Record.COMPUTED,
         where=(_for_fusions(lambda kind: kind.is_sublayer),),
@@ -99,8 +99,8 @@ class BertFusedConfig(TransformerConfig, BertFlags):
         "The side whose layers attend to BERT.", "both", Record.COMPUTED, where=(_OF_LAYERS,)
     )
     bert_gates: Optional[str] = flag(
-        "1,0,...: Whether a layer attends to BERT (1) or not (0), from the bottom layer to the top. Each number is for "
-        "the encoder and the decoder alike. By default all layers attend to BERT.",
+        "Whether each layer attends to BERT (1) or not (0), from the bottom layer to the top, as in 1,0,1. Each number "
+        "is for the encoder and the decoder alike. By default all layers attend to BERT.",
         None,
         Record.COMPUTED,
         where=(_OF_LAYERS,),
