@@ -88,7 +88,7 @@ class BertFlags(FairseqDataclass, Specified):
     )
     bert_context: int = flag(
         "The number of previous sentences of the document that BERT reads before the current one. "
-        "fairseq-interactive and the hub interface take the lines of one buffer, or of one call, as a document.",
+        "fairseq-interactive takes the lines of one buffer as a document, and the hub interface those of one call.",
         0,
         Record.BERT,
         rule=at_least(0, "with 0 BERT reads each sentence by itself"),

@@ -63,7 +63,7 @@ def attention_weights_of(attention_map: Optional[nn.Module], scores: Tensor) -> 
 
 
 class FixedMap(nn.Module):
-    """Sparsemax (Martins and Astudillo, ICML 2016) or 1.5-entmax (Peters, Niculae and Martins, ACL 2019), by *name*."""
+    """The map *name*: sparsemax (Martins and Astudillo, ICML 2016) or 1.5-entmax (Peters et al., ACL 2019)."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
