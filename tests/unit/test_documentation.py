@@ -81,6 +81,7 @@ def test_one_version_everywhere():
 README_ROWS = {
     "| transformer |": ["transformer-s1", "transformer-s2", "transformer-s3"],
     "| control": ["control-lr2-s1", "control-lr2-s2", "control-lr2-s3"],
+    "| BERT-fused, `--bert-identity-start`": ["identity-s1", "identity-s2", "identity-s3"],
     "| BERT-fused, drop-net 0.5": ["paper-p05-s1", "p05-s2", "p05-s3"],
     "| drop-net 0.5, and a BERT of random weights": ["p05-random-s1"],
 }
@@ -93,8 +94,8 @@ RESULTS_ROWS = {
     "| control, learning rate 0.0035": ["control-s1"],
     "| control, 0.0035, dropout 0.4": ["control-d4-s1"],
     "| control, 0.0035, dropout 0.1": ["control-d1-s1"],
-    "| identity start": ["identity-s1"],
-    "| from there with drop-net 0.5": ["rising-s1"],
+    "| identity start": README_ROWS["| BERT-fused, `--bert-identity-start`"],
+    "| from seed 1's identity start with drop-net 0.5": ["rising-s1"],
     "| drop-net 0.5, MiniLM's layer 2": ["p05-l2-s1"],
     "| drop-net 0.5, learning rate 0.002": ["p05-lr2-s1"],
     "| drop-net 0.5, dropout 0.4": ["p05-d4-s1"],
