@@ -22,7 +22,7 @@ _SPARED = re.compile(r"<\S+>|\S*&\S*")
 
 
 def misspelt(word: str, rate: float, random: Random) -> str:
-    """Return *word* with errors at the *rate* of its letters; one letter at least remains."""
+    """Return *word* with errors at the *rate* of its letters; some of it remains."""
     typed, i = "", 0
     while i < len(word):
         letter, after, i = word[i], word[i + 1 : i + 2], i + 1
@@ -47,6 +47,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rate", type=float, help="probability of an error in a letter, such as 0.05")
     rate, random = parser.parse_args().rate, Random(1)
+    if not 0 < rate <= 1:
+        parser.error(f"the rate must be above 0 and at most 1, such as 0.05, got {rate}")
     sys.stdin.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
     for line in sys.stdin:

@@ -7,11 +7,11 @@
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-bin=$(cd "${VENV:-$root/.venv}/bin" && pwd)
-[ -d "${1:-}/tests" ] && [ -d "$1/fairseq" ] || {
+[ -d "${1:-}/tests" ] && [ -d "${1:-}/fairseq" ] || {
     echo "usage: scripts/upstream_tests.sh CHECKOUT [PYTEST_FLAGS]; CHECKOUT is a clone of fairseq's repository" >&2
     exit 2
 }
+bin=$(cd "${VENV:-$root/.venv}/bin" && pwd)
 checkout=$(cd "$1" && pwd)
 shift
 work=$(mktemp -d)

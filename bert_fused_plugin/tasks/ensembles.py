@@ -59,9 +59,12 @@ def share_bert_input(models: Sequence[Any]) -> bool:
 
 
 def with_bert_states(models: Sequence[Any], net_input: Dict[str, Any]) -> Dict[str, Any]:
-    """Return *net_input* with BERT's tokens and states for all of *models* that read it, which share their input."""
+    """Return *net_input* with BERT's tokens and states for all of *models* that read it, which share their input.
+
+    A BERT that trains belongs to one model, which reads it later, in the mode and without the graph that fairseq sets.
+    """
     encoder = next((model.encoder for model in models if reads_bert(model)), None)
-    if encoder is None:
+    if encoder is None or encoder.bert.saves_weights:
         return net_input
     tokens, states = bert_states(encoder, **net_input)
     return {**net_input, "bert_tokens": tokens, "bert_out": states}

@@ -10,6 +10,7 @@ from transformers import AlbertConfig, AlbertModel, AutoModel, GPT2Config, GPT2M
 from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.tasks.ensembles import with_bert_states
 
 TOKENS = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 3, -1, -1]])
 
@@ -123,6 +124,14 @@ def test_it_follows_training_mode_and_the_frozen_one_does_not(build):
 def logits(model, dictionary):
     rows = [encode(dictionary, line) for line in ("the old man sees a dog", "red apple")]
     return model.eval()(pad(rows, dictionary.pad(), left=True), None, pad(rows, dictionary.pad(), left=False))[0]
+
+
+def test_before_a_search_only_a_frozen_one_reads_the_batch(build, dictionary):
+    """A search has no graph of BERT, and fairseq's scorer turns dropout off first."""
+    net_input = {"src_tokens": pad([encode(dictionary, "the dog")], dictionary.pad(), left=True)}
+    assert with_bert_states([build(bert_finetune=True)], net_input) is net_input
+    states = with_bert_states([build()], net_input)["bert_out"]
+    assert not states.requires_grad
 
 
 def test_a_checkpoint_holds_it_and_gives_it_back(build, dictionary, bert_dir):

@@ -100,3 +100,5 @@ def test_typing_errors_keep_lines_tags_and_numbers():
     assert lines[1] == ""
     assert 100 < sum(line != "the old man sees a big red house" for line in lines[3:-1]) < 200
     assert typing_errors.with_errors("<2de> &amp; 12\n", 1, Random(1)) == "<2de> &amp; 12\n"
+    refused = subprocess.run([*command[:-1], "nan"], input="a", capture_output=True, text=True)
+    assert "the rate must be above 0 and at most 1, such as 0.05, got nan" in refused.stderr
