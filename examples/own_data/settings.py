@@ -28,13 +28,14 @@ def choose(pairs: int, tokens: int, device: str, size: str = "auto") -> Dict[str
     if size == "auto":
         size = "tiny" if pairs < 10_000 or device == "cpu" else "iwslt" if pairs < 1_000_000 else "base"
     max_tokens = 2048 if few else 4096
-    if few or device == "cpu":
+    if device == "cpu":
         most, epochs = (1500, 90) if few else (1240, 40)
     else:
-        most, epochs = (100_000, 30) if size == "base" else (30_000, 40)
+        most, epochs = (100_000, 30) if size == "base" else (30_000, 90 if few else 40)
     dropout = 0.1 if pairs >= 1_000_000 or (size == "tiny" and pairs >= 100_000) else 0.3
-    # the smallest number of updates is a tenth of the largest
-    updates = min(most, max(most // 10, math.ceil(epochs * tokens / max_tokens)))
+    # a tenth of the largest number at least; on a GPU, where updates are cheap, the validations end a training
+    planned = min(most, max(most // 10, math.ceil(epochs * tokens / max_tokens)))
+    updates = planned if device == "cpu" else most
     more = max(1, updates // (3 if few else 2))
     transformer, fused_arch, gru_arch, lr = SIZES[size]
     lr = 0.002 if few and size == "tiny" else lr
@@ -50,9 +51,9 @@ def choose(pairs: int, tokens: int, device: str, size: str = "auto") -> Dict[str
         "updates": updates,  # of the transformer
         "more": more,  # further updates of the control and of the BERT-fused model
         "every": most // 100 if device == "gpu" else 50 if few else 100,  # updates between validations
-        "warmup": min(4000, max(20, updates // (7 if lr < 0.003 else 2))),  # updates in which the learning rate rises
+        "warmup": min(4000, max(20, planned // (7 if lr < 0.003 else 2))),  # updates in which the learning rate rises
         "lr": lr,  # the largest one of the transformer
-        "more_warmup": max(10, more // 8),  # for the further updates
+        "more_warmup": max(10, planned // (24 if few else 16)),  # for the further updates
         "more_lr": more_lr,
         "control_lr": min(0.002, more_lr),  # the control's best one in docs/results.md
         "gru_lr": 0.001 if lr < 0.001 else min(lr, 0.003),  # of recurrent models

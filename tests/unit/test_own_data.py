@@ -385,6 +385,9 @@ def test_settings_follow_the_amount_of_text(device):
         ["tiny"] * 5 if device == "cpu" else ["tiny", "iwslt", "iwslt", "base", "base"]
     )
     assert all(0 < s["warmup"] < s["updates"] and 0 < s["more_warmup"] < s["more"] <= s["updates"] for s in chosen)
+    updates = [(s["updates"], s["more"]) for s in chosen]
+    on_gpu = [(30_000, 10_000), *[(30_000, 15_000)] * 2, *[(100_000, 50_000)] * 2]  # until validations end the training
+    assert updates == ([(1500, 500), *[(1240, 620)] * 4] if device == "cpu" else on_gpu)
     dropouts = [s["dropout"] for s in chosen]
     assert dropouts == sorted(dropouts, reverse=True)
     given = [settings.choose(n, 20 * n, device, "iwslt") for n in pairs]

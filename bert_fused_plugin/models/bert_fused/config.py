@@ -120,8 +120,8 @@ class BertFusedConfig(TransformerConfig, BertFlags):
         "the self-attention of the encoder and of the decoder"
     )
     bert_warm_start: Optional[str] = flag(
-        "The checkpoint of a fairseq transformer, or of a model of this package, whose parameters the model begins "
-        "with. Embeddings are remapped where the dictionaries differ.",
+        "The model begins with the parameters of this checkpoint: a fairseq transformer or a model of this package. "
+        "Embeddings are remapped where the dictionaries differ.",
         None,
         values="checkpoint",
     )
