@@ -4,7 +4,7 @@
 python examples/typing_errors.py 0.05 < test.en > test-typos.en
 
 Each letter has an error with the given probability: it is swapped with the next one, dropped, doubled, or replaced by a
-neighbour on the keyboard.  Tags such as <2de>, and words with & of Moses' tokenizer (&apos;), stay as they are.
+neighbour on the keyboard.  Tags (<2de>, __de__, [de_DE]) and words with & of Moses' tokenizer (&apos;) stay.
 """
 
 import argparse
@@ -18,7 +18,7 @@ _BESIDE = {
     for row, others in zip(_ROWS, (_ROWS[1:2], _ROWS[::2], _ROWS[1:2]))
     for i, key in enumerate(row)
 }
-_SPARED = re.compile(r"<\S+>|\S*&\S*")
+_SPARED = re.compile(r"<.+>|__.+__|\[.+\]|.*&.*")
 
 
 def misspelt(word: str, rate: float, random: Random) -> str:
@@ -29,31 +29,25 @@ def misspelt(word: str, rate: float, random: Random) -> str:
         if not letter.isalpha() or random.random() >= rate:
             typed += letter
             continue
-        ways = [2 * letter, *(random.choice(_BESIDE[key]) for key in [letter.lower()] if key in _BESIDE)]
-        ways += [""] if typed or after else []
-        ways += [after + letter] if after.isalpha() and after != letter else []
-        way = random.choice(ways)
-        typed, i = typed + way, i + (way == after + letter)
+        ways = [(2 * letter, 0)]  # what is typed, and how many of the next letters are
+        ways += [(random.choice(_BESIDE[letter.lower()]), 0)] if letter.lower() in _BESIDE else []
+        ways += [("", 0)] if typed or after else []
+        ways += [(after + letter, 1)] if after.isalpha() and after != letter else []
+        way, further = random.choice(ways)
+        typed, i = typed + way, i + further
     return typed
 
 
-def with_errors(line: str, rate: float, random: Random) -> str:
-    """Return *line* with errors at the *rate* of the letters of its words."""
-    words = re.split(r"(\s+)", line)
-    return "".join(word if _SPARED.fullmatch(word) else misspelt(word, rate, random) for word in words)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rate", type=float, help="probability of an error in a letter, such as 0.05")
-    rate, random = parser.parse_args().rate, Random(1)
-    if not 0 < rate <= 1:
-        parser.error(f"the rate must be above 0 and at most 1, such as 0.05, got {rate}")
-    sys.stdin.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
-    sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
-    for line in sys.stdin:
-        sys.stdout.write(with_errors(line, rate, random))
+def with_errors(text: str, rate: float, random: Random) -> str:
+    """Return *text* with errors at the *rate* of the letters of its words."""
+    return re.sub(r"\S+", lambda word: word[0] if _SPARED.fullmatch(word[0]) else misspelt(word[0], rate, random), text)
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rate", type=float, help="probability of an error in a letter, such as 0.05")
+    given = parser.parse_args().rate
+    if not 0 < given <= 1:
+        parser.error(f"the rate must be above 0 and at most 1, such as 0.05, got {given}")
+    typed = with_errors(sys.stdin.buffer.read().decode(), given, Random(1))
+    sys.stdout.buffer.write(typed.encode())

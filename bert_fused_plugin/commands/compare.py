@@ -229,7 +229,7 @@ def named_paths(text: str) -> NamedPaths:
     return name, [given_path(path) for path in paths.split(",")]
 
 
-def _add_groups(parser: ArgumentParser) -> None:
+def _add_metrics(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("metrics of other programs")
     group.add_argument("--write-text", type=given_path, metavar="DIR",
         help="write source, references and translations to files in DIR")  # fmt: skip
@@ -255,7 +255,7 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
         "line a sentence, without subwords, and detokenised if the references are; may be repeated")  # fmt: skip
     add("--output", type=given_path, required=True, help="HTML file to write; it needs no other file")
     add("--json", type=given_path, help="JSON file to write, which holds all figures")
-    _add_groups(parser)
+    _add_metrics(parser)
     add("--table", type=given_path, action="append", default=[], metavar="FILE",
         help="CSV file of all scores, or LaTeX file of the systems', by its ending; may be repeated")  # fmt: skip
     add("--subset", action="append", metavar="NAME", help="name of a test set; may be repeated, with {subset} in the "

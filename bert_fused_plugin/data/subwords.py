@@ -16,7 +16,7 @@ Join = Callable[[Sequence[str]], str]
 _SPACE = "\u2581"  # sentencepiece's mark of a space
 _BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
 # symbols that stand in a dictionary of any kind: the padding of fairseq-preprocess, and tags
-OF_ANY_KIND = re.compile(r"madeupword\d+|<.*>|__.*__|\[.*\]")
+_OF_ANY_KIND = re.compile(r"madeupword\d+|<.*>|__.*__|\[.*\]")
 _FEWEST_NUMBERS = 100  # a dictionary of at most so many symbols that are numbers may be that of a toy task
 
 
@@ -79,7 +79,7 @@ def _share_of(is_marked: Callable[[str], bool]) -> Callable[[Sequence[str]], flo
 
 def _own(symbols: Sequence[str]) -> List[str]:
     """Return the *symbols* that the subwords themselves have brought."""
-    return [symbol for symbol in symbols if not OF_ANY_KIND.fullmatch(symbol)]
+    return [symbol for symbol in symbols if not _OF_ANY_KIND.fullmatch(symbol)]
 
 
 def _unless_it_begins(mark: str) -> Callable[[str, str], bool]:

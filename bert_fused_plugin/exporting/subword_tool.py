@@ -23,7 +23,7 @@ FLAGS = {"subword_nmt": "--codes", "sentencepiece": "--sentencepiece-model"}
 
 # For each kind of --bpe, and each setting of it that names a file, the name of that file in the directory.  fairseq's
 # hub expects these names, except those of gpt2, which `bert_fused_plugin.models.hub` finds.
-FILES = {
+_FILES = {
     "subword_nmt": {"bpe_codes": "bpecodes"},
     "sentencepiece": {"sentencepiece_model": "sentencepiece.bpe.model"},
     "gpt2": GPT2_FILES,
@@ -43,7 +43,7 @@ def choose_tool(trained: Bpe, given: Dict[str, Path], errors: List[str]) -> Tupl
         return None, {}
     settings = dict(trained) if trained and trained["_name"] == kind else {"_name": kind}
     files: Files = {}
-    for setting, name in FILES.get(kind, {}).items():
+    for setting, name in _FILES.get(kind, {}).items():
         path = given.get(kind) or settings[setting]
         if "://" in str(path):  # fairseq downloads it
             continue
@@ -56,8 +56,8 @@ def choose_tool(trained: Bpe, given: Dict[str, Path], errors: List[str]) -> Tupl
     return settings, files
 
 
-def check_tool(bpe: Any, files: Files, task: Any, data: str) -> Any:
-    """Return fairseq's tool of the settings *bpe* after it split sentences of *task* and its first directory *data*.
+def check_tool(bpe: Any, files: Files, task: Any, data: str) -> None:
+    """Let fairseq's tool of the settings *bpe* split sentences of *task* and its first directory *data*.
 
     Raises:
         BertFusedError: The file cannot be read, or it splits the sentences otherwise.
@@ -79,7 +79,6 @@ def check_tool(bpe: Any, files: Files, task: Any, data: str) -> Any:
             f"{_ENOUGH:.0%} are needed: {one!r} becomes {other!r}, so the model would get other pieces than in "
             f"training; {remedy}"
         )
-    return encoder
 
 
 def _known_sentences(data: str, task: Any) -> List[List[str]]:

@@ -57,7 +57,11 @@ class Comparison:
             with enter():
                 title = f"translation {number} of {len(jobs)}: {run.name}{about}"
                 self.found[run.name][state] = translate(run, self.subset, self.how, title)
-        self.hypotheses: Dict[str, Sequence[Sequence[str]]] = {**self._texts_in("on", "seed"), **self.others}
+        own = {
+            name: [self._texts_of(each) for state, each in found.items() if state == "on" or state not in MEANINGS]
+            for name, found in self.found.items()
+        }
+        self.hypotheses: Dict[str, Sequence[Sequence[str]]] = {**own, **self.others}
         self.remarks = list(self.scorer.remarks)
         unknown = sum("<<unk>>" in reference for reference in self.scorer.references)
         if unknown:
@@ -116,13 +120,6 @@ class Comparison:
 
     def _texts_of(self, found: Translations) -> List[str]:
         return [self.texts.target(found.tokens[i]) for i in range(self.size)]
-
-    def _texts_in(self, *states: str) -> Dict[str, List[List[str]]]:
-        """Return the translations of each run in those states whose names begin so."""
-        return {
-            name: [self._texts_of(each) for state, each in found.items() if state.startswith(states)]
-            for name, found in self.found.items()
-        }
 
     def _score(self, name: str, scores: Scores) -> Dict[str, Any]:
         length = mean(self.scorer.bleu(texts, range(self.size)).ratio for texts in self.hypotheses[name])

@@ -8,7 +8,7 @@ from io import StringIO
 
 import pytest
 import sacrebleu
-from conftest import REPORT_QUICK, ROOT, reported
+from conftest import REPORT_HOW, REPORT_QUICK, ROOT, reported
 from jsonschema import Draft202012Validator
 
 from bert_fused_plugin.commands.compare import main
@@ -37,8 +37,10 @@ def test_the_files_have_the_texts_of_the_report(workspace, plain, tmp_path):
     more = ["--hypotheses", f"other={tmp_path}/{{subset}}", "--write-text", out]
     for name in ("test", "test1"):
         shutil.copy(tmp_path / "other", tmp_path / name)
-    report = reported(data, *runs, more=more)
+    report = reported(data, *runs, how=[*REPORT_HOW, "--samples", "20", "--examples", "2"], more=more)
     check_schema(report)
+    states = {row["state"] for row in csv.DictReader(StringIO(to_table(report, ".csv")))}
+    assert states == {"", "BERT off", "BERT shuffled", "BERT random"}
     assert to_table(report, ".tex").count("\n\\midrule") == 2
     systems = ["plain.1", "fused.1", "fused.2", "other.1"]
     names = ["source", "reference", *systems]

@@ -87,18 +87,21 @@ def test_typing_errors_are_of_four_kinds():
     assert {"gaus", "Hsus", "Hqus", "Hais", "Haua"} < seen  # a neighbour's
     assert {typing_errors.misspelt("i", 1, Random(seed)) for seed in range(99)} == {"u", "o", "k", "ii"}
     assert all(typing_errors.misspelt("ab", 1, Random(seed)) for seed in range(99))
+    assert "llll" in {typing_errors.misspelt("ll", 1, Random(seed)) for seed in range(99)}  # which is no swap
 
 
 def test_typing_errors_keep_lines_tags_and_numbers():
     text = "<2de> the  &apos; 12 !\n\n\tgroße 北京\r\n" + "the old man sees a big red house\n" * 200
     command = [sys.executable, ROOT / "examples" / "typing_errors.py", "0.1"]
     done = subprocess.run(command, input=text.encode(), capture_output=True, check=True).stdout.decode()
+    assert done == typing_errors.with_errors(text, 0.1, Random(1))
     assert done.count("\n") == text.count("\n")
     lines = done.split("\n")
     assert lines[0].startswith("<2de> ")
     assert lines[0].endswith(" &apos; 12 !")
     assert lines[1] == ""
     assert 100 < sum(line != "the old man sees a big red house" for line in lines[3:-1]) < 200
-    assert typing_errors.with_errors("<2de> &amp; 12\n", 1, Random(1)) == "<2de> &amp; 12\n"
+    stays = "<2de> __de__\n[de_DE]\ta&amp;b 12\u2028\x85\r\n"
+    assert typing_errors.with_errors(stays, 1, Random(1)) == stays
     refused = subprocess.run([*command[:-1], "nan"], input="a", capture_output=True, text=True)
     assert "the rate must be above 0 and at most 1, such as 0.05, got nan" in refused.stderr
