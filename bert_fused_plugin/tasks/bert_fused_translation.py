@@ -100,6 +100,11 @@ class BertFusedTranslationTask(TranslationTask):
         super().begin_epoch(epoch, model)
         setup_messages.end(repeat=True)
 
+    def valid_step(self, sample: Dict[str, Any], model: Any, criterion: Any) -> Any:
+        """Validate; BERT reads a batch once for both the loss and the translations of ``--eval-bleu``."""
+        net_input = ensembles.with_bert_states([model], sample["net_input"])
+        return super().valid_step({**sample, "net_input": net_input}, model, criterion)
+
     def post_validate(self, model: Any, stats: Dict[str, Any], agg: Any) -> None:
         """Add to *stats*, which fairseq prints next, what the heads of *model* have learned about their attention."""
         stats.update(log_alphas(model))
