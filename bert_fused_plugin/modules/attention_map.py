@@ -15,7 +15,6 @@ logger = logging.getLogger(__name__)
 
 PACKAGE = "entmax"  # its functions are imported when a map is built, because softmax does not need them
 LEAST_ALPHA_MINUS_ONE = 0.01  # the learned map and its gradient divide by alpha - 1
-ALPHAS = {"sparsemax": 2.0, "entmax15": 1.5}  # of the maps that are not learned
 ITERATIONS = {torch.float32: 24}  # of the bisection; then fp32 is exact to its last bit
 MOST_ITERATIONS = 50
 
@@ -69,20 +68,11 @@ class FixedMap(nn.Module):
         super().__init__()
         import entmax
 
-        self.name = name
         self._function: Function = getattr(entmax, name)
 
     def forward(self, scores: Tensor) -> Tensor:
         """Return the weights, (..., S), of *scores*."""
         return _where_finite(self._function, scores)
-
-    def backward(self, weights: Tensor, gradient: Tensor) -> Tensor:
-        """Return the gradient of the scores from the *weights* and their *gradient*, (..., S), at least in fp32."""
-        # dz = s (g - (s . g) / sum s), where s = p^(2 - alpha), and 0 where p is 0 (Peters et al. 2019)
-        support = torch.where(weights > 0, weights ** (2 - ALPHAS[self.name]), torch.zeros_like(weights))
-        weighted = support * gradient
-        sums = support.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(support.dtype).tiny)  # a row of padding has 0
-        return weighted - support * (weighted.sum(dim=-1, keepdim=True) / sums)
 
 
 class LearnedEntmax(nn.Module):

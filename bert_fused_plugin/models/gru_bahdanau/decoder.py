@@ -15,7 +15,6 @@ from bert_fused_plugin.modules.recurrent_attention import RECURRENT_ATTENTIONS, 
 from bert_fused_plugin.modules.recurrent_loop import (
     ProjectedMemory,
     WeightedMemory,
-    fused_loop,
     projected_context,
     recurrent_loop,
     state_weights,
@@ -114,9 +113,7 @@ class GruDecoder(SearchScores, FairseqIncrementalDecoder):
         inputs = self.cell.input_proj(embedded)
         if unused_tensors:
             inputs = with_zero_gradients(inputs, *unused_tensors)
-        arguments = (self.cell, inputs, cached.states[0], read, cached.from_state)
-        fused = fused_loop(*arguments) if torch.is_grad_enabled() and incremental_state is None else None
-        states, attns = recurrent_loop(*arguments) if fused is None else fused
+        states, attns = recurrent_loop(self.cell, inputs, cached.states[0], read, cached.from_state)
         # the layers above the attention read all positions at once: (B, T, n) -> (T, B, n)
         top = states.transpose(0, 1)
         finals = [top[-1]]
