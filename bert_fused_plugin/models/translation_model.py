@@ -4,9 +4,8 @@ import logging
 from argparse import ArgumentParser
 from typing import Any, Dict, Mapping, Optional, Tuple
 
-import torch
 from fairseq.dataclass.utils import gen_parser_from_dataclass
-from fairseq.models import FairseqDecoder, FairseqEncoderDecoderModel
+from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
 from bert_fused_plugin.bert.record import finetuning_errors, incompatibilities
@@ -97,28 +96,6 @@ class TranslationModel(FairseqEncoderDecoderModel):
         except RuntimeError as error:
             reason = f"the checkpoint cannot be loaded: {' '.join(str(error).split())}"
             raise BertFusedError(_other_parameters(self, state_dict) or reason) from error
-
-
-class SearchScores(FairseqDecoder):
-    """A decoder that writes the log-probabilities of a step of the search over its scores, on a CPU.
-
-    They are as large as the output matrix' product with all beams, so memory for them costs more than computing them.
-    fairseq's search does not read the scores again.
-    """
-
-    def get_normalized_probs(
-        self, net_output: Tuple[Tensor, Any], log_probs: bool, sample: Optional[Dict[str, Tensor]] = None
-    ) -> Tensor:
-        """Return the probabilities, or their logarithms, (B, T, V), of the scores in *net_output*.
-
-        Logarithms of one position in single precision on a CPU, without a gradient, take the place of the scores.
-        """
-        scores = net_output[0]
-        is_step = scores.size(1) == 1 and not scores.requires_grad and "adaptive_softmax" not in self._modules
-        writable = torch.is_inference_mode_enabled() or not scores.is_inference()
-        if log_probs and is_step and writable and scores.dtype == torch.float32 and scores.device.type == "cpu":
-            return torch.log_softmax(scores, -1, out=scores)
-        return super().get_normalized_probs(net_output, log_probs, sample)
 
 
 def _other_parameters(model: Any, saved: Mapping[str, Tensor]) -> str:

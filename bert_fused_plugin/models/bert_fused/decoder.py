@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
 from bert_fused_plugin.models.bert_fused.layer_building import new_layers
-from bert_fused_plugin.models.translation_model import SearchScores
 from bert_fused_plugin.modules.beam_order import select_sentences, sentences_to_keep
 from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer, Memories
 from bert_fused_plugin.modules.drop_net import with_zero_gradients
@@ -15,7 +14,7 @@ from bert_fused_plugin.modules.drop_net import with_zero_gradients
 Extra = Dict[str, Optional[List[Tensor]]]
 
 
-class BertFusedDecoder(SearchScores, TransformerDecoderBase):
+class BertFusedDecoder(TransformerDecoderBase):
     """Embeddings and BERT-fused layers (Zhu et al. 2020, section 4.1, step 3).
 
     The encoder's output is *encoder_dim* wide, and *bert_dim* is D.

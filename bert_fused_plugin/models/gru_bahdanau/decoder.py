@@ -8,7 +8,6 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
-from bert_fused_plugin.models.translation_model import SearchScores
 from bert_fused_plugin.modules.beam_order import select_sentences, sentences_to_keep
 from bert_fused_plugin.modules.drop_net import DropNet, with_zero_gradients
 from bert_fused_plugin.modules.recurrent_attention import RECURRENT_ATTENTIONS, AdditiveAttention, RecurrentAttention
@@ -25,7 +24,7 @@ IncrementalState = Dict[str, Any]
 Extra = Dict[str, Optional[List[Tensor]]]
 
 
-class GruDecoder(SearchScores, FairseqIncrementalDecoder):
+class GruDecoder(FairseqIncrementalDecoder):
     """Attention, a gated recurrent unit and a deep output, step by step.
 
     The loop over the steps computes only what depends on the previous state.  The products with the context come from
