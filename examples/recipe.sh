@@ -14,7 +14,7 @@
 #                  its attentions to the encoder and to BERT are sparse
 #   gru_bahdanau   RNNsearch, UPDATES + MORE updates; [gru_dot], [gru_seq2seq], [gru_bert] (RNNsearch
 #                  with BERT), [gru_entmax15] (RNNsearch with sparse attention) and [bert_decoder] (BERT in place of the
-#                  encoder) as well; [lstm] is fairseq's lstm of the sizes of gru_bahdanau
+#                  encoder) as well
 #   [distill]      TEACHER translates the training text, in parts, on all cores or GPUs: $OUT/distilled-TEACHER
 #   [student]      fairseq's transformer with the layers of STUDENT, on what the teacher has translated; [student_control] is
 #                  the same on the text itself
@@ -58,7 +58,7 @@ seed=${seeds[0]} runs=$out # the directory of a seed's trainings
 validation=(--validate-interval 1000000 --save-interval 1000000 --eval-bleu --eval-tokenized-bleu
     --best-checkpoint-metric bleu --maximize-best-checkpoint-metric)
 all_steps=(prepare estimate transformer continued bert_fused bert_mix random_bert scratch scratch_entmax15 gru_bahdanau
-    gru_dot gru_seq2seq gru_bert gru_entmax15 bert_decoder lstm distill student student_control deploy compare)
+    gru_dot gru_seq2seq gru_bert gru_entmax15 bert_decoder distill student student_control deploy compare)
 once="prepare estimate distill student student_control deploy compare" # steps that all seeds share
 default_steps=(prepare transformer continued bert_fused gru_bahdanau compare)
 source "$examples/recipe_student.sh"
@@ -230,11 +230,6 @@ gru_dot() { gru gru_dot --attention dot; }
 gru_seq2seq() { gru gru_seq2seq --attention none; }
 gru_entmax15() { gru gru_entmax15 --attention-map entmax15; }
 gru_bert() { rnn train_with_bert gru_bert --arch "$gru_arch" --bert-model "$(bert_model)" --bert-drop-net 0; }
-lstm() {
-    local flags # what fails in the next line ends the recipe
-    flags=$(python "$examples/lstm_flags.py" "$gru_arch")
-    rnn train lstm $flags
-}
 
 compare() {
     local system given=() systems=() each folder file averages baseline=$out/continued

@@ -15,7 +15,7 @@
 #   bert_fused     trains the BERT-fused model, which begins with the transformer's parameters
 #   compare        translates the test set with all of them; writes OUT/report.html and OUT/report.json
 #   [bert_mix] [random_bert] [scratch] [scratch_entmax15] [gru_bahdanau] [gru_dot] [gru_seq2seq] [gru_bert] [gru_entmax15]
-#   [bert_decoder] [lstm] [distill] [student] [student_control] [deploy]
+#   [bert_decoder] [distill] [student] [student_control] [deploy]
 #                  see examples/recipe.sh
 #
 # Settings of the environment, with their defaults:

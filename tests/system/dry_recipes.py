@@ -11,11 +11,8 @@ from pathlib import Path
 from documentation import ROOT
 
 STUB = """#!{python}
-import json, os, sys
+import json, sys
 from pathlib import Path
-if "lstm_flags.py" in " ".join(sys.argv):
-    os.environ["PYTHONPATH"] = {root!r}
-    os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 with open({log!r}, "a") as log:
     log.write(json.dumps([Path(sys.argv[0]).name, *sys.argv[1:]]) + "\\n")
 if "--save-dir" in sys.argv:
@@ -35,7 +32,7 @@ class Dry:
         for program in ("scripts/setup.sh", *(f"venv/bin/{name}" for name in self.programs())):
             file = path / program
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(STUB.format(python=sys.executable, log=str(self.log), root=str(ROOT)), encoding="utf-8")
+            file.write_text(STUB.format(python=sys.executable, log=str(self.log)), encoding="utf-8")
             file.chmod(file.stat().st_mode | stat.S_IXUSR)
 
     @staticmethod

@@ -1,21 +1,42 @@
 """fairseq-hydra-train with the files of examples/hydra."""
 
+import re
 import shlex
+from argparse import Namespace
 
 import pytest
 import torch
 from conftest import ROOT, hypotheses
 from documentation import blocks, typed
-from hydra_settings import differences
 from ranks import parameters
 
 from bert_fused_plugin.reports.training_log import read_curves
 
 UPDATES = 5
+# what may differ: the folder of the checkpoints, and how Hydra prints its log; the model's settings are compared apart
+_MAY_DIFFER = re.compile(r"checkpoint\.save_dir|job_logging_cfg\..*|model(\..*)?")
 
 
 # by architecture: the settings that the text adds to the documented command
 ADDED = {"bert_fused_tiny": [], "gru_bahdanau_tiny": ["++model.bert_layer=1", "++model.bert_drop_net=0"]}
+
+
+def differences(expected, actual):
+    """The settings that differ, as (of fairseq-train, of fairseq-hydra-train), by name."""
+    ours, theirs = flat(expected), flat(actual)
+    sides = {name: (ours.get(name), theirs.get(name)) for name in {*ours, *theirs} if not _MAY_DIFFER.fullmatch(name)}
+    # the command line keeps all flags as those of the model, and Hydra the model's alone, with their defaults
+    flags, model = vars(expected["model"]), actual["model"]
+    assert isinstance(expected["model"], Namespace)
+    sides.update({f"model.{name}": (flags[name], model[name]) for name in {*flags} & {*model}})
+    return {name: values for name, values in sides.items() if values[0] != values[1]}
+
+
+def flat(settings, prefix=""):
+    """The settings by their names with dots."""
+    if not isinstance(settings, dict):
+        return {prefix[:-1]: settings}
+    return {name: value for key in settings for name, value in flat(settings[key], f"{prefix}{key}.").items()}
 
 
 class Folder:

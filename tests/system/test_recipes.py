@@ -11,7 +11,6 @@ import pytest
 from conftest import ROOT
 from fairseq import options
 from fairseq.data import Dictionary
-from hydra_settings import differences, settings_of_command_line, settings_of_hydra
 from transformers import BertConfig, BertModel
 
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, config_errors
@@ -21,7 +20,7 @@ RECIPES = [name for name in ALL if name != "own_data"]  # whose settings follow 
 LANGUAGES = {name: name.split("_")[-2:] for name in RECIPES}
 AS_CONTROL = ["bert_fused", "bert_mix", "random_bert"]  # on from the transformer, the same way as the control
 FROM_SCRATCH = ["scratch", "scratch_entmax15", "gru_bahdanau", "gru_dot", "gru_seq2seq", "gru_bert", "gru_entmax15"]
-FROM_SCRATCH += ["bert_decoder", "lstm", "student", "student_control"]
+FROM_SCRATCH += ["bert_decoder", "student", "student_control"]
 SYSTEMS = ["transformer", "continued", *AS_CONTROL, *FROM_SCRATCH]
 
 
@@ -83,21 +82,6 @@ def test_the_average_of_a_checkpoint_that_was_put_there_alone(tmp_path):
     script = f'set -euo pipefail; {function}; near_best {tmp_path}; echo "${{best[@]}}"'
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == f"{tmp_path}/checkpoint_best.pt\n"
-
-
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_the_hydra_recipe_is_the_training_from_scratch(dry, recipe, tmp_path):
-    (tmp_path / f"{recipe}-out" / "data-bin").mkdir(parents=True)
-    done = dry.run(recipe, "scratch")
-    assert done.returncode == 0, done.stderr
-    [call] = dry.calls("fairseq-train")
-    call[call.index("bert_fused_plugin")] = str(ROOT / "bert_fused_plugin")
-    args = options.parse_args_and_arch(options.get_training_parser(), call)
-    hydra = settings_of_hydra(
-        f"+recipe={recipe}", f"task.data={args.data}", f"task.bert_cache={args.bert_cache}",
-        f"model.bert_model={args.bert_model}", f"common.user_dir={args.user_dir}",
-    )  # fmt: skip
-    assert differences(settings_of_command_line(args), hydra) == {}
 
 
 def test_the_estimate_takes_all_flags_for_training_and_keeps_its_own(dry, tmp_path):

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import lstm_flags
 import prepare
 import pytest
 import sentencepiece
@@ -14,7 +13,6 @@ import settings
 import splitting
 from fairseq import options
 from fairseq.data import Dictionary
-from fairseq.models.lstm import LSTMModel
 from text_checks import Findings, check_split, check_tokenizer
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
@@ -411,15 +409,6 @@ def test_settings_are_assignments_of_bash():
 def test_the_recurrent_models_of_each_size_share_their_embeddings(size):
     chosen = settings.choose(3_000, 60_000, "cpu", size)
     shared = [*chosen["gru_sizes"].strip("()").split(), "--share-all-embeddings"]
-
-    def parsed(*flags):
-        return options.parse_args_and_arch(options.get_training_parser(), ["data", *flags, *shared])
-
-    args = parsed("--arch", chosen["gru_arch"])
-    ours = GruConfig.from_namespace(args)
-    assert gru_config_errors(ours, Dictionary(), Dictionary()) == []
-    lstm = parsed(*lstm_flags.main(chosen["gru_arch"]).split())
-    task = type("Task", (), {"source_dictionary": Dictionary(), "target_dictionary": Dictionary()})
-    model = LSTMModel.build_model(lstm, task)
-    assert model.decoder.hidden_size == ours.decoder_hidden_size
-    assert model.encoder.embed_tokens is model.decoder.embed_tokens
+    flags = ["data", "--arch", chosen["gru_arch"], *shared]
+    args = options.parse_args_and_arch(options.get_training_parser(), flags)
+    assert gru_config_errors(GruConfig.from_namespace(args), Dictionary(), Dictionary()) == []
