@@ -48,9 +48,6 @@ source "$examples/recipe_estimate.sh"
 out=${OUT:-$name-out} data_bin=${OUT:-$name-out}/data-bin text_options=() # how data-bin is made
 gru_sizes=() bert_text=() fused_start=(--bert-identity-start) # flags: sizes of gru_arch; text for BERT; docs/tuning.md says why
 cache=(--bert-cache "$out/bert-cache") consistency=() every=100 # updates between validations
-tiny=(--arch transformer # of the sizes of bert_fused_tiny
-    --encoder-layers 4 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-attention-heads 4
-    --decoder-layers 4 --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 --decoder-attention-heads 4)
 seeds=(${SEEDS:-${SEED:-1}})
 seed=${seeds[0]} runs=$out # the directory of a seed's trainings
 [ "${CONSISTENCY:-none}" = none ] || consistency=(--consistency "$CONSISTENCY")
@@ -62,6 +59,16 @@ all_steps=(prepare estimate transformer continued bert_fused bert_mix random_ber
 once="prepare estimate distill student student_control deploy compare" # steps that all seeds share
 default_steps=(prepare transformer continued bert_fused gru_bahdanau compare)
 source "$examples/recipe_student.sh"
+
+# Small models, as docs/results.md has them; up to 40,000 pairs, their trainings end before these numbers of updates.
+tiny() {
+    transformer=(--arch transformer # of the sizes of bert_fused_tiny
+        --encoder-layers 4 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-attention-heads 4
+        --decoder-layers 4 --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 --decoder-attention-heads 4)
+    fused_arch=bert_fused_tiny gru_arch=gru_bahdanau_tiny
+    updates=${UPDATES:-10000} warmup=${WARMUP:-500} lr=${LR:-0.005}
+    more=${MORE:-10000} more_warmup=100 more_lr=0.0035 control_lr=0.002 gru_lr=0.003
+}
 
 recipe() {
     local step setting

@@ -6,7 +6,7 @@ python examples/own_data/prepare.py DATA OUT SRC TGT [--bert NAME] [--subwords s
 DATA holds train.SRC and train.TGT, one sentence a line, and valid, test and test-NAME where they exist.  What is wrong
 with the text is reported together, with file and line, before anything is written.  OUT/text appears when it is
 complete.  It holds SPLIT.{SRC,TGT} in subwords, reference.SPLIT.TGT (the raw target side) of each test set, the
-subword model, and `numbers`: how many pairs and target tokens there are.  With --bert-text, bert/SPLIT.SRC is the text
+subword model, and `numbers`: how many pairs there are.  With --bert-text, bert/SPLIT.SRC is the text
 that BERT reads, in the same lines.
 """
 
@@ -102,7 +102,7 @@ def make(args: argparse.Namespace, new: Path) -> None:
         split_file(path, new / path.name, split_line)
     with (new / train[1].name).open(encoding="utf-8") as file:
         tokens = sum(len(line.split()) + 1 for line in file)
-    (new / "numbers").write_text(f"pairs={counts['train']}\ntokens={tokens}\n", encoding="utf-8")
+    (new / "numbers").write_text(f"pairs={counts['train']}\n", encoding="utf-8")
     tokenised_by = "tokenised by Moses' rules, " if args.moses else ""
     sizes = ", ".join(f"{counts[split]:,} for {split}" for split in ("valid", *tests))
     print(

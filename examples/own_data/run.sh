@@ -31,13 +31,12 @@
 #   SUBWORDS=sentencepiece      or subword-nmt
 #   SYMBOLS=                    number of subwords; default by the amount of text: 2000 to 32000
 #   MOSES=0                     1: tokenise by Moses' rules first
-#   SIZE=auto                   sizes of the models: tiny, iwslt or base; auto: by the amount of text and the device.  The
-#                               learning rate, its warm-up and dropout follow from the size
-#   UPDATES=, MORE=             updates of the transformer, and further updates of continued and of bert_fused; default: by the
-#                               amount of text, the device and SIZE.  On a CPU they are few: at most 1240 and 620, or 1500 and
-#                               500 below 5,000 pairs.  The verdict of the report holds for this budget.
+#   SIZE=auto                   sizes of the models: tiny, iwslt or base; auto: by the amount of text and the device.  All other
+#                               settings of the training follow from the size
+#   UPDATES=, MORE=             the most updates of the transformer, and the most further updates of continued and of bert_fused;
+#                               default: 10000 each, of the size iwslt 30000 and 15000, of base 100000 and 50000
 #   WARMUP=, LR=                warm-up and learning rate of transformer, scratch and bert_decoder; the recurrent models take
-#                               WARMUP alone.  The further updates keep those that SIZE and the amount of text give
+#                               WARMUP alone.  The further updates keep those of SIZE
 #   CACHE_GB=                   GB of disk that BERT's states may take; default: what was given before, or half of what is
 #                               free.  If those of one layer of BERT need more, there is no cache, and BERT runs in every
 #                               step.  The states of several layers, and those of random_bert, are not counted
@@ -90,9 +89,34 @@ check_settings() {
     [ -d "${BERT_TEXT:-.}" ] || fail "BERT_TEXT=$BERT_TEXT is no directory"
 }
 
+# The sizes of the models, and what follows from them.
+choose_size() { # choose_size PAIRS cpu|gpu
+    size=${SIZE:-auto} dropout=0.3
+    if [ "$size" = auto ]; then
+        size=iwslt
+        [ "$1" -lt 1000000 ] || size=base
+        [[ $2 = gpu && $1 -ge 10000 ]] || size=tiny
+    fi
+    if [ "$size" = tiny ]; then
+        tiny
+        [ "$1" -lt 100000 ] || dropout=0.1
+        return
+    fi
+    [ "$1" -lt 1000000 ] || dropout=0.1
+    warmup=${WARMUP:-4000} gru_lr=0.001
+    if [ "$size" = iwslt ]; then
+        transformer=(--arch transformer_iwslt_de_en) fused_arch=bert_fused_iwslt_de_en gru_arch=gru_bahdanau_iwslt_de_en
+        updates=${UPDATES:-30000} lr=${LR:-0.0005} more=${MORE:-15000} more_warmup=2000 more_lr=0.0005 every=300
+    else
+        transformer=(--arch transformer) fused_arch=bert_fused gru_arch=gru_bahdanau
+        updates=${UPDATES:-100000} lr=${LR:-0.0007} more=${MORE:-50000} more_warmup=4000 more_lr=0.0007 every=1000
+        gru_sizes=(--decoder-out-embed-dim 620) # shared embeddings are as wide
+    fi
+}
+
 # What the steps after prepare need, by the amount of text.
 settings() {
-    local pairs tokens chosen facts layer width symbols device=cpu
+    local pairs size facts layer width symbols device=cpu
     need "$out/text/numbers" prepare
     source "$out/text/numbers"
     if has_gpu; then
@@ -102,12 +126,9 @@ settings() {
             *) TRAIN_FLAGS=--fp16${TRAIN_FLAGS:+ $TRAIN_FLAGS} ;;
         esac
     fi
-    chosen=$(python "$here/settings.py" "$pairs" "$tokens" "$device" "${SIZE:-auto}")
-    eval "$chosen"
-    updates=${UPDATES:-$updates} more=${MORE:-$more} lr=${LR:-$lr}
-    warmup=${WARMUP:-$((warmup < updates ? warmup : (updates + 1) / 2))} more_warmup=$((more_warmup < more ? more_warmup : (more + 1) / 2))
+    choose_size "$pairs" "$device"
     # a sentence in valid that is too long for the models would end the training; longer ones of train are left out anyway
-    training=(--dropout "$dropout" --share-all-embeddings --max-tokens "$max_tokens" --skip-invalid-size-inputs-valid-test)
+    training=(--dropout "$dropout" --share-all-embeddings --max-tokens 4096 --skip-invalid-size-inputs-valid-test)
     if [ -n "${CACHE_GB:-}" ] || [ ! -e "$out/cache_gb" ]; then
         echo "${CACHE_GB:-$(($(df -Pk "$out" | awk 'END {print $4}') / 2000000 + 1))}" >"$out/cache_gb"
     fi
@@ -122,8 +143,8 @@ settings() {
         cache=()
     fi
     [[ $moses = 0 || -n ${BERT_TEXT:-} ]] || bert+=(--bert-detok moses)
-    echo "$name: $pairs pairs on a ${device^^}: size $size, dropout $dropout, $max_tokens tokens a batch, $updates updates" \
-        "(learning rate $lr, warm-up $warmup) and $more more ($more_lr, of the control $control_lr; $more_warmup)${bert[*]:+; ${bert[*]}}${TRAIN_FLAGS:+; last of all TRAIN_FLAGS: $TRAIN_FLAGS}"
+    echo "$name: $pairs pairs on a ${device^^}: size $size, dropout $dropout, $updates updates" \
+        "(learning rate $lr, warm-up $warmup) and $more more ($more_lr, of the control ${control_lr:-$more_lr}; $more_warmup)${bert[*]:+; ${bert[*]}}${TRAIN_FLAGS:+; last of all TRAIN_FLAGS: $TRAIN_FLAGS}"
 }
 
 has_gpu() { [[ ${TRAIN_FLAGS:-} != *--cpu* ]] && python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; }

@@ -9,11 +9,8 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
 
 source_lang=en target_lang=de
-updates=${UPDATES:-1240} warmup=${WARMUP:-800} lr=${LR:-0.005}
-more=${MORE:-620} more_warmup=100 more_lr=0.003 gru_lr=0.003
+tiny
 training=(--dropout 0.1 --share-all-embeddings --max-tokens 4096)
-transformer=("${tiny[@]}")
-fused_arch=bert_fused_tiny gru_arch=gru_bahdanau_tiny
 default_bert='' # MiniLM
 bert=(--bert-layer 4)
 scoring=(--reference "$out/text/reference.{subset}.de" --max-len-a 1.5 --max-len-b 10)

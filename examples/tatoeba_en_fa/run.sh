@@ -15,11 +15,8 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
 
 source_lang=en target_lang=fa
-updates=${UPDATES:-1500} warmup=${WARMUP:-200} lr=${LR:-0.002}
-more=${MORE:-500} more_warmup=50 more_lr=0.001 every=50 gru_lr=0.002
-training=(--dropout 0.4 --share-all-embeddings --max-tokens 2048)
-transformer=("${tiny[@]}")
-fused_arch=bert_fused_tiny gru_arch=gru_bahdanau_tiny
+tiny
+training=(--dropout 0.3 --share-all-embeddings --max-tokens 4096)
 default_bert='' # MiniLM
 bert=(--bert-layer 4)
 scoring=(--reference "$out/text/reference.{subset}.fa" --max-len-a 1.5 --max-len-b 10)

@@ -53,8 +53,9 @@ def test_every_system_has_a_command_line_that_fairseq_accepts(dry, recipe, tmp_p
         assert start == ([None, 1.0] if of_the_paper else [True, None])
     for system in AS_CONTROL:
         assert parsed[system].bert_warm_start == more.finetune_from_model
-        same = ("lr", "warmup_updates", "max_update", "max_tokens", "dropout", "seed", "label_smoothing")
+        same = ("warmup_updates", "max_update", "max_tokens", "dropout", "seed", "label_smoothing")
         assert [getattr(parsed[system], name) for name in same] == [getattr(more, name) for name in same]
+        assert (parsed[system].lr, more.lr) == (([0.0005],) * 2 if of_the_paper else ([0.0035], [0.002]))
     for system in FROM_SCRATCH:
         assert parsed[system].warmup_updates == plain.warmup_updates
         assert parsed[system].max_update == plain.max_update + more.max_update

@@ -9,8 +9,8 @@ from pathlib import Path
 import prepare
 import pytest
 import sentencepiece
-import settings
 import splitting
+from documentation import ROOT
 from fairseq import options
 from fairseq.data import Dictionary
 from text_checks import Findings, check_split, check_tokenizer
@@ -375,40 +375,44 @@ def save_tokenizer(folder, pieces):
 # --- settings by the amount of text, the size and the device
 
 
-@pytest.mark.parametrize("device", ["cpu", "gpu"])
-def test_settings_follow_the_amount_of_text(device):
-    pairs = [3_000, 30_000, 300_000, 3_000_000, 100_000_000]
-    chosen = [settings.choose(n, 20 * n, device) for n in pairs]
-    assert [s["size"] for s in chosen] == (
-        ["tiny"] * 5 if device == "cpu" else ["tiny", "iwslt", "iwslt", "base", "base"]
+def choose(pairs, device, **variables):
+    """What the recipe chooses: size, dropout, the two largest numbers of updates, the learning rates, and the rest."""
+    functions = [("recipe.sh", "tiny"), ("own_data/run.sh", "choose_size")]
+    shell = [f"eval \"$(sed -n '/^{name}() {{/,/^}}/p' {ROOT}/examples/{file})\"" for file, name in functions]
+    names = "size dropout updates more lr warmup more_lr control_lr gru_arch gru_sizes[*]"
+    shell += ["gru_sizes=() control_lr=", f"choose_size {pairs} {device}"]
+    shell += [f'echo "{name.partition("[")[0]}=${{{name}}}"' for name in names.split()]
+    done = subprocess.run(
+        ["bash", "-euc", "\n".join(shell)], capture_output=True, text=True, check=True, env={**os.environ, **variables}
     )
-    assert all(0 < s["warmup"] < s["updates"] and 0 < s["more_warmup"] < s["more"] <= s["updates"] for s in chosen)
-    updates = [(s["updates"], s["more"]) for s in chosen]
-    on_gpu = [(30_000, 10_000), *[(30_000, 15_000)] * 2, *[(100_000, 50_000)] * 2]  # until validations end the training
-    assert updates == ([(1500, 500), *[(1240, 620)] * 4] if device == "cpu" else on_gpu)
-    dropouts = [s["dropout"] for s in chosen]
-    assert dropouts == sorted(dropouts, reverse=True)
-    given = [settings.choose(n, 20 * n, device, "iwslt") for n in pairs]
-    assert {tuple(s[name] for name in ("size", "lr", "more_lr", "gru_lr")) for s in given} == {
-        ("iwslt", 0.0005, 0.0005, 0.001)
-    }
-    assert [(round(s["more_lr"], 4), s["control_lr"]) for s in (chosen[1], given[1])] == [
-        (0.0035, 0.002) if device == "cpu" else (0.0005, 0.0005),
-        (0.0005, 0.0005),
-    ]
+    return dict(line.split("=", 1) for line in done.stdout.splitlines())
 
 
-def test_settings_are_assignments_of_bash():
-    shell = settings.as_shell(settings.choose(3_000, 60_000, "cpu"))
-    script = f'tiny=(--arch transformer)\n{shell}\necho "$lr ${{#transformer[@]}} $fused_arch"'
-    done = subprocess.run(["bash", "-euc", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "0.002 2 bert_fused_tiny"
+@pytest.mark.parametrize(
+    ("pairs", "device", "size", "dropout", "updates", "more"),
+    [
+        (3_000, "cpu", "tiny", "0.3", "10000", "10000"),
+        (3_000_000, "cpu", "tiny", "0.1", "10000", "10000"),
+        (9_999, "gpu", "tiny", "0.3", "10000", "10000"),
+        (10_000, "gpu", "iwslt", "0.3", "30000", "15000"),
+        (1_000_000, "gpu", "base", "0.1", "100000", "50000"),
+    ],
+)
+def test_settings_follow_the_amount_of_text(pairs, device, size, dropout, updates, more):
+    chosen = choose(pairs, device)
+    assert [chosen[name] for name in ("size", "dropout", "updates", "more")] == [size, dropout, updates, more]
 
 
-@pytest.mark.parametrize("size", settings.SIZES)
+def test_settings_that_are_given():
+    chosen = choose(3_000, "cpu", SIZE="iwslt", UPDATES="7", MORE="5", LR="0.1", WARMUP="3")
+    names = ("size", "updates", "more", "lr", "warmup", "more_lr", "control_lr")
+    assert [chosen[name] for name in names] == ["iwslt", "7", "5", "0.1", "3", "0.0005", ""]
+    assert choose(3_000, "cpu", LR="0.1")["control_lr"] == "0.002"
+
+
+@pytest.mark.parametrize("size", ["tiny", "iwslt", "base"])
 def test_the_recurrent_models_of_each_size_share_their_embeddings(size):
-    chosen = settings.choose(3_000, 60_000, "cpu", size)
-    shared = [*chosen["gru_sizes"].strip("()").split(), "--share-all-embeddings"]
-    flags = ["data", "--arch", chosen["gru_arch"], *shared]
+    chosen = choose(3_000, "cpu", SIZE=size)
+    flags = ["data", "--arch", chosen["gru_arch"], *chosen["gru_sizes"].split(), "--share-all-embeddings"]
     args = options.parse_args_and_arch(options.get_training_parser(), flags)
     assert gru_config_errors(GruConfig.from_namespace(args), Dictionary(), Dictionary()) == []
