@@ -83,7 +83,6 @@ README_ROWS = {
     "| control": ["control-lr2-s1", "control-lr2-s2", "control-lr2-s3"],
     "| BERT-fused, `--bert-identity-start`": ["identity-s1", "identity-s2", "identity-s3"],
     "| BERT-fused, drop-net 0.5": ["paper-p05-s1", "p05-s2", "p05-s3"],
-    "| drop-net 0.5, and a BERT of random weights": ["p05-random-s1"],
 }
 RESULTS_ROWS = {
     "| transformer |": README_ROWS["| transformer |"],
