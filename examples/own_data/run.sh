@@ -11,7 +11,7 @@
 #   prepare        checks the text, learns subwords, writes OUT/text and OUT/data-bin
 #   estimate       measures some updates and prints how long the trainings will take
 #   transformer    trains fairseq's transformer
-#   continued      trains the transformer on, as long as bert_fused: the fair control
+#   continued      trains the transformer on, by the same rule as bert_fused: the fair control
 #   bert_fused     trains the BERT-fused model, which begins with the transformer's parameters
 #   compare        translates the test set with all of them; writes OUT/report.html and OUT/report.json
 #   [bert_mix] [random_bert] [scratch] [scratch_entmax15] [gru_bahdanau] [gru_dot] [gru_seq2seq] [gru_bert] [gru_entmax15]
