@@ -20,7 +20,6 @@ _HEAD = f"""\
   <title id="what">BERT's gain over the control, in BLEU with 95 % intervals, by the number of sentence pairs</title>
   <style>
     text {{ font: 14px system-ui, "DejaVu Sans", Arial, sans-serif; fill: #1c2430; text-anchor: middle }}
-    .point {{ text-anchor: start }}
     .page {{ fill: #ffffff }}
     .grid {{ stroke: #b9c1cc; stroke-width: 1 }}
     .interval {{ stroke: #1f6fb2; stroke-width: 2.5 }}
@@ -51,9 +50,7 @@ def picture() -> str:
         x, (low, high) = _x(gain["pairs"]), map(_y, gain["interval"])
         lines.append(f'  <path class="interval" d="M{x:.1f} {low:.1f}V{high:.1f}"/>\n')
         lines.append(f'  <circle cx="{x:.1f}" cy="{_y(gain["BLEU"]):.1f}" r="5"/>\n')
-        labels[x] = (
-            f'  <text class="point" x="{x - 5:.1f}" y="{high - 7:.1f}">{gain["language"]}, {gain["pairs"]:,}</text>\n'
-        )
+        labels[x] = f'  <text x="{x:.1f}" y="{high - 7:.1f}">{gain["language"]}</text>\n'
     return "".join([*lines, *labels.values(), "</svg>\n"])
 
 
