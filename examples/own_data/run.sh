@@ -31,8 +31,8 @@
 #   SUBWORDS=sentencepiece      or subword-nmt
 #   SYMBOLS=                    number of subwords; default by the amount of text: 2000 to 32000
 #   MOSES=0                     1: tokenise by Moses' rules first
-#   SIZE=auto                   sizes of the models: tiny, iwslt or base; auto: by the amount of text and the device.  All other
-#                               settings of the training follow from the size
+#   SIZE=auto                   sizes of the models: tiny, iwslt or base; auto: by the amount of text and the device.  The
+#                               other settings of the training follow from the size (dropout: from the amount of text, too)
 #   UPDATES=, MORE=             the most updates of the transformer, and the most further updates of continued and of bert_fused;
 #                               default: 10000 each, of the size iwslt 30000 and 15000, of base 100000 and 50000
 #   WARMUP=, LR=                warm-up and learning rate of transformer, scratch and bert_decoder; the recurrent models take
