@@ -74,8 +74,11 @@ class BertFlags(FairseqDataclass, Specified):
         Record.BERT,
         values="symbols",
     )
-    bert_detok: ChoiceEnum(tuple(DETOKENIZERS)) = flag(  # type: ignore[valid-type]
-        "With moses, BERT reads the source with its Moses tokenisation undone.", "none", Record.BERT
+    bert_detok: ChoiceEnum(("auto", *DETOKENIZERS)) = flag(  # type: ignore[valid-type]
+        "With moses, BERT reads the source with its Moses tokenisation undone. With auto, this is so if the source "
+        "dictionary has symbols that only Moses makes, such as &apos;.",
+        "auto",
+        Record.BERT,
     )
     bert_max_tokens: Optional[int] = flag(
         "The largest length of BERT's input in word pieces, special tokens included. The rest of a longer sentence is "

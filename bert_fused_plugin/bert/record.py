@@ -52,6 +52,7 @@ class BertRecord(JsonRecord):
                     # what these flags stand for with this BERT and this dictionary
                     "bert_layer": ",".join(map(str, bert.layers)),
                     "bert_subword": bridge.subword,
+                    "bert_detok": bridge.detok,
                     "bert_strip_tags": ",".join(bridge.tags) or None,
                     **({} if bridge.bpe is None else {"bpe": bridge.bpe}),
                 },

@@ -37,7 +37,8 @@ class DictionaryBridge:
             `num_truncated`.
         subword: kind of subwords by which the dictionary's symbols are joined to text, a row of `SUBWORDS`; ``auto``
             finds out which of them the dictionary has.
-        detok: the detokenisation: ``moses`` undoes that of Moses, and ``none`` leaves the words as they are.
+        detok: the detokenisation: ``moses`` undoes that of Moses, and ``none`` leaves the words as they are; ``auto``
+            finds out whether the dictionary is of text that Moses tokenised.
         lang: source language, for Moses.
         context: number of preceding sentences of the document that BERT reads with each sentence.
         tags: symbols of the dictionary that are left out of BERT's text.
@@ -50,7 +51,7 @@ class DictionaryBridge:
         *,
         max_tokens: int,
         subword: str = "auto",
-        detok: str = "none",
+        detok: str = "auto",
         lang: str = "en",
         context: int = 0,
         tags: Sequence[str] = (),
@@ -60,7 +61,7 @@ class DictionaryBridge:
         self.is_fast = tokenizer.is_fast
         self.max_tokens = max_tokens
         self.subword = detect_subword(dictionary) if subword == "auto" else subword
-        self.detok = detok
+        self.detok = detect_detok(dictionary) if detok == "auto" else detok
         self._lang = lang
         self.context = context
         self.num_truncated = 0
@@ -72,13 +73,12 @@ class DictionaryBridge:
         self._join: Optional[Join] = SUBWORDS[self.subword].join
         self.bpe: Optional[str] = None
         self.problem = "" if self._join else cannot_join(self.subword, dictionary, "the source dictionary")
-        self._detokenize = DETOKENIZERS[detok](lang)
+        self._detokenize = DETOKENIZERS[self.detok](lang)
         self._single, self._pair = map(self._tokenizer.template, (1, 2))
         self.special_tokens = sorted({token for part in (*self._single, *self._pair) for token in part})
         self._unk_piece = [] if tokenizer.unk_token_id is None else [tokenizer.unk_token_id]
         known = (tokenizer.bos_token_id, tokenizer.eos_token_id, *self._unk_piece, 0)
         self._empty = [next(int(token) for token in known if token is not None)]
-        self.reads_moses_tokens = detok == "none" and looks_like_moses(dictionary)
 
     def join_by(self, join: Join, bpe: str) -> None:
         """Let *join* make text of symbols; *bpe* names the ``--bpe`` and the contents of its files."""
@@ -207,9 +207,9 @@ DETOKENIZERS: Dict[str, Callable[[str], Callable[[str], str]]] = {
 }
 
 
-def looks_like_moses(dictionary: Dictionary) -> bool:
-    """Return whether *dictionary* has symbols that only the tokenizer of Moses makes, such as ``&apos;``."""
-    return any(dictionary.index(mark) != dictionary.unk() for mark in ("&apos;", "&quot;", "@-@", "&apos;s"))
+def detect_detok(dictionary: Dictionary) -> str:
+    """Return ``moses`` if *dictionary* has symbols that only the tokenizer of Moses makes, such as ``&apos;``."""
+    return "moses" if any(mark in dictionary for mark in ("&apos;", "&quot;", "@-@", "&apos;s")) else "none"
 
 
 def _hash(text: str) -> str:

@@ -16,7 +16,7 @@ from fairseq.dataclass.configs import GenerationConfig
 from sacremoses import MosesDetokenizer
 from torch import Tensor
 
-from bert_fused_plugin.data.dictionary_bridge import DETOKENIZERS, looks_like_moses
+from bert_fused_plugin.data.dictionary_bridge import DETOKENIZERS, detect_detok
 from bert_fused_plugin.data.subwords import SUBWORDS, detect_subword
 from bert_fused_plugin.progress import Progress
 from bert_fused_plugin.reports.runs import Run, on_device
@@ -104,7 +104,7 @@ class Texts:
             if mark == PIECES
         ]
         self.detokenised, self._detokenize = map(DETOKENIZERS[detok], languages)  # of source and target
-        escaped = any(map(looks_like_moses, self.dictionaries))
+        escaped = "moses" in map(detect_detok, self.dictionaries)
         self.shown: Callable[[str], str] = MosesDetokenizer().unescape_xml if escaped else str  # as people write it
 
     def source(self, tokens: Tensor) -> str:

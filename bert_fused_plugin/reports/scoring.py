@@ -215,19 +215,23 @@ def _chance(own: Sequence[Sampled], base: Sequence[Sampled]) -> Any:
     With one seed each they are the bootstrap's.  Otherwise sentences and seeds are random effects: the variance is that
     of the mean difference, and t has the degrees of freedom of the seeds, divided by their share of this variance.  In
     simulations, dividing by the square of the share (Satterthwaite, 1946) is too bold, and the t of Cochran (1964) too
-    cautious.  The seeds of both systems are taken to vary alike, a single seed as those of the other system.
+    cautious.  Equal numbers of seeds are compared seed by seed, because the recipes begin both systems of a seed from
+    one transformer.  Otherwise, the seeds of both systems are taken to vary alike.
     """
-    sides = [np.array([seed.draws for seed in seeds]) for seeds in (own, base)]
-    chance = sides[0].mean(axis=0) - sides[1].mean(axis=0)
-    free = sum(len(draws) - 1 for draws in sides)
+    draws = [np.array([seed.draws for seed in seeds]) for seeds in (own, base)]
+    scores = [np.array([seed.score for seed in seeds]) for seeds in (own, base)]
+    chance = draws[0].mean(axis=0) - draws[1].mean(axis=0)
+    if len(own) == len(base):
+        draws, scores = [draws[0] - draws[1]], [scores[0] - scores[1]]
+    free = sum(len(side) - 1 for side in scores)
     if free == 0:
         return chance - chance.mean()
-    share = sum(1 / len(draws) for draws in sides)  # of the variance of one seed in that of the difference
-    among = sum(np.var([seed.score for seed in seeds]) * len(seeds) for seeds in (own, base)) / free
+    share = sum(1 / len(side) for side in scores)  # of the variance of one seed in that of the difference
+    among = sum(side.var() * len(side) for side in scores) / free
     # the part of this variance that is due to the sentences, which *chance* has, too
-    by_sentences = sum((draws - draws.mean(axis=0)).var(axis=1).sum() for draws in sides) / free
+    by_sentences = sum((side - side.mean(axis=0)).var(axis=1).sum() for side in draws) / free
     of_seeds = max(among * share, _TINY)
-    variance = of_seeds + max(0.0, chance.var() - by_sentences * share)
+    variance = chance.var() + max(0.0, of_seeds - by_sentences * share)
     drawn = np.random.default_rng(_SEED).standard_t(free * variance / of_seeds, size=100 * len(chance))
     return np.sqrt(variance) * np.quantile(drawn, (np.arange(len(chance)) + 0.5) / len(chance))  # nearly those of t
 

@@ -201,11 +201,6 @@ class BertFusedTranslationTask(TranslationTask):
     def _warn_of_input(self, model: Any, cfg: Any) -> None:
         """Warn before a training, of the model's flags *cfg*, if other settings would give *model* better input."""
         bridge = model.encoder.bridge
-        if bridge.reads_moses_tokens and self.cfg.bert_text is None:
-            logger.warning(
-                "the source dictionary looks tokenised by Moses (it has &apos; or @-@), but BERT was trained on plain "
-                "text; consider --bert-detok moses"
-            )
         tags = [tag for tag in language_tags(self.source_dictionary) if tag not in bridge.tags]
         if tags and self.cfg.bert_text is None:
             logger.warning(

@@ -95,19 +95,18 @@ def test_an_explicit_choice_beats_the_detection(dictionary, tokenizer):
 
 def test_moses_tokenisation_is_undone(tokenizer):
     dictionary = dictionary_of("don", "&apos;t", "a", "well", "@-@", "known", "&quot;", ",", "dog")
-    plain = DictionaryBridge(dictionary, tokenizer, max_tokens=32)
-    assert plain.reads_moses_tokens
-    line = encode(dictionary, "a well @-@ known dog , don &apos;t")
-    assert plain.text(line) == "a well @-@ known dog , don &apos;t"
-    moses = DictionaryBridge(dictionary, tokenizer, max_tokens=32, detok="moses")
-    assert moses.text(line) == "a well-known dog, don't"
-    assert not moses.reads_moses_tokens
+    line = "a well @-@ known dog , don &apos;t"
+    texts = [
+        DictionaryBridge(dictionary, tokenizer, max_tokens=32, detok=detok).text(encode(dictionary, line))
+        for detok in ("auto", "moses", "none")
+    ]
+    assert texts == ["a well-known dog, don't"] * 2 + [line]
 
 
 @pytest.mark.parametrize("mark", ["&apos;", "&quot;", "@-@", "&apos;s"])
 def test_each_of_moses_marks_tells_its_tokenisation(tokenizer, mark):
-    assert DictionaryBridge(dictionary_of("dog", mark), tokenizer, max_tokens=32).reads_moses_tokens
-    assert not DictionaryBridge(dictionary_of("dog", f"x{mark}x"), tokenizer, max_tokens=32).reads_moses_tokens
+    assert DictionaryBridge(dictionary_of("dog", mark), tokenizer, max_tokens=32).detok == "moses"
+    assert DictionaryBridge(dictionary_of("dog", f"x{mark}x"), tokenizer, max_tokens=32).detok == "none"
 
 
 def test_the_fingerprint_of_a_tokenizer_covers_added_tokens_and_the_text_it_makes(dictionary, bert_dir):
