@@ -107,7 +107,7 @@ OF_TRANSFORMER = """
 --left-pad-target
 --encoder-layerdrop 0.5
 --decoder-layerdrop 0.5
---adaptive-softmax-cutoff 5,10 --criterion adaptive_loss
+--adaptive-softmax-cutoff 5,10 --criterion adaptive_loss --ddp-backend legacy_ddp
 --checkpoint-activations
 --offload-activations
 --layernorm-embedding
@@ -122,7 +122,7 @@ OF_TRANSFORMER = """
 --encoder-layers 1
 --decoder-layers 1
 --encoder-layers 0
---decoder-output-dim 8 --adaptive-softmax-cutoff 5,10 --criterion adaptive_loss
+--decoder-output-dim 8 --adaptive-softmax-cutoff 5,10 --criterion adaptive_loss --ddp-backend legacy_ddp
 --no-decoder-final-norm
 """
 REFUSED_BY_FAIRSEQ = {  # and why
