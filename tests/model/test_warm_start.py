@@ -50,6 +50,13 @@ def test_the_table_tells_what_became_of_each_tensor(stock, save, start, caplog):
     assert f": {copied / total:.1%} of the {total:,} parameters outside BERT's branch" in text
 
 
+def test_an_identity_start_that_leaves_parameters_out_is_warned_of(stock, save, start, caplog):
+    for flags, warned in (({}, False), ({"layernorm_embedding": True}, True), ({"encoder_layers": 3}, True)):
+        caplog.clear()
+        start(save(stock(**flags)), bert_identity_start=True)
+        assert ("training does not begin exactly as" in caplog.text) == warned
+
+
 def test_embedding_fusion_takes_all_but_the_source_embeddings(stock, save, start, dictionary, caplog, tmp_path):
     baseline = stock()
     path = save(baseline)

@@ -140,8 +140,8 @@ class WarmStart:
                 self.notes.append(f"{what} dictionary: {_count(self.rows[side] >= 0)} are in {path}")
                 return []
         return [
-            f"--bert-warm-start {self.path} needs the {what} dictionary of its training, with {size:,} symbols, got "
-            f"none in {' and '.join(paths)}; put {name} beside the checkpoint"
+            f"--bert-warm-start {self.path} needs the {what} dictionary of its training, with {size:,} symbols; "
+            f"there is none of this size at {' and '.join(paths)}; put {name} beside the checkpoint"
         ]
 
     def copy_to(self, model: Any) -> None:
@@ -172,6 +172,13 @@ class WarmStart:
         total = sum(p.numel() for n, p in model.named_parameters() if not _OF_BERT.match(n))
         share = f"{sum(fitting) / total:.1%} of the {total:,} parameters outside BERT's branch"
         logger.info("\n".join([f"warm start from {self.path}: {share}", *self.notes, *_lines(table)]))
+        if model.cfg.bert_identity_start and any(
+            row.section != "copied" and not _OF_BERT.match(row.name) for row in table
+        ):
+            logger.warning(
+                f"training does not begin exactly as {self.path}: the log lists under new, unused and shape mismatch "
+                "which parameters differ; give the flags of its training that set sizes and layers"
+            )
         nn.Module.load_state_dict(model, {**model.state_dict(), **values})
         model.encoder.bert_record.update(began_from=self.origins)
 
