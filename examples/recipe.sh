@@ -90,9 +90,7 @@ recipe() {
     [[ $out != *[:,]* ]] || fail "OUT=$out must have no colon and no comma: they end the name of a directory or a file"
     ! declare -F check_settings >/dev/null || check_settings
     [ ! -d "${DATA:-}" ] || DATA=$(cd "$DATA" && pwd -P)
-    "$root/scripts/setup.sh"
-    PATH=$(cd "${VENV:-$root/.venv}/bin" && pwd):$PATH
-    export PATH PYTHONUTF8=1
+    source "$root/scripts/environment.sh"
     mkdir -p "$out"
     for step in "$@"; do
         if [ "$step" != prepare ] && declare -F settings >/dev/null; then

@@ -14,9 +14,8 @@ out=$(cd "$out" && pwd)
 
 say() { printf '\ndemo: %s\n' "$*"; }
 
-"$root/scripts/setup.sh"
-bin=$(cd "${VENV:-$root/.venv}/bin" && pwd)
-export PATH=$bin:$PATH HF_HUB_OFFLINE=1 PYTHONUTF8=1
+source "$root/scripts/environment.sh"
+export HF_HUB_OFFLINE=1
 started=$SECONDS
 
 say "1/4 the corpus"

@@ -61,10 +61,8 @@ def test_without_its_dictionary_a_checkpoint_is_refused(stock, save, start, dict
         start(path, REORDERED)
     size = f"with {len(dictionary)} symbols"
     for error, lang, what in zip(caught.value.errors, ("en", "de"), ("source", "target")):
-        assert (
-            f"needs the {what} dictionary of its training, {size}; there is none of this size at {tmp_path}/dict.{lang}.txt and "
-            in error
-        )
+        assert f"needs the {what} dictionary of its training, {size}; there is none of this size at " in error
+        assert f"{tmp_path}/dict.{lang}.txt and " in error
         assert error.endswith(f"nowhere/dict.{lang}.txt; put dict.{lang}.txt beside the checkpoint")
     assert len(caught.value.errors) == 2
 

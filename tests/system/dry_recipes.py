@@ -29,6 +29,8 @@ class Dry:
     def __init__(self, path: Path) -> None:
         self.path, self.log = path, path / "log"
         shutil.copytree(ROOT / "examples", path / "examples")
+        (path / "scripts").mkdir()
+        shutil.copy(ROOT / "scripts" / "environment.sh", path / "scripts")
         for program in ("scripts/setup.sh", *(f"venv/bin/{name}" for name in self.programs())):
             file = path / program
             file.parent.mkdir(parents=True, exist_ok=True)

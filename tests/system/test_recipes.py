@@ -77,6 +77,15 @@ def test_every_system_has_a_command_line_that_fairseq_accepts(dry, recipe, tmp_p
     assert averaged[averaged.index("--inputs") + 1 : averaged.index("--output")] == best
 
 
+@pytest.mark.parametrize(("venv", "active", "sets_up"), [("", True, False), ("", False, True), ("venv", True, True)])
+def test_an_active_environment_that_has_the_commands_is_taken_as_it_is(dry, tmp_path, venv, active, sets_up):
+    (tmp_path / "multi30k-out" / "data-bin").mkdir(parents=True)
+    path = [str(dry.path / "venv" / "bin")] * active + ["/usr/bin", "/bin"]
+    dry.run("multi30k", "transformer", VENV=venv, PATH=os.pathsep.join(path))
+    assert len(dry.calls("setup.sh")) == sets_up
+    assert len(dry.calls("fairseq-train")) == active
+
+
 def test_the_average_of_a_checkpoint_that_was_put_there_alone(tmp_path):
     (tmp_path / "checkpoint_best.pt").touch()
     function = f"eval \"$(sed -n '/^near_best() {{/,/^}}/p' {ROOT}/examples/recipe.sh)\""
