@@ -88,15 +88,9 @@ SYSTEMS = {
 }
 SETTINGS = {
     "| control, learning rate 0.0035": ["control-s1"],
-    "| control, 0.0035, dropout 0.4": ["control-d4-s1"],
-    "| control, 0.0035, dropout 0.1": ["control-d1-s1"],
-    "| drop-net 0.5 that begins from": ["rising-s1"],
     "| drop-net 0.5, MiniLM's layer 2": ["p05-l2-s1"],
-    "| drop-net 0.5, learning rate 0.002": ["p05-lr2-s1"],
-    "| drop-net 0.5, dropout 0.4": ["p05-d4-s1"],
     "| control, 0.002, warm-up 500": ["control-lr2-w500-s3"],
     "| drop-net 0.5, warm-up 500": ["p05-w500-s3"],
-    "| drop-net 0.5, attention dropout 0.1": ["p05-attn-s3"],
     "| drop-net 0.5, learned mix": ["p05-mix-s3"],
     "| drop-net 0.5, dropout 0.1": ["p05-d1-s3"],
     "| drop-net rising from 0 to 1": ["ramp-s3"],
