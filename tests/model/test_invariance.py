@@ -136,11 +136,10 @@ def test_beams_keep_their_own_states_when_they_change_places_and_sentences_end(m
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("left_pad", [False, True])
-def test_logits_are_the_same_after_save_and_load(build, dictionary, tmp_path, left_pad, kind):
+def test_logits_are_the_same_after_save_and_load(build, dictionary, tmp_path, kind):
     trained = build(**KINDS[kind])
     randomise(trained)
-    src_tokens, prev_output_tokens = batch(dictionary, LINES, PREFIXES, left_pad=left_pad)
+    src_tokens, prev_output_tokens = batch(dictionary, LINES, PREFIXES, left_pad=True)
     before, _ = trained.eval()(src_tokens, None, prev_output_tokens)
     torch.save(trained.state_dict(), tmp_path / "model.pt")
     reloaded = build(**KINDS[kind])
