@@ -1,8 +1,7 @@
 #!/usr/bin/env python
 """Draws docs/pictures/gains.svg: BERT's gain over the control, trained to the end, for each number of sentence pairs.
 
-docs/evidence/study/gains.json has the gains in BLEU with their 95 % intervals, of those for one number of pairs the
-largest last, which gets the label.
+docs/evidence/study/gains.json has the gains in BLEU with their 95 % intervals.
 """
 
 import json
@@ -40,7 +39,7 @@ _HEAD = f"""\
 
 def picture() -> str:
     """Return the picture as SVG."""
-    lines, labels = [_HEAD], {}
+    lines = [_HEAD]
     for bleu in range(HIGHEST + 1):
         lines.append(f'  <path class="grid" d="M{LEFT} {_y(bleu):.0f}H{RIGHT}"/>\n')
         lines.append(f'  <text x="{LEFT - 18}" y="{_y(bleu) + 5:.0f}">{bleu}</text>\n')
@@ -50,8 +49,8 @@ def picture() -> str:
         x, (low, high) = _x(gain["pairs"]), map(_y, gain["interval"])
         lines.append(f'  <path class="interval" d="M{x:.1f} {low:.1f}V{high:.1f}"/>\n')
         lines.append(f'  <circle cx="{x:.1f}" cy="{_y(gain["BLEU"]):.1f}" r="5"/>\n')
-        labels[x] = f'  <text x="{x:.1f}" y="{high - 7:.1f}">{gain["language"]}</text>\n'
-    return "".join([*lines, *labels.values(), "</svg>\n"])
+        lines.append(f'  <text x="{x:.1f}" y="{high - 7:.1f}">{gain["language"]}</text>\n')
+    return "".join([*lines, "</svg>\n"])
 
 
 def _x(pairs: int) -> float:
