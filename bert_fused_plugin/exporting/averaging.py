@@ -95,7 +95,8 @@ def _difference(first: Dict[str, Tensor], other: Dict[str, Tensor]) -> str:
 def _identity(state_dict: Dict[str, Tensor]) -> Dict[str, Any]:
     """Return what models that are averaged have in common, under names for messages, as far as it is known."""
     bert, settings = (read_json(state_dict, key) or {} for key in _RECORDS)
-    found = {flag_name(name): value for name, value in settings.get("computed", {}).items()}
+    of_flags = {**settings.get("computed", {}), **bert.get("settings", {})}
+    found = {flag_name(name): value for name, value in of_flags.items()}
     found.update((f"the dictionary of the {side}", each["hash"]) for side, each in settings.get("symbols", {}).items())
     found.update(
         (f"BERT's {part}", bert[part]) for part in ("weights_in_layers", "configuration", "tokenizer") if part in bert

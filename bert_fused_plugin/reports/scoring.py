@@ -232,8 +232,9 @@ def _chance(own: Sequence[Sampled], base: Sequence[Sampled]) -> Any:
     by_sentences = sum((side - side.mean(axis=0)).var(axis=1).sum() for side in draws) / free
     of_seeds = max(among * share, _TINY)
     variance = chance.var() + max(0.0, of_seeds - by_sentences * share)
-    drawn = np.random.default_rng(_SEED).standard_t(free * variance / of_seeds, size=100 * len(chance))
-    return np.sqrt(variance) * np.quantile(drawn, (np.arange(len(chance)) + 0.5) / len(chance))  # nearly those of t
+    drawn = np.random.default_rng(_SEED).standard_t(free * max(1.0, variance / of_seeds), size=50 * len(chance))
+    quantiles = (np.arange(len(chance)) + 0.5) / len(chance)
+    return np.sqrt(variance) * np.quantile([drawn, -drawn], quantiles)  # nearly those of t
 
 
 def _holm(ps: Sequence[Any]) -> List[float]:

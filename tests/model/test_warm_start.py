@@ -51,9 +51,16 @@ def test_the_table_tells_what_became_of_each_tensor(stock, save, start, caplog):
 
 
 def test_an_identity_start_that_leaves_parameters_out_is_warned_of(stock, save, start, caplog):
-    for flags, warned in (({}, False), ({"layernorm_embedding": True}, True), ({"encoder_layers": 3}, True)):
+    tied = {"share_all_embeddings": True}
+    for flags, changed, warned in (
+        ({}, {}, False),
+        ({"layernorm_embedding": True}, {}, True),
+        ({"encoder_layers": 3}, {}, True),
+        (tied, tied, False),
+        ({"share_decoder_input_output_embed": True}, tied, True),  # its source embeddings have no place
+    ):
         caplog.clear()
-        start(save(stock(**flags)), bert_identity_start=True)
+        start(save(stock(**flags)), bert_identity_start=True, **changed)
         assert ("training does not begin exactly as" in caplog.text) == warned
 
 

@@ -16,8 +16,8 @@ def as_text(**parts):
     return torch.tensor([float(byte) for byte in json.dumps(parts).encode()])
 
 
-def record(name="some/bert", weights="w", tokenizer="t"):
-    parts = {"weights_in_layers": weights, "tokenizer": tokenizer, "settings": {}, "given": []}
+def record(name="some/bert", weights="w", tokenizer="t", **of_flags):
+    parts = {"weights_in_layers": weights, "tokenizer": tokenizer, "settings": of_flags, "given": []}
     return {"encoder.bert_record.text": as_text(name=name, **parts)}
 
 
@@ -105,6 +105,7 @@ def test_a_parameter_that_was_shared_in_the_first_only_keeps_its_own_mean(tmp_pa
         ({"a": torch.ones(2)}, {"a": torch.ones(3)}, "1 parameters differ in size, such as a ((3,) and (2,))"),
         (record(weights="w"), record(weights="v"), "differ in BERT's weights_in_layers (v and w); average"),
         (record(tokenizer="t"), record(tokenizer="u"), "differ in BERT's tokenizer (u and t)"),
+        (record(bert_layer="3"), record(bert_layer="4"), "differ in --bert-layer (4 and 3)"),
         (
             settings(bert_branch_weights="1,1", new="x"),
             settings(bert_branch_weights="0.5,0.5", old="y"),

@@ -138,6 +138,15 @@ def test_equal_systems_with_seeds_are_rarely_said_to_differ(numbers, own):
     assert share_of_differences(numbers, 0, own) < 0.09
 
 
+def test_seeds_in_another_order_are_no_difference():
+    scorer = Scorer(REFERENCES, False, 200)
+    for number in range(1, 6):
+        one, two = noisy(0.2, number), noisy(0.2, number + 5)
+        score = scorer.compare([("base", [one, two]), ("other", [two, one])])[1]["other"]["BLEU"]
+        assert score.p == 1.0
+        assert -1000 < score.gain_interval[0] <= 0 <= score.gain_interval[1] < 1000
+
+
 def test_the_luck_that_a_seed_of_both_systems_has_in_common_hides_no_difference():
     assert 0.02 < share_of_differences((3, 3), shared=0.5, own=0.3) < 0.09
 

@@ -159,8 +159,8 @@ class WarmStart:
         values: State = {}
         for names in names_of.values():
             found = [name for name in dict.fromkeys((*_EMBEDDINGS, *names)) if name in names and name in offered]
-            used.update(offered[name].data_ptr() for name in found)
-            value, row = self._value(names, found, expected[names[0]])
+            value, row, taken = self._value(names, found, expected[names[0]])
+            used.update(offered[name].data_ptr() for name in taken)
             table.append(row)
             if value is not None:
                 values.update(dict.fromkeys(names, value))
@@ -197,27 +197,29 @@ class WarmStart:
             and not (identity_start and ".bert_attn.out_proj." in name)
         }
 
-    def _value(self, names: List[str], found: List[str], tensor: Tensor) -> Tuple[Optional[Tensor], "_Row"]:
-        """Return what the *tensor* that has *names* in the model takes of the checkpoint, and its row in the table.
+    def _value(self, names: List[str], found: List[str], tensor: Tensor) -> Tuple[Optional[Tensor], "_Row", List[str]]:
+        """Return what the *tensor* that has *names* in the model takes, its row in the table, and whose value it takes.
 
         It takes nothing, and keeps its initial value, if its names *found* in the checkpoint are none, or do not fit.
         """
         if not found:
-            return None, _Row("new", names[0], tensor.numel())
+            return None, _Row("new", names[0], tensor.numel()), []
         value, is_embedding = self.state[found[0]], found[0] in _EMBEDDINGS
         if value.shape[is_embedding:] != tensor.shape[is_embedding:]:  # embeddings may have other rows
             note = f"{shape_text(value)} in the checkpoint, {shape_text(tensor)} in the model"
-            return None, _Row("shape mismatch", names[0], tensor.numel(), note)
+            return None, _Row("shape mismatch", names[0], tensor.numel(), note), found
         if not is_embedding:
-            return value, _Row("copied", names[0], tensor.numel())
+            return value, _Row("copied", names[0], tensor.numel()), found
         # a copy of the tensor, (V, C), with the embeddings of the symbols that the checkpoint has
         value, fresh = tensor.detach().clone(), torch.ones(len(tensor), dtype=torch.bool)
+        used: List[str] = []
         for name in [name for name in found if self.state[name].shape[1:] == tensor.shape[1:]]:
             rows = self.rows[name.split(".")[0]]
             taken = fresh & (rows >= 0)
             value[taken] = self.state[name][rows[taken]].to(value)
             fresh &= ~taken
-        return value, _Row("copied", " = ".join(names), value[~fresh].numel(), _count(~fresh))
+            used += [name] if taken.any() else []
+        return value, _Row("copied", " = ".join(names), value[~fresh].numel(), _count(~fresh)), used
 
 
 def _bring_up_to_date(state: State) -> None:
