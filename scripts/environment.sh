@@ -1,7 +1,8 @@
 # shellcheck shell=bash  # for the demo and the recipes, which set root
-# The commands come from the active environment if it has them, such as one that was made by hand.  Otherwise, and where VENV
-# names another one, setup.sh makes the environment.
-if [ -n "${VENV:-}" ] || ! command -v fairseq-train >/dev/null || ! command -v bert-fused-compare >/dev/null; then
+# The commands come from the active environment if fairseq and the plug-in are installed there, such as one that was made by
+# hand.  Otherwise, and where VENV names another one, setup.sh makes the environment.
+installed='from importlib.metadata import version; version("fairseq"), version("bert_fused_plugin")'
+if [ -n "${VENV:-}" ] || ! python -I -c "$installed" 2>/dev/null; then
     "$root/scripts/setup.sh"
     PATH=$(cd "${VENV:-$root/.venv}/bin" && pwd):$PATH
 fi
