@@ -64,6 +64,15 @@ def test_an_identity_start_that_leaves_parameters_out_is_warned_of(stock, save, 
         assert ("training does not begin exactly as" in caplog.text) == warned
 
 
+def test_tied_embeddings_of_an_average_by_fairseqs_script_are_no_loss(stock, save, start, caplog):
+    path = save(stock(share_all_embeddings=True))
+    checkpoint = torch.load(path, weights_only=False)
+    checkpoint["model"] = {name: value.clone() for name, value in checkpoint["model"].items()}
+    torch.save(checkpoint, path)
+    start(path, bert_identity_start=True, share_all_embeddings=True)
+    assert "training does not begin exactly as" not in caplog.text
+
+
 def test_embedding_fusion_takes_all_but_the_source_embeddings(stock, save, start, dictionary, caplog, tmp_path):
     baseline = stock()
     path = save(baseline)

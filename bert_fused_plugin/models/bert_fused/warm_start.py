@@ -218,7 +218,8 @@ class WarmStart:
             taken = fresh & (rows >= 0)
             value[taken] = self.state[name][rows[taken]].to(value)
             fresh &= ~taken
-            used += [name] if taken.any() else []
+            # of an average by fairseq's script, tied embeddings are equal, but apart
+            used += [name] if taken.any() or torch.equal(self.state[name], self.state[found[0]]) else []
         return value, _Row("copied", " = ".join(names), value[~fresh].numel(), _count(~fresh)), used
 
 
