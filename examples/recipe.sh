@@ -9,6 +9,7 @@
 #   bert_fused     the same way on, with BERT: it begins with the transformer's parameters (where BERT's word pieces are
 #                  more than fairseq's symbols its batches are smaller: they count in --max-tokens too)
 #   [bert_mix]     the same, and it learns which of BERT's layers to read: the cache holds all of them, so it takes more disk
+#   [continued_r_drop] [bert_fused_r_drop]  the same two with R-Drop, which takes more than twice as long (docs/tuning.md)
 #   [random_bert]  bert_fused with a BERT of random weights: does the gain come from pre-training?
 #   [scratch]      bert_fused without the transformer's parameters, UPDATES + MORE updates; [scratch_entmax15] the same, and
 #                  its attentions to the encoder and to BERT are sparse
@@ -35,7 +36,6 @@
 #   TEACHER=bert_fused names of systems, with spaces between them; several are an ensemble
 #   STUDENT=6+2        layers of the student's encoder and decoder, or transformer: its layers and its parameters
 #   DEPLOY=student     name of the system that deploy converts
-#   CONSISTENCY=none   simcut or r-drop: every system reads each batch twice in training (docs/tuning.md)
 #   TRAIN_FLAGS=       for every fairseq-train, such as --fp16, or --cpu
 # A training that was interrupted goes on where it was; a finished one is skipped; one with other settings is an error.
 
@@ -47,15 +47,15 @@ source "$examples/recipe_data.sh"
 source "$examples/recipe_estimate.sh"
 out=${OUT:-$name-out} data_bin=${OUT:-$name-out}/data-bin text_options=() # how data-bin is made
 gru_sizes=() bert_text=() fused_start=(--bert-identity-start) # flags: sizes of gru_arch; text for BERT; docs/tuning.md says why
-cache=(--bert-cache "$out/bert-cache") consistency=() every=100 # updates between validations
+cache=(--bert-cache "$out/bert-cache") every=100 # updates between validations
 seeds=(${SEEDS:-${SEED:-1}})
 seed=${seeds[0]} runs=$out # the directory of a seed's trainings
-[ "${CONSISTENCY:-none}" = none ] || consistency=(--consistency "$CONSISTENCY")
 # on little text the loss rises while translations still get better; BLEU of subwords needs no rules of a language
 validation=(--validate-interval 1000000 --save-interval 1000000 --eval-bleu --eval-tokenized-bleu
     --best-checkpoint-metric bleu --maximize-best-checkpoint-metric)
-all_steps=(prepare estimate transformer continued bert_fused bert_mix random_bert scratch scratch_entmax15 gru_bahdanau
-    gru_dot gru_seq2seq gru_bert gru_entmax15 bert_decoder distill student student_control deploy compare)
+all_steps=(prepare estimate transformer continued continued_r_drop bert_fused bert_fused_r_drop bert_mix random_bert scratch
+    scratch_entmax15 gru_bahdanau gru_dot gru_seq2seq gru_bert gru_entmax15 bert_decoder distill student student_control deploy
+    compare)
 once="prepare estimate distill student student_control deploy compare" # steps that all seeds share
 default_steps=(prepare transformer continued bert_fused gru_bahdanau compare)
 source "$examples/recipe_student.sh"
@@ -85,7 +85,6 @@ recipe() {
         [[ ${!setting:-0} =~ ^(0|[1-9][0-9]*)$ ]] || fail "$setting=${!setting} must be a whole number"
         [[ $setting = SEED || ${!setting:-1} != 0 ]] || fail "$setting=0 must be at least 1"
     done
-    [[ ${CONSISTENCY:-none} =~ ^(none|simcut|r-drop)$ ]] || fail "CONSISTENCY=$CONSISTENCY must be none, simcut or r-drop"
     check_student
     [[ $out != *[:,]* ]] || fail "OUT=$out must have no colon and no comma: they end the name of a directory or a file"
     ! declare -F check_settings >/dev/null || check_settings
@@ -135,7 +134,7 @@ train() { # train NAME UPDATES LR WARMUP FLAGS...
     shift 4
     need "$data_bin" prepare
     command=("$data_bin" --user-dir bert_fused_plugin "$@" "${training[@]}"
-        --criterion bert_fused_label_smoothed_cross_entropy --label-smoothing 0.1 "${consistency[@]}"
+        --criterion bert_fused_label_smoothed_cross_entropy --label-smoothing 0.1
         --optimizer adam --adam-betas '(0.9, 0.98)'
         --lr "$rate" --lr-scheduler inverse_sqrt --warmup-updates "$warmup" --max-update "$updates" --seed "$seed"
         "${validation[@]}" --eval-bleu-args '{"beam": 1, "max_len_a": 2, "max_len_b": 10}' --patience 10
@@ -201,22 +200,25 @@ from_transformer() { # from_transformer NAME: the transformer is there, and is t
     mkdir -p "$runs/$1"
     cp "$runs/transformer/finished" "$began" 2>/dev/null || : >"$began"
 }
-continued() {
-    from_transformer continued
-    train continued "$more" "${control_lr:-$more_lr}" "$more_warmup" "${transformer[@]}" \
-        --finetune-from-model "$runs/transformer/checkpoint_best.pt"
+continued() { continue_as continued; }
+continued_r_drop() { continue_as continued_r_drop --consistency r-drop; }
+continue_as() { # continue_as NAME FLAGS...
+    from_transformer "$1"
+    train "$1" "$more" "${control_lr:-$more_lr}" "$more_warmup" "${transformer[@]}" \
+        --finetune-from-model "$runs/transformer/checkpoint_best.pt" "${@:2}"
 }
 bert_fused() { fused bert_fused "$(bert_model)"; }
+bert_fused_r_drop() { fused bert_fused_r_drop "$(bert_model)" --consistency r-drop; }
 bert_mix() (bert+=(--bert-layer mix) && fused bert_mix "$(bert_model)") # for this step alone
 random_bert() {
     need "$runs/transformer/checkpoint_best.pt" transformer
     python "$examples/random_bert.py" "$(bert_model)" "$out/random-bert"
     fused random_bert "$out/random-bert"
 }
-fused() { # fused NAME BERT
+fused() { # fused NAME BERT FLAGS...
     from_transformer "$1"
     train_with_bert "$1" "$more" "$more_lr" "$more_warmup" --arch "$fused_arch" --bert-model "$2" "${fused_start[@]}" \
-        --bert-warm-start "$runs/transformer/checkpoint_best.pt"
+        --bert-warm-start "$runs/transformer/checkpoint_best.pt" "${@:3}"
 }
 scratch() { from_scratch scratch; }
 scratch_entmax15() { from_scratch scratch_entmax15 --attention-map entmax15; }

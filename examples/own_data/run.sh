@@ -14,8 +14,8 @@
 #   continued      trains the transformer on, by the same rule as bert_fused: the fair control
 #   bert_fused     trains the BERT-fused model, which begins with the transformer's parameters
 #   compare        translates the test set with all of them; writes OUT/report.html and OUT/report.json
-#   [bert_mix] [random_bert] [scratch] [scratch_entmax15] [gru_bahdanau] [gru_dot] [gru_seq2seq] [gru_bert] [gru_entmax15]
-#   [bert_decoder] [distill] [student] [student_control] [deploy]
+#   [continued_r_drop] [bert_fused_r_drop] [bert_mix] [random_bert] [scratch] [scratch_entmax15] [gru_bahdanau] [gru_dot]
+#   [gru_seq2seq] [gru_bert] [gru_entmax15] [bert_decoder] [distill] [student] [student_control] [deploy]
 #                  see examples/recipe.sh
 #
 # Settings of the environment, with their defaults:
@@ -43,7 +43,6 @@
 #   SEED=1                      seed of the training and of the pairs that are put aside
 #   SEEDS=                      several seeds, such as "1 2 3": all systems are trained with the first one and compared, then
 #                               with the next in OUT/seed-2, and so on.  The pairs put aside are those of the first seed
-#   CONSISTENCY=none            simcut or r-drop: every system reads each batch twice in training, which takes about twice as long
 #   TEACHER=bert_fused          the system that translates the training text in distill; several names are an ensemble
 #   STUDENT=6+2                 layers of the student's encoder and decoder, or transformer: its layers and its parameters
 #   DEPLOY=student              the system that deploy converts for CTranslate2

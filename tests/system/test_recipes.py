@@ -18,10 +18,10 @@ from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, config_e
 ALL = sorted(path.parent.name for path in (ROOT / "examples").glob("*/run.sh") if "recipe.sh" in path.read_text())
 RECIPES = [name for name in ALL if name != "own_data"]  # whose settings follow from the text: test_own_data_recipe.py
 LANGUAGES = {name: name.split("_")[-2:] for name in RECIPES}
-AS_CONTROL = ["bert_fused", "bert_mix", "random_bert"]  # on from the transformer, the same way as the control
+AS_CONTROL = ["bert_fused", "bert_fused_r_drop", "bert_mix", "random_bert"]  # on from the transformer, the same way as the control
 FROM_SCRATCH = ["scratch", "scratch_entmax15", "gru_bahdanau", "gru_dot", "gru_seq2seq", "gru_bert", "gru_entmax15"]
 FROM_SCRATCH += ["bert_decoder", "student", "student_control"]
-SYSTEMS = ["transformer", "continued", *AS_CONTROL, *FROM_SCRATCH]
+SYSTEMS = ["transformer", "continued", "continued_r_drop", *AS_CONTROL, *FROM_SCRATCH]
 
 
 def test_these_recipes_are_there():
@@ -46,7 +46,8 @@ def test_every_system_has_a_command_line_that_fairseq_accepts(dry, recipe, tmp_p
             assert config_errors(BertFusedConfig.from_namespace(args), dictionary, dictionary) == []
     plain, more = parsed["transformer"], parsed["continued"]
     layers = [vars(parsed[system]).get("bert_layer") for system in AS_CONTROL]  # of some recipes the default
-    assert layers == [layers[0], "mix", layers[0]]
+    assert layers == [layers[0], layers[0], "mix", layers[0]]
+    assert [system for system in SYSTEMS if parsed[system].consistency == "r-drop"] == ["continued_r_drop", "bert_fused_r_drop"]
     of_the_paper = recipe in ("iwslt14_de_en", "wmt14_en_de")
     for system in AS_CONTROL:
         start = [vars(parsed[system]).get(flag) for flag in ("bert_identity_start", "bert_drop_net")]
@@ -103,14 +104,14 @@ def test_the_estimate_takes_all_flags_for_training_and_keeps_its_own(dry, tmp_pa
         for name in ("text/train", "multi30k-out/valid", "text/test"):
             (tmp_path / f"{name}.{lang}").write_text("a b\n")
     flags = "--warmup-init-lr 1e-7 --log-interval 100 --log-format simple"
-    done = dry.run("multi30k", "estimate", "transformer", "bert_fused", TRAIN_FLAGS=flags, CONSISTENCY="simcut")
+    done = dry.run("multi30k", "estimate", "transformer", "bert_fused", TRAIN_FLAGS=flags)
     assert done.returncode == 0, done.stderr
     calls = dry.calls("fairseq-train")
     assert len(calls) == 4
     for call in calls:
         call[call.index("bert_fused_plugin")] = str(ROOT / "bert_fused_plugin")
         args = options.parse_args_and_arch(options.get_training_parser(), call)
-        assert (args.warmup_init_lr, args.consistency) == (1e-7, "simcut")
+        assert args.warmup_init_lr == 1e-7
         if call in calls[:2]:
             assert (args.log_interval, args.log_format) == (5, "json")
 
@@ -203,7 +204,6 @@ def test_what_is_wrong_is_said_before_anything_runs(dry, tmp_path):
     [
         (["transformer", "tranlate"], {}, "unknown step 'tranlate'; steps: prepare estimate transformer "),
         (["gru_dot"], {"UPDATES": "0x"}, "UPDATES=0x must be a whole number"),
-        (["gru_dot"], {"CONSISTENCY": "cut"}, "CONSISTENCY=cut must be none, simcut or r-drop"),
         (["student"], {"STUDENT": "6"}, "STUDENT=6 must be ENCODER+DECODER layers, such as 6+2, or transformer"),
         (["distill"], {"TEACHER": "bert"}, "TEACHER and DEPLOY name systems, such as bert_fused, got bert"),
         (["student"], {}, "there is no multi30k-out/distilled-bert_fused/data-bin; run the step distill first"),
