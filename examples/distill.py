@@ -49,7 +49,7 @@ def main(text: Path, out: Path, source: str, target: str, command: Sequence[str]
 def translate_all(parts: Sequence[Path], log: Path, command: Sequence[str]) -> None:
     """Make the files *parts* in processes side by side, and show the progress."""
     parts[0].parent.mkdir(parents=True, exist_ok=True)
-    gpus = 0 if "--cpu" in command else torch.cuda.device_count()
+    gpus = torch.cuda.device_count()
     workers = min(gpus or len(os.sched_getaffinity(0)), len(parts))
     context = get_context("spawn")  # no threads of tokenizers, and no GPU, pass a fork
     title = f"distill on {workers} {'GPU' if gpus else 'core'}{'s' * (workers > 1)}"
@@ -59,8 +59,10 @@ def translate_all(parts: Sequence[Path], log: Path, command: Sequence[str]) -> N
                 for done in as_completed([pool.submit(translate, part, command) for part in parts]):
                     done.result()
                     progress.update(1)
-        except Exception as error:
+        except BaseException as error:  # also a keyboard interrupt, after which the pool would begin further parts
             pool.shutdown(wait=False, cancel_futures=True)
+            if not isinstance(error, Exception):
+                raise
             raise SystemExit(f"error: {error}; all that was said is in {log}") from None
 
 

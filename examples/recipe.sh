@@ -50,6 +50,7 @@ gru_sizes=() bert_text=() fused_start=(--bert-identity-start) # flags: sizes of 
 cache=(--bert-cache "$out/bert-cache") every=100 # updates between validations
 seeds=(${SEEDS:-${SEED:-1}})
 seed=${seeds[0]} runs=$out # the directory of a seed's trainings
+reached=() # the further seeds that are trained, up to this one
 # on little text the loss rises while translations still get better; BLEU of subwords needs no rules of a language
 validation=(--validate-interval 1000000 --save-interval 1000000 --eval-bleu --eval-tokenized-bleu
     --best-checkpoint-metric bleu --maximize-best-checkpoint-metric)
@@ -90,6 +91,7 @@ recipe() {
     ! declare -F check_settings >/dev/null || check_settings
     [ ! -d "${DATA:-}" ] || DATA=$(cd "$DATA" && pwd -P)
     source "$root/scripts/environment.sh"
+    [[ " ${TRAIN_FLAGS:-} " != *" --cpu "* ]] || export CUDA_VISIBLE_DEVICES= # for all that is not fairseq-train, too
     mkdir -p "$out"
     for step in "$@"; do
         if [ "$step" != prepare ] && declare -F settings >/dev/null; then
@@ -99,7 +101,7 @@ recipe() {
         "$step"
     done
     for seed in "${seeds[@]:1}"; do
-        runs=$out/seed-$seed
+        runs=$out/seed-$seed reached+=("$seed")
         for step in "$@"; do
             [[ " $once " == *" $step "* ]] || "$step"
         done
@@ -239,16 +241,18 @@ gru_entmax15() { gru gru_entmax15 --attention-map entmax15; }
 gru_bert() { rnn train_with_bert gru_bert --arch "$gru_arch" --bert-model "$(bert_model)" --bert-drop-net 0; }
 
 compare() {
-    local system given=() systems=() each folder file averages baseline=$out/continued
+    local system given=() systems=() each folder file averages baseline=$out/transformer
     for system in "${all_steps[@]}"; do
         [ ! -e "$out/$system/checkpoint_best.pt" ] || systems+=("$system")
     done
-    [ -e "$baseline/checkpoint_best.pt" ] || baseline=$out/transformer
+    for system in continued_r_drop continued; do
+        [ ! -e "$out/$system/checkpoint_best.pt" ] || baseline=$out/$system
+    done
     need "$baseline/checkpoint_best.pt" transformer
     [ ${#systems[@]} -gt 1 ] || fail "there is nothing to compare ${systems[*]} with; train another system first"
     for system in "${systems[@]}"; do
         averages=()
-        for each in "" "${seeds[@]:1}"; do
+        for each in "" "${reached[@]}"; do
             folder=$out/${each:+seed-$each/}$system
             [ -e "$folder/checkpoint_best.pt" ] || continue
             average "$folder"

@@ -12,7 +12,8 @@ prepare() {
         return
     fi
     if compgen -G "$out/*/checkpoint_*.pt" >/dev/null; then
-        fail "$out holds models of other text or other subwords; give this data another directory: OUT=dir"
+        fail "$out holds models of other text or other subwords; give this data another directory: OUT=dir;" \
+            "to add seeds, keep the first one at its place: SEEDS='1 2'"
     fi
     rm -f "$out/data-bin/made-from" # what follows may be interrupted
     make_data
@@ -96,5 +97,5 @@ binarise() {
 
 # sample N FROM TO: N lines, evenly, since text may be sorted by length
 sample() {
-    awk -v n="$1" -v lines="$(wc -l <"$2")" 'int(NR * n / lines) > int((NR - 1) * n / lines) || lines <= n' "$2" >"$3"
+    awk -v n="$1" -v lines="$(awk 'END {print NR}' "$2")" 'int(NR * n / lines) > int((NR - 1) * n / lines) || lines <= n' "$2" >"$3"
 }

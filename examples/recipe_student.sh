@@ -33,7 +33,7 @@ distill() {
     fi
     mkdir -p "$distilled"
     echo "$made_from" >"$distilled/made-from"
-    for flag in --cpu --fp16 --bf16; do
+    for flag in --fp16 --bf16; do
         [[ " ${TRAIN_FLAGS:-} " != *" $flag "* ]] || search+=("$flag")
     done
     [ ! -d "$out/bert-cache" ] || search+=("${cache[@]}")
@@ -77,7 +77,7 @@ deploy() {
     python -c 'import ctranslate2' 2>/dev/null || pip install -q ctranslate2 ||
         fail "ctranslate2 cannot be installed; there are wheels of it for Linux, macOS and Windows, and not for each Python"
     search_flags
-    [[ " ${bert[*]} " != *" --bert-detok moses "* ]] || search+=(--moses)
+    [[ " ${bert[*]} ${scoring[*]} " != *"detok moses "* ]] || search+=(--moses)
     python "$examples/deploy/convert.py" "$out/$system/average.pt" "$out/data-bin" "$text" "$out/deploy" \
         "$source_lang" "$target_lang" "${search[@]}"
 }

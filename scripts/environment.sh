@@ -6,4 +6,4 @@ if [ -n "${VENV:-}" ] || ! python -I -c "$installed" 2>/dev/null; then
     "$root/scripts/setup.sh"
     PATH=$(cd "${VENV:-$root/.venv}/bin" && pwd):$PATH
 fi
-export PATH PYTHONUTF8=1
+export PATH PYTHONUTF8=1 LC_ALL=C.UTF-8 # awk writes 1.5, not 1,5, and wc knows the letters of all languages

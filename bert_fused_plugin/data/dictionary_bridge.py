@@ -197,7 +197,7 @@ class DictionaryBridge:
 def _moses_detokenizer(lang: str) -> Callable[[str], str]:
     from sacremoses import MosesDetokenizer
 
-    moses = MosesDetokenizer(lang=lang)
+    moses = MosesDetokenizer(lang=lang.partition("_")[0])  # it takes fr_CA for English
     return lambda text: str(moses.detokenize(text.split()))
 
 

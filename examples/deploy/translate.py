@@ -19,17 +19,20 @@ _LINES = 1000  # translated together
 
 
 class Translator:
-    """A model in ``float32`` or ``int8``; *threads* is the number of cores, and 0 lets CTranslate2 choose."""
+    """A model in ``float32`` or ``int8``; *threads* is the number of cores, and 0 lets CTranslate2 choose.
 
-    def __init__(self, precision: str = "float32", threads: int = 0) -> None:
-        self._model = ctranslate2.Translator(str(HERE / precision), device="auto", intra_threads=threads)
+    A GPU, *device* "cuda", needs the libraries of CUDA that CTranslate2 was built for.
+    """
+
+    def __init__(self, precision: str = "float32", threads: int = 0, device: str = "cpu") -> None:
+        self._model = ctranslate2.Translator(str(HERE / precision), device=device, intra_threads=threads)
         self._settings = json.loads((HERE / "settings.json").read_text(encoding="utf-8"))
         self._pieces = (HERE / "sentencepiece.model").exists()
         self._split = _splitter(self._pieces)
         if self._settings["moses"]:
             from sacremoses import MosesDetokenizer, MosesTokenizer
 
-            source, target = self._settings["languages"]
+            source, target = (language.partition("_")[0] for language in self._settings["languages"])
             self._tokenizer, self._detokenizer = MosesTokenizer(source), MosesDetokenizer(target)
 
     def translate(self, lines: Iterable[str]) -> List[str]:

@@ -146,7 +146,7 @@ settings() {
         "(learning rate $lr, warm-up $warmup) and $more more ($more_lr, of the control ${control_lr:-$more_lr}; $more_warmup)${bert[*]:+; ${bert[*]}}${TRAIN_FLAGS:+; last of all TRAIN_FLAGS: $TRAIN_FLAGS}"
 }
 
-has_gpu() { [[ ${TRAIN_FLAGS:-} != *--cpu* ]] && python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; }
+has_gpu() { python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; }
 
 make_data() {
     if [[ -z ${BERT:-$default_bert} ]] && has_gpu && python "$here/bert_facts.py" bert-base-cased >/dev/null 2>&1; then

@@ -15,11 +15,11 @@ TRAIN_FLAGS=${TRAIN_FLAGS:---fp16 --update-freq 16}
 source_lang=en target_lang=de
 updates=${UPDATES:-30000} warmup=${WARMUP:-4000} lr=${LR:-0.001}
 more=${MORE:-15000} more_warmup=1000 more_lr=0.0005 every=500 gru_lr=0.0005
-training=(--dropout 0.3 --max-tokens 3584)
-transformer=(--arch transformer_wmt_en_de_big --share-all-embeddings)
-fused_arch=bert_fused_wmt_en_de_big gru_arch=gru_bahdanau
+training=(--dropout 0.3 --max-tokens 3584 --share-all-embeddings)
+transformer=(--arch transformer_wmt_en_de_big)
+fused_arch=bert_fused_wmt_en_de_big gru_arch=gru_bahdanau gru_sizes=(--decoder-out-embed-dim 620) # as wide as the embeddings
 default_bert=bert-large-cased
-bert=(--share-all-embeddings --bert-detok moses) fused_start=(--bert-drop-net 1.0) # as in the paper
+bert=(--bert-detok moses) fused_start=(--bert-drop-net 1.0) # as in the paper
 scoring=(--lenpen 0.6 --beam 4)
 
 recipe "$@"

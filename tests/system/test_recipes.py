@@ -14,6 +14,7 @@ from fairseq.data import Dictionary
 from transformers import BertConfig, BertModel
 
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, config_errors
+from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_errors
 
 ALL = sorted(path.parent.name for path in (ROOT / "examples").glob("*/run.sh") if "recipe.sh" in path.read_text())
 RECIPES = [name for name in ALL if name != "own_data"]  # whose settings follow from the text: test_own_data_recipe.py
@@ -45,6 +46,8 @@ def test_every_system_has_a_command_line_that_fairseq_accepts(dry, recipe, tmp_p
         assert [getattr(args, name) for name in same] == [getattr(parsed["transformer"], name) for name in same]
         if hasattr(args, "bert_fusion"):
             assert config_errors(BertFusedConfig.from_namespace(args), dictionary, dictionary) == []
+        if system.startswith("gru"):
+            assert gru_config_errors(GruConfig.from_namespace(args), dictionary, dictionary) == []
     plain, more = parsed["transformer"], parsed["continued"]
     layers = [vars(parsed[system]).get("bert_layer") for system in AS_CONTROL]  # of some recipes the default
     assert layers == [layers[0], layers[0], "mix", layers[0]]
@@ -102,11 +105,11 @@ def test_the_estimate_takes_all_flags_for_training_and_keeps_its_own(dry, tmp_pa
     folder.mkdir(parents=True)
     (folder / "text").write_text(f"{tmp_path}/text")
     (tmp_path / "text").mkdir()
-    for lang in ("en", "de"):
+    for lang, line in (("en", "a b c\n"), ("de", "ب ا ب ا\n")):
         for name in ("text/train", "multi30k-out/valid", "text/test"):
-            (tmp_path / f"{name}.{lang}").write_text("a b\n")
+            (tmp_path / f"{name}.{lang}").write_text(line, encoding="utf-8")
     flags = "--warmup-init-lr 1e-7 --log-interval 100 --log-format simple"
-    done = dry.run("multi30k", "estimate", "transformer", "bert_fused", TRAIN_FLAGS=flags)
+    done = dry.run("multi30k", "estimate", "transformer", "bert_fused", TRAIN_FLAGS=flags, LC_ALL="C")
     assert done.returncode == 0, done.stderr
     calls = dry.calls("fairseq-train")
     assert len(calls) == 4
@@ -116,10 +119,13 @@ def test_the_estimate_takes_all_flags_for_training_and_keeps_its_own(dry, tmp_pa
         assert args.warmup_init_lr == 1e-7
         if call in calls[:2]:
             assert (args.log_interval, args.log_format) == (5, "json")
+            assert json.loads(args.eval_bleu_args)["max_len_a"] == pytest.approx(4 / 3, abs=1e-3)
 
 
 def test_several_seeds_give_a_report_after_each(dry, tmp_path):
     (tmp_path / "multi30k-out" / "data-bin").mkdir(parents=True)
+    (tmp_path / "multi30k-out" / "seed-1" / "continued").mkdir(parents=True)
+    (tmp_path / "multi30k-out" / "seed-1" / "continued" / "checkpoint_best.pt").touch()  # of a run that was interrupted
     steps = ["transformer", "continued", "bert_fused", "compare"]
     done = dry.run("multi30k", *steps, SEEDS="3 1")
     assert done.returncode == 0, done.stderr
@@ -140,6 +146,43 @@ def test_several_seeds_give_a_report_after_each(dry, tmp_path):
         assert given == {f"{step}={','.join(files[:number])}" for step, files in zip(steps, averages)}
     done = dry.run("multi30k", *steps, SEEDS="1,2")
     assert "error: SEEDS=1,2 must be whole numbers, such as SEEDS='1 2 3'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("steps", "baseline"),
+    [
+        (["transformer", "continued", "continued_r_drop"], "continued"),
+        (["transformer", "continued_r_drop"], "continued_r_drop"),
+        (["transformer"], "transformer"),
+    ],
+)
+def test_what_bert_has_to_beat(dry, tmp_path, steps, baseline):
+    (tmp_path / "multi30k-out" / "data-bin").mkdir(parents=True)
+    done = dry.run("multi30k", *steps, "bert_fused", "compare")
+    assert done.returncode == 0, done.stderr
+    [call] = dry.calls("bert-fused-compare")
+    assert call[call.index("--baseline") + 1] == f"{baseline}=multi30k-out/{baseline}/average.pt"
+
+
+def test_a_training_on_the_cpu_leaves_gpus_to_others(dry, tmp_path):
+    (tmp_path / "multi30k-out" / "data-bin").mkdir(parents=True)
+    (dry.path / "venv/bin/fairseq-train").write_text('#!/bin/sh\necho "sees <$CUDA_VISIBLE_DEVICES>"\n')
+    for flags, seen in (("--fp16", "<0>"), ("--cpu --bf16", "<>")):
+        done = dry.run("multi30k", "transformer", TRAIN_FLAGS=flags, CUDA_VISIBLE_DEVICES="0")
+        assert done.returncode == 0, done.stderr
+        log = tmp_path / "multi30k-out" / "transformer.log"
+        assert log.read_text() == f"sees {seen}\n"
+        shutil.rmtree(tmp_path / "multi30k-out" / "transformer")
+
+
+def test_a_sample_has_the_same_lines_of_both_sides(tmp_path):
+    lines = "\n".join(map(str, range(1000)))
+    for name, end in (("a", ""), ("b", "\n")):
+        (tmp_path / name).write_text(lines + end)
+        sample = f"source {ROOT}/examples/recipe_data.sh; sample 300 {name} {name}.sample"
+        subprocess.run(["bash", "-c", sample], cwd=tmp_path, check=True)
+    assert (tmp_path / "a.sample").read_text() == (tmp_path / "b.sample").read_text()
+    assert len((tmp_path / "b.sample").read_text().splitlines()) == 300
 
 
 def test_a_student_learns_from_the_teacher_that_is_named(dry, tmp_path):

@@ -103,6 +103,13 @@ def test_moses_tokenisation_is_undone(tokenizer):
     assert texts == ["a well-known dog, don't"] * 2 + [line]
 
 
+@pytest.mark.parametrize("lang", ["fr", "fr_CA"])
+def test_moses_knows_a_language_with_its_region(tokenizer, lang):
+    dictionary = dictionary_of("l&apos;", "homme", "n&apos;", "est", "là")
+    bridge = DictionaryBridge(dictionary, tokenizer, max_tokens=32, detok="moses", lang=lang)
+    assert bridge.text(encode(dictionary, "l&apos; homme n&apos; est là")) == "l'homme n'est là"
+
+
 @pytest.mark.parametrize("mark", ["&apos;", "&quot;", "@-@", "&apos;s"])
 def test_each_of_moses_marks_tells_its_tokenisation(tokenizer, mark):
     assert DictionaryBridge(dictionary_of("dog", mark), tokenizer, max_tokens=32).detok == "moses"
