@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from bert_fused_plugin.criterions.consistency import CONSISTENCY_KINDS, read_twice
 from bert_fused_plugin.criterions.smoothed_loss import Agreement, label_smoothed_loss, projected_loss
-from bert_fused_plugin.errors import raise_all
+from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.flags import Rule, Specified, at_least, flag, flag_errors, only_for
 from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
 from bert_fused_plugin.modules.drop_net import batch_rng
@@ -100,7 +100,16 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
         return criterion
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, Any, Dict[str, Any]]:
-        """Return the loss, summed over the batch or, if not *reduce*, per token; its divisor; and the values to log."""
+        """Return the loss, summed over the batch or, if not *reduce*, per token; its divisor; and the values to log.
+
+        Raises:
+            BertFusedError: the model has an adaptive softmax, so its output is not the scores of all symbols.
+        """
+        if getattr(getattr(model, "decoder", None), "adaptive_softmax", None) is not None:
+            raise BertFusedError(
+                "--criterion bert_fused_label_smoothed_cross_entropy needs the scores of all symbols, which models with "
+                "--adaptive-softmax-cutoff do not compute; use --criterion adaptive_loss"
+            )
         matrix = output_matrix(model) if reduce else None
         options = {} if matrix is None else {"features_only": True}
         agreement = self.agreement if self.training else None

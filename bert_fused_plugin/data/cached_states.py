@@ -119,9 +119,10 @@ class CachedStates:
             f"word pieces; {in_bytes(needed)} to write, {in_bytes(free)} free"
         )
         if needed > 0.98 * free:
+            smaller = ", choose --bert-cache-dtype fp16" if self._format == "fp32" else ""
             raise BertFusedError(
                 f"--bert-cache: {in_bytes(needed)} are needed in {self.folder}, but {in_bytes(free)} are free; "
-                "give a directory on a larger disk, choose --bert-cache-dtype fp16, or leave the flag out"
+                f"give a directory on a larger disk{smaller}, or leave the flag out"
             )
 
     def _computed(self, number: int, compute: ComputeStates, shown: Progress) -> Tensor:

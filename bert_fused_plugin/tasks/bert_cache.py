@@ -69,7 +69,8 @@ class BertCache:
         except (OSError, SafetensorError) as error:
             raise BertFusedError(
                 f"--bert-cache {self._directory} cannot be used ({error}); give a directory that can be written, on a "
-                "disk with room, or one that has all states of this run, or leave the flag out"
+                "disk with room, or one that has all states of this run, or leave the flag out (where a checkpoint has "
+                "set it: --model-overrides \"{'bert_cache': None}\")"
             ) from error
         dataset.use_states(states)
 

@@ -11,6 +11,7 @@ from literal_loss import PAD, TARGET, B, T, V, literal_loss
 
 from bert_fused_plugin.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropy
 from bert_fused_plugin.criterions.smoothed_loss import label_smoothed_loss
+from bert_fused_plugin.errors import BertFusedError
 
 
 class ConstantModel:
@@ -47,6 +48,14 @@ def test_forward_gives_the_loss_of_each_token_where_it_is_not_to_reduce():
     sample = {"net_input": {}, "target": TARGET, "ntokens": 5}
     loss, _, _ = make_criterion()(ConstantModel(logits), sample, reduce=False)
     assert torch.equal(loss, label_smoothed_loss(logits, TARGET, 0.1, PAD)[0])
+
+
+@pytest.mark.parametrize("reduce", [True, False])
+def test_a_model_without_scores_of_all_symbols_is_refused(reduce):
+    model = ConstantModel(torch.randn(B, T, V))
+    model.decoder = SimpleNamespace(adaptive_softmax=object())
+    with pytest.raises(BertFusedError, match="softmax-cutoff do not compute; use --criterion adaptive_loss"):
+        make_criterion()(model, {"net_input": {}, "target": TARGET, "ntokens": 5}, reduce=reduce)
 
 
 def test_updates_weigh_by_their_size():
