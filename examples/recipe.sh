@@ -17,8 +17,7 @@
 #                  with BERT), [gru_entmax15] (RNNsearch with sparse attention) and [bert_decoder] (BERT in place of the
 #                  encoder) as well
 #   [distill]      TEACHER translates the training text, in parts, on all cores or GPUs: $OUT/distilled-TEACHER
-#   [student]      fairseq's transformer with the layers of STUDENT, on what the teacher has translated; [student_control] is
-#                  the same on the text itself
+#   [student]      what STUDENT names, on what the teacher has translated; [student_control] is the same on the text itself
 #   [deploy]       DEPLOY, a plain transformer, for CTranslate2, which needs neither fairseq nor torch: $OUT/deploy
 #   compare        averages of the five best checkpoints (those as good as the best: up to 1 BLEU less), scored on the test
 #                  set: $OUT/report.html, $OUT/report.json
@@ -34,7 +33,7 @@
 #   SEEDS="1 2 3"      instead of SEED: all systems are trained with the first seed and compared, then those of the next seed
 #                      are trained in OUT/seed-2, and all are compared again, and so on
 #   TEACHER=bert_fused names of systems, with spaces between them; several are an ensemble
-#   STUDENT=6+2        layers of the student's encoder and decoder, or transformer: its layers and its parameters
+#   STUDENT=transformer   the transformer, trained on; or layers of the encoder and decoder of a new one, such as 6+2
 #   DEPLOY=student     name of the system that deploy converts
 #   TRAIN_FLAGS=       for every fairseq-train, such as --fp16, or --cpu
 # A training that was interrupted goes on where it was; a finished one is skipped; one with other settings is an error.

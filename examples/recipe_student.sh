@@ -1,12 +1,12 @@
 # shellcheck shell=bash disable=SC2154,SC2034,SC2086,SC2206  # what recipe.sh and run.sh set
 # The steps of the recipes that lead to a model for CTranslate2: distill, student, student_control, deploy.
 
-teacher=${TEACHER:-bert_fused} sizes=${STUDENT:-6+2}
+teacher=${TEACHER:-bert_fused} sizes=${STUDENT:-transformer}
 distilled=$out/distilled-${teacher// /+}
 
 check_student() {
     local system
-    [[ $sizes =~ ^([1-9][0-9]*\+[1-9][0-9]*|transformer)$ ]] || fail "STUDENT=$sizes must be ENCODER+DECODER layers, such as 6+2, or transformer"
+    [[ $sizes =~ ^([1-9][0-9]*\+[1-9][0-9]*|transformer)$ ]] || fail "STUDENT=$sizes must be transformer, or ENCODER+DECODER layers, such as 6+2"
     for system in $teacher ${DEPLOY:-}; do
         [[ " ${all_steps[*]} " == *" $system "* ]] || fail "TEACHER and DEPLOY name systems, such as bert_fused, got $system"
     done

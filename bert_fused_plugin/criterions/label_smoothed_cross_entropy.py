@@ -105,10 +105,11 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
         Raises:
             BertFusedError: the model has an adaptive softmax, so its output is not the scores of all symbols.
         """
-        if getattr(getattr(model, "decoder", None), "adaptive_softmax", None) is not None:
+        decoder: Any = model.decoder if hasattr(model, "decoder") else None
+        if hasattr(decoder, "adaptive_softmax") and decoder.adaptive_softmax is not None:
             raise BertFusedError(
-                "--criterion bert_fused_label_smoothed_cross_entropy needs the scores of all symbols, which models with "
-                "--adaptive-softmax-cutoff do not compute; use --criterion adaptive_loss"
+                "--criterion bert_fused_label_smoothed_cross_entropy needs the scores of all symbols, which a model "
+                "with --adaptive-softmax-cutoff does not compute; use --criterion adaptive_loss"
             )
         matrix = output_matrix(model) if reduce else None
         options = {} if matrix is None else {"features_only": True}

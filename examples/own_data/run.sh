@@ -44,7 +44,7 @@
 #   SEEDS=                      several seeds, such as "1 2 3": all systems are trained with the first one and compared, then
 #                               with the next in OUT/seed-2, and so on.  The pairs put aside are those of the first seed
 #   TEACHER=bert_fused          the system that translates the training text in distill; several names are an ensemble
-#   STUDENT=6+2                 layers of the student's encoder and decoder, or transformer: its layers and its parameters
+#   STUDENT=transformer         the transformer, trained on; or layers of the encoder and decoder of a new one, such as 6+2
 #   DEPLOY=student              the system that deploy converts for CTranslate2
 #   TRAIN_FLAGS=                flags for every fairseq-train.  On a GPU, --fp16 is added unless --bf16, --amp or --cpu is there
 set -euo pipefail

@@ -54,7 +54,7 @@ def test_forward_gives_the_loss_of_each_token_where_it_is_not_to_reduce():
 def test_a_model_without_scores_of_all_symbols_is_refused(reduce):
     model = ConstantModel(torch.randn(B, T, V))
     model.decoder = SimpleNamespace(adaptive_softmax=object())
-    with pytest.raises(BertFusedError, match="softmax-cutoff do not compute; use --criterion adaptive_loss"):
+    with pytest.raises(BertFusedError, match="softmax-cutoff does not compute; use --criterion adaptive_loss"):
         make_criterion()(model, {"net_input": {}, "target": TARGET, "ntokens": 5}, reduce=reduce)
 
 
