@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import current_process, get_context, parent_process
+from multiprocessing import active_children, current_process, get_context, parent_process
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
@@ -59,8 +59,9 @@ def translate_all(parts: Sequence[Path], log: Path, command: Sequence[str]) -> N
                 for done in as_completed([pool.submit(translate, part, command) for part in parts]):
                     done.result()
                     progress.update(1)
-        except BaseException as error:  # also a keyboard interrupt, after which the pool would begin further parts
-            pool.shutdown(wait=False, cancel_futures=True)
+        except BaseException as error:  # also a keyboard interrupt
+            for worker in active_children():  # otherwise the pool would do all parts first
+                worker.terminate()
             if not isinstance(error, Exception):
                 raise
             raise SystemExit(f"error: {error}; all that was said is in {log}") from None

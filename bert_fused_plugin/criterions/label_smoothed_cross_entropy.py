@@ -109,7 +109,8 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
         if hasattr(decoder, "adaptive_softmax") and decoder.adaptive_softmax is not None:
             raise BertFusedError(
                 "--criterion bert_fused_label_smoothed_cross_entropy needs the scores of all symbols, which a model "
-                "with --adaptive-softmax-cutoff does not compute; use --criterion adaptive_loss"
+                "with --adaptive-softmax-cutoff does not compute; use --criterion adaptive_loss, and --ddp-backend "
+                "legacy_ddp"
             )
         matrix = output_matrix(model) if reduce else None
         options = {} if matrix is None else {"features_only": True}

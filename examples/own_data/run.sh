@@ -81,6 +81,7 @@ check_settings() {
     [ "$source_lang" != "$target_lang" ] || fail "SRC and TGT must differ, got $SRC twice"
     [[ $subwords = sentencepiece || $subwords = subword-nmt ]] || fail "SUBWORDS=$subwords must be sentencepiece or subword-nmt"
     [[ $moses = [01] ]] || fail "MOSES=$moses must be 0 or 1"
+    [[ $moses = 0 || $source_lang$target_lang != *_* ]] || fail "MOSES=1 knows languages without a region: SRC=fr, not SRC=fr_CA"
     [[ ${SYMBOLS:-1} =~ ^[1-9][0-9]*$ ]] || fail "SYMBOLS=$SYMBOLS must be a whole number"
     [[ ${CACHE_GB:-1} =~ ^[0-9]+(\.[0-9]+)?$ ]] || fail "CACHE_GB=$CACHE_GB must be a number"
     [[ ${SIZE:-auto} =~ ^(auto|tiny|iwslt|base)$ ]] || fail "SIZE=$SIZE must be auto, tiny, iwslt or base"

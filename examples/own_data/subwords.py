@@ -41,7 +41,7 @@ def moses(language: str) -> Split:
     """Return what tokenises a line by Moses' rules, with hyphens apart, as ``--tokenizer moses`` of fairseq does it."""
     from sacremoses import MosesTokenizer
 
-    tokenizer = MosesTokenizer(language.partition("_")[0])  # it takes pt_BR for English
+    tokenizer = MosesTokenizer(language)
     return lambda line: tokenizer.tokenize(line, aggressive_dash_splits=True, return_str=True)
 
 

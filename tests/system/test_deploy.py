@@ -1,12 +1,15 @@
 """From a trained transformer to CTranslate2: examples/deploy and examples/distill.py."""
 
 import json
+import os
 import random
 import re
 import runpy
 import shutil
+import signal
 import subprocess
 import sys
+import time
 
 import distill
 import pytest
@@ -129,6 +132,24 @@ def test_a_test_set_is_measured(repeats):
     assert re.search(r"^ctranslate2_int8: [\d,.]+ sentences a second on one core, \d\.\d MB$", done.stdout, re.M)
     lines = (repeats.path / "deploy.test.float32").read_text(encoding="utf-8").splitlines()
     assert lines == translated(repeats.path / "deploy", (repeats.path / "test.en").read_text(encoding="utf-8"))
+
+
+def test_after_an_interrupt_no_further_part_is_distilled(tmp_path):
+    (tmp_path / "slow.py").write_text(
+        "import time\n\nimport distill\n\n\n"
+        "def translate(part, command):\n    time.sleep(1)\n    part.touch()\n\n\n"
+        "def main(out):\n    distill.translate = translate\n"
+        "    distill.translate_all([out / str(number) for number in range(200)], out.with_name('log'), [])\n"
+    )
+    code = "import pathlib, slow\nif __name__ == '__main__':\n    slow.main(pathlib.Path('parts'))\n"
+    (tmp_path / "run.py").write_text(code)
+    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/examples:{tmp_path}"}
+    process = subprocess.Popen([sys.executable, "run.py"], cwd=tmp_path, env=env, start_new_session=True)
+    while not (tmp_path / "parts").is_dir() or not any((tmp_path / "parts").iterdir()):
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(60) != 0
+    assert len(list((tmp_path / "parts").iterdir())) < 100
 
 
 def test_what_is_distilled_is_what_fairseq_translates_and_goes_on_after_a_kill(workspace, tmp_path, monkeypatch):
