@@ -4,6 +4,7 @@ fairseq-train ... --log-format simple 2>&1 | tee -a LOG | python examples/progre
 """
 
 import re
+import signal
 import sys
 import time
 from typing import Iterable, Iterator, Optional, Tuple
@@ -28,7 +29,8 @@ def shown(lines: Iterable[str], name: str, updates: int) -> Iterator[str]:
         is_trace, is_ours = False, found["logger"].startswith("bert_fused_plugin")
         text = found["text"]
         update, valid = _UPDATE.search(text), _VALID.search(text)
-        if found["logger"] == "bert_fused_plugin.setup_messages":  # what was shown where it was said first
+        # what was shown already, and a warning of BLEU of subwords, which only chooses checkpoints
+        if found["logger"] in ("bert_fused_plugin.setup_messages", "sacrebleu"):
             continue
         if found["level"] != "INFO" or is_ours:
             yield f"{name}: {text}"
@@ -52,5 +54,6 @@ def minutes(seconds: float) -> str:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # fairseq-train ends at an interrupt, and says so
     for worth in shown((line.rstrip("\n") for line in sys.stdin), sys.argv[1], int(sys.argv[2])):
         print(worth, flush=True)

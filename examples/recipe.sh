@@ -35,6 +35,7 @@
 #   TEACHER=bert_fused names of systems, with spaces between them; several are an ensemble
 #   STUDENT=transformer   the transformer, trained on; or layers of the encoder and decoder of a new one, such as 6+2
 #   DEPLOY=student     name of the system that deploy converts
+#   BASELINE=          the system that all others are compared with; default: continued, continued_r_drop or transformer
 #   TRAIN_FLAGS=       for every fairseq-train, such as --fp16, or --cpu
 # A training that was interrupted goes on where it was; a finished one is skipped; one with other settings is an error.
 
@@ -240,14 +241,14 @@ gru_entmax15() { gru gru_entmax15 --attention-map entmax15; }
 gru_bert() { rnn train_with_bert gru_bert --arch "$gru_arch" --bert-model "$(bert_model)" --bert-drop-net 0; }
 
 compare() {
-    local system given=() systems=() each folder file averages baseline=$out/transformer
+    local system given=() systems=() each folder file averages baseline=$out/${BASELINE:-transformer}
     for system in "${all_steps[@]}"; do
         [ ! -e "$out/$system/checkpoint_best.pt" ] || systems+=("$system")
     done
     for system in continued_r_drop continued; do
-        [ ! -e "$out/$system/checkpoint_best.pt" ] || baseline=$out/$system
+        [[ -n ${BASELINE:-} || ! -e $out/$system/checkpoint_best.pt ]] || baseline=$out/$system
     done
-    need "$baseline/checkpoint_best.pt" transformer
+    need "$baseline/checkpoint_best.pt" "$(basename "$baseline")"
     [ ${#systems[@]} -gt 1 ] || fail "there is nothing to compare ${systems[*]} with; train another system first"
     for system in "${systems[@]}"; do
         averages=()

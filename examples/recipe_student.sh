@@ -84,14 +84,13 @@ deploy() {
 
 # For the step compare: what is deployed translates the test sets, and joins the report.
 served() { # served: adds to given
-    local name file speed flags=()
+    local name file flags=()
     [ -e "$out/deploy" ] || return 0
     [[ " ${scoring[*]} " == *" --detok moses "* ]] || flags+=(--tokenised)
     for file in "$(cat "$out/data-bin/text")"/test{,-*}."$source_lang"; do
         [ ! -e "$file" ] || python "$examples/deploy/measure.py" "$out/deploy" "$file" "${flags[@]}"
     done | tee "$out/deploy.log"
-    for name in float32 int8; do # with the speed, as the report has a column of speeds for fairseq's models alone
-        speed=$(sed -n "s/^ctranslate2_$name: \([^ ]*\) sentences.*/, \1 a second/p" "$out/deploy.log" | head -n 1)
-        given+=(--hypotheses "ctranslate2_$name$speed=$out/deploy.{subset}.$name")
+    for name in float32 int8; do
+        given+=(--hypotheses "ctranslate2_$name=$out/deploy.{subset}.$name")
     done
 }

@@ -8,7 +8,7 @@ from typing import Dict, Optional, Sequence, Tuple
 from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
 from bert_fused_plugin.reports.runs import Run
-from bert_fused_plugin.reports.scoring import Score, Scores
+from bert_fused_plugin.reports.scoring import SIGNIFICANT, Score, Scores
 
 _OF_FAIRSEQ = re.compile(r"checkpoint(\d*|_best|_last|_\d+_\d+|\.best_.*)\.pt")  # the names that fairseq-train gives
 
@@ -17,9 +17,9 @@ _LEADS = {  # the sign of a significant gain, and whether the model uses BERT: w
     (1, True): "BERT is used, and improves this test set",
     (1, False): "The model with BERT is better, but this test set does not show that BERT is the reason",
     (1, None): "The model with BERT is better on this test set",
-    (0, True): "BERT is used, but does not improve this test set",
+    (0, True): "BERT is used, but this test set does not show that it helps",
     (0, False): "BERT makes no difference that this test set shows",
-    (0, None): "BERT does not improve this test set",
+    (0, None): "This test set does not show that BERT helps",
     (-1, True): "BERT is used, but makes the translations of this test set worse",
     (-1, False): "The model with BERT is worse, and this test set does not show that it uses BERT",
     (-1, None): "The model with BERT is worse on this test set",
@@ -56,6 +56,8 @@ def gain(score: Score) -> str:
     points, (low, high) = round(score.gain, 2), score.gain_interval
     change = f"{'gains' if points > 0 else 'loses'} {abs(points):.2f} BLEU" if points else "has the same BLEU"
     chance = ", which may be chance" if points and not score.better else ""
+    if chance and score.p is not None and score.p < SIGNIFICANT:
+        chance += f" where several systems are compared (alone: p = {score.p:.3f})"
     return f"{change} (95 % interval {low:+.2f} to {high:+.2f}, p = {score.p_holm:.3f}){chance}"
 
 

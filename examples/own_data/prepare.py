@@ -120,7 +120,8 @@ def put_aside(args: argparse.Namespace) -> Dict[str, List[Pair]]:
             f"error: {args.data}/train.* has too few different sentences to put {' and '.join(wanted)} aside; give them"
         )
     for split, pairs in drawn.items():
-        print(f"own_data: {len(pairs):,} pairs of train are put aside for {split} (seed {args.seed})")
+        count = f"{len(pairs):,} pairs of train are"
+        print(f"own_data: {count} put aside for {split} (seed {args.seed}); their copies are left out")
     return drawn
 
 

@@ -46,6 +46,7 @@
 #   TEACHER=bert_fused          the system that translates the training text in distill; several names are an ensemble
 #   STUDENT=transformer         the transformer, trained on; or layers of the encoder and decoder of a new one, such as 6+2
 #   DEPLOY=student              the system that deploy converts for CTranslate2
+#   BASELINE=                   the system that all others are compared with; default: continued, continued_r_drop or transformer
 #   TRAIN_FLAGS=                flags for every fairseq-train.  On a GPU, --fp16 is added unless --bf16, --amp or --cpu is there
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"

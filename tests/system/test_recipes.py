@@ -162,6 +162,11 @@ def test_what_bert_has_to_beat(dry, tmp_path, steps, baseline):
     assert done.returncode == 0, done.stderr
     [call] = dry.calls("bert-fused-compare")
     assert call[call.index("--baseline") + 1] == f"{baseline}=multi30k-out/{baseline}/average.pt"
+    assert dry.run("multi30k", "compare", BASELINE="bert_fused").returncode == 0
+    call = dry.calls("bert-fused-compare")[-1]
+    assert call[call.index("--baseline") + 1] == "bert_fused=multi30k-out/bert_fused/average.pt"
+    done = dry.run("multi30k", "compare", BASELINE="bert")
+    assert "there is no multi30k-out/bert/checkpoint_best.pt; run the step bert first" in done.stderr
 
 
 def test_a_training_on_the_cpu_leaves_gpus_to_others(dry, tmp_path):
