@@ -141,8 +141,11 @@ def test_after_an_interrupt_no_further_part_is_distilled(tmp_path):
         "def main(out):\n    distill.translate = translate\n"
         "    distill.translate_all([out / str(number) for number in range(200)], out.with_name('log'), [])\n"
     )
-    code = "import pathlib, slow\nif __name__ == '__main__':\n    slow.main(pathlib.Path('parts'))\n"
-    (tmp_path / "run.py").write_text(code)
+    (tmp_path / "run.py").write_text(
+        "import pathlib, signal, slow\n\nif __name__ == '__main__':\n"
+        "    signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # these tests may run where it is ignored
+        "    slow.main(pathlib.Path('parts'))\n"
+    )
     env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/examples:{tmp_path}"}
     process = subprocess.Popen([sys.executable, "run.py"], cwd=tmp_path, env=env, start_new_session=True)
     while not (tmp_path / "parts").is_dir() or not any((tmp_path / "parts").iterdir()):

@@ -112,7 +112,9 @@ def test_english_on_a_gpu_reads_bert_of_the_hub(tmp_path, bert_dir):
         "HF_HOME": tmp_path,
         "HF_HUB_OFFLINE": 1,
     }
-    given["BASH_FUNC_python%%"] = '() { [[ $* = *cuda.is_available* ]] || command python "$@"; }'
+    # a machine with a GPU, which CUDA_VISIBLE_DEVICES= hides
+    asks = '[[ $* = *cuda.is_available* ]] && { [ -z "${CUDA_VISIBLE_DEVICES+hidden}" ]; return; }'
+    given["BASH_FUNC_python%%"] = f'() {{ {asks}; command python "$@"; }}'
     done = run(tmp_path, "prepare", **given)
     assert "BERT is bert-base-cased (the default for English on a GPU; BERT= takes another one: " in done.stdout, (
         done.stderr
