@@ -36,6 +36,8 @@ def written_whole(path: Path) -> Iterator[Path]:
             file.chmod(usual.stat().st_mode)  # safetensors lets only its user read what it writes
             with file.open("rb") as opened:
                 os.fsync(opened.fileno())
+        if place.is_dir():
+            place.rename(Path(folder) / "old")
         os.replace(new, place)
 
 

@@ -51,6 +51,7 @@ cache=(--bert-cache "$out/bert-cache") every=100 # updates between validations
 seeds=(${SEEDS:-${SEED:-1}})
 seed=${seeds[0]} runs=$out # the directory of a seed's trainings
 reached=() # the further seeds that are trained, up to this one
+trained_anew='' # whether a system was trained since the last report
 # on little text the loss rises while translations still get better; BLEU of subwords needs no rules of a language
 validation=(--validate-interval 1000000 --save-interval 1000000 --eval-bleu --eval-tokenized-bleu
     --best-checkpoint-metric bleu --maximize-best-checkpoint-metric)
@@ -72,7 +73,7 @@ tiny() {
 }
 
 recipe() {
-    local step setting
+    local step setting system
     if [[ " $* " == *" --help "* || " $* " == *" -h "* ]]; then
         usage
         return
@@ -86,7 +87,10 @@ recipe() {
         [[ ${!setting:-0} =~ ^(0|[1-9][0-9]*)$ ]] || fail "$setting=${!setting} must be a whole number"
         [[ $setting = SEED || ${!setting:-1} != 0 ]] || fail "$setting=0 must be at least 1"
     done
-    check_student
+    for system in ${TEACHER:-} ${DEPLOY:-} ${BASELINE:-}; do
+        [[ " ${all_steps[*]} " == *" $system "* ]] || fail "TEACHER, DEPLOY and BASELINE name systems, such as bert_fused, got $system"
+    done
+    [[ $sizes =~ ^([1-9][0-9]*\+[1-9][0-9]*|transformer)$ ]] || fail "STUDENT=$sizes must be transformer, or ENCODER+DECODER layers, such as 6+2"
     [[ $out != *[:,]* ]] || fail "OUT=$out must have no colon and no comma: they end the name of a directory or a file"
     ! declare -F check_settings >/dev/null || check_settings
     [ ! -d "${DATA:-}" ] || DATA=$(cd "$DATA" && pwd -P)
@@ -158,6 +162,7 @@ train() { # train NAME UPDATES LR WARMUP FLAGS...
     say "$system: $updates updates (log: $runs/$system.log)"
     fairseq-train "${command[@]}" 2>&1 | tee -a "$runs/$system.log" | python "$examples/progress.py" "$system" "$updates"
     comparable "${command[*]}" >"$runs/$system/finished"
+    trained_anew=1
 }
 
 # The same command is the same text, also if OUT is spelled in another way, or BERT's states are not kept.
@@ -242,6 +247,8 @@ gru_bert() { rnn train_with_bert gru_bert --arch "$gru_arch" --bert-model "$(ber
 
 compare() {
     local system given=() systems=() each folder file averages baseline=$out/${BASELINE:-transformer}
+    [[ -n $trained_anew || $seed = "${seeds[-1]}" ]] || return 0 # the next seed's report has all that this one would have
+    trained_anew=
     for system in "${all_steps[@]}"; do
         [ ! -e "$out/$system/checkpoint_best.pt" ] || systems+=("$system")
     done

@@ -4,9 +4,7 @@
 # The step: make_data says how it is done, and run.sh in text_options what the user has chosen for it.
 prepare() {
     local made_from
-    made_from=$(echo "${DATA:-}${text_options[*]:+ ${text_options[*]}}" && [ -z "${DATA:-}" ] ||
-        stat -Lc '%n %s %Y' "$DATA"/{train,valid,test,test-*}."$source_lang" "$DATA"/{train,valid,test,test-*}."$target_lang" \
-            ${BERT_TEXT:+"$BERT_TEXT"/{train,valid,test,test-*}."$source_lang"} 2>/dev/null || true)
+    made_from=$(echo "${text_options[*]}" && contents "${DATA:-}" "$source_lang" "$target_lang" && contents "${BERT_TEXT:-}" "$source_lang")
     if [ -e "$out/data-bin/made-from" ] && [ "$(cat "$out/data-bin/made-from")" = "$made_from" ]; then
         say "prepare: done before"
         return
@@ -18,6 +16,18 @@ prepare() {
     rm -f "$out/data-bin/made-from" # what follows may be interrupted
     make_data
     echo "$made_from" >"$out/data-bin/made-from"
+}
+
+contents() { # contents DIR LANGUAGE...: checksums of its text, wherever DIR is
+    [ -z "$1" ] || (cd "$1" 2>/dev/null && cksum {train,valid,test,test-*}."$2" ${3:+{train,valid,test,test-*}."$3"} 2>/dev/null || true)
+}
+
+# The text in subwords that data-bin is made of; OUT may have moved.
+text_dir() {
+    local text
+    text=$(cat "$out/data-bin/text")
+    [ "$text" != text ] || text=$out/text
+    echo "$text"
 }
 
 # DATA, or what prepare.sh downloads: text in subwords.  A recipe of other text has its own make_data.
@@ -88,7 +98,7 @@ binarise() {
             mv "$file" "$out/data-bin.new/${further[split]}.${file#*"/data-bin.new/test$((split + 1))."}" || return
         done
     done
-    (cd "$1" && pwd) >"$out/data-bin.new/text" || return # for the step estimate
+    if [ "$1" -ef "$out/text" ]; then echo text; else (cd "$1" && pwd); fi >"$out/data-bin.new/text" || return
     rm -rf "$out/data-bin.old" # an interrupted run may have left it
     [ ! -e "$out/data-bin" ] || mv "$out/data-bin" "$out/data-bin.old"
     mv "$out/data-bin.new" "$out/data-bin"

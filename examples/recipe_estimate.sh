@@ -8,7 +8,7 @@ estimate() {
     [ ! -e "$out/bert_fused/finished" ] || { say "estimate: $out is trained already; give another OUT=" && return; }
     say "estimate: timing some updates and translations"
     need "$out/data-bin/text" prepare
-    text=$(cat "$out/data-bin/text")
+    text=$(text_dir)
     rm -rf "$probe" && mkdir -p "$probe/bert"
     if [ ${#bert_text[@]} != 0 ]; then
         sample 2000 "$text/bert/train.$source_lang" "$probe/bert/train.$source_lang"

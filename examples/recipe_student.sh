@@ -4,19 +4,11 @@
 teacher=${TEACHER:-bert_fused} sizes=${STUDENT:-transformer}
 distilled=$out/distilled-${teacher// /+}
 
-check_student() {
-    local system
-    [[ $sizes =~ ^([1-9][0-9]*\+[1-9][0-9]*|transformer)$ ]] || fail "STUDENT=$sizes must be transformer, or ENCODER+DECODER layers, such as 6+2"
-    for system in $teacher ${DEPLOY:-}; do
-        [[ " ${all_steps[*]} " == *" $system "* ]] || fail "TEACHER and DEPLOY name systems, such as bert_fused, got $system"
-    done
-}
-
 # The step: the teacher, or the ensemble of several, translates the training text.
 distill() {
     local system flag text paths=() search made_from
     need "$out/data-bin/text" prepare
-    text=$(cat "$out/data-bin/text")
+    text=$(text_dir)
     for system in $teacher; do
         average "$out/$system"
         paths+=("$out/$system/average.pt")
@@ -73,24 +65,30 @@ learn() { # learn NAME
 deploy() {
     local system=${DEPLOY:-student} text search
     average "$out/$system"
-    text=$(cat "$out/data-bin/text")
+    text=$(text_dir)
     python -c 'import ctranslate2' 2>/dev/null || pip install -q ctranslate2 ||
         fail "ctranslate2 cannot be installed; there are wheels of it for Linux, macOS and Windows, and not for each Python"
     search_flags
     [[ " ${bert[*]} ${scoring[*]} " != *"detok moses "* ]] || search+=(--moses)
     python "$examples/deploy/convert.py" "$out/$system/average.pt" "$out/data-bin" "$text" "$out/deploy" \
         "$source_lang" "$target_lang" "${search[@]}"
+    trained "$system" >"$out/deploy.made-from"
 }
+trained() { echo "$1" && comparable "$(cat "$out/$1/finished" 2>/dev/null)"; } # trained SYSTEM: which it is, and how
 
 # For the step compare: what is deployed translates the test sets, and joins the report.
 served() { # served: adds to given
-    local name file flags=()
+    local precision file flags=()
     [ -e "$out/deploy" ] || return 0
+    if [ "$(trained "$(head -n 1 "$out/deploy.made-from")")" != "$(cat "$out/deploy.made-from")" ]; then
+        say "compare: $out/deploy is of an earlier training, and not in the report; run the step deploy"
+        return
+    fi
     [[ " ${scoring[*]} " == *" --detok moses "* ]] || flags+=(--tokenised)
-    for file in "$(cat "$out/data-bin/text")"/test{,-*}."$source_lang"; do
+    for file in "$(text_dir)"/test{,-*}."$source_lang"; do
         [ ! -e "$file" ] || python "$examples/deploy/measure.py" "$out/deploy" "$file" "${flags[@]}"
     done | tee "$out/deploy.log"
-    for name in float32 int8; do
-        given+=(--hypotheses "ctranslate2_$name=$out/deploy.{subset}.$name")
+    for precision in float32 int8; do
+        given+=(--hypotheses "ctranslate2_$precision=$out/deploy.{subset}.$precision")
     done
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The whole way in one command: sets up, makes a small English-German corpus from a grammar, and gives it to
+# The whole way in one command: sets up, and gives a small English-German corpus, which a grammar made (examples/demo), to
 # examples/own_data/run.sh, as you would give your own text.  That trains a transformer, the transformer for longer (the
 # fair control), and a BERT-fused model that begins with the transformer's parameters, and compares the three.  Then five
 # translations are shown, and a picture of what one of them attends to.  No network but for the package index.
@@ -18,18 +18,12 @@ source "$root/scripts/environment.sh"
 export HF_HUB_OFFLINE=1
 started=$SECONDS
 
-say "1/4 the corpus"
-if [ ! -e "$out/corpus" ]; then
-    python "$root/examples/demo/make_corpus.py" "$out/corpus.new"
-    mv "$out/corpus.new" "$out/corpus"
-fi
-
-say "2/4 transformer, control, BERT-fused model and report, by examples/own_data/run.sh with small models and batches"
-SRC=en TGT=de DATA=$out/corpus OUT=$out SIZE=tiny SUBWORDS=subword-nmt SYMBOLS=4000 UPDATES=300 MORE=300 WARMUP=100 LR=0.004 \
+say "1/3 transformer, control, BERT-fused model and report, by examples/own_data/run.sh with small models and batches"
+SRC=en TGT=de DATA=$root/examples/demo OUT=$out SIZE=tiny SUBWORDS=subword-nmt SYMBOLS=4000 UPDATES=300 MORE=300 WARMUP=100 LR=0.004 \
     TRAIN_FLAGS="--encoder-layers 3 --decoder-layers 3 --dropout 0.2 --max-tokens 1000 --clip-norm 1.0 ${TRAIN_FLAGS:-}" \
     "$root/examples/own_data/run.sh" prepare transformer continued bert_fused compare
 
-say "3/4 five translations of the BERT-fused model (fairseq-generate, beam 5)"
+say "2/3 five translations of the BERT-fused model (fairseq-generate, beam 5)"
 fairseq-generate "$out/data-bin" --user-dir bert_fused_plugin --task bert_fused_translation \
     --path "$out/bert_fused/average.pt" --beam 5 --remove-bpe >"$out/test.out" 2>"$out/test.log"
 for number in 0 1 2 3 4; do
@@ -39,7 +33,7 @@ for number in 0 1 2 3 4; do
     echo
 done
 
-say "4/4 attention"
+say "3/3 attention"
 bert-fused-attention "$out/data-bin" --path "$out/bert_fused/average.pt" --index 0 --output "$out/attention.png"
 
 say "the verdict (more in $out/report.html); everything is in $out, and took $((SECONDS - started)) s"

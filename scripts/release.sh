@@ -35,7 +35,8 @@ fresh() {
 }
 
 trial() {
-    python "$root/examples/demo/make_corpus.py" text --train 200 --valid 20 --test 20
+    mkdir text
+    for file in "$root"/examples/demo/*; do head -n 100 "$file" >"text/${file##*/}"; done
     fairseq-preprocess --source-lang en --target-lang de --joined-dictionary \
         --trainpref text/train --validpref text/valid --testpref text/test --destdir data-bin
     fairseq-train data-bin --user-dir bert_fused_plugin --task bert_fused_translation --arch bert_fused_tiny \
@@ -43,7 +44,7 @@ trial() {
         --optimizer adam --lr 0.001 --max-tokens 500 --max-update 10 --save-dir save --cpu
     fairseq-generate data-bin --user-dir bert_fused_plugin --task bert_fused_translation \
         --path save/checkpoint_last.pt --beam 2 --max-len-b 10 --cpu >translations
-    [ "$(grep -c '^H-' translations)" = 20 ]
+    [ "$(grep -c '^H-' translations)" = 100 ]
 }
 
 pack() { # the demo's model, which the interpreter loads elsewhere

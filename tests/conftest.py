@@ -20,13 +20,13 @@ from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
 torch.set_num_threads(1)
 
 # The rings of scripts/test.sh, by the names of files: of the tests of whole commands those that find most, and those of
-# what stands around the package, which are recipes, the demo's corpus, benchmarks and documentation.
+# what stands around the package, which are recipes, benchmarks and documentation.
 CORE = """
 test_bert_cache test_commands test_distributed test_fusion_commands test_generation_options test_gru_commands
 test_interactive test_multilingual test_pinned test_toy_task test_warm_start_commands
 """
 AROUND = """
-test_benchmark test_constraints test_demo_corpus test_deploy test_documentation test_estimate test_example_tools
+test_benchmark test_constraints test_deploy test_documentation test_estimate test_example_tools
 test_hydra test_own_data test_own_data_recipe test_readme test_recipe_progress test_recipe_restarts
 test_recipes test_setup_script test_vietnamese
 """

@@ -59,7 +59,6 @@ def main(args: argparse.Namespace) -> None:
         packages = _SUBWORDS[subwords] + " sacremoses" * args.moses
         readme = _README.format(*args.languages, packages=packages, sizes=sizes)
         (new / "README.md").write_text(readme, encoding="utf-8")
-        shutil.rmtree(args.output, ignore_errors=True)
     print(f"deploy: {args.output} has the model in two precisions: {sizes}; its README.md says how to translate")
 
 

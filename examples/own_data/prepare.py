@@ -45,8 +45,6 @@ def main(args: argparse.Namespace) -> None:
             (new / "raw").mkdir(parents=True)
             make(args, new)
             shutil.rmtree(new / "raw")
-            if text.exists():
-                text.resolve().rename(new.with_name("old"))  # removed with the temporary folder
     except OSError as error:
         raise SystemExit(f"error: {error.filename or text} cannot be written ({error.strerror})") from None
 

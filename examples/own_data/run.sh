@@ -64,10 +64,7 @@ fi
 text_options=(--subwords "$subwords" --seed "$seed")
 [ -z "${SYMBOLS:-}" ] || text_options+=(--symbols "$SYMBOLS")
 [ "$moses" = 0 ] || text_options+=(--moses)
-if [ -n "${BERT_TEXT:-}" ]; then
-    text_options+=(--bert-text "$BERT_TEXT")
-    bert_text=(--bert-text "$out/text/bert")
-fi
+[ -z "${BERT_TEXT:-}" ] || bert_text=(--bert-text "$out/text/bert")
 scoring=(--reference "$out/text/reference.{subset}.$target_lang" --max-len-a 1.5 --max-len-b 10)
 scoring+=("${bert_text[@]}")
 [ "$moses" = 0 ] || scoring+=(--detok moses)
@@ -161,7 +158,7 @@ make_data() {
     model=$(bert_model) # what fails here, or in the next line, ends the recipe
     # shellcheck disable=SC2086
     python "$here/bert_facts.py" "$model" "${why//$'\n'/ }" ${BERT_FLAGS:-}
-    prepare_raw "$DATA" --bert "$model" "${text_options[@]}"
+    prepare_raw "$DATA" --bert "$model" "${text_options[@]}" ${BERT_TEXT:+--bert-text "$BERT_TEXT"}
 }
 
 recipe "$@"

@@ -8,7 +8,6 @@ import sentencepiece
 from conftest import ROOT, TINY, Workspace
 from in_process import Printed, command
 from language_models import save_language_model
-from make_corpus import make_pairs
 from sacremoses import MosesDetokenizer, MosesTokenizer
 from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
@@ -33,8 +32,9 @@ class System:
 
 @pytest.fixture(scope="module")
 def plain_text():
-    """{split: {language: lines}} of the demo's grammar, as people write, with all that Moses escapes and splits."""
-    pairs = iter(make_pairs(sum(SIZES.values()), seed=4))
+    """{split: {language: lines}} of the demo, as people write, with all that Moses escapes and splits."""
+    demo = [(ROOT / "examples" / "demo" / f"train.{lang}").read_text(encoding="utf-8") for lang in ("en", "de")]
+    pairs = zip(*map(str.splitlines, demo))
     detokenizers = {lang: MosesDetokenizer(lang) for lang in ("en", "de")}
     marks = {"young": "twenty-year-old", "big": '"big"', "if": "&", "red": "[red]", "falls": "&"}
     result = {}

@@ -46,15 +46,36 @@ def test_a_symbolic_link_stays_one(tmp_path):
     assert torch.load(tmp_path / "real" / "model.pt") == {"a": 1}
 
 
-def test_a_folder_is_replaced_whole_and_may_be_read_by_all(tmp_path):
+@pytest.mark.parametrize("name", ["model", "link"])
+def test_a_folder_is_replaced_whole_and_may_be_read_by_all(tmp_path, name):
     (tmp_path / "model").mkdir()
-    with written_output(tmp_path / "model") as new:
+    (tmp_path / "model" / "old").touch()
+    (tmp_path / "link").symlink_to("model")
+    with written_output(tmp_path / name) as new:
         new.mkdir()
         (new / "weights").touch(0o600)
     usual = tmp_path / "usual"
     usual.touch()
+    assert os.listdir(tmp_path / "model") == ["weights"]
     assert (tmp_path / "model" / "weights").stat().st_mode == usual.stat().st_mode
-    assert sorted(os.listdir(tmp_path)) == ["model", "usual"]
+    assert sorted(os.listdir(tmp_path)) == ["link", "model", "usual"]
+
+
+def test_a_process_that_is_killed_while_it_replaces_a_folder_leaves_the_place_free(tmp_path, monkeypatch):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "old").touch()
+
+    def killed(new, place):
+        assert not place.exists()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", killed)
+    with pytest.raises(KeyboardInterrupt), written_output(tmp_path / "model") as new:
+        new.mkdir()
+    monkeypatch.undo()
+    with written_output(tmp_path / "model") as new:
+        new.mkdir()
+    assert os.listdir(tmp_path) == ["model"]
 
 
 def test_a_flag_with_an_equals_sign_may_name_the_home(monkeypatch):

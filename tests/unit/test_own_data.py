@@ -1,6 +1,5 @@
 """The programs behind examples/own_data/run.sh: checks of raw text, held-out pairs, subwords, settings of training."""
 
-import itertools
 import os
 import subprocess
 import sys
@@ -234,49 +233,6 @@ def test_nothing_of_the_user_is_removed_or_written_over(data, tmp_path):
     data.rename(tmp_path / "out" / "text" / "data")
     with pytest.raises(SystemExit, match=r"is inside .*out/text, which is made anew"):
         run(tmp_path / "out" / "text" / "data", "--out", tmp_path / "out")
-
-
-@pytest.mark.parametrize("link", [False, True])
-def test_a_run_that_is_killed_while_it_replaces_the_text_leaves_a_place_for_the_next_one(data, monkeypatch, link):
-    def make(args, new):
-        for name in ("train.en", "numbers", "test.en"):
-            (new / name).write_text("x", encoding="utf-8")
-
-    monkeypatch.setattr(prepare, "make", make)
-    text = run(data)
-    if link:
-        text.rename(data.parent / "elsewhere")
-        text.symlink_to(data.parent / "elsewhere")
-    moment = 0
-    while is_killed(data, monkeypatch, moment):
-        assert not text.exists() or len(list(text.iterdir())) == 3
-        moment += 1
-    assert moment > 3
-    left = [path.name for path in (data.parent / "out").iterdir()]
-    assert [name for name in left if not name.startswith(".text-")] == ["text"]
-
-
-def is_killed(data, monkeypatch, moment):
-    """Run; from the call with the number *moment* on, all that renames and removes ends.  Return whether it did."""
-    calls = itertools.count()
-
-    def ending(call):
-        def end(*args, **options):
-            if next(calls) >= moment:
-                raise KeyboardInterrupt
-            return call(*args, **options)
-
-        return end
-
-    with monkeypatch.context() as patch:
-        for owner in (os, Path):
-            for name in ("rename", "unlink", "rmdir"):
-                patch.setattr(owner, name, ending(vars(owner)[name]))
-        try:
-            run(data)
-        except KeyboardInterrupt:
-            return True
-    return False
 
 
 def test_a_place_that_cannot_be_written_is_named(data, tmp_path):
