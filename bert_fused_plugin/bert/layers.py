@@ -2,7 +2,7 @@
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +47,17 @@ def read_bert(
     if encoder.layer_mix is not None:
         bert_out = encoder.layer_mix(bert_out.unflatten(-1, (-1, encoder.bert.dim)))
     return bert_out, bert_padding_mask
+
+
+def read_once(encoder: Any, net_input: Dict[str, Any]) -> Dict[str, Any]:
+    """Return *net_input* with BERT's tokens and states, if *encoder* reads a frozen BERT.
+
+    A BERT that trains is read by its model, in the mode and without the graph that fairseq sets.
+    """
+    if not hasattr(encoder, "bert") or encoder.bert is None or encoder.bert.saves_weights:
+        return net_input
+    tokens, states = bert_states(encoder, **net_input)
+    return {**net_input, "bert_tokens": tokens, "bert_out": states}
 
 
 def bert_states(

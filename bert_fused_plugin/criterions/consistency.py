@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from bert_fused_plugin.bert.layers import bert_states
+from bert_fused_plugin.bert.layers import read_once
 from bert_fused_plugin.criterions.smoothed_loss import Agreement
 
 
@@ -45,9 +45,7 @@ def read_twice(model: Any, net_input: Dict[str, Any], p_cut: Optional[float], **
     *options* are more inputs of the model.
     """
     encoder, decoder = model.encoder, model.decoder  # fairseq's wrappers of several processes hand them on
-    if hasattr(encoder, "bert") and encoder.bert is not None and not encoder.bert.saves_weights:
-        tokens, states = bert_states(encoder, **net_input)
-        net_input = {**net_input, "bert_tokens": tokens, "bert_out": states}
+    net_input = read_once(encoder, net_input)
     first = model(**net_input, **options)
     if p_cut is None:
         return first, model(**net_input, **options)

@@ -40,7 +40,6 @@ class BertPairDataset(BaseWrapperDataset):
     ) -> None:
         super().__init__(dataset)
         self.word_pieces = kept_word_pieces(Sentences(dataset, bridge, texts, document_starts), folders, name)
-        self.bert_sizes: NDArray[np.int64] = self.word_pieces.sizes
         self._states: Optional[CachedStates] = None
 
     def use_states(self, states: CachedStates) -> None:
@@ -52,7 +51,7 @@ class BertPairDataset(BaseWrapperDataset):
 
     def bert_tokens(self, index: int) -> Tensor:
         """Return the word-piece ids of sentence *index*, (L,)."""
-        return torch.from_numpy(self.word_pieces[index]).long()
+        return torch.from_numpy(self.word_pieces[index].astype(np.int64))
 
     def __getitem__(self, index: int) -> Dict[str, Any]:
         """Return fairseq's sample of *index* with ``bert_tokens``, and ``bert_out`` if there is a cache."""
@@ -76,11 +75,7 @@ class BertPairDataset(BaseWrapperDataset):
 
     def num_tokens(self, index: int) -> int:
         """Return the length that ``--max-tokens`` counts: the longest of source, target and BERT's."""
-        return int(max(self.dataset.num_tokens(index), self.bert_sizes[index]))
-
-    def num_tokens_vec(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return `num_tokens` of all *indices*."""
-        return np.maximum(self.dataset.num_tokens_vec(indices), self.bert_sizes[indices])
+        return int(max(self.dataset.num_tokens(index), len(self.word_pieces[index])))
 
     def batch_by_size(self, indices: NDArray[np.int64], max_tokens: Optional[int] = None, **limits: Any) -> Any:
         """Return batches of *indices*, formed by the sizes that include BERT's.
@@ -91,7 +86,9 @@ class BertPairDataset(BaseWrapperDataset):
         if self.get_batch_shapes() is not None:  # --num-batch-buckets: the shapes are fairseq's
             return self.dataset.batch_by_size(indices, **limits)
         most = np.inf if max_tokens is None else max_tokens
-        sizes = np.maximum(self.dataset.num_tokens_vec(indices), np.minimum(self.bert_sizes[indices], most))
+        offsets = self.word_pieces.offsets
+        pieces = offsets[indices + 1] - offsets[indices]
+        sizes = np.maximum(self.dataset.num_tokens_vec(indices), np.minimum(pieces, most))
         return data_utils.batch_by_size(indices, self.num_tokens, num_tokens_vec=sizes.astype(np.int64), **limits)
 
 

@@ -106,7 +106,7 @@ class CachedStates:
                 save_file({"states": states}, new, {"blocks": str(len(self._sizes))})
 
         with Progress("BERT cache", int(self._sizes[own].sum()), "word pieces", parts=3, say=logger.info) as shown:
-            make_together(lambda: [n for n in self.missing() if wait or n in own], make, rank, ranks, str(self.folder))
+            make_together(self.missing, make, rank, ranks, str(self.folder), wait)
         if not self.missing():
             for leftover in self.folder.glob(".*"):  # of killed processes
                 shutil.rmtree(leftover, ignore_errors=True)
@@ -139,7 +139,7 @@ class CachedStates:
         while done < len(longest_first):
             longest = longest_first[done][0]
             batch = longest_first[done : done + max(1, BATCH_PIECES // (longest.stop - longest.start))]
-            bert_tokens = collate_bert_tokens([torch.from_numpy(pieces[equal[0]]) for equal in batch])
+            bert_tokens = collate_bert_tokens([torch.from_numpy(pieces[equal[0]].astype(np.int64)) for equal in batch])
             computed = self._in_number_format(compute(bert_tokens))
             for equal, row in zip(batch, computed):
                 for place in equal:

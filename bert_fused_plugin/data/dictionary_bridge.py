@@ -58,7 +58,6 @@ class DictionaryBridge:
     ) -> None:
         self._host = tokenizer
         self._tokenizer = FastTokenizer(tokenizer) if tokenizer.is_fast else SlowTokenizer(tokenizer)
-        self.is_fast = tokenizer.is_fast
         self.max_tokens = max_tokens
         self.subword = detect_subword(dictionary) if subword == "auto" else subword
         self.detok = detect_detok(dictionary) if detok == "auto" else detok

@@ -9,6 +9,7 @@ that nobody needs again.  So nothing is written for the lines of fairseq-interac
 import hashlib
 import json
 import logging
+import os
 import shutil
 import tempfile
 from array import array
@@ -28,6 +29,7 @@ from fairseq.data import (
     StripTokenDataset,
     TruncateDataset,
 )
+from fairseq.data.bucket_pad_length_dataset import BucketPadLengthDataset
 from fairseq.data.indexed_dataset import data_file_path, index_file_path
 from torch.utils.data import ConcatDataset as ConcatTexts
 
@@ -42,10 +44,9 @@ from bert_fused_plugin.progress import Progress
 logger = logging.getLogger(__name__)
 
 FORMAT = 1  # a change of what is made of a sentence, or of the files, needs another number
-KEPT_FROM = 50_000  # sentences
-_PART = 50_000  # sentences that are tokenised, and lost if the process is killed, together
+KEPT_FROM = 20_000  # sentences
+_PART = 20_000  # sentences that are tokenised, and lost if the process is killed, together
 _CHUNK = 10_000  # sentences tokenised at once
-_SLOWER = 10  # what is kept, and in parts, of a slow tokenizer begins at a tenth of these numbers
 
 
 class Sentences:
@@ -68,7 +69,6 @@ class Sentences:
         self._bridge = bridge
         self._texts = texts
         self._document_starts = document_starts
-        self.pace = 1 if bridge.is_fast else _SLOWER
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -118,15 +118,15 @@ def kept_word_pieces(sentences: Sentences, folders: Sequence[Path], name: str) -
     All *folders* are looked into, in this order, and the first one that can be written gets new ones, in a folder whose
     name begins with *name*.
     """
-    digest = sentences.digest() if folders and len(sentences) >= KEPT_FROM // sentences.pace else None
-    if digest is None:
+    if not folders or len(sentences) < KEPT_FROM:
         return sentences.word_pieces(0, len(sentences))
-    places = [folder / f"{name}-{digest}" for folder in folders]
+    digest = sentences.digest()
+    reasons = ["nothing tells which sentences --dataset-impl has read"] if digest is None else []
+    places = [] if digest is None else [folder / f"{name}-{digest}" for folder in folders]
     for found in filter(None, map(_loaded, places)):
         rank_in(None)  # where another rank may have to make them
         logger.info(f"the word pieces of {name} are kept in {found.folder}")
         return found
-    reasons: List[str] = []
     for place in places:
         problem = _problem_of(place, sentences)
         if not problem:
@@ -144,9 +144,9 @@ def _loaded(place: Path) -> Optional[WordPieces]:
     """Return the word pieces in the folder *place*, or None if they are not complete there."""
     try:
         return WordPieces.load(place)
-    except FileNotFoundError:
+    except OSError:  # they are not there, or making them meets the same error of the system
         return None
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except (ValueError, KeyError, EOFError) as error:
         logger.warning(f"{place} cannot be read ({error}): the word pieces are made anew")
         with suppress(OSError):
             (place / META).unlink()
@@ -170,22 +170,22 @@ def _problem_of(place: Path, sentences: Sentences) -> str:
 
 def _made(sentences: Sentences, place: Path, rank: int, ranks: int) -> WordPieces:
     """Make the word pieces of *sentences* in the folder *place* with the other *ranks*, and return them."""
-    size = max(1, _PART // sentences.pace)
-    starts = range(0, len(sentences), size)
+    starts = range(0, len(sentences), _PART)
     folder, meta = place / "parts", place / META
     files = [folder / f"{number:05}.npz" for number in range(len(starts))]
 
     def missing() -> List[int]:
-        return [] if meta.exists() else [number for number, file in enumerate(files) if not file.exists()]
+        there = set(os.listdir(folder)) if folder.exists() else set()
+        return [] if meta.exists() else [number for number, file in enumerate(files) if file.name not in there]
 
     def make(number: int) -> None:
-        pieces = sentences.word_pieces(starts[number], min(starts[number] + size, len(sentences)))
+        pieces = sentences.word_pieces(starts[number], min(starts[number] + _PART, len(sentences)))
         pieces.save_part(files[number])
         shown.update(len(pieces))
 
     folder.mkdir(exist_ok=True)
     logger.info(f"the word pieces of {len(sentences):,} sentences are made, and kept in {place}")
-    own = sum(min(size, len(sentences) - start) for start in starts[rank::ranks])
+    own = sum(min(_PART, len(sentences) - start) for start in starts[rank::ranks])
     try:
         with Progress("word pieces for BERT", own, "sentences", parts=1, say=logger.info) as shown:
             make_together(missing, make, rank, ranks, str(place))
@@ -223,4 +223,5 @@ _KINDS: Dict[type, Callable[[Any], List[Any]]] = {
     AppendTokenDataset: lambda d: [str(d.token), content_identity(d.dataset)],
     StripTokenDataset: lambda d: [str(d.id_to_strip), content_identity(d.dataset)],
     TruncateDataset: lambda d: [d.truncation_length, content_identity(d.dataset)],
+    BucketPadLengthDataset: lambda d: [content_identity(d.dataset)],  # BERT does not read the padding
 }

@@ -35,9 +35,14 @@ def rank_in(folder: Optional[Path]) -> Tuple[int, int]:
 
 
 def make_together(
-    missing: Callable[[], Sequence[int]], make: Callable[[int], None], rank: int, ranks: int, what: str
+    missing: Callable[[], Sequence[int]],
+    make: Callable[[int], None],
+    rank: int,
+    ranks: int,
+    what: str,
+    wait: bool = True,
 ) -> None:
-    """Make the missing parts r, r + n, ... of a piece of work, *rank* r of n *ranks*, and wait until none is missing.
+    """Make the missing parts r, r + n, ... of a piece of work, *rank* r of n *ranks*, and *wait* until none is missing.
 
     The function *missing* returns the numbers of the parts that are missing now; *what* is made, for the log.
     """
@@ -51,7 +56,7 @@ def make_together(
                 if number in missing():
                     raise  # otherwise another job has made it, and removed what this one had begun
     begin = said = time.monotonic()
-    while left := missing():
+    while wait and (left := missing()):
         now = time.monotonic()
         if now - said > _SAID_AFTER:
             said = now

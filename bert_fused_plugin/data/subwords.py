@@ -87,10 +87,11 @@ def _unless_it_begins(mark: str) -> Callable[[str, str], bool]:
 
 
 def _share_of_sentencepiece(symbols: Sequence[str]) -> float:
-    """Return the share of pieces that begin a word or are bytes; it is 1 for ``--bpe characters``, joined likewise."""
-    single = sum(len(symbol) == 1 for symbol in _own(symbols))
-    # in text that was split into characters, the space is one of the most frequent ones
-    if _SPACE in symbols[: max(10, len(symbols) // 10)] and single > 0.99 * len(_own(symbols)):
+    """Return the share of pieces that begin a word or are bytes, or 1 if the mark of a space is a frequent symbol.
+
+    It is one in text without spaces, where few pieces begin a word, and in that of ``--bpe characters``.
+    """
+    if _SPACE in symbols[: max(10, len(symbols) // 10)]:
         return 1.0
     return _share_of(lambda symbol: symbol.startswith(_SPACE) or _BYTE_PIECE.fullmatch(symbol) is not None)(symbols)
 

@@ -41,8 +41,7 @@ class WordPieces:
             ValueError: a file is cut short, or is not what `save` wrote.
         """
         meta = json.loads((folder / META).read_text(encoding="utf-8"))
-        # what is written to the arrays would stay in this process; PyTorch warns of arrays that are read-only
-        pieces, offsets = (np.asarray(np.load(folder / name, mmap_mode="c")) for name in (_PIECES, _OFFSETS))
+        pieces, offsets = (np.asarray(np.load(folder / name, mmap_mode="r")) for name in (_PIECES, _OFFSETS))
         loaded = cls(pieces, offsets, meta["cuts"])
         loaded.digest, loaded.folder = meta["digest"], folder
         return loaded

@@ -95,6 +95,10 @@ class BertFusedTranslationTask(TranslationTask):
             self._warn_of_input(model, cfg)
         return model
 
+    def can_reuse_epoch_itr(self, dataset: Any) -> bool:
+        """Return whether fairseq may keep the batches of *dataset*; those of typed lines would fill the memory."""
+        return any(dataset is loaded for loaded in self.datasets.values()) and super().can_reuse_epoch_itr(dataset)
+
     def begin_epoch(self, epoch: int, model: Any) -> None:
         """Begin an epoch; before the first one of a launch, what matters of the set-up is logged once more."""
         super().begin_epoch(epoch, model)
@@ -188,13 +192,14 @@ class BertFusedTranslationTask(TranslationTask):
             net_input, constraints = {**net_input, "bert_tokens": constraints}, None
         if ensembles.share_bert_input(models):
             net_input = ensembles.with_bert_states(models, net_input)
-        elif "bert_tokens" in net_input:
-            unused = given_flags(self.cfg, "bert_text", "bert_cache")
-            if unused:
-                self._warn_once(
-                    f"the models of the ensemble differ in BERT or in its input and so do not use {', '.join(unused)}"
-                )
+        else:
             net_input = ensembles.without_bert_input(net_input)
+        flags = {"bert_tokens": "bert_text", "bert_out": "bert_cache"}
+        lost = [flags[name] for name in flags if name in sample["net_input"].keys() - net_input.keys()]
+        if unused := given_flags(self.cfg, *lost):
+            self._warn_once(
+                f"the models of the ensemble differ in BERT or its input, and do not use {', '.join(unused)}"
+            )
         sample, models = {**sample, "net_input": net_input}, ensembles.members(models)
         return super().inference_step(generator, models, sample, constraints=constraints, **options)
 

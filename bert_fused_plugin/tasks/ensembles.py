@@ -1,16 +1,17 @@
 """Ensembles whose members differ: in whether they read BERT, in which BERT, and in how it is given the source."""
 
 import copy
+import json
 from typing import Any, Dict, List, Sequence, Tuple
 from weakref import WeakValueDictionary
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.bert.layers import bert_states
+from bert_fused_plugin.bert.layers import read_once
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.models.gru_bahdanau.encoder import GruEncoder
 
-Berts = WeakValueDictionary[Tuple[str, Tuple[int, ...]], FrozenBert]  # by weights and layers
+Berts = WeakValueDictionary[Tuple[str, str, Tuple[int, ...]], FrozenBert]  # by weights, configuration, layers
 
 
 def reads_bert(model: Any) -> bool:
@@ -44,30 +45,30 @@ def without_bert_input(net_input: Dict[str, Any]) -> Dict[str, Any]:
 def share_bert(berts: Berts, encoder: Any) -> None:
     """Give *encoder* the frozen BERT in *berts* that is the same; if there is none, its own one joins them."""
     if not encoder.bert.saves_weights:  # a BERT that trains belongs to its own model
-        key = (encoder.bert_record.record["weights_in_layers"], encoder.bert.layers)
+        record = encoder.bert_record.record
+        key = (record["weights_in_layers"], json.dumps(record["configuration"]), encoder.bert.layers)
         encoder.bert = berts.setdefault(key, encoder.bert)
 
 
 def share_bert_input(models: Sequence[Any]) -> bool:
-    """Return whether all *models* that read BERT have the same BERT and the same input for it."""
+    """Return whether all *models* that read BERT have the same input for it."""
     inputs = []
     for encoder in (model.encoder for model in models if reads_bert(model)):
         record = encoder.bert_record.record
-        settings = {**record["settings"], "bert_mask_special_tokens": None}  # which is not about BERT's input
-        inputs.append((encoder.bert, encoder.bridge.max_tokens, record["tokenizer"], settings))
+        settings = {**record["settings"], "bert_mask_special_tokens": None, "bert_layer": None}  # about BERT's states
+        inputs.append((encoder.bridge.max_tokens, record["tokenizer"], settings))
     return all(one == inputs[0] for one in inputs)
 
 
 def with_bert_states(models: Sequence[Any], net_input: Dict[str, Any]) -> Dict[str, Any]:
-    """Return *net_input* with BERT's tokens and states for all of *models* that read it, which share their input.
+    """Return *net_input* with the tokens, and the states of one BERT, for all of *models*, which share their input.
 
-    A BERT that trains belongs to one model, which reads it later, in the mode and without the graph that fairseq sets.
+    With several BERTs, each model reads its own later; then states of the cache are left out.
     """
-    encoder = next((model.encoder for model in models if reads_bert(model)), None)
-    if encoder is None or encoder.bert.saves_weights:
-        return net_input
-    tokens, states = bert_states(encoder, **net_input)
-    return {**net_input, "bert_tokens": tokens, "bert_out": states}
+    encoders = list({id(model.encoder.bert): model.encoder for model in models if reads_bert(model)}.values())
+    if len(encoders) > 1:
+        return {name: value for name, value in net_input.items() if name != "bert_out"}
+    return read_once(encoders[0], net_input) if encoders else net_input
 
 
 def ensemble_errors(models: Sequence[Any], print_alignment: bool) -> List[str]:
@@ -76,7 +77,7 @@ def ensemble_errors(models: Sequence[Any], print_alignment: bool) -> List[str]:
     contexts = [model.encoder.bridge.context for model in models if reads_bert(model)]
     if any(contexts) and not share_bert_input(models):
         errors.append(
-            f"--bert-context {max(contexts)}: the models of this ensemble differ in BERT or in its input; "
+            f"--bert-context {max(contexts)}: the models of this ensemble differ in BERT's input; "
             "translate with models that share them"
         )
     if print_alignment and not all(_aligns(model) for model in models):

@@ -51,4 +51,4 @@ def test_a_single_line_has_no_context_and_that_is_said(workspace, trained):
     refused = workspace.generate("--path", trained, task="translation", ok=False)
     assert "--bert-context 1 needs the sentences before the current one" in refused.stderr
     both = workspace.generate("--path", f"{trained}:{workspace.checkpoint}", ok=False)
-    assert "error: --bert-context 1: the models of this ensemble differ in BERT or in its input" in both.stderr
+    assert "error: --bert-context 1: the models of this ensemble differ in BERT's input" in both.stderr

@@ -59,6 +59,13 @@ def test_long_lines_of_a_buffer_are_cut(task, dictionary, caplog):
     assert "a source line of 9 tokens is cut to 5 (--max-source-positions 5)" in caplog.messages
 
 
+def test_fairseq_keeps_the_batches_of_loaded_data_sets_alone(task, dictionary):
+    task.load_dataset("train")
+    assert task.can_reuse_epoch_itr(task.datasets["train"])
+    lines = [encode(dictionary, line) for line in LINES]
+    assert not task.can_reuse_epoch_itr(task.build_dataset_for_inference(lines, list(map(len, lines))))
+
+
 def test_flags_for_bert_beside_a_model_without_bert_are_named(dictionary, caplog):
     cfg = BertFusedTranslationConfig(source_lang="en", target_lang="de", max_source_positions=50, bert_cache="x")
     task = BertFusedTranslationTask(cfg, dictionary, dictionary)

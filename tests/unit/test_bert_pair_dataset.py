@@ -57,7 +57,6 @@ def test_lengths_count_word_pieces_too(dataset):
     expected = [max(stock.num_tokens(i), pieces[i]) for i in range(5)]
     assert expected != [stock.num_tokens(i) for i in range(5)]
     assert [dataset.num_tokens(i) for i in range(5)] == expected
-    assert dataset.num_tokens_vec(np.array([3, 1])).tolist() == [expected[3], expected[1]]
 
 
 def test_batches_respect_max_tokens_in_word_pieces(dictionary, bridge):

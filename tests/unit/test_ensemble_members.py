@@ -58,14 +58,16 @@ def test_models_with_one_bert_hold_one_object(build, dictionary, bert_dir):
     models = [build(), build(bert_mask_special_tokens=True), make_gru(dictionary, bert_model=bert_dir)]
     readers = [build(bert_detok="moses"), build()]
     readers[1].encoder.bert_record.update(tokenizer="another")
-    other, *trained = build(bert_layer="1"), build(bert_finetune=True), build(bert_finetune=True)
-    assert not ensembles.share_bert_input(models)
-    for model in (*models, *readers, other, *trained):
+    configured, other, *trained = build(), build(bert_layer="1"), build(bert_finetune=True), build(bert_finetune=True)
+    configured.encoder.bert_record.update(configuration={"hidden_act": "relu"})
+    for model in (*models, *readers, configured, other, *trained):
         ensembles.share_bert(berts, model.encoder)
     assert len({id(model.encoder.bert) for model in models}) == 1
-    assert len({id(model.encoder.bert) for model in (models[0], other, *trained)}) == 4
-    assert ensembles.share_bert_input(models)
-    assert not ensembles.share_bert_input([*models, other])
+    assert len({id(model.encoder.bert) for model in (models[0], configured, other, *trained)}) == 5
+    assert ensembles.share_bert_input([*models, other, *trained])
+    net_input = {"src_tokens": torch.tensor([[5, 2]]), "bert_tokens": torch.tensor([[2, 5, 3]]), "bert_out": None}
+    for apart in ([models[0], other], trained):  # the tokens are of all, and the states of none
+        assert ensembles.with_bert_states(apart, net_input).keys() == {"src_tokens", "bert_tokens"}
     models[1].encoder.bridge.max_tokens -= 1
     assert not ensembles.share_bert_input(models)
     assert not any(ensembles.share_bert_input([models[0], reader]) for reader in readers)

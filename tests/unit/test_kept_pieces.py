@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from fairseq.data import AppendTokenDataset, ConcatDataset, LanguagePairDataset, ListDataset, indexed_dataset
+from fairseq.data.bucket_pad_length_dataset import BucketPadLengthDataset
 from helpers import WORDS, dictionary_of, encode
 from test_states_on_disk import CountingBert, D
 from tokenizers import normalizers
@@ -165,9 +166,18 @@ def test_what_fairseq_combines_or_appends_counts(make, corpus, dictionary, tmp_p
             assert_equal(dataset, make(source, folders=()))
 
 
-def test_data_that_is_in_no_file_and_small_data_are_not_kept(make, dictionary, tmp_path, monkeypatch):
+def test_padding_to_few_lengths_changes_nothing(make, dictionary, corpus, tmp_path):
+    source = indexed_dataset.MMapIndexedDataset(corpus)
+    padded = BucketPadLengthDataset(source, source.sizes, num_buckets=2, pad_idx=dictionary.pad(), left_pad=True)
+    assert_equal(make(padded), make(folders=()))
+    assert len(files(tmp_path / "kept")) == 1
+
+
+def test_data_that_is_in_no_file_and_small_data_are_not_kept(make, dictionary, tmp_path, monkeypatch, caplog):
     rows = [encode(dictionary, line) for line in LINES]
     make(ListDataset(rows, np.array([len(row) for row in rows])))
+    [warning] = warnings(caplog)
+    assert "makes the word pieces of train.en by itself, at each start, since nothing tells which sentences" in warning
     monkeypatch.setattr(kept_pieces, "KEPT_FROM", len(LINES) + 1)
     make()
     assert not (tmp_path / "kept").exists()
@@ -209,6 +219,19 @@ def test_damaged_files_are_made_anew_with_a_warning(make, tmp_path, caplog, name
     make()
     [warning] = warnings(caplog)  # and the second start has none
     assert warning.startswith(f"{folder} cannot be read (")
+    assert files(folder) == ["meta.json", "offsets.npy", "pieces.npy"]
+
+
+def test_an_error_of_the_system_removes_nothing(make, tmp_path, monkeypatch):
+    make()
+    [folder] = (tmp_path / "kept").iterdir()
+
+    def failing(folder):
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(kept_pieces.WordPieces, "load", failing)
+    with pytest.raises(BertFusedError, match=r"cannot be written or read \(.*Too many open files\)"):
+        make()
     assert files(folder) == ["meta.json", "offsets.npy", "pieces.npy"]
 
 

@@ -4,18 +4,14 @@ import copy
 import shutil
 
 import pytest
-from fairseq.data import LanguagePairDataset, indexed_dataset
 from helpers import dictionary_of, framed
 from language_models import TEXT
 from slow_tokenizers import JAPANESE, SLOW, VIETNAMESE
-from test_kept_pieces import write_data
 from transformers import AutoTokenizer
 
 from bert_fused_plugin.bert.flags import parse_options
 from bert_fused_plugin.bert.pretrained_bert import load_tokenizer
-from bert_fused_plugin.data import kept_pieces
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.data.kept_pieces import Sentences, kept_word_pieces
 from bert_fused_plugin.errors import BertFusedError
 
 LINES = {"PhoBERT": VIETNAMESE, **dict.fromkeys((name for name in SLOW if "BERT, " in name), JAPANESE)}
@@ -71,21 +67,6 @@ def test_each_file_of_a_tokenizer_is_part_of_its_identity(file, saved, tmp_path)
     lines = (moved / file).read_text(encoding="utf-8").splitlines()
     (moved / file).write_text("\n".join([*lines[1:], lines[0], ""]), encoding="utf-8")
     assert make_bridge(str(moved)).identity() != make_bridge(saved("PhoBERT")).identity()
-
-
-def test_word_pieces_are_kept_of_fewer_sentences_and_ranks_share_smaller_parts(saved, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(kept_pieces, "KEPT_FROM", 50)
-    monkeypatch.setattr(kept_pieces, "_PART", 20)
-    source = indexed_dataset.MMapIndexedDataset(write_data(dictionary_of("a"), tmp_path / "src", ["a"] * 6))
-    pairs = LanguagePairDataset(source, source.sizes, dictionary_of("a"))
-    sentences = Sentences(pairs, make_bridge(saved("PhoBERT")))
-    starts, stock = [], sentences.word_pieces
-    monkeypatch.setattr(sentences, "word_pieces", lambda start, stop: starts.append(start) or stock(start, stop))
-    kept = kept_word_pieces(sentences, [tmp_path / "kept"], "train.vi")
-    assert kept.folder is not None
-    assert sorted(starts) == [0, 2, 4]
-    assert kept.digest == stock(0, 6).digest
-    assert "word pieces for BERT: 6 sentences in 0 s" in caplog.messages
 
 
 def test_options_reach_the_tokenizer_and_unknown_ones_are_named(saved, caplog):

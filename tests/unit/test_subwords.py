@@ -39,6 +39,7 @@ def join(kind, line):
         ("numbers", [str(i) for i in range(101)]),
         ("sentencepiece", ["我", "们", *(f"<0x{i:02X}>" for i in range(256))]),
         ("sentencepiece", ["▁", *(chr(i) for i in range(0x4E00, 0x4E00 + 500)), "__en__"]),  # --bpe characters
+        ("sentencepiece", ["。", "▁", *(f"{chr(i)}ない" for i in range(0x4E00, 0x4E00 + 500)), "▁「"]),  # no spaces
     ],
 )
 def test_each_kind_is_seen_from_the_dictionary(kind, symbols):
