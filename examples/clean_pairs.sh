@@ -6,6 +6,10 @@
 #   examples/clean_pairs.sh INPUT OUTPUT SRC TGT WORDS      reads INPUT.SRC and INPUT.TGT, writes OUTPUT.SRC and OUTPUT.TGT
 set -euo pipefail
 
+[ "$(wc -l <"$1.$3")" = "$(wc -l <"$1.$4")" ] || {
+    echo "clean_pairs.sh: error: $1.$3 and $1.$4 must have equally many lines; line N of one translates line N of the other" >&2
+    exit 1
+}
 paste "$1.$3" "$1.$4" | awk -F '\t' -v words="$5" -v source="$2.$3" -v target="$2.$4" '
     {
         n = split($1, unused, " ")

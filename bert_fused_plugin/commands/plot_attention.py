@@ -13,6 +13,7 @@ from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 from typing import List, Optional, Sequence, Tuple
 
+from matplotlib import font_manager, rc_context
 from matplotlib.figure import Figure
 
 from bert_fused_plugin.commands import output_errors, user_module
@@ -33,7 +34,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     raise_all(output_errors(output=args.output))
     if args.output.suffix not in _ENDINGS:
         raise BertFusedError(f"--output must end in .png, .svg or .pdf, got {args.output}; add one of these endings")
-    run = load_run(RunFiles("--path", "", args.path), Place(args.data, [args.subset]))
+    run = load_run(
+        RunFiles("--path", "", args.path), Place(args.data, [args.subset], args.bert_text, args.bert_documents)
+    )
     size = len(run.task.dataset(args.subset))
     if not 0 <= args.index < size:
         raise BertFusedError(
@@ -51,13 +54,30 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         raise BertFusedError(f"--layer must be in [{-depth}, {depth - 1}], got {args.layer}; layers are counted from 0")
     chosen = [(found, found.last() if args.layer is None else args.layer % depth) for found in maps]
     chosen = [(found, layer) for found, layer in chosen if found.layers[layer] is not None]
-    draw(chosen, args.output, words=not args.subwords)
+    labels = "".join(label for found, _ in chosen for label in (*found.rows, *found.columns))
+    families, missing = fonts(labels)
+    with rc_context({"font.family": families}):
+        draw(chosen, args.output, words=not args.subwords)
     print(f"source:      {texts.source(sample['net_input']['src_tokens'][0])}")
     print(f"translation: {texts.target(tokens)}")
     _print_figures(maps, chosen)
     for name, alphas in learned_alphas(run.model).items():
         print(f"alpha:       {name}: {' '.join(f'{alpha:.2f}' for alpha in alphas)}")
+    if missing:
+        print(f"no font:     {missing}: these characters are drawn as boxes; install a font that has them")
     print(f"written:     {args.output}")
+
+
+def fonts(text: str) -> Tuple[List[str], str]:
+    """Return installed fonts that have the characters of *text*, matplotlib's own first, and the characters of none."""
+    families, missing = ["DejaVu Sans"], {character for character in text if character.isprintable()}
+    for font in sorted(font_manager.fontManager.ttflist, key=lambda font: font.name != families[0]):
+        if missing and font.style == "normal" and not font.name.startswith("Last Resort"):  # which has boxes for all
+            loaded = font_manager.get_font(font.fname)
+            found = missing & set(map(chr, loaded.get_charmap())) if loaded.scalable else set()
+            families += [font.name] * bool(found)
+            missing -= found
+    return list(dict.fromkeys(families)), "".join(sorted(missing))
 
 
 def _print_figures(maps: List[AttentionMap], chosen: List[Tuple[AttentionMap, int]]) -> None:
@@ -102,6 +122,8 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     add("--subset", default="test", help="name of the data set; default: %(default)s")
     add("--index", type=int, default=0, help="number of the sentence, counted from 0; default: %(default)s")
     add("--layer", type=int, help="number of the decoder layer, counted from 0; default: the last layer with attention")
+    add("--bert-text", metavar="DIR", help="directory with the raw source text for BERT, as for the task")
+    add("--bert-documents", metavar="DIR", help="directory with the lines where documents begin, as for the task")
     add("--subwords", action="store_true", help="show subwords instead of words")
     add("--beam", type=int, default=5, help="beam size; default: %(default)s")
     add("--output", type=given_path, required=True, help="PNG, SVG or PDF file to write")

@@ -16,11 +16,13 @@ if [ ! -d "$raw" ]; then
         echo "prepare.sh: error: $url cannot be fetched; prepare the data elsewhere and give it: DATA=dir run.sh" >&2
         exit 1
     }
-    tar -xzf "$dir/raw/de-en.tgz" -C "$dir/raw"
+    mkdir -p "$dir/raw/new"
+    tar -xzf "$dir/raw/de-en.tgz" -C "$dir/raw/new"
+    mv "$dir/raw/new/de-en" "$raw"
 fi
 
 lower() { python -c 'import sys; sys.stdout.writelines(line.lower() for line in sys.stdin)'; }
-tokenised() { sacremoses -j 4 -l "$1" -q tokenize | lower; }
+tokenised() { tr '\r' ' ' | sacremoses -j 4 -l "$1" -q tokenize | lower; }
 for lang in de en; do
     grep -v -E '<(url|talkid|keywords|speaker|reviewer|translator)' "$raw/train.tags.de-en.$lang" |
         sed -E 's#</?(title|description)>##g' | tokenised "$lang" >"$dir/raw/all.$lang"

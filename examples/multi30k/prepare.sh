@@ -24,7 +24,7 @@ for lang in en de; do
         gzip -d "$file.gz"
     done
     for split in train valid test; do
-        sacremoses -l "$lang" -q tokenize <"$dir/raw/$split.$lang" | lower >"$dir/raw/$split.tok.$lang"
+        tr '\r' ' ' <"$dir/raw/$split.$lang" | sacremoses -l "$lang" -q tokenize | lower >"$dir/raw/$split.tok.$lang"
     done
 done
 cat "$dir"/raw/train.tok.{en,de} | subword-nmt learn-bpe -s 10000 -o "$dir/codes"

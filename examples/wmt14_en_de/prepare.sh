@@ -25,7 +25,7 @@ fetch http://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz
 fetch http://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz
 fetch http://data.statmt.org/wmt17/translation-task/training-parallel-nc-v12.tgz
 
-tokenised() { sacremoses -j 8 -l "$1" -q tokenize -a; }
+tokenised() { tr '\r' ' ' | sacremoses -j 8 -l "$1" -q tokenize -a; }
 for lang in en de; do
     cat "$dir/raw/training/europarl-v7.de-en.$lang" "$dir/raw/commoncrawl.de-en.$lang" \
         "$dir/raw/training/news-commentary-v12.de-en.$lang" | tokenised "$lang" >"$dir/raw/all.$lang"

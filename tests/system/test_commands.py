@@ -4,6 +4,9 @@ import re
 
 import pytest
 from conftest import ROOT, hypotheses
+from matplotlib import font_manager
+
+from bert_fused_plugin.commands.plot_attention import fonts
 
 
 def test_all_bad_settings_are_reported_together(workspace, tmp_path):
@@ -75,3 +78,23 @@ def test_attention_is_drawn(workspace, tmp_path):
         "--index", "99", "--output", tmp_path / "x.png", ok=False,
     )  # fmt: skip
     assert "error: --index must be in [0, 29] for 'test', got 99" in refused.stderr
+
+
+def test_attention_is_drawn_to_the_text_that_bert_read(workspace, tmp_path):
+    (tmp_path / "test.en").write_text("eats\n" * 30)
+    done = workspace.run(
+        "bert-fused-attention", workspace.data, "--path", workspace.checkpoint,
+        "--bert-text", tmp_path, "--output", tmp_path / "x.svg",
+    )  # fmt: skip
+    assert "eats" not in done.stdout
+    assert "<!-- eats -->" in (tmp_path / "x.svg").read_text()  # which matplotlib writes before the curves of a label
+
+
+def test_fonts_are_found_for_what_matplotlibs_own_lacks(monkeypatch):
+    own = [font for font in font_manager.fontManager.ttflist if "mpl-data" in font.fname]
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", own)
+    assert fonts("Haus ,") == (["DejaVu Sans"], "")
+    families, missing = fonts("Haus \u1d81 𓀀")
+    assert families[0] == "DejaVu Sans"
+    assert "STIXGeneral" in families
+    assert missing == "𓀀"

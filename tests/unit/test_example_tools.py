@@ -58,6 +58,10 @@ def test_pairs_that_are_no_translations_go(tmp_path):
     subprocess.run([script, tmp_path / "in", tmp_path / "out", "en", "de", "5"], check=True)
     kept = [(tmp_path / f"out.{lang}").read_text(encoding="utf-8").splitlines() for lang in ("en", "de")]
     assert list(zip(*kept)) == [("a b", "c d"), ("a a a", "b b")]
+    (tmp_path / "in.de").write_text("one line less\n" * (len(pairs) - 1), encoding="utf-8")
+    done = subprocess.run([script, tmp_path / "in", tmp_path / "out", "en", "de", "5"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "must have equally many lines" in done.stderr
 
 
 def test_a_random_bert_differs_in_its_weights_alone(bert_dir, tmp_path):
