@@ -129,7 +129,6 @@ setup(
             "pytest-timeout>=2.1",
             "pytest-xdist>=3",
             "hypothesis>=6",
-            "jsonschema>=4",
         ],
     },
 )
