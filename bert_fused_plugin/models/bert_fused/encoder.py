@@ -69,7 +69,6 @@ class BertFusedEncoder(TransformerEncoderBase):
         src_tokens: Tensor,
         src_lengths: Optional[Tensor] = None,
         return_all_hiddens: bool = False,
-        token_embeddings: Optional[Tensor] = None,
         bert_tokens: Optional[Tensor] = None,
         bert_out: Optional[Tensor] = None,
     ) -> EncoderOut:
@@ -78,7 +77,6 @@ class BertFusedEncoder(TransformerEncoderBase):
         Args:
             src_tokens, src_lengths, bert_tokens, bert_out: as for `TranslationModel.forward`.
             return_all_hiddens: whether to fill ``encoder_states``.
-            token_embeddings: the states, (B, S, C), that replace the embeddings of *src_tokens*.
         """
         # 1. H_B = BERT(x)   (section 4.1, step 1)
         bert_out, bert_padding_mask = read_bert(self, src_tokens, bert_tokens, bert_out, self.version.dtype)
@@ -87,7 +85,7 @@ class BertFusedEncoder(TransformerEncoderBase):
             x, encoder_embedding = self._embed_bert(bert_out, bert_padding_mask)
             encoder_padding_mask = bert_padding_mask
         else:
-            x, encoder_embedding = self.forward_embedding(src_tokens, token_embeddings)
+            x, encoder_embedding = self.forward_embedding(src_tokens)
             encoder_padding_mask = src_tokens.eq(self.padding_idx)
         if bert_out.requires_grad:  # drop-net may leave BERT out of every layer
             x = with_zero_gradients(x, bert_out)

@@ -23,8 +23,7 @@ def initialise(model: Any, kind: str) -> None:
         if name.startswith(("encoder.bert.", "encoder.layer_mix.")):
             continue
         if parameter.dim() == 1:
-            if "_norm." not in name:
-                nn.init.zeros_(parameter)
+            nn.init.zeros_(parameter)
         elif "weight_hh" in name or name.endswith(("gate_proj.weight", "candidate_proj.weight")):
             for block in parameter.split(parameter.size(1)):
                 nn.init.orthogonal_(block)
