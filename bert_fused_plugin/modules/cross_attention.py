@@ -125,17 +125,11 @@ def fold(attention: MappedAttention, keys: Tensor, values: Tensor, mask: Tensor)
 
 
 def attend_folded(attention: MappedAttention, query: Tensor, memory: FoldedMemory, need_weights: bool) -> Attended:
-    """Return what *attention* returns; each sentence of *memory* has a position that is no padding."""
-    steps, rows, width = query.shape
-    sentences, beams = len(memory.keys), rows // len(memory.keys)
-    queries = query.view(steps, sentences, beams, width).transpose(0, 1).flatten(1, 2)
-    scores = torch.baddbmm(memory.biases, queries, memory.keys.transpose(1, 2))
-    by_head = scores.unflatten(-1, (attention.num_heads, -1)).transpose(1, 2)  # (N, H, T beams, S)
+    """Return what *attention* returns for one step; each sentence of *memory* has a position that is no padding."""
+    _, rows, width = query.shape
+    scores = torch.baddbmm(memory.biases, query.view(len(memory.keys), -1, width), memory.keys.transpose(1, 2))
+    by_head = scores.unflatten(-1, (attention.num_heads, -1)).transpose(1, 2)  # (N, H, beams, S)
     weights = attention_weights_of(attention.attention_map, by_head)
     dropped = attention.dropout_module(weights.type_as(scores)).transpose(1, 2).flatten(2)
-    out = torch.baddbmm(attention.out_proj.bias, dropped, memory.values)
-    out = out.view(sentences, steps, beams, width).transpose(0, 1).reshape(steps, rows, width)
-    if not need_weights:
-        return out, None
-    by_step = weights.unflatten(2, (steps, beams))  # (N, H, T, beams, S)
-    return out, by_step.permute(1, 0, 3, 2, 4).flatten(1, 2)
+    out = torch.baddbmm(attention.out_proj.bias, dropped, memory.values).view(1, rows, width)
+    return out, weights.transpose(0, 1).flatten(1, 2).unsqueeze(2) if need_weights else None
