@@ -67,6 +67,7 @@ def resumed_from(flags: Any) -> Optional[str]:
     path: str = given["restore_file"].replace(".pt", f"{suffix}.pt")
     if given["restore_file"] == "checkpoint_last.pt":
         path = os.path.join(given.get("save_dir") or "", path)
+        path = path if os.path.isfile(path) else given.get("continue_once") or path
     return path if os.path.isfile(path) else None
 
 

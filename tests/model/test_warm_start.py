@@ -199,8 +199,11 @@ def test_training_that_resumes_does_not_read_the_checkpoint(
     assert "--bert-warm-start gone.pt is not read: training resumes from " in caplog.text
     (tmp_path / "other.pt").write_bytes(b"")
     monkeypatch.chdir(tmp_path)
-    flags.update(restore_file="other.pt", checkpoint_suffix="", save_dir="nowhere")
-    BertFusedModel.build_model(arguments(bert_dir, "gone.pt", **flags), task_of(dictionary))
+    flags.update(checkpoint_suffix="", save_dir="nowhere")
+    for change in ({"restore_file": "other.pt"}, {"continue_once": "other.pt"}):
+        caplog.clear()
+        BertFusedModel.build_model(arguments(bert_dir, "gone.pt", **{**flags, **change}), task_of(dictionary))
+        assert "--bert-warm-start gone.pt is not read: training resumes from other.pt" in caplog.text
 
 
 def test_the_random_numbers_drawn_are_those_of_a_start_from_nothing(stock, save, start):
