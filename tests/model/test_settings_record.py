@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 import pytest
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from helpers import GRU_SIZES, SIZES, make_gru, make_model, task_of
-from settings_cases import FUSED, FUSED_NOTED, GRU, GRU_NOTED, GRU_WITH_BERT, value
+from settings_cases import FUSED, FUSED_NOTED, GRU, GRU_NOTED, GRU_WITH_BERT, TIED, value
 
 from bert_fused_plugin.errors import BertFusedError, flag_name
 from bert_fused_plugin.flags import Record
@@ -21,6 +21,7 @@ from bert_fused_plugin.modules.recurrent_attention import RECURRENT_ATTENTIONS
 
 REFUSED = [("fused", case) for case in FUSED] + [("gru", case) for case in GRU] + [("gru with BERT", GRU_WITH_BERT)]
 NOTED = [("fused", case) for case in FUSED_NOTED] + [("gru", case) for case in GRU_NOTED]
+SHARED = [("fused", {"share_all_embeddings": True}), ("gru", {"share_all_embeddings": True, **TIED})]
 NOTED.append(("gru with BERT", value("bert_drop_net", 0.25, 1.0)))
 
 
@@ -100,16 +101,16 @@ def test_all_other_settings_are_named_together(build):
 
 
 @pytest.mark.parametrize(
-    ("trained", "given"),
+    ("kind", "trained", "given"),
     [
-        ({"bert_identity_start": True}, {"bert_branch_weights": "1.0, 1", "bert_drop_net": 0.0}),
-        ({}, {"bert_gates": "1,1", "bert_branch_weights": ".5,5e-1", "bert_drop_net": 1.0}),
-        ({"share_all_embeddings": True}, {"share_all_embeddings": True, "share_decoder_input_output_embed": True}),
-        ({"bert_fusion": "embedding", "encoder_layers": 0}, {"bert_fusion": "embedding", "encoder_layers": 0}),
+        ("fused", {"bert_identity_start": True}, {"bert_branch_weights": "1.0, 1", "bert_drop_net": 0.0}),
+        ("fused", {}, {"bert_gates": "1,1", "bert_branch_weights": ".5,5e-1", "bert_drop_net": 1.0}),
+        *((kind, shared, {**shared, "share_decoder_input_output_embed": True}) for kind, shared in SHARED),
+        ("fused", {"bert_fusion": "embedding", "encoder_layers": 0}, {"bert_fusion": "embedding", "encoder_layers": 0}),
     ],
 )
-def test_the_same_settings_in_other_words_pass_silently(build, caplog, trained, given):
-    build(**given).load_state_dict(build(**trained).state_dict())
+def test_the_same_settings_in_other_words_pass_silently(make, caplog, kind, trained, given):
+    make(kind, **given).load_state_dict(make(kind, **trained).state_dict())
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 

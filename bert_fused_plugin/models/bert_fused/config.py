@@ -55,9 +55,7 @@ _HOST: Dict[str, Flag] = {
     **{f"{side}_{name}": _of_side(side, name) for side in _SIDES for name in OF_SIDES},
     **dict.fromkeys(OF_BOTH, Flag(Record.COMPUTED)),
     # a checkpoint has a shared matrix under each of its names
-    "share_decoder_input_output_embed": Flag(
-        Record.COMPUTED, effective=lambda cfg: cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
-    ),
+    "share_decoder_input_output_embed": Flag(Record.COMPUTED),
     "share_all_embeddings": Flag(
         Record.COMPUTED,
         effective=lambda cfg: NO_EFFECT if cfg.fusion.replaces_embeddings else cfg.share_all_embeddings,

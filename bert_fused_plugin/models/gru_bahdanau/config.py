@@ -42,10 +42,7 @@ class GruConfig(BertFlags):
     decoder_out_embed_dim: int = _size("The width of the maxout layer, the paper's l.", 500)
     # a checkpoint has a shared matrix under each of its names
     share_decoder_input_output_embed: bool = flag(
-        "Use the target embeddings as the output matrix.",
-        False,
-        Record.COMPUTED,
-        effective=lambda cfg: cfg.share_decoder_input_output_embed or cfg.share_all_embeddings,
+        "Use the target embeddings as the output matrix.", False, Record.COMPUTED
     )
     share_all_embeddings: bool = flag(
         "Use one matrix for source embeddings, target embeddings and output matrix.", False, Record.COMPUTED
@@ -87,8 +84,7 @@ class GruConfig(BertFlags):
 def gru_config_errors(cfg: GruConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
     """Return an error message for each setting of *cfg* that breaks a rule."""
     errors = flag_errors(cfg, GruConfig)
-    tied = cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
-    if tied and cfg.decoder_out_embed_dim != cfg.decoder_embed_dim:
+    if cfg.share_decoder_input_output_embed and cfg.decoder_out_embed_dim != cfg.decoder_embed_dim:
         errors.append(
             "--share-decoder-input-output-embed needs --decoder-out-embed-dim equal to --decoder-embed-dim, "
             f"got {cfg.decoder_out_embed_dim} and {cfg.decoder_embed_dim}; give both the same value"

@@ -66,7 +66,7 @@ class GruDecoder(FairseqIncrementalDecoder):
         self.upper_layers = nn.ModuleList(nn.GRU(hidden, hidden) for _ in range(cfg.decoder_layers - 1))
         self.deep_output = DeepOutput(hidden, cfg.decoder_embed_dim, context_dim, cfg.decoder_out_embed_dim)
         self.output_projection = nn.Linear(cfg.decoder_out_embed_dim, len(dictionary), bias=False)
-        if cfg.share_decoder_input_output_embed or cfg.share_all_embeddings:
+        if cfg.share_decoder_input_output_embed:
             self.output_projection.weight = embed_tokens.weight
 
     def forward(
