@@ -67,16 +67,22 @@ def test_every_parameter_gets_a_gradient(model, dictionary):
     assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
 
 
+@pytest.mark.parametrize("attention", ["additive", "none"])
 @pytest.mark.parametrize(("u", "used"), [(0.1, ["attn"]), (0.5, ["attn", "bert_attn"]), (0.9, ["bert_attn"])])
-def test_drop_net_takes_one_context_whole_and_every_parameter_gets_a_gradient(
-    dictionary, bert_dir, monkeypatch, u, used
+def test_drop_net_computes_only_the_contexts_it_takes_and_every_parameter_gets_a_gradient(
+    dictionary, bert_dir, monkeypatch, u, used, attention
 ):
-    model = make_gru(dictionary, bert_model=bert_dir, bert_drop_net=0.6, bert_layer="mix").train()
+    options = {"bert_model": bert_dir, "bert_drop_net": 0.6, "bert_layer": "mix", "attention": attention}
+    model = make_gru(dictionary, **options).train()
     randomise(model)
+    projected = []
+    model.decoder.cell.context_proj.register_forward_hook(lambda *_: projected.append(True))
     monkeypatch.setattr(torch, "rand", lambda size: torch.full((size,), u))
     source, target = make_batch(dictionary)
     logits, extra = model(source, None, target)
-    assert [name for name in ("attn", "bert_attn") if extra[name] is not None] == used
+    assert len(projected) == len(used)
+    seen = [name for name in used if name == "bert_attn" or attention != "none"]
+    assert [name for name in ("attn", "bert_attn") if extra[name] is not None] == seen
     logits.sum().backward()
     assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
     model.decoder.branch_weights = {0.1: (1.0, 0.0), 0.5: (0.5, 0.5), 0.9: (0.0, 1.0)}[u]

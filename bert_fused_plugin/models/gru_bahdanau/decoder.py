@@ -104,15 +104,14 @@ class GruDecoder(FairseqIncrementalDecoder):
             prev_output_tokens = prev_output_tokens[:, -1:]
             cached = self.get_incremental_state(incremental_state, "gru")
         embedded = self.dropout_module(self.embed_tokens(prev_output_tokens))
-        memories = self._memories(encoder_out) if cached is None else cached.memories
-        read, unused_tensors = self._weigh(memories)
-        if cached is None:
-            begin = self._initial_states(encoder_out["final_states"][0], len(prev_output_tokens))
-            cached = _Cache(memories, state_weights(self.cell, read), begin)
         inputs = self.cell.input_proj(embedded)
-        if unused_tensors:
+        if cached is None:
+            memories, unused_tensors = self._memories(encoder_out)
+            begin = self._initial_states(encoder_out["final_states"][0], len(prev_output_tokens))
+            cached = _Cache(memories, state_weights(self.cell, memories), begin)
             inputs = with_zero_gradients(inputs, *unused_tensors)
-        states, attns = recurrent_loop(self.cell, inputs, cached.states[0], read, cached.from_state)
+        memories = cached.memories
+        states, attns = recurrent_loop(self.cell, inputs, cached.states[0], memories, cached.from_state)
         # the layers above the attention read all positions at once: (B, T, n) -> (T, B, n)
         top = states.transpose(0, 1)
         finals = [top[-1]]
@@ -121,7 +120,7 @@ class GruDecoder(FairseqIncrementalDecoder):
             finals.append(final[0])
         if self.attention is not None:
             top = torch.cat([cached.states[-1:], top[:-1]])  # the paper's readout reads s_{i-1}
-        from_context = projected_context(read, attns, "output_values")
+        from_context = projected_context(memories, attns, "output_values")
         x = self.dropout_module(self.deep_output(top.transpose(0, 1), embedded, from_context))
         if incremental_state is not None:
             cache: Any = cached._replace(states=torch.stack(finals))
@@ -139,10 +138,11 @@ class GruDecoder(FairseqIncrementalDecoder):
         cached: Any = self.get_incremental_state(incremental_state, "gru")
         if cached is None:
             return
-        memories, sentences = cached.memories, len(cached.memories[0].keys)
+        memories = cached.memories
+        sentences = len(next(iter(memories.values())).memory.keys)
         keep, _ = sentences_to_keep(new_order, sentences, cached.states.size(1) // sentences)
         if keep is not None:
-            memories = [select_sentences(memory, keep) for memory in memories]
+            memories = {name: m._replace(memory=select_sentences(m.memory, keep)) for name, m in memories.items()}
         cached = cached._replace(memories=memories, states=cached.states.index_select(1, new_order))
         self.set_incremental_state(incremental_state, "gru", cached)
 
@@ -153,20 +153,34 @@ class GruDecoder(FairseqIncrementalDecoder):
         """Return the length of the longest target that the model accepts."""
         return self.max_target_positions
 
-    def _memories(self, encoder_out: Dict[str, List[Any]]) -> List[ProjectedMemory]:
-        """Return the memory of the annotations and, with BERT, the memory of its states."""
+    def _memories(self, encoder_out: Dict[str, List[Any]]) -> Tuple[Dict[str, WeightedMemory], List[Tensor]]:
+        """Return the memories that this pass reads, under drop-net, and the tensors that would not get a gradient."""
+        nmt_alone, bert_alone = (True, False) if self.bert_attention is None else self.drop_net()
+        w_nmt, w_bert = (1.0, 1.0) if nmt_alone or bert_alone else self.branch_weights
+        memories: Dict[str, WeightedMemory] = {}
+        unused: List[Tensor] = []
+        if not bert_alone:
+            memories["attn"] = WeightedMemory(self.attention, self._nmt_memory(encoder_out), w_nmt)
+        elif self.attention is not None:  # the encoder gets its gradients through the initial states
+            unused = [*self.attention.parameters()]
+        if self.bert_attention is not None:
+            bert_out, padding_mask = encoder_out["bert_out"][0], encoder_out["bert_padding_mask"][0]
+            if nmt_alone:
+                unused = [bert_out, *self.bert_attention.parameters(), *self.bert_value_proj.parameters()]
+            else:
+                keys, values = self.bert_attention.key_proj(bert_out), self.bert_value_proj(bert_out)
+                memory = self._memory(keys, values, padding_mask)
+                memories["bert_attn"] = WeightedMemory(self.bert_attention, memory, w_bert)
+        return memories, unused
+
+    def _nmt_memory(self, encoder_out: Dict[str, List[Any]]) -> ProjectedMemory:
+        """Return the memory of the annotations or, without attention, of their summary."""
         padding_mask = encoder_out["encoder_padding_mask"][0]
         if self.attention is None:
             values = encoder_out["final_states"][0].unsqueeze(1)  # one position, the summary c
-            memories = [self._memory(values[..., :0], values, padding_mask[:, :1] & False)]
-        else:
-            values = encoder_out["encoder_out"][0].transpose(0, 1)  # (S, B, 2n) -> (B, S, 2n)
-            memories = [self._memory(self.attention.key_proj(values), values, padding_mask)]
-        if self.bert_attention is not None:
-            bert_out = encoder_out["bert_out"][0]
-            keys, values = self.bert_attention.key_proj(bert_out), self.bert_value_proj(bert_out)
-            memories.append(self._memory(keys, values, encoder_out["bert_padding_mask"][0]))
-        return memories
+            return self._memory(values[..., :0], values, padding_mask[:, :1] & False)
+        values = encoder_out["encoder_out"][0].transpose(0, 1)  # (S, B, 2n) -> (B, S, 2n)
+        return self._memory(self.attention.key_proj(values), values, padding_mask)
 
     def _memory(self, keys: Tensor, values: Tensor, padding_mask: Tensor) -> ProjectedMemory:
         context_proj, output_proj = self.cell.context_proj, self.deep_output.context_proj
@@ -178,25 +192,10 @@ class GruDecoder(FairseqIncrementalDecoder):
         initial = initial.repeat_interleave(rows // len(final_states), dim=0)
         return torch.stack(initial.chunk(1 + len(self.upper_layers), dim=-1))
 
-    def _weigh(self, memories: List[ProjectedMemory]) -> Tuple[Dict[str, WeightedMemory], List[Tensor]]:
-        """Return the memories that this pass reads, under drop-net, and the tensors that would not get a gradient."""
-        nmt = WeightedMemory(self.attention, memories[0], 1.0)
-        if self.bert_attention is None:
-            return {"attn": nmt}, []
-        bert = WeightedMemory(self.bert_attention, memories[1], 1.0)
-        nmt_alone, bert_alone = self.drop_net()
-        if nmt_alone:
-            return {"attn": nmt}, [*self.bert_attention.parameters(), *memories[1][:3]]
-        if bert_alone:
-            parameters = [] if self.attention is None else self.attention.parameters()
-            return {"bert_attn": bert}, [*parameters, *memories[0][:3]]
-        w_nmt, w_bert = self.branch_weights
-        return {"attn": nmt._replace(weight=w_nmt), "bert_attn": bert._replace(weight=w_bert)}, []
-
 
 class _Cache(NamedTuple):
     """What the decoder keeps from one step of incremental decoding to the next."""
 
-    memories: List[ProjectedMemory]  # of sentences, each of which has one or more rows
+    memories: Dict[str, WeightedMemory]  # of sentences, each of which has one or more rows
     from_state: Tensor  # the value of `state_weights`
     states: Tensor  # s of each layer for each row, (layers, B, n)
