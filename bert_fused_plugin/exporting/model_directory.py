@@ -222,9 +222,12 @@ def save_bert(bert: PretrainedBert, directory: Path) -> None:
     """Write *bert* to *directory*: its weights as safetensors, and copies of its configuration and tokenizer files."""
     # A model of the hub has been loaded before, so all of its files are in the local cache.
     model = AutoModel.from_pretrained(bert.name, torch_dtype=torch.float32, local_files_only=True)
-    encoder = model.get_encoder() if model.config.is_encoder_decoder else model
+    encoder, weights = model, model.state_dict()
+    if type(model) is not type(bert.model):  # BERT is the encoder of a model with a decoder, which is not used
+        encoder = model.get_encoder()
+        weights = {name: weight for name, weight in weights.items() if not name.startswith("decoder.")}
     encoder.load_state_dict(bert.weights(), strict=False)  # they lack the pooler, which is never used
-    model.save_pretrained(directory)
+    model.save_pretrained(directory, state_dict=weights)
     names = load_tokenizer(bert.name).vocab_files_names.values()
     for name in {"config.json", *_TEXT_FILES, *names}:
         source = cached_file(bert.name, name, local_files_only=True, _raise_exceptions_for_missing_entries=False)

@@ -5,9 +5,13 @@ import shutil
 import pytest
 import torch
 from helpers import assert_close
+from language_models import save_language_model
+from safetensors.torch import load_file
 from transformers import (
     FNetConfig,
     FNetModel,
+    FunnelConfig,
+    FunnelModel,
     MT5Config,
     MT5EncoderModel,
     NystromformerConfig,
@@ -21,8 +25,10 @@ from transformers import (
 from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.pretrained_bert import count_positions
+from bert_fused_plugin.bert.record import weights_fingerprint
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.exporting.model_directory import save_bert
 
 TOKENS = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 3, BERT_PAD, BERT_PAD]])
 SMALL = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 2, "intermediate_size": 10}
@@ -83,6 +89,25 @@ def test_the_encoder_of_t5_may_come_without_its_decoder(tmp_path):
     encoder.save_pretrained(tmp_path)
     bert = FrozenBert.from_pretrained(str(tmp_path))
     assert_close(bert(TOKENS[:1]), encoder(TOKENS[:1]).last_hidden_state.detach(), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["mT5", "mT5, its encoder alone", "mBART", "Marian", "Funnel"])
+def test_a_copy_of_the_encoder_has_no_decoder_that_is_not_used(tmp_path, kind):
+    """Funnel's decoder is a part of the encoder."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    save_language_model("mT5" if kind == "Funnel" else kind.split(",")[0], old)
+    if kind == "Funnel":
+        sizes = {"block_sizes": [1, 1], "d_model": 8, "n_head": 2, "d_head": 4, "d_inner": 10}
+        FunnelModel(FunnelConfig(vocab_size=200, **sizes)).save_pretrained(old)
+    elif "," in kind:
+        MT5EncoderModel(MT5Config.from_pretrained(old)).save_pretrained(old)
+    bert = FinetunedBert.from_pretrained(str(old))
+    for parameter in bert.parameters():
+        parameter.data += 1
+    save_bert(bert, new)
+    has_decoder = any(key.startswith("decoder.") for key in load_file(new / "model.safetensors"))
+    assert has_decoder == (kind == "Funnel")
+    assert weights_fingerprint(FrozenBert.from_pretrained(str(new))) == weights_fingerprint(bert)
 
 
 def test_positions_are_no_more_than_the_configuration_says():
