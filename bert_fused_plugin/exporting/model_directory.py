@@ -25,7 +25,7 @@ from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 from bert_fused_plugin.exporting.subword_tool import FLAGS, Files, check_tool, choose_tool
 from bert_fused_plugin.files import written_output
 from bert_fused_plugin.json_record import JsonRecord, read_json
-from bert_fused_plugin.models.hub import gpt2_files
+from bert_fused_plugin.models.hub import bpe_files
 from bert_fused_plugin.models.translation_model import TranslationModel
 from bert_fused_plugin.tasks.bert_fused_translation_config import training_defaults
 
@@ -88,7 +88,7 @@ def export_model(
         if with_bert:
             _add_bert(new, state, settings, model)
         _write_files(new, data, type(model), state, files)
-        loaded = hub_utils.from_pretrained(str(new), **gpt2_files(str(new)))
+        loaded = hub_utils.from_pretrained(str(new), **bpe_files(str(new)))
         if files:
             check_tool(loaded["args"].bpe, files, task, split_paths(data)[0])
     return settings.get("bert_model")

@@ -13,7 +13,7 @@ from fairseq.data.encoders import build_bpe
 
 from bert_fused_plugin.data.data_bin import source_side
 from bert_fused_plugin.errors import BertFusedError, flag_name
-from bert_fused_plugin.models.hub import GPT2_FILES
+from bert_fused_plugin.models.hub import BYTE_BPE_FILES, GPT2_FILES
 
 Bpe = Optional[Dict[str, Any]]  # fairseq's settings of --bpe
 Files = Dict[str, Tuple[Path, str]]  # by setting, what is copied into the directory, and its name there
@@ -22,11 +22,13 @@ Files = Dict[str, Tuple[Path, str]]  # by setting, what is copied into the direc
 FLAGS = {"subword_nmt": "--codes", "sentencepiece": "--sentencepiece-model"}
 
 # For each kind of --bpe, and each setting of it that names a file, the name of that file in the directory.  fairseq's
-# hub expects these names, except those of gpt2, which `bert_fused_plugin.models.hub` finds.
+# hub expects these names, except those that `bert_fused_plugin.models.hub` finds.
 _FILES = {
     "subword_nmt": {"bpe_codes": "bpecodes"},
+    "fastbpe": {"bpe_codes": "bpecodes"},
     "sentencepiece": {"sentencepiece_model": "sentencepiece.bpe.model"},
     "gpt2": GPT2_FILES,
+    "byte_bpe": BYTE_BPE_FILES,
     "hf_byte_bpe": {"bpe_vocab": "vocab.json", "bpe_merges": "merges.txt"},
 }
 _ENOUGH = 0.9  # the right file restores nearly all, but not what subword-nmt's --vocabulary has split further
@@ -53,6 +55,10 @@ def choose_tool(trained: Bpe, given: Dict[str, Path], errors: List[str]) -> Tupl
             errors.append(f"{what} {path}: no such file; give the one that the training data was split with")
         # fairseq's hub writes the path of the file here; otherwise it says that the file of this name is not found.
         settings[setting] = f"{name}, which belongs into the model's directory," if kind in FLAGS else f"./{name}"
+    for setting, value in settings.items():
+        if setting not in {"_name", *files} and Path(str(value)).is_file():
+            what = f"--bpe {kind} {flag_name(setting)} {value}"
+            errors.append(f"{what}: an exported model cannot have this file; translate with the checkpoint itself")
     return settings, files
 
 

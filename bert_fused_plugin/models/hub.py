@@ -11,7 +11,9 @@ from bert_fused_plugin.data.typed_text import TypedText
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.modules.weight_layout import lay_out_weights
 
-GPT2_FILES = {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"}  # in the directory of a model
+# the files that fairseq does not find itself in the directory of a model, by setting
+GPT2_FILES = {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"}
+BYTE_BPE_FILES = {"sentencepiece_model_path": "byte_bpe.model"}
 
 
 class TranslationHub(GeneratorHubInterface):
@@ -58,7 +60,7 @@ def load_hub(
     """
     if not (os.path.exists(model_name_or_path) or "://" in str(model_name_or_path)):
         raise BertFusedError(f"{os.path.abspath(model_name_or_path)} does not exist; give what bert-fused-export wrote")
-    overrides = {**gpt2_files(model_name_or_path), **overrides}
+    overrides = {**bpe_files(model_name_or_path), **overrides}
     before = logging.root.manager.disable
     logging.disable(max(before, logging.INFO))
     try:
@@ -68,7 +70,8 @@ def load_hub(
     return TranslationHub(loaded["args"], loaded["task"], loaded["models"])
 
 
-def gpt2_files(directory: str) -> Dict[str, str]:
-    """Return the settings that name the files of ``--bpe gpt2`` in *directory*; fairseq finds those of other kinds."""
-    places = {setting: os.path.join(directory, name) for setting, name in GPT2_FILES.items()}
+def bpe_files(directory: str) -> Dict[str, str]:
+    """Return the settings that name the files of a kind of ``--bpe`` in *directory*, which fairseq does not find."""
+    names = {**GPT2_FILES, **BYTE_BPE_FILES}
+    places = {setting: os.path.join(directory, name) for setting, name in names.items()}
     return {setting: place for setting, place in places.items() if os.path.isfile(place)}

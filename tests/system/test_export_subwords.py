@@ -1,6 +1,8 @@
 """An exported model has the subword tool and the tokenizer of its training, and is refused with another tool."""
 
 import json
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -44,6 +46,35 @@ def test_sentencepiece_is_used_without_being_asked_for(pieces, tmp_path, caplog)
     assert "it translates only text that is split already; give --codes or --sentencepiece-model" in caplog.text
     hub = GruModel.from_pretrained(str(plain), bpe="sentencepiece", sentencepiece_model=str(pieces.model))
     assert hub.apply_bpe("the dog").startswith("\u2581")
+
+
+@pytest.mark.parametrize(
+    ("bpe", "setting", "name"),
+    [("byte_bpe", "sentencepiece_model_path", "byte_bpe.model"), ("fastbpe", "bpe_codes", "bpecodes")],
+)
+def test_files_of_other_tools_are_taken_along(pieces, tmp_path, monkeypatch, bpe, setting, name):
+    content = pieces.model.read_bytes()
+
+    def fast(codes):  # fastBPE itself needs a compiler
+        assert Path(codes).read_bytes() == content
+        return SimpleNamespace(apply=lambda lines: lines)
+
+    monkeypatch.setitem(sys.modules, "fastBPE", SimpleNamespace(fastBPE=fast))
+    trained = {"bpe": bpe, setting: str(pieces.model)}
+    checkpoint = save_model(pieces, tmp_path / "old.pt", "gru_dot", **trained)
+    export_model(checkpoint, pieces.data, tmp_path / "new")
+    flags = f"--bpe {bpe} --{setting.replace('_', '-')} DIR/{name}"
+    assert flags in (tmp_path / "new" / "README.en-de.md").read_text(encoding="utf-8")
+    with gone(pieces.model):
+        hub = GruModel.from_pretrained(str(tmp_path / "new"))
+    assert hub.remove_bpe(hub.apply_bpe("the dog")).strip() == "the dog"
+
+
+def test_a_file_that_cannot_be_taken_along_is_an_error(pieces, tmp_path):
+    trained = {"bpe": "bert", "bpe_vocab_file": str(pieces.model)}
+    checkpoint = save_model(pieces, tmp_path / "old.pt", "gru_dot", **trained)
+    with pytest.raises(BertFusedError, match=r"^--bpe bert --bpe-vocab-file .*sp.model: an exported model cannot have"):
+        export_model(checkpoint, pieces.data, tmp_path / "new")
 
 
 def test_a_subword_tool_that_splits_otherwise_is_refused(workspace, pieces, codes, tmp_path):
