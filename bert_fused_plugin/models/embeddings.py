@@ -2,13 +2,14 @@
 
 import logging
 import os
-from typing import Any, List, Optional
+from typing import Any, List
 
 import torch
 from fairseq import utils
 from torch import nn
 
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.models.presets import resumed_from
 
 logger = logging.getLogger(__name__)
 
@@ -36,16 +37,25 @@ def sharing_errors(cfg: Any, src_dict: Any, tgt_dict: Any) -> List[str]:
     return errors
 
 
-def load_embedding(flag: str, path: Optional[str], dictionary: Any, embedding: nn.Embedding) -> None:
-    """Copy the vectors of a file to *embedding*, for the symbols of *dictionary* that the file has.
+def load_embeddings(args: Any, cfg: Any, model: Any) -> None:
+    """Copy the vectors of ``--encoder-embed-path`` and ``--decoder-embed-path`` to the embeddings of *model*.
 
-    The *flag* gives the *path*; None: nothing is copied.  Each line of the file has a word and its numbers.
+    The flags are removed from *args*, which fairseq saves, so that the trained model does not need the files again.  A
+    training that resumes does not need them either.
 
     Raises:
-        BertFusedError: the file cannot be read, or its vectors have another width.
+        BertFusedError: a file cannot be read, or its vectors have another width.
     """
-    if path is None:
-        return
+    for side, part in (("encoder", model.encoder), ("decoder", model.decoder)):
+        path = getattr(cfg, f"{side}_embed_path")
+        if path is not None:
+            setattr(args, f"{side}_embed_path", None)
+            if resumed_from(args) is None:
+                _load(f"--{side}-embed-path", path, part.dictionary, part.embed_tokens)
+
+
+def _load(flag: str, path: str, dictionary: Any, embedding: nn.Embedding) -> None:
+    """Copy the vectors of a file, each line of which has a word and its numbers, for the symbols of *dictionary*."""
     vectors = {}
     try:
         # the shell leaves the ~ of --FLAG=~/FILE

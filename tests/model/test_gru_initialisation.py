@@ -1,14 +1,17 @@
 """The first values of the parameters of a recurrent model."""
 
 import shutil
+from argparse import Namespace
 from functools import partial
 
 import pytest
 import torch
-from helpers import assert_close, make_gru
+from helpers import GRU_SIZES, SIZES, assert_close, make_gru, task_of
 from transformers import BertModel
 
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
+from bert_fused_plugin.models.gru_bahdanau import GruModel, gru_bahdanau
 
 
 def test_the_papers_initialisation(dictionary):
@@ -64,6 +67,36 @@ def test_both_architectures_read_vectors_with_and_without_a_first_line_that_coun
     ):
         sides = {model.encoder.embed_tokens, model.decoder.embed_tokens}
         assert any(side.weight[dictionary.index("dog")].tolist() == [0.5] * 8 for side in sides)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize(
+    ("model", "preset", "sizes"), [(BertFusedModel, bert_fused, SIZES), (GruModel, gru_bahdanau, GRU_SIZES)]
+)
+def test_only_a_training_that_begins_reads_vectors(dictionary, bert_dir, tmp_path, model, preset, sizes, shared):
+    path, last = tmp_path / "vectors", tmp_path / "checkpoint_last.pt"
+    widths = dict.fromkeys(("encoder_embed_dim", "decoder_embed_dim", "decoder_out_embed_dim"), 8)
+    given = {"encoder_embed_path": str(path), "decoder_embed_path": str(path), "share_all_embeddings": shared}
+    directory = {"save_dir": str(tmp_path), "restore_file": last.name}
+
+    def flags():
+        args = Namespace(**{**sizes, **widths, **given, **directory, "bert_model": bert_dir})
+        preset(args)
+        return args
+
+    path.write_text(f"dog {'0.5 ' * 8}\n", encoding="utf-8")
+    args, task = flags(), task_of(dictionary)
+    trained = model.build_model(args, task)
+    for side in (trained.encoder, trained.decoder):
+        assert side.embed_tokens.weight[dictionary.index("dog")].tolist() == [0.5] * 8
+    path.unlink()
+    model.build_model(args, task).load_state_dict(trained.state_dict())
+    with pytest.raises(BertFusedError, match=r"^--encoder-embed-path"):
+        model.build_model(flags(), task)
+    last.touch()
+    args = flags()
+    model.build_model(args, task)
+    assert args.encoder_embed_path is args.decoder_embed_path is None
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import sentencepiece
 from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
+from fairseq.models.transformer import TransformerModel
 from helpers import dictionary_of
 from in_process import command
 from random_checkpoints import gone, save_model
@@ -123,12 +124,12 @@ def test_a_tool_with_more_pieces_than_the_dictionary_is_refused(workspace, codes
 def test_what_the_training_named_is_taken_where_nothing_is_given(workspace, codes, tmp_path):
     text = {"bpe": "subword_nmt", "bpe_codes": str(codes), "bpe_separator": "@@", "tokenizer": "space"}
     flags = {**text, "encoder_embed_path": str(tmp_path / "vectors")}
-    (tmp_path / "vectors").write_text("1 6\nthe 1 2 3 4 5 6\n", encoding="utf-8")
-    checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot", **flags)
+    (tmp_path / "vectors").write_text("1 8\nthe 1 2 3 4 5 6 7 8\n", encoding="utf-8")
+    checkpoint = save_model(workspace, tmp_path / "old.pt", "transformer", task="translation", **flags)
     (tmp_path / "vectors").unlink()  # training has read it
     export_model(checkpoint, workspace.data, tmp_path / "new")
     assert (tmp_path / "new" / "bpecodes").read_bytes() == codes.read_bytes()
-    hub = GruModel.from_pretrained(str(tmp_path / "new"))
+    hub = TransformerModel.from_pretrained(str(tmp_path / "new"))
     assert hub.encode("playhouse   the").tolist()[-2:] == [hub.src_dict.index("the"), hub.src_dict.eos()]
     assert len(hub.apply_bpe("playhouse").split()) > 1
     with gone(codes), pytest.raises(BertFusedError, match=r"--codes .*codes: no such file; give the one that"):

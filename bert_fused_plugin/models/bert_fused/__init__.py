@@ -19,7 +19,7 @@ from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, config_e
 from bert_fused_plugin.models.bert_fused.decoder import BertFusedDecoder
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.models.bert_fused.warm_start import read_warm_start
-from bert_fused_plugin.models.embeddings import load_embedding
+from bert_fused_plugin.models.embeddings import load_embeddings
 from bert_fused_plugin.models.presets import as_namespace, flags_beside, register_preset
 from bert_fused_plugin.models.recorded_flags import flag_record
 from bert_fused_plugin.models.translation_model import TranslationModel
@@ -60,6 +60,7 @@ class BertFusedModel(TranslationModel, TransformerModelBase):
         decoder = BertFusedDecoder(cfg, tgt_dict, decoder_embed, encoder_dim=encoder.output_dim, bert_dim=bert.dim)
         model = cls(cfg, encoder, decoder)
         model.settings_record = flag_record(cfg, task)
+        load_embeddings(args, cfg, model)
         if warm_start is not None:
             warm_start.copy_to(model)
         line = f"{describe_bert(model, cfg.bert_model)}; {cfg.bert_fusion} fusion, drop-net {cfg.drop_net_rate()}"
@@ -76,12 +77,9 @@ class BertFusedModel(TranslationModel, TransformerModelBase):
             encoder_embed = nn.Embedding(src_dict.pad() + 1, cfg.encoder.embed_dim, src_dict.pad())
         else:
             encoder_embed = cls.build_embedding(cfg, src_dict, cfg.encoder.embed_dim)
-            load_embedding("--encoder-embed-path", cfg.encoder.embed_path, src_dict, encoder_embed)
             if cfg.share_all_embeddings:
                 return encoder_embed, encoder_embed
-        decoder_embed = cls.build_embedding(cfg, tgt_dict, cfg.decoder.embed_dim)
-        load_embedding("--decoder-embed-path", cfg.decoder.embed_path, tgt_dict, decoder_embed)
-        return encoder_embed, decoder_embed
+        return encoder_embed, cls.build_embedding(cfg, tgt_dict, cfg.decoder.embed_dim)
 
 
 # the paper's base: 6+6 layers, 512/2048, 8 heads

@@ -9,7 +9,7 @@ from torch import nn
 
 from bert_fused_plugin.bert.from_flags import describe_bert, load_bert, task_settings
 from bert_fused_plugin.errors import raise_all
-from bert_fused_plugin.models.embeddings import load_embedding
+from bert_fused_plugin.models.embeddings import load_embeddings
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_errors
 from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
 from bert_fused_plugin.models.gru_bahdanau.encoder import GruEncoder
@@ -60,8 +60,7 @@ class GruModel(TranslationModel):
         model.cfg = cfg
         model.settings_record = flag_record(cfg, task)
         initialise(model, str(cfg.rnn_init))
-        load_embedding("--encoder-embed-path", cfg.encoder_embed_path, src_dict, encoder_embed)
-        load_embedding("--decoder-embed-path", cfg.decoder_embed_path, tgt_dict, decoder_embed)
+        load_embeddings(args, cfg, model)
         if bert is not None:
             line = f"{describe_bert(model, cfg.bert_model)}; drop-net {cfg.drop_net_rate()}"
             logger.info(line, extra=REPEAT)
