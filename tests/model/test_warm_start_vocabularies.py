@@ -7,6 +7,7 @@ import torch
 from warm_start_helpers import LARGER, REORDERED, SMALLER, assert_same_logits, table
 
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.json_record import JsonRecord
 
 
 def test_symbols_that_the_old_dictionary_lacks_stay_fresh(stock, save, start, dictionary, caplog):
@@ -77,3 +78,37 @@ def test_a_dictionary_of_another_size_is_passed_over(stock, save, start, diction
     model = start(path, REORDERED, bert_identity_start=True)
     assert_same_logits(model, baseline, dictionary, REORDERED)
     assert f"symbols are in {tmp_path}/data/dict.en.txt" in table(caplog)[0]
+
+
+def save_reversed(model, save, path, dictionary):
+    """Save a *model* from German to English, whose training did not name its languages, and its dictionaries."""
+    dictionary.save(str(path / "dict.de.txt"))
+    REORDERED.save(str(path / "dict.en.txt"))
+    task = {"_name": "translation", "data": str(path / "old"), "source_lang": None, "target_lang": None}
+    return save(model, beside=False, cfg={"model": model.flags, "task": task})
+
+
+@pytest.mark.parametrize("known_by", ["record", "data directory"])
+def test_languages_that_fairseq_has_found_by_itself_are_found_again(stock, save, start, dictionary, tmp_path, known_by):
+    """The new training is from English to German, and both dictionaries have the same size."""
+    baseline = stock(target=REORDERED)
+    if known_by == "record":
+        baseline.settings_record = JsonRecord({"noted": {"source_lang": "de", "target_lang": "en"}})
+    else:
+        (tmp_path / "old").mkdir()
+        (tmp_path / "old" / "train.de-en.de.idx").touch()
+    model = start(save_reversed(baseline, save, tmp_path, dictionary), REORDERED, dictionary)
+    for new, old, now, then in (
+        (model.encoder, baseline.encoder, REORDERED, dictionary),
+        (model.decoder, baseline.decoder, dictionary, REORDERED),
+    ):
+        rows = [then.index(symbol) for symbol in now.symbols]
+        assert torch.equal(new.embed_tokens.weight, old.embed_tokens.weight[rows])
+
+
+def test_a_dictionary_of_a_training_in_other_languages_is_asked_for_by_its_name(stock, save, start, tmp_path):
+    baseline = stock()
+    baseline.settings_record = JsonRecord({"noted": {"source_lang": "en", "target_lang": "fr"}})
+    path = save_reversed(baseline, save, tmp_path, REORDERED)
+    with pytest.raises(BertFusedError, match=r"old/dict\.fr\.txt; put dict\.fr\.txt beside the checkpoint$"):
+        start(path)

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
 import torch
 from fairseq.data import Dictionary
+from fairseq.data.data_utils import infer_language_pair
 from fairseq.utils import split_paths
 from torch import Tensor, nn
 
@@ -16,9 +17,10 @@ from bert_fused_plugin.bert.from_flags import task_settings
 from bert_fused_plugin.checkpoints.origins import Origin, origins
 from bert_fused_plugin.checkpoints.reading import read_saved, saved_flags
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.json_record import read_json
 from bert_fused_plugin.models.bert_fused.config import OF_BOTH, OF_SIDES, BertFusedConfig
 from bert_fused_plugin.models.presets import flags_beside, resumed_from
-from bert_fused_plugin.models.recorded_flags import described
+from bert_fused_plugin.models.recorded_flags import SETTINGS_RECORD, described
 from bert_fused_plugin.models.translation_model import shape_text
 
 logger = logging.getLogger(__name__)
@@ -84,7 +86,6 @@ class WarmStart:
         """
         checkpoint = read_saved(path, _REMEDY, given=f"--bert-warm-start {path}")
         state = {key: value for key, value in checkpoint["model"].items() if isinstance(value, Tensor)}
-        # The task comes last because it has the languages, which fairseq may have found by itself.
         flags = saved_flags(checkpoint, "model", "task")
         needed = ("decoder.layers.0.self_attn.", "decoder.layers.0.encoder_attn.", "decoder.layers.0.fc1.weight")
         if not all(any(key.startswith(name) for key in state) for name in needed):
@@ -93,6 +94,7 @@ class WarmStart:
                 f"--bert-warm-start {path} is no transformer with encoder and decoder (--arch {arch}); {_REMEDY}"
             )
         _bring_up_to_date(state)
+        flags = {**flags, **_languages(flags, state)}
         history = checkpoint.get("optimizer_history") or [{}]
         own = Origin(os.path.abspath(path), history[-1].get("num_updates"))
         return cls(path, state, flags, [own, *origins({**checkpoint, "optimizer_history": history})])
@@ -130,9 +132,7 @@ class WarmStart:
         dictionary: Dictionary = task.source_dictionary if what == "source" else task.target_dictionary
         size = len(self.state[f"{side}.embed_tokens.weight"])
         name = f"dict.{self.flags.get(f'{what}_lang') or task_settings(task)[f'{what}_lang']}.txt"
-        data = self.flags.get("data") or []
-        folders = (os.path.dirname(self.path), *(split_paths(data) if isinstance(data, str) else data)[:1])
-        paths = [os.path.join(folder, name) for folder in folders]
+        paths = [os.path.join(folder, name) for folder in (os.path.dirname(self.path), *_data_directory(self.flags))]
         for path in paths:
             old = _load_dictionary(path)
             if old is not None and len(old) == size:
@@ -234,6 +234,22 @@ def _bring_up_to_date(state: State) -> None:
         state[output] = state.pop("decoder.embed_out")
     elif embeddings is not None and not any(".adaptive_softmax." in key for key in state):
         state.setdefault(output, embeddings)
+
+
+def _data_directory(flags: Dict[str, Any]) -> List[str]:
+    """Return the first data directory of a training, or nothing if its *flags* name none."""
+    data = flags.get("data") or []
+    return (split_paths(data) if isinstance(data, str) else data)[:1]
+
+
+def _languages(flags: Dict[str, Any], state: State) -> Dict[str, Any]:
+    """Return the languages of a training; fairseq saves among its *flags* only those that were given."""
+    noted = (read_json(state, SETTINGS_RECORD) or {}).get("noted", {})
+    pair = (None, None)
+    for folder in filter(os.path.isdir, _data_directory(flags)):
+        pair = infer_language_pair(folder)
+    names = ("source_lang", "target_lang")
+    return {name: flags.get(name) or noted.get(name) or found for name, found in zip(names, pair)}
 
 
 def _load_dictionary(path: str) -> Optional[Dictionary]:
