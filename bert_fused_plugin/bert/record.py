@@ -132,15 +132,18 @@ def incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> List[str]
             f"the model was trained with {' and '.join(forgotten)}, which is not given now, so BERT reads other input; "
             "translate data by fairseq-generate, and give it there (docs/encoders.md)"
         )
-    return _differences(model.cfg.bert_model, saved, current)
+    return differences_of_bert(model.cfg.bert_model, saved, current)
 
 
-def _differences(name: str, saved: Dict[str, Any], current: Dict[str, Any]) -> List[str]:
-    """Return a sentence if BERT or its tokenizer is another one, and one if it is given other input."""
+def differences_of_bert(name: str, saved: Dict[str, Any], current: Dict[str, Any]) -> List[str]:
+    """Return a sentence if BERT or its tokenizer is another one, and one if it is given other input.
+
+    BERT has the *name*, and *saved* and *current* are records.  The weights of a BERT that trains are not recorded.
+    """
     parts = [
         f"{what} ({saved[key]}, not {current[key]})"
         for key, what in _FINGERPRINTS.items()
-        if saved.get(key, current[key]) != current[key]
+        if None not in (saved.get(key), current[key]) and saved[key] != current[key]
     ]
     errors = []
     if parts:

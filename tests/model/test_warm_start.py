@@ -6,6 +6,7 @@ from argparse import Namespace
 import pytest
 import torch
 from helpers import SIZES, assert_close, randomise, task_of
+from settings_cases import FUSED
 from warm_start_helpers import LARGER, PRE_NORM, REORDERED, assert_same_logits, logits, table
 
 from bert_fused_plugin.errors import BertFusedError
@@ -259,3 +260,58 @@ def test_identity_start_takes_any_weight_of_berts_branch(stock, save, start, dic
     baseline = stock()
     model = start(save(baseline), bert_identity_start=True, bert_branch_weights=weights)
     assert_same_logits(model, baseline, dictionary)
+
+
+# --- a BERT-fused checkpoint whose branch would compute something else
+
+
+def warnings_of(caplog):
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+@pytest.mark.parametrize(
+    ("trained", "given", "then", "now"),
+    [case for case in FUSED if "--bert-" in case[2] or "attention-map" in case[2]],
+    ids=lambda part: part if isinstance(part, str) else None,
+)
+def test_other_settings_of_berts_branch_than_the_checkpoints_are_warned_of(
+    start, save, caplog, trained, given, then, now
+):
+    _, path = own_checkpoint(start, save, **trained)
+    start(path, **trained)
+    if "bert_identity_start" in trained:
+        caplog.clear()  # the start discards a trained branch, which the next test is about
+    assert warnings_of(caplog) == []
+    start(path, **given)
+    remedy = f"leave {then.split()[1]} out" if then.startswith("without") else f"give {then[5:]}"
+    said = f"--bert-warm-start {path} was trained {then}, and this model is built {now}; {remedy}"
+    assert said in warnings_of(caplog)
+
+
+def test_another_input_of_bert_than_the_checkpoints_is_warned_of(start, save, caplog):
+    _, path = own_checkpoint(start, save, bert_context=1, bert_subword="none")
+    start(path, bert_layer="1")  # the kind of subwords may be another one
+    [line] = warnings_of(caplog)
+    trained = "the checkpoint was trained with --bert-context 1, not 0, --bert-layer 2, not 1"
+    assert line == f"--bert-warm-start {path}: {trained}; set the same values as at training"
+
+
+def test_a_finetuned_bert_that_is_left_out_is_warned_of(start, save, caplog):
+    _, path = own_checkpoint(start, save, bert_finetune=True)
+    start(path, bert_finetune=True)
+    assert warnings_of(caplog) == []
+    start(path)
+    said = "was trained with --bert-finetune, and this model is built without --bert-finetune; give --bert-finetune"
+    assert warnings_of(caplog) == [f"--bert-warm-start {path} {said}"]
+
+
+def test_an_identity_start_that_discards_a_trained_branch_is_warned_of(start, stock, save, caplog):
+    start(save(stock()), bert_identity_start=True)
+    assert warnings_of(caplog) == []
+    _, path = own_checkpoint(start, save, bert_identity_start=True)
+    start(path, bert_identity_start=True, bert_layer="1")  # the new branch may read another layer
+    [line] = warnings_of(caplog)
+    assert line == (
+        f"--bert-warm-start {path} has a trained BERT branch, which --bert-identity-start discards; leave it out, and "
+        "give --bert-branch-weights 1,1 --bert-drop-net 0 if that training had it"
+    )

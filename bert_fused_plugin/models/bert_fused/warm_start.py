@@ -14,13 +14,14 @@ from fairseq.utils import split_paths
 from torch import Tensor, nn
 
 from bert_fused_plugin.bert.from_flags import task_settings
+from bert_fused_plugin.bert.record import RECORD_KEY, differences_of_bert
 from bert_fused_plugin.checkpoints.origins import Origin, origins
 from bert_fused_plugin.checkpoints.reading import read_saved, saved_flags
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.json_record import read_json
-from bert_fused_plugin.models.bert_fused.config import OF_BOTH, OF_SIDES, BertFusedConfig
+from bert_fused_plugin.models.bert_fused.config import HOST, OF_BOTH, OF_SIDES, BertFusedConfig
 from bert_fused_plugin.models.presets import flags_beside, resumed_from
-from bert_fused_plugin.models.recorded_flags import SETTINGS_RECORD, described
+from bert_fused_plugin.models.recorded_flags import SETTINGS_RECORD, Difference, described, differences
 from bert_fused_plugin.models.translation_model import shape_text
 
 logger = logging.getLogger(__name__)
@@ -38,6 +39,8 @@ _NO_PARAMETER = re.compile(
     r"settings_record\.text$|(en|de)coder\.(version|bert\.scaled|bert_record\.text|embed_positions\.(weights|_float_tensor)|"
     r"layers\.\d+\.(in_proj|out_proj|fc1|fc2)_\w+)$"
 )
+# settings of BERT that follow from the data, which may be prepared in another way
+_OF_DATA = ("bert_subword", "bert_detok", "bert_strip_tags", "bpe")
 _SECTIONS = ("copied", "new", "unused", "shape mismatch")
 _REMEDY = "give the checkpoint of a fairseq transformer, such as its checkpoint_best.pt"
 
@@ -180,7 +183,31 @@ class WarmStart:
                 "which parameters differ; give the flags of its training that set sizes and layers"
             )
         nn.Module.load_state_dict(model, {**model.state_dict(), **values})
+        for change in self._changes(model):
+            logger.warning(f"--bert-warm-start {change}")
         model.encoder.bert_record.update(began_from=self.origins)
+
+    def _changes(self, model: Any) -> List[str]:
+        """Return a sentence for each way in which *model* uses BERT, or computes attention, unlike the checkpoint."""
+        computed = (read_json(self.state, SETTINGS_RECORD) or {"computed": {}})["computed"]
+        # the flags of fairseq are compared before the model is built, or the table shows what they change
+        then = {name: value for name, value in computed.items() if name not in HOST}
+        changed: List[Difference] = differences(then, model.settings_record.record["computed"])
+        if not model.cfg.bert_finetune and any(name.startswith(f"{_BERT}model.") for name in self.state):
+            changed.append(("bert_finetune", True, False))
+        sentences = ["; ".join(described(self.path, difference)) for difference in changed]
+        bert = read_json(self.state, RECORD_KEY)
+        if model.cfg.bert_identity_start:
+            if any(".bert_attn.out_proj." in name for name in self.state):
+                sentences.append(
+                    f"{self.path} has a trained BERT branch, which --bert-identity-start discards; leave it out, and "
+                    "give --bert-branch-weights 1,1 --bert-drop-net 0 if that training had it"
+                )
+        elif bert is not None:
+            bert["settings"] = {name: value for name, value in bert["settings"].items() if name not in _OF_DATA}
+            unlike = differences_of_bert(model.cfg.bert_model, bert, model.encoder.bert_record.record)
+            sentences += [f"{self.path}: {sentence}" for sentence in unlike]
+        return sentences
 
     def _offered(self, expected: State, identity_start: bool) -> State:
         """Return the values that a model may take whose parameters are *expected*.
