@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
+from omegaconf import OmegaConf
+
 from bert_fused_plugin.errors import flag_name
 
 NO_EFFECT = object()  # the value of a flag that does not change the model at hand
@@ -86,9 +88,9 @@ def limited(flags: Mapping[str, Flag], where: Rule, names: Iterable[str]) -> Dic
     return {**flags, **{name: replace(flags[name], where=(where, *flags[name].where)) for name in names}}
 
 
-def flag_errors(cfg: Any, config_class: Any) -> List[str]:
-    """Return a sentence for each flag of *config_class* that breaks a rule in *cfg*: flag, rule, value and remedy."""
-    errors = []
+def flag_errors(cfg: Any) -> List[str]:
+    """Return a sentence for each flag that breaks a rule in the config *cfg*: flag, rule, value and remedy."""
+    errors, config_class = [], OmegaConf.get_type(cfg)
     defaults = {item.name: item.default for item in fields(config_class)}
     for setting, spec in config_class.flags().items():
         if not hasattr(cfg, setting):  # a flag of another version of fairseq

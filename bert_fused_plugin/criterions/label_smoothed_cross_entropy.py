@@ -91,7 +91,7 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
         Raises:
             BertFusedError: flags that break their rules, or that have no effect.
         """
-        raise_all(flag_errors(cfg, LabelSmoothedCrossEntropyConfig))
+        raise_all(flag_errors(cfg))
         criterion = cls(task, cfg.label_smoothing, cfg.sentence_avg)
         kind = CONSISTENCY_KINDS[str(cfg.consistency)]
         if kind is not None and cfg.consistency_alpha != 0:

@@ -64,7 +64,7 @@ def given_flags(cfg: BertFusedTranslationConfig, *settings: str) -> List[str]:
 
 def unusable_flags(cfg: BertFusedTranslationConfig, model: Any) -> List[str]:
     """Return a sentence for each problem of *cfg* with a *model* that reads BERT."""
-    errors = flag_errors(cfg, BertFusedTranslationConfig)
+    errors = flag_errors(cfg)
     if cfg.bert_cache is not None and model.cfg.bert_finetune:
         errors.append(
             f"--bert-cache {cfg.bert_cache} keeps the states of a frozen BERT, but --bert-finetune trains BERT; "

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 from argparse import ArgumentParser, Namespace
+from dataclasses import dataclass
 
 import pytest
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
@@ -10,7 +11,7 @@ from helpers import GRU_SIZES, SIZES, make_gru, make_model, task_of
 from settings_cases import FUSED, FUSED_NOTED, GRU, GRU_NOTED, GRU_WITH_BERT, TIED, value
 
 from bert_fused_plugin.errors import BertFusedError, flag_name
-from bert_fused_plugin.flags import Record
+from bert_fused_plugin.flags import Record, at_least, flag
 from bert_fused_plugin.json_record import read_json
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
 from bert_fused_plugin.models.gru_bahdanau import GruModel, gru_bahdanau
@@ -23,6 +24,7 @@ REFUSED = [("fused", case) for case in FUSED] + [("gru", case) for case in GRU] 
 NOTED = [("fused", case) for case in FUSED_NOTED] + [("gru", case) for case in GRU_NOTED]
 SHARED = [("fused", {"share_all_embeddings": True}), ("gru", {"share_all_embeddings": True, **TIED})]
 NOTED.append(("gru with BERT", value("bert_drop_net", 0.25, 1.0)))
+MODELS = [(BertFusedModel, bert_fused, SIZES), (GruModel, gru_bahdanau, GRU_SIZES)]
 
 
 @pytest.fixture
@@ -72,9 +74,7 @@ def test_how_bert_trained_is_noted(build, caplog):
     assert "trained with --bert-lr-factor 0.5, and this model is built with --bert-lr-factor 0.1" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("model", "preset", "sizes"), [(BertFusedModel, bert_fused, SIZES), (GruModel, gru_bahdanau, GRU_SIZES)]
-)
+@pytest.mark.parametrize(("model", "preset", "sizes"), MODELS)
 def test_the_other_direction_is_noted(model, preset, sizes, dictionary, bert_dir, caplog):
     """With a joined dictionary, nothing else shows that the text is in the other language."""
 
@@ -89,8 +89,28 @@ def test_the_other_direction_is_noted(model, preset, sizes, dictionary, bert_dir
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
     build("de", "en").load_state_dict(trained)
     [line] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    for flag, then, now in [("source", "en", "de"), ("target", "de", "en")]:
-        assert f"trained with --{flag}-lang {then}, and this model is built with --{flag}-lang {now}" in line
+    for side, then, now in [("source", "en", "de"), ("target", "de", "en")]:
+        assert f"trained with --{side}-lang {then}, and this model is built with --{side}-lang {now}" in line
+
+
+@pytest.mark.parametrize(("model", "preset", "sizes"), MODELS)
+def test_a_flag_that_a_subclass_adds_is_checked_and_recorded(model, preset, sizes, dictionary, bert_dir):
+    @dataclass
+    class OwnConfig(model.config_class):
+        own_scale: int = flag("A factor.", 1, Record.COMPUTED, rule=at_least(1))
+
+    class Own(model):
+        config_class = OwnConfig
+
+    def build(**options):
+        args = Namespace(**sizes, bert_model=bert_dir, **options)
+        preset(args)
+        return Own.build_model(args, task_of(dictionary))
+
+    with pytest.raises(BertFusedError, match=r"^--own-scale must be at least 1, got 0; choose 1 or more$"):
+        build(own_scale=0)
+    with pytest.raises(BertFusedError, match="trained with --own-scale 1, and this model is built with --own-scale 2"):
+        build(own_scale=2).load_state_dict(build().state_dict())
 
 
 def test_all_other_settings_are_named_together(build):

@@ -2,17 +2,20 @@
 
 import re
 from argparse import Namespace
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
 from fairseq.data import Dictionary
 from helpers import GRU_SIZES, SIZES
+from omegaconf import OmegaConf
 
 from bert_fused_plugin.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropy,
     LabelSmoothedCrossEntropyConfig,
 )
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.flags import at_least, flag
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, config_errors
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_errors
 from bert_fused_plugin.modules import attention_map
@@ -161,6 +164,16 @@ def test_dictionaries_that_differ_cannot_share_embeddings():
     ):
         [error] = errors
         assert fits("--share-all-embeddings *needs one dictionary for both languages, got 5 source and 4 target", error)
+
+
+@pytest.mark.parametrize("given", [lambda cfg: cfg, OmegaConf.structured])
+def test_the_flags_that_a_subclass_adds_to_the_criterion_are_checked(given):
+    @dataclass
+    class OwnConfig(LabelSmoothedCrossEntropyConfig):
+        own_scale: int = flag("A factor.", 1, rule=at_least(1))
+
+    with pytest.raises(BertFusedError, match=r"^--own-scale must be at least 1, got 0"):
+        LabelSmoothedCrossEntropy.build_criterion(given(OwnConfig(own_scale=0)), None)
 
 
 def test_bad_values_are_refused_together():

@@ -46,7 +46,7 @@ class BertFusedModel(TranslationModel, TransformerModelBase):
         Raises:
             BertFusedError: all settings that break a rule.
         """
-        cfg = BertFusedConfig.from_namespace(as_namespace(args))
+        cfg = cls.config_class.from_namespace(as_namespace(args))
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
         warm_start, errors = read_warm_start(args, cfg, task)
         errors = [*config_errors(cfg, src_dict, tgt_dict), *errors]

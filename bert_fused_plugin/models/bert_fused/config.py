@@ -164,7 +164,7 @@ def config_errors(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictiona
     """Return a sentence for each setting of *cfg* that breaks a rule: flag, rule, value and remedy."""
     is_shared = cfg.share_all_embeddings and not cfg.fusion.replaces_embeddings
     return [
-        *flag_errors(cfg, BertFusedConfig),
+        *flag_errors(cfg),
         *_head_errors(cfg),
         *_gate_errors(cfg),
         *_identity_start_errors(cfg),

@@ -83,7 +83,7 @@ class GruConfig(BertFlags):
 
 def gru_config_errors(cfg: GruConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
     """Return an error message for each setting of *cfg* that breaks a rule."""
-    errors = flag_errors(cfg, GruConfig)
+    errors = flag_errors(cfg)
     if cfg.share_decoder_input_output_embed and cfg.decoder_out_embed_dim != cfg.decoder_embed_dim:
         errors.append(
             "--share-decoder-input-output-embed needs --decoder-out-embed-dim equal to --decoder-embed-dim, "
