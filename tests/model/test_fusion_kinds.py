@@ -9,8 +9,8 @@ from helpers import SIZES, assert_close, encode, make_gru, pad, randomise
 from torch import nn
 
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models.bert_fused import bert_decoder
-from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
+from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_decoder
+from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, register_fusion
 from bert_fused_plugin.modules.fusion import FUSION_KINDS, Branches, FusionKind
 
 LINES = ["the old man sees a dog", "red apple", ""]
@@ -141,12 +141,17 @@ def toys(monkeypatch):
         has_branches=True,
         default_p_net=0.25,
     )
-    monkeypatch.setitem(FUSION_KINDS, "toy-maximum", kind)
-    monkeypatch.setitem(FUSION_KINDS, "toy-product", FusionKind("the product", lambda options, embed_dim: Product()))
+    field = BertFusedConfig.__dataclass_fields__["bert_fusion"]
+    monkeypatch.setattr(field, "type", field.type)  # what is registered is forgotten after the test
+    monkeypatch.setattr(field, "metadata", field.metadata)
+    product = FusionKind("the product", lambda options, embed_dim: Product())
+    for name, toy in (("toy-maximum", kind), ("toy-product", product)):
+        monkeypatch.setitem(FUSION_KINDS, name, toy)
+        register_fusion(name, toy)
 
 
 @pytest.mark.usefixtures("toys")
-def test_a_new_fusion_of_two_branches_needs_an_entry_in_the_table_alone(build, dictionary, source):
+def test_a_fusion_of_ones_own_needs_a_registration_alone(build, dictionary, source):
     model = build(bert_fusion="toy-maximum").train()
     fusions = [layer.fusion for layer in (*model.encoder.layers, *model.decoder.layers)]
     assert all(isinstance(fusion.mix, Maximum) and fusion.drop_net.p_net == 0.25 for fusion in fusions)
@@ -172,6 +177,24 @@ def test_a_new_fusion_of_two_branches_needs_an_entry_in_the_table_alone(build, d
         build(bert_fusion="toy-maximum", bert_stack_order="encoder-first")
     with pytest.raises(BertFusedError, match=r"--bert-identity-start is for .*, got True; leave it out"):
         build(bert_fusion="toy-maximum", bert_identity_start=True)
+    with pytest.raises(BertFusedError, match=r"--bert-drop-net is for --bert-fusion parallel, gated and toy-maximum,"):
+        build(bert_fusion="toy-product", bert_drop_net=0.5)
+
+
+@pytest.mark.usefixtures("toys")
+def test_the_flag_offers_and_explains_a_fusion_of_ones_own():
+    parser = argparse.ArgumentParser()
+    BertFusedModel.add_args(parser)
+    [action] = [action for action in parser._actions if action.dest == "bert_fusion"]
+    assert list(action.choices)[-2:] == ["toy-maximum", "toy-product"]
+    assert action.help.endswith("; toy-maximum: the larger of the two branches; toy-product: the product.")
+
+
+def test_a_fusion_that_no_plugin_has_registered_is_refused(build):
+    with pytest.raises(
+        BertFusedError, match=r"^--bert-fusion larger is unknown; give the --user-dir that registers it$"
+    ):
+        build(bert_fusion="larger")
 
 
 @pytest.mark.usefixtures("toys")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import ROOT, TINY, hypotheses
+from documentation import blocks
 from language_models import save_language_model
 
 
@@ -32,6 +33,23 @@ def train_and_translate(workspace, save_dir, *flags, generate=()):
 def test_each_kind_trains_and_translates(workspace, tmp_path, flags, said):
     log, _ = train_and_translate(workspace, tmp_path / "save", *flags.split())
     assert all(words in log for words in said)
+
+
+def test_a_fusion_of_ones_own_trains_resumes_and_translates(workspace, tmp_path):
+    """The plug-in is the example of docs/python_api.md."""
+    [code] = [block.code for block in blocks("docs/python_api.md") if "register_fusion" in block.code]
+    (tmp_path / "larger").mkdir()
+    (tmp_path / "larger" / "__init__.py").write_text(code, encoding="utf-8")
+    plugin = ["--user-dir", tmp_path / "larger"]
+    flags = [*plugin, "--bert-fusion", "larger"]
+    log, _ = train_and_translate(workspace, tmp_path / "save", *flags, generate=plugin)
+    assert "larger fusion, drop-net 1.0" in log
+    assert "begin training epoch 2\n" in workspace.train(*flags, save_dir=tmp_path / "save").stdout
+    done = workspace.generate("--path", tmp_path / "save" / "checkpoint_last.pt", ok=False)
+    errors = [line for line in done.stderr.splitlines() if ": error: " in line]
+    assert errors == [
+        "bert_fused_plugin: error: --bert-fusion larger is unknown; give the --user-dir that registers it"
+    ]
 
 
 @pytest.mark.further

@@ -3,6 +3,7 @@
 # fairseq reads the field types: no `from __future__ import annotations`, no `X | None` in this file.
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from fairseq.data import Dictionary
@@ -10,6 +11,7 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.models.transformer import TransformerConfig
 
 from bert_fused_plugin.bert.flags import BertFlags, map_flag, parse_weights
+from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.flags import NO_EFFECT, Flag, Record, Rule, flag, flag_errors, limited, only_for
 from bert_fused_plugin.models.embeddings import sharing_errors
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
@@ -37,6 +39,10 @@ def _of_side(side: str, name: str) -> Flag:
         Record.COMPUTED,
         effective=lambda cfg: getattr(cfg, f"{side}_{name}") if vars(cfg)[side].layers else NO_EFFECT,
     )
+
+
+def _fusion_help() -> str:
+    return f"How BERT's states join the model. {'; '.join(f'{name}: {k.help}' for name, k in FUSION_KINDS.items())}."
 
 
 _REQUIRED = Rule(
@@ -80,11 +86,7 @@ class BertFusedConfig(TransformerConfig, BertFlags):
     """All flags of fairseq's transformer, and those of the fusion with BERT."""
 
     bert_fusion: ChoiceEnum(tuple(FUSION_KINDS)) = flag(  # type: ignore[valid-type]
-        "How BERT's states join the model. "
-        + "; ".join(f"{name}: {kind.help}" for name, kind in FUSION_KINDS.items())
-        + ".",
-        "parallel",
-        Record.COMPUTED,
+        _fusion_help(), "parallel", Record.COMPUTED
     )
     bert_stack_order: ChoiceEnum(("bert-first", "encoder-first")) = flag(  # type: ignore[valid-type]
         "The attention that comes first in stacked fusion: that to BERT, or that of the NMT branch. In the "
@@ -133,7 +135,13 @@ class BertFusedConfig(TransformerConfig, BertFlags):
 
     @property
     def fusion(self) -> FusionKind:
-        """The description of the chosen fusion."""
+        """The description of the chosen fusion.
+
+        Raises:
+            BertFusedError: a plug-in that is not imported registers it.
+        """
+        if str(self.bert_fusion) not in FUSION_KINDS:
+            raise BertFusedError(f"--bert-fusion {self.bert_fusion} is unknown; give the --user-dir that registers it")
         return FUSION_KINDS[str(self.bert_fusion)]
 
     def drop_net_rate(self) -> float:
@@ -160,9 +168,18 @@ class BertFusedConfig(TransformerConfig, BertFlags):
         return [attends and gate.strip() == "1" for gate in gates[:depth]]
 
 
+def register_fusion(name: str, kind: FusionKind) -> None:
+    """Add the fusion *name* to the table and to the flag; a plug-in of one's own calls this when it is imported."""
+    FUSION_KINDS[name] = kind
+    field = BertFusedConfig.__dataclass_fields__["bert_fusion"]
+    field.type = ChoiceEnum(tuple(FUSION_KINDS))
+    field.metadata = MappingProxyType({**field.metadata, "help": _fusion_help()})
+
+
 def config_errors(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
     """Return a sentence for each setting of *cfg* that breaks a rule: flag, rule, value and remedy."""
-    is_shared = cfg.share_all_embeddings and not cfg.fusion.replaces_embeddings
+    # an unknown fusion ends the checks here, because most of them depend on it
+    is_shared = not cfg.fusion.replaces_embeddings and cfg.share_all_embeddings
     return [
         *flag_errors(cfg),
         *_head_errors(cfg),
