@@ -35,17 +35,18 @@ BERT = "./bert"  # see `bert_fused_plugin.bert.from_flags.locate_bert`
 _TEXT_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 _VECTORS = ("encoder_embed_path", "decoder_embed_path")  # these files are read only when a training begins
 _BATCHES = {"max_tokens": 12_000, "batch_size": None}  # as fairseq-generate has them by default
+_PACKAGE = "bert_fused_plugin"
 _README = """\
 # {pair}: a translation model of fairseq with bert_fused_plugin
 
 Move or rename this directory as you like; keep its files together.  In Python:
 
     from {module} import {model}
-    {model}.from_pretrained("DIR").translate(["..."])
+    {model}.from_pretrained("DIR"{in_python}).translate(["..."])
 
 On the command line:
 
-    fairseq-interactive DIR --path DIR/model.pt --user-dir bert_fused_plugin --task bert_fused_translation \\
+    fairseq-interactive DIR --path DIR/model.pt --user-dir {plugin} --task {task} \\
         {flags}
 """
 
@@ -191,7 +192,16 @@ def _write_files(directory: Path, data: str, kind: Type[Any], state: Dict[str, A
         flags += [f"--bpe {cfg['bpe']['_name']}"]
         flags += [f"{flag_name(setting)} DIR/{name}" for setting, (_, name) in files.items()]
     pair = "-".join(languages)
-    text = _README.format(pair=pair, module=kind.__module__, model=kind.__name__, flags=" ".join(flags))
+    plugin = os.path.basename(os.path.normpath(cfg["common"]["user_dir"] or _PACKAGE))
+    text = _README.format(
+        pair=pair,
+        module=kind.__module__,
+        model=kind.__name__,
+        in_python="" if plugin == _PACKAGE else f', user_dir="{plugin}"',
+        plugin=plugin,
+        task=cfg["task"]["_name"],
+        flags=" ".join(flags),
+    )
     # fairseq takes the languages from the name of such a file if they are not given.
     (directory / f"README.{pair}.md").write_text(text, encoding="utf-8")
 

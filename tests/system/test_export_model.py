@@ -188,6 +188,22 @@ def test_what_only_the_training_needed_is_left_out(workspace, tmp_path):
     assert {name: task[name] for name in flags} == {**dict.fromkeys(flags), "num_batch_buckets": 0}
 
 
+@pytest.mark.parametrize(
+    ("trained_with", "in_python", "on_the_command_line"),
+    [
+        (None, '("DIR")', "--user-dir bert_fused_plugin --task bert_fused_translation"),
+        ("/somewhere/bert_fused_plugin", '("DIR")', "--user-dir bert_fused_plugin --task bert_fused_translation"),
+        ("plugins/own/", '("DIR", user_dir="own")', "--user-dir own --task bert_fused_translation"),
+    ],
+)
+def test_the_plugin_of_the_training_is_named(workspace, tmp_path, trained_with, in_python, on_the_command_line):
+    checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot", user_dir=trained_with)
+    export_model(checkpoint, workspace.data, tmp_path / "new")
+    readme = (tmp_path / "new" / "README.en-de.md").read_text(encoding="utf-8")
+    assert f"\n    GruModel.from_pretrained{in_python}.translate(" in readme
+    assert f" --path DIR/model.pt {on_the_command_line} \\\n        -s en -t de\n" in readme
+
+
 def test_all_that_is_wrong_is_said_at_once_and_nothing_is_written(workspace, tmp_path):
     checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot")
     (tmp_path / "used").mkdir()
