@@ -4,9 +4,11 @@ import logging
 import os
 from typing import Any, Dict
 
+from fairseq.file_utils import load_archive_file
 from fairseq.hub_utils import GeneratorHubInterface, from_pretrained
 from torch import Tensor
 
+from bert_fused_plugin.checkpoints.reading import read_saved, require_architecture
 from bert_fused_plugin.data.typed_text import TypedText
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.modules.weight_layout import lay_out_weights
@@ -56,7 +58,7 @@ def load_hub(
         overrides: settings that replace those of the training.
 
     Raises:
-        BertFusedError: there is no such directory.
+        BertFusedError: there is no such directory, or the plug-in of the model is not imported.
     """
     if not (os.path.exists(model_name_or_path) or "://" in str(model_name_or_path)):
         raise BertFusedError(f"{os.path.abspath(model_name_or_path)} does not exist; give what bert-fused-export wrote")
@@ -65,6 +67,11 @@ def load_hub(
     logging.disable(max(before, logging.INFO))
     try:
         loaded = from_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, **overrides)
+    except (AssertionError, IndexError, KeyError):  # fairseq's words on an unknown architecture
+        for name in checkpoint_file.split(os.pathsep):
+            path = os.path.join(load_archive_file(model_name_or_path), name)
+            require_architecture(path, read_saved(path))
+        raise
     finally:
         logging.disable(before)
     return TranslationHub(loaded["args"], loaded["task"], loaded["models"])

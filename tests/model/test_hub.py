@@ -1,6 +1,7 @@
 """The hub interface loads quietly, and warns of lines that do not fit the dictionary."""
 
 import logging
+import shutil
 
 import pytest
 import torch
@@ -61,3 +62,26 @@ def test_a_directory_that_is_not_there_is_named_in_full(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BertFusedError, match=f"^{tmp_path}/my-model does not exist; give what bert-fused-export wrote"):
         BertFusedModel.from_pretrained("my-model")
+
+
+def of_a_plugin(name, path, model="bert_fused", task="translation"):
+    """Write a copy of a pinned model whose checkpoint names another architecture and another task."""
+    shutil.copytree(PINNED / name, path, dirs_exist_ok=True)
+    state = torch.load(path / "model.pt", weights_only=False)
+    vars(state["cfg"]["model"]).update(arch=model, _name=model)
+    state["cfg"]["task"]["_name"] = task
+    state["cfg"]["common"]["user_dir"] = "their/plugin"
+    torch.save(state, path / "model.pt")
+    return str(path)
+
+
+@pytest.mark.parametrize(("model", "name"), MODELS)
+def test_a_model_of_a_plugin_that_is_not_imported_is_named(model, name, tmp_path):
+    rule = "model.pt was trained with --arch theirs, which is unknown; give its plug-in: --user-dir their/plugin$"
+    with pytest.raises(BertFusedError, match=rf"^{tmp_path}/{rule}"):
+        model.from_pretrained(of_a_plugin(name, tmp_path, model="theirs"))
+
+
+def test_another_error_of_fairseq_stays_its_own(tmp_path):
+    with pytest.raises((AssertionError, KeyError)):
+        BertFusedModel.from_pretrained(of_a_plugin("fused", tmp_path, task="theirs"))
