@@ -2,10 +2,15 @@
 
 import logging
 import os
+from argparse import Namespace
 from typing import Any, Dict
 
+from fairseq.data.data_utils import collate_tokens
+from fairseq.data.encoders.moses_tokenizer import MosesTokenizer
 from fairseq.file_utils import load_archive_file
 from fairseq.hub_utils import GeneratorHubInterface, from_pretrained
+from fairseq.utils import apply_to_sample
+from omegaconf import OmegaConf
 from torch import Tensor
 
 from bert_fused_plugin.checkpoints.reading import read_saved, require_architecture
@@ -24,6 +29,10 @@ class TranslationHub(GeneratorHubInterface):
     def __init__(self, cfg: Any, task: Any, models: Any) -> None:
         super().__init__(cfg, task, models)
         self._typed_text = TypedText(self.src_dict)
+        self._target_tokenizer = self.tokenizer
+        if isinstance(self.tokenizer, MosesTokenizer):  # it has the rules of the source language
+            languages = {"source_lang": cfg.tokenizer.target_lang}
+            self._target_tokenizer = MosesTokenizer(OmegaConf.merge(cfg.tokenizer, languages))
 
     def binarize(self, sentence: str) -> Tensor:
         """Return the ids of a *sentence* that is split into symbols."""
@@ -37,6 +46,37 @@ class TranslationHub(GeneratorHubInterface):
         texts = list(sentences)
         found = super().translate(texts, *args, **kwargs)
         return [translation if text.strip() else "" for text, translation in zip(texts, found)]
+
+    def score(self, sources: Any, translations: Any) -> Any:
+        """Return the mean log-probability of the symbols of each of the *translations*, the end of sentence included.
+
+        ``fairseq-generate --score-reference`` prints it to base 2.  Two texts instead of two lists give one number.
+
+        Raises:
+            BertFusedError: the lists differ in length.
+        """
+        if isinstance(sources, str):
+            return self.score([sources], [translations])[0]
+        if len(sources) != len(translations):
+            raise BertFusedError(
+                f"score: got {len(sources)} sources and {len(translations)} translations; give one for each source"
+            )
+        targets = [self._encode_target(text) for text in translations]
+        scores: Dict[int, float] = {}
+        scorer = self.task.build_generator(self.models, Namespace(score_reference=True), prefix_allowed_tokens_fn=None)
+        for batch in self._build_batches([self.encode(text) for text in sources], False):
+            ids = batch["id"].tolist()
+            rows = [targets[i] for i in ids], self.tgt_dict.pad(), self.tgt_dict.eos()
+            batch["target"] = collate_tokens(*rows)
+            batch["net_input"]["prev_output_tokens"] = collate_tokens(*rows, move_eos_to_beginning=True)
+            found = self.task.inference_step(scorer, self.models, apply_to_sample(lambda t: t.to(self.device), batch))
+            scores.update(zip(ids, (hypothesis["score"].item() for [hypothesis] in found)))
+        return [scores[i] for i in range(len(targets))]
+
+    def _encode_target(self, text: str) -> Tensor:
+        """Return the ids of a raw *text* in the target language."""
+        tokens = text if self._target_tokenizer is None else self._target_tokenizer.encode(text)
+        return self.tgt_dict.encode_line(self.apply_bpe(tokens), add_if_not_exist=False).long()
 
     def _apply(self, *args: Any, **kwargs: Any) -> "TranslationHub":
         """Move the models to a device or to a dtype, as ``nn.Module`` does."""

@@ -85,3 +85,18 @@ def test_a_model_of_a_plugin_that_is_not_imported_is_named(model, name, tmp_path
 def test_another_error_of_fairseq_stays_its_own(tmp_path):
     with pytest.raises((AssertionError, KeyError)):
         BertFusedModel.from_pretrained(of_a_plugin("fused", tmp_path, task="theirs"))
+
+
+def test_a_score_needs_pairs():
+    with pytest.raises(BertFusedError, match=r"^score: got 1 sources and 2 translations; give one for each source$"):
+        BertFusedModel.from_pretrained(str(PINNED / "fused")).score(["the dog"], ["dog the", "the"])
+
+
+def test_a_translation_to_score_is_tokenised_by_the_rules_of_its_language(tmp_path):
+    shutil.copytree(PINNED / "fused", tmp_path, dirs_exist_ok=True)
+    shutil.copy(tmp_path / "dict.de.txt", tmp_path / "dict.fr.txt")
+    hub = BertFusedModel.from_pretrained(str(tmp_path), tokenizer="moses", target_lang="fr")
+    ids = hub.tgt_dict.encode_line("the l&apos; dog", add_if_not_exist=False)
+    assert hub.tokenize("l'homme") == "l &apos;homme"
+    assert hub._encode_target("the l'dog").tolist() == ids.tolist()
+    assert hub.score("the dog", "the l'dog") < 0

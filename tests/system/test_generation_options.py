@@ -13,6 +13,7 @@ from in_process import command
 from translating import Model, mean_log_probabilities, train, train_language_model
 
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.models.bert_fused import BertFusedModel
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,17 @@ def test_prefix_size(model):
     reference = out.tokens("T")
     assert {n: words[:2] for n, words in out.tokens().items()} == {n: words[:2] for n, words in reference.items()}
     assert out.tokens() != model.default.tokens()
+
+
+def test_the_hub_interface_scores_references_alike(workspace, model):
+    load = BertFusedModel.from_pretrained  # of any class
+    hub = load(str(Path(model.checkpoint).parent), "checkpoint_last.pt", workspace.data)
+    sources, references = (
+        (workspace.path / f"test.{lang}").read_text(encoding="utf-8").splitlines() for lang in ("en", "de")
+    )
+    expected = [score * math.log(2) for score in model.generate("--score-reference").scores().values()]
+    assert hub.score(sources, references) == pytest.approx(expected, abs=1e-4)
+    assert hub.score(sources[3], references[3]) == pytest.approx(expected[3], abs=1e-4)
 
 
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
