@@ -93,7 +93,7 @@ def test_languages_that_fairseq_has_found_by_itself_are_found_again(stock, save,
     """The new training is from English to German, and both dictionaries have the same size."""
     baseline = stock(target=REORDERED)
     if known_by == "record":
-        baseline.settings_record = JsonRecord({"noted": {"source_lang": "de", "target_lang": "en"}})
+        baseline.settings_record = JsonRecord({"computed": {}, "noted": {"source_lang": "de", "target_lang": "en"}})
     else:
         (tmp_path / "old").mkdir()
         (tmp_path / "old" / "train.de-en.de.idx").touch()
