@@ -10,5 +10,5 @@ check: setup  ## lint, format and types
 	$(bin)/ruff check .
 	$(bin)/ruff format --check .
 	$(bin)/mypy
-test:  ## check, and all tests but the slow ones
+test:  ## check, and the tests that find most bugs
 	scripts/test.sh
