@@ -108,7 +108,7 @@ def test_languages_that_fairseq_has_found_by_itself_are_found_again(stock, save,
 
 def test_a_dictionary_of_a_training_in_other_languages_is_asked_for_by_its_name(stock, save, start, tmp_path):
     baseline = stock()
-    baseline.settings_record = JsonRecord({"noted": {"source_lang": "en", "target_lang": "fr"}})
+    baseline.settings_record = JsonRecord({"computed": {}, "noted": {"source_lang": "en", "target_lang": "fr"}})
     path = save_reversed(baseline, save, tmp_path, REORDERED)
     with pytest.raises(BertFusedError, match=r"old/dict\.fr\.txt; put dict\.fr\.txt beside the checkpoint$"):
         start(path)

@@ -271,7 +271,7 @@ def _data_directory(flags: Dict[str, Any]) -> List[str]:
 
 def _languages(flags: Dict[str, Any], state: State) -> Dict[str, Any]:
     """Return the languages of a training; fairseq saves among its *flags* only those that were given."""
-    noted = (read_json(state, SETTINGS_RECORD) or {}).get("noted", {})
+    noted = (read_json(state, SETTINGS_RECORD) or {"noted": {}})["noted"]
     pair = (None, None)
     for folder in filter(os.path.isdir, _data_directory(flags)):
         pair = infer_language_pair(folder)
