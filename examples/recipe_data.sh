@@ -19,7 +19,10 @@ prepare() {
 }
 
 contents() { # contents DIR LANGUAGE...: checksums of its text, wherever DIR is
-    [ -z "$1" ] || (cd "$1" 2>/dev/null && cksum {train,valid,test,test-*}."$2" ${3:+{train,valid,test,test-*}."$3"} 2>/dev/null || true)
+    local lang
+    for lang in "${@:2}"; do
+        [ -z "$1" ] || (cd "$1" && cksum {train,valid,test,test-*}."$lang") 2>/dev/null || true
+    done
 }
 
 # The text in subwords that data-bin is made of; OUT may have moved.

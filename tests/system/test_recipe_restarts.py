@@ -89,7 +89,7 @@ def test_other_text_is_noticed(dry, text, tmp_path):
     assert (out / "valid.de").read_text() == "a\n" * 500
     text = shutil.copytree(text, tmp_path / "copy")
     assert "prepare: done before" in prepared(dry, text).stdout
-    (text / "train.en").write_text("b\n" * 3001)
+    (text / "train.de").write_text("b\n" * 3001)
     (out / "transformer").mkdir()
     (out / "transformer" / "checkpoint_last.pt").touch()
     done = prepared(dry, text)

@@ -93,11 +93,11 @@ def test_the_recipe_reads_segmented_text(place, tmp_path, alone):
     command += [out / "text" / "sentencepiece.model"]
     done = subprocess.run(command, input="con chó\n", capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert ("BERT now reads the source itself" in done.stdout + done.stderr) == alone
+    assert ("which is not given now, so BERT reads other input" in done.stdout + done.stderr) == alone
     if alone:
         log = (out / "distilled-bert_fused" / "log").read_text(encoding="utf-8")
         assert "Translated" in log
-        assert "BERT now reads the source itself" not in log
+        assert "which is not given now, so BERT reads other input" not in log
         check_the_page(tmp_path)
 
 
@@ -115,4 +115,4 @@ def check_the_page(path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert "S-0\tngười phụ nữ yêu thích con chó\n" in done.stdout
-    assert "BERT now reads the source itself" not in done.stdout + done.stderr
+    assert "which is not given now, so BERT reads other input" not in done.stdout + done.stderr
