@@ -224,6 +224,7 @@ random_bert() {
 }
 fused() { # fused NAME BERT FLAGS...
     from_transformer "$1"
+    find "$out/data-bin" -name 'dict.*.txt' -exec cp {} "$runs/transformer" \; # a warm start looks for them there first
     train_with_bert "$1" "$more" "$more_lr" "$more_warmup" --arch "$fused_arch" --bert-model "$2" "${fused_start[@]}" \
         --bert-warm-start "$runs/transformer/checkpoint_best.pt" "${@:3}"
 }

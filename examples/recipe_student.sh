@@ -48,7 +48,16 @@ search_flags() { # sets search to the flags of the search in scoring
     done
 }
 
-student() (need "$distilled/data-bin" distill && data_bin=$distilled/data-bin && learn student) # for this step alone
+student() ( # data_bin is for this step alone
+    need "$distilled/data-bin" distill
+    data_bin=$distilled/data-bin taught_by=$out/student/taught-by
+    translated=$(cat "$distilled"/train.* 2>/dev/null | cksum) || true
+    [ ! -e "$taught_by" ] || [ "$(cat "$taught_by")" = "$translated" ] ||
+        fail "$out/student learned from other translations; remove it to train it again"
+    mkdir -p "$out/student"
+    echo "$translated" >"$taught_by"
+    learn student
+)
 student_control() { learn student_control; }
 learn() { # learn NAME
     if [ "$sizes" = transformer ]; then
@@ -74,13 +83,14 @@ deploy() {
         "$source_lang" "$target_lang" "${search[@]}"
     trained "$system" >"$out/deploy.made-from"
 }
-trained() { echo "$1" && comparable "$(cat "$out/$1/finished" 2>/dev/null)"; } # trained SYSTEM: which it is, and how
+trained() { echo "$1" && cksum <"$out/$1/checkpoint_best.pt"; } # trained SYSTEM: which model it is
 
 # For the step compare: what is deployed translates the test sets, and joins the report.
 served() { # served: adds to given
-    local precision file flags=()
+    local system precision file flags=()
     [ -e "$out/deploy" ] || return 0
-    if [ "$(trained "$(head -n 1 "$out/deploy.made-from")")" != "$(cat "$out/deploy.made-from")" ]; then
+    system=$(head -n 1 "$out/deploy.made-from" 2>/dev/null || true)
+    if [ -z "$system" ] || [ "$(trained "$system" 2>/dev/null)" != "$(cat "$out/deploy.made-from")" ]; then
         say "compare: $out/deploy is of an earlier training, and not in the report; run the step deploy"
         return
     fi

@@ -130,7 +130,7 @@ def incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> List[str]
     if forgotten:
         logger.warning(
             f"the model was trained with {' and '.join(forgotten)}, which is not given now, so BERT reads other input; "
-            "translate data by fairseq-generate, and give it there (docs/encoders.md)"
+            "translate data instead of typed lines, and give it again (docs/encoders.md)"
         )
     return differences_of_bert(model.cfg.bert_model, saved, current)
 

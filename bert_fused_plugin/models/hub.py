@@ -53,14 +53,12 @@ class TranslationHub(GeneratorHubInterface):
         ``fairseq-generate --score-reference`` prints it to base 2.  Two texts instead of two lists give one number.
 
         Raises:
-            BertFusedError: the lists differ in length.
+            BertFusedError: there is not one translation for each source.
         """
-        if isinstance(sources, str):
+        if isinstance(sources, str) and isinstance(translations, str):
             return self.score([sources], [translations])[0]
-        if len(sources) != len(translations):
-            raise BertFusedError(
-                f"score: got {len(sources)} sources and {len(translations)} translations; give one for each source"
-            )
+        if isinstance(sources, str) or isinstance(translations, str) or len(sources) != len(translations):
+            raise BertFusedError("score needs two texts, or two lists with a translation for each source")
         targets = [self._encode_target(text) for text in translations]
         scores: Dict[int, float] = {}
         scorer = self.task.build_generator(self.models, Namespace(score_reference=True), prefix_allowed_tokens_fn=None)

@@ -147,6 +147,9 @@ def toys(monkeypatch):
     product = FusionKind("the product", lambda options, embed_dim: Product())
     for name, toy in (("toy-maximum", kind), ("toy-product", product)):
         monkeypatch.setitem(FUSION_KINDS, name, toy)
+        with pytest.raises(BertFusedError, match=f"--bert-fusion {name} is registered already; choose another name"):
+            register_fusion(name, toy)
+        del FUSION_KINDS[name]
         register_fusion(name, toy)
 
 

@@ -88,7 +88,7 @@ def test_another_error_of_fairseq_stays_its_own(tmp_path):
 
 
 def test_a_score_needs_pairs():
-    with pytest.raises(BertFusedError, match=r"^score: got 1 sources and 2 translations; give one for each source$"):
+    with pytest.raises(BertFusedError, match=r"^score needs two texts, or two lists with a translation for each"):
         BertFusedModel.from_pretrained(str(PINNED / "fused")).score(["the dog"], ["dog the", "the"])
 
 

@@ -195,10 +195,12 @@ def test_a_student_learns_from_the_teacher_that_is_named(dry, tmp_path):
     (out / "data-bin").mkdir(parents=True)
     (out / "data-bin" / "text").write_text("text\n")
     given = {"TEACHER": "bert_fused transformer", "TRAIN_FLAGS": "--fp16 --update-freq 2"}
+    (out / "data-bin" / "dict.en.txt").touch()
     done = dry.run("wmt14_en_de", "transformer", "bert_fused", **given)
     assert done.returncode == 0, done.stderr
+    assert (out / "transformer" / "dict.en.txt").exists()  # where a warm start looks, wherever OUT is
     (dry.path / "venv/bin/fairseq-preprocess").write_text(
-        f"#!/bin/sh\nmkdir {out.name}/distilled-bert_fused+transformer/data-bin.new\n"
+        f"#!/bin/sh\ncd {out.name}/distilled-bert_fused+transformer\nmkdir data-bin.new\necho a >train.en\n"
     )
     done = dry.run("wmt14_en_de", "distill", "student", **given)
     assert done.returncode == 0, done.stderr
@@ -217,6 +219,9 @@ def test_a_student_learns_from_the_teacher_that_is_named(dry, tmp_path):
     assert call[0] == f"{folder}/data-bin"
     assert call[call.index("--finetune-from-model") + 1] == f"{out.name}/transformer/checkpoint_best.pt"
     assert "distill: done before" in dry.run("wmt14_en_de", "distill", **given).stdout
+    (out / "distilled-bert_fused+transformer" / "train.en").write_text("b")
+    done = dry.run("wmt14_en_de", "student", **given)
+    assert "student learned from other translations; remove it to train it again" in done.stderr
     (out / "transformer" / "finished").write_text("of another training")
     done = dry.run("wmt14_en_de", "distill", **given)
     assert done.returncode == 2
@@ -242,7 +247,7 @@ def test_the_model_that_is_named_is_deployed_and_joins_the_report(dry, tmp_path)
     [compared] = dry.calls("bert-fused-compare")
     given = [compared[i + 1] for i, word in enumerate(compared) if word == "--hypotheses"]
     assert given == [f"ctranslate2_{name}={out.name}/deploy.{{subset}}.{name}" for name in ("float32", "int8")]
-    (out / "continued" / "finished").write_text("of another training")
+    (out / "continued" / "checkpoint_best.pt").write_text("of another training")
     done = dry.run("multi30k", "compare")
     assert "deploy is of an earlier training, and not in the report; run the step deploy" in done.stdout
     assert "--hypotheses" not in dry.calls("bert-fused-compare")[-1]

@@ -169,7 +169,13 @@ class BertFusedConfig(TransformerConfig, BertFlags):
 
 
 def register_fusion(name: str, kind: FusionKind) -> None:
-    """Add the fusion *name* to the table and to the flag; a plug-in of one's own calls this when it is imported."""
+    """Add the fusion *name* to the table and to the flag; a plug-in of one's own calls this when it is imported.
+
+    Raises:
+        BertFusedError: there is a fusion of this name.
+    """
+    if name in FUSION_KINDS:
+        raise BertFusedError(f"--bert-fusion {name} is registered already; choose another name")
     FUSION_KINDS[name] = kind
     field = BertFusedConfig.__dataclass_fields__["bert_fusion"]
     field.type = ChoiceEnum(tuple(FUSION_KINDS))
