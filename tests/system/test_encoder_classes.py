@@ -76,7 +76,7 @@ def test_the_language_that_a_tokenizer_is_told_is_recorded_and_must_be_known(nam
 def test_a_model_of_raw_text_says_what_it_reads_when_it_is_exported_and_loaded(data, tmp_path, bert_dir, caplog):
     flags = ["--arch", "bert_fused", *TINY, "--bert-model", bert_dir, "--bert-text", Path(data).parent]
     train(data, tmp_path / "save", *flags, "--max-update", "1")
-    said = "trained with --bert-text, which is not given now, so BERT reads other input; translate data by"
+    said = "trained with --bert-text, which is not given now, so BERT reads other input; translate data instead of"
     assert said not in caplog.text
     export_model(tmp_path / "save" / "checkpoint_last.pt", data, tmp_path / "exported", with_bert=True)
     assert said in caplog.text
