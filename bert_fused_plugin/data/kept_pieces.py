@@ -3,7 +3,8 @@
 They lie in a folder whose name has a hash of everything that they depend on, so nothing is ever compared.
 
 Small data sets are tokenised by each process in its memory: the time, a second or two with a fast tokenizer, costs
-less than files that nobody needs again.  So nothing is written for the lines of fairseq-interactive, and for usual test sets.
+less than files that nobody needs again.  So nothing is written for the lines of fairseq-interactive, and for usual
+test sets.
 """
 
 import hashlib
