@@ -76,10 +76,14 @@ def shuffled_bert(task: Any, subset: str, seed: int) -> Iterator[None]:
 @contextmanager
 def random_bert(model: Any, seed: int) -> Iterator[None]:
     """Replace BERT by one of the same configuration with random weights."""
+    from transformers import AutoModel
+
     encoder, bert = model.encoder, model.encoder.bert
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        fresh = type(bert.model)(copy.deepcopy(bert.model.config))
+        fresh = AutoModel.from_config(copy.deepcopy(bert.model.config))
+    if type(fresh) is not type(bert.model):
+        fresh = fresh.get_encoder()
     if hasattr(fresh, "pooler"):
         fresh.pooler = None
     trained = next(model.parameters())

@@ -6,6 +6,7 @@ import pytest
 import torch
 from fairseq.data import BaseWrapperDataset
 from helpers import assert_close, encode, make_gru, pad, randomise
+from language_models import save_language_model
 
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.modules.drop_net import batch_rng
@@ -113,6 +114,16 @@ def test_a_random_bert_says_something_else_and_leaves(make, net_input, kind):
     assert torch.equal(torch.random.get_rng_state(), state)
     assert model.encoder.bert is bert
     assert_close(logits(model, net_input), on)
+
+
+def test_a_random_bert_may_be_the_encoder_of_a_model_with_a_decoder(build, net_input, tmp_path):
+    save_language_model("mT5", tmp_path)
+    model = build(bert_model=str(tmp_path)).eval()
+    randomise(model)
+    on, bert = logits(model, net_input), model.encoder.bert
+    with random_bert(model, seed=2):
+        assert type(model.encoder.bert.model) is type(bert.model)
+        assert not torch.allclose(logits(model, net_input), on)
 
 
 class Dataset(BaseWrapperDataset):
