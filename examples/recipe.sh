@@ -190,9 +190,9 @@ flags_of() { # flags_of COMMAND: one a line
 
 # With BERT: its states are computed once for all steps and seeds.
 train_with_bert() {
-    local system=$1
-    shift
-    train "$system" "$@" --task bert_fused_translation "${bert[@]}" "${bert_text[@]}" "${cache[@]}"
+    local model
+    model=$(bert_model) # what fails here ends the recipe; in an argument it would not
+    train "$@" --task bert_fused_translation --bert-model "$model" "${bert[@]}" "${bert_text[@]}" "${cache[@]}"
 }
 
 transformer() { train transformer "$updates" "$lr" "$warmup" "${transformer[@]}"; }
@@ -214,28 +214,30 @@ continue_as() { # continue_as NAME FLAGS...
     train "$1" "$more" "${control_lr:-$more_lr}" "$more_warmup" "${transformer[@]}" \
         --finetune-from-model "$runs/transformer/checkpoint_best.pt" "${@:2}"
 }
-bert_fused() { fused bert_fused "$(bert_model)"; }
-bert_fused_r_drop() { fused bert_fused_r_drop "$(bert_model)" --consistency r-drop; }
-bert_mix() (bert+=(--bert-layer mix) && fused bert_mix "$(bert_model)") # for this step alone
+bert_fused() { fused bert_fused; }
+bert_fused_r_drop() { fused bert_fused_r_drop --consistency r-drop; }
+bert_mix() (bert+=(--bert-layer mix) && fused bert_mix) # for this step alone
 random_bert() {
+    local model
     need "$runs/transformer/checkpoint_best.pt" transformer
-    python "$examples/random_bert.py" "$(bert_model)" "$out/random-bert"
-    fused random_bert "$out/random-bert"
+    model=$(bert_model)
+    python "$examples/random_bert.py" "$model" "$out/random-bert"
+    BERT=$out/random-bert fused random_bert
 }
-fused() { # fused NAME BERT FLAGS...
+fused() { # fused NAME FLAGS...
     from_transformer "$1"
     find "$out/data-bin" -name 'dict.*.txt' -exec cp {} "$runs/transformer" \; # a warm start looks for them there first
-    train_with_bert "$1" "$more" "$more_lr" "$more_warmup" --arch "$fused_arch" --bert-model "$2" "${fused_start[@]}" \
-        --bert-warm-start "$runs/transformer/checkpoint_best.pt" "${@:3}"
+    train_with_bert "$1" "$more" "$more_lr" "$more_warmup" --arch "$fused_arch" "${fused_start[@]}" \
+        --bert-warm-start "$runs/transformer/checkpoint_best.pt" "${@:2}"
 }
 scratch() { from_scratch scratch; }
 scratch_entmax15() { from_scratch scratch_entmax15 --attention-map entmax15; }
 from_scratch() { # from_scratch NAME FLAGS...
-    train_with_bert "$1" $((updates + more)) "$lr" "$warmup" --arch "$fused_arch" --bert-model "$(bert_model)" "${@:2}"
+    train_with_bert "$1" $((updates + more)) "$lr" "$warmup" --arch "$fused_arch" "${@:2}"
 }
 bert_decoder() {
-    train_with_bert bert_decoder $((updates + more)) "$lr" "$warmup" --arch "$fused_arch" --bert-model "$(bert_model)" \
-        --bert-fusion embedding --encoder-layers 0
+    train_with_bert bert_decoder $((updates + more)) "$lr" "$warmup" --arch "$fused_arch" --bert-fusion embedding \
+        --encoder-layers 0
 }
 # rnn train|train_with_bert NAME FLAGS...
 rnn() { "$1" "$2" $((updates + more)) "$gru_lr" "$warmup" --clip-norm 1.0 "${@:3}" "${gru_sizes[@]}"; }
@@ -244,7 +246,7 @@ gru_bahdanau() { gru gru_bahdanau; }
 gru_dot() { gru gru_dot --attention dot; }
 gru_seq2seq() { gru gru_seq2seq --attention none; }
 gru_entmax15() { gru gru_entmax15 --attention-map entmax15; }
-gru_bert() { rnn train_with_bert gru_bert --arch "$gru_arch" --bert-model "$(bert_model)" --bert-drop-net 0; }
+gru_bert() { rnn train_with_bert gru_bert --arch "$gru_arch" --bert-drop-net 0; }
 
 compare() {
     local system given=() systems=() each folder file averages baseline=$out/${BASELINE:-transformer}

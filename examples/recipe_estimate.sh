@@ -3,11 +3,12 @@
 
 # How long the trainings will take: some updates and translations of both models are timed on a part of the text.
 estimate() {
-    local probe=$out/probe text lang kind began ratio
+    local probe=$out/probe text lang kind began ratio encoder
     local ours=(${bert_text:+--bert-text "$probe/bert"})
     [ ! -e "$out/bert_fused/finished" ] || { say "estimate: $out is trained already; give another OUT=" && return; }
     say "estimate: timing some updates and translations"
     need "$out/data-bin/text" prepare
+    encoder=$(bert_model)
     text=$(text_dir)
     rm -rf "$probe" && mkdir -p "$probe/bert"
     if [ ${#bert_text[@]} != 0 ]; then
@@ -30,7 +31,7 @@ estimate() {
         local model=("${transformer[@]}") task=()
         if [ $kind = fused ]; then
             task=(--task bert_fused_translation "${ours[@]}")
-            model=(--arch "$fused_arch" --bert-model "$(bert_model)" "${bert[@]}" ${cache:+--bert-cache "$probe/cache"})
+            model=(--arch "$fused_arch" --bert-model "$encoder" "${bert[@]}" ${cache:+--bert-cache "$probe/cache"})
         fi
         began=$SECONDS
         probe "$kind" fairseq-train "$probe/data-bin" --user-dir bert_fused_plugin "${task[@]}" "${model[@]}" "${training[@]}" \

