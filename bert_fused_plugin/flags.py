@@ -29,7 +29,7 @@ class Rule(NamedTuple):
     """What the value of a flag must be, or, in `Flag.where`, the whole config."""
 
     holds: Callable[[Any], bool]  # whether it is allowed; it may raise a ValueError for a value that is not
-    says: Any  # such as "must be at least 1", or "is for --bert-finetune"; what is no text is made one when it is shown
+    says: str  # such as "must be at least 1", or "is for --bert-finetune"
     remedy: str  # such as "give a positive number"
 
 
@@ -76,22 +76,9 @@ def only_with(setting: str) -> Rule:
 
 def only_for(setting: str, kinds: Mapping[str, Any], fits: Callable[[Any], bool]) -> Rule:
     """Return the rule for a flag that has an effect with the *kinds* that fit, among which a *setting* chooses."""
-    return Rule(
-        lambda cfg: fits(kinds[str(getattr(cfg, setting))]), _OnlyForKinds(setting, kinds, fits), "leave it out"
-    )
-
-
-class _OnlyForKinds(NamedTuple):
-    """The words of `only_for`; they list the kinds when they are shown, because a plug-in may add some."""
-
-    setting: str
-    kinds: Mapping[str, Any]
-    fits: Callable[[Any], bool]
-
-    def __str__(self) -> str:
-        *others, last = [name for name, kind in self.kinds.items() if self.fits(kind)]
-        names = f"{', '.join(others)} and {last}" if others else last
-        return f"is for {flag_name(self.setting)} {names}"
+    *others, last = [name for name, kind in kinds.items() if fits(kind)]
+    says = f"is for {flag_name(setting)} {', '.join(others)}{' and ' * bool(others)}{last}"
+    return Rule(lambda cfg: fits(kinds[str(getattr(cfg, setting))]), says, "leave it out")
 
 
 def limited(flags: Mapping[str, Flag], where: Rule, names: Iterable[str]) -> Dict[str, Flag]:

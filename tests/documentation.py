@@ -84,9 +84,7 @@ def flag_table(config: Any, *without: str) -> str:
             values = ", ".join(f"`{choice}`" for choice in field.type)
         elif not values and flag.rule is not None:
             values = flag.rule.says.replace("must be ", "")
-        conditions = [
-            _code(says[3:]) for says in (str(where.says) for where in flag.where) if says != "is for --bert-model"
-        ]
+        conditions = [_code(where.says[3:]) for where in flag.where if where.says != "is for --bert-model"]
         default = flag.unset or ("none" if field.default is None else f"`{field.default}`")
         cells = [f"`--{field.name.replace('_', '-')}`", default, "; ".join([*filter(None, [values]), *conditions])]
         rows.append(f"| {' | '.join(cells)} | {_code(field.metadata['help'])} |".replace("|  |", "| |"))

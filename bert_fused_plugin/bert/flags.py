@@ -144,7 +144,7 @@ class BertFlags(FairseqDataclass, Specified):
         None,
         Record.NOTED,
         where=(only_with("bert_finetune"),),
-        values="1 to the layers that are read",
+        values="1 to the number of layers that are read",
         unset="all, and the embeddings",
     )
     bert_lr_factor: float = flag(

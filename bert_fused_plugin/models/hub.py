@@ -92,7 +92,7 @@ def load_hub(
     Args:
         model_name_or_path: directory of the model.
         checkpoint_file: its checkpoint; several, joined by colons, are an ensemble.
-        data_name_or_path: directory of the dictionaries; a path that begins with a dot is relative to the model's.
+        data_name_or_path: directory of the dictionaries; a path that begins with a dot starts at the model's directory.
         overrides: settings that replace those of the training.
 
     Raises:

@@ -51,7 +51,7 @@ def flag_incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> List
     if saved is None:
         return []
     noted, changed = (
-        [described("the checkpoint", found) for found in differences(saved[kind], current[kind])]
+        [reason_and_remedy("the checkpoint", found) for found in differences(saved[kind], current[kind])]
         for kind in ("noted", "computed")
     )
     if noted:
@@ -80,7 +80,7 @@ def with_or_without(name: str, value: Any) -> str:
     return f"with {flag}" if value is True else f"with {flag} {value}"
 
 
-def described(checkpoint: str, difference: Difference) -> Tuple[str, str]:
+def reason_and_remedy(checkpoint: str, difference: Difference) -> Tuple[str, str]:
     """Return how the training of the *checkpoint* differs from the model at hand, and the remedy."""
     name, then, now = difference
     word, given = with_or_without(name, then).split(" ", 1)

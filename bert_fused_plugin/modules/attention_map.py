@@ -62,7 +62,7 @@ def attention_weights_of(attention_map: Optional[nn.Module], scores: Tensor) -> 
 
 
 class FixedMap(nn.Module):
-    """The map *name*: sparsemax (Martins and Astudillo, ICML 2016) or 1.5-entmax (Peters et al., ACL 2019)."""
+    """Scores to weights: sparsemax (Martins and Astudillo, ICML 2016) or entmax15 (Peters et al., ACL 2019)."""
 
     def __init__(self, name: str) -> None:
         super().__init__()

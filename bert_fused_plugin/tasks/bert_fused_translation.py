@@ -190,7 +190,7 @@ class BertFusedTranslationTask(TranslationTask):
         net_input = sample["net_input"]
         if constraints is not None and self.bridge is not None and self.bridge.context:
             net_input, constraints = {**net_input, "bert_tokens": constraints}, None
-        if ensembles.share_bert_input(models):
+        if ensembles.agree_on_bert_input(models):
             net_input = ensembles.with_bert_states(models, net_input)
         else:
             net_input = ensembles.without_bert_input(net_input)

@@ -50,7 +50,7 @@ def share_bert(berts: Berts, encoder: Any) -> None:
         encoder.bert = berts.setdefault(key, encoder.bert)
 
 
-def share_bert_input(models: Sequence[Any]) -> bool:
+def agree_on_bert_input(models: Sequence[Any]) -> bool:
     """Return whether all *models* that read BERT have the same input for it."""
     inputs = []
     for encoder in (model.encoder for model in models if reads_bert(model)):
@@ -75,7 +75,7 @@ def ensemble_errors(models: Sequence[Any], print_alignment: bool) -> List[str]:
     """Return a sentence for each reason why *models* cannot translate together, or cannot give alignments."""
     errors = []
     contexts = [model.encoder.bridge.context for model in models if reads_bert(model)]
-    if any(contexts) and not share_bert_input(models):
+    if any(contexts) and not agree_on_bert_input(models):
         errors.append(
             f"--bert-context {max(contexts)}: the models of this ensemble differ in BERT's input; "
             "translate with models that share them"

@@ -64,10 +64,10 @@ def test_models_with_one_bert_hold_one_object(build, dictionary, bert_dir):
         ensembles.share_bert(berts, model.encoder)
     assert len({id(model.encoder.bert) for model in models}) == 1
     assert len({id(model.encoder.bert) for model in (models[0], configured, other, *trained)}) == 5
-    assert ensembles.share_bert_input([*models, other, *trained])
+    assert ensembles.agree_on_bert_input([*models, other, *trained])
     net_input = {"src_tokens": torch.tensor([[5, 2]]), "bert_tokens": torch.tensor([[2, 5, 3]]), "bert_out": None}
     for apart in ([models[0], other], trained):  # the tokens are of all, and the states of none
         assert ensembles.with_bert_states(apart, net_input).keys() == {"src_tokens", "bert_tokens"}
     models[1].encoder.bridge.max_tokens -= 1
-    assert not ensembles.share_bert_input(models)
-    assert not any(ensembles.share_bert_input([models[0], reader]) for reader in readers)
+    assert not ensembles.agree_on_bert_input(models)
+    assert not any(ensembles.agree_on_bert_input([models[0], reader]) for reader in readers)

@@ -21,7 +21,7 @@ from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.json_record import read_json
 from bert_fused_plugin.models.bert_fused.config import HOST, OF_BOTH, OF_SIDES, BertFusedConfig
 from bert_fused_plugin.models.presets import flags_beside, resumed_from
-from bert_fused_plugin.models.recorded_flags import SETTINGS_RECORD, Difference, described, differences
+from bert_fused_plugin.models.recorded_flags import SETTINGS_RECORD, Difference, differences, reason_and_remedy
 from bert_fused_plugin.models.translation_model import shape_text
 
 logger = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ class WarmStart:
             then.pop("encoder_learned_pos", None)  # here these are positions of word pieces
         settings = [(name, then[name], getattr(cfg, name)) for name in names if name in then]
         return [
-            "; ".join(described(f"--bert-warm-start {self.path}", (name, old, new)))
+            "; ".join(reason_and_remedy(f"--bert-warm-start {self.path}", (name, old, new)))
             for name, old, new in settings
             if (old or new) and str(old) != str(new)
         ]
@@ -195,7 +195,7 @@ class WarmStart:
         changed: List[Difference] = differences(then, model.settings_record.record["computed"])
         if not model.cfg.bert_finetune and any(name.startswith(f"{_BERT}model.") for name in self.state):
             changed.append(("bert_finetune", True, False))
-        sentences = ["; ".join(described(self.path, difference)) for difference in changed]
+        sentences = ["; ".join(reason_and_remedy(self.path, difference)) for difference in changed]
         bert = read_json(self.state, RECORD_KEY)
         if model.cfg.bert_identity_start:
             if any(".bert_attn.out_proj." in name for name in self.state):
