@@ -2,8 +2,9 @@
 
 python examples/distill.py TEXT OUT SRC TGT DATA_BIN --path CHECKPOINT [flags of fairseq-generate]
 
-TEXT/train.SRC is the text of DATA_BIN.  It is translated in parts, by a process on each core or GPU.  OUT/parts keeps
-the parts, so that a run that was interrupted goes on.  OUT/train.{SRC,TGT} are written when all parts are there.
+TEXT/train.SRC is the text of DATA_BIN.  It is translated in parts, by a process on each GPU, or on each core that has
+2 GB.  OUT/parts keeps the parts, so that a run that was interrupted goes on.  OUT/train.{SRC,TGT} are written when all
+parts are there.
 """
 
 import logging
@@ -50,7 +51,7 @@ def translate_all(parts: Sequence[Path], log: Path, command: Sequence[str]) -> N
     """Make the files *parts* in processes side by side, and show the progress."""
     parts[0].parent.mkdir(parents=True, exist_ok=True)
     gpus = torch.cuda.device_count()
-    workers = min(gpus or len(os.sched_getaffinity(0)), len(parts))
+    workers = min(gpus or usable_cores(), len(parts))
     context = get_context("spawn")  # no threads of tokenizers, and no GPU, pass a fork
     title = f"distill on {workers} {'GPU' if gpus else 'core'}{'s' * (workers > 1)}"
     with ProcessPoolExecutor(workers, context, begin, (gpus, log)) as pool:
@@ -65,6 +66,12 @@ def translate_all(parts: Sequence[Path], log: Path, command: Sequence[str]) -> N
             if not isinstance(error, Exception):
                 raise
             raise SystemExit(f"error: {error}; all that was said is in {log}") from None
+
+
+def usable_cores() -> int:
+    """Return how many cores have 2 GB of memory each, which a process with a bert-base needs."""
+    [available] = re.findall(r"^MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text(), re.M)
+    return max(1, min(len(os.sched_getaffinity(0)), int(available) // 2_000_000))
 
 
 def begin(gpus: int, log: Path) -> None:

@@ -5,7 +5,7 @@
 estimate() {
     local probe=$out/probe text lang kind began ratio encoder
     local ours=(${bert_text:+--bert-text "$probe/bert"})
-    [ ! -e "$out/bert_fused/finished" ] || { say "estimate: $out is trained already; give another OUT=" && return; }
+    [ ! -e "$out/transformer/begun" ] || { say "estimate: skipped, because the training has begun" && return; }
     say "estimate: timing some updates and translations"
     need "$out/data-bin/text" prepare
     encoder=$(bert_model)

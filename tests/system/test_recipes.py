@@ -120,6 +120,9 @@ def test_the_estimate_takes_all_flags_for_training_and_keeps_its_own(dry, tmp_pa
         if call in calls[:2]:
             assert (args.log_interval, args.log_format) == (5, "json")
             assert json.loads(args.eval_bleu_args)["max_len_a"] == pytest.approx(4 / 3, abs=1e-3)
+    done = dry.run("multi30k", "estimate")
+    assert done.stdout == "multi30k: estimate: skipped, because the training has begun\n"
+    assert len(dry.calls("fairseq-train")) == 4
 
 
 def test_several_seeds_give_a_report_after_each(dry, tmp_path):

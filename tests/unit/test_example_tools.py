@@ -1,11 +1,13 @@
 """The small programs that the recipes prepare their data with."""
 
+import os
 import subprocess
 import sys
 import unicodedata
 from pathlib import Path
 from random import Random
 
+import distill
 import normalise
 import pytest
 import random_bert
@@ -109,3 +111,11 @@ def test_typing_errors_keep_lines_tags_and_numbers():
     assert typing_errors.with_errors(stays, 1, Random(1)) == stays
     refused = subprocess.run([*command[:-1], "nan"], input="a", capture_output=True, text=True)
     assert "the rate must be above 0 and at most 1, such as 0.05, got nan" in refused.stderr
+
+
+@pytest.mark.parametrize(("gigabytes", "processes"), [(0, 1), (1, 1), (9, 4), (64, 8)])
+def test_the_teacher_translates_in_as_many_processes_as_memory_and_cores_allow(monkeypatch, gigabytes, processes):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(8))
+    facts = f"MemTotal: 99999999 kB\nMemFree: 1 kB\nMemAvailable:   {gigabytes * 10**6} kB\n"
+    monkeypatch.setattr(Path, "read_text", lambda path: facts)
+    assert distill.usable_cores() == processes
