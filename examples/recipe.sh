@@ -216,7 +216,10 @@ continue_as() { # continue_as NAME FLAGS...
 }
 bert_fused() { fused bert_fused; }
 bert_fused_r_drop() { fused bert_fused_r_drop --consistency r-drop; }
-bert_mix() (bert+=(--bert-layer mix) && fused bert_mix) # for this step alone
+bert_mix() {
+    local bert=("${bert[@]}" --bert-layer mix)
+    fused bert_mix
+}
 random_bert() {
     local model
     need "$runs/transformer/checkpoint_best.pt" transformer

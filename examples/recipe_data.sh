@@ -13,6 +13,8 @@ prepare() {
         fail "$out holds models of other text or other subwords; give this data another directory: OUT=dir;" \
             "to add seeds, keep the first one at its place: SEEDS='1 2'"
     fi
+    [[ ! ${DATA:-} -ef $out && ! ${BERT_TEXT:-} -ef $out ]] || fail "the text lies in OUT=$out, where it would be overwritten; give another OUT=dir"
+    [[ ! -e $out/data-bin || -e $out/data-bin/text ]] || fail "$out/data-bin is not of a recipe; give another OUT=dir"
     rm -f "$out/data-bin/made-from" # what follows may be interrupted
     make_data
     echo "$made_from" >"$out/data-bin/made-from"
@@ -110,5 +112,5 @@ binarise() {
 
 # sample N FROM TO: N lines, evenly, since text may be sorted by length
 sample() {
-    awk -v n="$1" -v lines="$(awk 'END {print NR}' "$2")" 'int(NR * n / lines) > int((NR - 1) * n / lines) || lines <= n' "$2" >"$3"
+    awk -v n="$1" -v lines="$(awk 'END {print NR}' <"$2")" 'int(NR * n / lines) > int((NR - 1) * n / lines) || lines <= n' <"$2" >"$3"
 }

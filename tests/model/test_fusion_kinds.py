@@ -180,7 +180,7 @@ def test_a_fusion_of_ones_own_needs_a_registration_alone(build, dictionary, sour
         build(bert_fusion="toy-maximum", bert_stack_order="encoder-first")
     with pytest.raises(BertFusedError, match=r"--bert-identity-start is for .*, got True; leave it out"):
         build(bert_fusion="toy-maximum", bert_identity_start=True)
-    with pytest.raises(BertFusedError, match=r"--bert-drop-net is for --bert-fusion parallel, gated and toy-maximum,"):
+    with pytest.raises(BertFusedError, match=r"--bert-drop-net is for --bert-fusion parallel and gated, got 0.5"):
         build(bert_fusion="toy-product", bert_drop_net=0.5)
 
 

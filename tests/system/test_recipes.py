@@ -302,6 +302,24 @@ def test_nothing_is_trained_without_the_default_encoder(dry, tmp_path, step):
     assert dry.calls("fairseq-train") == []
 
 
+def test_text_and_a_data_bin_of_somebody_else_are_not_overwritten(dry, tmp_path):
+    text, foreign = tmp_path / "text", tmp_path / "foreign" / "data-bin" / "dict.en.txt"
+    foreign.parent.mkdir(parents=True)
+    foreign.touch()
+    text.mkdir()
+    for split in ("train", "valid", "test"):
+        for lang in ("en", "de"):
+            (text / f"{split}.{lang}").write_text("a\n", encoding="utf-8")
+    done = dry.run("multi30k", "prepare", DATA=str(text), OUT=str(text))
+    assert done.returncode == 2
+    assert f"the text lies in OUT={text}, where it would be overwritten" in done.stderr
+    done = dry.run("multi30k", "prepare", DATA=str(text), OUT=str(foreign.parent.parent))
+    assert done.returncode == 2
+    assert "foreign/data-bin is not of a recipe" in done.stderr
+    assert foreign.exists()
+    assert (text / "valid.en").read_text(encoding="utf-8") == "a\n"
+
+
 def test_steps_out_of_order_name_the_one_before(dry, tmp_path):
     (tmp_path / "multi30k-out" / "data-bin").mkdir(parents=True)
     for step in ("continued", *AS_CONTROL):
