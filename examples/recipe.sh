@@ -147,7 +147,8 @@ train() { # train NAME UPDATES LR WARMUP FLAGS...
         --validate-interval-updates "$every" --save-interval-updates "$every" --keep-interval-updates 1
         --no-epoch-checkpoints --keep-best-checkpoints 5 --save-dir "$runs/$system"
         --log-format simple --log-interval 50 ${TRAIN_FLAGS:-})
-    if [ "$(comparable "$(cat "$runs/$system/finished" 2>/dev/null)")" = "$(comparable "${command[*]}")" ]; then
+    if [ -e "$runs/$system/checkpoint_best.pt" ] &&
+        [ "$(comparable "$(cat "$runs/$system/finished" 2>/dev/null)")" = "$(comparable "${command[*]}")" ]; then
         say "$system: done before"
         return
     fi

@@ -9,7 +9,7 @@ prepare() {
         say "prepare: done before"
         return
     fi
-    if compgen -G "$out/*/checkpoint_*.pt" >/dev/null; then
+    if compgen -G "$out/*/checkpoint_*.pt" >/dev/null || compgen -G "$out/seed-*/*/checkpoint_*.pt" >/dev/null; then
         fail "$out holds models of other text or other subwords; give this data another directory: OUT=dir;" \
             "to add seeds, keep the first one at its place: SEEDS='1 2'"
     fi

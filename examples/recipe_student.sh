@@ -12,7 +12,7 @@ distill() {
     for system in $teacher; do
         average "$out/$system"
         paths+=("$out/$system/average.pt")
-        made_from+="$system: $(comparable "$(cat "$out/$system/finished" 2>/dev/null)")"$'\n'
+        made_from+=$(trained "$system")$'\n'
     done
     search_flags
     made_from+=${search[*]}

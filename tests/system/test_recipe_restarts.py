@@ -65,6 +65,15 @@ def test_the_log_of_a_training_that_was_removed_is_removed_too(dry, tmp_path):
     assert log.read_text() == ""
 
 
+def test_a_system_without_its_checkpoints_is_trained_again(dry, tmp_path):
+    (tmp_path / "multi30k-out" / "data-bin").mkdir(parents=True)
+    assert dry.run("multi30k", "transformer").returncode == 0
+    for file in (tmp_path / "multi30k-out" / "transformer").glob("*.pt"):
+        file.unlink()
+    assert "done before" not in dry.run("multi30k", "transformer").stdout
+    assert len(dry.calls("fairseq-train")) == 2
+
+
 @pytest.fixture
 def text(tmp_path):
     folder = tmp_path / "data"
@@ -90,12 +99,13 @@ def test_other_text_is_noticed(dry, text, tmp_path):
     text = shutil.copytree(text, tmp_path / "copy")
     assert "prepare: done before" in prepared(dry, text).stdout
     (text / "train.de").write_text("b\n" * 3001)
-    (out / "transformer").mkdir()
-    (out / "transformer" / "checkpoint_last.pt").touch()
-    done = prepared(dry, text)
-    assert done.returncode == 2
-    assert "tatoeba_en_de-out holds models of other text or other subwords" in done.stderr
-    shutil.rmtree(out / "transformer")
+    for folder in (out / "transformer", out / "seed-2" / "transformer"):
+        folder.mkdir(parents=True)
+        (folder / "checkpoint_last.pt").touch()
+        done = prepared(dry, text)
+        assert done.returncode == 2
+        assert "tatoeba_en_de-out holds models of other text or other subwords" in done.stderr
+        shutil.rmtree(folder)
     assert prepared(dry, text, preprocess="exit 1").returncode == 2
     assert not (out / "data-bin" / "made-from").exists()
 

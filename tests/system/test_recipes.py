@@ -225,7 +225,7 @@ def test_a_student_learns_from_the_teacher_that_is_named(dry, tmp_path):
     (out / "distilled-bert_fused+transformer" / "train.en").write_text("b")
     done = dry.run("wmt14_en_de", "student", **given)
     assert "student learned from other translations; remove it to train it again" in done.stderr
-    (out / "transformer" / "finished").write_text("of another training")
+    (out / "transformer" / "checkpoint_best.pt").write_text("of another training")
     done = dry.run("wmt14_en_de", "distill", **given)
     assert done.returncode == 2
     assert f"{folder} was begun by another teacher, or with another search; remove it" in done.stderr
