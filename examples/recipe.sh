@@ -98,6 +98,7 @@ recipe() {
     [[ " ${TRAIN_FLAGS:-} " != *" --cpu "* ]] || export CUDA_VISIBLE_DEVICES= # for all that is not fairseq-train, too
     mkdir -p "$out"
     for step in "$@"; do
+        [ "$step" = prepare ] || check_text_options
         if [ "$step" != prepare ] && declare -F settings >/dev/null; then
             settings # where they follow from the text
             unset -f settings
@@ -158,18 +159,22 @@ train() { # train NAME UPDATES LR WARMUP FLAGS...
         rm -f "$runs/$system.log" # of a training that was removed
     fi
     mkdir -p "$runs/$system"
+    exec 9>"$runs/$system/lock" # open as long as fairseq-train runs, even if this script is killed
+    ! command -v flock >/dev/null || flock -n 9 || fail "$runs/$system is being trained by another process"
     rm -f "$runs/$system/finished"
     comparable "${command[*]}" >"$runs/$system/begun"
     say "$system: $updates updates (log: $runs/$system.log)"
     fairseq-train "${command[@]}" 2>&1 | tee -a "$runs/$system.log" | python "$examples/progress.py" "$system" "$updates"
+    exec 9>&-
     comparable "${command[*]}" >"$runs/$system/finished"
     trained_anew=1
 }
 
-# The same command is the same text, also if OUT is spelled in another way, or BERT's states are not kept.
+# The same command is the same text, also if OUT is spelled in another way, BERT's states are not kept, or another
+# environment has the default encoder.
 comparable() { # comparable COMMAND
     local text=" $1"
-    sed -E 's/ --bert-cache [^ ]+//; s/^ +//' <<<"${text// "$out"\// OUT\/}"
+    sed -E 's/ --bert-cache [^ ]+//; s#(--bert-model) [^ ]*/site-packages/#\1 #; s/^ +//' <<<"${text// "$out"\// OUT\/}"
 }
 
 # A training goes on with the settings that it began with, to as many updates as before, or to more.
@@ -222,11 +227,11 @@ bert_mix() {
     fused bert_mix
 }
 random_bert() {
-    local model
+    local model random
     need "$runs/transformer/checkpoint_best.pt" transformer
-    model=$(bert_model)
-    python "$examples/random_bert.py" "$model" "$out/random-bert"
-    BERT=$out/random-bert fused random_bert
+    model=$(bert_model) random=$out/random-$(basename "$model")
+    python "$examples/random_bert.py" "$model" "$random"
+    BERT=$random fused random_bert
 }
 fused() { # fused NAME FLAGS...
     from_transformer "$1"

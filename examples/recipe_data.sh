@@ -4,7 +4,7 @@
 # The step: make_data says how it is done, and run.sh in text_options what the user has chosen for it.
 prepare() {
     local made_from
-    made_from=$(echo "${text_options[*]}" && contents "${DATA:-}" "$source_lang" "$target_lang" && contents "${BERT_TEXT:-}" "$source_lang")
+    made_from=$(text_options && contents "${DATA:-}" "$source_lang" "$target_lang" && contents "${BERT_TEXT:-}" "$source_lang")
     if [ -e "$out/data-bin/made-from" ] && [ "$(cat "$out/data-bin/made-from")" = "$made_from" ]; then
         say "prepare: done before"
         return
@@ -15,9 +15,20 @@ prepare() {
     fi
     [[ ! ${DATA:-} -ef $out && ! ${BERT_TEXT:-} -ef $out ]] || fail "the text lies in OUT=$out, where it would be overwritten; give another OUT=dir"
     [[ ! -e $out/data-bin || -e $out/data-bin/text ]] || fail "$out/data-bin is not of a recipe; give another OUT=dir"
-    rm -f "$out/data-bin/made-from" # what follows may be interrupted
+    rm -rf "$out/data-bin" # what follows may be interrupted
     make_data
     echo "$made_from" >"$out/data-bin/made-from"
+}
+
+text_options() { echo "${text_options[*]}${BERT_TEXT:+ --bert-text}"; }
+
+# A later call of other steps must not forget a setting of prepare: the text that BERT reads, and scores, would differ.
+check_text_options() {
+    local before
+    [ -e "$out/data-bin/made-from" ] || return 0 # made by hand
+    before=$(head -n 1 "$out/data-bin/made-from")
+    [ "$before" = "$(text_options)" ] || fail "$out/data-bin was made with other settings (before: $before; now: $(text_options));" \
+        "give them again, or another OUT=dir"
 }
 
 contents() { # contents DIR LANGUAGE...: checksums of its text, wherever DIR is
@@ -104,10 +115,7 @@ binarise() {
         done
     done
     if [ "$1" -ef "$out/text" ]; then echo text; else (cd "$1" && pwd); fi >"$out/data-bin.new/text" || return
-    rm -rf "$out/data-bin.old" # an interrupted run may have left it
-    [ ! -e "$out/data-bin" ] || mv "$out/data-bin" "$out/data-bin.old"
     mv "$out/data-bin.new" "$out/data-bin"
-    rm -rf "$out/data-bin.old"
 }
 
 # sample N FROM TO: N lines, evenly, since text may be sorted by length

@@ -25,7 +25,7 @@ SRC=en TGT=de DATA=$root/examples/demo OUT=$out SIZE=tiny SUBWORDS=subword-nmt S
 
 say "2/3 five translations of the BERT-fused model (fairseq-generate, beam 5)"
 fairseq-generate "$out/data-bin" --user-dir bert_fused_plugin --task bert_fused_translation \
-    --path "$out/bert_fused/average.pt" --beam 5 --remove-bpe >"$out/test.out" 2>"$out/test.log"
+    --path "$out/bert_fused/average.pt" --beam 5 --remove-bpe >"$out/test.out" 2>"$out/test.log" || { cat "$out/test.log" >&2 && exit 1; }
 for number in 0 1 2 3 4; do
     for kind in S:source T:reference H:translation; do
         printf '  %-12s %s\n' "${kind#*:}" "$(grep "^${kind%:*}-$number	" "$out/test.out" | sed 's/.*\t//')"

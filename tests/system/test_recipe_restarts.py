@@ -1,5 +1,6 @@
 """The recipes of examples/, run again: what is done is not done twice, and what is not done is not taken for done."""
 
+import fcntl
 import shutil
 
 import pytest
@@ -107,7 +108,42 @@ def test_other_text_is_noticed(dry, text, tmp_path):
         assert "tatoeba_en_de-out holds models of other text or other subwords" in done.stderr
         shutil.rmtree(folder)
     assert prepared(dry, text, preprocess="exit 1").returncode == 2
-    assert not (out / "data-bin" / "made-from").exists()
+    assert not (out / "data-bin").exists()
+
+
+def test_a_later_step_takes_the_settings_that_the_text_was_prepared_with(dry, tmp_path):
+    made_from = tmp_path / "own_data-out" / "data-bin" / "made-from"
+    made_from.parent.mkdir(parents=True)
+    made_from.write_text("--subwords sentencepiece --seed 1 --moses --bert-text\n")
+    done = dry.run("own_data", "deploy", SRC="en", TGT="de", DATA=str(tmp_path), MOSES="1")
+    assert done.returncode == 2
+    before = "(before: --subwords sentencepiece --seed 1 --moses --bert-text;"
+    assert f"own_data-out/data-bin was made with other settings {before}" in done.stderr
+    done = dry.run("own_data", "deploy", SRC="en", TGT="de", DATA=str(tmp_path), MOSES="1", BERT_TEXT=str(tmp_path))
+    assert "run the step prepare first" in done.stderr  # no text/numbers: the next check
+
+
+def test_two_processes_do_not_train_the_same_system(dry, tmp_path):
+    out = tmp_path / "multi30k-out"
+    for folder in ("data-bin", "transformer"):
+        (out / folder).mkdir(parents=True)
+    with (out / "transformer" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = dry.run("multi30k", "transformer")
+        assert done.returncode == 2
+        assert "multi30k-out/transformer is being trained by another process" in done.stderr
+        assert dry.run("multi30k", "gru_dot").returncode == 0
+    assert dry.run("multi30k", "transformer").returncode == 0
+
+
+def test_another_encoder_is_another_setting_and_another_environment_is_none(dry, tmp_path):
+    (tmp_path / "multi30k-out" / "data-bin").mkdir(parents=True)
+    steps = ("transformer", "bert_fused", "random_bert")
+    assert dry.run("multi30k", *steps, BERT="/old/lib/site-packages/small").returncode == 0
+    again = dry.run("multi30k", *steps, BERT="/new/lib/site-packages/small")
+    assert [f"{step}: done before" in again.stdout for step in steps] == [True] * 3
+    for step in steps[1:]:
+        assert "began with other settings" in dry.run("multi30k", step, BERT="/old/lib/site-packages/large").stderr
 
 
 def test_the_directory_that_a_recipe_writes_is_not_its_text(dry, text, tmp_path):
