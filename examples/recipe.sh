@@ -36,6 +36,8 @@
 #   STUDENT=transformer   the transformer, trained on; or layers of the encoder and decoder of a new one, such as 6+2
 #   DEPLOY=student     name of the system that deploy converts
 #   BASELINE=          the system that all others are compared with; default: continued, continued_r_drop or transformer
+#   CONSISTENCY=none   simcut or r-drop: every training takes this loss and twice the time, also the transformer's, which learns
+#                      more slowly with it; the steps with r_drop in their names take it for the further updates alone
 #   TRAIN_FLAGS=       for every fairseq-train, such as --fp16, or --cpu
 # A training that was interrupted goes on where it was; a finished one is skipped; one with other settings is an error.
 
@@ -90,6 +92,7 @@ recipe() {
     for system in ${TEACHER:-} ${DEPLOY:-} ${BASELINE:-}; do
         [[ " ${all_steps[*]} " == *" $system "* ]] || fail "TEACHER, DEPLOY and BASELINE name systems, such as bert_fused, got $system"
     done
+    [[ ${CONSISTENCY:-none} =~ ^(none|simcut|r-drop)$ ]] || fail "CONSISTENCY=$CONSISTENCY must be none, simcut or r-drop"
     [[ $sizes =~ ^([1-9][0-9]*\+[1-9][0-9]*|transformer)$ ]] || fail "STUDENT=$sizes must be transformer, or ENCODER+DECODER layers, such as 6+2"
     [[ $out != *[:,]* ]] || fail "OUT=$out must have no colon and no comma: they end the name of a directory or a file"
     ! declare -F check_settings >/dev/null || check_settings
@@ -140,7 +143,7 @@ train() { # train NAME UPDATES LR WARMUP FLAGS...
     local system=$1 updates=$2 rate=$3 warmup=$4 command
     shift 4
     need "$data_bin" prepare
-    command=("$data_bin" --user-dir bert_fused_plugin "$@" "${training[@]}"
+    command=("$data_bin" --user-dir bert_fused_plugin ${CONSISTENCY:+--consistency "$CONSISTENCY"} "$@" "${training[@]}"
         --criterion bert_fused_label_smoothed_cross_entropy --label-smoothing 0.1
         --optimizer adam --adam-betas '(0.9, 0.98)'
         --lr "$rate" --lr-scheduler inverse_sqrt --warmup-updates "$warmup" --max-update "$updates" --seed "$seed"

@@ -38,7 +38,7 @@ estimate() {
         probe "$kind" fairseq-train "$probe/data-bin" --user-dir bert_fused_plugin "${task[@]}" "${model[@]}" "${training[@]}" \
             --criterion bert_fused_label_smoothed_cross_entropy "${validation[@]}" \
             --eval-bleu-args "{\"beam\": 1, \"max_len_a\": $ratio, \"max_len_b\": 1}" --optimizer adam --lr 0.0001 \
-            --lr-scheduler inverse_sqrt --warmup-updates 25 ${TRAIN_FLAGS:-} \
+            --lr-scheduler inverse_sqrt --warmup-updates 25 ${CONSISTENCY:+--consistency "$CONSISTENCY"} ${TRAIN_FLAGS:-} \
             --max-update 25 --no-epoch-checkpoints --save-dir "$probe/$kind" --log-format json --log-interval 5
         echo $((SECONDS - began)) >"$probe/$kind.seconds"
         probe "$kind-test" fairseq-generate "$probe/data-bin" --user-dir bert_fused_plugin "${task[@]}" \

@@ -47,6 +47,8 @@
 #   STUDENT=transformer         the transformer, trained on; or layers of the encoder and decoder of a new one, such as 6+2
 #   DEPLOY=student              the system that deploy converts for CTranslate2
 #   BASELINE=                   the system that all others are compared with; default: continued, continued_r_drop or transformer
+#   CONSISTENCY=none            simcut or r-drop: every training takes this loss and twice the time, also the transformer's, which
+#                               learns more slowly with it; continued_r_drop and bert_fused_r_drop take it for the further updates
 #   TRAIN_FLAGS=                flags for every fairseq-train.  On a GPU, --fp16 is added unless --bf16, --amp or --cpu is there
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"

@@ -226,7 +226,7 @@ def test_several_seeds_and_test_sets(workspace, plain, report, tmp_path):
     page = render(made)
     assert page.count('<p class="answer">') == 2
     assert "otherwise, the seeds of both are taken to vary alike" in page
-    assert page.count("fused, BLEU of each seed: ") == 2
+    assert [page.count(f">{name}, BLEU of each seed: ") for name in ("plain", "fused", "other")] == [2, 2, 2]
     one = ["--subset", "test", "--hypotheses", f"other={tmp_path}/test.hyp"]
     assert len(reported(data, runs[0], more=one)["tests"]) == 1
 

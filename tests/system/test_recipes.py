@@ -109,20 +109,22 @@ def test_the_estimate_takes_all_flags_for_training_and_keeps_its_own(dry, tmp_pa
         for name in ("text/train", "multi30k-out/valid", "text/test"):
             (tmp_path / f"{name}.{lang}").write_text(line, encoding="utf-8")
     flags = "--warmup-init-lr 1e-7 --log-interval 100 --log-format simple"
-    done = dry.run("multi30k", "estimate", "transformer", "bert_fused", TRAIN_FLAGS=flags, LC_ALL="C")
+    steps = ("transformer", "bert_fused", "continued_r_drop")
+    done = dry.run("multi30k", "estimate", *steps, TRAIN_FLAGS=flags, CONSISTENCY="simcut", LC_ALL="C")
     assert done.returncode == 0, done.stderr
     calls = dry.calls("fairseq-train")
-    assert len(calls) == 4
+    assert len(calls) == 5
     for call in calls:
         call[call.index("bert_fused_plugin")] = str(ROOT / "bert_fused_plugin")
         args = options.parse_args_and_arch(options.get_training_parser(), call)
         assert args.warmup_init_lr == 1e-7
+        assert args.consistency == ("r-drop" if call is calls[-1] else "simcut")
         if call in calls[:2]:
             assert (args.log_interval, args.log_format) == (5, "json")
             assert json.loads(args.eval_bleu_args)["max_len_a"] == pytest.approx(4 / 3, abs=1e-3)
     done = dry.run("multi30k", "estimate")
     assert done.stdout == "multi30k: estimate: skipped, because the training has begun\n"
-    assert len(dry.calls("fairseq-train")) == 4
+    assert len(dry.calls("fairseq-train")) == 5
 
 
 def test_several_seeds_give_a_report_after_each(dry, tmp_path):
@@ -271,6 +273,7 @@ def test_what_is_wrong_is_said_before_anything_runs(dry, tmp_path):
     [
         (["transformer", "tranlate"], {}, "unknown step 'tranlate'; steps: prepare estimate transformer "),
         (["gru_dot"], {"UPDATES": "0x"}, "UPDATES=0x must be a whole number"),
+        (["gru_dot"], {"CONSISTENCY": "rdrop"}, "CONSISTENCY=rdrop must be none, simcut or r-drop"),
         (["student"], {"STUDENT": "6"}, "STUDENT=6 must be transformer, or ENCODER+DECODER layers, such as 6+2"),
         (["distill"], {"TEACHER": "bert"}, "TEACHER, DEPLOY and BASELINE name systems, such as bert_fused, got bert"),
         (
