@@ -163,7 +163,8 @@ train() { # train NAME UPDATES LR WARMUP FLAGS...
     fi
     mkdir -p "$runs/$system"
     exec 9>"$runs/$system/lock" # open as long as fairseq-train runs, even if this script is killed
-    ! command -v flock >/dev/null || flock -n 9 || fail "$runs/$system is being trained by another process"
+    flock -n 9 2>/dev/null || [ $? != 1 ] || # not where there is no flock, or a disk that has no locks
+        fail "$runs/$system is being trained by another process"
     rm -f "$runs/$system/finished"
     comparable "${command[*]}" >"$runs/$system/begun"
     say "$system: $updates updates (log: $runs/$system.log)"
