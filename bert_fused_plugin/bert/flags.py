@@ -99,7 +99,8 @@ class BertFlags(FairseqDataclass, Specified):
     bert_layer: str = flag(
         "The layer of BERT that the model attends to. Layers are counted from 1, and 0 stands for BERT's embeddings; "
         "negative numbers count from the end, so -1 is the last layer. With mix the model learns a scalar mix of all "
-        "layers. With random:K each training batch uses one of the last K layers, and evaluation uses their mean.",
+        "layers and the embeddings. With random:K each training batch uses one of the last K layers, and evaluation "
+        "uses their mean.",
         "-1",
         Record.BERT,
         values="a layer, mix, random:K",
@@ -144,7 +145,7 @@ class BertFlags(FairseqDataclass, Specified):
         None,
         Record.NOTED,
         where=(only_with("bert_finetune"),),
-        values="1 to the number of layers that are read",
+        values="1 to the highest layer that is read",
         unset="all, and the embeddings",
     )
     bert_lr_factor: float = flag(

@@ -48,7 +48,7 @@ FUSION_KINDS: Dict[str, FusionKind] = {
         default_p_net=1.0,
     ),
     "stacked": FusionKind(
-        help="the attention to BERT is a sub-layer of its own, as in the authors' code",
+        help="the attention to BERT is a sub-layer of its own, also by the authors",
         build=lambda options, embed_dim: Stacked(options.bert_first),
         is_sublayer=True,
         identity_start=IdentityStart.PRE_NORM,
@@ -118,7 +118,7 @@ Fused = Tuple[Tensor, Optional[Tensor], Optional[Tensor]]  # the states, the wei
 
 
 class Branches(nn.Module):
-    """Both branches in one sub-layer, joined by *mix*; in training, drop-net may leave only one of them.
+    """Both branches in one sub-layer, joined by the module *mix*; in training, drop-net may leave only one of them.
 
     A branch that drop-net leaves out is not computed.  The function *mix* takes the outputs of the NMT branch and of
     BERT's branch, (T, B, C) each.

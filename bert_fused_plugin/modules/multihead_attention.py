@@ -19,7 +19,7 @@ def attention_mask(padding_mask: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class MappedAttention(MultiheadAttention):
-    """Multi-head attention (Vaswani et al. 2017, section 3.2.2) with a map of `ATTENTION_MAPS`.
+    """Multi-head attention (Vaswani et al. 2017, section 3.2.2) with any of the attention maps.
 
     The parameters are those of fairseq's attention, so that checkpoints fit.  The *embed_dim* is C, *num_heads* is H,
     and *dropout* is the rate on attention weights.  The *options* are further arguments of fairseq's attention.

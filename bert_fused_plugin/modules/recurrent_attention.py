@@ -15,7 +15,7 @@ MAX_CACHED_NUMBERS = 2**18  # one MiB in fp32, which fits into the cache of a CP
 
 
 class RecurrentAttention(nn.Module):
-    """alpha_i = pi(e_i) over j, with the energies e_ij of a query s_i and keys h_j, and a map pi such as softmax.
+    """alpha_i = pi(e_i) over j, with the energies e_ij of a query s and keys h_j, and a map pi such as softmax.
 
     The decoder applies both projections itself: it projects the keys once for a sentence, and it joins the product
     with the queries' matrix with other products of the state.  Therefore both projections are without bias, and both

@@ -40,7 +40,7 @@ class BertFusedTranslationConfig(TranslationConfig, Specified):
     )
     bert_documents: Optional[str] = flag(
         "The directory with the files DIR/{split}.docs for --bert-context. They hold the line number, counted from 0, "
-        "of the first sentence of each document. With and without this flag, documents end at blank lines.",
+        "of the first sentence of each document. With and without this flag, documents end at blank source lines.",
         None,
         rule=_DIRECTORY,
         values="directory",

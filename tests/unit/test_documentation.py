@@ -89,7 +89,7 @@ SYSTEMS = {
 SETTINGS = {
     "| control, learning rate 0.0035": ["control-s1"],
     "| drop-net 0.5, MiniLM's layer 2": ["p05-l2-s1"],
-    "| control, warm-up 500": ["control-lr2-w500-s3"],
+    "| control, learning rate 0.002, warm-up 500": ["control-lr2-w500-s3"],
     "| drop-net 0.5, warm-up 500": ["p05-w500-s3"],
     "| drop-net 0.5, learned mix": ["p05-mix-s3"],
     "| drop-net 0.5, dropout 0.1": ["p05-d1-s3"],

@@ -109,7 +109,8 @@ class BertFusedConfig(TransformerConfig, BertFlags):
         unset="all 1",
     )
     bert_identity_start: bool = flag(
-        "BERT's branch begins as zero, so that the first step computes what the model without BERT computes.",
+        "BERT's branch begins as zero, so that the first step computes what the model without BERT computes. "
+        "The fusion stacked needs pre-norm layers for this.",
         False,
         where=(_for_fusions(lambda kind: kind.identity_start is not IdentityStart.IMPOSSIBLE),),
     )

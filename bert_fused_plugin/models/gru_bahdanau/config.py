@@ -27,19 +27,19 @@ class GruConfig(BertFlags):
     The flags of sizes are named as in fairseq's lstm, and their defaults are the sizes of the paper.
     """
 
-    encoder_embed_dim: int = _size("The width of the source embeddings, the paper's m.", 620)
+    encoder_embed_dim: int = _size("The width of the source embeddings, Bahdanau's m.", 620)
     encoder_embed_path: Optional[str] = flag(
         "The text file of pre-trained source embeddings.", None, values="text file"
     )
-    encoder_hidden_size: int = _size("The width of the states of each direction, the paper's n.", 1000)
+    encoder_hidden_size: int = _size("The width of the states of each direction, Bahdanau's n.", 1000)
     encoder_layers: int = _size("The number of bidirectional layers of the encoder.", 1)
-    decoder_embed_dim: int = _size("The width of the target embeddings, the paper's m.", 620)
+    decoder_embed_dim: int = _size("The width of the target embeddings, Bahdanau's m.", 620)
     decoder_embed_path: Optional[str] = flag(
         "The text file of pre-trained target embeddings.", None, values="text file"
     )
     decoder_hidden_size: int = _size("The width of the decoder's states, n, and of the alignment model, n'.", 1000)
     decoder_layers: int = _size("The number of layers of the decoder. The attention belongs to the lowest layer.", 1)
-    decoder_out_embed_dim: int = _size("The width of the maxout layer, the paper's l.", 500)
+    decoder_out_embed_dim: int = _size("The width of the maxout layer, Bahdanau's l.", 500)
     # a checkpoint has a shared matrix under each of its names
     share_decoder_input_output_embed: bool = flag(
         "Use the target embeddings as the output matrix.", False, Record.COMPUTED
@@ -68,7 +68,7 @@ class GruConfig(BertFlags):
     rnn_init: ChoiceEnum(tuple(INITIALISATIONS)) = flag(  # type: ignore[valid-type]
         "The first values of the parameters. Recurrent matrices are orthogonal. "
         + "; ".join(f"{name}: {kind.help}" for name, kind in INITIALISATIONS.items())
-        + ".",
+        + ". The architecture gru_bahdanau has paper.",
         "modern",
     )
     max_source_positions: int = II("task.max_source_positions")
