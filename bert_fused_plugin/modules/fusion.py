@@ -48,7 +48,7 @@ FUSION_KINDS: Dict[str, FusionKind] = {
         default_p_net=1.0,
     ),
     "stacked": FusionKind(
-        help="the attention to BERT is a sub-layer of its own, also by the authors",
+        help="the attention to BERT is a sub-layer of its own, the authors' second architecture",
         build=lambda options, embed_dim: Stacked(options.bert_first),
         is_sublayer=True,
         identity_start=IdentityStart.PRE_NORM,
