@@ -62,6 +62,8 @@ class Comparison:
             for name, found in self.found.items()
         }
         self.hypotheses: Dict[str, Sequence[Sequence[str]]] = {**own, **self.others}
+        say(f"scores of {self.size:,} sentences of {self.subset}, with {self.scorer.samples:,} resamples")
+        self.signatures, self.scores = self.scorer.compare(list(self.hypotheses.items()), self.given)
         self.remarks = list(self.scorer.remarks)
         unknown = sum("<<unk>>" in reference for reference in self.scorer.references)
         if unknown:
@@ -77,13 +79,11 @@ class Comparison:
 
     def verdict(self, data: str) -> Dict[str, Any]:
         """Return the scores and what they say; *data* is for the command that trains a fair control."""
-        say(f"scores of {self.size:,} sentences of {self.subset}, with {self.scorer.samples:,} resamples")
-        signatures, self.scores = self.scorer.compare(list(self.hypotheses.items()), self.given)
         tests = [self._bert_ablation(run) for run in self.runs if self.with_ablations and run.reads_bert]
         return {
             "subset": self.subset,
             "sentences": self.size,
-            "signatures": signatures,
+            "signatures": self.signatures,
             "verdicts": self._verdicts(tests, data),
             "systems": [self._score(name, found) for name, found in self.scores.items()],
             "bert_tests": tests,
