@@ -10,8 +10,8 @@ prepare() {
         return
     fi
     if compgen -G "$out/*/checkpoint_*.pt" >/dev/null || compgen -G "$out/seed-*/*/checkpoint_*.pt" >/dev/null; then
-        fail "$out holds models of other text or other subwords; give this data another directory: OUT=dir;" \
-            "to add seeds, keep the first one at its place: SEEDS='1 2'"
+        check_text_options
+        fail "$out holds models of other text; give this data another directory: OUT=dir"
     fi
     [[ ! ${DATA:-} -ef $out && ! ${BERT_TEXT:-} -ef $out ]] || fail "the text lies in OUT=$out, where it would be overwritten; give another OUT=dir"
     [[ ! -e $out/data-bin || -e $out/data-bin/text ]] || fail "$out/data-bin is not of a recipe; give another OUT=dir"
@@ -28,7 +28,7 @@ check_text_options() {
     [ -e "$out/data-bin/made-from" ] || return 0 # made by hand
     before=$(head -n 1 "$out/data-bin/made-from")
     [ "$before" = "$(text_options)" ] || fail "$out/data-bin was made with other settings (before: $before; now: $(text_options));" \
-        "give them again, or another OUT=dir"
+        "give them again, or another OUT=dir; to add seeds, keep the first one at its place: SEEDS='1 2'"
 }
 
 contents() { # contents DIR LANGUAGE...: checksums of its text, wherever DIR is
