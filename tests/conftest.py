@@ -11,7 +11,7 @@ os.environ.pop("FAIRSEQ_COMPAT_TRUST_CHECKPOINTS", None)
 import pytest
 import torch
 from fairseq.models.transformer import TransformerModel
-from helpers import PIECES, SIZES, WORDS, dictionary_of, make_model, randomise, task_of
+from helpers import LINES, PIECES, SIZES, WORDS, dictionary_of, encode, make_model, pad, randomise, task_of
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
@@ -77,6 +77,12 @@ def dictionary():
     result = dictionary_of(*WORDS)
     result.finalize(nwords=-1, padding_factor=1)
     return result
+
+
+@pytest.fixture
+def source(dictionary):
+    """The ids of `LINES`, padded on the left."""
+    return pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=True)
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ import bert_fused_plugin  # noqa: F401  registers the architectures
 from bert_fused_plugin.data.word_pieces import WordPieces
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
 from bert_fused_plugin.models.gru_bahdanau import GruModel
+from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
+from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 
 
 def _cpu_has_half():
@@ -35,6 +37,7 @@ _SHARED = "the a small big old man woman dog house red apple eats sees gives run
 WORDS = [*_SHARED, "play@@", "hou@@", "se"]
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *_SHARED, "play", "hou", "sep", "unk", *"[]<>/s"]
 PIECES += ["##house", "##se", "##s", "##p"]
+LINES = ["the old man sees a dog", "red apple", ""]
 
 # B, S, L, T are different everywhere, so that a transposition fails
 SIZES = {
@@ -61,6 +64,12 @@ def task_of(source: Dictionary, target=None) -> SimpleNamespace:
     """A task as far as models ask for it, with the dictionary *source* for both languages unless there is *target*."""
     cfg = SimpleNamespace(source_lang="en", target_lang="de")
     return SimpleNamespace(source_dictionary=source, target_dictionary=target or source, cfg=cfg)
+
+
+def translation_task(dictionary: Dictionary, **settings) -> BertFusedTranslationTask:
+    """Make the plug-in's own task, with one *dictionary* for both languages."""
+    settings = {"source_lang": "en", "target_lang": "de", "max_source_positions": 50, **settings}
+    return BertFusedTranslationTask(BertFusedTranslationConfig(**settings), dictionary, dictionary)
 
 
 def write_corpus(path: Path, **sizes: int) -> None:
@@ -141,6 +150,10 @@ def pad(rows, padding_idx: int, left: bool) -> torch.Tensor:
 
 def assert_close(actual, expected, atol: float = 1e-6) -> None:
     torch.testing.assert_close(actual, expected, atol=atol, rtol=1e-5)
+
+
+def warnings_of(caplog):
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 
 
 def processes():

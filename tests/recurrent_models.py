@@ -18,7 +18,7 @@ WITH_BERT = {
     "BERT, deep": {"decoder_layers": 2, "bert_mask_special_tokens": True},
     "BERT, entmax15": {"attention_map": "entmax15"},
 }
-LINES = ["the old man sees a small dog .", "a dog", "", "red apple eats a house"]
+LINES = ["the old man sees a small dog .", "a dog", "", "play@@ house ? the hou@@ se , the red apple ."]
 PREFIXES = ["a big house", "the dog eats a red apple", "runs", "old man sees"]
 
 

@@ -3,9 +3,8 @@
 import re
 
 import torch
-from helpers import WORDS, dictionary_of, encode, pad
+from helpers import LINES, WORDS, dictionary_of, encode, pad
 
-LINES = ["the old man sees a dog", "red apple", ""]
 PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 
 

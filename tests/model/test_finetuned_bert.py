@@ -6,6 +6,7 @@ import pytest
 import torch
 from helpers import assert_close, encode, pad
 from transformers import AlbertConfig, AlbertModel, AutoModel, GPT2Config, GPT2Model
+from warm_start_helpers import logits
 
 from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
@@ -121,11 +122,6 @@ def test_it_follows_training_mode_and_the_frozen_one_does_not(build):
     assert not tuned.eval().encoder.bert.model.training
 
 
-def logits(model, dictionary):
-    rows = [encode(dictionary, line) for line in ("the old man sees a dog", "red apple")]
-    return model.eval()(pad(rows, dictionary.pad(), left=True), None, pad(rows, dictionary.pad(), left=False))[0]
-
-
 def test_before_a_search_only_a_frozen_one_reads_the_batch(build, dictionary):
     """A search has no graph of BERT, and fairseq's scorer turns dropout off first."""
     net_input = {"src_tokens": pad([encode(dictionary, "the dog")], dictionary.pad(), left=True)}
@@ -135,19 +131,19 @@ def test_before_a_search_only_a_frozen_one_reads_the_batch(build, dictionary):
 
 
 def test_a_checkpoint_holds_it_and_gives_it_back(build, dictionary, bert_dir):
-    model = build(bert_finetune=True)
+    model = build(bert_finetune=True).eval()
     with torch.no_grad():
         for parameter in model.encoder.bert.model.parameters():
             parameter.add_(torch.randn_like(parameter) * parameter.abs().mean())
     state = model.state_dict()
     count = len(AutoModel.from_pretrained(bert_dir, add_pooling_layer=False).state_dict())
     assert sum(name.startswith("encoder.bert.model.") for name in state) == count
-    twin = build(bert_finetune=True)
+    twin = build(bert_finetune=True).eval()
     assert not torch.allclose(logits(twin, dictionary), logits(model, dictionary), atol=1e-3)
     twin.load_state_dict(state, strict=True)
     assert torch.equal(logits(twin, dictionary), logits(model, dictionary))
     # the same weights at another learning rate, also after half precision
-    slower = build(bert_finetune=True, bert_lr_factor=0.01)
+    slower = build(bert_finetune=True, bert_lr_factor=0.01).eval()
     slower.half().float().load_state_dict(state, strict=True)
     assert_close(logits(slower, dictionary), logits(model, dictionary), atol=1e-4)
     assert float(slower.encoder.bert.lr_factor) == pytest.approx(0.01)

@@ -5,20 +5,13 @@ import argparse
 import pytest
 import torch
 from fairseq.sequence_scorer import SequenceScorer
-from helpers import SIZES, assert_close, encode, make_gru, pad, randomise
+from helpers import LINES, SIZES, assert_close, encode, make_gru, pad, randomise
 from torch import nn
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_decoder
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, register_fusion
 from bert_fused_plugin.modules.fusion import FUSION_KINDS, Branches, FusionKind
-
-LINES = ["the old man sees a dog", "red apple", ""]
-
-
-@pytest.fixture
-def source(dictionary):
-    return pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=True)
 
 
 def test_embedding_fusion_feeds_projected_states_with_positions_to_plain_layers(build, dictionary, source):

@@ -43,10 +43,7 @@ def test_a_bert_that_trains_keeps_its_row_of_padding(dictionary, bert_dir, tmp_p
     assert model.encoder.bert.model.get_input_embeddings().weight[0].all()
 
 
-def test_embeddings_from_a_file_and_tied_ones(dictionary, tmp_path):
-    (tmp_path / "vectors.txt").write_text("2 7\n" + "dog " + "0.5 " * 7 + "\nman " + "0.25 " * 7 + "\n")
-    model = make_gru(dictionary, decoder_embed_path=str(tmp_path / "vectors.txt"))
-    assert model.decoder.embed_tokens.weight[dictionary.index("dog")].tolist() == [0.5] * 7
+def test_tied_embeddings(dictionary):
     tied = make_gru(dictionary, decoder_out_embed_dim=7, share_decoder_input_output_embed=True)
     assert tied.decoder.output_projection.weight is tied.decoder.embed_tokens.weight
     shared = make_gru(dictionary, decoder_out_embed_dim=7, encoder_embed_dim=7, share_all_embeddings=True)

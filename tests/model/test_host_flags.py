@@ -1,4 +1,4 @@
-"""Models with fairseq's own flags are saved, and built and loaded again, as fairseq's commands do it."""
+"""Models with other fusions and with fairseq's own flags are saved, built and loaded again, as its commands do it."""
 
 import copy
 from itertools import combinations
@@ -22,6 +22,10 @@ STRUCTURE = [
 ]
 IMPOSSIBLE = [(SHARE_ALL, WIDE_OUTPUT), (SHARE_OUTPUT, WIDE_OUTPUT), (SHARE_ALL, WIDE_DECODER)]
 OTHERS = """
+--bert-fusion gated
+--bert-fusion stacked
+--bert-fusion embedding --bert-layer mix
+--attention-map entmax --self-attention-map entmax
 --encoder-normalize-before
 --decoder-normalize-before --no-decoder-final-norm
 --encoder-layerdrop 0.5
@@ -29,15 +33,10 @@ OTHERS = """
 --checkpoint-activations
 --offload-activations
 --layernorm-embedding
---no-scale-embedding
 --encoder-learned-pos
 --decoder-learned-pos --decoder-layers 1
 --no-token-positional-embeddings
---activation-fn gelu
 --encoder-layers 0
---encoder-layers 3
---encoder-attention-heads 1
---max-source-positions 40
 """
 
 

@@ -2,14 +2,7 @@
 
 import pytest
 import torch
-from helpers import encode, pad, randomise
-
-LINES = ["the old man sees a dog", "red apple", ""]
-
-
-@pytest.fixture
-def source(dictionary):
-    return pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=True)
+from helpers import LINES, encode, pad, randomise
 
 
 def logits(model, source, dictionary, **given):

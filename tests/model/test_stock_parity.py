@@ -1,9 +1,7 @@
 """With BERT's branch weighted zero the whole model is fairseq's transformer, and takes its checkpoints."""
 
 import pytest
-from helpers import assert_close, encode, pad, randomise
-
-LINES = ["the old man sees a dog", "red apple", ""]
+from helpers import LINES, assert_close, encode, pad, randomise
 
 
 @pytest.fixture(params=[False, True], ids=["post-norm", "pre-norm"])
@@ -15,9 +13,8 @@ def models(request, stock, build):
 
 
 @pytest.fixture
-def batch(dictionary):
+def batch(dictionary, source):
     rows = [encode(dictionary, line) for line in LINES]
-    source = pad(rows, dictionary.pad(), left=True)
     return source, source.ne(dictionary.pad()).sum(1), pad(rows, dictionary.pad(), left=False)
 
 

@@ -5,7 +5,7 @@ from argparse import Namespace
 
 import pytest
 import torch
-from helpers import SIZES, assert_close, randomise, task_of
+from helpers import SIZES, assert_close, randomise, task_of, warnings_of
 from settings_cases import FUSED
 from warm_start_helpers import LARGER, PRE_NORM, REORDERED, assert_same_logits, logits, table
 
@@ -263,10 +263,6 @@ def test_identity_start_takes_any_weight_of_berts_branch(stock, save, start, dic
 
 
 # --- a BERT-fused checkpoint whose branch would compute something else
-
-
-def warnings_of(caplog):
-    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 
 
 @pytest.mark.parametrize(

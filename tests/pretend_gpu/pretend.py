@@ -103,15 +103,15 @@ class PretendGpu(TorchDispatchMode):
         super().__init__()
         self.device = torch.device(NAME, 0)
         self._recording = False
-        self.waits, self.copies, self.operations = Counter(), Counter(), Counter()
+        self.waits, self.copies = Counter(), Counter()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         return _run(func, args, kwargs or {})
 
     @contextmanager
     def recording(self):
-        """Count afresh: ``waits``, ``copies`` from pageable memory and ``operations``, each with its line of code."""
-        for counter in (self.waits, self.copies, self.operations):
+        """Count afresh: ``waits``, and ``copies`` from pageable memory, each with its line of code."""
+        for counter in (self.waits, self.copies):
             counter.clear()
         self._recording = True
         yield self
@@ -274,7 +274,6 @@ def _in_place(func, args, kwargs, out):
 
 
 def _count(func, args, kwargs, on_cpu):
-    _note("operations", str(func))
     device = kwargs.get("device")
     by_mask = func is aten.index.Tensor and any(t is not None and t.dtype == torch.bool for t in args[1])
     if func in WAITS or by_mask:

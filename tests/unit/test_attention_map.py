@@ -117,9 +117,3 @@ def test_alpha_stays_above_softmax_and_can_leave_the_bound(scores):
     (pi(scores) * torch.randn_like(scores)).sum().backward()
     assert (pi.raw_alpha.grad != 0).all()
     assert torch.isfinite(pi.raw_alpha.grad).all()
-
-
-def test_softmax_needs_no_module_and_an_unknown_map_is_none():
-    assert build_attention_map("softmax", H) is None
-    with pytest.raises(KeyError, match="hardmax"):
-        build_attention_map("hardmax", H)

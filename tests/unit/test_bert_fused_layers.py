@@ -1,6 +1,7 @@
 """The layers of encoder and decoder against literal loops over the paper's equations (Zhu et al. 2020, 4.1)."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -80,61 +81,34 @@ JOINED = {
 }
 
 
-def literal_encoder_layer(layer, h, bert, join):
-    """Every position of every sentence by itself; h (S, B, C), bert (L, B, D)."""
+def reads(attention, keys, masked):
+    """Return attn(q, K, V) at position i of sentence b; *keys* None: K are the layer's own states.
+
+    *masked* is the padding of the keys; None: the positions after i are masked.
+    """
+
+    def attended(query, own, b, i):
+        k = own if keys is None else keys[:, b]
+        return attend(attention, query, k, [j > i for j in range(len(k))] if masked is None else masked[b])
+
+    return attended
+
+
+def joined(join, layer, nmt, bert):
+    return lambda query, **at: join(layer.fusion.mix, nmt(query, **at), bert(query, **at))
+
+
+def literal_layer(layer, x, steps):
+    """Sub-layer after sub-layer, every position of every sentence by itself; each step is (what it reads, norm)."""
     pre = layer.normalize_before
-    out = torch.empty_like(h)
-    for b in range(B):
-        keys = layer.self_attn_layer_norm(h[:, b]) if pre else h[:, b]
-        for i in range(S):
-
-            def fused(query, keys=keys, b=b):
-                nmt = attend(layer.self_attn, query, keys, PAD[b])
-                return join(layer.fusion.mix, nmt, attend(layer.bert_attn, query, bert[:, b], BERT_PAD[b]))
-
-            x = around(fused, h[i, b], layer.self_attn_layer_norm, pre)
-            out[i, b] = around(lambda x: feed_forward(layer, x), x, layer.final_layer_norm, pre)
-    return out
-
-
-def literal_decoder_layer(layer, s, encoder, bert, join):
-    pre = layer.normalize_before
-    out = torch.empty_like(s)
-    for b in range(B):
-        keys = layer.self_attn_layer_norm(s[:, b]) if pre else s[:, b]
-        for t in range(T):
-
-            def to_target(query, keys=keys, t=t):
-                return attend(layer.self_attn, query, keys[: t + 1], [False] * (t + 1))
-
-            def fused(query, b=b):
-                to_bert = attend(layer.bert_attn, query, bert[:, b], BERT_PAD[b])
-                return join(layer.fusion.mix, attend(layer.encoder_attn, query, encoder[:, b], PAD[b]), to_bert)
-
-            x = around(to_target, s[t, b], layer.self_attn_layer_norm, pre)
-            x = around(fused, x, layer.encoder_attn_layer_norm, pre)
-            out[t, b] = around(lambda x: feed_forward(layer, x), x, layer.final_layer_norm, pre)
-    return out
-
-
-def literal_sublayer(attention, norm, x, keys, masked, pre, causal=False):
-    """One attention with residual connection and layer norm; *keys* None: self-attention."""
-    out = torch.empty_like(x)
-    for b in range(x.size(1)):
-        states = norm(x[:, b]) if pre else x[:, b]
-        for i in range(x.size(0)):
-            k = states if keys is None else keys[:, b]
-            hidden = [causal and j > i for j in range(len(k))] if masked is None else masked[b]
-            out[i, b] = around(lambda q, k=k, hidden=hidden: attend(attention, q, k, hidden), x[i, b], norm, pre)
-    return out
-
-
-def literal_stacked_layer(layer, x, steps):
-    """Sub-layer after sub-layer; each step is (attention, norm, keys, padding mask)."""
-    pre = layer.normalize_before
-    for attention, norm, keys, masked in steps:
-        x = literal_sublayer(attention, norm, x, keys, masked, pre, causal=True)
-    return around(lambda x: feed_forward(layer, x), x, layer.final_layer_norm, pre)
+    for attended, norm in steps:
+        out = torch.empty_like(x)
+        for b in range(x.size(1)):
+            own = norm(x[:, b]) if pre else x[:, b]
+            for i in range(x.size(0)):
+                out[i, b] = around(partial(attended, own=own, b=b, i=i), x[i, b], norm, pre)
+        x = out
+    return around(partial(feed_forward, layer), x, layer.final_layer_norm, pre)
 
 
 def states(*sizes):
@@ -156,7 +130,8 @@ def test_fusions_of_two_branches_equal_their_formula_in_the_encoder(monkeypatch,
     monkeypatch.setattr(torch, "rand", lambda size: torch.full((size,), u))
     h, bert = states(S, B, C), states(L, B, D)
     keep = ~PAD.t()
-    expected = literal_encoder_layer(encoder, h, bert, join)
+    nmt, to_bert = reads(encoder.self_attn, None, PAD), reads(encoder.bert_attn, bert, BERT_PAD)
+    expected = literal_layer(encoder, h, [(joined(join, encoder, nmt, to_bert), encoder.self_attn_layer_norm)])
     assert_close(encoder(h, PAD, bert, BERT_PAD)[keep], expected[keep], atol=1e-10)
 
 
@@ -167,7 +142,10 @@ def test_fusions_of_two_branches_equal_their_formula_in_the_decoder(monkeypatch,
     decoder = decoder_layer(fusion=fusion, normalize_before=normalize_before).train(u is not None)
     monkeypatch.setattr(torch, "rand", lambda size: torch.full((size,), u))
     s, h, bert = states(T, B, C), states(S, B, C), states(L, B, D)
-    expected = literal_decoder_layer(decoder, s, h, bert, join)
+    nmt, to_bert = reads(decoder.encoder_attn, h, PAD), reads(decoder.bert_attn, bert, BERT_PAD)
+    to_target = reads(decoder.self_attn, None, None), decoder.self_attn_layer_norm
+    fused = joined(join, decoder, nmt, to_bert), decoder.encoder_attn_layer_norm
+    expected = literal_layer(decoder, s, [to_target, fused])
     actual, *weights = decoder(s, h, PAD, bert, BERT_PAD, self_attn_mask=causal_mask(), need_attn=False)
     assert_close(actual, expected, atol=1e-10)
     assert weights == [None, None]
@@ -187,16 +165,16 @@ def test_stacked_fusion_is_one_sublayer_after_the_other(bert_first, normalize_be
     h, s, bert = states(S, B, C), states(T, B, C), states(L, B, D)
     keep, order = ~PAD.t(), slice(None, None, 1 if bert_first else -1)
 
-    to_bert = (encoder.bert_attn, encoder.bert_attn_layer_norm, bert, BERT_PAD)
-    to_source = (encoder.self_attn, encoder.self_attn_layer_norm, None, PAD)
-    expected = literal_stacked_layer(encoder, h, [to_bert, to_source][order])
+    to_bert = reads(encoder.bert_attn, bert, BERT_PAD), encoder.bert_attn_layer_norm
+    to_source = reads(encoder.self_attn, None, PAD), encoder.self_attn_layer_norm
+    expected = literal_layer(encoder, h, [to_bert, to_source][order])
     assert_close(encoder(h, PAD, bert, BERT_PAD)[keep], expected[keep], atol=1e-10)
 
-    to_target = (decoder.self_attn, decoder.self_attn_layer_norm, None, None)
-    to_bert = (decoder.bert_attn, decoder.bert_attn_layer_norm, bert, BERT_PAD)
-    to_encoder = (decoder.encoder_attn, decoder.encoder_attn_layer_norm, h, PAD)
+    to_target = reads(decoder.self_attn, None, None), decoder.self_attn_layer_norm
+    to_bert = reads(decoder.bert_attn, bert, BERT_PAD), decoder.bert_attn_layer_norm
+    to_encoder = reads(decoder.encoder_attn, h, PAD), decoder.encoder_attn_layer_norm
     actual, _, _ = decoder(s, h, PAD, bert, BERT_PAD, self_attn_mask=causal_mask())
-    expected = literal_stacked_layer(decoder, s, [to_target, *[to_bert, to_encoder][order]])
+    expected = literal_layer(decoder, s, [to_target, *[to_bert, to_encoder][order]])
     assert_close(actual, expected, atol=1e-10)
 
 

@@ -3,10 +3,7 @@
 from argparse import Namespace
 
 import pytest
-from helpers import GRU_SIZES, SIZES, dictionary_of, encode
-
-from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
-from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
+from helpers import GRU_SIZES, SIZES, dictionary_of, encode, translation_task
 
 LINES = ["the old man sees a small red dog", "a dog", "the big house eats ."]
 CUT = ["the old man sees", "a dog", "the big house eats"]  # to 5 tokens
@@ -18,16 +15,8 @@ def task(tmp_path, dictionary):
     for split in ("train", "test"):
         for lang in ("en", "de"):
             (tmp_path / f"{split}.en-de.{lang}").write_text("\n".join(LINES) + "\n", encoding="utf-8")
-    cfg = BertFusedTranslationConfig(
-        data=str(tmp_path),
-        source_lang="en",
-        target_lang="de",
-        dataset_impl="raw",
-        train_subset="train",
-        required_seq_len_multiple=1,
-        max_source_positions=5,
-    )
-    return BertFusedTranslationTask(cfg, dictionary, dictionary)
+    settings = {"dataset_impl": "raw", "train_subset": "train", "required_seq_len_multiple": 1}
+    return translation_task(dictionary, data=str(tmp_path), max_source_positions=5, **settings)
 
 
 def test_long_sources_of_a_test_set_are_cut_and_the_settings_stay(task, dictionary, caplog):
@@ -67,15 +56,13 @@ def test_fairseq_keeps_the_batches_of_loaded_data_sets_alone(task, dictionary):
 
 
 def test_flags_for_bert_beside_a_model_without_bert_are_named(dictionary, caplog):
-    cfg = BertFusedTranslationConfig(source_lang="en", target_lang="de", max_source_positions=50, bert_cache="x")
-    task = BertFusedTranslationTask(cfg, dictionary, dictionary)
+    task = translation_task(dictionary, bert_cache="x")
     task.build_model(Namespace(**GRU_SIZES, arch="gru_dot"), from_checkpoint=True)
     assert "GruModel does not read BERT and so does not use --bert-cache" in caplog.messages
 
 
 def test_input_that_bert_was_not_trained_on_is_warned_of(bert_dir, tmp_path, caplog):
-    cfg = BertFusedTranslationConfig(source_lang="en", target_lang="de", max_source_positions=50)
-    task = BertFusedTranslationTask(cfg, *[dictionary_of("it", "<2de>")] * 2)
+    task = translation_task(dictionary_of("it", "<2de>"))
     launch = {"save_dir": str(tmp_path), "restore_file": "checkpoint_last.pt", "checkpoint_suffix": ""}
     for flags, times in (({}, 1), ({"bert_strip_tags": "<2de>"}, 0)):
         caplog.clear()

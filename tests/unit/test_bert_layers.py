@@ -9,7 +9,7 @@ import bert_facts
 import huggingface_hub
 import pytest
 import torch
-from helpers import GRU_SIZES, SIZES, assert_close
+from helpers import GRU_SIZES, SIZES, assert_close, translation_task
 from huggingface_hub import try_to_load_from_cache
 
 from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
@@ -22,8 +22,6 @@ from bert_fused_plugin.bert.layers import (
     layer_indices,
 )
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
-from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 
 B, L, N, D = 2, 5, 3, 4
 SIGNS = ["modules.json", "config_sentence_transformers.json"]
@@ -131,8 +129,7 @@ def test_one_layer_alone_other_encoders_and_those_that_train_are_not_warned_of(b
 
 @pytest.mark.parametrize(("arch", "sizes"), [("bert_fused", SIZES), ("gru_dot", GRU_SIZES)])
 def test_the_task_warns_where_a_training_begins(dictionary, of_sentences, tmp_path, caplog, arch, sizes):
-    cfg = BertFusedTranslationConfig(source_lang="en", target_lang="de", max_source_positions=50)
-    task = BertFusedTranslationTask(cfg, dictionary, dictionary)
+    task = translation_task(dictionary)
 
     def warnings(from_checkpoint=False, **flags):
         caplog.clear()

@@ -59,14 +59,6 @@ def test_the_dropout_of_self_attention_is_retained_in_the_search_too():
     assert not torch.equal(attention.step(x, {}), attention.step(x, {}))
 
 
-def test_fairseqs_name_of_attention_retains_this_dropout_too(states):
-    attention = CrossAttention(C, H, D, dropout=0.5)
-    attention.dropout_module.make_generation_fast_(
-        "x", retain_dropout=True, retain_dropout_modules=["MultiheadAttention"]
-    )
-    assert attention.dropout_module.apply_during_inference
-
-
 def test_gradients_reach_all_parameters_and_are_right():
     attention = CrossAttention(4, 2, 3, dropout=0.0).double()
     h, query = torch.randn(3, 2, 3, dtype=torch.double), torch.randn(2, 4, 4, dtype=torch.double)

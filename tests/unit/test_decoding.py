@@ -1,10 +1,9 @@
 """Texts as fairseq-generate writes them, and speeds."""
 
-from types import SimpleNamespace
+from functools import partial
 
-import pytest
 import torch
-from helpers import dictionary_of, encode
+from helpers import dictionary_of, encode, task_of
 
 from bert_fused_plugin.reports.buckets import words_of
 from bert_fused_plugin.reports.decoding import Texts, Translations
@@ -13,15 +12,8 @@ from bert_fused_plugin.reports.words import PIECES
 LINE = "the old man sees a play@@ hou@@ se ."
 
 
-@pytest.fixture
-def texts(dictionary):
-    cfg = SimpleNamespace(source_lang="en", target_lang="de")
-    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, cfg=cfg)
-    return lambda *how: Texts(task, *how)
-
-
-def test_subwords_are_joined_and_words_detokenised_on_request(dictionary, texts):
-    tokens = encode(dictionary, LINE)
+def test_subwords_are_joined_and_words_detokenised_on_request(dictionary):
+    tokens, texts = encode(dictionary, LINE), partial(Texts, task_of(dictionary))
     assert texts("none", "none").source(tokens) == LINE
     assert texts("auto", "none").source(tokens) == "the old man sees a playhouse ."
     assert texts("auto", "none").target(tokens) == "the old man sees a playhouse ."
@@ -31,8 +23,7 @@ def test_subwords_are_joined_and_words_detokenised_on_request(dictionary, texts)
 
 def test_subwords_that_fairseq_does_not_join_are_joined_too():
     pieces = dictionary_of("the", "hou", "##se", "￭x")
-    cfg = SimpleNamespace(source_lang="en", target_lang="de")
-    task = SimpleNamespace(source_dictionary=pieces, target_dictionary=pieces, cfg=cfg)
+    task = task_of(pieces)
     tokens = encode(pieces, "the hou ##se unseen")
     assert Texts(task, "auto", "none").target(tokens) == "the house <unk>"
     assert Texts(task, "auto", "none").target(tokens, is_reference=True) == "the house <<unk>>"
@@ -46,8 +37,9 @@ def test_speeds_count_the_end_of_sentence():
 
 def test_words_of_languages_without_spaces_are_their_pieces():
     pieces = dictionary_of("▁我", "喜欢", "▁the", "▁cat")
-    cfg = SimpleNamespace(source_lang="zh", target_lang="en")
-    texts = Texts(SimpleNamespace(source_dictionary=pieces, target_dictionary=pieces, cfg=cfg), "auto", "none")
+    task = task_of(pieces)
+    task.cfg.source_lang = "zh"
+    texts = Texts(task, "auto", "none")
     assert (texts.source_words, texts.target_words) == (PIECES, "sentencepiece")
     assert texts.source(encode(pieces, "▁我 喜欢")) == "我喜欢"
     [remark] = texts.remarks

@@ -55,12 +55,6 @@ def test_word_pieces_of_ids(bridge, dictionary, line, expected):
     assert pieces(row) == expected
 
 
-@pytest.mark.parametrize("line", ["the old man sees a dog .", "the red hou@@ se , play@@", ""])
-def test_raw_text_and_ids_of_it_give_the_same_word_pieces(bridge, dictionary, line):
-    ids = encode(dictionary, line)
-    assert framed(bridge, [bridge.text(ids)]) == framed_ids(bridge, [ids.tolist()])
-
-
 @pytest.mark.parametrize("text", ["[SEP]", "a [CLS] dog", "</s>", "[PAD][MASK]", "<unk>"])
 def test_special_tokens_in_text_are_text(bridge, text):
     [row] = framed(bridge, [text])

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from bert_fused_plugin.errors import BertFusedError, install_excepthook, raise_all
+from bert_fused_plugin.errors import BertFusedError, install_excepthook
 
 OURS = BertFusedError("--a must be 1, got 2", "--b must be 3, got 4")
 
@@ -44,9 +44,3 @@ def test_our_errors_are_printed_without_a_trace(monkeypatch, capsys, error):
 )
 def test_other_errors_are_left_to_the_host(monkeypatch, capsys, error):
     assert shown(monkeypatch, capsys, error) == ("", True)
-
-
-def test_no_errors_raise_nothing():
-    raise_all([])
-    with pytest.raises(BertFusedError, match="one"):
-        raise_all(["one"])

@@ -11,7 +11,7 @@ import pytest
 import torch
 from fairseq.data import AppendTokenDataset, ConcatDataset, LanguagePairDataset, ListDataset, indexed_dataset
 from fairseq.data.bucket_pad_length_dataset import BucketPadLengthDataset
-from helpers import WORDS, dictionary_of, encode
+from helpers import WORDS, dictionary_of, encode, translation_task, warnings_of
 from test_states_on_disk import CountingBert, D
 from tokenizers import normalizers
 from torch.utils.data import DataLoader
@@ -25,8 +25,6 @@ from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.kept_pieces import Sentences
 from bert_fused_plugin.data.raw_text import read_raw_text
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
-from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 
 LINES = ["a dog", "the old man sees a small dog", "dog", "", "play@@ hou@@ se , a dog", "a man", "red dog"]
 BATCHES = [[0, 1], [4], [3, 2]]
@@ -60,10 +58,6 @@ def make(dictionary, bert_dir, tmp_path, monkeypatch):
 
 def files(folder):
     return sorted(path.name for path in folder.iterdir())
-
-
-def warnings(caplog):
-    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 
 
 def assert_equal(dataset, expected):
@@ -176,7 +170,7 @@ def test_padding_to_few_lengths_changes_nothing(make, dictionary, corpus, tmp_pa
 def test_data_that_is_in_no_file_and_small_data_are_not_kept(make, dictionary, tmp_path, monkeypatch, caplog):
     rows = [encode(dictionary, line) for line in LINES]
     make(ListDataset(rows, np.array([len(row) for row in rows])))
-    [warning] = warnings(caplog)
+    [warning] = warnings_of(caplog)
     assert "makes the word pieces of train.en by itself, at each start, since nothing tells which sentences" in warning
     monkeypatch.setattr(kept_pieces, "KEPT_FROM", len(LINES) + 1)
     make()
@@ -217,7 +211,7 @@ def test_damaged_files_are_made_anew_with_a_warning(make, tmp_path, caplog, name
     (folder / name).write_bytes(damage((folder / name).read_bytes()))
     assert_equal(make(), expected)
     make()
-    [warning] = warnings(caplog)  # and the second start has none
+    [warning] = warnings_of(caplog)  # and the second start has none
     assert warning.startswith(f"{folder} cannot be read (")
     assert files(folder) == ["meta.json", "offsets.npy", "pieces.npy"]
 
@@ -231,7 +225,7 @@ def test_an_error_of_the_system_removes_nothing(make, monkeypatch, caplog):
     monkeypatch.setattr(kept_pieces.WordPieces, "load", failing)
     with pytest.raises(BertFusedError, match=r"cannot be written or read \(.*Too many open files\)"):
         make()
-    assert warnings(caplog) == []
+    assert warnings_of(caplog) == []
 
 
 def test_the_first_folder_that_has_them_or_can_be_written_is_used(make, tmp_path, small_disk, caplog, monkeypatch):
@@ -243,9 +237,9 @@ def test_the_first_folder_that_has_them_or_can_be_written_is_used(make, tmp_path
     folders = [disk / "full", tmp_path / "a", tmp_path / "b"]
     assert make(folders=folders).word_pieces.folder.parent == tmp_path / "a"
     assert make(folders=folders[::-1]).word_pieces.folder.parent == tmp_path / "a"
-    assert warnings(caplog) == []
+    assert warnings_of(caplog) == []
     assert_equal(make(folders=folders[:1]), expected)
-    [warning] = warnings(caplog)
+    [warning] = warnings_of(caplog)
     assert "each process makes the word pieces of train.en by itself, at each start, since" in warning
     assert "Read-only file system" in warning
     monkeypatch.setattr(kept_pieces.shutil, "disk_usage", lambda path: SimpleNamespace(free=100))
@@ -326,9 +320,8 @@ def task(tmp_path, dictionary, bert_dir, monkeypatch):
             write_data(dictionary, tmp_path / f"{split}.en-de.{lang}", lines)
 
     def make(**settings):
-        settings.update(source_lang="en", target_lang="de", train_subset="train", dataset_impl="mmap")
-        cfg = BertFusedTranslationConfig(data=f"{tmp_path}/a:{tmp_path}/b", required_seq_len_multiple=1, **settings)
-        made = BertFusedTranslationTask(cfg, dictionary, dictionary)
+        settings.update(train_subset="train", dataset_impl="mmap", required_seq_len_multiple=1)
+        made = translation_task(dictionary, data=f"{tmp_path}/a:{tmp_path}/b", **settings)
         made.bridge = DictionaryBridge(dictionary, load_tokenizer(bert_dir), max_tokens=4)
         return made
 

@@ -58,28 +58,17 @@ def test_a_model_without_scores_of_all_symbols_is_refused(reduce):
         make_criterion()(model, {"net_input": {}, "target": TARGET, "ntokens": 5}, reduce=reduce)
 
 
-def test_updates_weigh_by_their_size():
+def test_metrics_are_in_bits_per_token_and_updates_weigh_by_their_size():
     logs = [
-        {"loss": 8.0, "nll_loss": 4.0, "n_correct": 3, "ntokens": 4, "nsentences": 1, "sample_size": 5},
+        {"loss": 8.0, "nll_loss": 4.0, "n_correct": 4, "ntokens": 4, "nsentences": 1, "sample_size": 5},
         {"loss": 2.0, "nll_loss": 3.0, "n_correct": 0, "ntokens": 2, "nsentences": 1, "sample_size": 3},
     ]
-    with metrics.aggregate() as one_by_one:
-        for log in logs:
-            LabelSmoothedCrossEntropy.reduce_metrics([log])
-    with metrics.aggregate() as together:
-        LabelSmoothedCrossEntropy.reduce_metrics(logs)
-    assert one_by_one.get_smoothed_values() == pytest.approx(together.get_smoothed_values())
-
-
-def test_metrics_are_in_bits_per_token():
-    logs = [
-        {"loss": 8.0, "nll_loss": 4.0, "n_correct": 4, "ntokens": 4, "nsentences": 1, "sample_size": 4},
-        {"loss": 4.0, "nll_loss": 2.0, "n_correct": 0, "ntokens": 2, "nsentences": 1, "sample_size": 2},
-    ]
-    with metrics.aggregate() as seen:
-        LabelSmoothedCrossEntropy.reduce_metrics(logs)
-    values = seen.get_smoothed_values()
-    assert values["loss"] == round(2 / math.log(2), 3)
-    assert values["nll_loss"] == round(1 / math.log(2), 3)
-    assert values["ppl"] == round(math.e, 2)
-    assert values["accuracy"] == 66.667
+    for updates in ([logs], [logs[:1], logs[1:]]):
+        with metrics.aggregate() as seen:
+            for update in updates:
+                LabelSmoothedCrossEntropy.reduce_metrics(update)
+        values = seen.get_smoothed_values()
+        assert values["loss"] == round(10 / 8 / math.log(2), 3)
+        assert values["nll_loss"] == round(7 / 6 / math.log(2), 3)
+        assert values["ppl"] == round(math.exp(7 / 6), 2)
+        assert values["accuracy"] == 66.667

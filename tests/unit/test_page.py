@@ -1,10 +1,9 @@
 """How the files of the report are written, and what the page and the JSON show of the texts."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
-from helpers import dictionary_of
+from helpers import dictionary_of, task_of
 
 from bert_fused_plugin.commands import compare
 from bert_fused_plugin.errors import BertFusedError
@@ -39,12 +38,8 @@ def test_files_are_written_together_or_not_at_all(tmp_path, monkeypatch):
 
 def test_the_page_shows_the_characters_that_moses_escaped():
     """A text that no Moses made keeps ``&apos;``, which is what was written."""
-    languages = SimpleNamespace(source_lang="en", target_lang="de")
     for symbols, shown in ((["&apos;", "an"], "l' an"), (["a@@", "n"], "l&apos; an")):
-        task = SimpleNamespace(
-            cfg=languages, source_dictionary=dictionary_of(*symbols), target_dictionary=dictionary_of("a")
-        )
-        texts = Texts(task, "auto", "none")
+        texts = Texts(task_of(dictionary_of(*symbols), dictionary_of("a")), "auto", "none")
         assert texts.shown("l&apos; an") == shown
         found = AttentionMap("BERT", ["l&apos;"], ["an"], [], []).figures(texts.shown)
         assert (found["rows"], found["columns"]) == ([shown.split()[0]], ["an"])

@@ -54,15 +54,12 @@ def test_the_deep_output_is_the_equation():
 
 
 def test_the_gradients_are_those_of_finite_differences():
-    unit, output = in_double(ConditionalGru(M, C, N)), in_double(DeepOutput(N, M, C, 5))
-    for module, widths in ((unit, (3 * N, 2 * N, N)), (output, (N, M, 10))):
-        assert gradcheck(module, [states(B, width).requires_grad_() for width in widths])
-
-
-def test_the_gradients_of_the_attentions_are_those_of_finite_differences():
     def leaf(*sizes):
         return states(*sizes).requires_grad_()
 
+    unit, output = in_double(ConditionalGru(M, C, N)), in_double(DeepOutput(N, M, C, 5))
+    for module, widths in ((unit, (3 * N, 2 * N, N)), (output, (N, M, 10))):
+        assert gradcheck(module, [leaf(B, width) for width in widths])
     for attention in (in_double(AdditiveAttention(N, C, A)), in_double(DotAttention(N, C, A))):
         assert gradcheck(lambda q, k, a=attention: a(q, k, PAD), (leaf(B, K, A), leaf(B, S, A)))
     additive, q, k = in_double(AdditiveAttention(N, C, A)), states(B, K, A), states(B, S, A)

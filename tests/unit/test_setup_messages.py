@@ -3,12 +3,10 @@
 import logging
 from argparse import Namespace
 
-from helpers import GRU_SIZES
+from helpers import GRU_SIZES, translation_task
 
 from bert_fused_plugin import setup_messages
 from bert_fused_plugin.setup_messages import REPEAT
-from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
-from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 
 OURS = logging.getLogger("bert_fused_plugin.somewhere")
 
@@ -38,11 +36,10 @@ def test_warnings_and_marked_messages_come_once_more_in_their_order(caplog):
 
 
 def test_a_second_task_leaves_what_was_said_of_the_first(dictionary, caplog):
-    cfg = BertFusedTranslationConfig(source_lang="en", target_lang="de", max_source_positions=50)
     handlers = len(logging.getLogger("bert_fused_plugin").handlers)
     tasks = []
     for number in range(3):
-        tasks.append(BertFusedTranslationTask(cfg, dictionary, dictionary))
+        tasks.append(translation_task(dictionary))
         OURS.warning(f"of task {number}")
     assert len(logging.getLogger("bert_fused_plugin").handlers) <= handlers + 1
     for epoch in (1, 2):
@@ -51,8 +48,7 @@ def test_a_second_task_leaves_what_was_said_of_the_first(dictionary, caplog):
 
 
 def test_nothing_is_kept_where_no_training_follows(dictionary, caplog):
-    cfg = BertFusedTranslationConfig(source_lang="en", target_lang="de", max_source_positions=50)
-    task = BertFusedTranslationTask(cfg, dictionary, dictionary)
+    task = translation_task(dictionary)
     OURS.warning("seen")
     args = Namespace(**GRU_SIZES, arch="gru_dot")
     task.build_model(args, from_checkpoint=True)

@@ -63,17 +63,14 @@ def test_fairseq_comes_from_the_package_index(set_up):
     assert set_up() == []
 
 
-def test_a_checkout_is_built_with_the_torch_of_the_environment(set_up, tmp_path):
+def test_a_checkout_or_an_address_is_built_with_the_torch_of_the_environment(set_up, tmp_path):
     (tmp_path / "checkout").mkdir()
-    removal, torch, fairseq = set_up(FAIRSEQ="checkout")
-    assert removal == "uninstall -y fairseq"
-    assert torch.endswith(" scikit-learn wheel")
-    assert fairseq == f"{START} --no-build-isolation --no-deps {tmp_path / 'checkout'}"
-
-
-def test_an_address_is_built_in_the_same_way(set_up):
     address = "git+https://example.org/fairseq@main"
-    assert set_up(FAIRSEQ=address)[-1] == f"{START} --no-build-isolation --no-deps {address}"
+    for given, named in (("checkout", tmp_path / "checkout"), (address, address)):
+        removal, torch, fairseq = set_up(FAIRSEQ=given)
+        assert removal == "uninstall -y fairseq"
+        assert torch.endswith(" scikit-learn wheel")
+        assert fairseq == f"{START} --no-build-isolation --no-deps {named}"
 
 
 def test_without_a_compiler_it_says_what_to_install_and_takes_a_wheel(set_up, tmp_path):

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from fairseq.distributed import LegacyDistributedDataParallel, ModuleProxyWrapper
-from fairseq.models import FairseqEncoderDecoderModel
+from helpers import dictionary_of, make_gru
 from literal_loss import PAD, TARGET, B, T, V
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -148,24 +148,12 @@ def test_a_second_backward_is_refused_not_wrong(loss_of):
         loss.backward()
 
 
-class Model(FairseqEncoderDecoderModel):
-    """A model of the least that `output_matrix` looks at."""
-
-    def __init__(self, **decoder):
-        nn.Module.__init__(self)
-        self.decoder = GruDecoder.__new__(GruDecoder)
-        nn.Module.__init__(self.decoder)
-        self.decoder.output_projection = nn.Linear(C, V, bias=False)
-        for name, value in decoder.items():
-            setattr(self.decoder, name, value)
-
-    def forward(self, features_only=False):
-        raise NotImplementedError
-
-
-class WithoutFeatures(Model):
-    def forward(self):
-        raise NotImplementedError
+def gru_model(**decoder):
+    """A tiny recurrent model with other attributes of its decoder."""
+    model = make_gru(dictionary_of())
+    for name, value in decoder.items():
+        setattr(model.decoder, name, value)
+    return model
 
 
 class OtherScores(GruDecoder):
@@ -173,21 +161,21 @@ class OtherScores(GruDecoder):
         return features
 
 
-def other_scores():
-    model = Model()
-    model.decoder.__class__ = OtherScores
+def without_features():
+    model = gru_model()
+    model.forward = lambda: None
     return model
 
 
 def hooked():
-    model = Model()
+    model = gru_model()
     model.decoder.output_projection.register_forward_pre_hook(lambda module, inputs: None)
     return model
 
 
 def wrapped(*kinds, **attributes):
     """A model in wrappers of these kinds, the outer ones first, which are not set up."""
-    model = Model()
+    model = gru_model()
     for kind in reversed(kinds):
         wrapper = kind.__new__(kind)
         nn.Module.__init__(wrapper)
@@ -203,7 +191,7 @@ DDP = (ModuleProxyWrapper, DistributedDataParallel)
 @pytest.mark.parametrize(
     "make",
     [
-        Model,
+        gru_model,
         lambda: wrapped(*DDP, find_unused_parameters=False),
         lambda: wrapped(ModuleProxyWrapper, LegacyDistributedDataParallel),
     ],
@@ -211,7 +199,7 @@ DDP = (ModuleProxyWrapper, DistributedDataParallel)
 )
 def test_models_with_an_output_matrix_give_it(make):
     model = inner = make()
-    while not isinstance(inner, Model):
+    while hasattr(inner, "module"):
         inner = inner.module
     assert output_matrix(model) is inner.decoder.output_projection.weight
 
@@ -220,12 +208,12 @@ def test_models_with_an_output_matrix_give_it(make):
     "make",
     [
         lambda: nn.Linear(2, 2),
-        lambda: WithoutFeatures(),
-        other_scores,
+        without_features,
+        lambda: gru_model(__class__=OtherScores),
         hooked,
-        lambda: Model().half(),
-        lambda: Model(output_projection=nn.Linear(C, V)),
-        lambda: Model(output_projection=None),
+        lambda: gru_model().half(),
+        lambda: gru_model(output_projection=nn.Linear(C, V)),
+        lambda: gru_model(output_projection=None),
         lambda: wrapped(*DDP, find_unused_parameters=True),
         lambda: wrapped(nn.DataParallel),
     ],

@@ -5,11 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 from fairseq.data.encoders.moses_tokenizer import MosesTokenizer, MosesTokenizerConfig
-from helpers import dictionary_of
+from helpers import dictionary_of, translation_task
 
 from bert_fused_plugin.data.typed_text import TypedText, hyphens_are_split
-from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
-from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 
 NOT_SPLIT = dictionary_of("well@@", "-@@", "dressed", "men", "@-")
 
@@ -82,8 +80,7 @@ def test_hyphens_are_warned_of_once(caplog):
 
 
 def test_the_task_checks_the_lines_of_fairseq_interactive(caplog):
-    cfg = BertFusedTranslationConfig(source_lang="en", target_lang="de", max_source_positions=50)
-    task = BertFusedTranslationTask(cfg, NOT_SPLIT, NOT_SPLIT)
+    task = translation_task(NOT_SPLIT)
     tokenizer = task.build_tokenizer(SimpleNamespace(tokenizer="moses", source_lang="en", target_lang="de"))
     tokens, lengths = task.get_interactive_tokens_and_lengths(["men", "well-dressed"], tokenizer.encode)
     assert [NOT_SPLIT.string(line, unk_string="?") for line in tokens] == ["men", "? ? dressed"]

@@ -64,8 +64,6 @@ def test_bert_is_laid_out_before_it_is_copied_and_after_it_is_moved(bert_dir):
     assert lie_by_columns(bert.model)
     other = copy.deepcopy(bert)
     assert lie_by_columns(other.model)
-    for one, copied in zip(linear_maps(bert.model), linear_maps(other.model)):
-        assert one.weight.data_ptr() == copied.weight.data_ptr()
     assert not lie_by_columns(bert.double().model)
     assert lie_by_columns(bert.float().model)
     assert weights_fingerprint(bert) == fingerprint
