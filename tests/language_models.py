@@ -120,6 +120,7 @@ TRANSLATION = {
 XLM = {"emb_dim": 12, "n_layers": 3, "n_heads": 2, "pad_index": 2, "embed_init_std": 0.3, "init_std": 0.3, **POSITIONS}
 
 # name: the tokenizer, the class of the model, and its sizes
+LANGUAGES = {"mBART": "src_lang=vi_VN", "NLLB": "src_lang=vie_Latn", "M2M100": "src_lang=vi"}
 MAKERS = {
     "BERT, uncased": ("uncased", "Bert", ENCODER),
     "BERT, cased": ("cased", "Bert", ENCODER),

@@ -3,10 +3,13 @@
 import pytest
 import torch
 from helpers import assert_close, encode, make_model, pad
-from language_models import MAKERS, save_language_model
+from language_models import LANGUAGES, MAKERS, save_language_model
 from transformers import AutoModel, AutoTokenizer
 
+from bert_fused_plugin.bert.record import RECORD_KEY
 from bert_fused_plugin.data.collate import BERT_PAD
+from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.json_record import read_json
 
 LINES = ["the old man sees a dog", "red apple", "a", ""]
 
@@ -69,3 +72,16 @@ def test_it_trains_and_translates_in_any_batch(language_model, dictionary):
     for i, line in enumerate(LINES):
         row = encode(dictionary, line).unsqueeze(0)
         assert_close(together[i : i + 1, : row.size(1)], model(row, None, row)[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", LANGUAGES)
+def test_the_language_that_a_tokenizer_is_told_is_recorded_and_must_be_known(name, dictionary, tmp_path):
+    save_language_model(name, tmp_path)
+    flags = {"bert_model": str(tmp_path), "bert_tokenizer_options": LANGUAGES[name]}
+    state = make_model(dictionary, **flags).state_dict()
+    assert read_json(state, RECORD_KEY)["settings"]["bert_tokenizer_options"] == LANGUAGES[name]
+    make_model(dictionary, **flags).load_state_dict(state)
+    with pytest.raises(BertFusedError, match=f"--bert-tokenizer-options {LANGUAGES[name]}, not left out; set the same"):
+        make_model(dictionary, bert_model=str(tmp_path)).load_state_dict(state)
+    with pytest.raises(BertFusedError, match=r"--bert-tokenizer-options.*xx"):
+        make_model(dictionary, **{**flags, "bert_tokenizer_options": "src_lang=xx"})

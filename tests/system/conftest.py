@@ -11,7 +11,6 @@ from documentation import ROOT
 from dry_recipes import Dry
 from fork_server import ENVIRONMENT, FORK_SERVER
 from helpers import write_corpus
-from ranks import assert_all_end, command, parameters, start
 from subword_nmt.learn_bpe import learn_bpe
 
 from bert_fused_plugin.commands.compare import compare, parse_args
@@ -147,19 +146,3 @@ def reported(data, baseline, *runs, how=REPORT_QUICK, more=()):
 def report(workspace, plain):
     """The figures of a report on fairseq's transformer and the workspace's model."""
     return reported(workspace.data, f"plain={plain}", f"fused={workspace.save_dir}")
-
-
-@pytest.fixture(scope="module")
-def alone(workspace, tmp_path_factory):
-    """Parameters after an epoch of one process with ``--update-freq 2``, by architecture and more flags."""
-    trained = {}
-
-    def train(arch, *flags):
-        if (arch, *flags) not in trained:
-            save_dir = tmp_path_factory.mktemp(arch)
-            options = ["--update-freq", "2", *flags]
-            assert_all_end([start(command(workspace, save_dir, *options, arch=arch), save_dir / "alone.log")], save_dir)
-            trained[(arch, *flags)] = parameters(save_dir / "checkpoint_last.pt")
-        return trained[(arch, *flags)]
-
-    return train

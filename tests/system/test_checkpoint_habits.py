@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 import torch
-from conftest import GRU_SIZES, TINY, hypotheses
+from conftest import TINY, hypotheses
 from fairseq.checkpoint_utils import load_model_ensemble_and_task, save_ema_as_checkpoint
 from translating import Model, train
 
@@ -31,17 +31,9 @@ def updates(state):
     return state["optimizer_history"][-1]["num_updates"]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--finetune-from-model", "{}"],
-        "--restore-file {} --reset-optimizer --reset-lr-scheduler --reset-dataloader --reset-meters".split(),
-    ],
-    ids=["finetune-from-model", "restore-file"],
-)
-def test_training_begins_anew_with_the_parameters_of_a_checkpoint(workspace, tmp_path, options):
-    options = [option.format(workspace.checkpoint) for option in options]
-    log = workspace.train(*options, *STILL, save_dir=tmp_path)
+def test_training_begins_anew_with_the_parameters_of_a_checkpoint(workspace, tmp_path):
+    resets = "--reset-optimizer --reset-lr-scheduler --reset-dataloader --reset-meters".split()
+    log = workspace.train("--restore-file", workspace.checkpoint, *resets, *STILL, save_dir=tmp_path)
     before, after = load(workspace.checkpoint), load(tmp_path / "checkpoint_last.pt")
     assert not differing(before["model"], after["model"])
     assert updates(before) == 2 * updates(after)  # of two epochs, and one
@@ -92,12 +84,11 @@ def test_an_ema_in_single_precision_goes_on_with_another_drop_net_and_a_bert_tha
     assert updates(load(tmp_path / "checkpoint_last.pt")) == 4
 
 
-@pytest.mark.parametrize("arch", ["bert_fused", "gru_bahdanau"])
-def test_the_checkpoint_with_the_best_bleu_is_kept(workspace, tmp_path, arch):
+def test_the_checkpoint_with_the_best_bleu_is_kept(workspace, tmp_path):
     """BLEU in training is that of fairseq-generate on the same checkpoint."""
-    sizes = [*TINY, "--bert-model", workspace.bert_dir] if arch == "bert_fused" else GRU_SIZES
     train(
-        workspace.data, tmp_path, "--arch", arch, *sizes, "--eval-bleu", "--eval-bleu-detok", "moses",
+        workspace.data, tmp_path, "--arch", "bert_fused", *TINY, "--bert-model", workspace.bert_dir,
+        "--eval-bleu", "--eval-bleu-detok", "moses",
         "--eval-bleu-args", json.dumps({"beam": 2, "max_len_b": 10, "lenpen": 2}), "--eval-bleu-remove-bpe",
         "--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric", "--max-epoch", "3",
         "--eval-bleu-print-samples",

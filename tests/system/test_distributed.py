@@ -5,6 +5,7 @@ import re
 import signal
 import sys
 import time
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,20 @@ from fairseq.distributed import utils
 from ranks import CPU_DDP, FAIRSEQ_TRAIN, assert_all_end, assert_as_alone, command, free_port, parameters, start
 
 pytestmark = pytest.mark.timeout(900)  # nothing else limits the time of a training: a busy machine needs more
+
+
+@pytest.fixture(scope="module")
+def alone(workspace, tmp_path_factory):
+    """Parameters after an epoch of one process with ``--update-freq 2``, by architecture and more flags."""
+
+    @lru_cache
+    def train(arch, *flags):
+        save_dir = tmp_path_factory.mktemp(arch)
+        words = command(workspace, save_dir, "--update-freq", "2", *flags, arch=arch, train=())
+        workspace.run("fairseq-train", *words, timeout=900)
+        return parameters(save_dir / "checkpoint_last.pt")
+
+    return train
 
 
 def start_two_ranks(arguments, log_dir: Path):
@@ -29,7 +44,6 @@ def train_with_two_ranks(workspace, save_dir, *options, arch, train=FAIRSEQ_TRAI
     ("arch", "flags"),
     [
         pytest.param("bert_fused_tiny", (), id="bert_fused"),
-        pytest.param("gru_bahdanau_tiny", (), id="gru_bahdanau", marks=pytest.mark.further),
         pytest.param("bert_fused_tiny", ("--consistency", "simcut"), id="simcut", marks=pytest.mark.further),
     ],
 )

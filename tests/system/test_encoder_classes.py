@@ -1,23 +1,14 @@
 """Every class of pre-trained model that docs/encoders.md names is trained, resumed, translated, cached and exported."""
 
-from pathlib import Path
-
 import pytest
 from conftest import TINY
-from helpers import write_corpus
+from helpers import LINES, write_corpus
 from in_process import command
-from language_models import MAKERS, save_language_model
+from language_models import LANGUAGES, MAKERS, save_language_model
 from translating import Model, train
 
-from bert_fused_plugin.bert.record import RECORD_KEY
-from bert_fused_plugin.checkpoints.reading import read_checkpoint
-from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.exporting.model_directory import export_model
-from bert_fused_plugin.json_record import read_json
 from bert_fused_plugin.models.bert_fused import BertFusedModel
-
-LINES = ["the old man sees a dog", "red apple", ""]
-OPTIONS = {"mBART": "src_lang=vi_VN", "NLLB": "src_lang=vie_Latn", "M2M100": "src_lang=vi"}
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +22,7 @@ def data(tmp_path_factory):
 
 
 def flags_of(name, bert_dir):
-    options = ["--bert-tokenizer-options", OPTIONS[name]] if name in OPTIONS else []
+    options = ["--bert-tokenizer-options", LANGUAGES[name]] if name in LANGUAGES else []
     return ["--arch", "bert_fused", *TINY, "--bert-model", str(bert_dir), *options]
 
 
@@ -57,29 +48,3 @@ def test_the_class_works_from_the_training_to_the_exported_model(name, data, tmp
     before = BertFusedModel.from_pretrained(str(tmp_path / "save"), "checkpoint_last.pt", data)
     bert_dir.rename(tmp_path / "gone")
     assert translate(BertFusedModel.from_pretrained(str(tmp_path / "exported"))) == translate(before)
-
-
-@pytest.mark.parametrize("name", OPTIONS)
-def test_the_language_that_a_tokenizer_is_told_is_recorded_and_must_be_known(name, data, tmp_path):
-    save_language_model(name, tmp_path / "model")
-    flags, options = flags_of(name, tmp_path / "model"), "--bert-tokenizer-options"
-    train(data, tmp_path / "save", *flags, "--max-update", "1")
-    state = read_checkpoint(tmp_path / "save" / "checkpoint_last.pt")["model"]
-    assert read_json({RECORD_KEY: state[RECORD_KEY]}, RECORD_KEY)["settings"]["bert_tokenizer_options"] == OPTIONS[name]
-    with pytest.raises(Exception, match=r"Cannot load model parameters") as refusal:
-        train(data, tmp_path / "save", *flags[:-2], "--max-update", "2")
-    assert f"{options} {OPTIONS[name]}, not left out; set the same values" in str(refusal.value.__context__)
-    with pytest.raises(BertFusedError, match=rf"{options}.*xx"):
-        train(data, tmp_path / "other", *flags[:-1], "src_lang=xx", "--max-update", "1")
-
-
-def test_a_model_of_raw_text_says_what_it_reads_when_it_is_exported_and_loaded(data, tmp_path, bert_dir, caplog):
-    flags = ["--arch", "bert_fused", *TINY, "--bert-model", bert_dir, "--bert-text", Path(data).parent]
-    train(data, tmp_path / "save", *flags, "--max-update", "1")
-    said = "trained with --bert-text, which is not given now, so BERT reads other input; translate data instead of"
-    assert said not in caplog.text
-    export_model(tmp_path / "save" / "checkpoint_last.pt", data, tmp_path / "exported", with_bert=True)
-    assert said in caplog.text
-    caplog.clear()
-    BertFusedModel.from_pretrained(str(tmp_path / "exported"))
-    assert said in caplog.text

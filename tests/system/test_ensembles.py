@@ -37,8 +37,9 @@ def loaded(workspace, members):
     return models
 
 
-@pytest.mark.parametrize("task", [OWN, STOCK])
-@pytest.mark.parametrize("names", ["fused plain gru", "gru+bert fused", "plain gru+bert"])
+@pytest.mark.parametrize(
+    ("names", "task"), [("fused plain gru", OWN), ("gru+bert fused", OWN), ("gru+bert fused", STOCK)]
+)
 def test_the_ensembles_probability_is_the_mean_of_its_members(workspace, members, loaded, names, task):
     names = names.split()
     searched, forced, turned = (

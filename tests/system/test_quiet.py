@@ -36,16 +36,16 @@ def test_preparing_and_training(workspace, tmp_path):
 @noisy_forks
 def test_translating_and_scoring(workspace):
     options = ["--print-alignment", "--nbest", "2", "--no-repeat-ngram-size", "2", "--max-tokens", "100"]
-    done = workspace.generate("--path", f"{workspace.checkpoint}:{workspace.checkpoint}", *options, fresh=True)
+    done = workspace.generate("--path", f"{workspace.checkpoint}:{workspace.checkpoint}", *options)
     assert complaints(done) == []
     done = workspace.generate("--fp16", "--remove-bpe", "--scoring", "sacrebleu", task="translation")
     assert complaints(done) == []
-    assert complaints(workspace.interactive("the dog\n\nthe old man\n", "--buffer-size", "2", fresh=True)) == []
+    assert complaints(workspace.interactive("the dog\n\nthe old man\n", "--buffer-size", "2")) == []
     [unknown] = set(complaints(workspace.interactive("the dog\nno such words\nnor these\n")))
     assert "3 of the 3 symbols of a line (100%) are unknown to the source dictionary: 'no', 'such', 'words'" in unknown
     done = workspace.run(
         "fairseq-validate", workspace.data, "--user-dir", ROOT / "bert_fused_plugin",
-        "--task", "bert_fused_translation", "--path", workspace.checkpoint, "--max-tokens", "200", "--cpu", fresh=True,
+        "--task", "bert_fused_translation", "--path", workspace.checkpoint, "--max-tokens", "200", "--cpu",
     )  # fmt: skip
     assert complaints(done) == []
     assert complaints(workspace.run("fairseq-score", "--sys", "test.de", "--ref", "test.de", fresh=True)) == []

@@ -3,7 +3,6 @@
 import re
 import shutil
 
-import pytest
 import torch
 from conftest import hypotheses
 
@@ -26,12 +25,11 @@ def start(plain, tmp_path):
     return ["--bert-warm-start", copy, "--bert-identity-start"], copy
 
 
-@pytest.mark.parametrize("task", ["bert_fused_translation", pytest.param("translation", marks=pytest.mark.further)])
-def test_training_starts_anew_and_what_it_saves_needs_no_checkpoint(workspace, plain, tmp_path, task):
+def test_training_starts_anew_and_what_it_saves_needs_no_checkpoint(workspace, plain, tmp_path):
     flags, copy = start(plain, tmp_path)
     save_dir = tmp_path / "save"
     command = [*flags, "--no-epoch-checkpoints"]
-    done = workspace.train(*command, "--max-epoch", "1", task=task, save_dir=save_dir)
+    done = workspace.train(*command, "--max-epoch", "1", save_dir=save_dir)
     log = log_of(done)
     assert re.search(rf"warm start from {copy}: 100\.0% of the [\d,]+ parameters outside BERT's branch\n", log)
     data = workspace.data
@@ -53,9 +51,9 @@ def test_training_starts_anew_and_what_it_saves_needs_no_checkpoint(workspace, p
     assert origins(saved) == began
 
     copy.unlink()
-    out = workspace.generate("--path", save_dir / "checkpoint_best.pt", task=task)
+    out = workspace.generate("--path", save_dir / "checkpoint_best.pt")
     assert sorted(hypotheses(out.stdout)) == list(range(30))
-    resumed = log_of(workspace.train(*command, "--max-epoch", "2", task=task, save_dir=save_dir))
+    resumed = log_of(workspace.train(*command, "--max-epoch", "2", save_dir=save_dir))
     assert f"--bert-warm-start {copy} is not read: training resumes from {save_dir}/checkpoint_last.pt" in resumed
     assert "begin training epoch 2\n" in resumed
     assert "warm start from" not in resumed
@@ -66,6 +64,6 @@ def test_training_starts_anew_and_what_it_saves_needs_no_checkpoint(workspace, p
     assert origins(last) == began
     assert origins(average_checkpoints([save_dir / "checkpoint_best.pt", save_dir / "checkpoint_last.pt"])) == began
     more = ["--finetune-from-model", save_dir / "checkpoint_last.pt", "--bert-identity-start", "--max-update", "1"]
-    workspace.train(*more, task=task, save_dir=tmp_path / "more")
+    workspace.train(*more, save_dir=tmp_path / "more")
     found = origins(load(tmp_path / "more" / "checkpoint_last.pt"))
     assert found == [Origin(str(save_dir / "checkpoint_last.pt"), 2 * steps), *began]
