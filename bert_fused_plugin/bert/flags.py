@@ -99,8 +99,7 @@ class BertFlags(FairseqDataclass, Specified):
     bert_layer: str = flag(
         "The layer of BERT that the model attends to. Layers are counted from 1, and 0 stands for BERT's embeddings; "
         "negative numbers count from the end, so -1 is the last layer. With mix the model learns a scalar mix of all "
-        "layers and the embeddings. With random:K each training batch uses one of the last K layers, and evaluation "
-        "uses their mean.",
+        "layers and the embeddings. With random:K each batch uses one of the last K layers, and evaluation their mean.",
         "-1",
         Record.BERT,
         values="a layer, mix, random:K",

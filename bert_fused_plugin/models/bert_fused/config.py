@@ -109,8 +109,7 @@ class BertFusedConfig(TransformerConfig, BertFlags):
         unset="all 1",
     )
     bert_identity_start: bool = flag(
-        "BERT's branch begins as zero, so that the first step computes what the model without BERT computes. "
-        "The fusion stacked needs pre-norm layers for this.",
+        "BERT's branch begins as zero, so the model begins as the one without BERT. With stacked, it must be pre-norm.",
         False,
         where=(_for_fusions(lambda kind: kind.identity_start is not IdentityStart.IMPOSSIBLE),),
     )
