@@ -1,5 +1,7 @@
 """Every class of pre-trained model that docs/encoders.md names is trained, resumed, translated, cached and exported."""
 
+from pathlib import Path
+
 import pytest
 from conftest import TINY
 from helpers import LINES, write_corpus
@@ -48,3 +50,15 @@ def test_the_class_works_from_the_training_to_the_exported_model(name, data, tmp
     before = BertFusedModel.from_pretrained(str(tmp_path / "save"), "checkpoint_last.pt", data)
     bert_dir.rename(tmp_path / "gone")
     assert translate(BertFusedModel.from_pretrained(str(tmp_path / "exported"))) == translate(before)
+
+
+def test_a_model_of_raw_text_says_what_it_reads_when_it_is_exported_and_loaded(data, tmp_path, bert_dir, caplog):
+    flags = ["--arch", "bert_fused", *TINY, "--bert-model", bert_dir, "--bert-text", Path(data).parent]
+    train(data, tmp_path / "save", *flags, "--max-update", "1")
+    said = "trained with --bert-text, which is not given now, so BERT reads other input; translate data instead of"
+    assert said not in caplog.text
+    export_model(tmp_path / "save" / "checkpoint_last.pt", data, tmp_path / "exported", with_bert=True)
+    assert said in caplog.text
+    caplog.clear()
+    BertFusedModel.from_pretrained(str(tmp_path / "exported"))
+    assert said in caplog.text

@@ -68,9 +68,3 @@ def test_input_that_bert_was_not_trained_on_is_warned_of(bert_dir, tmp_path, cap
         caplog.clear()
         task.build_model(Namespace(**SIZES, arch="bert_fused", bert_model=bert_dir, **launch, **flags))
         assert caplog.text.count("such as <2de>; consider --bert-strip-tags") == times
-
-
-def test_the_flags_of_berts_text_are_recorded(bert_dir, dictionary):
-    flags = Namespace(**SIZES, arch="bert_fused", bert_model=bert_dir)
-    model = translation_task(dictionary, bert_text="x").build_model(flags, from_checkpoint=True)
-    assert model.encoder.bert_record.record["given"] == ["--bert-text"]
