@@ -15,6 +15,8 @@ _HOPELESS_WARNINGS = (
     # torch 2.4 renamed torch.cuda.amp.X(...) to torch.amp.X('cuda', ...)
     (FutureWarning, r"`torch\.cuda\.amp\.autocast\(args\.\.\.\)` is", r"fairseq\.tasks\."),
     (FutureWarning, r"`torch\.cuda\.amp\.GradScaler\(args\.\.\.\)` is", r"fairseq\.optim\."),
+    # torch 2.14: fairseq's parts of non-autoregressive models are scripted when they are imported
+    (FutureWarning, r"`torch\.jit\.script` is deprecated", r"torch\.jit\._script$"),
     # torch 2.0: fairseq's attention gives a bool padding mask and a float causal mask
     (UserWarning, r"Support for mismatched key_padding_mask and", r"torch\.nn\.functional$"),
     # fairseq's data loader asks for pinned memory with --cpu too
