@@ -1,6 +1,5 @@
 """BERT's states as the encoder of a model reads them, and which of BERT's layers they are of (``--bert-layer``)."""
 
-import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
@@ -12,9 +11,6 @@ from bert_fused_plugin.errors import BertFusedError
 
 if TYPE_CHECKING:
     from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
-
-# sentence-transformers writes these files beside config.json
-_SIGNS = ("modules.json", "config_sentence_transformers.json")
 
 
 def read_bert(
@@ -141,14 +137,13 @@ def layer_indices(layers: str, depth: int) -> Tuple[int, ...]:
 def is_sentence_encoder(name: str) -> bool:
     """Return whether the encoder *name*, a directory or a name on the hub, was trained to represent sentences.
 
-    Of a model of the hub only the files that have been downloaded are seen, so the answer may wrongly be no.
+    sentence-transformers writes a file that says so, which loading the encoder does not fetch.  Where the hub cannot
+    be reached, the answer may wrongly be no.
     """
-    from huggingface_hub import try_to_load_from_cache
+    from transformers.utils import cached_file
 
-    if os.path.isdir(name):
-        return any(os.path.isfile(os.path.join(name, sign)) for sign in _SIGNS)
-    is_known = name.startswith("sentence-transformers/")
-    return is_known or any(isinstance(try_to_load_from_cache(name, sign), str) for sign in _SIGNS)
+    quiet = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
+    return name.startswith("sentence-transformers/") or cached_file(name, "modules.json", **quiet) is not None
 
 
 def advised_layer(depth: int) -> int:

@@ -12,7 +12,6 @@ from bert_fused_plugin.reports.scoring import SIGNIFICANT, Score, Scores
 
 _OF_FAIRSEQ = re.compile(r"checkpoint(\d*|_best|_last|_\d+_\d+|\.best_.*)\.pt")  # the names that fairseq-train gives
 
-
 _LEADS = {  # the sign of a significant gain, and whether the model uses BERT: what both say
     (1, True): "BERT is used, and improves this test set",
     (1, False): "The model with BERT is better, but this test set does not show that BERT is the reason",

@@ -6,11 +6,11 @@ from functools import partial
 from pathlib import Path
 
 import bert_facts
-import huggingface_hub
 import pytest
 import torch
+import transformers
 from helpers import GRU_SIZES, SIZES, assert_close, translation_task
-from huggingface_hub import try_to_load_from_cache
+from transformers.utils import cached_file
 
 from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
@@ -24,7 +24,6 @@ from bert_fused_plugin.bert.layers import (
 from bert_fused_plugin.errors import BertFusedError
 
 B, L, N, D = 2, 5, 3, 4
-SIGNS = ["modules.json", "config_sentence_transformers.json"]
 WARNING = "was trained to represent whole sentences"
 
 
@@ -80,25 +79,20 @@ def of_sentences(bert_dir, tmp_path):
     return str(path)
 
 
-@pytest.mark.parametrize("sign", SIGNS)
-def test_a_directory_says_what_it_was_trained_for(bert_dir, tmp_path, sign):
+def test_a_directory_says_what_it_was_trained_for(bert_dir, of_sentences):
     assert not is_sentence_encoder(bert_dir)
-    assert not is_sentence_encoder(str(tmp_path))
-    (tmp_path / sign).touch()
-    assert is_sentence_encoder(str(tmp_path))
+    assert is_sentence_encoder(of_sentences)
 
 
-@pytest.mark.parametrize("sign", SIGNS)
-def test_a_model_of_the_hub_says_so_by_its_name_or_by_its_files(tmp_path, monkeypatch, sign):
-    here = partial(try_to_load_from_cache, cache_dir=tmp_path)
-    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", here)
+def test_a_model_of_the_hub_says_so_by_its_name_or_by_its_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(transformers.utils, "cached_file", partial(cached_file, cache_dir=tmp_path))
     assert is_sentence_encoder("sentence-transformers/all-MiniLM-L6-v2")
     assert not is_sentence_encoder("someone/encoder")
     repository = tmp_path / "models--someone--encoder"
     (repository / "refs").mkdir(parents=True)
     (repository / "refs" / "main").write_text("abc")
     (repository / "snapshots" / "abc").mkdir(parents=True)
-    (repository / "snapshots" / "abc" / sign).touch()
+    (repository / "snapshots" / "abc" / "modules.json").touch()
     assert is_sentence_encoder("someone/encoder")
 
 
