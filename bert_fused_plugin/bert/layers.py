@@ -142,7 +142,7 @@ def is_sentence_encoder(name: str) -> bool:
     """
     from transformers.utils import cached_file
 
-    quiet = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
+    quiet = {f"_raise_exceptions_for_{what}": False for what in ("missing_entries", "connection_errors", "gated_repo")}
     return name.startswith("sentence-transformers/") or cached_file(name, "modules.json", **quiet) is not None
 
 
