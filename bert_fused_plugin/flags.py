@@ -21,8 +21,7 @@ class Record(Enum):
     COMPUTED = "the value; with another one the model would compute something else, so that is an error"
     NOTED = "the value; another one gives a warning"
     BERT = "the value; with another one BERT would read or return something else, so that is an error"
-    PARAMETERS = "nothing, because the parameters show it"
-    NOTHING = "nothing, because it may change: it is about the start, the training, memory, or a limit"
+    NOTHING = "nothing: parameters show it, or it may change, as what is about the start, training, memory, or a limit"
 
 
 class Rule(NamedTuple):

@@ -137,7 +137,6 @@ class BertFlags(FairseqDataclass, Specified):
     bert_finetune: bool = flag(
         "Train BERT too. Checkpoints then hold its weights, and there is no cache of its states.",
         False,
-        Record.PARAMETERS,
     )
     bert_finetune_layers: Optional[int] = flag(
         "The number K of BERT's last layers to train. The default is all layers and the embeddings.",

@@ -10,7 +10,7 @@ from fairseq.utils import split_paths
 from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
 from bert_fused_plugin.bert.flags import BertFlags, parse_options
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.bert.pretrained_bert import PretrainedBert, load_tokenizer
+from bert_fused_plugin.bert.pretrained_bert import load_tokenizer
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.subwords import SUBWORDS, cannot_join, join_by_bpe
 from bert_fused_plugin.data.tags import tags_named, tags_of_task
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-def load_bert(
-    cfg: BertFlags, task: Any, errors: List[str], bpe: Dict[str, Any]
-) -> Tuple[PretrainedBert, DictionaryBridge]:
-    """Load the encoder and the tokenizer that *cfg* names, and build the bridge between fairseq's *task* and them.
+def load_bert(cfg: BertFlags, task: Any, errors: List[str], bpe: Dict[str, Any]) -> Tuple[Any, Any]:
+    """Load the encoder and the tokenizer that *cfg* names, if any, and the bridge between fairseq's *task* and them.
 
     The model has the bridge, because fairseq's own tasks know nothing of BERT, and under them the model makes BERT's
     input itself.  The task of this package takes the model's bridge, so that its data sets give BERT the same input.
@@ -35,7 +33,8 @@ def load_bert(
         BertFusedError: There are *errors*, or BERT cannot be used as the flags say.
     """
     if cfg.bert_model is None:
-        raise BertFusedError(*errors)
+        raise_all(errors)
+        return None, None
     try:
         name, layers = locate_bert(cfg.bert_model, task), str(cfg.bert_layer)
         options = parse_options(cfg.bert_tokenizer_options)

@@ -8,7 +8,7 @@ from fairseq.modules import FairseqDropout, LayerNorm
 from torch import Tensor, nn
 
 from bert_fused_plugin.modules.cross_attention import CrossAttention, Memory, States
-from bert_fused_plugin.modules.fusion import FUSION_KINDS, Branch, Fused, FusionOptions
+from bert_fused_plugin.modules.fusion import FUSION_KINDS, Branch, Fused
 from bert_fused_plugin.modules.multihead_attention import SelfAttention
 
 
@@ -25,7 +25,11 @@ class LayerOptions:
     activation_dropout: float  # inside the feed-forward network
     activation_fn: Callable[[Tensor], Tensor]
     normalize_before: bool  # whether layer norm stands before each sub-layer (pre-norm) instead of after it
-    fusion: FusionOptions
+    fusion: str = "parallel"  # a key of the table of the fusions
+    p_net: float = 0.0  # the rate of drop-net, for a fusion of two branches
+    weights: Tuple[float, float] = (0.5, 0.5)  # of the NMT branch and of BERT's branch, for a weighted fusion
+    bert_first: bool = True  # whether BERT's sub-layer comes before that of the NMT branch
+    identity_start: bool = False  # whether the output of the attention to BERT begins as zero
     attention_map: str = "softmax"  # from scores to weights, in the attentions to the encoder and to BERT
     self_attention_map: str = "softmax"
 
@@ -58,16 +62,16 @@ class FusedLayer(nn.Module):
         self.bert_attn: Any = None
         self.bert_attn_layer_norm: Optional[nn.Module] = None
         self.fusion: Any = None
-        kind = FUSION_KINDS[options.fusion.kind]
+        kind = FUSION_KINDS[options.fusion]
         if options.bert_dim is None or kind.build is None:
             return
         self.bert_attn = options.build_cross_attention(options.bert_dim)
-        if options.fusion.identity_start:
+        if options.identity_start:
             nn.init.zeros_(self.bert_attn.out_proj.weight)
             nn.init.zeros_(self.bert_attn.out_proj.bias)
         if kind.is_sublayer:
             self.bert_attn_layer_norm = LayerNorm(options.embed_dim)
-        self.fusion = kind.build(options.fusion, options.embed_dim)
+        self.fusion = kind.build(options)
 
     def add_feed_forward(self, options: LayerOptions) -> None:
         """Add the feed-forward network, and its layer norm."""

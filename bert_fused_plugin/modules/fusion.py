@@ -24,13 +24,12 @@ class FusionKind:
     """The description of one fusion; the flags, their checks and the builders follow from it."""
 
     help: str  # the sentence about the fusion in the help text of ``--bert-fusion``
-    # the layer's part, from the options of the fusion and C, which is called as `Branches` is; None: no layer has one
-    build: Optional[Callable[["FusionOptions", int], nn.Module]] = None
+    # the layer's part, from the `LayerOptions`, which is called as `Branches` is; None: no layer has one
+    build: Optional[Callable[[Any], nn.Module]] = None
     has_branches: bool = False  # whether the part joins two branches, under drop-net
     is_sublayer: bool = False  # whether the attention to BERT is a sub-layer of its own, which has a layer norm
     weighted: bool = False  # whether ``--bert-branch-weights`` has an effect
     identity_start: IdentityStart = IdentityStart.IMPOSSIBLE  # the condition of ``--bert-identity-start``
-    default_p_net: float = 0.0  # the default of ``--bert-drop-net``, for a fusion of two branches
 
     @property
     def replaces_embeddings(self) -> bool:
@@ -41,37 +40,24 @@ class FusionKind:
 FUSION_KINDS: Dict[str, FusionKind] = {
     "parallel": FusionKind(
         help="each layer adds BERT's branch to its NMT branch, as in the paper",
-        build=lambda options, embed_dim: Branches(WeightedSum(options.weights), options.p_net),
+        build=lambda options: Branches(WeightedSum(options.weights), options.p_net),
         has_branches=True,
         weighted=True,
         identity_start=IdentityStart.NMT_WEIGHT_ONE,
-        default_p_net=1.0,
     ),
     "stacked": FusionKind(
         help="the attention to BERT is a sub-layer of its own, the authors' second architecture",
-        build=lambda options, embed_dim: Stacked(options.bert_first),
+        build=lambda options: Stacked(options.bert_first),
         is_sublayer=True,
         identity_start=IdentityStart.PRE_NORM,
     ),
     "gated": FusionKind(
         help="each layer joins the two branches by a learned gate",
-        build=lambda options, embed_dim: Branches(Gate(embed_dim), options.p_net),
+        build=lambda options: Branches(Gate(options.embed_dim), options.p_net),
         has_branches=True,
-        default_p_net=1.0,
     ),
     "embedding": FusionKind(help="BERT's states take the place of the source embeddings"),
 }
-
-
-@dataclass(frozen=True)
-class FusionOptions:
-    """What a layer must know of the fusion."""
-
-    kind: str = "parallel"  # a key of the table
-    p_net: float = 0.0  # the rate of drop-net, for a fusion of two branches
-    weights: Tuple[float, float] = (0.5, 0.5)  # of the NMT branch and of BERT's branch, for a weighted fusion
-    bert_first: bool = True  # whether BERT's sub-layer comes before that of the NMT branch
-    identity_start: bool = False  # whether the output of the attention to BERT begins as zero
 
 
 class WeightedSum(nn.Module):

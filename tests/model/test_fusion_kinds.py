@@ -130,14 +130,13 @@ class Product(nn.Module):
 def toys(monkeypatch):
     kind = FusionKind(
         help="the larger of the two branches",
-        build=lambda options, embed_dim: Branches(Maximum(embed_dim), options.p_net),
+        build=lambda options: Branches(Maximum(options.embed_dim), options.p_net),
         has_branches=True,
-        default_p_net=0.25,
     )
     field = BertFusedConfig.__dataclass_fields__["bert_fusion"]
     monkeypatch.setattr(field, "type", field.type)  # what is registered is forgotten after the test
     monkeypatch.setattr(field, "metadata", field.metadata)
-    product = FusionKind("the product", lambda options, embed_dim: Product())
+    product = FusionKind("the product", lambda options: Product())
     for name, toy in (("toy-maximum", kind), ("toy-product", product)):
         monkeypatch.setitem(FUSION_KINDS, name, toy)
         with pytest.raises(BertFusedError, match=f"--bert-fusion {name} is registered already; choose another name"):
@@ -150,7 +149,7 @@ def toys(monkeypatch):
 def test_a_fusion_of_ones_own_needs_a_registration_alone(build, dictionary, source):
     model = build(bert_fusion="toy-maximum").train()
     fusions = [layer.fusion for layer in (*model.encoder.layers, *model.decoder.layers)]
-    assert all(isinstance(fusion.mix, Maximum) and fusion.drop_net.p_net == 0.25 for fusion in fusions)
+    assert all(isinstance(fusion.mix, Maximum) and fusion.drop_net.p_net == 1.0 for fusion in fusions)
     for fusion in fusions:
         fusion.drop_net.p_net = 0.0
     target = pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=False)

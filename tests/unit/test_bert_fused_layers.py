@@ -10,14 +10,13 @@ from helpers import FORMULAS, assert_close, randomise, weighted
 from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer
 from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
 from bert_fused_plugin.modules.fused_layer import LayerOptions
-from bert_fused_plugin.modules.fusion import FusionOptions
 
 B, S, L, T, C, D, H, F = 2, 5, 7, 3, 8, 12, 2, 10
 PAD = torch.tensor([[False] * S, [True] * 2 + [False] * (S - 2)])
 BERT_PAD = torch.tensor([[False] * (L - 3) + [True] * 3, [False] * L])
 
 
-def options(fusion=None, **changed):
+def options(**changed):
     defaults = {
         "embed_dim": C,
         "ffn_dim": F,
@@ -29,7 +28,7 @@ def options(fusion=None, **changed):
         "activation_fn": torch.relu,
         "normalize_before": False,
     }
-    return LayerOptions(fusion=FusionOptions(**fusion or {}), **{**defaults, **changed})
+    return LayerOptions(**{**defaults, **changed})
 
 
 def encoder_layer(**changed):
@@ -71,7 +70,7 @@ def feed_forward(layer, x):
 
 # for each case of a fusion of two branches: its options, drop-net's U in training, and the formula
 JOINED = {
-    **{kind: ({"kind": kind}, None, formula) for kind, formula in FORMULAS.items()},
+    **{kind: ({"fusion": kind}, None, formula) for kind, formula in FORMULAS.items()},
     "branch weights": ({"weights": (0.7, 0.2)}, None, weighted(0.7, 0.2)),
     # p_net = 0.6: U < 0.3 the NMT branch alone, U > 0.7 BERT's alone, else the mean
     **{
@@ -126,7 +125,7 @@ NORMS = pytest.mark.parametrize("normalize_before", [False, True], ids=["post-no
 @pytest.mark.parametrize("name", JOINED)
 def test_fusions_of_two_branches_equal_their_formula_in_the_encoder(monkeypatch, name, normalize_before):
     fusion, u, join = JOINED[name]
-    encoder = encoder_layer(fusion=fusion, normalize_before=normalize_before).train(u is not None)
+    encoder = encoder_layer(**fusion, normalize_before=normalize_before).train(u is not None)
     monkeypatch.setattr(torch, "rand", lambda size: torch.full((size,), u))
     h, bert = states(S, B, C), states(L, B, D)
     keep = ~PAD.t()
@@ -139,7 +138,7 @@ def test_fusions_of_two_branches_equal_their_formula_in_the_encoder(monkeypatch,
 @pytest.mark.parametrize("name", JOINED)
 def test_fusions_of_two_branches_equal_their_formula_in_the_decoder(monkeypatch, name, normalize_before):
     fusion, u, join = JOINED[name]
-    decoder = decoder_layer(fusion=fusion, normalize_before=normalize_before).train(u is not None)
+    decoder = decoder_layer(**fusion, normalize_before=normalize_before).train(u is not None)
     monkeypatch.setattr(torch, "rand", lambda size: torch.full((size,), u))
     s, h, bert = states(T, B, C), states(S, B, C), states(L, B, D)
     nmt, to_bert = reads(decoder.encoder_attn, h, PAD), reads(decoder.bert_attn, bert, BERT_PAD)
@@ -160,7 +159,7 @@ def test_fusions_of_two_branches_equal_their_formula_in_the_decoder(monkeypatch,
 @NORMS
 @pytest.mark.parametrize("bert_first", [True, False], ids=["bert-first", "encoder-first"])
 def test_stacked_fusion_is_one_sublayer_after_the_other(bert_first, normalize_before):
-    changed = {"fusion": {"kind": "stacked", "bert_first": bert_first}, "normalize_before": normalize_before}
+    changed = {"fusion": "stacked", "bert_first": bert_first, "normalize_before": normalize_before}
     encoder, decoder = encoder_layer(**changed).eval(), decoder_layer(**changed).eval()
     h, s, bert = states(S, B, C), states(T, B, C), states(L, B, D)
     keep, order = ~PAD.t(), slice(None, None, 1 if bert_first else -1)

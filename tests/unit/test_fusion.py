@@ -1,11 +1,12 @@
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
 from helpers import FORMULAS, assert_close, randomise
 from torch import nn
 
-from bert_fused_plugin.modules.fusion import FUSION_KINDS, Branch, FusionOptions
+from bert_fused_plugin.modules.fusion import FUSION_KINDS, Branch
 
 U = {"nmt alone": 0.1, "both": 0.5, "bert alone": 0.9}
 B, C = 4, 3
@@ -35,7 +36,7 @@ class TwoLinear:
 
 
 def make(kind, p_net=0.4):
-    fusion = FUSION_KINDS[kind].build(FusionOptions(kind=kind, p_net=p_net), C)
+    fusion = FUSION_KINDS[kind].build(SimpleNamespace(embed_dim=C, weights=(0.5, 0.5), p_net=p_net))
     randomise(fusion)
     return fusion
 

@@ -148,7 +148,7 @@ class BertFusedConfig(TransformerConfig, BertFlags):
         """Return p_net: the value of the flag, or the default of the fusion."""
         if self.bert_drop_net is not None:
             return self.bert_drop_net
-        return 0.0 if self.bert_identity_start else self.fusion.default_p_net
+        return float(self.fusion.has_branches and not self.bert_identity_start)
 
     def branch_weights(self) -> Tuple[float, float]:
         """Return the weights of the NMT branch and of BERT's branch.

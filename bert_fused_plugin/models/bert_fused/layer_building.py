@@ -8,7 +8,6 @@ from torch import nn
 
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
 from bert_fused_plugin.modules.fused_layer import LayerOptions
-from bert_fused_plugin.modules.fusion import FusionOptions
 
 
 def new_layers(
@@ -20,13 +19,6 @@ def new_layers(
     *dims* are further arguments of *kind*.
     """
     side = vars(cfg)[name]
-    fusion = FusionOptions(
-        kind=str(cfg.bert_fusion),
-        p_net=cfg.drop_net_rate(),
-        weights=cfg.branch_weights(),
-        bert_first=str(cfg.bert_stack_order) == "bert-first",
-        identity_start=cfg.bert_identity_start,
-    )
     for gate in cfg.gates(name):
         options = LayerOptions(
             embed_dim=side.embed_dim,
@@ -38,7 +30,11 @@ def new_layers(
             activation_dropout=cfg.activation_dropout or cfg.relu_dropout or 0.0,
             activation_fn=get_activation_fn(cfg.activation_fn),
             normalize_before=side.normalize_before,
-            fusion=fusion,
+            fusion=str(cfg.bert_fusion),
+            p_net=cfg.drop_net_rate(),
+            weights=cfg.branch_weights(),
+            bert_first=str(cfg.bert_stack_order) == "bert-first",
+            identity_start=cfg.bert_identity_start,
             attention_map=str(cfg.attention_map),
             self_attention_map=str(cfg.self_attention_map),
         )

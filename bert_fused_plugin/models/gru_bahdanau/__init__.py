@@ -8,7 +8,6 @@ from fairseq.models import register_model
 from torch import nn
 
 from bert_fused_plugin.bert.from_flags import describe_bert, load_bert, task_settings
-from bert_fused_plugin.errors import raise_all
 from bert_fused_plugin.models.embeddings import load_embeddings
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_errors
 from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
@@ -45,10 +44,7 @@ class GruModel(TranslationModel):
             errors.append(
                 "--left-pad-target must be False, got True: this decoder would read the padding; leave it out"
             )
-        bert, bridge = (
-            load_bert(cfg, task, errors, flags_beside(args, "bpe")) if cfg.bert_model is not None else (None, None)
-        )
-        raise_all(errors)
+        bert, bridge = load_bert(cfg, task, errors, flags_beside(args, "bpe"))
         encoder_embed = nn.Embedding(len(src_dict), cfg.encoder_embed_dim, src_dict.pad())
         decoder_embed = encoder_embed
         if not cfg.share_all_embeddings:

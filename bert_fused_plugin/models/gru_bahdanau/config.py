@@ -17,7 +17,7 @@ from bert_fused_plugin.modules.recurrent_attention import RECURRENT_ATTENTIONS
 
 
 def _size(help: str, default: int) -> Any:
-    return flag(help, default, Record.PARAMETERS, rule=at_least(1, "give a positive number"))
+    return flag(help, default, rule=at_least(1, "give a positive number"))
 
 
 @dataclass
