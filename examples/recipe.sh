@@ -139,8 +139,14 @@ need() {
     [ -e "$1" ] || fail "there is no $1; run the step $2 first"
 }
 
+stamp() { # stamp FILE TEXT MESSAGE: FILE says TEXT from now on; if it says something else, that is an error
+    [ ! -e "$1" ] || [ "$(cat "$1")" = "$2" ] || fail "$3"
+    mkdir -p "$(dirname "$1")"
+    echo "$2" >"$1"
+}
+
 train() { # train NAME UPDATES LR WARMUP FLAGS...
-    local system=$1 updates=$2 rate=$3 warmup=$4 command
+    local system=$1 updates=$2 rate=$3 warmup=$4 command text
     shift 4
     need "$data_bin" prepare
     command=("$data_bin" --user-dir bert_fused_plugin ${CONSISTENCY:+--consistency "$CONSISTENCY"} "$@" "${training[@]}"
@@ -151,13 +157,13 @@ train() { # train NAME UPDATES LR WARMUP FLAGS...
         --validate-interval-updates "$every" --save-interval-updates "$every" --keep-interval-updates 1
         --no-epoch-checkpoints --keep-best-checkpoints 5 --save-dir "$runs/$system"
         --log-format simple --log-interval 50 ${TRAIN_FLAGS:-})
-    if [ -e "$runs/$system/checkpoint_best.pt" ] &&
-        [ "$(comparable "$(cat "$runs/$system/finished" 2>/dev/null)")" = "$(comparable "${command[*]}")" ]; then
+    text=$(comparable "${command[*]}")
+    if [ -e "$runs/$system/checkpoint_best.pt" ] && [ "$(cat "$runs/$system/finished" 2>/dev/null)" = "$text" ]; then
         say "$system: done before"
         return
     fi
     if [ -e "$runs/$system/checkpoint_last.pt" ]; then
-        check_same "$system" "$updates" "${command[*]}"
+        check_same "$system" "$updates" "$text"
     else
         rm -f "$runs/$system.log" # of a training that was removed
     fi
@@ -166,11 +172,11 @@ train() { # train NAME UPDATES LR WARMUP FLAGS...
     flock -n 9 2>/dev/null || [ $? != 1 ] || # not where there is no flock, or a disk that has no locks
         fail "$runs/$system is being trained by another process"
     rm -f "$runs/$system/finished"
-    comparable "${command[*]}" >"$runs/$system/begun"
+    echo "$text" >"$runs/$system/begun"
     say "$system: $updates updates (log: $runs/$system.log)"
     fairseq-train "${command[@]}" 2>&1 | tee -a "$runs/$system.log" | python "$examples/progress.py" "$system" "$updates"
     exec 9>&-
-    comparable "${command[*]}" >"$runs/$system/finished"
+    echo "$text" >"$runs/$system/finished"
     trained_anew=1
 }
 
@@ -182,20 +188,16 @@ comparable() { # comparable COMMAND
 }
 
 # A training goes on with the settings that it began with, to as many updates as before, or to more.
-check_same() { # check_same NAME UPDATES COMMAND
+check_same() { # check_same NAME UPDATES TEXT
     local begun=$runs/$1/begun before now updates
     [ -e "$begun" ] || return 0
-    before=$(flags_of "$(cat "$begun")") now=$(flags_of "$3")
+    before=$(sed 's/ --/\n--/g' "$begun") now=${3// --/$'\n'--}
     updates=$(sed -n 's/^--max-update //p' <<<"$before")
     [ "$2" -lt "${updates:-0}" ] || now=${now/--max-update $2/--max-update $updates}
     [ "$before" = "$now" ] || fail "$runs/$1 began with other settings" \
         "(before: $(comm -23 <(sort <<<"$before") <(sort <<<"$now") | paste -sd ' ');" \
         "now: $(comm -13 <(sort <<<"$before") <(sort <<<"$now") | paste -sd ' '));" \
         "give another OUT=, remove $runs/$1 to train it anew, or remove $begun to train it on with the new settings"
-}
-
-flags_of() { # flags_of COMMAND: one a line
-    comparable "$1" | sed 's/ --/\n--/g'
 }
 
 # With BERT: its states are computed once for all steps and seeds.
@@ -207,15 +209,12 @@ train_with_bert() {
 
 transformer() { train transformer "$updates" "$lr" "$warmup" "${transformer[@]}"; }
 from_transformer() { # from_transformer NAME: the transformer is there, and is the one that NAME began from
-    local now began=$runs/$1/began-from
     need "$runs/transformer/checkpoint_best.pt" transformer
     [ -e "$runs/transformer/finished" ] || [ ! -e "$runs/transformer/begun" ] ||
         fail "$runs/transformer is not trained to its end; run the step transformer first"
-    now=$(comparable "$(cat "$runs/transformer/finished" 2>/dev/null)") # nothing, if it was put there
-    [ ! -e "$began" ] || [ "$(comparable "$(cat "$began")")" = "$now" ] ||
-        fail "$runs/$1 began from another transformer; remove it to train it again"
-    mkdir -p "$runs/$1"
-    cp "$runs/transformer/finished" "$began" 2>/dev/null || : >"$began"
+    # a transformer that was put there has no such file
+    stamp "$runs/$1/began-from" "$(cat "$runs/transformer/finished" 2>/dev/null)" \
+        "$runs/$1 began from another transformer; remove it to train it again"
 }
 continued() { continue_as continued; }
 continued_r_drop() { continue_as continued_r_drop --consistency r-drop; }

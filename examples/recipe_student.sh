@@ -16,15 +16,12 @@ distill() {
     done
     search_flags
     made_from+=${search[*]}
-    if [ -e "$distilled/made-from" ] && [ "$(cat "$distilled/made-from")" != "$made_from" ]; then
-        fail "$distilled was begun by another teacher, or with another search; remove it to translate the text anew"
-    fi
+    stamp "$distilled/made-from" "$made_from" \
+        "$distilled was begun by another teacher, or with another search; remove it to translate the text anew"
     if [ -e "$distilled/data-bin" ]; then
         say "distill: done before"
         return
     fi
-    mkdir -p "$distilled"
-    echo "$made_from" >"$distilled/made-from"
     for flag in --fp16 --bf16; do
         [[ " ${TRAIN_FLAGS:-} " != *" $flag "* ]] || search+=("$flag")
     done
@@ -50,12 +47,9 @@ search_flags() { # sets search to the flags of the search in scoring
 
 student() ( # data_bin is for this step alone
     need "$distilled/data-bin" distill
-    data_bin=$distilled/data-bin taught_by=$out/student/taught-by
-    translated=$(cat "$distilled"/train.* 2>/dev/null | cksum) || true
-    [ ! -e "$taught_by" ] || [ "$(cat "$taught_by")" = "$translated" ] ||
-        fail "$out/student learned from other translations; remove it to train it again"
-    mkdir -p "$out/student"
-    echo "$translated" >"$taught_by"
+    data_bin=$distilled/data-bin
+    stamp "$out/student/taught-by" "$(cat "$distilled"/train.* 2>/dev/null | cksum)" \
+        "$out/student learned from other translations; remove it to train it again"
     learn student
 )
 student_control() { learn student_control; }
