@@ -56,6 +56,13 @@ make_data() {
     binarise "${DATA:-$out/text}"
 }
 
+# Text in subwords for a data-bin that is like OUT/data-bin: the same dictionaries.
+binarise_alike() { # binarise_alike TRAIN VALID TEST DIR: these are the files without their language
+    fairseq-preprocess --source-lang "$source_lang" --target-lang "$target_lang" --trainpref "$1" --validpref "$2" \
+        --testpref "$3" --srcdict "$out/data-bin/dict.$source_lang.txt" --tgtdict "$out/data-bin/dict.$target_lang.txt" \
+        --destdir "$4" --workers 2 >"$4.log" 2>&1 || fail "fairseq-preprocess failed; all that it said is in $4.log"
+}
+
 # DATA must have the files named, and be no directory that the recipe writes.
 check_data() {
     local file

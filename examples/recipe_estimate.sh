@@ -21,11 +21,7 @@ estimate() {
         cp "$out/valid.$lang" "$probe/valid.$lang"
         sample 100 "$text/test.$lang" "$probe/test.$lang"
     done
-    fairseq-preprocess --source-lang "$source_lang" --target-lang "$target_lang" --trainpref "$probe/train" \
-        --validpref "$probe/valid" --testpref "$probe/test" \
-        --srcdict "$out/data-bin/dict.$source_lang.txt" --tgtdict "$out/data-bin/dict.$target_lang.txt" \
-        --destdir "$probe/data-bin" >"$probe/preprocess.log" 2>&1 ||
-        fail "fairseq-preprocess failed; all that it said is in $probe/preprocess.log"
+    binarise_alike "$probe/train" "$probe/valid" "$probe/test" "$probe/data-bin"
     # a model that has hardly learned translates on to the greatest length: that of the references
     ratio=$(awk -v from="$(wc -w <"$probe/test.$source_lang")" -v to="$(wc -w <"$probe/test.$target_lang")" 'BEGIN {print to / from}')
     for kind in plain fused; do

@@ -29,11 +29,7 @@ distill() {
     python "$examples/distill.py" "$text" "$distilled" "$source_lang" "$target_lang" "$out/data-bin" \
         --user-dir bert_fused_plugin --task bert_fused_translation --path "$(IFS=: && echo "${paths[*]}")" "${search[@]}" \
         "${bert_text[@]}" --max-tokens 4096 --skip-invalid-size-inputs-valid-test
-    fairseq-preprocess --source-lang "$source_lang" --target-lang "$target_lang" --trainpref "$distilled/train" \
-        --validpref "$out/valid" --testpref "$text/test" \
-        --srcdict "$out/data-bin/dict.$source_lang.txt" --tgtdict "$out/data-bin/dict.$target_lang.txt" \
-        --destdir "$distilled/data-bin.new" --workers 2 >"$distilled/preprocess.log" 2>&1 ||
-        fail "fairseq-preprocess failed; all that it said is in $distilled/preprocess.log"
+    binarise_alike "$distilled/train" "$out/valid" "$text/test" "$distilled/data-bin.new"
     mv "$distilled/data-bin.new" "$distilled/data-bin"
 }
 

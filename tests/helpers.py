@@ -38,6 +38,7 @@ WORDS = [*_SHARED, "play@@", "hou@@", "se"]
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *_SHARED, "play", "hou", "sep", "unk", *"[]<>/s"]
 PIECES += ["##house", "##se", "##s", "##p"]
 LINES = ["the old man sees a dog", "red apple", ""]
+PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 
 # B, S, L, T are different everywhere, so that a transposition fails
 SIZES = {

@@ -1,6 +1,7 @@
 """Flags that checkpoints record: settings of a training, other settings, and how the flag and both values are named."""
 
-PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
+from helpers import PRE_NORM
+
 TIED = {"encoder_embed_dim": 7, "decoder_out_embed_dim": 7}  # helpers' decoder_embed_dim
 
 

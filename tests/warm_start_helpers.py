@@ -5,9 +5,6 @@ import re
 import torch
 from helpers import LINES, WORDS, dictionary_of, encode, pad
 
-PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
-
-
 REORDERED = dictionary_of(*WORDS[::-1])
 LARGER = dictionary_of(*WORDS[7:], "whale", *WORDS[:7], "ship", "sea")
 SMALLER = dictionary_of(*WORDS[3:15])

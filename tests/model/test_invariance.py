@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import assert_close, randomise
+from helpers import PRE_NORM, assert_close, randomise
 from recurrent_models import KINDS as GRU_KINDS
 from recurrent_models import LINES, WITH_BERT, make_batch, make_random_gru
 
@@ -10,7 +10,6 @@ from bert_fused_plugin.modules import cross_attention
 from bert_fused_plugin.modules.cross_attention import FoldedMemory
 from bert_fused_plugin.modules.fusion import FUSION_KINDS
 
-PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 KINDS = {
     **{name: {"bert_fusion": name} for name in FUSION_KINDS},
     "pre-norm": PRE_NORM,

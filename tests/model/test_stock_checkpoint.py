@@ -4,8 +4,9 @@ from argparse import Namespace
 
 import pytest
 import torch
+from helpers import PRE_NORM
 from omegaconf import OmegaConf
-from warm_start_helpers import LARGER, PRE_NORM, REORDERED, assert_same_logits, logits
+from warm_start_helpers import LARGER, REORDERED, assert_same_logits, logits
 
 
 def as_old(state, version):

@@ -5,9 +5,9 @@ from argparse import Namespace
 
 import pytest
 import torch
-from helpers import SIZES, assert_close, randomise, task_of, warnings_of
+from helpers import PRE_NORM, SIZES, assert_close, randomise, task_of, warnings_of
 from settings_cases import FUSED
-from warm_start_helpers import LARGER, PRE_NORM, REORDERED, assert_same_logits, logits, table
+from warm_start_helpers import LARGER, REORDERED, assert_same_logits, logits, table
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused

@@ -7,7 +7,7 @@ import torch
 from fairseq.models.transformer import TransformerModel
 from fairseq.models.transformer.transformer_legacy import base_architecture
 from fairseq.sequence_generator import SequenceGenerator
-from helpers import SIZES, encode, make_gru, make_model, pad
+from helpers import PRE_NORM, SIZES, encode, make_gru, make_model, pad
 from pretend import Pretend
 from recurrent_models import KINDS, WITH_BERT
 
@@ -20,7 +20,6 @@ from bert_fused_plugin.data.document_context import DocumentContext
 from bert_fused_plugin.modules.fusion import FUSION_KINDS
 from bert_fused_plugin.tasks.ensembles import members
 
-PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 FUSED = {
     **{kind: {"bert_fusion": kind} for kind in FUSION_KINDS},
     "drop-net": {"bert_drop_net": 0.7},

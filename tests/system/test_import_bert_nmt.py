@@ -11,7 +11,7 @@ from bert_nmt_formulas import BertNmt, hypotheses, run, run_import
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from fork_server import FORK_SERVER
-from helpers import PIECES, SIZES, assert_close, encode, make_model, randomise
+from helpers import PIECES, PRE_NORM, SIZES, assert_close, encode, make_model, randomise
 from transformers import BertConfig, BertModel
 
 from bert_fused_plugin.errors import BertFusedError
@@ -98,7 +98,6 @@ def make(tmp_path, bert_dir, dictionary):
     return lambda **options: Case(tmp_path, bert_dir, dictionary, **options)
 
 
-PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 RATIOS = {"encoder_ratio": 0.7, "bert_ratio": 1.3}
 DROP_NET = {**RATIOS, "encoder_bert_dropout": True, "encoder_bert_dropout_ratio": 0.3}
 STACK = {"kinds": "plain stacked", "arch": "transformerstack_iwslt_de_en"}
