@@ -160,6 +160,24 @@ def aligned_unknown_words(module: Any) -> None:
             raise ValueError("--replace-unk needs alignments; add --print-alignment (hard)")
         return stock(hypo_str, src_str, places, align_dict, unk)
 
+    stock_dict = module.load_align_dict  # of a file; the flag alone gives "@@ "
+    module.load_align_dict = lambda replace_unk: stock_dict("" if replace_unk == "@@ " else replace_unk)
+
+
+def gradients_unscaled_once(module: Any) -> None:
+    """Let --amp give the optimizer the gradients: after clipping, fairseq's step divides them by the scale again."""
+
+    def step(self: Any) -> None:
+        self.scaler.step(self.optimizer)  # as clip_grad_norm, and so the scaler knows that they are unscaled
+        self.scaler.update()
+
+    module.AMPOptimizer.step = step
+
+
+def numbers_of_outputs(module: Any) -> None:
+    """Let a training whose numbers overflow end with fairseq's sentence: its hooks for gradients need tensors."""
+    module.NanDetector.add_hooks = lambda self, part: self.fhooks.append(part.register_forward_hook(self.fhook_fn))
+
 
 def bf16_when_translating(module: Any) -> None:
     """Let fairseq-generate, fairseq-interactive and fairseq-eval-lm compute in bfloat16 with --bf16."""

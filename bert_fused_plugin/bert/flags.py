@@ -123,7 +123,7 @@ class BertFlags(FairseqDataclass, Specified):
     )
     bert_drop_net: Optional[float] = flag(
         "The drop-net rate in [0, 1]. It is the paper's p_net, and twice the value of the authors' flag. The default "
-        "is 1.0, or 0 with --bert-identity-start. Only a fusion of two branches has drop-net.",
+        "is 1.0, or 0 with --bert-identity-start or gated fusion. Only a fusion of two branches has drop-net.",
         None,
         Record.NOTED,
         rule=Rule(
@@ -132,7 +132,7 @@ class BertFlags(FairseqDataclass, Specified):
             "1.0 was best in the paper, and 0 turns drop-net off",
         ),
         effective=lambda cfg: cfg.drop_net_rate(),
-        unset="1.0 (0 at an identity start)",
+        unset="1.0 (0 at an identity start, or gated)",
     )
     bert_finetune: bool = flag(
         "Train BERT too. Checkpoints then hold its weights, and there is no cache of its states.",

@@ -27,6 +27,7 @@ class FusionKind:
     # the layer's part, from the `LayerOptions`, which is called as `Branches` is; None: no layer has one
     build: Optional[Callable[[Any], nn.Module]] = None
     has_branches: bool = False  # whether the part joins two branches, under drop-net
+    learned: bool = False  # whether it joins them by parameters, which drop-net with p_net = 1 never trains
     is_sublayer: bool = False  # whether the attention to BERT is a sub-layer of its own, which has a layer norm
     weighted: bool = False  # whether ``--bert-branch-weights`` has an effect
     identity_start: IdentityStart = IdentityStart.IMPOSSIBLE  # the condition of ``--bert-identity-start``
@@ -55,6 +56,7 @@ FUSION_KINDS: Dict[str, FusionKind] = {
         help="each layer joins the two branches by a learned gate",
         build=lambda options: Branches(Gate(options.embed_dim), options.p_net),
         has_branches=True,
+        learned=True,
     ),
     "embedding": FusionKind(help="BERT's states take the place of the source embeddings"),
 }

@@ -184,7 +184,12 @@ class BertFusedTranslationTask(TranslationTask):
         return super().build_generator(ensembles.members(models), args, **options)
 
     def inference_step(
-        self, generator: Any, models: Sequence[Any], sample: Dict[str, Any], constraints: Any = None, **options: Any
+        self,
+        generator: Any,
+        models: Sequence[Any],
+        sample: Dict[str, Any],
+        prefix_tokens: Any = None,
+        constraints: Any = None,
     ) -> Any:
         """Generate; BERT reads a batch once, unless the members of an ensemble differ in BERT or in its input."""
         net_input = sample["net_input"]
@@ -201,7 +206,7 @@ class BertFusedTranslationTask(TranslationTask):
                 f"the models of the ensemble differ in BERT or its input, and do not use {', '.join(unused)}"
             )
         sample, models = {**sample, "net_input": net_input}, ensembles.members(models)
-        return super().inference_step(generator, models, sample, constraints=constraints, **options)
+        return super().inference_step(generator, models, sample, prefix_tokens, constraints)
 
     def _warn_of_input(self, model: Any, cfg: Any) -> None:
         """Warn before a training, of the model's flags *cfg*, if other settings would give *model* better input."""

@@ -79,7 +79,7 @@ def test_learned_positions_limit_the_word_pieces_that_stand_in_for_source_tokens
     ("options", "rate"),
     [
         ({}, 1.0),
-        ({"bert_fusion": "gated"}, 1.0),
+        ({"bert_fusion": "gated"}, 0.0),
         ({"bert_fusion": "stacked"}, 0.0),
         ({"bert_identity_start": True}, 0.0),
         ({"bert_identity_start": True, "bert_drop_net": 0.4}, 0.4),
@@ -88,6 +88,14 @@ def test_learned_positions_limit_the_word_pieces_that_stand_in_for_source_tokens
 )
 def test_the_default_of_drop_net_depends_on_the_fusion(options, rate):
     assert BertFusedConfig(**options).drop_net_rate() == rate
+
+
+def test_gates_learn_with_the_default_of_drop_net(build, dictionary, source):
+    model = build(bert_fusion="gated").train()
+    target = pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=False)
+    model(source, None, target)[0].square().sum().backward()
+    gates = [layer.fusion.mix for layer in (*model.encoder.layers, *model.decoder.layers)]
+    assert all(gate.w.weight.grad.any() and gate.u.weight.grad.any() for gate in gates)
 
 
 @pytest.mark.parametrize(

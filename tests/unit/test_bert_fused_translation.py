@@ -1,9 +1,13 @@
 """How the task cuts sources that are too long for the model, and what it warns of."""
 
 from argparse import Namespace
+from inspect import signature
 
 import pytest
+from fairseq.tasks.translation import TranslationTask
 from helpers import GRU_SIZES, SIZES, dictionary_of, encode, translation_task
+
+from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
 
 LINES = ["the old man sees a small red dog", "a dog", "the big house eats ."]
 CUT = ["the old man sees", "a dog", "the big house eats"]  # to 5 tokens
@@ -46,6 +50,11 @@ def test_long_lines_of_a_buffer_are_cut(task, dictionary, caplog):
     assert [dictionary.string(dataset[i]["source"]) for i in range(3)] == CUT
     assert len(lines[0]) == 9
     assert "a source line of 9 tokens is cut to 5 (--max-source-positions 5)" in caplog.messages
+
+
+def test_a_step_of_translation_takes_its_arguments_in_fairseqs_order():
+    ours, stock = (signature(task.inference_step) for task in (BertFusedTranslationTask, TranslationTask))
+    assert list(ours.parameters) == list(stock.parameters)
 
 
 def test_fairseq_keeps_the_batches_of_loaded_data_sets_alone(task, dictionary):

@@ -6,13 +6,16 @@ import dataclasses
 import importlib
 import importlib.util
 import logging
+import math
 import pickle
 import runpy
 import shutil
 import sys
 import types
 import warnings
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import fairseq_cli.score
 import numpy as np
@@ -29,10 +32,13 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import BaseFairseqModel
 from fairseq.models.transformer import TransformerConfig, base_architecture
 from fairseq.modules import transformer_layer
+from fairseq.nan_detector import NanDetector
 from fairseq.ngram_repeat_block import NGramRepeatBlock
+from fairseq.optim.amp_optimizer import AMPOptimizer
 from omegaconf import OmegaConf
 from omegaconf.errors import ConfigKeyError
 
+from bert_fused_plugin.modules.drop_net import DropNet
 from fairseq_compat import configuration, patches
 
 # plug-ins by name
@@ -306,6 +312,34 @@ def test_unknown_words_are_replaced_by_pairs_and_by_positions(alignment):
 def test_unknown_words_are_not_replaced_without_a_hard_alignment(alignment):
     with pytest.raises(ValueError, match="--print-alignment"):
         utils.replace_unk("<unk>", "x y", alignment, {}, "<unk>")
+
+
+def test_unknown_words_need_no_file_of_translations():
+    """The flag --replace-unk without a value gives "@@ ", from a time when it was the mark of subwords."""
+    assert utils.load_align_dict("@@ ") == utils.load_align_dict("") == {}
+
+
+def test_amp_gives_the_optimizer_gradients_that_are_unscaled_once(monkeypatch):
+    scaler = partial(torch.amp.GradScaler, "cpu") if hasattr(torch.amp, "GradScaler") else None
+    if scaler is None:
+        pytest.skip("this torch has no gradient scaler for CPUs")
+    monkeypatch.setattr(torch.cuda.amp, "GradScaler", scaler)
+    weight = torch.nn.Parameter(torch.zeros(3))
+    common = {"fp16_init_scale": 128, "min_loss_scale": 1e-4, "amp_scale_window": None}
+    sgd = OmegaConf.create({"_name": "sgd", "lr": [1.0], "momentum": 0.0, "weight_decay": 0.0})
+    amp = AMPOptimizer.build_optimizer(SimpleNamespace(common=SimpleNamespace(**common), optimizer=sgd), [weight])
+    amp.backward(weight @ torch.tensor([1.0, 2.0, 3.0]))
+    amp.clip_grad_norm(0.0)
+    amp.step()
+    assert weight.tolist() == [-1.0, -2.0, -3.0]
+
+
+def test_a_number_that_is_not_finite_is_found_beside_modules_that_return_no_tensor(caplog):
+    model = torch.nn.ModuleDict({"drop_net": DropNet(1.0), "linear": torch.nn.Linear(2, 2)})
+    with caplog.at_level(logging.WARNING), NanDetector(model):
+        model["drop_net"]()
+        model["linear"](torch.full((3, 2), math.nan, requires_grad=True)).sum().backward()
+    assert "NaN detected in output of linear" in caplog.text
 
 
 @pytest.mark.parametrize("overwrite", [True, False])

@@ -79,6 +79,7 @@ FUSED = [
     ({"bert_fusion": "embedding", "bert_attend": "decoder"}, "--bert-attend is for * got decoder; leave it out"),
     ({"bert_fusion": "embedding", "bert_gates": "1,1"}, "--bert-gates is for * got 1,1; leave it out"),
     ({"bert_fusion": "embedding", "encoder_embed_path": "x"}, "--encoder-embed-path is for * got x; leave it out"),
+    ({"bert_fusion": "gated", "bert_drop_net": 1.0}, "--bert-drop-net must be below 1 with --bert-fusion gated, got"),
     ({"bert_fusion": "gated", "bert_identity_start": True}, "--bert-identity-start is for * parallel and stacked"),
     ({"bert_identity_start": True, "bert_branch_weights": "2,1"}, "--bert-identity-start needs weight 1 *, got * 2,1"),
     (

@@ -148,7 +148,7 @@ class BertFusedConfig(TransformerConfig, BertFlags):
         """Return p_net: the value of the flag, or the default of the fusion."""
         if self.bert_drop_net is not None:
             return self.bert_drop_net
-        return float(self.fusion.has_branches and not self.bert_identity_start)
+        return float(self.fusion.has_branches and not self.fusion.learned and not self.bert_identity_start)
 
     def branch_weights(self) -> Tuple[float, float]:
         """Return the weights of the NMT branch and of BERT's branch.
@@ -191,6 +191,7 @@ def config_errors(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictiona
         *_head_errors(cfg),
         *_gate_errors(cfg),
         *_identity_start_errors(cfg),
+        *_drop_net_errors(cfg),
         *(sharing_errors(cfg, src_dict, tgt_dict) if is_shared else []),
     ]
 
@@ -212,6 +213,15 @@ def _gate_errors(cfg: BertFusedConfig) -> List[str]:
     return [
         f"--bert-gates must be a 0 or 1 for each of the {depth} layers, with commas between them, got "
         f"{cfg.bert_gates!r}; leave it out to let every layer attend to BERT"
+    ]
+
+
+def _drop_net_errors(cfg: BertFusedConfig) -> List[str]:
+    if not cfg.fusion.learned or cfg.bert_drop_net != 1:
+        return []
+    return [
+        f"--bert-drop-net must be below 1 with --bert-fusion {cfg.bert_fusion}, got {cfg.bert_drop_net}, because "
+        "training would never join the branches; leave it out for 0"
     ]
 
 
