@@ -207,6 +207,7 @@ def remarks(options: Namespace, texts: Texts, tokenised: bool, references: Seque
     raw = options.reference is not None
     moses = raw and options.detok == "none" and texts.target_subwords != "sentencepiece"
     separate = sum(line.endswith(" .") for line in references)  # sacreBLEU's sign of tokenised text
+    cased = raw and texts.lower_cased and any(line != line.lower() for line in references)
     said = {
         "The models translated in bfloat16, with numbers of 8 significant bits (--bf16).": options.bf16,
         "The scores are those of tokenised text, as it is in the data. They are good for comparing these runs with "
@@ -214,6 +215,8 @@ def remarks(options: Namespace, texts: Texts, tokenised: bool, references: Seque
         "references with --reference FILE.": tokenised,
         "The references are those of --reference, and the translations are tokenised as the data is. If the data "
         "was tokenised by Moses, give --detok moses.": moses,
+        "The references of --reference have capitals, and the data has none, so the scores are too low. Lower-case the "
+        "references.": cased,
         f"The references of --reference look tokenised: {separate:,} of {len(references):,} end in a full stop "
         "that stands alone. Scores of tokenised text are not comparable with published figures.": raw
         and separate >= len(references) / 10,

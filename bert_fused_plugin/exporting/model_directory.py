@@ -19,6 +19,7 @@ from transformers.utils import cached_file
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert, load_tokenizer
 from bert_fused_plugin.bert.record import RECORD_KEY, weights_fingerprint, without_folders
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, require_architecture, without_training_state
+from bert_fused_plugin.data.dictionary_bridge import detect_detok
 from bert_fused_plugin.data.subwords import detect_subword
 from bert_fused_plugin.data.typed_text import hyphen_warning
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
@@ -155,6 +156,11 @@ def _translate_text(cfg: Dict[str, Any], model: Any, task: Any, tokenizer: Optio
     if tokenizer is not None:
         cfg["tokenizer"] = {**languages, **tokenizer}
     chosen = cfg["tokenizer"]
+    if chosen is None and detect_detok(task.source_dictionary) == "moses":
+        logger.warning(
+            "the source dictionary has symbols of Moses' tokenizer, such as &apos;, but the model is exported without "
+            "its tokenizer, so it translates only text that is tokenised already; give --tokenizer moses"
+        )
     if chosen is None or chosen["_name"] != "moses":
         return
     no_dash_splits = chosen.get("moses_no_dash_splits", False)

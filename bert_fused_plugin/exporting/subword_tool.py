@@ -5,7 +5,7 @@ that it does not know, or knows from other words, and translates badly.  So the 
 """
 
 from collections import Counter
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -79,7 +79,8 @@ def check_tool(bpe: Any, files: Files, task: Any, data: str) -> None:
     split = [encoder.encode(encoder.decode(" ".join(line))).split() for line in known]
     if _likeness(known, split) < _ENOUGH:
         example = next((line, new) for line, new in zip(known, split) if line != new)
-        one, other = (" ".join(line[:8]) for line in example)
+        begin = max(0, next(i for i, (one, other) in enumerate(zip_longest(*example)) if one != other) - 3)
+        one, other = (" ".join(line[begin : begin + 8]) for line in example)
         raise BertFusedError(
             f"{tool} restores {_likeness(known, split):.1%} of the source sentences of the data, and at least "
             f"{_ENOUGH:.0%} are needed: {one!r} becomes {other!r}, so the model would get other pieces than in "

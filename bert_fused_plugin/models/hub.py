@@ -98,8 +98,10 @@ def load_hub(
     Raises:
         BertFusedError: there is no such directory, or the plug-in of the model is not imported.
     """
-    if not (os.path.exists(model_name_or_path) or "://" in str(model_name_or_path)):
-        raise BertFusedError(f"{os.path.abspath(model_name_or_path)} does not exist; give what bert-fused-export wrote")
+    for place in (model_name_or_path, data_name_or_path):
+        is_beside_model = place is data_name_or_path and str(place).startswith(".")
+        if not (is_beside_model or os.path.exists(place) or "://" in str(place)):
+            raise BertFusedError(f"{os.path.abspath(place)} does not exist; give what bert-fused-export wrote")
     overrides = {**bpe_files(model_name_or_path), **overrides}
     before = logging.root.manager.disable
     logging.disable(max(before, logging.INFO))

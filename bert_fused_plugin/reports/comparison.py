@@ -95,6 +95,8 @@ class Comparison:
         if not others:
             [said] = [test["verdict"] for test in tests] or [None]
             return [said or f"{base} has {', '.join(f'{metric} {own.score:.2f}' for metric, own in first.items())}."]
+        if max(of["BLEU"].score for of in self.scores.values()) < 1:
+            return ["No system translates yet (BLEU below 1), so this comparison says nothing: train longer."]
         said = {name: verdict(name, base, self.scores) for name, _ in others}
         fair = {run.name: fairness(run, self.baseline, self.runs, data) for run in self.runs}
         if main := with_bert(self.runs):

@@ -103,6 +103,8 @@ class Texts:
             for language, mark in zip(languages, marks)
             if mark == PIECES
         ]
+        words = " ".join(task.target_dictionary.symbols[task.target_dictionary.nspecial :])
+        self.lower_cased = words == words.lower()  # the target side
         self.detokenised, self._detokenize = map(DETOKENIZERS[detok], languages)  # of source and target
         escaped = "moses" in map(detect_detok, self.dictionaries)
         self.shown: Callable[[str], str] = MosesDetokenizer().unescape_xml if escaped else str  # as people write it

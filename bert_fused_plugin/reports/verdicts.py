@@ -41,8 +41,6 @@ def with_bert(runs: Sequence[Run]) -> Optional[Run]:
 
 def answer(run: Run, baseline: str, scores: Dict[str, Scores], used: Optional[bool], unfair: bool) -> str:
     """Return the joined verdict on *run*, which has BERT; *used* is what `bert_verdict` says of it."""
-    if max(of["BLEU"].score for of in scores.values()) < 1:
-        return "No system translates yet (BLEU below 1), so this says nothing about BERT: train longer."
     score = scores[run.name]["BLEU"]
     lead = _LEADS[score.better, used]
     if unfair and score.better > 0:
@@ -95,9 +93,9 @@ def fairness(run: Run, baseline: Run, runs: Sequence[Run], data: str) -> Optiona
 def bert_verdict(name: str, scores: Dict[str, Scores]) -> Tuple[Optional[bool], Optional[str]]:
     """Return whether run *name* is worse when BERT reads another sentence, and the sentence that says so.
 
-    Both are None for a test set of a single sentence.
+    Both are None for a test set of a single sentence, and for a run that does not translate yet.
     """
-    if "shuffled" not in scores:
+    if "shuffled" not in scores or scores["on"]["BLEU"].score < 1:
         return None, None
     score = scores["shuffled"]["BLEU"]
     used = score.better < 0

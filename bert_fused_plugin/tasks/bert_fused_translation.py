@@ -18,6 +18,7 @@ from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch, pie
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.document_context import files_of, read_document_starts
 from bert_fused_plugin.data.raw_text import read_raw_text
+from bert_fused_plugin.data.subwords import detect_subword
 from bert_fused_plugin.data.tags import language_tags
 from bert_fused_plugin.data.typed_text import TypedText
 from bert_fused_plugin.errors import BertFusedError, raise_all
@@ -217,6 +218,10 @@ class BertFusedTranslationTask(TranslationTask):
                 f"BERT reads symbols of the source dictionary that look like tags of languages, such as {tags[0]}; "
                 "consider --bert-strip-tags, which leaves them out"
             )
+        kind, removed = detect_subword(self.target_dictionary), self.cfg.eval_bleu_remove_bpe
+        joined = {"@@ ": "subword_nmt"}.get(removed, removed) == kind  # the flag alone gives "@@ "
+        if self.cfg.eval_bleu and kind in ("subword_nmt", "sentencepiece") and not joined:
+            logger.warning(f"--eval-bleu scores subwords and not words; give --eval-bleu-remove-bpe {kind}")
         warning = last_layer_warning(model.encoder.bert, model.cfg.bert_model)
         if warning is not None and resumed_from(cfg) is None:  # then the layer cannot change any more
             logger.warning(warning)

@@ -26,8 +26,8 @@
 #                               (all-MiniLM-L6-v2); for other languages bert-base-multilingual-cased from the hub
 #   BERT_TEXT=                  directory with the source text as BERT must read it, such as segmented into words: train.SRC,
 #                               and valid.SRC and test.SRC if DATA has them, with the same lines as in DATA
-#   BERT_FLAGS=                 which layer is read, such as '--bert-layer 8'; default: the last layer, or a layer at two thirds
-#                               of the depth of a sentence encoder.  --bert-tokenizer-options belongs here, too
+#   BERT_FLAGS=                 further flags about BERT, such as --bert-tokenizer-options, or '--bert-layer 8' instead of the last
+#                               layer, or of the layer at two thirds of the depth of a sentence encoder
 #   SUBWORDS=sentencepiece      or subword-nmt
 #   SYMBOLS=                    number of subwords; default by the amount of text: 2000 to 32000
 #   MOSES=0                     1: tokenise by Moses' rules first
@@ -135,7 +135,7 @@ settings() {
     facts=$(python "$here/bert_facts.py" "$(bert_model)") # what fails here ends the recipe
     eval "$facts"
     # shellcheck disable=SC2206
-    bert=(${BERT_FLAGS-$layer})
+    bert=($layer ${BERT_FLAGS:-})
     # a word piece for each subword and two special tokens, in two bytes a number
     symbols=$(($(cat "$out/text/train.$source_lang" "$out/text/valid.$source_lang" | wc -w) + 2 * pairs))
     if awk "BEGIN {exit !($symbols * $width * 2 > $(cat "$out/cache_gb") * 1e9)}"; then

@@ -3,6 +3,7 @@
 python examples/own_data/text_checks.py SOURCE TARGET         ends with an error if the two are not parallel text
 """
 
+import codecs
 import sys
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
@@ -90,9 +91,11 @@ def check_split(paths: Sequence[Path], findings: Findings) -> int:
 
 def _check_lines(file: _File, findings: Findings) -> None:
     if file.wrong:
+        with file.path.open("rb") as content:
+            encoding = "utf-16" if content.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "latin1"
         findings.errors.append(
             f"{file.path}: {_listed(file.wrong)} are not UTF-8; convert the file, for example with "
-            "iconv -f latin1 -t utf-8"
+            f"iconv -f {encoding} -t utf-8"
         )
     if not file.count:
         findings.errors.append(f"{file.path} is empty; it must hold one sentence a line")
@@ -113,7 +116,7 @@ def check_tokenizer(name: str, path: Path, findings: Findings) -> None:
     tokenizer = load_tokenizer(name)
     with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as file:
         lines = [line.strip() for line in islice(file, _SAMPLE)] or [""]
-    split = [tokenizer(line, add_special_tokens=False)["input_ids"] for line in lines]
+    split = [tokenizer(line, add_special_tokens=False, verbose=False)["input_ids"] for line in lines]
     strange = [row.count(tokenizer.unk_token_id) for row in split]
     words = max(1, sum(len(line.split()) for line in lines))
     pieces = max(1, sum(map(len, split)))

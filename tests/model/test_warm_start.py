@@ -58,7 +58,6 @@ def test_an_identity_start_that_leaves_parameters_out_is_warned_of(stock, save, 
         ({"layernorm_embedding": True}, {}, True),
         ({"encoder_layers": 3}, {}, True),
         (tied, tied, False),
-        ({"share_decoder_input_output_embed": True}, tied, True),  # its source embeddings have no place
     ):
         caplog.clear()
         start(save(stock(**flags)), bert_identity_start=True, **changed)

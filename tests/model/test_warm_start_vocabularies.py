@@ -46,14 +46,26 @@ def test_a_shared_embedding_goes_into_a_model_that_does_not_share(stock, save, s
     assert_same_logits(model, baseline, dictionary, REORDERED, LARGER)
 
 
-def test_embeddings_that_differ_become_one(stock, save, start, dictionary):
-    baseline = stock(target=SMALLER)
-    model = start(save(baseline, target=SMALLER), REORDERED, share_all_embeddings=True)
-    output, source = baseline.decoder.output_projection.weight, baseline.encoder.embed_tokens.weight
-    for symbol in REORDERED.symbols:
-        known = symbol in SMALLER.indices
-        expected = output[SMALLER.index(symbol)] if known else source[dictionary.index(symbol)]
-        assert torch.equal(model.encoder.embed_tokens.weight[REORDERED.index(symbol)], expected), symbol
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ({}, "share_all_embeddings"),
+        ({"target": SMALLER}, "share_all_embeddings"),
+        ({"share_decoder_input_output_embed": True}, "share_all_embeddings"),
+        ({}, "share_decoder_input_output_embed"),
+    ],
+    ids=["nothing", "two dictionaries", "the decoder's", "nothing, decoder"],
+)
+def test_embeddings_that_differ_cannot_become_one(stock, save, start, before, now):
+    path, flag = save(stock(**before), target=before.get("target")), f"--{now.replace('_', '-')}"
+    with pytest.raises(BertFusedError, match=f"was trained without {flag}, and .*; train that model with {flag}, too"):
+        start(path, **{now: True})
+
+
+def test_embeddings_of_the_decoder_alone_may_be_shared(stock, save, start, dictionary):
+    baseline = stock(share_decoder_input_output_embed=True)
+    model = start(save(baseline), share_decoder_input_output_embed=True, bert_identity_start=True)
+    assert_same_logits(model, baseline, dictionary)
 
 
 def test_without_its_dictionary_a_checkpoint_is_refused(stock, save, start, dictionary, tmp_path):

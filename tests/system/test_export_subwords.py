@@ -194,3 +194,15 @@ def test_hyphens_are_treated_as_the_dictionary_shows(tmp_path, caplog, symbols, 
     assert GruModel.from_pretrained(str(tmp_path / "new")).tokenize("well-dressed") == expected
     readme = (tmp_path / "new" / "README.en-de.md").read_text(encoding="utf-8")
     assert ("--moses-no-dash-splits" in readme) == (expected == "well-dressed")
+
+
+def test_an_export_of_moses_text_without_a_tokenizer_is_warned_of(tmp_path, caplog):
+    for symbols, times in ((["&apos;s", "well"], 1), (["well"], 0)):
+        caplog.clear()
+        data = tmp_path / symbols[0]
+        data.mkdir()
+        for lang in ("en", "de"):
+            dictionary_of(*symbols).save(str(data / f"dict.{lang}.txt"))
+        checkpoint = save_model(SimpleNamespace(data=str(data)), tmp_path / "old.pt", "gru_seq2seq")
+        export_model(checkpoint, str(data), data / "new")
+        assert caplog.text.count("text that is tokenised already; give --tokenizer moses") == times

@@ -103,6 +103,7 @@ def test_english_on_a_gpu_reads_bert_of_the_hub(tmp_path, bert_dir):
     shutil.copytree(bert_dir, hub / "snapshots" / "1")
     (hub / "refs").mkdir()
     (hub / "refs" / "main").write_text("1")
+    (hub / "snapshots" / "1" / "modules.json").write_text("[]")  # so it is a sentence encoder
     write_text(tmp_path / "data")
     given = {
         "SRC": "en",
@@ -111,6 +112,7 @@ def test_english_on_a_gpu_reads_bert_of_the_hub(tmp_path, bert_dir):
         "SYMBOLS": 60,
         "HF_HOME": tmp_path,
         "HF_HUB_OFFLINE": 1,
+        "BERT_FLAGS": "--bert-cache-dtype bf16",
     }
     # a machine with a GPU, which CUDA_VISIBLE_DEVICES= hides
     asks = '[[ $* = *cuda.is_available* ]] && { [ -z "${CUDA_VISIBLE_DEVICES+hidden}" ]; return; }'
@@ -126,6 +128,7 @@ def test_english_on_a_gpu_reads_bert_of_the_hub(tmp_path, bert_dir):
     for flags, said in settings.items():
         done = run(tmp_path, "compare", **given, TRAIN_FLAGS=flags)  # a later call knows the choice
         assert re.search(rf"own_data: \d+ pairs on a {said}\n", done.stdout), done.stderr
+    assert "; --bert-layer 1 --bert-cache-dtype bf16;" in done.stdout
     assert "run the step transformer first" in done.stderr
 
 

@@ -70,6 +70,24 @@ def test_flags_for_bert_beside_a_model_without_bert_are_named(dictionary, caplog
     assert "GruModel does not read BERT and so does not use --bert-cache" in caplog.messages
 
 
+@pytest.mark.parametrize(
+    ("symbols", "flags", "times"),
+    [
+        (["▁it", "s"], {"eval_bleu_remove_bpe": "@@ "}, 1),
+        (["▁it", "s"], {"eval_bleu_remove_bpe": "sentencepiece"}, 0),
+        (["it@@", "s"], {}, 1),
+        (["it@@", "s"], {"eval_bleu_remove_bpe": "@@ "}, 0),
+        (["it", "s"], {}, 0),
+        (["it@@", "s"], {"eval_bleu": False}, 0),
+    ],
+)
+def test_bleu_of_subwords_is_warned_of(bert_dir, tmp_path, caplog, symbols, flags, times):
+    task = translation_task(dictionary_of(*symbols), **{"eval_bleu": True, **flags})
+    launch = {"save_dir": str(tmp_path), "restore_file": "checkpoint_last.pt", "checkpoint_suffix": ""}
+    task.build_model(Namespace(**SIZES, arch="bert_fused", bert_model=bert_dir, **launch))
+    assert caplog.text.count("--eval-bleu scores subwords and not words; give --eval-bleu-remove-bpe") == times
+
+
 def test_input_that_bert_was_not_trained_on_is_warned_of(bert_dir, tmp_path, caplog):
     task = translation_task(dictionary_of("it", "<2de>"))
     launch = {"save_dir": str(tmp_path), "restore_file": "checkpoint_last.pt", "checkpoint_suffix": ""}

@@ -8,6 +8,7 @@ import pytest
 from bert_fused_plugin.checkpoints.origins import Origin
 from bert_fused_plugin.commands.compare import main, remarks
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.reports.comparison import Comparison
 from bert_fused_plugin.reports.runs import RunFiles
 from bert_fused_plugin.reports.scoring import Score
 from bert_fused_plugin.reports.verdicts import answer, bert_verdict, fairness, question
@@ -51,8 +52,10 @@ def test_the_answer_joins_what_is_gained_and_whether_bert_is_used(better, used):
 
 def test_models_that_do_not_translate_say_nothing_about_bert():
     scores = {name: {"BLEU": Score(bleu, 1.0, [bleu])} for name, bleu in (("plain", 0.0), ("fused", 0.9))}
-    said = answer(SimpleNamespace(name="fused"), "plain", scores, False, False)
+    [said] = Comparison._verdicts(SimpleNamespace(scores=scores), [], "data")
     assert said.startswith("No system translates yet (BLEU below 1)")
+    states = {"on": scores["fused"], "shuffled": {"BLEU": score(-0.1, -1)}}
+    assert bert_verdict("fused", states) == (None, None)
 
 
 def test_an_unfair_gain_is_not_said_to_be_that_of_bert():
@@ -146,7 +149,7 @@ def test_files_of_one_folder_with_names_of_their_own_are_other_trainings():
 @pytest.mark.parametrize(("separate", "said"), [(0, 0), (1, 0), (3, 1)])
 def test_references_that_look_tokenised_get_one_remark(separate, said):
     references = ["A dog ."] * separate + ["A dog."] * (20 - separate)
-    texts = SimpleNamespace(target_subwords="sentencepiece")
+    texts = SimpleNamespace(target_subwords="sentencepiece", lower_cased=False)
     options = SimpleNamespace(reference="test.de", detok="none", bf16=False, hypotheses=[])
     found = remarks(options, texts, False, references)
     assert len(found) == said
@@ -154,3 +157,11 @@ def test_references_that_look_tokenised_get_one_remark(separate, said):
     options = SimpleNamespace(reference=None, detok="none", bf16=False, hypotheses=[("other", "file")])
     [own] = remarks(options, texts, True, references)
     assert own.startswith("The scores are those of tokenised text")
+
+
+def test_references_with_capitals_are_told_from_data_without():
+    options = SimpleNamespace(reference="test.de", detok="none", bf16=False)
+    for lower_cased, reference, said in ((True, "A dog.", 1), (True, "a dog.", 0), (False, "A dog.", 0)):
+        texts = SimpleNamespace(target_subwords="sentencepiece", lower_cased=lower_cased)
+        found = remarks(options, texts, False, [reference])
+        assert "".join(found).count("have capitals, and the data has none") == said

@@ -147,6 +147,12 @@ def test_everything_wrong_is_reported_together_with_file_and_line(data):
     assert len(errors) == 3
 
 
+def test_text_in_utf_16_is_recognised(data):
+    text = (data / "train.fr").read_text(encoding="utf-8")
+    (data / "train.fr").write_text(text, encoding="utf-16")
+    assert any(error.endswith("convert the file, for example with iconv -f utf-16 -t utf-8") for error in refusal(data))
+
+
 def test_empty_lines_are_named_and_their_pairs_left_out(data, capsys):
     lines = read(data / "train.en")
     lines[4] = lines[9] = " "

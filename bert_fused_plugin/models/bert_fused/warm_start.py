@@ -28,8 +28,7 @@ logger = logging.getLogger(__name__)
 
 State = Dict[str, Tensor]
 
-# In a model these may be one parameter.  It takes the first of these from the checkpoint, which a tied embedding
-# resembles most (Press & Wolf, EACL 2017); symbols that the first does not have are taken from the next.
+# in a model these may be one parameter; then they are equal in the checkpoint
 _EMBEDDINGS = ("decoder.output_projection.weight", "decoder.embed_tokens.weight", "encoder.embed_tokens.weight")
 _BERT = "encoder.bert."
 _OF_BERT = re.compile(r"encoder\.(bert|bert_proj|layer_mix)\.|.+\.(bert_attn|bert_attn_layer_norm|fusion)\.")
@@ -65,7 +64,8 @@ def read_warm_start(args: Any, cfg: BertFusedConfig, task: Any) -> Tuple[Optiona
         warm_start = WarmStart.read(path)
     except BertFusedError as error:
         return None, list(error.errors)
-    return warm_start, [*warm_start.incompatibilities(cfg), *warm_start.match_vocabularies(cfg, task)]
+    errors = [*warm_start.incompatibilities(cfg), *warm_start.sharing_errors(cfg)]
+    return warm_start, [*errors, *warm_start.match_vocabularies(cfg, task)]
 
 
 @dataclass
@@ -117,6 +117,20 @@ class WarmStart:
             "; ".join(reason_and_remedy(f"--bert-warm-start {self.path}", (name, old, new)))
             for name, old, new in settings
             if (old or new) and str(old) != str(new)
+        ]
+
+    def sharing_errors(self, cfg: BertFusedConfig) -> List[str]:
+        """Return a sentence if *cfg* shares embeddings that differ in the checkpoint."""
+        all_three = cfg.share_all_embeddings and not cfg.fusion.replaces_embeddings
+        if not (all_three or cfg.share_decoder_input_output_embed):
+            return []
+        tables = [self.state[name] for name in _EMBEDDINGS[: 3 if all_three else 2] if name in self.state]
+        if all(table.shape == tables[0].shape and torch.equal(table, tables[0]) for table in tables):
+            return []
+        flag = "--share-all-embeddings" if all_three else "--share-decoder-input-output-embed"
+        return [
+            f"--bert-warm-start {self.path} was trained without {flag}, and this model is built with it "
+            f"(bert_fused_tiny implies --share-all-embeddings); train that model with {flag}, too, or leave it out here"
         ]
 
     def match_vocabularies(self, cfg: BertFusedConfig, task: Any) -> List[str]:
@@ -238,16 +252,10 @@ class WarmStart:
         if not is_embedding:
             return value, _Row("copied", names[0], tensor.numel()), found
         # a copy of the tensor, (V, C), with the embeddings of the symbols that the checkpoint has
-        value, fresh = tensor.detach().clone(), torch.ones(len(tensor), dtype=torch.bool)
-        used: List[str] = []
-        for name in [name for name in found if self.state[name].shape[1:] == tensor.shape[1:]]:
-            rows = self.rows[name.split(".")[0]]
-            taken = fresh & (rows >= 0)
-            value[taken] = self.state[name][rows[taken]].to(value)
-            fresh &= ~taken
-            # of an average by fairseq's script, tied embeddings are equal, but apart
-            used += [name] if taken.any() or torch.equal(self.state[name], self.state[found[0]]) else []
-        return value, _Row("copied", " = ".join(names), value[~fresh].numel(), _count(~fresh)), used
+        table, rows = value, self.rows[found[0].split(".")[0]]
+        value, known = tensor.detach().clone(), rows >= 0
+        value[known] = table[rows[known]].to(value)
+        return value, _Row("copied", " = ".join(names), value[known].numel(), _count(known)), found
 
 
 def _bring_up_to_date(state: State) -> None:
