@@ -145,8 +145,8 @@ def locate_bert(name: str, task: Any) -> str:
     if not os.path.isdir(found):
         raise BertFusedError(
             f"--bert-model {name}: neither the data directory {split_paths(settings['data'])[0]} nor the working "
-            "directory has this directory; check its name, or copy an exported model as a whole, and give its directory as "
-            f"the data directory (with other data: --model-overrides \"{{'bert_model': 'MODEL_DIR/{name[2:]}'}}\")"
+            "directory has this directory; check its name, or copy an exported model as a whole and give it as the "
+            f"data directory (with other data: --model-overrides \"{{'bert_model': 'MODEL_DIR/{name[2:]}'}}\")"
         )
     return found
 
