@@ -8,6 +8,7 @@ from torch import Tensor
 
 from bert_fused_plugin.bert.layers import read_once
 from bert_fused_plugin.criterions.smoothed_loss import Agreement
+from bert_fused_plugin.errors import BertFusedError
 
 
 class ConsistencyKind(NamedTuple):
@@ -43,12 +44,20 @@ def read_twice(model: Any, net_input: Dict[str, Any], p_cut: Optional[float], **
 
     The second reading lacks the share *p_cut* of the tokens; None: it lacks none, and draws dropout anew.  The
     *options* are more inputs of the model.
+
+    Raises:
+        BertFusedError: tokens are cut, and the model has other modules for its embeddings than fairseq's have.
     """
     encoder, decoder = model.encoder, model.decoder  # fairseq's wrappers of several processes hand them on
     net_input = read_once(encoder, net_input)
     first = model(**net_input, **options)
     if p_cut is None:
         return first, model(**net_input, **options)
+    if not (hasattr(encoder, "embed_tokens") and hasattr(decoder, "embed_tokens")):
+        raise BertFusedError(
+            "--consistency simcut cuts the embeddings of the modules encoder.embed_tokens and decoder.embed_tokens, "
+            f"and {type(model).__name__} does not have both; give --consistency r-drop"
+        )
     if "bert_out" in net_input:
         net_input = {**net_input, "bert_out": cut(net_input["bert_out"], p_cut)}
     with ExitStack() as hooks:

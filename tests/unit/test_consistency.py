@@ -1,18 +1,20 @@
 """Two readings of a batch: their loss by its formula, and what the second reading lacks."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 from literal_loss import PAD, TARGET, B, T, V, literal_loss
 
 from bert_fused_plugin.criterions import smoothed_loss
-from bert_fused_plugin.criterions.consistency import CONSISTENCY_KINDS, cut
+from bert_fused_plugin.criterions.consistency import CONSISTENCY_KINDS, cut, read_twice
 from bert_fused_plugin.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropy,
     LabelSmoothedCrossEntropyConfig,
 )
 from bert_fused_plugin.criterions.smoothed_loss import label_smoothed_loss, projected_loss
+from bert_fused_plugin.errors import BertFusedError
 
 C, ALPHA, EPS = 3, 1.7, 0.1
 SIMCUT, R_DROP = (CONSISTENCY_KINDS[name].agreement(ALPHA) for name in ("simcut", "r-drop"))
@@ -107,3 +109,14 @@ def test_the_flags_choose_alpha_and_the_share_that_is_cut(flags, expected):
     cfg = LabelSmoothedCrossEntropyConfig(sentence_avg=False, **flags)
     criterion = LabelSmoothedCrossEntropy.build_criterion(cfg, None)
     assert (criterion.agreement and criterion.agreement.alpha, criterion.p_cut) == expected
+
+
+def test_a_model_whose_embeddings_are_not_found_is_refused():
+    class Model:
+        encoder = decoder = SimpleNamespace()
+
+        def __call__(self, **net_input):
+            return None
+
+    with pytest.raises(BertFusedError, match="and Model does not have both; give --consistency r-drop"):
+        read_twice(Model(), {}, 0.05)
