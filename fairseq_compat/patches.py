@@ -167,11 +167,8 @@ def aligned_unknown_words(module: Any) -> None:
 def gradients_unscaled_once(module: Any) -> None:
     """Let --amp give the optimizer the gradients: after clipping, fairseq's step divides them by the scale again."""
 
-    def step(self: Any) -> None:
-        self.scaler.step(self.optimizer)  # as clip_grad_norm, and so the scaler knows that they are unscaled
-        self.scaler.update()
-
-    module.AMPOptimizer.step = step
+    # the scaler knows that the gradients of this optimizer, that of clip_grad_norm, are unscaled
+    module.AMPOptimizer.step = lambda self: (self.scaler.step(self.optimizer), self.scaler.update())
 
 
 def numbers_of_outputs(module: Any) -> None:

@@ -29,12 +29,11 @@ from bert_fused_plugin.progress import say
 from bert_fused_plugin.reports import scoring
 from bert_fused_plugin.reports.comparison import Comparison
 from bert_fused_plugin.reports.decoding import Decoding, Texts, hardware
-from bert_fused_plugin.reports.page import render, to_json, to_table
+from bert_fused_plugin.reports.page import render, to_json
 from bert_fused_plugin.reports.runs import NamedPaths, Place, Run, find_runs, load_run
 from bert_fused_plugin.reports.text_files import read_scores
 from bert_fused_plugin.reports.verdicts import question
 
-_TABLES = (".csv", ".tex")
 _NO_TEXT = re.compile(r"[SHTDP]-\d+\t|.*(@@( |$)|▁)")  # the beginning of a line with columns, or marks, of fairseq
 
 
@@ -49,7 +48,6 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     raise_all(errors(options))
     report = compare(options)
     texts = [("--output", options.output, render(report))]
-    texts += [("--table", path, to_table(report, path.suffix)) for path in options.table]
     texts += [("--json", options.json, to_json(report))] if options.json else []
     with ExitStack() as files:
         for flag, path, text in texts:
@@ -73,11 +71,8 @@ def errors(options: Namespace) -> List[str]:
     found += scoring.tokenizer_errors(options.tokenize) + output_errors(
         output=options.output, json=options.json, write_text=options.write_text and options.write_text / "test.source"
     )
-    found += [error for path in options.table for error in output_errors(table=path)]
-    found += [f"--table must end in .csv or .tex, got {path}" for path in options.table if path.suffix not in _TABLES]
-    outputs = [path.resolve() for path in (options.output, options.json, *options.table) if path is not None]
-    if len({*outputs}) < len(outputs):
-        found.append("--output, --json and --table must be different files; rename one")
+    if options.json is not None and options.json.resolve() == options.output.resolve():
+        found.append("--output and --json must be different files; rename one")
     metrics = [*scoring.SACREBLEU, *(metric for metric, paths in options.scores + options.error_scores for _ in paths)]
     return found + [
         f"there are two metrics of the name {metric}; give each of --scores and --error-scores its own"
@@ -259,8 +254,6 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
     add("--output", type=given_path, required=True, help="HTML file to write; it needs no other file")
     add("--json", type=given_path, help="JSON file to write, which holds all figures")
     _add_metrics(parser)
-    add("--table", type=given_path, action="append", default=[], metavar="FILE",
-        help="CSV file of all scores, or LaTeX file of the systems', by its ending; may be repeated")  # fmt: skip
     add("--subset", action="append", metavar="NAME", help="name of a test set; may be repeated, with {subset} in the "
         "names of files that each set has; default: all whose name begins with test")  # fmt: skip
     add("--reference", type=given_path, help="file of detokenised references; default: the tokenised ones of the data")

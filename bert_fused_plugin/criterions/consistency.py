@@ -54,10 +54,9 @@ def read_twice(model: Any, net_input: Dict[str, Any], p_cut: Optional[float], **
     if p_cut is None:
         return first, model(**net_input, **options)
     if not (hasattr(encoder, "embed_tokens") and hasattr(decoder, "embed_tokens")):
-        raise BertFusedError(
-            "--consistency simcut cuts the embeddings of the modules encoder.embed_tokens and decoder.embed_tokens, "
-            f"and {type(model).__name__} does not have both; give --consistency r-drop"
-        )
+        rule = "cuts what encoder.embed_tokens and decoder.embed_tokens return"
+        lack = f"{type(model).__name__} does not have both"
+        raise BertFusedError(f"--consistency simcut {rule}, and {lack}; give --consistency r-drop")
     if "bert_out" in net_input:
         net_input = {**net_input, "bert_out": cut(net_input["bert_out"], p_cut)}
     with ExitStack() as hooks:

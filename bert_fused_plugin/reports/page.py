@@ -1,4 +1,4 @@
-"""The report as an HTML page, as JSON and as tables.
+"""The report as an HTML page and as JSON.
 
 The page's template draws the charts as SVG.  matplotlib chooses the ticks but does not draw: its SVG has fixed colours,
 fonts and sizes, while the drawings of the page follow the reader's light or dark scheme, stretch with the window, and
@@ -6,7 +6,6 @@ are read out by screen readers.
 """
 
 import json
-import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -35,35 +34,21 @@ def render(report: Mapping[str, Any]) -> str:
         line_chart(title, {name: curves.get(key, []) for name, curves in report["curves"].items()})
         for key, title in _CHARTS.items()
     )
-    return (
-        _templates()
-        .get_template("report.html")
-        .render(
-            report,
-            charts=list(filter(None, charts)),
-            names=[system["name"] for system in systems],
-            depth=max((len(layers) for run in runs for layers in run["entropy"].values()), default=0),
-            several=len(systems) > 1,
-            origins={run["name"]: described([Origin(**origin) for origin in run["began_from"]]) for run in runs},
-            few=FEW,
-            units=_UNITS,
-            width=WIDTH,
-            height=HEIGHT,
-        )
+    how: Dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
+    how.update(autoescape=select_autoescape(["html"]), undefined=StrictUndefined)
+    environment = Environment(loader=PackageLoader("bert_fused_plugin.reports"), **how)
+    return environment.get_template("report.html").render(
+        report,
+        charts=list(filter(None, charts)),
+        names=[system["name"] for system in systems],
+        depth=max((len(layers) for run in runs for layers in run["entropy"].values()), default=0),
+        several=len(systems) > 1,
+        origins={run["name"]: described([Origin(**origin) for origin in run["began_from"]]) for run in runs},
+        few=FEW,
+        units=_UNITS,
+        width=WIDTH,
+        height=HEIGHT,
     )
-
-
-def to_table(report: Mapping[str, Any], ending: str) -> str:
-    """Return the scores as CSV or, for LaTeX with the package booktabs, those of the systems; *ending* says which."""
-    return _templates().get_template(f"scores{ending}").render(report, units=_UNITS)
-
-
-def _templates() -> Environment:
-    spaces: Dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
-    loader, autoescape = PackageLoader("bert_fused_plugin.reports"), select_autoescape(["html"])
-    made = Environment(loader=loader, autoescape=autoescape, undefined=StrictUndefined, **spaces)
-    made.filters["tex"] = lambda text: re.sub(r"[#$%&_{}]", r"\\\g<0>", text)
-    return made
 
 
 def to_json(report: Mapping[str, Any]) -> str:

@@ -191,7 +191,7 @@ def test_translations_from_a_file(workspace, plain, written, tmp_path):
         score["score"] for score in fused["scores"].values()
     ]
     [verdict] = figures["verdicts"]
-    assert re.match("given (is|and)", verdict)
+    assert verdict.startswith("No system translates yet")
     assert set(figures["buckets"]["length"][0]["BLEU"]) == {"plain", "given"}
     page = render(figures)
     assert page.count("</span>given</th>") == 1 + 2  # scores, and two tables of buckets
@@ -325,8 +325,7 @@ def test_outputs_are_checked_first(refused, tmp_path):
     rule = "must be a file in an existing directory that can be written"
     assert refused(output=tmp_path / "no" / "report.html") == f"--output {tmp_path / 'no' / 'report.html'} {rule}"
     assert refused(output=tmp_path) == f"--output {tmp_path} {rule}"
-    for flag, name in (("--json", "report.html"), ("--table", "report.html")):
-        assert "--output, --json and --table must be different files" in refused(flag, tmp_path / "." / name)
+    assert "--output and --json must be different files" in refused("--json", tmp_path / "." / "report.html")
 
 
 @pytest.mark.parametrize("given", ["checkpoints", "BERT/R-Drop=checkpoints"])

@@ -1,9 +1,7 @@
 """Texts of a report for the metrics of other programs, and the scores that these gave."""
 
-import csv
 import re
 import shutil
-from io import StringIO
 
 import pytest
 import sacrebleu
@@ -11,7 +9,7 @@ from conftest import REPORT_HOW, REPORT_QUICK, reported
 
 from bert_fused_plugin.commands.compare import main
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.reports.page import render, to_table
+from bert_fused_plugin.reports.page import render
 from bert_fused_plugin.reports.text_files import write_texts
 
 
@@ -30,9 +28,6 @@ def test_the_files_have_the_texts_of_the_report(workspace, plain, tmp_path):
     for name in ("test", "test1"):
         shutil.copy(tmp_path / "other", tmp_path / name)
     report = reported(data, *runs, how=[*REPORT_HOW, "--samples", "20", "--examples", "2"], more=more)
-    states = {row["state"] for row in csv.DictReader(StringIO(to_table(report, ".csv")))}
-    assert states == {"", "BERT off", "BERT shuffled", "BERT random"}
-    assert to_table(report, ".tex").count("\n\\midrule") == 2
     systems = ["plain.1", "fused.1", "fused.2", "other.1"]
     names = ["source", "reference", *systems]
     assert sorted(p.name for p in out.iterdir()) == sorted(f"{s}.{name}" for s in ("test", "test1") for name in names)
@@ -72,18 +67,6 @@ def test_scores_of_other_metrics_are_tested_too(workspace, plain, tmp_path):
     assert fused["MetricX"]["p_seeds"] == pytest.approx([1 / 21] * 2)
     assert (fused["COMET"]["better"], fused["MetricX"]["better"]) == (-1, 1)
     assert f"mean of {given}" in report["signatures"]["COMET"]
-    rows = list(csv.DictReader(StringIO(to_table(report, ".csv"))))
-    assert [row["metric"] for row in rows] == [*fused] * 2
-    assert {key: rows[-1][key] for key in ("test set", "system", "state", "gain", "p", "gain from")} == {
-        "test set": "test", "system": "fused", "state": "", "gain": str(fused["MetricX"]["gain"]),
-        "p": str(fused["MetricX"]["p"]), "gain from": str(fused["MetricX"]["gain_interval"][0]),
-    }  # fmt: skip
-    assert (rows[0]["p"], rows[0]["standard deviation"]) == ("", "")
-    table = to_table(report, ".tex").splitlines()
-    assert table[3].endswith(
-        r"BLEU $\uparrow$ & chrF $\uparrow$ & TER $\downarrow$ & COMET $\uparrow$ & MetricX $\downarrow$ \\"
-    )
-    assert re.fullmatch(r"test & fused & .* & 4\.0995 \$\\pm\$ 0\.0007\$\^\*\$ \\\\", table[-3])
     page = render(report)
     assert re.findall(r"MetricX<small> mean, ↓|TER<small> %, ↓|COMET<small> mean<", page) == [
         "TER<small> %, ↓", "COMET<small> mean<", "MetricX<small> mean, ↓"
@@ -116,19 +99,9 @@ def test_scores_that_do_not_fit(workspace, plain, tmp_path, given, said):
     assert said in str(error.value)
 
 
-def test_the_names_of_a_latex_table_are_escaped():
-    score = {"score": 1.5, "deviation": None, "better": 0, "lower_is_better": False}
-    systems = [{"name": "bert_fused #1", "scores": {"BLEU": score, "A&B": score}}]
-    test = {"subset": "news_50%", "systems": systems, "signatures": {"BLEU": "", "A&B": ""}}
-    table = to_table({"baseline": "x", "tests": [test]}, ".tex")
-    assert r"test set & system & BLEU $\uparrow$ & A\&B $\uparrow$ \\" in table
-    assert r"news\_50\% & bert\_fused \#1 & 1.50 & 1.5000 \\" in table
-
-
 def test_files_that_cannot_be_written(tmp_path):
-    command = ["data", "--baseline", "a=b", "--output", f"{tmp_path}/x", "--table", f"{tmp_path}/x.txt"]
+    command = ["data", "--baseline", "a=b", "--output", f"{tmp_path}/x"]
     with pytest.raises(BertFusedError) as error:
         main([*command, "--write-text", f"{tmp_path}/no"])
-    folder, table = error.value.errors
+    [folder] = error.value.errors
     assert folder.startswith(f"--write-text {tmp_path}/no/test.source must be a file in an existing directory")
-    assert table == f"--table must end in .csv or .tex, got {tmp_path}/x.txt"

@@ -79,8 +79,10 @@ def test_one_run_alone(browse, workspace, capsys, tmp_path):
     report = json.loads(figures.read_text(encoding="utf-8"))
     [test] = report["bert_tests"]
     assert report["question"] == "How good is fused from English to German on test?"
-    assert report["verdicts"] == [test["verdict"]]
-    assert capsys.readouterr().out.splitlines() == [test["verdict"], f"written: {page}", f"written: {figures}"]
+    [verdict] = report["verdicts"]
+    assert test["verdict"] is None  # it does not translate yet
+    assert verdict.startswith("fused has BLEU 0.00, chrF ")
+    assert capsys.readouterr().out.splitlines() == [verdict, f"written: {page}", f"written: {figures}"]
     scores = [
         report["sentence_texts"][str(i)]["translations"]["fused"]["chrF"] for i in report["examples"]["fused"]["best"]
     ]
@@ -99,7 +101,7 @@ def test_one_run_alone(browse, workspace, capsys, tmp_path):
         "titles": ["fused: attention to the source, in %", "fused: attention to BERT, in %"],
         "heading": "How good is it?",
         "gain": f"{scores[0]:.1f} chrF",
-        "said": test["verdict"],
+        "said": verdict,
         "errors": [],
     }
 

@@ -16,12 +16,11 @@ def test_files_are_written_together_or_not_at_all(tmp_path, monkeypatch):
     monkeypatch.setattr(compare, "compare", lambda _: {"tests": []})
     monkeypatch.setattr(compare, "render", lambda _: "new")
     monkeypatch.setattr(compare, "to_json", lambda _: "{}")
-    first, second, third = tmp_path / "a.html", tmp_path / "a.json", tmp_path / "a.csv"
+    first, second = tmp_path / "a.html", tmp_path / "a.json"
     first.write_text("old", encoding="utf-8")
-    command = ["data", "--baseline", "a=b", "--output", str(first), "--json", str(second), "--table", str(third)]
+    command = ["data", "--baseline", "a=b", "--output", str(first), "--json", str(second)]
     compare.main(command)
     assert (first.read_text(), second.read_text()) == ("new", "{}")
-    assert third.read_text().startswith("test set,system,")
 
     def full(_):
         raise OSError("disk full")
@@ -33,7 +32,7 @@ def test_files_are_written_together_or_not_at_all(tmp_path, monkeypatch):
     ):
         compare.main(command)
     assert (first.read_text(), second.read_text()) == ("new", "{}")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "a.html", "a.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.html", "a.json"]
 
 
 def test_the_page_shows_the_characters_that_moses_escaped():
