@@ -95,14 +95,14 @@ class Comparison:
         if not others:
             [said] = [test["verdict"] for test in tests] or [None]
             return [said or f"{base} has {', '.join(f'{metric} {own.score:.2f}' for metric, own in first.items())}."]
-        if max(of["BLEU"].score for of in self.scores.values()) < 1:
-            return ["No system translates yet (BLEU below 1), so this comparison says nothing: train longer."]
         said = {name: verdict(name, base, self.scores) for name, _ in others}
         fair = {run.name: fairness(run, self.baseline, self.runs, data) for run in self.runs}
         if main := with_bert(self.runs):
             used = {test["run"]: test["used"] for test in tests}.get(main.name)
             own = answer(main, base, self.scores, used, fair[main.name] is not None)
             said = {main.name: own, **{name: line for name, line in said.items() if name != main.name}}
+        if max(of["BLEU"].score for of in self.scores.values()) < 1:
+            said = {next(iter(said)): "No system translates yet (BLEU below 1), so this says nothing: train longer."}
         return [" ".join(filter(None, (line, fair.get(name)))) for name, line in said.items()]
 
     def details(self, data: str, examples: int) -> Dict[str, Any]:

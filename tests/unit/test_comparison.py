@@ -51,9 +51,10 @@ def test_the_answer_joins_what_is_gained_and_whether_bert_is_used(better, used):
 
 
 def test_models_that_do_not_translate_say_nothing_about_bert():
-    scores = {name: {"BLEU": Score(bleu, 1.0, [bleu])} for name, bleu in (("plain", 0.0), ("fused", 0.9))}
-    [said] = Comparison._verdicts(SimpleNamespace(scores=scores), [], "data")
-    assert said.startswith("No system translates yet (BLEU below 1)")
+    scores = {name: {"BLEU": score(bleu - 30, 0)} for name, bleu in (("plain", 0.0), ("other", 0.1), ("fused", 0.9))}
+    runs = [PLAIN, run("fused", "/runs/fused.pt", reads_bert=True)]
+    [said] = Comparison._verdicts(SimpleNamespace(scores=scores, baseline=PLAIN, runs=runs), [], "data")
+    assert said == "No system translates yet (BLEU below 1), so this says nothing: train longer."
     states = {"on": scores["fused"], "shuffled": {"BLEU": score(-0.1, -1)}}
     assert bert_verdict("fused", states) == (None, None)
 
