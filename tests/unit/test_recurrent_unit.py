@@ -70,3 +70,15 @@ def test_the_vectors_of_additive_attention_begin_small():
     v = AdditiveAttention(N, C, 1000).v
     assert v.min().item() == pytest.approx(-0.1, abs=0.01)
     assert v.max().item() == pytest.approx(0.1, abs=0.01)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_keeps_the_digits_of_the_energies(dtype):
+    torch.manual_seed(1)
+    additive = AdditiveAttention(N, C, 1000).to(dtype)
+    additive.v.data.normal_(0.1, 0.3)
+    query, keys = torch.randn(B, K, 1000).to(dtype), torch.randn(B, S, 1000).to(dtype)
+    exact = torch.tanh(query.double().unsqueeze(2) + keys.double().unsqueeze(1)) @ additive.v.double()
+    rounded = exact.to(dtype).double()
+    with torch.no_grad():
+        assert (additive.energies(query, keys).double() - exact).std() < 1.5 * (rounded - exact).std()
