@@ -47,9 +47,12 @@ class FinetunedBert(PretrainedBert):
                 f"--bert-finetune-layers must be in [1, {top}], the layers of --bert-model {model.name_or_path} that "
                 f"--bert-layer {layers} uses, got {last_layers}"
             )
+        for part in model.modules():
+            if hasattr(part, "layerdrop"):  # as M2M100 has it
+                part.layerdrop = 0.0  # DDP wants a gradient for each parameter in each step
         self._factor = lr_factor  # the buffer may be on a GPU
         # requires_grad may change: fairseq's copy for EMA has no parameter that trains
-        self._trained = _used_parameters(model, self.depth, top, last_layers)
+        self._trained = _used_parameters(model, top, last_layers)
         self.num_trained = sum(theta.numel() for _, theta in self._thetas())
         for _, theta in self._thetas():
             theta.requires_grad_(True)
@@ -102,20 +105,33 @@ class _Scaled(torch.autograd.Function):
         return gradients[0], None
 
 
-def _used_parameters(model: "PreTrainedModel", depth: int, top: int, last_layers: Optional[int]) -> Set[str]:
-    """Return the names of the parameters that the states of layer *top* depend on, or only of its *last_layers*."""
-    stack = next((n for n, m in model.named_modules() if isinstance(m, nn.ModuleList) and len(m) == depth), None)
-    if stack is None and (last_layers is not None or top < depth):
+def _used_parameters(model: "PreTrainedModel", top: int, last_layers: Optional[int]) -> Set[str]:
+    """Return the names of the parameters that the states of layer *top* depend on, or only of its *last_layers*.
+
+    Some models have others, as LUKE for entities, and DDP wants a gradient for each parameter that trains.
+    """
+    model.requires_grad_(True)
+    with torch.enable_grad():
+        output = model(input_ids=torch.tensor([[2] * 8], device=model.device), output_hidden_states=True)
+    states = (*output.hidden_states[:-1], output.last_hidden_state)
+    found = _parameters_behind(states[top])
+    if last_layers is not None:
+        found -= _parameters_behind(states[top - last_layers])
+    if not found:
         raise BertFusedError(
-            f"--bert-finetune: the layers of {type(model).__name__} cannot be told apart, as in models whose layers "
-            "share their parameters; leave out --bert-finetune-layers and --bert-layer"
+            f"--bert-finetune-layers: the layers of {type(model).__name__} cannot be told apart, since they share "
+            "their parameters; leave it out"
         )
-    layers = tuple(f"{stack}.{i}." for i in range(0 if last_layers is None else top - last_layers, top))
+    model.requires_grad_(False)
+    return {name for name, theta in model.named_parameters() if theta in found} - fixed_tables(model)
 
-    def is_used(name: str) -> bool:
-        if last_layers is not None or name.startswith(f"{stack}."):
-            return name.startswith(layers)
-        # Outside the layers there are the embeddings, and norms after the last layer.
-        return top == depth or "embed" in name or name.startswith(("wte", "wpe"))
 
-    return {name for name, _ in model.named_parameters() if is_used(name)} - fixed_tables(model)
+def _parameters_behind(states: Tensor) -> Set[nn.Parameter]:
+    """Return the parameters that *states* were computed from."""
+    nodes: Set[Any] = {states.grad_fn}
+    left = [*nodes]
+    while left:
+        new = {node for node, _ in left.pop().next_functions} - nodes - {None}
+        nodes |= new
+        left += new
+    return {node.variable for node in nodes if hasattr(node, "variable")}

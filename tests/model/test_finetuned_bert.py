@@ -5,7 +5,17 @@ import copy
 import pytest
 import torch
 from helpers import assert_close, encode, pad
-from transformers import AlbertConfig, AlbertModel, AutoModel, GPT2Config, GPT2Model
+from transformers import (
+    AlbertConfig,
+    AlbertModel,
+    AutoModel,
+    GPT2Config,
+    GPT2Model,
+    LongformerConfig,
+    LongformerModel,
+    M2M100Config,
+    M2M100Model,
+)
 from warm_start_helpers import logits
 
 from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
@@ -90,6 +100,28 @@ def test_layers_that_are_one_can_only_be_trained_together():
     assert len(trained_names(bert)) == len(list(bert.model.parameters()))
     with pytest.raises(BertFusedError, match=r"the layers of AlbertModel cannot be told apart"):
         FinetunedBert(AlbertModel(config, add_pooling_layer=False), last_layers=1)
+
+
+def test_parameters_that_a_model_may_leave_out_do_not_train():
+    small = {
+        "vocab_size": 30,
+        "hidden_size": 8,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 9,
+    }
+    sizes = {
+        "d_model": 8,
+        "encoder_layers": 9,
+        "encoder_ffn_dim": 9,
+        "encoder_attention_heads": 2,
+        "decoder_attention_heads": 2,
+    }
+    longformer = LongformerModel(LongformerConfig(**small, attention_window=4), add_pooling_layer=False)
+    m2m100 = M2M100Model(M2M100Config(vocab_size=30, **sizes, encoder_layerdrop=0.5)).get_encoder()
+    for bert in map(FinetunedBert, (longformer, m2m100)):  # one has parameters for some tokens, the other LayerDrop
+        bert.train()(TOKENS).square().sum().backward()
+        assert {name for name, p in bert.model.named_parameters() if p.grad is not None} == trained_names(bert)
 
 
 @pytest.mark.parametrize(
