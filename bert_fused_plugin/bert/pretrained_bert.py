@@ -213,7 +213,7 @@ def load_encoder(name: str) -> "PreTrainedModel":
     computed = fixed_tables(model)
     model = model.get_encoder() if has_decoder else model  # nothing holds the decoder after this line
     if hasattr(model, "pooler"):
-        model.pooler = None  # its output is never used
+        model.pooler = nn.Identity()  # its output is never used, but SqueezeBERT calls it
     unused = ("pooler.", "decoder.") if has_decoder else ("pooler.",)
     missing = {key for key in report["missing_keys"] if not any(part in key for part in unused)} - computed
     if missing:

@@ -16,6 +16,8 @@ from transformers import (
     MT5EncoderModel,
     NystromformerConfig,
     NystromformerModel,
+    SqueezeBertConfig,
+    SqueezeBertModel,
     ViTConfig,
     ViTModel,
     XmodConfig,
@@ -81,6 +83,17 @@ def test_encoders_that_cannot_read_word_pieces_are_refused(tmp_path):
     for name, reason in (("ViT", ""), ("X-MOD", "Input language unknown")):
         with pytest.raises(BertFusedError, match=rf"^--bert-model '.*{name}' cannot read a batch of two .*{reason}"):
             FrozenBert.from_pretrained(str(tmp_path / name))
+
+
+def test_an_encoder_may_call_its_pooler(tmp_path):
+    groups = dict.fromkeys(("q", "k", "v", "post_attention", "intermediate", "output"), 1)
+    config = SqueezeBertConfig(
+        **SMALL, embedding_size=8, num_attention_heads=2, **{f"{name}_groups": size for name, size in groups.items()}
+    )
+    encoder = SqueezeBertModel(config).eval()
+    encoder.save_pretrained(tmp_path)
+    bert = FrozenBert.from_pretrained(str(tmp_path))
+    assert_close(bert(TOKENS[:1]), encoder(TOKENS[:1]).last_hidden_state.detach(), atol=1e-5)
 
 
 def test_the_encoder_of_t5_may_come_without_its_decoder(tmp_path):
