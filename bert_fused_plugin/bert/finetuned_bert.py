@@ -20,9 +20,9 @@ class FinetunedBert(PretrainedBert):
     """BERT as a registered submodule: its parameters train, follow ``train()`` and are saved in checkpoints.
 
     fairseq's optimizers know only one learning rate.  A trained weight W is therefore stored as theta = W / f, where
-    f is *lr_factor*, and theta receives the gradient of W unchanged: a step of any optimizer moves W by f times
-    the usual distance.  (Weight decay is relative, so it acts at the full rate.)  A checkpoint holds theta, f and which
-    parameters f scales.
+    f is *lr_factor*, and theta receives the gradient of W unchanged: a step of the optimizer moves W by f times
+    the usual distance.  (What is relative acts at the full rate: weight decay, and the steps of LAMB and of Adafactor
+    with ``--scale-parameter``.)  A checkpoint holds theta, f and which parameters f scales.
 
     Of the layers that are used only the last *last_layers* train; by default all of them and the embeddings do.
 
@@ -112,7 +112,7 @@ def _used_parameters(model: "PreTrainedModel", top: int, last_layers: Optional[i
     """
     model.requires_grad_(True)
     with torch.enable_grad():
-        output = model(input_ids=torch.tensor([[2] * 8], device=model.device), output_hidden_states=True)
+        output = model(input_ids=torch.arange(2, 10, device=model.device).unsqueeze(0), output_hidden_states=True)
     states = (*output.hidden_states[:-1], output.last_hidden_state)
     found = _parameters_behind(states[top])
     if last_layers is not None:
