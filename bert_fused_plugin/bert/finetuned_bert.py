@@ -40,8 +40,6 @@ class FinetunedBert(PretrainedBert):
         super().__init__(model, layers)
         self.model = model
         top = max(self.layers)
-        if top == 0:
-            raise BertFusedError("--bert-finetune has nothing to train with --bert-layer 0; use another layer")
         if last_layers is not None and not 1 <= last_layers <= top:
             raise BertFusedError(
                 f"--bert-finetune-layers must be in [1, {top}], the layers of --bert-model {model.name_or_path} that "
@@ -110,28 +108,21 @@ def _used_parameters(model: "PreTrainedModel", top: int, last_layers: Optional[i
 
     Some models have others, as LUKE for entities, and DDP wants a gradient for each parameter that trains.
     """
-    model.requires_grad_(True)
+    fixed = fixed_tables(model)
+    thetas = {name: theta.requires_grad_() for name, theta in model.named_parameters() if name not in fixed}
     with torch.enable_grad():
         output = model(input_ids=torch.arange(2, 10, device=model.device).unsqueeze(0), output_hidden_states=True)
     states = (*output.hidden_states[:-1], output.last_hidden_state)
-    found = _parameters_behind(states[top])
-    if last_layers is not None:
-        found -= _parameters_behind(states[top - last_layers])
-    if not found:
+
+    def behind(layer: int) -> Set[str]:
+        gradients = torch.autograd.grad(states[layer].sum(), [*thetas.values()], retain_graph=True, allow_unused=True)
+        return {name for name, gradient in zip(thetas, gradients) if gradient is not None}
+
+    used = behind(top) - (set() if last_layers is None else behind(top - last_layers))
+    if not used:
         raise BertFusedError(
             f"--bert-finetune-layers: the layers of {type(model).__name__} cannot be told apart, since they share "
             "their parameters; leave it out"
         )
     model.requires_grad_(False)
-    return {name for name, theta in model.named_parameters() if theta in found} - fixed_tables(model)
-
-
-def _parameters_behind(states: Tensor) -> Set[nn.Parameter]:
-    """Return the parameters that *states* were computed from."""
-    nodes: Set[Any] = {states.grad_fn}
-    left = [*nodes]
-    while left:
-        new = {node for node, _ in left.pop().next_functions} - nodes - {None}
-        nodes |= new
-        left += new
-    return {node.variable for node in nodes if hasattr(node, "variable")}
+    return used

@@ -135,8 +135,7 @@ class BertFlags(FairseqDataclass, Specified):
         unset="1.0 (0 at an identity start, or gated)",
     )
     bert_finetune: bool = flag(
-        "Train BERT too. Checkpoints then hold its weights, and there is no cache of its states.",
-        False,
+        "Train BERT too. Checkpoints then hold its weights, and there is no cache of its states.", False
     )
     bert_finetune_layers: Optional[int] = flag(
         "The number K of BERT's last layers to train. The default is all layers and the embeddings.",
@@ -147,7 +146,7 @@ class BertFlags(FairseqDataclass, Specified):
         unset="all, and the embeddings",
     )
     bert_lr_factor: float = flag(
-        "BERT's learning rate is this factor times --lr.",
+        "BERT's learning rate is this factor times --lr (not with LAMB, nor with Adafactor's --scale-parameter).",
         0.1,
         Record.NOTED,
         rule=Rule(

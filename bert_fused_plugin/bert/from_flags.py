@@ -35,15 +35,14 @@ def load_bert(cfg: BertFlags, task: Any, errors: List[str], bpe: Dict[str, Any])
     if cfg.bert_model is None:
         raise_all(errors)
         return None, None
+    if task_settings(task).get("load_alignments"):
+        errors.append("--load-alignments: models with BERT learn from no alignments; leave it out")
     try:
         name, layers = locate_bert(cfg.bert_model, task), str(cfg.bert_layer)
         options = parse_options(cfg.bert_tokenizer_options)
         tokenizer = load_tokenizer(name, options)
-        if cfg.bert_finetune:
-            train = {"last_layers": cfg.bert_finetune_layers, "lr_factor": cfg.bert_lr_factor}
-            bert = FinetunedBert.from_pretrained(name, layers, **train)
-        else:
-            bert = FrozenBert.from_pretrained(name, layers)
+        train = {"last_layers": cfg.bert_finetune_layers, "lr_factor": cfg.bert_lr_factor} if cfg.bert_finetune else {}
+        bert = (FinetunedBert if cfg.bert_finetune else FrozenBert).from_pretrained(name, layers, **train)
         limit = min(bert.max_positions, int(tokenizer.model_max_length))
         largest, rows = max(tokenizer.get_vocab().values()), bert.num_symbols
         if largest >= rows:

@@ -57,11 +57,7 @@ def read_once(encoder: Any, net_input: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def bert_states(
-    encoder: Any,
-    src_tokens: Tensor,
-    bert_tokens: Optional[Tensor] = None,
-    bert_out: Optional[Tensor] = None,
-    **_: Any,
+    encoder: Any, src_tokens: Tensor, bert_tokens: Optional[Tensor] = None, bert_out: Optional[Tensor] = None, **_: Any
 ) -> Tuple[Tensor, Tensor]:
     """Return ``bert_tokens``, (B, L), and ``bert_out``, (B, L, N x D), of a batch that may lack one or both.
 

@@ -97,7 +97,7 @@ class PretrainedBert(nn.Module):
         return bert
 
     def forward(self, bert_tokens: Tensor, segments: Optional[Tensor] = None) -> Tensor:
-        """Return the states of the N layers side by side, (B, L, N x D), computed in `groups_by_length` on a CPU.
+        """Return the states of the N layers side by side, (B, L, N x D), computed in groups of like lengths.
 
         Args:
             bert_tokens: word-piece ids, (B, L), padded on the right with `BERT_PAD`.

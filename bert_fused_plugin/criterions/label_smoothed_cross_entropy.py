@@ -172,8 +172,8 @@ def output_matrix(model: Any) -> Optional[Tensor]:
     decoder = model.decoder
     if not isinstance(decoder, (TransformerDecoderBase, GruDecoder)) or type(decoder).output_layer not in _KNOWN:
         return None
-    projection = decoder.output_projection  # None with an adaptive softmax
-    if projection is None or not is_plain_linear(projection) or projection.bias is not None:
+    projection = decoder.output_projection
+    if not is_plain_linear(projection) or projection.bias is not None:
         return None
     is_whole = projection.weight.dtype == torch.half or torch.is_autocast_enabled()
     return None if is_whole or "features_only" not in inspect.signature(model.forward).parameters else projection.weight

@@ -200,10 +200,7 @@ def _moses_detokenizer(lang: str) -> Callable[[str], str]:
     return lambda text: str(moses.detokenize(text.split()))
 
 
-DETOKENIZERS: Dict[str, Callable[[str], Callable[[str], str]]] = {
-    "none": lambda lang: str,
-    "moses": _moses_detokenizer,
-}
+DETOKENIZERS: Dict[str, Callable[[str], Callable[[str], str]]] = {"none": lambda lang: str, "moses": _moses_detokenizer}
 
 
 def detect_detok(dictionary: Dictionary) -> str:

@@ -17,10 +17,7 @@ logger = logging.getLogger(__name__)
 _SHARE = 0.05  # share of unknown symbols over which a line is warned of
 _SPLIT_HYPHEN = "@-@"
 # a hyphen with a letter or a digit on its left, or one that begins a symbol in which sentencepiece begins no word
-_HYPHEN_IN_A_WORD = {
-    False: re.compile(r"\w-(\w|@@$)|^-@@$"),
-    True: re.compile(r"(?<![\u2581-])-(?!-)"),
-}
+_HYPHEN_IN_A_WORD = {False: re.compile(r"\w-(\w|@@$)|^-@@$"), True: re.compile(r"(?<![\u2581-])-(?!-)")}
 
 
 class TypedText:

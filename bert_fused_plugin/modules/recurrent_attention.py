@@ -115,7 +115,8 @@ class _AdditiveEnergies(torch.autograd.Function):
 def _additive_energies(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
     """Return v^T tanh(query + keys), (B, K, S); in half precision, 2 sigma - 1 and the sums would lose most digits."""
     exact = torch.promote_types(v.dtype, torch.float32)
-    parts = [_sigma(q.to(exact), k.to(exact)) @ v.to(exact) for q, k in _parts(query, keys)]
+    with torch.autocast(query.device.type, enabled=False):
+        parts = [_sigma(q.to(exact), k.to(exact)) @ v.to(exact) for q, k in _parts(query, keys)]
     return torch.sub(2 * (parts[0] if len(parts) == 1 else torch.cat(parts)), v.sum(dtype=exact)).to(query.dtype)
 
 

@@ -44,10 +44,7 @@ class Translations:
     def speed(self) -> Dict[str, float]:
         """Return sentences and tokens (with end of sentence) per second."""
         sentences, tokens = len(self.tokens), sum(len(row) for row in self.tokens.values())
-        return {
-            "sentences_per_second": sentences / self.seconds,
-            "tokens_per_second": tokens / self.seconds,
-        }
+        return {"sentences_per_second": sentences / self.seconds, "tokens_per_second": tokens / self.seconds}
 
 
 def batches(run: Run, subset: str, max_tokens: int) -> Iterator[Dict[str, Any]]:

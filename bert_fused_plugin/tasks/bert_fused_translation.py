@@ -118,7 +118,7 @@ class BertFusedTranslationTask(TranslationTask):
         """Load *split*, with BERT's input for each sentence.
 
         In evaluation, a source that is longer than ``--max-source-positions`` of the task or of the model's training
-        is cut and not refused: no sentence of a test set is lost.  The training set is a test set too for
+        is cut and neither refused nor skipped.  The training set is a test set too for
         fairseq-generate and fairseq-validate, which pass the task's settings of the checkpoint as ``task_cfg``.
         """
         super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)

@@ -103,31 +103,23 @@ def test_layers_that_are_one_can_only_be_trained_together():
 
 
 def test_parameters_that_a_model_may_leave_out_do_not_train():
-    small = {
-        "vocab_size": 30,
-        "hidden_size": 8,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 9,
-    }
-    sizes = {
-        "d_model": 8,
-        "encoder_layers": 9,
-        "encoder_ffn_dim": 9,
-        "encoder_attention_heads": 2,
-        "decoder_attention_heads": 2,
-    }
+    small = {"vocab_size": 30, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2}
     longformer = LongformerModel(LongformerConfig(**small, attention_window=4), add_pooling_layer=False)
-    m2m100 = M2M100Model(M2M100Config(vocab_size=30, **sizes, encoder_layerdrop=0.5)).get_encoder()
+    small = {"vocab_size": 30, "d_model": 8, "encoder_layers": 9, "encoder_ffn_dim": 9, "encoder_layerdrop": 0.5}
+    m2m100 = M2M100Model(M2M100Config(**small, encoder_attention_heads=2, decoder_attention_heads=2)).get_encoder()
     for bert in map(FinetunedBert, (longformer, m2m100)):  # one has parameters for some tokens, the other LayerDrop
         bert.train()(TOKENS).square().sum().backward()
         assert {name for name, p in bert.model.named_parameters() if p.grad is not None} == trained_names(bert)
 
 
+def test_of_a_bert_whose_embeddings_are_read_only_they_train(bert_dir):
+    names = trained_names(FinetunedBert.from_pretrained(bert_dir, layers="0"))
+    assert {name.split(".")[0] for name in names} == {"embeddings"}
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"layers": "0"}, "has nothing to train with --bert-layer 0; use another layer"),
         ({"last_layers": 0}, r"--bert-finetune-layers must be in \[1, 2\], .* that --bert-layer -1 uses, got 0"),
         ({"layers": "1", "last_layers": 2}, r"must be in \[1, 1\], .* that --bert-layer 1 uses, got 2"),
     ],

@@ -49,3 +49,11 @@ def test_targets_that_are_padded_on_the_left_are_refused(dictionary):
     vars(task.cfg).update(left_pad_target=True)
     with pytest.raises(BertFusedError, match=r"^--left-pad-target must be False, got True: .*; leave it out$"):
         GruModel.build_model(Namespace(**GRU_SIZES), task)
+
+
+def test_alignments_to_learn_from_are_refused_with_bert(dictionary, bert_dir):
+    task = task_of(dictionary)
+    vars(task.cfg).update(load_alignments=True)
+    GruModel.build_model(Namespace(**GRU_SIZES), task)
+    with pytest.raises(BertFusedError, match=r"^--load-alignments: models with BERT learn from no alignments; leave"):
+        GruModel.build_model(Namespace(**GRU_SIZES, bert_model=str(bert_dir)), task)

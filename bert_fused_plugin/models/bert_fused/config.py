@@ -36,8 +36,7 @@ def _noted_gates(cfg: Any) -> Any:
 def _of_side(side: str, name: str) -> Flag:
     """Return the flag of a side for the record; a side without layers has none."""
     return Flag(
-        Record.COMPUTED,
-        effective=lambda cfg: getattr(cfg, f"{side}_{name}") if vars(cfg)[side].layers else NO_EFFECT,
+        Record.COMPUTED, effective=lambda cfg: getattr(cfg, f"{side}_{name}") if vars(cfg)[side].layers else NO_EFFECT
     )
 
 
@@ -63,8 +62,7 @@ HOST: Dict[str, Flag] = {
     # a checkpoint has a shared matrix under each of its names
     "share_decoder_input_output_embed": Flag(Record.COMPUTED),
     "share_all_embeddings": Flag(
-        Record.COMPUTED,
-        effective=lambda cfg: NO_EFFECT if cfg.fusion.replaces_embeddings else cfg.share_all_embeddings,
+        Record.COMPUTED, effective=lambda cfg: NO_EFFECT if cfg.fusion.replaces_embeddings else cfg.share_all_embeddings
     ),
     "encoder_embed_path": Flag(where=(_OF_LAYERS,)),
     # The fused layers do not know these, and what is tied to adaptive inputs has no effect in translation.
