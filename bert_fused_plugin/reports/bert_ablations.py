@@ -79,8 +79,8 @@ def random_bert(model: Any, seed: int) -> Iterator[None]:
     from transformers import AutoModel
 
     encoder, bert = model.encoder, model.encoder.bert
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with torch.random.fork_rng(devices=[]):  # it is made on the CPU; torch warns of generators of several GPUs
+        torch.default_generator.manual_seed(seed)
         fresh = AutoModel.from_config(copy.deepcopy(bert.model.config))
     if type(fresh) is not type(bert.model):
         fresh = fresh.get_encoder()

@@ -161,8 +161,8 @@ def load_run(files: RunFiles, place: Place) -> Run:
             f"sentences and has {parameters['frozen']:,} parameters (BERT-base has 110 million); a masked language "
             "model, such as bert-base-cased, may help more."
         )
-    model.prepare_for_inference_(cfg)
     (model.bfloat16() if place.bf16 else model).to(place.device)
+    model.prepare_for_inference_(cfg)  # last, since it lays the weights out for the device and the number format
     return run
 
 

@@ -8,6 +8,7 @@ import pytest
 from conftest import reported
 from random_checkpoints import save_model
 from test_compare import edited
+from torch import nn
 
 from bert_fused_plugin.commands.compare import parse_args, read_references
 from bert_fused_plugin.reports.buckets import count_training_words, words_of
@@ -15,9 +16,9 @@ from bert_fused_plugin.reports.decoding import Texts
 from bert_fused_plugin.reports.runs import Place, RunFiles, load_run
 
 
-def loaded(workspace, checkpoint, data=None):
+def loaded(workspace, checkpoint, data=None, **place):
     """Return the run of *checkpoint*."""
-    return load_run(RunFiles("--baseline", "a", Path(checkpoint)), Place(data or workspace.data, ["test"]))
+    return load_run(RunFiles("--baseline", "a", Path(checkpoint)), Place(data or workspace.data, ["test"], **place))
 
 
 def words(workspace, lang):
@@ -42,6 +43,12 @@ def test_flags_of_the_training_change_no_text(workspace, tmp_path, flags):
     options = parse_args([workspace.data, "--baseline", "a=unused", "--output", "unused"])
     assert read_references(options, "test", run, texts) == words(workspace, "de")
     assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+def test_weights_are_laid_out_for_the_number_format(workspace, bf16):
+    model = loaded(workspace, workspace.checkpoint, bf16=bf16).model
+    assert {linear.weight.is_contiguous() for linear in model.modules() if isinstance(linear, nn.Linear)} == {bf16}
 
 
 @pytest.mark.parametrize("name", ["checkpoint_activations", "offload_activations"])
