@@ -147,7 +147,9 @@ python3-devel, or conda install cxx-compiler), or give a wheel of fairseq: FAIRS
 fi
 # torch together with the package, so that the package's open range finds the tested version.
 install "1/2 $torch, bert_fused_plugin and its tools (a minute or two)" "$torch" -e "$root[dev]" ${needs[@]+"${needs[@]}"}
-# fairseq's own pins cannot be met today; what it needs came with the package.
+# fairseq's own pins cannot be met today; what it needs came with the package.  Where CUDA_HOME is set, its repository also
+# compiles kernels that nothing here uses, and fails if that CUDA is of another version than torch's.
+unset CUDA_HOME
 install "2/2 stock $fairseq ($from)" "${how[@]}"
 "$venv/bin/python" -c 'import fairseq_compat, fairseq, bert_fused_plugin' >>"$log" 2>&1 || {
     tail -n 15 "$log" >&2

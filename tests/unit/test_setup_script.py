@@ -11,7 +11,7 @@ from documentation import ROOT
 PIP = """
 import os, sys
 with open({log!r}, "a") as log:
-    print(*sys.argv[1:], file=log)
+    print(*sys.argv[1:], *os.environ.get("CUDA_HOME", "").split(), file=log)
 script = os.path.join(sys.prefix, "bin", "fairseq-train")
 open(script, "w").close()
 os.chmod(script, 0o755)
@@ -71,6 +71,12 @@ def test_a_checkout_or_an_address_is_built_with_the_torch_of_the_environment(set
         assert removal == "uninstall -y fairseq"
         assert torch.endswith(" scikit-learn wheel")
         assert fairseq == f"{START} --no-build-isolation --no-deps {named}"
+
+
+def test_the_cuda_of_the_machine_takes_no_part_in_the_build(set_up, tmp_path):
+    (tmp_path / "checkout").mkdir()
+    *_, fairseq = set_up(FAIRSEQ="checkout", CUDA_HOME="/usr/local/cuda")
+    assert fairseq == f"{START} --no-build-isolation --no-deps {tmp_path / 'checkout'}"
 
 
 def test_without_a_compiler_it_says_what_to_install_and_takes_a_wheel(set_up, tmp_path):
