@@ -11,7 +11,7 @@ from conftest import ROOT, hypotheses
 from helpers import assert_close, encode, make_gru, pad, randomise
 
 GPUS = torch.cuda.device_count()
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="no GPU")]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="no GPU, or pytest was started without -m gpu")]
 
 LINES = ["the old man sees a small dog .", "a dog", "play@@ house ? the hou@@ se , the red apple ."]
 KINDS = {
