@@ -85,6 +85,7 @@ recipe() {
         [[ $step != *" "* && " ${all_steps[*]} " == *" $step "* ]] || fail "unknown step '$step'; steps: ${all_steps[*]}"
     done
     [[ "${seeds[*]} " =~ ^((0|[1-9][0-9]*) )+$ ]] || fail "SEEDS=${SEEDS:-$SEED} must be whole numbers, such as SEEDS='1 2 3'"
+    [ -z "$(printf '%s\n' "${seeds[@]}" | sort | uniq -d)" ] || fail "SEEDS=${SEEDS:-} must be different: each counts as a training of its own"
     for setting in UPDATES MORE WARMUP SEED; do
         [[ ${!setting:-0} =~ ^(0|[1-9][0-9]*)$ ]] || fail "$setting=${!setting} must be a whole number"
         [[ $setting = SEED || ${!setting:-1} != 0 ]] || fail "$setting=0 must be at least 1"
@@ -96,7 +97,9 @@ recipe() {
     [[ $sizes =~ ^([1-9][0-9]*\+[1-9][0-9]*|transformer)$ ]] || fail "STUDENT=$sizes must be transformer, or ENCODER+DECODER layers, such as 6+2"
     [[ $out != *[:,]* ]] || fail "OUT=$out must have no colon and no comma: they end the name of a directory or a file"
     ! declare -F check_settings >/dev/null || check_settings
+    [ "${CONSISTENCY:-}" != none ] || CONSISTENCY=
     [ ! -d "${DATA:-}" ] || DATA=$(cd "$DATA" && pwd -P)
+    [ ! -d "${BERT:-}" ] || BERT=$(cd "$BERT" && pwd -P) # the same, from wherever and however it is named
     source "$root/scripts/environment.sh"
     [[ " ${TRAIN_FLAGS:-} " != *" --cpu "* ]] || export CUDA_VISIBLE_DEVICES= # for all that is not fairseq-train, too
     mkdir -p "$out"

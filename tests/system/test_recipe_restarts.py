@@ -142,8 +142,17 @@ def test_another_encoder_is_another_setting_and_another_environment_is_none(dry,
     assert dry.run("multi30k", *steps, BERT="/old/lib/site-packages/small").returncode == 0
     again = dry.run("multi30k", *steps, BERT="/new/lib/site-packages/small")
     assert [f"{step}: done before" in again.stdout for step in steps] == [True] * 3
+    assert "transformer: done before" in dry.run("multi30k", "transformer", CONSISTENCY="none").stdout
     for step in steps[1:]:
         assert "began with other settings" in dry.run("multi30k", step, BERT="/old/lib/site-packages/large").stderr
+
+
+def test_a_directory_of_an_encoder_is_the_same_however_it_is_named(dry, tmp_path):
+    (tmp_path / "multi30k-out" / "data-bin").mkdir(parents=True)
+    (tmp_path / "my bert").mkdir()
+    assert dry.run("multi30k", "transformer", "bert_fused", BERT="my bert").returncode == 0
+    for name in ("my bert/", "./my bert", str(tmp_path / "my bert")):
+        assert "bert_fused: done before" in dry.run("multi30k", "bert_fused", BERT=name).stdout
 
 
 def test_the_directory_that_a_recipe_writes_is_not_its_text(dry, text, tmp_path):

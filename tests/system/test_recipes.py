@@ -153,6 +153,8 @@ def test_several_seeds_give_a_report_after_each(dry, tmp_path):
     assert len(dry.calls("bert-fused-compare")) == 3  # one more, although two seeds were trained before
     done = dry.run("multi30k", *steps, SEEDS="1,2")
     assert "error: SEEDS=1,2 must be whole numbers, such as SEEDS='1 2 3'" in done.stderr
+    done = dry.run("multi30k", *steps, SEEDS="1 2 1")
+    assert "error: SEEDS=1 2 1 must be different: each counts as a training of its own" in done.stderr
 
 
 @pytest.mark.parametrize(
