@@ -21,9 +21,10 @@
 # Settings of the environment, with their defaults:
 #   SRC=, TGT=, DATA=           required: source language, target language, directory of the text
 #   OUT=own_data-out            directory of everything that is made; give each data set its own
-#   BERT=                       pre-trained encoder, a directory or a hub name (docs/encoders.md); default for English:
-#                               bert-base-cased on a GPU with a hub in reach, otherwise a small one from the package index
-#                               (all-MiniLM-L6-v2); for other languages bert-base-multilingual-cased from the hub
+#   BERT=                       pre-trained encoder, a directory or a hub name (docs/encoders.md); default: the one that
+#                               prepare took; in prepare, for English bert-base-cased on a GPU with a hub in reach, otherwise a
+#                               small one from the package index (all-MiniLM-L6-v2); for other languages
+#                               bert-base-multilingual-cased from the hub
 #   BERT_TEXT=                  directory with the source text as BERT must read it, such as segmented into words: train.SRC,
 #                               and valid.SRC and test.SRC if DATA has them, with the same lines as in DATA
 #   BERT_FLAGS=                 further flags about BERT, such as --bert-tokenizer-options, or '--bert-layer 8' instead of the last
@@ -58,8 +59,10 @@ source_lang=${SRC:-} target_lang=${TGT:-}
 subwords=${SUBWORDS:-sentencepiece} moses=${MOSES:-0}
 why='the default for English: a small encoder from the package index, made to compare sentences; a masked language model of
 the hub, such as BERT=bert-base-cased, may help more'
-default_bert=$(cat "$out/default-bert" 2>/dev/null || true) # what the step prepare has chosen
-if [ "$source_lang" != en ]; then
+default_bert=$(cat "$out/default-bert" 2>/dev/null || true) # what the step prepare has taken
+if [ -n "$default_bert" ]; then
+    why="as when $out was prepared; BERT= takes another one: docs/encoders.md"
+elif [[ ! $source_lang =~ ^(en|eng)(_|$) ]]; then
     default_bert=bert-base-multilingual-cased
     why='the default: it knows 104 languages; an encoder of the source language alone may help more: docs/encoders.md'
 fi
@@ -152,14 +155,14 @@ has_gpu() { python -c 'import sys, torch; sys.exit(not torch.cuda.is_available()
 make_data() {
     if [[ -z ${BERT:-$default_bert} ]] && has_gpu && python "$here/bert_facts.py" bert-base-cased >/dev/null 2>&1; then
         default_bert=bert-base-cased
-        echo $default_bert >"$out/default-bert"
+        why='the default for English on a GPU; BERT= takes another one: docs/encoders.md'
     fi
     [ -z "${BERT:-}" ] || why='as BERT= says'
-    [ "$default_bert" != bert-base-cased ] || why='the default for English on a GPU; BERT= takes another one: docs/encoders.md'
     local model
     model=$(bert_model) # what fails here, or in the next line, ends the recipe
     # shellcheck disable=SC2086
     python "$here/bert_facts.py" "$model" "${why//$'\n'/ }" ${BERT_FLAGS:-}
+    echo "${BERT:-$default_bert}" >"$out/default-bert" # later calls need not name it again
     prepare_raw "$DATA" --bert "$model" "${text_options[@]}" ${BERT_TEXT:+--bert-text "$BERT_TEXT"}
 }
 
