@@ -11,7 +11,8 @@ prepare() {
     fi
     if compgen -G "$out/*/checkpoint_*.pt" >/dev/null || compgen -G "$out/seed-*/*/checkpoint_*.pt" >/dev/null; then
         check_text_options
-        fail "$out holds models of other text; give this data another directory: OUT=dir"
+        fail "$out holds models of other text (changed: $(comm -3 <(sort "$out/data-bin/made-from" 2>/dev/null) <(sort <<<"$made_from") |
+            awk '{print $3}' | sort -u | paste -sd ' ')); give this data another directory: OUT=dir"
     fi
     [[ ! ${DATA:-} -ef $out && ! ${BERT_TEXT:-} -ef $out ]] || fail "the text lies in OUT=$out, where it would be overwritten; give another OUT=dir"
     [[ ! -e $out/data-bin || -e $out/data-bin/text ]] || fail "$out/data-bin is not of a recipe; give another OUT=dir"

@@ -5,14 +5,13 @@ python examples/own_data/prepare.py DATA OUT SRC TGT [--bert NAME] [--subwords s
 
 DATA holds train.SRC and train.TGT, one sentence a line, and valid, test and test-NAME where they exist.  What is wrong
 with the text is reported together, with file and line, before anything is written.  OUT/text appears when it is
-complete.  It holds SPLIT.{SRC,TGT} in subwords, reference.SPLIT.TGT (the raw target side) of each test set, the
-subword model, and `numbers`: how many pairs there are.  With --bert-text, bert/SPLIT.SRC is the text
-that BERT reads, in the same lines.
+complete.  It holds SPLIT.{SRC,TGT} in subwords, raw/SPLIT.{SRC,TGT} before they were split (with --moses: tokenised),
+reference.SPLIT.TGT (the raw target side) of each test set, the subword model, and `numbers`: how many pairs there are.
+With --bert-text, bert/SPLIT.SRC is the text that BERT reads, in the same lines.
 """
 
 import argparse
 import os
-import shutil
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -44,7 +43,6 @@ def main(args: argparse.Namespace) -> None:
         with written_whole(text) as new:
             (new / "raw").mkdir(parents=True)
             make(args, new)
-            shutil.rmtree(new / "raw")
     except OSError as error:
         raise SystemExit(f"error: {error.filename or text} cannot be written ({error.strerror})") from None
 
@@ -59,6 +57,15 @@ def check(args: argparse.Namespace) -> None:
         if "," in split:
             findings.errors.append(f"{args.data}/{split}.*: fairseq splits names at commas; rename these files")
         check_split(paths_of(args, split), findings)
+    if not findings.errors:
+        warn_of_copies(args, findings)
+    read = {path.name for split in ("train", *given_splits(args)) for path in paths_of(args, split)}
+    ends = tuple(f".{language}{packed}" for language in args.languages for packed in ("", ".gz"))
+    unread = sorted(path.name for path in args.data.glob("*.*") if path.name.endswith(ends) and path.name not in read)
+    if unread:
+        findings.warnings.append(
+            f"{args.data} holds {', '.join(unread)}: not read; name them train, valid, test or test-NAME"
+        )
     source = paths_of(args, "train")[::2][-1]
     if args.bert is not None and os.access(source, os.R_OK):
         check_tokenizer(args.bert, source, findings)
@@ -66,6 +73,18 @@ def check(args: argparse.Namespace) -> None:
         print(f"warning: {warning}", file=sys.stderr)
     if findings.errors:
         raise SystemExit("\n".join(f"error: {error}" for error in findings.errors))
+
+
+def warn_of_copies(args: argparse.Namespace, findings: Findings) -> None:
+    """Add a warning for each set of the user whose pairs training sees."""
+    given = {split: set(read_pairs(paths_of(args, split)[:2])) for split in given_splits(args)}
+    seen = given and set().union(*given.values()).intersection(read_pairs(paths_of(args, "train")[:2]))
+    for split, pairs in given.items():
+        if copies := len(pairs.intersection(seen)):
+            findings.warnings.append(
+                f"{args.data}/{split}.*: {copies:,} of {len(pairs):,} different pairs are in train.*, too, which makes "
+                "scores too high; remove them from train.*"
+            )
 
 
 def given_splits(args: argparse.Namespace) -> List[str]:
@@ -82,7 +101,7 @@ def paths_of(args: argparse.Namespace, split: str) -> List[Path]:
 
 
 def make(args: argparse.Namespace, new: Path) -> None:
-    """Write everything to the directory *new*, and what is not split yet to ``raw`` in it."""
+    """Write everything to the directory *new*."""
     train, drawn = paths_of(args, "train"), put_aside(args)
     splits: Dict[str, Iterable[Pair]] = {split: read_pairs(paths_of(args, split)) for split in given_splits(args)}
     splits.update(drawn, train=training_pairs(train, [pair for pairs in drawn.values() for pair in pairs]))

@@ -105,7 +105,7 @@ def test_other_text_is_noticed(dry, text, tmp_path):
         (folder / "checkpoint_last.pt").touch()
         done = prepared(dry, text)
         assert done.returncode == 2
-        assert "tatoeba_en_de-out holds models of other text" in done.stderr
+        assert "tatoeba_en_de-out holds models of other text (changed: train.de); give" in done.stderr
         shutil.rmtree(folder)
     assert prepared(dry, text, preprocess="exit 1").returncode == 2
     assert not (out / "data-bin").exists()
