@@ -290,6 +290,10 @@ compare() {
             given+=(--run "$system=$file")
         fi
     done
+    for folder in "$out"/seed-*; do # there if an earlier call had more seeds
+        [[ ! -d $folder || $seed != "${seeds[-1]}" || " ${reached[*]} " == *" ${folder##*-} "* ]] ||
+            say "compare: $folder is not in the report; it is with SEEDS='${seeds[*]} ${folder##*-}'"
+    done
     served
     bert-fused-compare "$out/data-bin" "${given[@]}" "${scoring[@]}" --output "$out/report.html" --json "$out/report.json"
 }

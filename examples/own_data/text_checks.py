@@ -1,6 +1,6 @@
 """Checks of raw parallel text: everything that is wrong is collected with file and line.
 
-python examples/own_data/text_checks.py SOURCE TARGET         ends with an error if the two are not parallel text
+python examples/own_data/text_checks.py SOURCE TARGET         ends with an error if fairseq would not read parallel text
 """
 
 import codecs
@@ -143,4 +143,9 @@ if __name__ == "__main__":
         sys.exit(f"error: usage: {sys.argv[0]} SOURCE TARGET")
     found = Findings()
     check_split([Path(name) for name in sys.argv[1:]], found)
+    for name in () if found.errors else sys.argv[1:]:
+        with open(name, "rb") as opened:
+            broken = [number for number, line in enumerate(opened, start=1) if b"\r" in line.rstrip(b"\r\n")]
+        if broken:
+            found.errors.append(f"{name}: {_listed(broken)} have a carriage return, which ends a line for fairseq")
     sys.exit("\n".join(f"error: {error}" for error in found.errors) or None)

@@ -151,6 +151,8 @@ def test_several_seeds_give_a_report_after_each(dry, tmp_path):
         assert given == {f"{step}={','.join(files[:number])}" for step, files in zip(steps, averages)}
     assert dry.run("multi30k", *steps, SEEDS="3 1 5").returncode == 0
     assert len(dry.calls("bert-fused-compare")) == 3  # one more, although two seeds were trained before
+    said = "multi30k: compare: multi30k-out/seed-5 is not in the report; it is with SEEDS='3 1 5'"
+    assert said in dry.run("multi30k", "compare", SEEDS="3 1").stdout
     done = dry.run("multi30k", *steps, SEEDS="1,2")
     assert "error: SEEDS=1,2 must be whole numbers, such as SEEDS='1 2 3'" in done.stderr
     done = dry.run("multi30k", *steps, SEEDS="1 2 1")

@@ -9,6 +9,7 @@ import prepare
 import pytest
 import sentencepiece
 import splitting
+import text_checks
 from documentation import ROOT
 from fairseq import options
 from fairseq.data import Dictionary
@@ -208,6 +209,20 @@ def test_a_carriage_return_shifts_no_line(data):
         split: [len(read(text / f"{split}.{lang}")) for lang in ("en", "fr")] for split in ("train", "valid", "test")
     }
     assert all(first == second for first, second in counts.values())
+
+
+def test_a_carriage_return_that_fairseq_would_take_for_an_end_is_refused(data):
+    source, target = data / "train.en", data / "train.fr"
+    script = [sys.executable, text_checks.__file__, source, target]
+    source.write_bytes(source.read_bytes().replace(b"\n", b"\r\n"))
+    assert subprocess.run(script, check=True, capture_output=True).stderr == b""
+    target.write_bytes(target.read_bytes().replace(b" !", b"\r!", 1))
+    done = subprocess.run(script, capture_output=True, text=True)
+    assert (
+        done.stderr
+        == f"error: {target}: 1 of the lines (number 1) have a carriage return, which ends a line for fairseq\n"
+    )
+    assert done.returncode == 1
 
 
 def test_a_bert_that_does_not_know_the_language(data, bert_dir):
