@@ -6,9 +6,7 @@ setup:  ## make .venv
 format: setup  ## rewrite the code in the project's style
 	$(bin)/ruff check --fix .
 	$(bin)/ruff format .
-check: setup  ## lint, format and types
-	$(bin)/ruff check .
-	$(bin)/ruff format --check .
-	$(bin)/mypy
+check:  ## lint, format and types
+	scripts/test.sh --check
 test:  ## check, and the tests that find most bugs
 	scripts/test.sh

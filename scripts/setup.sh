@@ -102,7 +102,7 @@ PYTHON
 }
 
 python=$(find_python)
-chosen_torch=${TORCH:-$(chosen TORCH)} torch=${TORCH:-$(chosen TORCH)}
+chosen_torch=${TORCH:-$(chosen TORCH)} torch=$chosen_torch
 if [ -z "$torch" ]; then # the tested version; an open range would take the newest
     torch=torch==2.13.0
     case $("$python" -V) in *" 3.9."*) torch=torch==2.8.0 ;; esac # the last one for Python 3.9

@@ -64,7 +64,7 @@ def check(args: argparse.Namespace) -> None:
     unread = sorted(path.name for path in args.data.glob("*.*") if path.name.endswith(ends) and path.name not in read)
     if unread:
         findings.warnings.append(
-            f"{args.data} holds {', '.join(unread)}: not read; unpacked files named train, valid, test and test-NAME are"
+            f"{args.data} holds {', '.join(unread)}: not read; only unpacked train, valid, test and test-NAME are"
         )
     source = paths_of(args, "train")[::2][-1]
     if args.bert is not None and os.access(source, os.R_OK):
