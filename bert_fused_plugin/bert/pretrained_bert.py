@@ -231,17 +231,6 @@ def fixed_tables(model: nn.Module) -> Set[str]:
     return {f"{name}.weight" for name, part in model.named_modules() if "Sinusoidal" in type(part).__name__}
 
 
-def load_config(name: str) -> Any:
-    """Load the configuration of the encoder *name*.
-
-    Raises:
-        BertFusedError: The configuration cannot be loaded.
-    """
-    from transformers import AutoConfig
-
-    return _load(AutoConfig.from_pretrained, name)
-
-
 def load_tokenizer(name: str, options: Optional[Dict[str, Any]] = None) -> "PreTrainedTokenizerBase":
     """Load the tokenizer of the encoder *name* with the *options* of ``--bert-tokenizer-options``.
 

@@ -14,16 +14,21 @@ import sys
 from contextlib import redirect_stdout
 from typing import Sequence
 
+from transformers import AutoConfig
+
 with redirect_stdout(sys.stderr):  # fairseq logs to stdout, and stdout is for the flags
     from bert_fused_plugin.bert.flags import parse_options
     from bert_fused_plugin.bert.frozen_bert import FrozenBert
     from bert_fused_plugin.bert.layers import advised_layer, is_sentence_encoder
-    from bert_fused_plugin.bert.pretrained_bert import load_config, load_tokenizer
+    from bert_fused_plugin.bert.pretrained_bert import load_tokenizer
 
 
 def main(model: str) -> None:
     """Print ``layer='--bert-layer N'`` for an encoder of sentences, ``layer=''`` otherwise, and ``width=N``."""
-    config = load_config(model)
+    try:
+        config = AutoConfig.from_pretrained(model)
+    except (OSError, ValueError) as error:
+        sys.exit(f"error: BERT={model} cannot be loaded: {' '.join(str(error).split())}")
     layer = f"--bert-layer {advised_layer(config.num_hidden_layers)}" if is_sentence_encoder(model) else ""
     print(f"layer='{layer}'\nwidth={config.hidden_size}")
 
