@@ -98,7 +98,8 @@ def test_a_fairseq_preprocess_that_fails_ends_the_recipe(tmp_path):
     assert not (tmp_path / "data-bin").exists()
 
 
-def test_english_on_a_gpu_reads_bert_of_the_hub(tmp_path, bert_dir):
+def test_english_on_a_gpu_reads_bert_of_the_hub(tmp_path, bert_dir, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     hub = tmp_path / "hub" / "models--bert-base-cased"
     shutil.copytree(bert_dir, hub / "snapshots" / "1")
     (hub / "refs").mkdir()
