@@ -56,6 +56,8 @@ class AdditiveAttention(RecurrentAttention):
 
     def energies(self, query: Tensor, keys: Tensor) -> Tensor:
         """Return the energies, (B, K, S), of projected queries, (B, K, A), and keys, (B, S, A)."""
+        if query.device.type != "cpu":  # a GPU waits for the host, which starts fewest kernels this way
+            return torch.tanh(query.unsqueeze(2) + keys.unsqueeze(1)) @ self.v
         if not torch.is_grad_enabled():  # in a step of decoding, autograd's own work would show
             return _additive_energies(query, keys, self.v)
         return _AdditiveEnergies.apply(query, keys, self.v)
@@ -88,7 +90,7 @@ RECURRENT_ATTENTIONS: Dict[str, AttentionKind] = {
 
 
 class _AdditiveEnergies(torch.autograd.Function):
-    """The energies v^T tanh(query + keys), whose tanh, (B, K, S, A), is computed again in the backward pass.
+    """On a CPU, the energies v^T tanh(query + keys), whose tanh, (B, K, S, A), the backward pass computes again.
 
     With sigma = sigmoid(2x), tanh x = 2 sigma - 1 and its derivative is 4 sigma (1 - sigma).  The factors, and v in the
     gradients, are applied to the sums.
@@ -115,7 +117,7 @@ class _AdditiveEnergies(torch.autograd.Function):
 def _additive_energies(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
     """Return v^T tanh(query + keys), (B, K, S); in half precision, 2 sigma - 1 and the sums would lose most digits."""
     exact = torch.promote_types(v.dtype, torch.float32)
-    with torch.autocast(query.device.type, enabled=False):
+    with torch.autocast("cpu", enabled=False):
         parts = [_sigma(q.to(exact), k.to(exact)) @ v.to(exact) for q, k in _parts(query, keys)]
     return torch.sub(2 * (parts[0] if len(parts) == 1 else torch.cat(parts)), v.sum(dtype=exact)).to(query.dtype)
 
@@ -126,8 +128,6 @@ def _sigma(query: Tensor, keys: Tensor) -> Tensor:
 
 
 def _parts(query: Tensor, keys: Tensor, *others: Tensor) -> "List[Tuple[Tensor, ...]]":
-    """Return parts of the sentences; on a CPU the tanh of a part has at most MAX_CACHED_NUMBERS numbers."""
+    """Return parts of the sentences; the tanh of a part has at most MAX_CACHED_NUMBERS numbers."""
     size = max(1, MAX_CACHED_NUMBERS // max(1, query.size(1) * keys.size(1) * query.size(2)))
-    if query.device.type != "cpu" or size >= len(query):
-        return [(query, keys, *others)]
     return list(zip(*(tensor.split(size) for tensor in (query, keys, *others))))
