@@ -1,14 +1,18 @@
 """What needs a GPU: scripts/test.sh -m gpu.  Skipped, and says so, where there is none."""
 
+import json
 import os
+import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
 from conftest import ROOT, hypotheses
 from helpers import assert_close, encode, make_gru, pad, randomise
+from ranks import free_port
 
 GPUS = torch.cuda.device_count()
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="no GPU, or pytest was started without -m gpu")]
@@ -24,6 +28,12 @@ KINDS = {
     "gru, dot": {"attention": "dot"},
 }
 ARCHITECTURES = ["bert_fused_tiny", "gru_bahdanau_tiny"]
+FURTHER = [
+    "--consistency r-drop", "--consistency r-drop --fp16", "--consistency simcut --cutoff 0 --bert-drop-net 0 --fp16",
+    "--bert-finetune --fp16", "--bert-layer mix --fp16", "--bert-fusion gated --fp16", "--bert-fusion stacked --fp16",
+    "--bert-fusion embedding --fp16", "--bert-identity-start --fp16", "--checkpoint-activations",
+    "--attention-map entmax15",
+]  # fmt: skip
 
 
 def run(arguments):
@@ -55,14 +65,24 @@ def on_cpu(workspace, tmp_path_factory):
     """Return the validation loss after the same training on the CPU, in single precision."""
     losses = {}
 
-    def loss(arch):
-        if arch not in losses:
+    def loss(arch, *flags):
+        if (arch, flags) not in losses:
             save_dir = tmp_path_factory.mktemp(arch)
-            train(workspace, save_dir, "--cpu", arch=arch)
-            losses[arch] = saved(save_dir)["extra_state"]["val_loss"]
-        return losses[arch]
+            train(workspace, save_dir, "--cpu", *flags, arch=arch)
+            losses[arch, flags] = saved(save_dir)["extra_state"]["val_loss"]
+        return losses[arch, flags]
 
     return loss
+
+
+@pytest.fixture(scope="module")
+def still_bert(workspace, tmp_path_factory):
+    """A copy of BERT without its dropout."""
+    copy = shutil.copytree(workspace.bert_dir, tmp_path_factory.mktemp("still") / "bert")
+    config = json.loads((copy / "config.json").read_text())
+    config.update(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    (copy / "config.json").write_text(json.dumps(config))
+    return copy
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -89,6 +109,15 @@ def test_training_in_each_precision_is_near_that_on_the_cpu(workspace, on_cpu, t
     assert ("| loss_scale " in log) == (flag in ("--fp16", "--memory-efficient-fp16", "--amp"))
 
 
+@pytest.mark.parametrize("flags", FURTHER)
+def test_training_with_further_flags_is_near_that_on_the_cpu(workspace, on_cpu, still_bert, tmp_path, flags):
+    """What else draws random numbers is off: drawn on a GPU, they leave drop-net others than on a CPU."""
+    flags = [*flags.split(), "--bert-model", still_bert]
+    train(workspace, tmp_path, *flags)
+    expected = on_cpu("bert_fused_tiny", *(flag for flag in flags if flag != "--fp16"))
+    assert saved(tmp_path)["extra_state"]["val_loss"] == pytest.approx(expected, abs=0.02)
+
+
 def test_a_cache_is_built_on_the_gpu_and_read_in_half_precision(workspace, on_cpu, tmp_path):
     flags = ["--fp16", "--bert-cache", tmp_path / "cache", "--num-workers", "2"]
     train(workspace, tmp_path / "save", *flags)
@@ -107,11 +136,29 @@ def test_translations_are_those_of_the_cpu(workspace, flags):
     assert same == len(expected) if not flags else same >= 0.8 * len(expected)  # fp16 may tip a beam
 
 
-@pytest.mark.skipif(GPUS < 2, reason=f"needs 2 GPUs, there are {GPUS}")
+def in_two_processes(workspace, save_dir, *flags, arch):
+    """Train with two GPUs and NCCL; or in two processes with one GPU, which NCCL refuses, and gloo."""
+    if GPUS > 1:
+        return train(workspace, save_dir, *flags, arch=arch, world_size=2)
+    flags += (
+        "--distributed-backend",
+        "gloo",
+        "--distributed-no-spawn",
+        "--distributed-init-method",
+        f"tcp://127.0.0.1:{free_port()}",
+    )
+    with ThreadPoolExecutor(2) as pool:
+        jobs = [
+            pool.submit(train, workspace, save_dir, *flags, "--distributed-rank", rank, arch=arch, world_size=2)
+            for rank in range(2)
+        ]
+        return jobs[0].result()
+
+
 @pytest.mark.parametrize("backend", ["pytorch_ddp", "legacy_ddp"])
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_two_gpus_train_as_one_with_two_batches_an_update(workspace, tmp_path, arch, backend):
-    log = train(workspace, tmp_path / "two", "--ddp-backend", backend, arch=arch, world_size=2)
+def test_two_processes_train_as_one_with_two_batches_an_update(workspace, tmp_path, arch, backend):
+    log = in_two_processes(workspace, tmp_path / "two", "--ddp-backend", backend, arch=arch)
     assert "training on 2 devices" in log
     train(workspace, tmp_path / "one", "--update-freq", "2", arch=arch)
     one, two = (saved(tmp_path / name)["model"] for name in ("one", "two"))
