@@ -1,7 +1,8 @@
 # shellcheck shell=bash disable=SC2154,SC2034,SC2086,SC2206  # what run.sh sets
 # What the recipes share.  examples/NAME/run.sh says how its data is prepared and with what sizes and settings it is
-# trained, and ends in: recipe "$@".  The steps, in their order; those in brackets only where they are asked for:
+# trained, and ends in: recipe "$@".  --help prints the comment at its top, and this one from here on.
 #
+# Steps, in their order.  If you name none, those without brackets are run (own_data: those named above):
 #   prepare        text to $OUT/data-bin
 #   [estimate]     how long the trainings will take, from some updates on a part of the text
 #   transformer    fairseq's own, UPDATES updates
@@ -25,9 +26,9 @@
 # A training translates at most 500 validation sentences every so many updates, by greedy search.  BLEU of these translations'
 # subwords chooses the checkpoints, and a training ends early if ten validations did not improve it.
 #
-# Settings of the environment, all optional (run.sh --help):
+# Settings of the environment, all optional unless the recipe says otherwise:
 #   DATA=dir           the recipe's text, instead of downloading it; what must lie there says run.sh
-#   OUT=dir            where everything goes                          (default: NAME-out)
+#   OUT=NAME-out       directory of everything that is made; give each data set its own
 #   BERT=name          pre-trained encoder, a directory or a hub name
 #   UPDATES=, MORE=, WARMUP=, LR=, SEED=1
 #   SEEDS="1 2 3"      instead of SEED: all systems are trained with the first seed and compared, then those of the next seed
@@ -120,11 +121,12 @@ recipe() {
     done
 }
 
-# The comment at the top of run.sh, and, of a recipe with settings of its own, that of this file.
+# The comments at the top of run.sh and of this file.
 usage() {
     sed -n '2,/^set -/{/^#/s/^# \{0,1\}//p}' "$here/run.sh"
-    if ! declare -F check_settings >/dev/null; then
-        sed -n '3,/^here=/{/^#/s/^# \{0,1\}//p}' "$examples/recipe.sh"
+    echo
+    sed -n '/^# Steps/,/^here=/{/^#/s/^# \{0,1\}//p}' "$examples/recipe.sh"
+    if ! declare -F check_settings >/dev/null; then # its defaults follow from the text
         printf '\nDefaults: OUT=%s UPDATES=%s MORE=%s WARMUP=%s LR=%s SEED=%s TRAIN_FLAGS=%s\n' \
             "$out" "$updates" "$more" "$warmup" "$lr" "$seed" "${TRAIN_FLAGS:-}"
     fi

@@ -2,7 +2,7 @@
 # IWSLT'14 German-English (160,000 sentences of TED talks), as BERT-fused NMT was published on (Zhu et al. 2020,
 # section 5.1): transformer_iwslt_de_en, then bert_fused_iwslt_de_en from its parameters, drop-net 1.0.
 #
-#   examples/iwslt14_de_en/run.sh [STEP]...        the steps and settings are described in ../recipe.sh
+#   examples/iwslt14_de_en/run.sh [STEP]...        --help lists steps and settings
 #
 # DATA: {train,valid,test}.{de,en}, tokenised, lower-cased, split by subword-nmt; default: downloaded by prepare.sh.
 # For one GPU (TRAIN_FLAGS=--fp16); not run by the authors of this package.  BLEU is of lower-cased, tokenised text.

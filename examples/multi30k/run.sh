@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Multi30k English-German (29,000 captions; test 2016): lower-cased, tokenised, joint BPE.
 #
-#   examples/multi30k/run.sh [STEP]...        the steps and settings are described in ../recipe.sh
+#   examples/multi30k/run.sh [STEP]...        --help lists steps and settings
 #
 # DATA: {train,valid,test}.{en,de}, tokenised by Moses and split by subword-nmt; default: downloaded, 10,000 merges.
 set -euo pipefail

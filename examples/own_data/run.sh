@@ -7,24 +7,13 @@
 # Where valid.* or test.* are missing, sentence pairs of train are put aside for them.  test-NAME.SRC and test-NAME.TGT are
 # a further test set, such as one of another domain; the report has a table for each.
 #
-# Steps, in their order.  If you name no step, all steps without brackets are run.  A step that is done is skipped.
-#   prepare        checks the text, learns subwords, writes OUT/text and OUT/data-bin
-#   estimate       measures some updates and prints how long the trainings will take
-#   transformer    trains fairseq's transformer
-#   continued      trains the transformer on, by the same rule as bert_fused: the fair control
-#   bert_fused     trains the BERT-fused model, which begins with the transformer's parameters
-#   compare        translates the test set with all of them; writes OUT/report.html and OUT/report.json
-#   [continued_r_drop] [bert_fused_r_drop] [bert_mix] [random_bert] [scratch] [scratch_entmax15] [gru_bahdanau] [gru_dot]
-#   [gru_seq2seq] [gru_bert] [gru_entmax15] [bert_decoder] [distill] [student] [student_control] [deploy]
-#                  see examples/recipe.sh
+# If you name no step, these are run: prepare estimate transformer continued bert_fused compare.
 #
-# Settings of the environment, with their defaults:
+# Settings of the environment, beside those of all recipes:
 #   SRC=, TGT=, DATA=           required: source language, target language, directory of the text
-#   OUT=own_data-out            directory of everything that is made; give each data set its own
-#   BERT=                       pre-trained encoder, a directory or a hub name (docs/encoders.md); default: the one that
-#                               prepare took; in prepare, for English bert-base-cased on a GPU with a hub in reach, otherwise a
-#                               small one from the package index (all-MiniLM-L6-v2); for other languages
-#                               bert-base-multilingual-cased from the hub
+#   BERT=                       default: the one that prepare took; in prepare, for English bert-base-cased on a GPU with a hub
+#                               in reach, otherwise a small one from the package index (all-MiniLM-L6-v2); for other languages
+#                               bert-base-multilingual-cased from the hub (docs/encoders.md)
 #   BERT_TEXT=                  directory with the source text as BERT must read it, such as segmented into words: train.SRC,
 #                               and valid.SRC and test.SRC if DATA has them, with the same lines as in DATA
 #   BERT_FLAGS=                 further flags about BERT, such as --bert-tokenizer-options, or '--bert-layer 8' instead of the last
@@ -36,21 +25,13 @@
 #                               other settings of the training follow from the size (dropout: from the amount of text, too)
 #   UPDATES=, MORE=             the most updates of the transformer, and the most further updates of continued and of bert_fused;
 #                               default: 10000 each, of the size iwslt 30000 and 15000, of base 100000 and 50000
-#   WARMUP=, LR=                warm-up and learning rate of transformer, scratch and bert_decoder; the recurrent models take
-#                               WARMUP alone.  The further updates keep those of SIZE
+#   WARMUP=, LR=                of transformer, scratch and bert_decoder; the recurrent models take WARMUP alone.  The further
+#                               updates keep those of SIZE
 #   CACHE_GB=                   GB of disk that BERT's states may take; default: what was given before, or half of what is
 #                               free.  If those of one layer of BERT need more, there is no cache, and BERT runs in every
 #                               step.  The states of several layers, and those of random_bert, are not counted
-#   SEED=1                      seed of the training and of the pairs that are put aside
-#   SEEDS=                      several seeds, such as "1 2 3": all systems are trained with the first one and compared, then
-#                               with the next in OUT/seed-2, and so on.  The pairs put aside are those of the first seed
-#   TEACHER=bert_fused          the system that translates the training text in distill; several names are an ensemble
-#   STUDENT=transformer         the transformer, trained on; or layers of the encoder and decoder of a new one, such as 6+2
-#   DEPLOY=student              the system that deploy converts for CTranslate2
-#   BASELINE=                   the system that all others are compared with; default: continued, continued_r_drop or transformer
-#   CONSISTENCY=none            simcut or r-drop: every training takes this loss and twice the time, also the transformer's, which
-#                               learns more slowly with it; continued_r_drop and bert_fused_r_drop take it for the further updates
-#   TRAIN_FLAGS=                flags for every fairseq-train.  On a GPU, --fp16 is added unless --bf16, --amp or --cpu is there
+#   SEED=, SEEDS=               the pairs put aside are those of the first seed
+#   TRAIN_FLAGS=                on a GPU, --fp16 is added unless --bf16, --amp or --cpu is there
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
 

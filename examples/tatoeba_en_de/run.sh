@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tatoeba English-German: 163,000 short sentences of everyday language, raw text, joint sentencepiece model.
 #
-#   DATA=dir examples/tatoeba_en_de/run.sh [STEP]...        the steps and settings are described in ../recipe.sh
+#   DATA=dir examples/tatoeba_en_de/run.sh [STEP]...        --help lists steps and settings
 #
 # DATA: {train,valid}.{en,de}, one raw sentence a line, to be had from https://tatoeba.org/downloads or
 # https://opus.nlpl.eu/Tatoeba.  valid is what is scored; the last 2,000 training pairs choose the checkpoints.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tatoeba English-Persian: 2,681 short sentences, the case where there is next to no parallel text.
 #
-#   DATA=dir examples/tatoeba_en_fa/run.sh [STEP]...        the steps and settings are described in ../recipe.sh
+#   DATA=dir examples/tatoeba_en_fa/run.sh [STEP]...        --help lists steps and settings
 #
 # DATA: {train,valid}.{en,fa}, one raw sentence a line, to be had from https://tatoeba.org/downloads or
 # https://opus.nlpl.eu/Tatoeba.  valid is what is scored; the last 200 training pairs choose the checkpoints.

@@ -2,7 +2,7 @@
 # WMT'14 English-German (4.5 million pairs), the large setting of Zhu et al. 2020, section 5.2: transformer_wmt_en_de_big,
 # then bert_fused_wmt_en_de_big from its parameters, BERT-large, drop-net 1.0; batches of 400,000 tokens (Ott et al. 2018).
 #
-#   examples/wmt14_en_de/run.sh [STEP]...        the steps and settings are described in ../recipe.sh
+#   examples/wmt14_en_de/run.sh [STEP]...        --help lists steps and settings
 #
 # DATA: {train,valid,test}.{en,de}, tokenised, split by subword-nmt; default: downloaded by prepare.sh.
 # TRAIN_FLAGS is for one machine of 8 GPUs; fairseq-train takes all GPUs that it sees.  With other numbers change
