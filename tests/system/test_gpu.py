@@ -152,7 +152,8 @@ def in_two_processes(workspace, save_dir, *flags, arch):
             pool.submit(train, workspace, save_dir, *flags, "--distributed-rank", rank, arch=arch, world_size=2)
             for rank in range(2)
         ]
-        return jobs[0].result()
+        log, _ = (job.result() for job in jobs)  # both must end well
+        return log
 
 
 @pytest.mark.parametrize("backend", ["pytorch_ddp", "legacy_ddp"])
