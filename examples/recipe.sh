@@ -320,7 +320,7 @@ near_best() {
         ! awk "BEGIN {exit !($bleu >= $highest - 1)}" || best+=("$file")
     done < <(find "$1" -name 'checkpoint.best_bleu_*.pt' | sed 's/.*_bleu_\(.*\)\.pt$/\1/' | sort -gr)
     [ ${#best[@]} -gt 0 ] || # of another --best-checkpoint-metric, or put there alone
-        mapfile -t best < <(compgen -G "$1/checkpoint.best_*.pt" || echo "$1/checkpoint_best.pt")
+        mapfile -t best < <(find "$1" -name 'checkpoint.best_*.pt' | grep . || echo "$1/checkpoint_best.pt")
 }
 
 # $BERT, or a small English encoder from the package index.

@@ -9,7 +9,7 @@ prepare() {
         say "prepare: done before"
         return
     fi
-    if compgen -G "$out/*/checkpoint_*.pt" >/dev/null || compgen -G "$out/seed-*/*/checkpoint_*.pt" >/dev/null; then
+    if [ -e "$out" ] && [ -n "$(find "$out/" -name 'checkpoint_*.pt')" ]; then
         check_text_options
         fail "$out holds models of other text (changed: $(comm -3 <(sort "$out/data-bin/made-from" 2>/dev/null) <(sort <<<"$made_from") |
             awk '{print $3}' | sort -u | paste -sd ' ')); give this data another directory: OUT=dir"
@@ -50,6 +50,7 @@ text_dir() {
 # DATA, or what prepare.sh downloads: text in subwords.  A recipe of other text has its own make_data.
 make_data() {
     if [ -n "${DATA:-}" ]; then
+        [[ $DATA != *,* ]] || fail "DATA=$DATA must have no comma: it ends the name of a file"
         check_data {train,valid,test}.{"$source_lang","$target_lang"}
     else
         "$here/prepare.sh" "$out/text"

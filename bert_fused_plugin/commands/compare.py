@@ -83,7 +83,7 @@ def errors(options: Namespace) -> List[str]:
 def compare(options: Namespace) -> Dict[str, Any]:
     """Return all that the report shows, for the settings *options* of the command line."""
     device = "cuda" if torch.cuda.is_available() and not options.cpu else "cpu"
-    options.subset = options.subset or test_sets(options.data)
+    options.subset = [*dict.fromkeys(options.subset or test_sets(options.data))]
     place = Place(options.data, options.subset, options.bert_text, options.bert_documents, device, options.bf16)
     seeds: List[List[Run]] = []
     for each in find_runs(options.baseline, options.run, options.hypotheses):

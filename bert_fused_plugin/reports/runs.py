@@ -98,7 +98,7 @@ def find_runs(
     The names of *hypotheses*, which are translations of other systems, must be others.
 
     Raises:
-        BertFusedError: a name is used twice, or a file is missing.
+        BertFusedError: a name, or a checkpoint of one run, is used twice, or a file is missing.
     """
     names = [name for name, _ in (baseline, *others, *hypotheses)]
     errors = [
@@ -114,6 +114,11 @@ def find_runs(
         for seeds in runs.values()
         for files in seeds
         if not files.checkpoint.is_file()
+    ]
+    errors += [
+        f"{seeds[0].flag} {name}= must have another checkpoint for each seed; leave out the copies"
+        for name, seeds in runs.items()
+        if len({files.checkpoint.resolve() for files in seeds}) < len(seeds)
     ]
     raise_all(errors)
     return list(runs.values())

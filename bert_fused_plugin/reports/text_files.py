@@ -1,5 +1,6 @@
 """Files for the metrics of other programs, and the scores that they gave: those of COMET, sacreBLEU, ..."""
 
+from math import isfinite
 from pathlib import Path
 from typing import Callable, List, Mapping, Sequence
 
@@ -40,7 +41,10 @@ def read_scores(
     def numbers(path: Path) -> List[float]:
         lines = read(f"{flag} {metric}=", path)
         try:
-            return [float(line) for line in lines]
+            scores = [float(line) for line in lines]
+            if not all(map(isfinite, scores)):
+                raise ValueError("a score is infinite or no number")
+            return scores
         except ValueError as error:
             raise BertFusedError(f"{flag} {metric}={path} must have one number a line ({error})") from error
 

@@ -156,13 +156,14 @@ def test_what_is_wrong_with_the_runs_is_told_together(refused, workspace, plain,
     (tmp_path / "empty").mkdir()
     message = refused(
         "--run", f"plain={workspace.save_dir}", "--run", f"a={tmp_path / 'missing.pt'}",
-        "--run", f"b={tmp_path / 'empty'}",
+        "--run", f"b={tmp_path / 'empty'}", "--run", f"c={workspace.save_dir},{workspace.save_dir}/checkpoint_best.pt",
     )  # fmt: skip
     missing = "there is no such file; give a checkpoint, or a --save-dir with checkpoint_best.pt"
     expected = [
         "--baseline, --run and --hypotheses must have names of their own, got 'plain' twice; rename one",
         f"--run a={tmp_path / 'missing.pt'}: {missing}",
         f"--run b={tmp_path / 'empty' / 'checkpoint_best.pt'}: {missing}",
+        "--run c= must have another checkpoint for each seed; leave out the copies",
     ]
     assert message.splitlines() == expected
 

@@ -83,6 +83,7 @@ def test_scores_of_other_metrics_are_tested_too(workspace, plain, tmp_path):
         ("x={system}.no", "plain.no cannot be read"),
         ("x={system}.few", "plain.few has 2 lines, but 'test' of "),
         ("x={system}.bad", "plain.bad must have one number a line (could not convert string to float: 'n/a')"),
+        ("x={system}.nan", "plain.nan must have one number a line (a score is infinite or no number)"),
         (
             "BLEU={system}.bad",
             "there are two metrics of the name BLEU; give each of --scores and --error-scores its own",
@@ -92,6 +93,7 @@ def test_scores_of_other_metrics_are_tested_too(workspace, plain, tmp_path):
 def test_scores_that_do_not_fit(workspace, plain, tmp_path, given, said):
     (tmp_path / "plain.few").write_text("1\n2\n", encoding="utf-8")
     (tmp_path / "plain.bad").write_text("1\nn/a\n" + "3\n" * 28, encoding="utf-8")
+    (tmp_path / "plain.nan").write_text("nan\n" + "3\n" * 29, encoding="utf-8")
     name, file = given.split("=")
     command = [workspace.data, "--baseline", f"plain={plain}", "--run", f"fused={workspace.save_dir}", *REPORT_QUICK]
     with pytest.raises(BertFusedError) as error:

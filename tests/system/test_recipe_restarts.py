@@ -84,16 +84,16 @@ def text(tmp_path):
     return folder
 
 
-def prepared(dry, text, preprocess="mkdir -p tatoeba_en_de-out/data-bin.new tatoeba_en_de-out/text"):
+def prepared(dry, text, preprocess="mkdir -p out[1]/data-bin.new out[1]/text"):
     (dry.path / "venv/bin/fairseq-preprocess").write_text(f"#!/bin/sh\n{preprocess}\n")
-    (dry.path / "tatoeba_en_de-out" / "text").mkdir(parents=True, exist_ok=True)
+    (dry.path / "out[1]" / "text").mkdir(parents=True, exist_ok=True)
     for lang in ("en", "de"):
-        (dry.path / "tatoeba_en_de-out" / "text" / f"valid.{lang}").write_text("a\n" * 2000)
-    return dry.run("tatoeba_en_de", "prepare", DATA=str(text))
+        (dry.path / "out[1]" / "text" / f"valid.{lang}").write_text("a\n" * 2000)
+    return dry.run("tatoeba_en_de", "prepare", DATA=str(text), OUT="out[1]")
 
 
 def test_other_text_is_noticed(dry, text, tmp_path):
-    out = tmp_path / "tatoeba_en_de-out"
+    out = tmp_path / "out[1]"  # to the shell, this is a pattern
     assert prepared(dry, text).returncode == 0
     assert "prepare: done before" in prepared(dry, text).stdout
     assert (out / "valid.de").read_text() == "a\n" * 500
@@ -105,7 +105,7 @@ def test_other_text_is_noticed(dry, text, tmp_path):
         (folder / "checkpoint_last.pt").touch()
         done = prepared(dry, text)
         assert done.returncode == 2
-        assert "tatoeba_en_de-out holds models of other text (changed: train.de); give" in done.stderr
+        assert "out[1] holds models of other text (changed: train.de); give" in done.stderr
         shutil.rmtree(folder)
     assert prepared(dry, text, preprocess="exit 1").returncode == 2
     assert not (out / "data-bin").exists()

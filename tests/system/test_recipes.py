@@ -269,6 +269,7 @@ def test_what_is_wrong_is_said_before_anything_runs(dry, tmp_path):
     done = dry.run("multi30k", "prepare", DATA=str(tmp_path))
     assert done.returncode == 2
     assert f"DATA={tmp_path} has no train.en; DATA=dir must hold train.en train.de valid.en" in done.stderr
+    assert "DATA=a,b must have no comma" in dry.run("multi30k", "prepare", DATA="a,b").stderr
     assert "fairseq-" not in dry.log.read_text(encoding="utf-8")  # only the set-up was called
 
 

@@ -54,12 +54,13 @@ def test_what_is_normal_stays_as_it_is(text):
 
 def test_pairs_that_are_no_translations_go(tmp_path):
     pairs = [("a b", "c d"), ("", "x"), ("x", ""), ("a", "b c"), ("b c", "a"), ("a a a", "b b"), ("l " * 6, "m " * 6)]
+    pairs += [("a\tb", "c d")]
     for lang, side in (("en", 0), ("de", 1)):
         (tmp_path / f"in.{lang}").write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
     script = Path(random_bert.__file__).with_name("clean_pairs.sh")
     subprocess.run([script, tmp_path / "in", tmp_path / "out", "en", "de", "5"], check=True)
     kept = [(tmp_path / f"out.{lang}").read_text(encoding="utf-8").splitlines() for lang in ("en", "de")]
-    assert list(zip(*kept)) == [("a b", "c d"), ("a a a", "b b")]
+    assert list(zip(*kept)) == [("a b", "c d"), ("a a a", "b b"), ("a\tb", "c d")]
     (tmp_path / "in.de").write_text("one line less\n" * (len(pairs) - 1), encoding="utf-8")
     done = subprocess.run([script, tmp_path / "in", tmp_path / "out", "en", "de", "5"], capture_output=True, text=True)
     assert done.returncode == 1

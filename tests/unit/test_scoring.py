@@ -14,6 +14,7 @@ from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.reports.scoring import (
     FEWEST_SAMPLES,
     SIGNIFICANT,
+    GivenScores,
     Sampled,
     Scorer,
     _chance,
@@ -241,3 +242,16 @@ def test_a_tokeniser_that_cannot_be_had_is_an_error_at_the_start(monkeypatch):
     assert tokenizer_errors("ja-mecab") == [f"{said}; do what sacreBLEU says, or leave it out"]
     with pytest.raises(BertFusedError, match="--tokenize ja-mecab cannot be used"):
         main(["data", "--baseline", "a=b", "--output", "c", "--tokenize", "ja-mecab"])
+
+
+def test_sums_in_another_order_are_no_smaller_differences():
+    """Of 500 sentences five differ, all in one direction, so a difference as large has the probability 1/16."""
+    random, scorer = np.random.default_rng(0), Scorer(["a"] * 500, False)
+    for _ in range(5):
+        base = random.random(500).round(4)
+        own = base.copy()
+        own[:5] += (0.001 * random.integers(10, 90, 5)).round(4)
+        systems = [("base", [base.tolist()]), ("own", [own.tolist()])]
+        given = GivenScores("COMET", "file", False, systems)
+        scores = scorer.compare([("base", [["a"] * 500]), ("own", [["a"] * 500])], [given])[1]
+        assert scores["own"]["COMET"].p > 0.05
