@@ -1,6 +1,6 @@
 """The loop of the recurrent decoder over its steps, and the memories, which are what it attends to."""
 
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -31,19 +31,18 @@ class WeightedMemory(NamedTuple):
     weight: float
 
 
-def projected_context(memories: Dict[str, WeightedMemory], alphas: Dict[str, Tensor], values: str) -> Tensor:
-    """Return C c_i for each row and step, (B, T, D), from the weights *alphas* of each memory, (B, T, S).
+def add_context(x: Tensor, memories: Dict[str, WeightedMemory], alphas: Dict[str, Tensor], values: str) -> Tensor:
+    """Return *x*, (B, T, D), plus C c_i for each row and step, from the weights *alphas* of each memory, (B, T, S).
 
     The field *values* of a `ProjectedMemory` holds C h.
     """
-    sums = []
     for name, (_, memory, weight) in memories.items():
         # a memory belongs to all beams of its sentence
-        rows, steps, length = alphas[name].shape
         products = getattr(memory, values)
-        part = torch.bmm(alphas[name].view(len(products), -1, length), products).view(rows, steps, -1)
-        sums.append(part if weight == 1 else weight * part)
-    return sums[0] + sums[1] if len(sums) > 1 else sums[0]
+        sentences, length, width = products.shape
+        alpha = alphas[name].view(sentences, -1, length)
+        x = torch.baddbmm(x.reshape(sentences, -1, width), alpha, products, alpha=weight).view_as(x)
+    return x
 
 
 def state_weights(cell: ConditionalGru, memories: Dict[str, WeightedMemory]) -> Tensor:
@@ -65,26 +64,23 @@ def recurrent_loop(
         from_state: the value of `state_weights`.
     """
     states, alphas = [], []
+    widths = [2 * cell.hidden_dim, *(memory.keys.size(-1) for _, memory, _ in memories.values())]
     for step_inputs in inputs.unbind(1):
-        projected = linear(state, from_state)
-        gates, queries = projected.split([2 * cell.hidden_dim, projected.size(1) - 2 * cell.hidden_dim], dim=1)
+        gates, *queries = linear(state, from_state).split(widths, dim=1)
         alphas.append(attention_weights(memories, queries))
-        context = projected_context(memories, alphas[-1], "gate_values").squeeze(1)
-        state = cell(step_inputs + context, gates, state)
+        step_inputs = add_context(step_inputs.unsqueeze(1), memories, alphas[-1], "gate_values").squeeze(1)
+        state = cell(step_inputs, gates, state)
         states.append(state)
     return torch.stack(states, dim=1), {name: torch.cat([alpha[name] for alpha in alphas], dim=1) for name in memories}
 
 
-def attention_weights(memories: Dict[str, WeightedMemory], queries: Tensor) -> Dict[str, Tensor]:
-    """Return alpha, (B, 1, S), for each memory.
-
-    The *queries* of the memories with an attention stand side by side, (B, number of attentions x A).
-    """
-    alphas, rows = {}, len(queries)
-    parts = queries.split([memory.keys.size(-1) for _, memory, _ in memories.values()], dim=-1)
-    for (name, (attention, memory, _)), query in zip(memories.items(), parts):
+def attention_weights(memories: Dict[str, WeightedMemory], queries: List[Tensor]) -> Dict[str, Tensor]:
+    """Return alpha, (B, 1, S), for each memory from its projected query, (B, A), which is empty without attention."""
+    alphas = {}
+    for (name, (attention, memory, _)), query in zip(memories.items(), queries):
+        rows = len(query)
         if attention is None:
-            alphas[name] = queries.new_ones(rows, 1, 1)
+            alphas[name] = query.new_ones(rows, 1, 1)
         else:
             # the beams of a sentence are further queries to the same keys: (B, A) -> (sentences, beams, A)
             query = query.reshape(len(memory.keys), rows // len(memory.keys), -1)

@@ -38,8 +38,8 @@ class ConditionalGru(nn.Module):
 class DeepOutput(nn.Module):
     """The maxout layer: t_i has the maximum of each pair in t~_i = U_o s_{i-1} + V_o E y_{i-1} + C_o c_i + bias.
 
-    It is a deep output (Pascanu et al. 2014).  The module does not apply C_o itself: the context is a weighted sum of
-    annotations, so the decoder computes C_o h_j once for a sentence, and C_o c_i as the weighted sum of these products.
+    It is a deep output (Pascanu et al. 2014).  The module does not apply V_o and C_o itself: the context is a weighted
+    sum of annotations, so the decoder computes C_o h_j once for a sentence, and adds their weighted sum.
 
     The width of t is *output_dim*, l; t~ has 2l units.
     """
@@ -50,13 +50,7 @@ class DeepOutput(nn.Module):
         self.embed_proj = nn.Linear(embed_dim, 2 * output_dim, bias=False)  # V_o
         self.context_proj = nn.Linear(context_dim, 2 * output_dim, bias=False)  # C_o
 
-    def forward(self, state: Tensor, embedded: Tensor, from_context: Tensor) -> Tensor:
-        """Return the maxout layer t, (..., l).
-
-        Args:
-            state: the decoder's states, (..., n).
-            embedded: the embeddings of the previous words, (..., m).
-            from_context: the products C_o c, (..., 2l).
-        """
-        hidden = self.state_proj(state) + self.embed_proj(embedded) + from_context
+    def forward(self, state: Tensor, inputs: Tensor) -> Tensor:
+        """Return the maxout layer t, (..., l), of states, (..., n), and *inputs*, V_o e + C_o c, (..., 2l)."""
+        hidden = self.state_proj(state) + inputs
         return hidden.unflatten(-1, (-1, 2)).max(dim=-1).values  # the gradient of amax takes twice as long

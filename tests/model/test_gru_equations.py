@@ -59,8 +59,9 @@ def literal(model, kind, line, prefix):
         for i, layer in enumerate(decoder.upper_layers):
             states[i + 1] = layer(states[i].view(1, 1, -1), states[i + 1].view(1, 1, -1))[0].view(-1)
         top = states[-1] if attention is None else before[-1]
+        output = decoder.deep_output
         logits.append(
-            decoder.output_projection(decoder.deep_output(top, embedded, decoder.deep_output.context_proj(context)))
+            decoder.output_projection(output(top, output.embed_proj(embedded) + output.context_proj(context)))
         )
     return torch.stack(logits), torch.stack(alphas) if alphas else None
 

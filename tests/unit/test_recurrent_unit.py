@@ -41,7 +41,7 @@ def test_the_recurrent_unit_is_the_equation():
 def test_the_deep_output_is_the_equation():
     output = in_double(DeepOutput(N, M, C, 5))
     inputs = [states(B, n) for n in (N, M, C)]
-    actual = output(inputs[0], inputs[1], output.context_proj(inputs[2]))
+    actual = output(inputs[0], output.embed_proj(inputs[1]) + output.context_proj(inputs[2]))
     for b in range(B):
         s, e, c = (x[b] for x in inputs)
         hidden = (
@@ -58,7 +58,7 @@ def test_the_gradients_are_those_of_finite_differences():
         return states(*sizes).requires_grad_()
 
     unit, output = in_double(ConditionalGru(M, C, N)), in_double(DeepOutput(N, M, C, 5))
-    for module, widths in ((unit, (3 * N, 2 * N, N)), (output, (N, M, 10))):
+    for module, widths in ((unit, (3 * N, 2 * N, N)), (output, (N, 10))):
         assert gradcheck(module, [leaf(B, width) for width in widths])
     for attention in (in_double(AdditiveAttention(N, C, A)), in_double(DotAttention(N, C, A))):
         assert gradcheck(lambda q, k, a=attention: a(q, k, PAD), (leaf(B, K, A), leaf(B, S, A)))

@@ -14,7 +14,7 @@ from bert_fused_plugin.modules.recurrent_attention import RECURRENT_ATTENTIONS, 
 from bert_fused_plugin.modules.recurrent_loop import (
     ProjectedMemory,
     WeightedMemory,
-    projected_context,
+    add_context,
     recurrent_loop,
     state_weights,
 )
@@ -120,8 +120,8 @@ class GruDecoder(FairseqIncrementalDecoder):
             finals.append(final[0])
         if self.attention is not None:
             top = torch.cat([cached.states[-1:], top[:-1]])  # the paper's readout reads s_{i-1}
-        from_context = projected_context(memories, attns, "output_values")
-        x = self.dropout_module(self.deep_output(top.transpose(0, 1), embedded, from_context))
+        inputs = add_context(self.deep_output.embed_proj(embedded), memories, attns, "output_values")
+        x = self.dropout_module(self.deep_output(top.transpose(0, 1), inputs))
         if incremental_state is not None:
             cache: Any = cached._replace(states=torch.stack(finals))
             self.set_incremental_state(incremental_state, "gru", cache)
