@@ -83,4 +83,4 @@ class BertFusedDecoderLayer(FusedLayer):
     ) -> Attended:
         if cache is not None:
             return self.self_attn.step(s, cache), None
-        return self.self_attn(s, s, s, key_padding_mask=padding_mask, need_weights=False, attn_mask=mask)
+        return self.self_attn(s, padding_mask, mask), None

@@ -1,6 +1,5 @@
 """One layer of the BERT-fused encoder (Zhu et al. 2020, figure 1, left)."""
 
-from functools import partial
 from typing import Any, Dict, Optional
 
 from fairseq.modules import LayerNorm
@@ -37,8 +36,8 @@ class BertFusedEncoderLayer(FusedLayer):
             bert_padding_mask: the padding of BERT's input, (B, L).
         """
         # 1. h~ = 1/2 (attn_S(h, H_E, H_E) + attn_B(h, H_B, H_B))   (section 4.1, step 2)
-        to_source = partial(self.self_attn, key_padding_mask=encoder_padding_mask, need_weights=False)
-        nmt = Branch(lambda h: to_source(h, h, h), self.self_attn, self.self_attn_layer_norm)
+        to_source = self.self_attn
+        nmt = Branch(lambda h: (to_source(h, encoder_padding_mask), None), to_source, self.self_attn_layer_norm)
         x, _, _ = self.attend_with_bert(x, nmt, States(bert_out, bert_padding_mask))
         # 2. FFN(h~)
         return self.feed_forward(x)

@@ -62,31 +62,16 @@ class SelfAttention(MappedAttention):
 
     def __init__(self, embed_dim: int, num_heads: int, dropout: float, attention_map: str = "softmax") -> None:
         super().__init__(embed_dim, num_heads, dropout, attention_map, self_attention=True)
-        if self.attention_map is not None:
-            self.skip_embed_dim_check = True  # fairseq then computes the scores itself, and not in torch's function
 
-    def forward(
-        self,
-        query: Tensor,
-        key: Optional[Tensor],
-        value: Optional[Tensor],
-        key_padding_mask: Optional[Tensor] = None,
-        need_weights: bool = True,
-        attn_mask: Optional[Tensor] = None,
-    ) -> Attended:
-        """Return the attention's output, (T, B, C), and its weights, or None if nobody needs them.
-
-        The arguments are those of fairseq's attention.  With softmax the weights are the mean over heads, (B, T, S), as
-        fairseq's, and else (H, B, T, S).
-        """
-        masks = {"key_padding_mask": key_padding_mask, "attn_mask": attn_mask}
-        if self.attention_map is None:
-            return super().forward(query, key, value, need_weights=need_weights, **masks)
-        scores, values = super().forward(query, key, value, before_softmax=True, **masks)
-        probabilities = self.attention_map(scores.unflatten(0, (-1, self.num_heads)))  # (B, H, T, S)
-        out = torch.bmm(self.dropout_module(probabilities.to(values.dtype)).flatten(0, 1), values)  # (B H, T, C / H)
-        out = self.out_proj(out.transpose(0, 1).reshape(query.shape))
-        return out, probabilities.transpose(0, 1) if need_weights else None
+    def forward(self, x: Tensor, padding_mask: Optional[Tensor] = None, attn_mask: Optional[Tensor] = None) -> Tensor:
+        """Return the output, (T, B, C), of *x*, (T, B, C), of padding (B, T), and an added mask (T, T)."""
+        projected = (proj(x).unflatten(-1, (self.num_heads, -1)) for proj in (self.q_proj, self.k_proj, self.v_proj))
+        query, key, value = (states.permute(1, 2, 0, 3) for states in projected)  # (B, H, T, C / H)
+        if padding_mask is not None:
+            padding = attention_mask(padding_mask, key.dtype)
+            attn_mask = padding if attn_mask is None else attn_mask + padding
+        out, _ = self.attend(query, key, value, attn_mask)
+        return self.out_proj(out.permute(2, 0, 1, 3).reshape(x.shape))
 
     def step(self, x: Tensor, incremental_state: Dict[str, Any]) -> Tensor:
         """Return the output, (1, B, C), for the states *x* of the next position; its key and value are kept, too."""

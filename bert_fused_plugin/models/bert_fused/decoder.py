@@ -66,14 +66,10 @@ class BertFusedDecoder(TransformerDecoderBase):
         attn_layer = alignment_layer
         if attn_layer is None and not self.training:
             attn_layer = self.num_layers - 1
-        inner_states, attn, bert_attn = self._apply_layers(x, encoder_out, incremental_state, masks, attn_layer)
+        x, attn, bert_attn = self._apply_layers(x, encoder_out, incremental_state, masks, attn_layer)
         if self.replaces_embeddings:
             attn, bert_attn = None, attn
-        return self._output(inner_states[-1]), {
-            "attn": _mean(attn, alignment_heads),
-            "bert_attn": _mean(bert_attn, alignment_heads),
-            "inner_states": [*inner_states],
-        }
+        return self._output(x), {"attn": _mean(attn, alignment_heads), "bert_attn": _mean(bert_attn, alignment_heads)}
 
     def reorder_incremental_state_scripting(self, incremental_state: Dict[str, Any], new_order: Tensor) -> None:
         """Reorder what this decoder and its layers keep; fairseq's would look for it in all modules in each step.
@@ -112,8 +108,8 @@ class BertFusedDecoder(TransformerDecoderBase):
         incremental_state: Optional[Dict[str, Any]],
         masks: Dict[str, Optional[Tensor]],
         attn_layer: Optional[int],
-    ) -> Tuple[List[Tensor], Optional[Tensor], Optional[Tensor]]:
-        """Return *x* and the states of each layer, (T, B, C) each, and the attention weights of layer *attn_layer*."""
+    ) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
+        """Return the states of the last layer, (T, B, C), and the attention weights of layer *attn_layer*."""
         states = (
             encoder_out["encoder_out"][0],
             encoder_out["encoder_padding_mask"][0],
@@ -121,20 +117,19 @@ class BertFusedDecoder(TransformerDecoderBase):
             encoder_out["bert_padding_mask"][0],
         )
         memories = self._memories(states, incremental_state, rows=x.size(1))
-        inner_states, attn, bert_attn = [x], None, None
+        attn = bert_attn = None
         for index, layer in enumerate(self.layers):
             x, *weights = layer(
-                inner_states[-1],
+                x,
                 *states,
                 incremental_state,
                 **masks,
                 need_attn=index == attn_layer,
                 memories=memories[index],
             )
-            inner_states.append(x)
             if index == attn_layer:
                 attn, bert_attn = weights
-        return inner_states, attn, bert_attn
+        return x, attn, bert_attn
 
     def _memories(
         self, states: Tuple[Tensor, ...], incremental_state: Optional[Dict[str, Any]], rows: int

@@ -1,6 +1,6 @@
 """The BERT-fused encoder: fairseq's transformer encoder, each layer of which attends to BERT."""
 
-from typing import Any, Optional, Tuple
+from typing import Any, Optional
 
 import torch
 from fairseq.models.transformer import TransformerEncoderBase
@@ -68,50 +68,40 @@ class BertFusedEncoder(TransformerEncoderBase):
         self,
         src_tokens: Tensor,
         src_lengths: Optional[Tensor] = None,
-        return_all_hiddens: bool = False,
         bert_tokens: Optional[Tensor] = None,
         bert_out: Optional[Tensor] = None,
     ) -> EncoderOut:
         """Return fairseq's ``encoder_out`` with ``bert_out``, (B, L, D), and ``bert_padding_mask``, (B, L).
 
-        Args:
-            src_tokens, src_lengths, bert_tokens, bert_out: as for `TranslationModel.forward`.
-            return_all_hiddens: whether to fill ``encoder_states``.
+        The arguments are those of `TranslationModel.forward`.
         """
         # 1. H_B = BERT(x)   (section 4.1, step 1)
         bert_out, bert_padding_mask = read_bert(self, src_tokens, bert_tokens, bert_out, self.version.dtype)
         # 2. H_E, layer by layer   (step 2); fairseq's own loop changes the layout of the states after a reload
         if self.replaces_embeddings:
-            x, encoder_embedding = self._embed_bert(bert_out, bert_padding_mask)
+            x = self._embed_bert(bert_out, bert_padding_mask)
             encoder_padding_mask = bert_padding_mask
         else:
-            x, encoder_embedding = self.forward_embedding(src_tokens)
+            x, _ = self.forward_embedding(src_tokens)
             encoder_padding_mask = src_tokens.eq(self.padding_idx)
         if bert_out.requires_grad:  # drop-net may leave BERT out of every layer
             x = with_zero_gradients(x, bert_out)
-        states = [x.transpose(0, 1)]  # (B, S, C) -> (S, B, C)
+        x = x.transpose(0, 1)  # (B, S, C) -> (S, B, C)
         for layer in self.layers:
-            x = layer(states[-1], encoder_padding_mask, bert_out.transpose(0, 1), bert_padding_mask)
-            states = [*states, x] if return_all_hiddens else [x]
-        x = states[-1] if self.layer_norm is None else self.layer_norm(states[-1])
+            x = layer(x, encoder_padding_mask, bert_out.transpose(0, 1), bert_padding_mask)
         return {
-            "encoder_out": [x],
+            "encoder_out": [x if self.layer_norm is None else self.layer_norm(x)],
             "encoder_padding_mask": [encoder_padding_mask],
-            "encoder_embedding": [encoder_embedding],
-            "encoder_states": states if return_all_hiddens else [],
-            "fc_results": [],
-            "src_tokens": [],
-            "src_lengths": [(~encoder_padding_mask).sum(dim=1, keepdim=True).int()],
             "bert_out": [bert_out],
             "bert_padding_mask": [bert_padding_mask],
             "beam_size": [1],  # rows of each sentence
         }
 
-    def _embed_bert(self, bert_out: Tensor, bert_padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
-        """Return BERT's states, projected for the first layer, (B, L, C): with positions, and without."""
+    def _embed_bert(self, bert_out: Tensor, bert_padding_mask: Tensor) -> Tensor:
+        """Return BERT's states, projected for the first layer and with positions, (B, L, C)."""
         if self.bert_proj is None:
-            return bert_out, bert_out
+            return bert_out
         # fairseq gives a position to any symbol other than padding
         symbols = torch.full_like(bert_padding_mask, self.padding_idx + 1, dtype=torch.long)
         symbols = symbols.masked_fill(bert_padding_mask, self.padding_idx)
-        return self.forward_embedding(symbols, self.bert_proj(bert_out))
+        return self.forward_embedding(symbols, self.bert_proj(bert_out))[0]
