@@ -40,7 +40,8 @@
 #   CONSISTENCY=none   simcut or r-drop: every training takes this loss and twice the time, also the transformer's, which learns
 #                      more slowly with it; the steps with r_drop in their names take it for the further updates alone
 #   TRAIN_FLAGS=       for every fairseq-train, such as --fp16, or --cpu
-# A training that was interrupted goes on where it was; a finished one is skipped; one with other settings is an error.
+# A training that was interrupted goes on where it was; a finished one is skipped; one with other settings is an error.  It
+# keeps its limit if neither UPDATES nor MORE is given.
 
 here=$(cd "$(dirname "${BASH_SOURCE[1]}")" && pwd)
 examples=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -154,6 +155,9 @@ train() { # train NAME UPDATES LR WARMUP FLAGS...
     local system=$1 updates=$2 rate=$3 warmup=$4 command text
     shift 4
     need "$data_bin" prepare
+    # if neither limit is given, a training keeps the one that it began with
+    [ -n "${UPDATES:-}${MORE:-}" ] || [ ! -e "$runs/$system/begun" ] ||
+        updates=$(sed 's/.* --max-update \([0-9]*\) .*/\1/' "$runs/$system/begun")
     command=("$data_bin" --user-dir bert_fused_plugin ${CONSISTENCY:+--consistency "$CONSISTENCY"} "$@" "${training[@]}"
         --criterion bert_fused_label_smoothed_cross_entropy --label-smoothing 0.1
         --optimizer adam --adam-betas '(0.9, 0.98)'

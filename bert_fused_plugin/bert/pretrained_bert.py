@@ -284,7 +284,7 @@ def _load(load: Callable[..., Any], name: str, **options: Any) -> Any:
         elif name.startswith(("/", ".", "~")):
             raise BertFusedError(
                 f"--bert-model {name!r}: no such directory; give an existing one, or a name on the Hugging Face hub"
-                " (for a trained model whose BERT was moved: bert-fused-export --bert-model DIR)"
+                f" (if the BERT of a trained model has moved, put a link there: ln -s NEW {name})"
             ) from None
         else:
             problem = (

@@ -83,6 +83,14 @@ class DictionaryBridge:
         """Let *join* make text of symbols; *bpe* names the ``--bpe`` and the contents of its files."""
         self._join, self.bpe, self.problem = join, bpe, ""
 
+    def misses_capitals(self, dictionary: Dictionary) -> bool:
+        """Return whether the tokenizer distinguishes capitals, and the *dictionary* is of lower-cased text."""
+        text = "".join(dictionary.symbols[dictionary.nspecial :])
+        small, capital = self.word_pieces(["a", "A"])
+        # in a script without capitals, a few small letters do not tell
+        is_lower = text == text.lower() and sum(map(str.islower, text)) > sum(map(str.isalpha, text)) / 2
+        return is_lower and small != capital
+
     def text(self, src_tokens: Tensor) -> str:
         """Return the text that BERT reads for one sentence *src_tokens*, (S,); padding is ignored."""
         return "".join(" <unk>" if part is None else part for part in self._parts(src_tokens.tolist())).strip()

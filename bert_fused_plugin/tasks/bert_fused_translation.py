@@ -218,6 +218,11 @@ class BertFusedTranslationTask(TranslationTask):
                 f"BERT reads symbols of the source dictionary that look like tags of languages, such as {tags[0]}; "
                 "consider --bert-strip-tags, which leaves them out"
             )
+        if self.cfg.bert_text is None and bridge.misses_capitals(self.source_dictionary):
+            logger.warning(
+                f"BERT ({model.cfg.bert_model}) distinguishes capitals, but the source dictionary has none; give an "
+                "uncased BERT, or the text with its capitals (--bert-text)"
+            )
         kind, removed = detect_subword(self.target_dictionary), self.cfg.eval_bleu_remove_bpe
         joined = {"@@ ": "subword_nmt"}.get(removed, removed) == kind  # the flag alone gives "@@ "
         if self.cfg.eval_bleu and kind in ("subword_nmt", "sentencepiece") and not joined:

@@ -4,6 +4,7 @@ import os
 
 import pytest
 import torch
+from fairseq.data import Dictionary
 from warm_start_helpers import LARGER, REORDERED, SMALLER, assert_same_logits, table
 
 from bert_fused_plugin.errors import BertFusedError
@@ -27,6 +28,17 @@ def test_symbols_that_the_old_dictionary_lacks_stay_fresh(stock, save, start, di
     assert f"target dictionary: {known} of {known + 3} symbols are in {os.path.dirname(path)}/dict.de.txt" in text
     for name in ("decoder.embed_tokens", "decoder.output_projection", "encoder.embed_tokens"):
         assert sections["copied"][f"{name}.weight ({known} of {known + 3} symbols)"] == (1, known * 8)
+
+
+def test_a_dictionary_of_other_subwords_is_warned_of(stock, save, start, dictionary, caplog):
+    path = save(stock())
+    for symbols, warned in ((dictionary.symbols[4:], False), (["the"] + [f"x{i}" for i in range(9)], True)):
+        caplog.clear()
+        other = Dictionary()
+        for symbol in symbols:
+            other.add_symbol(symbol)
+        start(path, other)
+        assert (f"knows only 5 of {len(other)} symbols of the target dictionary" in caplog.text) == warned
 
 
 def test_a_shared_embedding_is_counted_once(stock, save, start, dictionary, caplog):

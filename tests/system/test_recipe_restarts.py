@@ -25,6 +25,10 @@ def test_a_training_goes_on_only_with_the_settings_that_it_began_with(dry, tmp_p
     assert dry.run("multi30k", "transformer", UPDATES="10").returncode == 0
     for spelling in (f"{out}/", "./multi30k-out"):
         assert "transformer: done before" in dry.run("multi30k", "transformer", UPDATES="10", OUT=spelling).stdout
+    assert "transformer: done before" in dry.run("multi30k", "transformer").stdout  # no limit is given
+    assert "continued: 7 updates" in dry.run("multi30k", "continued", MORE="7").stdout
+    (out / "continued" / "finished").unlink()
+    assert "continued: 7 updates" in dry.run("multi30k", "continued").stdout
     for given, changed in (
         ({"LR": "0.1"}, "(before: --lr 0.005; now: --lr 0.1)"),
         ({"UPDATES": "9"}, "(before: --max-update 10; now: --max-update 9)"),
@@ -33,11 +37,11 @@ def test_a_training_goes_on_only_with_the_settings_that_it_began_with(dry, tmp_p
         done = dry.run("multi30k", "transformer", **{"UPDATES": "10", **given})
         assert done.returncode == 2
         assert f"multi30k-out/transformer began with other settings {changed}; give another OUT=" in done.stderr
-    assert len(dry.calls("fairseq-train")) == 1
+    assert len(dry.calls("fairseq-train")) == 3
     assert dry.run("multi30k", "transformer", UPDATES="20").returncode == 0
     (out / "transformer" / "begun").unlink()
     assert dry.run("multi30k", "transformer", UPDATES="20", LR="0.1").returncode == 0
-    assert len(dry.calls("fairseq-train")) == 3
+    assert len(dry.calls("fairseq-train")) == 5
 
 
 def test_a_half_trained_system_is_not_taken_for_a_trained_one(dry, tmp_path):

@@ -1,5 +1,6 @@
 """How the task cuts sources that are too long for the model, and what it warns of."""
 
+import shutil
 from argparse import Namespace
 from inspect import signature
 
@@ -86,6 +87,27 @@ def test_bleu_of_subwords_is_warned_of(bert_dir, tmp_path, caplog, symbols, flag
     launch = {"save_dir": str(tmp_path), "restore_file": "checkpoint_last.pt", "checkpoint_suffix": ""}
     task.build_model(Namespace(**SIZES, arch="bert_fused", bert_model=bert_dir, **launch))
     assert caplog.text.count("--eval-bleu scores subwords and not words; give --eval-bleu-remove-bpe") == times
+
+
+@pytest.mark.parametrize(
+    ("cased", "symbols", "flags", "times"),
+    [
+        (True, ["it@@", "s"], {}, 1),
+        (True, ["It@@", "s"], {}, 0),
+        (True, ["این", "است", "a"], {}, 0),
+        (True, ["it@@", "s"], {"bert_text": "raw"}, 0),
+        (False, ["it@@", "s"], {}, 0),
+    ],
+)
+def test_a_cased_bert_for_lower_cased_text_is_warned_of(bert_dir, tmp_path, caplog, cased, symbols, flags, times):
+    bert = shutil.copytree(bert_dir, tmp_path / "bert")
+    settings = (bert / "tokenizer.json").read_text(encoding="utf-8")
+    if cased:
+        (bert / "tokenizer.json").write_text(settings.replace('"lowercase": true', '"lowercase": false'))
+    launch = {"save_dir": str(tmp_path), "restore_file": "checkpoint_last.pt", "checkpoint_suffix": ""}
+    task = translation_task(dictionary_of(*symbols), **flags)
+    task.build_model(Namespace(**SIZES, arch="bert_fused", bert_model=str(bert), **launch))
+    assert caplog.text.count("distinguishes capitals, but the source dictionary has none; give an uncased") == times
 
 
 def test_input_that_bert_was_not_trained_on_is_warned_of(bert_dir, tmp_path, caplog):

@@ -154,7 +154,13 @@ class WarmStart:
             old = _load_dictionary(path)
             if old is not None and len(old) == size:
                 self.rows[side] = torch.tensor([old.indices.get(symbol, -1) for symbol in dictionary.symbols])
-                self.notes.append(f"{what} dictionary: {_count(self.rows[side] >= 0)} are in {path}")
+                known = self.rows[side] >= 0
+                self.notes.append(f"{what} dictionary: {_count(known)} are in {path}")
+                if known.sum() < len(known) / 2:
+                    logger.warning(
+                        f"--bert-warm-start {self.path} knows only {_count(known)} of the {what} dictionary; the other "
+                        "embeddings begin with random numbers; prepare the data with the subwords of its training"
+                    )
                 return []
         return [
             f"--bert-warm-start {self.path} needs the {what} dictionary of its training, with {size:,} symbols; "
