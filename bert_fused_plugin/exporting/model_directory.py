@@ -40,7 +40,8 @@ _PACKAGE = "bert_fused_plugin"
 _README = """\
 # {pair}: a translation model of fairseq with bert_fused_plugin
 
-Move or rename this directory as you like; keep its files together.  In Python:
+Move or rename this directory as you like; keep its files together.  It translates {text}.
+In Python:
 
     from {module} import {model}
     {model}.from_pretrained("DIR"{in_python}).translate(["..."])
@@ -201,6 +202,7 @@ def _write_files(directory: Path, data: str, kind: Type[Any], state: Dict[str, A
     plugin = os.path.basename(os.path.normpath(cfg["common"]["user_dir"] or _PACKAGE))
     text = _README.format(
         pair=pair,
+        text="raw text" if cfg["bpe"] else "text in the form of the training text, such as in subwords",
         module=kind.__module__,
         model=kind.__name__,
         in_python="" if plugin == _PACKAGE else f', user_dir="{plugin}"',

@@ -106,6 +106,7 @@ def test_what_is_in_the_directory(workspace, exported, codes):
     assert {oct((path / file).stat().st_mode) for file in files} == {oct(codes.stat().st_mode)}
     readme = (path / "README.en-de.md").read_text(encoding="utf-8")
     assert 'BertFusedModel.from_pretrained("DIR")' in readme
+    assert "It translates raw text.\n" in readme
     assert "--tokenizer moses --moses-no-dash-splits --bpe subword_nmt --bpe-codes DIR/bpecodes" in readme
 
 
@@ -202,6 +203,7 @@ def test_the_plugin_of_the_training_is_named(workspace, tmp_path, trained_with, 
     readme = (tmp_path / "new" / "README.en-de.md").read_text(encoding="utf-8")
     assert f"\n    GruModel.from_pretrained{in_python}.translate(" in readme
     assert f" --path DIR/model.pt {on_the_command_line} \\\n        -s en -t de\n" in readme
+    assert "It translates text in the form of the training text" in readme
 
 
 def test_all_that_is_wrong_is_said_at_once_and_nothing_is_written(workspace, tmp_path):
