@@ -87,9 +87,9 @@ class DictionaryBridge:
         """Return whether the tokenizer distinguishes capitals, and the *dictionary* is of lower-cased text."""
         text = "".join(dictionary.symbols[dictionary.nspecial :])
         small, capital = self.word_pieces(["a", "A"])
-        # in a script without capitals, a few small letters do not tell
-        is_lower = text == text.lower() and sum(map(str.islower, text)) > sum(map(str.isalpha, text)) / 2
-        return is_lower and small != capital
+        # a few small letters do not tell in other scripts; Georgian capitals do not begin words
+        have_capitals = sum(letter != letter.title() for letter in text) > sum(map(str.isalpha, text)) / 2
+        return have_capitals and text == text.lower() and small != capital
 
     def text(self, src_tokens: Tensor) -> str:
         """Return the text that BERT reads for one sentence *src_tokens*, (S,); padding is ignored."""

@@ -95,6 +95,7 @@ def test_bleu_of_subwords_is_warned_of(bert_dir, tmp_path, caplog, symbols, flag
         (True, ["it@@", "s"], {}, 1),
         (True, ["It@@", "s"], {}, 0),
         (True, ["این", "است", "a"], {}, 0),
+        (True, ["ეს", "არის"], {}, 0),
         (True, ["it@@", "s"], {"bert_text": "raw"}, 0),
         (False, ["it@@", "s"], {}, 0),
     ],
