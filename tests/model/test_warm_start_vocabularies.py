@@ -74,12 +74,6 @@ def test_embeddings_that_differ_cannot_become_one(stock, save, start, before, no
         start(path, **{now: True})
 
 
-def test_embeddings_of_the_decoder_alone_may_be_shared(stock, save, start, dictionary):
-    baseline = stock(share_decoder_input_output_embed=True)
-    model = start(save(baseline), share_decoder_input_output_embed=True, bert_identity_start=True)
-    assert_same_logits(model, baseline, dictionary)
-
-
 def test_without_its_dictionary_a_checkpoint_is_refused(stock, save, start, dictionary, tmp_path):
     path = save(stock(), beside=False)
     with pytest.raises(BertFusedError) as caught:

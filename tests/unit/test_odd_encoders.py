@@ -96,14 +96,6 @@ def test_an_encoder_may_call_its_pooler(tmp_path):
     assert_close(bert(TOKENS[:1]), encoder(TOKENS[:1]).last_hidden_state.detach(), atol=1e-5)
 
 
-def test_the_encoder_of_t5_may_come_without_its_decoder(tmp_path):
-    config = MT5Config(vocab_size=20, d_model=8, d_kv=4, d_ff=10, num_layers=2, num_heads=2)
-    encoder = MT5EncoderModel(config).eval()
-    encoder.save_pretrained(tmp_path)
-    bert = FrozenBert.from_pretrained(str(tmp_path))
-    assert_close(bert(TOKENS[:1]), encoder(TOKENS[:1]).last_hidden_state.detach(), atol=1e-5)
-
-
 @pytest.mark.parametrize("kind", ["mT5", "mT5, its encoder alone", "mBART", "Marian", "Funnel"])
 def test_a_copy_of_the_encoder_has_no_decoder_that_is_not_used(tmp_path, kind):
     """Funnel's decoder is a part of the encoder."""

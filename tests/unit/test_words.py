@@ -54,11 +54,6 @@ def test_attention_is_the_mean_over_the_target_and_the_largest_over_the_source()
     assert_close(merged, torch.tensor([[0.2, 0.3, 0.4], [0.3, 0.2, 0.3]]))
 
 
-def test_words_of_many_symbols_get_no_more_of_even_attention():
-    rows, columns = merge("a b".split(), "subword_nmt"), merge("x@@ y@@ z u v".split(), "subword_nmt")
-    assert_close(merge_attention(torch.full((2, 5), 0.2), rows, columns), torch.full((2, 3), 0.2))
-
-
 def test_the_layers_that_are_too_even_are_named():
     layers = [Entropy(4.0, 0.99), None, Entropy(2.0, 0.5), Entropy(3.9, 0.96)]
     assert evenness("source", layers) == (
