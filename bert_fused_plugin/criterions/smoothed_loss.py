@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 # scores that are computed together, unless the width of the features, C, is a larger number of positions: each part
 # reads the whole matrix and adds to its gradient, which costs more than the scores of few positions
 _CPU_SCORES = 2**21  # few enough for the cache
-_GPU_SCORES = 2**26  # 256 MiB in single precision, which was not tuned
+_GPU_SCORES = 2**26  # 256 MiB in single precision, which was not tuned; also where all scores are given
 
 
 class Agreement(NamedTuple):
@@ -138,8 +138,13 @@ class _SmoothedLoss(torch.autograd.Function):
     def forward(
         ctx: Any, logits: Tensor, target: Tensor, eps: float, padding_idx: int, agreement: Optional[Agreement]
     ) -> Tuple[Tensor, ...]:
-        scores = logits.to(torch.promote_types(logits.dtype, torch.float32), copy=True)
-        terms = to_gradient(scores, target, eps, target.ne(padding_idx), agreement)
+        exact = torch.promote_types(logits.dtype, torch.float32)
+        scores = logits.to(exact, copy=True, memory_format=torch.contiguous_format)
+        size = max(1, _GPU_SCORES // logits[0, 0].numel())  # the divergence needs larger buffers
+        tensors = (scores, target, target.ne(padding_idx))
+        parts = zip(*(tensor.flatten(0, 1).split(size) for tensor in tensors))
+        found = [to_gradient(*part[:2], eps, part[2], agreement) for part in parts]
+        terms = tuple(torch.cat(term).view(target.shape) for term in zip(*found))
         ctx.save_for_backward(scores)
         ctx.dtype = logits.dtype
         ctx.mark_non_differentiable(*terms[1:])

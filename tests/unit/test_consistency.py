@@ -59,7 +59,8 @@ def leaves():
 @KINDS
 @pytest.mark.parametrize("loss_of", [of_scores, of_features])
 def test_the_loss_is_that_of_the_paper_and_its_gradient_too(agreement, literal, loss_of, monkeypatch):
-    monkeypatch.setattr(smoothed_loss, "_CPU_SCORES", 4 * V)  # two positions at a time
+    for name in ("_CPU_SCORES", "_GPU_SCORES"):
+        monkeypatch.setattr(smoothed_loss, name, 4 * V)  # two positions at a time
 
     def expected(features, matrix):
         return literal(*(features @ matrix.t()).unbind(-2))
@@ -83,6 +84,13 @@ def test_the_loss_is_that_of_the_paper_and_its_gradient_too(agreement, literal, 
                     leaf[place] -= step
                 difference = 3 * (near[0] - near[1]) / 2e-5
                 assert leaf.grad[place].item() == pytest.approx(difference, rel=1e-6, abs=1e-8)
+
+
+def test_scores_that_are_computed_in_parts_keep_their_order(monkeypatch):
+    scores = torch.randn(B, T, 2, V)
+    whole = label_smoothed_loss(scores, TARGET, EPS, PAD, R_DROP)
+    monkeypatch.setattr(smoothed_loss, "_GPU_SCORES", 4 * V)
+    assert torch.equal(torch.stack(label_smoothed_loss(scores, TARGET, EPS, PAD, R_DROP)), torch.stack(whole))
 
 
 def test_a_position_is_cut_as_a_whole_and_as_often_as_p_cut():
