@@ -30,12 +30,11 @@ class BertFusedDecoderLayer(FusedLayer):
         self,
         x: Tensor,
         encoder_out: Tensor,
-        encoder_padding_mask: Tensor,
+        encoder_mask: Tensor,
         bert_out: Tensor,
-        bert_padding_mask: Tensor,
+        bert_mask: Tensor,
         incremental_state: Optional[Dict[str, Any]] = None,
         self_attn_mask: Optional[Tensor] = None,
-        self_attn_padding_mask: Optional[Tensor] = None,
         need_attn: bool = False,
         memories: Optional[Memories] = None,
     ) -> Fused:
@@ -44,23 +43,20 @@ class BertFusedDecoderLayer(FusedLayer):
         Args:
             x: the states of the layer below, (T, B, C); T is 1 in incremental decoding, without masks of the target.
             encoder_out: the encoder's states, (S, B, C).
-            encoder_padding_mask: the padding of the source, (B, S).
+            encoder_mask: of the padding of the source, (B, 1, 1, S), see `attention_mask`.
             bert_out: BERT's states, time first: (L, B, D).
-            bert_padding_mask: the padding of BERT's input, (B, L).
+            bert_mask: of the padding of BERT's input, (B, 1, 1, L).
             incremental_state: the caches of self-attention, in incremental decoding.
-            self_attn_mask: the causal mask, (T, T).
-            self_attn_padding_mask: the padding of the target, (B, T).
+            self_attn_mask: the causal mask, (T, T), with that of the padding of the target (B, 1, T, T).
             need_attn: whether to return the attention to the encoder, (H, B, T, S), and to BERT, (H, B, T, L).
             memories: the result of `project_for_search`; without it the layer projects the states itself.
         """
         encoder_memory, bert_memory = memories or (
-            States(encoder_out, encoder_padding_mask),
-            States(bert_out, bert_padding_mask),
+            States(encoder_out, encoder_mask),
+            States(bert_out, bert_mask),
         )
         # 1. s^ = attn_S(s, S_<=t, S_<=t)   (section 4.1, step 3)
-        to_target = partial(
-            self._attend_to_target, mask=self_attn_mask, padding_mask=self_attn_padding_mask, cache=incremental_state
-        )
+        to_target = partial(self._attend_to_target, mask=self_attn_mask, cache=incremental_state)
         x, _ = self.apply_sublayer(to_target, x, self.self_attn_layer_norm)
         # 2. s~ = 1/2 (attn_E(s^, H_E, H_E) + attn_B(s^, H_B, H_B))   (step 3)
         attend = partial(self.encoder_attn, memory=encoder_memory, need_weights=need_attn)
@@ -70,17 +66,13 @@ class BertFusedDecoderLayer(FusedLayer):
         return self.feed_forward(x), attn, bert_attn
 
     def project_for_search(
-        self, encoder_out: Tensor, encoder_padding_mask: Tensor, bert_out: Tensor, bert_padding_mask: Tensor
+        self, encoder_out: Tensor, encoder_mask: Tensor, bert_out: Tensor, bert_mask: Tensor
     ) -> Memories:
         """Return what all steps of incremental decoding read of the encoder's states and of BERT's."""
         return (
-            self.encoder_attn.project_for_search(encoder_out, encoder_padding_mask),
-            None if self.bert_attn is None else self.bert_attn.project_for_search(bert_out, bert_padding_mask),
+            self.encoder_attn.project_for_search(encoder_out, encoder_mask),
+            None if self.bert_attn is None else self.bert_attn.project_for_search(bert_out, bert_mask),
         )
 
-    def _attend_to_target(
-        self, s: Tensor, mask: Optional[Tensor], padding_mask: Optional[Tensor], cache: Optional[Dict[str, Any]]
-    ) -> Attended:
-        if cache is not None:
-            return self.self_attn.step(s, cache), None
-        return self.self_attn(s, padding_mask, mask), None
+    def _attend_to_target(self, s: Tensor, mask: Optional[Tensor], cache: Optional[Dict[str, Any]]) -> Attended:
+        return self.self_attn(s, mask) if cache is None else self.self_attn.step(s, cache), None

@@ -1,6 +1,6 @@
 """One layer of the BERT-fused encoder (Zhu et al. 2020, figure 1, left)."""
 
-from typing import Any, Dict, Optional
+from typing import Any, Dict
 
 from fairseq.modules import LayerNorm
 from torch import Tensor
@@ -24,21 +24,19 @@ class BertFusedEncoderLayer(FusedLayer):
         self.self_attn_layer_norm = LayerNorm(options.embed_dim)
         self.add_feed_forward(options)
 
-    def forward(
-        self, x: Tensor, encoder_padding_mask: Optional[Tensor], bert_out: Tensor, bert_padding_mask: Tensor
-    ) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor, bert_out: Tensor, bert_mask: Tensor) -> Tensor:
         """Return this layer's states, (S, B, C).
 
         Args:
             x: the states of the layer below, (S, B, C).
-            encoder_padding_mask: the padding of the source, (B, S).
+            mask: of the padding of the source, (B, 1, 1, S), see `attention_mask`.
             bert_out: BERT's states, time first: (L, B, D).
-            bert_padding_mask: the padding of BERT's input, (B, L).
+            bert_mask: of the padding of BERT's input, (B, 1, 1, L).
         """
         # 1. h~ = 1/2 (attn_S(h, H_E, H_E) + attn_B(h, H_B, H_B))   (section 4.1, step 2)
         to_source = self.self_attn
-        nmt = Branch(lambda h: (to_source(h, encoder_padding_mask), None), to_source, self.self_attn_layer_norm)
-        x, _, _ = self.attend_with_bert(x, nmt, States(bert_out, bert_padding_mask))
+        nmt = Branch(lambda h: (to_source(h, mask), None), to_source, self.self_attn_layer_norm)
+        x, _, _ = self.attend_with_bert(x, nmt, States(bert_out, bert_mask))
         # 2. FFN(h~)
         return self.feed_forward(x)
 

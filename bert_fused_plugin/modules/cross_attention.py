@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from bert_fused_plugin.modules.attention_map import attention_weights_of
-from bert_fused_plugin.modules.multihead_attention import Attended, MappedAttention, attention_mask
+from bert_fused_plugin.modules.multihead_attention import Attended, MappedAttention
 from bert_fused_plugin.modules.weight_layout import is_plain_linear
 
 # sentences x heads x positions, up to which a folded memory makes the steps of the search faster whatever the width:
@@ -18,7 +18,7 @@ class States(NamedTuple):
     """The states of an encoder for N sentences."""
 
     states: Tensor  # (S, N, D)
-    padding_mask: Tensor  # (N, S)
+    mask: Tensor  # (N, 1, 1, S), see `attention_mask`
 
 
 class KeysAndValues(NamedTuple):
@@ -26,7 +26,7 @@ class KeysAndValues(NamedTuple):
 
     keys: Tensor  # (N, H, S, C / H)
     values: Tensor  # (N, H, S, C / H)
-    mask: Tensor  # (N, 1, 1, S), see `attention_mask`
+    mask: Tensor  # as of the states
 
 
 class FoldedMemory(NamedTuple):
@@ -62,16 +62,16 @@ class CrossAttention(MappedAttention):
         dims = {"kdim": dim, "vdim": dim}
         super().__init__(embed_dim, num_heads, dropout, attention_map, encoder_decoder_attention=True, **dims)
 
-    def project(self, states: Tensor, padding_mask: Tensor) -> KeysAndValues:
-        """Return the keys and values of *states*, (S, N, D), whose padding is *padding_mask*, (N, S)."""
+    def project(self, states: Tensor, mask: Tensor) -> KeysAndValues:
+        """Return the keys and values of *states*, (S, N, D), with *mask*, (N, 1, 1, S)."""
         length, sentences, _ = states.shape
         shape = (length, sentences, self.num_heads, self.head_dim)
         keys, values = (proj(states).view(shape).permute(1, 2, 0, 3) for proj in (self.k_proj, self.v_proj))
-        return KeysAndValues(keys, values, attention_mask(padding_mask, keys.dtype))
+        return KeysAndValues(keys, values, mask)
 
-    def project_for_search(self, states: Tensor, padding_mask: Tensor) -> Memory:
-        """Return what each step of the search reads in place of *states*, (S, N, D), with padding (N, S)."""
-        memory = self.project(states, padding_mask)
+    def project_for_search(self, states: Tensor, mask: Tensor) -> Memory:
+        """Return what each step of the search reads in place of *states*, (S, N, D), with *mask*, (N, 1, 1, S)."""
+        memory = self.project(states, mask)
         return fold(self, *memory) if may_fold(self, memory.keys) else memory
 
     def forward(self, query: Tensor, memory: Union[States, Memory], need_weights: bool = False) -> Attended:

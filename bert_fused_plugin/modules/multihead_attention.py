@@ -13,8 +13,11 @@ Attended = Tuple[Tensor, Optional[Tensor]]  # the output of an attention, and it
 
 
 def attention_mask(padding_mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return what is added to scores so that padding gets no weight, (N, 1, 1, S), for *padding_mask*, (N, S)."""
-    mask = torch.zeros(padding_mask.shape, dtype=dtype, device=padding_mask.device)
+    """Return what is added to scores so that padding gets no weight, (N, 1, 1, S), for *padding_mask*, (N, S).
+
+    A model makes it once for all of its layers.
+    """
+    mask = torch.zeros_like(padding_mask, dtype=dtype)
     return mask.masked_fill_(padding_mask, -torch.inf)[:, None, None]
 
 
@@ -41,6 +44,7 @@ class MappedAttention(MultiheadAttention):
             mask: what is added to the scores, (N, 1, 1, S), see `attention_mask`; None: all keys are seen.
             need_weights: whether to return the weights, which torch's fused attention does not give.
         """
+        mask = None if mask is None else mask.type_as(queries)  # under autocast the types differ
         if self.attention_map is None and not need_weights:
             is_dropping = self.training or self.dropout_module.apply_during_inference
             rate = self.dropout_module.p if is_dropping else 0.0
@@ -63,14 +67,11 @@ class SelfAttention(MappedAttention):
     def __init__(self, embed_dim: int, num_heads: int, dropout: float, attention_map: str = "softmax") -> None:
         super().__init__(embed_dim, num_heads, dropout, attention_map, self_attention=True)
 
-    def forward(self, x: Tensor, padding_mask: Optional[Tensor] = None, attn_mask: Optional[Tensor] = None) -> Tensor:
-        """Return the output, (T, B, C), of *x*, (T, B, C), of padding (B, T), and an added mask (T, T)."""
+    def forward(self, x: Tensor, mask: Optional[Tensor]) -> Tensor:
+        """Return the output, (T, B, C), of *x*, (T, B, C); *mask* is added to the scores, (B, H, T, T)."""
         projected = (proj(x).unflatten(-1, (self.num_heads, -1)) for proj in (self.q_proj, self.k_proj, self.v_proj))
         query, key, value = (states.permute(1, 2, 0, 3) for states in projected)  # (B, H, T, C / H)
-        if padding_mask is not None:
-            padding = attention_mask(padding_mask, key.dtype)
-            attn_mask = padding if attn_mask is None else attn_mask + padding
-        out, _ = self.attend(query, key, value, attn_mask)
+        out, _ = self.attend(query, key, value, mask)
         return self.out_proj(out.permute(2, 0, 1, 3).reshape(x.shape))
 
     def step(self, x: Tensor, incremental_state: Dict[str, Any]) -> Tensor:

@@ -10,10 +10,12 @@ from helpers import FORMULAS, assert_close, randomise, weighted
 from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer
 from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
 from bert_fused_plugin.modules.fused_layer import LayerOptions
+from bert_fused_plugin.modules.multihead_attention import attention_mask
 
 B, S, L, T, C, D, H, F = 2, 5, 7, 3, 8, 12, 2, 10
 PAD = torch.tensor([[False] * S, [True] * 2 + [False] * (S - 2)])
 BERT_PAD = torch.tensor([[False] * (L - 3) + [True] * 3, [False] * L])
+MASK, BERT_MASK = (attention_mask(padding, torch.double) for padding in (PAD, BERT_PAD))
 
 
 def options(**changed):
@@ -131,7 +133,7 @@ def test_fusions_of_two_branches_equal_their_formula_in_the_encoder(monkeypatch,
     keep = ~PAD.t()
     nmt, to_bert = reads(encoder.self_attn, None, PAD), reads(encoder.bert_attn, bert, BERT_PAD)
     expected = literal_layer(encoder, h, [(joined(join, encoder, nmt, to_bert), encoder.self_attn_layer_norm)])
-    assert_close(encoder(h, PAD, bert, BERT_PAD)[keep], expected[keep], atol=1e-10)
+    assert_close(encoder(h, MASK, bert, BERT_MASK)[keep], expected[keep], atol=1e-10)
 
 
 @NORMS
@@ -145,10 +147,10 @@ def test_fusions_of_two_branches_equal_their_formula_in_the_decoder(monkeypatch,
     to_target = reads(decoder.self_attn, None, None), decoder.self_attn_layer_norm
     fused = joined(join, decoder, nmt, to_bert), decoder.encoder_attn_layer_norm
     expected = literal_layer(decoder, s, [to_target, fused])
-    actual, *weights = decoder(s, h, PAD, bert, BERT_PAD, self_attn_mask=causal_mask(), need_attn=False)
+    actual, *weights = decoder(s, h, MASK, bert, BERT_MASK, self_attn_mask=causal_mask(), need_attn=False)
     assert_close(actual, expected, atol=1e-10)
     assert weights == [None, None]
-    actual, *weights = decoder(s, h, PAD, bert, BERT_PAD, self_attn_mask=causal_mask(), need_attn=True)
+    actual, *weights = decoder(s, h, MASK, bert, BERT_MASK, self_attn_mask=causal_mask(), need_attn=True)
     assert_close(actual, expected, atol=1e-10)
     if u is None:
         assert [attn.shape for attn in weights] == [(H, B, T, S), (H, B, T, L)]
@@ -167,12 +169,12 @@ def test_stacked_fusion_is_one_sublayer_after_the_other(bert_first, normalize_be
     to_bert = reads(encoder.bert_attn, bert, BERT_PAD), encoder.bert_attn_layer_norm
     to_source = reads(encoder.self_attn, None, PAD), encoder.self_attn_layer_norm
     expected = literal_layer(encoder, h, [to_bert, to_source][order])
-    assert_close(encoder(h, PAD, bert, BERT_PAD)[keep], expected[keep], atol=1e-10)
+    assert_close(encoder(h, MASK, bert, BERT_MASK)[keep], expected[keep], atol=1e-10)
 
     to_target = reads(decoder.self_attn, None, None), decoder.self_attn_layer_norm
     to_bert = reads(decoder.bert_attn, bert, BERT_PAD), decoder.bert_attn_layer_norm
     to_encoder = reads(decoder.encoder_attn, h, PAD), decoder.encoder_attn_layer_norm
-    actual, _, _ = decoder(s, h, PAD, bert, BERT_PAD, self_attn_mask=causal_mask())
+    actual, _, _ = decoder(s, h, MASK, bert, BERT_MASK, self_attn_mask=causal_mask())
     expected = literal_layer(decoder, s, [to_target, *[to_bert, to_encoder][order]])
     assert_close(actual, expected, atol=1e-10)
 

@@ -6,7 +6,7 @@ from fairseq.modules import MultiheadAttention
 from helpers import assert_close, randomise
 
 from bert_fused_plugin.modules.cross_attention import CrossAttention
-from bert_fused_plugin.modules.multihead_attention import SelfAttention
+from bert_fused_plugin.modules.multihead_attention import SelfAttention, attention_mask
 
 C, H, D, S, N, T = 8, 2, 6, 5, 3, 4
 
@@ -15,7 +15,7 @@ C, H, D, S, N, T = 8, 2, 6, 5, 3, 4
 def states():
     mask = torch.zeros(N, S, dtype=torch.bool)
     mask[0, 3:] = mask[2, :1] = True
-    return torch.randn(S, N, D), mask
+    return torch.randn(S, N, D), attention_mask(mask, torch.float)
 
 
 @pytest.mark.parametrize("beams", [1, 2])
@@ -26,9 +26,10 @@ def test_equals_fairseqs_attention_with_states_repeated_for_beams(states, beams,
     stock = MultiheadAttention(C, H, kdim=D, vdim=D, encoder_decoder_attention=True).eval()
     stock.load_state_dict(ours.state_dict())
     (h, mask), query = states, torch.randn(T, N * beams, C)
+    padding = mask.flatten(1) != 0
     repeated = h.repeat_interleave(beams, dim=1)
     expected, expected_weights = stock(
-        query, repeated, repeated, mask.repeat_interleave(beams, dim=0), static_kv=True, need_head_weights=True
+        query, repeated, repeated, padding.repeat_interleave(beams, dim=0), static_kv=True, need_head_weights=True
     )
     out, weights = ours(query, ours.project(h, mask), need_weights=need_weights)
     assert_close(out, expected)
@@ -62,7 +63,7 @@ def test_the_dropout_of_self_attention_is_retained_in_the_search_too():
 def test_gradients_reach_all_parameters_and_are_right():
     attention = CrossAttention(4, 2, 3, dropout=0.0).double()
     h, query = torch.randn(3, 2, 3, dtype=torch.double), torch.randn(2, 4, 4, dtype=torch.double)
-    mask = torch.tensor([[False, False, True], [False, False, False]])
+    mask = attention_mask(torch.tensor([[False, False, True], [False, False, False]]), torch.double)
     for need_weights in (False, True):
         inputs = (h.requires_grad_(), query.requires_grad_())
         assert torch.autograd.gradcheck(

@@ -9,6 +9,7 @@ from torch.nn.utils import prune
 from bert_fused_plugin.modules import cross_attention
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
 from bert_fused_plugin.modules.cross_attention import CrossAttention, FoldedMemory, KeysAndValues
+from bert_fused_plugin.modules.multihead_attention import attention_mask
 from bert_fused_plugin.modules.weight_layout import lay_out_weights
 
 C, H, D, S, N = 12, 3, 6, 5, 3
@@ -24,7 +25,7 @@ def no_gradients():
 def states():
     mask = torch.zeros(N, S, dtype=torch.bool)
     mask[0, 3:] = mask[2, :1] = True
-    return torch.randn(S, N, D).double(), mask
+    return torch.randn(S, N, D).double(), attention_mask(mask, torch.double)
 
 
 def make(attention_map="softmax"):
@@ -77,7 +78,7 @@ def test_is_not_folded_where_a_projection_is_more_than_its_matrix(states, name, 
 
 
 def test_is_folded_with_matrices_that_were_laid_out(states):
-    attention, h, query = make().float(), states[0].float(), torch.randn(1, N, C)
-    expected, _ = attention(query, attention.project(h, states[1]))
+    attention, query, states = make().float(), torch.randn(1, N, C), [tensor.float() for tensor in states]
+    expected, _ = attention(query, attention.project(*states))
     lay_out_weights(attention)
-    assert_close(attention(query, attention.project_for_search(h, states[1]))[0], expected)
+    assert_close(attention(query, attention.project_for_search(*states))[0], expected)

@@ -10,6 +10,7 @@ from bert_fused_plugin.models.bert_fused.layer_building import new_layers
 from bert_fused_plugin.modules.beam_order import select_sentences, sentences_to_keep
 from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer, Memories
 from bert_fused_plugin.modules.drop_net import with_zero_gradients
+from bert_fused_plugin.modules.multihead_attention import attention_mask
 
 Extra = Dict[str, Optional[List[Tensor]]]
 
@@ -59,14 +60,14 @@ class BertFusedDecoder(TransformerDecoderBase):
         if encoder_out["encoder_out"][0].requires_grad:  # drop-net may leave the encoder out of every layer
             x = with_zero_gradients(x, encoder_out["encoder_out"][0])
         causal = incremental_state is None and not full_context_alignment
-        masks = {
-            "self_attn_mask": self.buffered_future_mask(x) if causal else None,
-            "self_attn_padding_mask": padding_mask,
-        }
+        mask = self.buffered_future_mask(x) if causal else None
+        if padding_mask is not None:
+            padding = attention_mask(padding_mask, x.dtype)
+            mask = padding if mask is None else mask + padding
         attn_layer = alignment_layer
         if attn_layer is None and not self.training:
             attn_layer = self.num_layers - 1
-        x, attn, bert_attn = self._apply_layers(x, encoder_out, incremental_state, masks, attn_layer)
+        x, attn, bert_attn = self._apply_layers(x, encoder_out, incremental_state, mask, attn_layer)
         if self.replaces_embeddings:
             attn, bert_attn = None, attn
         return self._output(x), {"attn": _mean(attn, alignment_heads), "bert_attn": _mean(bert_attn, alignment_heads)}
@@ -106,15 +107,15 @@ class BertFusedDecoder(TransformerDecoderBase):
         x: Tensor,
         encoder_out: Dict[str, List[Tensor]],
         incremental_state: Optional[Dict[str, Any]],
-        masks: Dict[str, Optional[Tensor]],
+        mask: Optional[Tensor],
         attn_layer: Optional[int],
     ) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
         """Return the states of the last layer, (T, B, C), and the attention weights of layer *attn_layer*."""
         states = (
             encoder_out["encoder_out"][0],
-            encoder_out["encoder_padding_mask"][0],
+            encoder_out["masks"][0],
             encoder_out["bert_out"][0].transpose(0, 1),
-            encoder_out["bert_padding_mask"][0],
+            encoder_out["masks"][1],
         )
         memories = self._memories(states, incremental_state, rows=x.size(1))
         attn = bert_attn = None
@@ -123,7 +124,7 @@ class BertFusedDecoder(TransformerDecoderBase):
                 x,
                 *states,
                 incremental_state,
-                **masks,
+                mask,
                 need_attn=index == attn_layer,
                 memories=memories[index],
             )

@@ -15,6 +15,7 @@ from bert_fused_plugin.models.bert_fused.layer_building import new_layers
 from bert_fused_plugin.modules.beam_order import EncoderOut, reorder_encoder_out
 from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
 from bert_fused_plugin.modules.drop_net import with_zero_gradients
+from bert_fused_plugin.modules.multihead_attention import attention_mask
 
 
 class BertFusedEncoder(TransformerEncoderBase):
@@ -87,13 +88,15 @@ class BertFusedEncoder(TransformerEncoderBase):
         if bert_out.requires_grad:  # drop-net may leave BERT out of every layer
             x = with_zero_gradients(x, bert_out)
         x = x.transpose(0, 1)  # (B, S, C) -> (S, B, C)
+        masks = [attention_mask(padding, x.dtype) for padding in (encoder_padding_mask, bert_padding_mask)]
         for layer in self.layers:
-            x = layer(x, encoder_padding_mask, bert_out.transpose(0, 1), bert_padding_mask)
+            x = layer(x, masks[0], bert_out.transpose(0, 1), masks[1])
         return {
             "encoder_out": [x if self.layer_norm is None else self.layer_norm(x)],
             "encoder_padding_mask": [encoder_padding_mask],
             "bert_out": [bert_out],
             "bert_padding_mask": [bert_padding_mask],
+            "masks": masks,  # of both, for all layers of the decoder
             "beam_size": [1],  # rows of each sentence
         }
 
