@@ -72,7 +72,7 @@ class WeightedSum(nn.Module):
     def forward(self, nmt: Tensor, bert: Tensor) -> Tensor:
         """Return the sum, (T, B, C)."""
         w_nmt, w_bert = self.weights
-        return w_nmt * nmt + w_bert * bert
+        return torch.add(w_nmt * nmt, bert, alpha=w_bert)
 
 
 class Gate(nn.Module):
