@@ -8,6 +8,7 @@ from torch import Tensor
 
 EncoderOut = Dict[str, List[Any]]  # fairseq's ``encoder_out``, with ``beam_size``, the number of rows of each sentence
 
+_TIME_FIRST = ("encoder_out", "encoder_states")  # (S, B, C); the batch is the first dimension of all other tensors
 Kept = Tuple[Optional[Tensor], int]
 _Asked = Tuple[Callable[[], Optional[Tensor]], Tuple[int, ...], Kept]
 _last: _Asked = (lambda: None, (), (None, 1))  # the last order, what was asked about it, and the answer
@@ -21,7 +22,7 @@ def reorder_encoder_out(encoder_out: EncoderOut, new_order: Tensor) -> EncoderOu
     if keep is not None:
         for key, tensors in encoder_out.items():
             if key != "beam_size":
-                batch_dim = int(key == "encoder_out")  # (S, B, C); the batch comes first in all other tensors
+                batch_dim = 1 if key in _TIME_FIRST else 0
                 reordered[key] = [tensor.index_select(batch_dim, keep) for tensor in tensors]
     return reordered
 

@@ -17,9 +17,8 @@ from bert_fused_plugin.modules.fusion import FUSION_KINDS, Branches, FusionKind
 def test_embedding_fusion_feeds_projected_states_with_positions_to_plain_layers(build, dictionary, source):
     model = build(bert_fusion="embedding", encoder_learned_pos=True)
     randomise(model)
-    encoder, given = model.eval().encoder, []
-    encoder.layers[0].register_forward_pre_hook(lambda _, inputs: given.append(inputs[0]))
-    encoder_out = encoder(source)
+    encoder = model.eval().encoder
+    encoder_out = encoder(source, return_all_hiddens=True)
     states, bert_padding_mask = encoder.bert(encoder.bridge.bert_tokens(source)), encoder_out["bert_padding_mask"][0]
     assert torch.equal(encoder_out["encoder_padding_mask"][0], bert_padding_mask)
     positions = encoder.embed_positions.weight
@@ -30,7 +29,7 @@ def test_embedding_fusion_feeds_projected_states_with_positions_to_plain_layers(
                 expected = (
                     encoder.bert_proj.weight @ state + encoder.bert_proj.bias + positions[dictionary.pad() + 1 + j]
                 )
-                assert_close(given[0][j, b], expected, atol=1e-5)
+                assert_close(encoder_out["encoder_states"][0][j, b], expected, atol=1e-5)
     names = set(model.state_dict())
     assert not any("bert_attn" in name for name in names)
     assert "encoder.embed_tokens.weight" not in names
@@ -209,9 +208,6 @@ def test_so_does_one_with_a_layer_part_of_its_own(build, source):
     with torch.no_grad():
         layer.bert_attn.out_proj.weight.zero_()
         layer.bert_attn.out_proj.bias.zero_()
-    states = []
-    layer.register_forward_hook(lambda _, inputs, output: states.extend((inputs[0], output)))
-    model.encoder(source)
-    first, second = states
+    first, second = model.encoder(source, return_all_hiddens=True)["encoder_states"][:2]
     normed = layer.self_attn_layer_norm(first)
     assert_close(second, layer.final_layer_norm(normed + layer.fc2(torch.relu(layer.fc1(normed)))), atol=1e-5)

@@ -1,6 +1,6 @@
 """The BERT-fused encoder: fairseq's transformer encoder, each layer of which attends to BERT."""
 
-from typing import Any, Optional
+from typing import Any, Optional, Tuple
 
 import torch
 from fairseq.models.transformer import TransformerEncoderBase
@@ -69,42 +69,51 @@ class BertFusedEncoder(TransformerEncoderBase):
         self,
         src_tokens: Tensor,
         src_lengths: Optional[Tensor] = None,
+        return_all_hiddens: bool = False,
         bert_tokens: Optional[Tensor] = None,
         bert_out: Optional[Tensor] = None,
     ) -> EncoderOut:
         """Return fairseq's ``encoder_out`` with ``bert_out``, (B, L, D), and ``bert_padding_mask``, (B, L).
 
-        The arguments are those of `TranslationModel.forward`.
+        Args:
+            src_tokens, src_lengths, bert_tokens, bert_out: as for `TranslationModel.forward`.
+            return_all_hiddens: whether to fill ``encoder_states``.
         """
         # 1. H_B = BERT(x)   (section 4.1, step 1)
         bert_out, bert_padding_mask = read_bert(self, src_tokens, bert_tokens, bert_out, self.version.dtype)
         # 2. H_E, layer by layer   (step 2); fairseq's own loop changes the layout of the states after a reload
         if self.replaces_embeddings:
-            x = self._embed_bert(bert_out, bert_padding_mask)
+            x, encoder_embedding = self._embed_bert(bert_out, bert_padding_mask)
             encoder_padding_mask = bert_padding_mask
         else:
-            x, _ = self.forward_embedding(src_tokens)
+            x, encoder_embedding = self.forward_embedding(src_tokens)
             encoder_padding_mask = src_tokens.eq(self.padding_idx)
         if bert_out.requires_grad:  # drop-net may leave BERT out of every layer
             x = with_zero_gradients(x, bert_out)
-        x = x.transpose(0, 1)  # (B, S, C) -> (S, B, C)
+        states = [x.transpose(0, 1)]  # (B, S, C) -> (S, B, C)
         masks = [attention_mask(padding, x.dtype) for padding in (encoder_padding_mask, bert_padding_mask)]
         for layer in self.layers:
-            x = layer(x, masks[0], bert_out.transpose(0, 1), masks[1])
+            x = layer(states[-1], masks[0], bert_out.transpose(0, 1), masks[1])
+            states = [*states, x] if return_all_hiddens else [x]
         return {
-            "encoder_out": [x if self.layer_norm is None else self.layer_norm(x)],
+            "encoder_out": [states[-1] if self.layer_norm is None else self.layer_norm(states[-1])],
             "encoder_padding_mask": [encoder_padding_mask],
+            "encoder_embedding": [encoder_embedding],
+            "encoder_states": states if return_all_hiddens else [],
+            "fc_results": [],
+            "src_tokens": [],
+            "src_lengths": [(~encoder_padding_mask).sum(dim=1, keepdim=True).int()],
             "bert_out": [bert_out],
             "bert_padding_mask": [bert_padding_mask],
             "masks": masks,  # of both, for all layers of the decoder
             "beam_size": [1],  # rows of each sentence
         }
 
-    def _embed_bert(self, bert_out: Tensor, bert_padding_mask: Tensor) -> Tensor:
-        """Return BERT's states, projected for the first layer and with positions, (B, L, C)."""
+    def _embed_bert(self, bert_out: Tensor, bert_padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
+        """Return BERT's states, projected for the first layer, (B, L, C): with positions, and without."""
         if self.bert_proj is None:
-            return bert_out
+            return bert_out, bert_out
         # fairseq gives a position to any symbol other than padding
         symbols = torch.full_like(bert_padding_mask, self.padding_idx + 1, dtype=torch.long)
         symbols = symbols.masked_fill(bert_padding_mask, self.padding_idx)
-        return self.forward_embedding(symbols, self.bert_proj(bert_out))[0]
+        return self.forward_embedding(symbols, self.bert_proj(bert_out))
