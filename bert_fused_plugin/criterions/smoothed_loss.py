@@ -141,9 +141,8 @@ class _SmoothedLoss(torch.autograd.Function):
         exact = torch.promote_types(logits.dtype, torch.float32)
         scores = logits.to(exact, copy=True, memory_format=torch.contiguous_format)
         size = max(1, _GPU_SCORES // logits[0, 0].numel())  # the divergence needs larger buffers
-        tensors = (scores, target, target.ne(padding_idx))
-        parts = zip(*(tensor.flatten(0, 1).split(size) for tensor in tensors))
-        found = [to_gradient(*part[:2], eps, part[2], agreement) for part in parts]
+        parts = zip(*(tensor.flatten(0, 1).split(size) for tensor in (scores, target, target.ne(padding_idx))))
+        found = [to_gradient(some, symbols, eps, is_token, agreement) for some, symbols, is_token in parts]
         terms = tuple(torch.cat(term).view(target.shape) for term in zip(*found))
         ctx.save_for_backward(scores)
         ctx.dtype = logits.dtype
