@@ -140,7 +140,7 @@ class _SmoothedLoss(torch.autograd.Function):
     ) -> Tuple[Tensor, ...]:
         exact = torch.promote_types(logits.dtype, torch.float32)
         scores = logits.to(exact, copy=True, memory_format=torch.contiguous_format)
-        size = max(1, _GPU_SCORES // logits[0, 0].numel())  # the divergence needs larger buffers
+        size = max(1, _GPU_SCORES // logits.shape[2:].numel())  # the divergence needs larger buffers
         parts = zip(*(tensor.flatten(0, 1).split(size) for tensor in (scores, target, target.ne(padding_idx))))
         found = [to_gradient(some, symbols, eps, is_token, agreement) for some, symbols, is_token in parts]
         terms = tuple(torch.cat(term).view(target.shape) for term in zip(*found))
