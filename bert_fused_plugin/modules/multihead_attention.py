@@ -41,7 +41,7 @@ class MappedAttention(MultiheadAttention):
         Args:
             queries: (N, H, T, C / H).
             keys, values: (N, H, S, C / H).
-            mask: what is added to the scores, (N, 1, 1, S), see `attention_mask`; None: all keys are seen.
+            mask: what is added to the scores, such as an `attention_mask`; None: all keys are seen.
             need_weights: whether to return the weights, which torch's fused attention does not give.
         """
         mask = None if mask is None else mask.type_as(queries)  # under autocast the types differ
