@@ -138,7 +138,7 @@ class BertFlags(FairseqDataclass, Specified):
         "Train BERT too. Checkpoints then hold its weights, and there is no cache of its states.", False
     )
     bert_finetune_layers: Optional[int] = flag(
-        "The number K of BERT's last layers to train. The default is all layers and the embeddings.",
+        "How many of the last layers that are read to train. The default is all of them, and the embeddings.",
         None,
         Record.NOTED,
         where=(only_with("bert_finetune"),),

@@ -43,7 +43,7 @@ class LayerOptions:
 
 
 class FusedLayer(nn.Module):
-    """All parts of a layer except attn_S and attn_E.
+    """What the layers of the encoder and of the decoder have in common.
 
     A part that a layer of fairseq has too bears the same name, so that its checkpoints fit.  Each of the two layers
     adds its parts in its own order, because random seeds and the states of optimizers depend on the order.

@@ -51,5 +51,5 @@ INITIALISATIONS: Dict[str, Initialisation] = {
         draws_vectors=False,
         help="the other matrices are drawn from a narrow normal distribution",
     ),
-    "modern": Initialisation(_draw_by_xavier, True, "the other matrices are drawn by Xavier's rule"),
+    "modern": Initialisation(_draw_by_xavier, True, "most other matrices are drawn by Xavier's rule"),
 }
