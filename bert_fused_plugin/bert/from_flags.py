@@ -12,7 +12,7 @@ from bert_fused_plugin.bert.flags import BertFlags, parse_options
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.pretrained_bert import load_tokenizer
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.data.subwords import SUBWORDS, cannot_join, join_by_bpe
+from bert_fused_plugin.data.subwords import SUBWORDS, join_by_bpe
 from bert_fused_plugin.data.tags import tags_named, tags_of_task
 from bert_fused_plugin.errors import BertFusedError, raise_all
 
@@ -32,6 +32,8 @@ def load_bert(cfg: BertFlags, task: Any, errors: List[str], bpe: Dict[str, Any])
     Raises:
         BertFusedError: There are *errors*, or BERT cannot be used as the flags say.
     """
+    if task_settings(task).get("left_pad_target"):
+        errors.append("--left-pad-target must be False, got True: the decoder would read the padding; leave it out")
     if cfg.bert_model is None:
         raise_all(errors)
         return None, None
@@ -95,11 +97,6 @@ def load_bridge(
                 "the files that the training data was split with"
             ) from error
         bridge.join_by(join, f"{kind} with the files {fingerprint}")
-    elif bridge.problem:
-        language = settings.get("source_lang") or settings["lang_pairs"][0].split("-")[0]
-        named = settings.get("source_dict") or settings.get("fixed_dictionary")
-        file = named or os.path.join(split_paths(settings["data"])[0], f"dict.{language}.txt")
-        bridge.problem = cannot_join(bridge.subword, dictionary, str(file))
     if bridge.problem and settings.get("bert_text") is None:
         raise BertFusedError(bridge.problem)
     return bridge

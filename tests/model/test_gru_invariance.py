@@ -4,10 +4,11 @@ from argparse import Namespace
 
 import pytest
 import torch
-from helpers import GRU_SIZES, assert_close, make_gru, randomise, task_of
+from helpers import GRU_SIZES, SIZES, assert_close, make_gru, randomise, task_of
 from recurrent_models import make_batch
 
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 
 
@@ -44,11 +45,12 @@ def test_a_row_of_padding_alone_is_finite(dictionary):
     assert all(torch.isfinite(parameter.grad).all() for parameter in model.parameters())
 
 
-def test_targets_that_are_padded_on_the_left_are_refused(dictionary):
+@pytest.mark.parametrize(("kind", "sizes"), [(GruModel, GRU_SIZES), (BertFusedModel, SIZES)])
+def test_targets_that_are_padded_on_the_left_are_refused(dictionary, bert_dir, kind, sizes):
     task = task_of(dictionary)
     vars(task.cfg).update(left_pad_target=True)
     with pytest.raises(BertFusedError, match=r"^--left-pad-target must be False, got True: .*; leave it out$"):
-        GruModel.build_model(Namespace(**GRU_SIZES), task)
+        kind.build_model(Namespace(**sizes, bert_model=bert_dir), task)
 
 
 def test_alignments_to_learn_from_are_refused_with_bert(dictionary, bert_dir):

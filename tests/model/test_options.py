@@ -1,7 +1,10 @@
 """Each flag changes the computation as its definition says."""
 
+import logging
+
 import pytest
 import torch
+from fairseq.nan_detector import NanDetector
 from helpers import LINES, encode, pad, randomise
 
 
@@ -64,3 +67,11 @@ def test_special_tokens_are_masked_but_for_the_first_of_an_empty_line(build, dic
         for out in (bert_out, changed)
     ]
     assert torch.equal(*states)
+
+
+def test_fairseqs_search_for_numbers_that_are_not_finite_names_their_layer(build, dictionary, source, caplog):
+    model = build()
+    model.decoder.layers[0].fc1.bias.data[0] = torch.nan
+    with caplog.at_level(logging.WARNING), NanDetector(model):
+        logits(model, source, dictionary)
+    assert "NaN detected in output of decoder.layers.0.fc1" in caplog.text

@@ -129,6 +129,13 @@ def test_half_precision_is_taken(stock, save, start, dictionary):
     assert_same_logits(model, baseline, dictionary, LARGER)
 
 
+def test_a_checkpoint_of_a_training_that_diverged_is_refused(stock, save, start):
+    baseline = stock()
+    baseline.decoder.layers[0].fc1.bias.data[0] = float("nan")
+    with pytest.raises(BertFusedError, match=r"^--bert-warm-start .* not finite in 1 parameters, .*: its training has"):
+        start(save(baseline))
+
+
 def own_checkpoint(start, save, **options):
     model = start(None, **options)
     randomise(model)

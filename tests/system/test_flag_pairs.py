@@ -104,7 +104,6 @@ OF_HOST = """
 --tensorboard-logdir {case}/curves
 """
 OF_TRANSFORMER = """
---left-pad-target
 --encoder-layerdrop 0.5
 --decoder-layerdrop 0.5
 --adaptive-softmax-cutoff 5,10 --criterion adaptive_loss --ddp-backend legacy_ddp

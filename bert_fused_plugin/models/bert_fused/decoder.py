@@ -56,14 +56,11 @@ class BertFusedDecoder(TransformerDecoderBase):
             alignment_layer: the index of the layer whose attention is returned; by default the last.
             alignment_heads: the number of heads that count; by default all.
         """
-        x, padding_mask = self._embed(prev_output_tokens, incremental_state)
+        x = self._embed(prev_output_tokens, incremental_state)
         if encoder_out["encoder_out"][0].requires_grad:  # drop-net may leave the encoder out of every layer
             x = with_zero_gradients(x, encoder_out["encoder_out"][0])
         causal = incremental_state is None and not full_context_alignment
         mask = self.buffered_future_mask(x) if causal else None
-        if padding_mask is not None:
-            padding = attention_mask(padding_mask, x.dtype)
-            mask = padding if mask is None else mask + padding
         attn_layer = alignment_layer
         if attn_layer is None and not self.training:
             attn_layer = self.num_layers - 1
@@ -111,12 +108,8 @@ class BertFusedDecoder(TransformerDecoderBase):
         attn_layer: Optional[int],
     ) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
         """Return the states of the last layer, (T, B, C), and the attention weights of layer *attn_layer*."""
-        states = (
-            encoder_out["encoder_out"][0],
-            encoder_out["masks"][0],
-            encoder_out["bert_out"][0].transpose(0, 1),
-            encoder_out["masks"][1],
-        )
+        masks = [attention_mask(encoder_out[f"{name}_padding_mask"][0], x.dtype) for name in ("encoder", "bert")]
+        states = encoder_out["encoder_out"][0], masks[0], encoder_out["bert_out"][0].transpose(0, 1), masks[1]
         memories = self._memories(states, incremental_state, rows=x.size(1))
         attn = bert_attn = None
         for index, layer in enumerate(self.layers):
@@ -145,10 +138,8 @@ class BertFusedDecoder(TransformerDecoderBase):
             self.set_incremental_state(incremental_state, "memories", cached)
         return cached["layers"]
 
-    def _embed(
-        self, prev_output_tokens: Tensor, incremental_state: Optional[Dict[str, Any]]
-    ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Return token and position embeddings, (T, B, C), and the padding mask, (B, T), if there is padding."""
+    def _embed(self, prev_output_tokens: Tensor, incremental_state: Optional[Dict[str, Any]]) -> Tensor:
+        """Return token and position embeddings, (T, B, C)."""
         positions = None
         if self.embed_positions is not None:
             positions = self.embed_positions(prev_output_tokens, incremental_state=incremental_state)
@@ -159,11 +150,7 @@ class BertFusedDecoder(TransformerDecoderBase):
             x = x + positions
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
-        x = self.dropout_module(x).transpose(0, 1)  # (B, T, C) -> (T, B, C)
-        if incremental_state is not None:  # beam search adds no padding, so that nothing waits for a GPU here
-            return x, None
-        padding_mask = prev_output_tokens.eq(self.padding_idx)
-        return x, padding_mask if padding_mask.any() else None
+        return self.dropout_module(x).transpose(0, 1)  # (B, T, C) -> (T, B, C)
 
     def _output(self, x: Tensor) -> Tensor:
         """Return the states under the output layer, (B, T, C), of the last layer's states, (T, B, C)."""

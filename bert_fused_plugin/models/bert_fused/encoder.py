@@ -105,7 +105,6 @@ class BertFusedEncoder(TransformerEncoderBase):
             "src_lengths": [(~encoder_padding_mask).sum(dim=1, keepdim=True).int()],
             "bert_out": [bert_out],
             "bert_padding_mask": [bert_padding_mask],
-            "masks": masks,  # of both, for all layers of the decoder
             "beam_size": [1],  # rows of each sentence
         }
 

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from bert_fused_plugin.bert.from_flags import task_settings
 from bert_fused_plugin.bert.record import RECORD_KEY, differences_of_bert
 from bert_fused_plugin.checkpoints.origins import Origin, origins
-from bert_fused_plugin.checkpoints.reading import read_saved, saved_flags
-from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.checkpoints.reading import diverged, read_saved, saved_flags
+from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.json_record import read_json
 from bert_fused_plugin.models.bert_fused.config import HOST, OF_BOTH, OF_SIDES, BertFusedConfig
 from bert_fused_plugin.models.presets import flags_beside, resumed_from
@@ -96,6 +96,7 @@ class WarmStart:
             raise BertFusedError(
                 f"--bert-warm-start {path} is no transformer with encoder and decoder (--arch {arch}); {_REMEDY}"
             )
+        raise_all(diverged(f"--bert-warm-start {path}", state))
         _bring_up_to_date(state)
         flags = {**flags, **_languages(flags, state)}
         history = checkpoint.get("optimizer_history") or [{}]
