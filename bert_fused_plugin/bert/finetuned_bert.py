@@ -68,7 +68,9 @@ class FinetunedBert(PretrainedBert):
 
     def _run(self, inputs: Dict[str, Any]) -> Any:
         thetas = self._thetas() if self._factor != 1 else []
-        return functional_call(self.model, {name: _Scaled.apply(x, self._factor) for name, x in thetas}, (), inputs)
+        # W = f theta, whose gradient goes to theta unchanged
+        weights = {name: x - x.detach() + self._factor * x.detach() for name, x in thetas}
+        return functional_call(self.model, weights, (), inputs)
 
     def _apply(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
         """Change the numbers as torch does; fairseq's ``--fp16`` comes here as ``half()``."""
@@ -89,18 +91,6 @@ class FinetunedBert(PretrainedBert):
                 state_dict[key] = state_dict[key] * ratio
         state_dict.update({f"{prefix}lr_factor": torch.tensor(self._factor), f"{prefix}scaled": self.scaled})
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-
-
-class _Scaled(torch.autograd.Function):
-    """W = f theta, whose backward pass hands the gradient of W to theta unchanged."""
-
-    @staticmethod
-    def forward(ctx: Any, theta: Tensor, factor: float) -> Tensor:
-        return theta * factor
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tuple[Tensor, None]:
-        return gradients[0], None
 
 
 def _used_parameters(model: "PreTrainedModel", top: int, last_layers: Optional[int]) -> Set[str]:

@@ -62,7 +62,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 
 def errors(options: Namespace) -> List[str]:
     """Return a sentence for each problem with the flags."""
-    least = {"beam": 1, "lenpen": -math.inf, "max_len_a": 0, "max_len_b": 1, "max_tokens": 1, "examples": 0, "seed": 0}
+    least = {"beam": 1, "lenpen": -math.inf, "max_len_a": 0, "max_len_b": 1, "max_tokens": 1, "examples": 0}
     found = [
         f"{flag_name(name)} must be a finite number{f' of at least {bound}' if bound > -math.inf else ''}, got {value}"
         for name, bound in {**least, "samples": scoring.FEWEST_SAMPLES}.items()
@@ -102,7 +102,7 @@ def compare(options: Namespace) -> Dict[str, Any]:
     found: List[Comparison] = []
     for subset, lines in references.items():
         scorer = scoring.Scorer(lines, tokenised, options.samples, runs[0].languages[1], options.tokenize)
-        others = *given[subset], subset, how, texts, scorer, options.seed, not options.no_bert_tests
+        others = *given[subset], subset, how, texts, scorer, not options.no_bert_tests
         found.append(Comparison(seeds, *others))
         if options.write_text is not None:
             found[-1].write_texts(options.write_text)
@@ -272,7 +272,6 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
     add("--examples", type=int, default=10, help="number of best and worst sentences of a run; default: %(default)s")
     add("--samples", type=int, default=scoring.DEFAULT_SAMPLES,
         help=f"number of resamples and trials, at least {scoring.FEWEST_SAMPLES}; default: %(default)s")  # fmt: skip
-    add("--seed", type=int, default=1, help="seed of the shuffling and of the random BERT; default: %(default)s")
     add("--user-dir", type=user_module, metavar="DIR", help="plug-in that has the architecture of a model")
     add("--cpu", action="store_true", help="use no GPU")
     add("--bf16", action="store_true", help="translate in bfloat16")

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, NamedTuple, Optional, Tuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -68,9 +67,6 @@ def projected_loss(
         matrix: the output matrix, (V, C).
         target, eps, padding_idx, agreement: as for `label_smoothed_loss`.
     """
-    if features.dtype != matrix.dtype:  # torch.autocast on a CPU
-        terms = label_smoothed_loss(F.linear(features, matrix), target, eps, padding_idx, agreement)
-        return tuple(term.sum() for term in terms)
     learns = torch.is_grad_enabled() and (features.requires_grad or matrix.requires_grad)
     objective = partial(to_gradient, eps=eps, agreement=agreement)
     return _ProjectedLoss.apply(features, matrix, target, padding_idx, objective, learns)

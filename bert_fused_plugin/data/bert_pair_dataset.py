@@ -40,11 +40,7 @@ class BertPairDataset(BaseWrapperDataset):
     ) -> None:
         super().__init__(dataset)
         self.word_pieces = kept_word_pieces(Sentences(dataset, bridge, texts, document_starts), folders, name)
-        self._states: Optional[CachedStates] = None
-
-    def use_states(self, states: CachedStates) -> None:
-        """Take BERT's states of the sentences from *states* from now on."""
-        self._states = states
+        self.states: Optional[CachedStates] = None  # of BERT, where there is a cache
 
     src = property(lambda self: self.dataset.src, doc="The source sentences, which fairseq's commands ask for.")
     tgt = property(lambda self: self.dataset.tgt, doc="The target sentences, which fairseq's commands ask for.")
@@ -57,8 +53,8 @@ class BertPairDataset(BaseWrapperDataset):
         """Return fairseq's sample of *index* with ``bert_tokens``, and ``bert_out`` if there is a cache."""
         sample: Dict[str, Any] = self.dataset[index]
         sample["bert_tokens"] = self.bert_tokens(index)
-        if self._states is not None:
-            sample["bert_out"] = self._states[index]
+        if self.states is not None:
+            sample["bert_out"] = self.states[index]
         return sample
 
     def collater(self, samples: List[Dict[str, Any]], **options: Any) -> Dict[str, Any]:
@@ -68,7 +64,7 @@ class BertPairDataset(BaseWrapperDataset):
             by_id = {sample["id"]: sample for sample in samples}
             ordered = [by_id[i] for i in batch["id"].tolist()]  # fairseq sorts them by length
             batch["net_input"]["bert_tokens"] = collate_bert_tokens([sample["bert_tokens"] for sample in ordered])
-            if self._states is not None:
+            if self.states is not None:
                 states = pad_sequence([sample["bert_out"] for sample in ordered])  # time first, as attention reads them
                 batch["net_input"]["bert_out"] = states.transpose(0, 1)
         return batch

@@ -3,10 +3,9 @@
 import logging
 import os
 import shutil
-from collections import defaultdict
 from functools import cache
 from pathlib import Path
-from typing import Callable, DefaultDict, Dict, List
+from typing import Callable, Dict, List
 
 import numpy as np
 import torch
@@ -105,7 +104,7 @@ class CachedStates:
             with written_whole(self.file(number)) as new:
                 save_file({"states": states}, new, {"blocks": str(len(self._sizes))})
 
-        with Progress("BERT cache", int(self._sizes[own].sum()), "word pieces", parts=3, say=logger.info) as shown:
+        with Progress("BERT cache", int(self._sizes[own].sum()), "word pieces", say=logger.info) as shown:
             make_together(self.missing, make, rank, ranks, str(self.folder), wait)
         if not self.missing():
             for leftover in self.folder.glob(".*"):  # of killed processes
@@ -126,26 +125,20 @@ class CachedStates:
             )
 
     def _computed(self, number: int, compute: ComputeStates, shown: Progress) -> Tensor:
-        """Return the states of the block *number*, (word pieces, N x D); equal sentences are computed once."""
+        """Return the states of the block *number*, (word pieces, N x D)."""
         offsets = self._word_pieces.offsets[self._starts[number] : self._starts[number + 1] + 1]
         pieces = self._word_pieces.pieces[offsets[0] : offsets[-1]]
         states = torch.empty(len(pieces), self._dim, dtype=self._dtype)
-        equal_ones: DefaultDict[bytes, List[slice]] = defaultdict(list)
         ends = (offsets - offsets[0]).tolist()
-        for start, stop in zip(ends, ends[1:]):
-            equal_ones[pieces[start:stop].tobytes()].append(slice(start, stop))
-        longest_first = sorted(equal_ones.values(), key=lambda equal: equal[0].start - equal[0].stop)
-        done = 0
-        while done < len(longest_first):
-            longest = longest_first[done][0]
-            batch = longest_first[done : done + max(1, BATCH_PIECES // (longest.stop - longest.start))]
-            bert_tokens = collate_bert_tokens([torch.from_numpy(pieces[equal[0]].astype(np.int64)) for equal in batch])
-            computed = self._in_number_format(compute(bert_tokens))
-            for equal, row in zip(batch, computed):
-                for place in equal:
-                    states[place] = row[: place.stop - place.start]
-            shown.update(sum(place.stop - place.start for equal in batch for place in equal))
-            done += len(batch)
+        places = sorted(map(slice, ends, ends[1:]), key=lambda place: place.start - place.stop)  # the longest first
+        while places:
+            count = max(1, BATCH_PIECES // (places[0].stop - places[0].start))
+            batch, places = places[:count], places[count:]
+            ids = [torch.from_numpy(pieces[place].astype(np.int64)) for place in batch]
+            computed = self._in_number_format(compute(collate_bert_tokens(ids)))
+            for place, row in zip(batch, computed):
+                states[place] = row[: place.stop - place.start]
+            shown.update(sum(place.stop - place.start for place in batch))
         return states
 
     def _in_number_format(self, states: Tensor) -> Tensor:

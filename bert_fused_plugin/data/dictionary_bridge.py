@@ -33,8 +33,7 @@ class DictionaryBridge:
     unknown token.  Every sentence, also an empty one, has at least one word piece.
 
     Args:
-        max_tokens: longest BERT input in word pieces, special tokens included; a longer sentence is cut, and counted in
-            `num_truncated`.
+        max_tokens: longest BERT input in word pieces, special tokens included; a longer sentence is cut.
         subword: kind of subwords by which the dictionary's symbols are joined to text, a row of `SUBWORDS`; ``auto``
             finds out which of them the dictionary has.
         detok: the detokenisation: ``moses`` undoes that of Moses, and ``none`` leaves the words as they are; ``auto``
@@ -63,15 +62,14 @@ class DictionaryBridge:
         self.detok = detect_detok(dictionary) if detok == "auto" else detok
         self._lang = lang
         self.context = context
-        self.num_truncated = 0
-        self.num_context_cut = 0
+        self._has_cut = False
         self._symbols = dictionary.symbols
         self._unk = dictionary.unk()
         self.tags = tuple(sorted(tag for tag in set(tags) if tag in dictionary))
         self._silent = {dictionary.bos(), dictionary.pad(), dictionary.eos(), *map(dictionary.index, self.tags)}
         self._join: Optional[Join] = SUBWORDS[self.subword].join
         self.bpe: Optional[str] = None
-        self.problem = "" if self._join else cannot_join(self.subword, dictionary, "the source dictionary")
+        self.problem = "" if self._join else cannot_join(self.subword, dictionary)
         self._detokenize = DETOKENIZERS[self.detok](lang)
         self._single, self._pair = map(self._tokenizer.template, (1, 2))
         self.special_tokens = sorted({token for part in (*self._single, *self._pair) for token in part})
@@ -113,17 +111,16 @@ class DictionaryBridge:
         room = self.max_tokens - len(before) - len(between) - len(after)
         if context:
             left = max(0, room - len(pieces))
-            self.num_context_cut += len(context) > left
             if left == 0:
                 return self.frame(pieces)
             return [*before, *context[-left:], *between, *pieces, *after]
         if len(pieces) > room:
-            if self.num_truncated == 0:
+            if not self._has_cut:
                 logger.warning(
                     f"a source sentence of {len(pieces)} word pieces is cut to {room} for BERT "
                     f"(--bert-max-tokens {self.max_tokens}); further sentences are cut without a message"
                 )
-            self.num_truncated += 1
+            self._has_cut = True
         return [*before, *pieces[:room], *after] or list(self._empty)
 
     def segments(self, bert_tokens: Tensor) -> Optional[Tensor]:

@@ -2,7 +2,7 @@
 
 import os
 from collections import deque
-from typing import Any, Container, Deque, List, Optional, Sequence, Set, Tuple
+from typing import Any, Container, Deque, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from fairseq.data import BaseWrapperDataset, ConcatDataset
 
@@ -10,28 +10,21 @@ from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.errors import BertFusedError
 
 
-class DocumentContext:
-    """Makes BERT's input of the sentences of a text, one after the other, each with preceding ones of its document.
+def with_context(
+    bridge: DictionaryBridge, sentences: Iterable[List[int]], starts: Container[int] = (), first: int = 0
+) -> Iterator[List[int]]:
+    """Yield BERT's input for each of the *sentences* of a text, word-piece ids, with preceding ones of its document.
 
     A document ends at a blank line, or any other sentence without word pieces, and before each sentence in *starts*.
     The sentence with the index *first* comes first.
     """
-
-    def __init__(self, bridge: DictionaryBridge, starts: Container[int] = (), first: int = 0) -> None:
-        self._bridge = bridge
-        self._starts = starts
-        self._before: Deque[List[int]] = deque(maxlen=bridge.context)
-        self._index = first
-
-    def frame(self, pieces: List[int]) -> List[int]:
-        """Return BERT's input for the next sentence, of the word-piece ids *pieces*."""
-        if self._index in self._starts or not pieces:
-            self._before.clear()
-        row = self._bridge.frame(pieces, [piece for sentence in self._before for piece in sentence])
+    before: Deque[List[int]] = deque(maxlen=bridge.context)
+    for index, pieces in enumerate(sentences, first):
+        if index in starts or not pieces:
+            before.clear()
+        yield bridge.frame(pieces, [piece for sentence in before for piece in sentence])
         if pieces:
-            self._before.append(pieces)
-        self._index += 1
-        return row
+            before.append(pieces)
 
 
 def files_of(source: Any) -> List[Tuple[int, int]]:

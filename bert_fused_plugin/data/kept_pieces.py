@@ -17,7 +17,7 @@ from array import array
 from contextlib import suppress
 from functools import cached_property
 from importlib.metadata import version
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Callable, Collection, Dict, List, Optional, Sequence
 
@@ -36,7 +36,7 @@ from torch.utils.data import ConcatDataset as ConcatTexts
 
 from bert_fused_plugin.data.data_bin import read_whole
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.data.document_context import DocumentContext
+from bert_fused_plugin.data.document_context import with_context
 from bert_fused_plugin.data.shared_work import make_together, rank_in
 from bert_fused_plugin.data.word_pieces import META, WordPieces
 from bert_fused_plugin.errors import BertFusedError
@@ -76,19 +76,15 @@ class Sentences:
 
     def word_pieces(self, start: int, stop: int) -> WordPieces:
         """Return the word pieces of the sentences from index *start* to before *stop*."""
-        bridge = self._bridge
-        before = range(max(0, start - bridge.context), start)
-        context = DocumentContext(bridge, self._document_starts, before.start)
-        for pieces in self._pieces(before):
-            context.frame(pieces)
-        truncated, context_cut = bridge.num_truncated, bridge.num_context_cut
+        begin = max(0, start - self._bridge.context)
+        chunks = (range(first, min(first + _CHUNK, stop)) for first in range(begin, stop, _CHUNK))
+        pieces = chain.from_iterable(map(self._pieces, chunks))
+        rows = with_context(self._bridge, pieces, self._document_starts, begin)
         flat, sizes = array("i"), array("q", [0])
-        for first in range(start, stop, _CHUNK):
-            rows = [context.frame(pieces) for pieces in self._pieces(range(first, min(first + _CHUNK, stop)))]
-            flat.extend(chain.from_iterable(rows))
-            sizes.extend(map(len, rows))
-        cuts = (bridge.num_truncated - truncated, bridge.num_context_cut - context_cut)
-        return WordPieces(np.array(flat, dtype=np.int32), np.cumsum(sizes, dtype=np.int64), cuts)
+        for row in islice(rows, start - begin, None):
+            flat.extend(row)
+            sizes.append(len(row))
+        return WordPieces(np.array(flat, dtype=np.int32), np.cumsum(sizes, dtype=np.int64))
 
     def digest(self) -> Optional[str]:
         """Return a hash of everything that the word pieces depend on, or None if the sentences are in no files."""
@@ -188,7 +184,7 @@ def _made(sentences: Sentences, place: Path, rank: int, ranks: int) -> WordPiece
     logger.info(f"the word pieces of {len(sentences):,} sentences are made, and kept in {place}")
     own = sum(min(_PART, len(sentences) - start) for start in starts[rank::ranks])
     try:
-        with Progress("word pieces for BERT", own, "sentences", parts=1, say=logger.info) as shown:
+        with Progress("word pieces for BERT", own, "sentences", say=logger.info) as shown:
             make_together(missing, make, rank, ranks, str(place))
             make_together(
                 lambda: [] if meta.exists() else [0], lambda _: WordPieces.save(files, place), rank, ranks, str(place)

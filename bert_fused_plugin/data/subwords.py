@@ -3,7 +3,7 @@
 import hashlib
 import re
 from itertools import groupby
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq.data import Dictionary
 from fairseq.data.encoders.byte_bpe import ByteBPE
@@ -38,15 +38,15 @@ def detect_subword(dictionary: Dictionary) -> str:
     return best if shares[best] > 0.01 else "none"
 
 
-def cannot_join(name: str, dictionary: Dictionary, file: str) -> str:
-    """Return the sentence that says why BERT cannot read the subwords *name* of *dictionary*, which is in *file*."""
+def cannot_join(name: str, dictionary: Dictionary) -> str:
+    """Return the sentence that says why BERT cannot read the subwords *name* of the source *dictionary*."""
     kind, symbols = SUBWORDS[name], dictionary.symbols[dictionary.nspecial :]
     example = next((symbol for symbol in symbols if kind.share([symbol] * (_FEWEST_NUMBERS + 1))), "")
     files = f"--bpe {' or '.join(kind.bpe)} with the files that made the subwords, or " if kind.bpe else ""
     return (
-        f"{file}: {kind.share(symbols):.0%} of the symbols are {kind.sign}, such as {example}, but BERT must read "
-        f"text, and these symbols alone do not tell the text; give {files}the raw source text with --bert-text DIR "
-        "(--task bert_fused_translation), or give --bert-subword none if these symbols are words"
+        f"the source dictionary: {kind.share(symbols):.0%} of the symbols are {kind.sign}, such as {example}, but BERT "
+        f"must read text, and these symbols alone do not tell the text; give {files}the raw source text with "
+        "--bert-text DIR (--task bert_fused_translation), or give --bert-subword none if these symbols are words"
     )
 
 
@@ -75,11 +75,6 @@ def join_by_bpe(encoder: Any, dictionary: Dictionary) -> Tuple[Join, str]:
 
 def _share_of(is_marked: Callable[[str], bool]) -> Callable[[Sequence[str]], float]:
     return lambda symbols: sum(map(is_marked, symbols)) / len(symbols)
-
-
-def _own(symbols: Sequence[str]) -> List[str]:
-    """Return the *symbols* that the subwords themselves have brought."""
-    return [symbol for symbol in symbols if not _OF_ANY_KIND.fullmatch(symbol)]
 
 
 def _unless_it_begins(mark: str) -> Callable[[str, str], bool]:
@@ -125,7 +120,7 @@ def _is_number(symbol: str) -> bool:
 
 
 def _share_of_numbers(symbols: Sequence[str]) -> float:
-    own = _own(symbols)
+    own = [symbol for symbol in symbols if not _OF_ANY_KIND.fullmatch(symbol)]
     numbers = sum(map(_is_number, own))
     return numbers / len(own) if len(own) > _FEWEST_NUMBERS and numbers > 0.99 * len(own) else 0.0
 

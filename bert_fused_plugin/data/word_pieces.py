@@ -22,15 +22,13 @@ class WordPieces:
     Args:
         pieces: word-piece ids of all sentences, (number of word pieces,).
         offsets: where each sentence begins, and where the last one ends, (number of sentences + 1,).
-        cuts: number of sentences that were cut to the longest input of BERT, and of those whose context was cut.
     """
 
     folder: Optional[Path] = None  # which keeps them, if `load` has read them
 
-    def __init__(self, pieces: NDArray[np.int32], offsets: NDArray[np.int64], cuts: Sequence[int] = (0, 0)) -> None:
+    def __init__(self, pieces: NDArray[np.int32], offsets: NDArray[np.int64]) -> None:
         self.pieces = pieces
         self.offsets = offsets
-        self.cuts = tuple(cuts)
 
     @classmethod
     def load(cls, folder: Path) -> "WordPieces":
@@ -42,18 +40,17 @@ class WordPieces:
         """
         meta = json.loads((folder / META).read_text(encoding="utf-8"))
         pieces, offsets = (np.asarray(np.load(folder / name, mmap_mode="r")) for name in (_PIECES, _OFFSETS))
-        loaded = cls(pieces, offsets, meta["cuts"])
+        loaded = cls(pieces, offsets)
         loaded.digest, loaded.folder = meta["digest"], folder
         return loaded
 
     @classmethod
     def save(cls, parts: Sequence[Path], folder: Path) -> None:
         """Write the word pieces of all *parts*, in order, into *folder*; memory holds one part at a time."""
-        sizes, cuts = [np.zeros(1, dtype=np.int64)], np.zeros(2, dtype=np.int64)
+        sizes = [np.zeros(1, dtype=np.int64)]
         for file in parts:
             with np.load(file) as part:
                 sizes.append(part["sizes"])
-                cuts += part["cuts"]
         offsets = np.cumsum(np.concatenate(sizes), dtype=np.int64)
         with written_whole(folder / _OFFSETS) as new:
             np.save(new, offsets)
@@ -65,12 +62,12 @@ class WordPieces:
                     target.write(part["pieces"].data)
         digest = cls(np.load(folder / _PIECES, mmap_mode="r"), offsets).digest
         with written_whole(folder / META) as new:
-            new.write_text(json.dumps({"digest": digest, "cuts": cuts.tolist()}), encoding="utf-8")
+            new.write_text(json.dumps({"digest": digest}), encoding="utf-8")
 
     def save_part(self, file: Path) -> None:
         """Write these word pieces as one of the parts of `save`."""
         with written_whole(file) as new:
-            np.savez(new, sizes=self.sizes.astype(np.int32), pieces=self.pieces, cuts=np.array(self.cuts))
+            np.savez(new, sizes=self.sizes.astype(np.int32), pieces=self.pieces)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

@@ -27,19 +27,16 @@ MEANINGS = {
 }
 
 
-def bert_ablations(run: Run, subset: str, seed: int) -> Dict[str, Callable[[], ContextManager[None]]]:
-    """Return, for each name in `MEANINGS` that applies to *run*, what brings it into that state.
-
-    The *seed* is that of the shuffling and of the random weights.
-    """
+def bert_ablations(run: Run, subset: str) -> Dict[str, Callable[[], ContextManager[None]]]:
+    """Return, for each name in `MEANINGS` that applies to *run*, what brings it into that state."""
     states: Dict[str, Callable[[], ContextManager[None]]] = {"on": nullcontext}
     if not run.reads_bert:
         return states
     if isinstance(run.model, GruModel) or not run.model.encoder.replaces_embeddings:
         states["off"] = lambda: bert_off(run.model)
     if len(run.task.dataset(subset)) > 1:
-        states["shuffled"] = lambda: shuffled_bert(run.task, subset, seed)
-    states["random"] = lambda: random_bert(run.model, seed)
+        states["shuffled"] = lambda: shuffled_bert(run.task, subset)
+    states["random"] = lambda: random_bert(run.model)
     return states
 
 
@@ -61,7 +58,7 @@ def bert_off(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def shuffled_bert(task: Any, subset: str, seed: int) -> Iterator[None]:
+def shuffled_bert(task: Any, subset: str, seed: int = 1) -> Iterator[None]:
     """Give each sentence of *subset* BERT's input of another one."""
     dataset = task.datasets[subset]
     shuffled, order = copy.copy(dataset), derangement(len(dataset), seed)
@@ -74,7 +71,7 @@ def shuffled_bert(task: Any, subset: str, seed: int) -> Iterator[None]:
 
 
 @contextmanager
-def random_bert(model: Any, seed: int) -> Iterator[None]:
+def random_bert(model: Any, seed: int = 1) -> Iterator[None]:
     """Replace BERT by one of the same configuration with random weights."""
     from transformers import AutoModel
 

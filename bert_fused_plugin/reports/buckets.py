@@ -11,7 +11,6 @@ from bert_fused_plugin.progress import Progress
 from bert_fused_plugin.reports.words import word_positions
 
 RARE = 5  # a word is rare if it is seen at most this often in training
-_FIRST_SENTENCES = 10_000  # of the training data, after which the time is estimated
 _LENGTHS = (10, 15, 20, 25, 30)
 _LENGTH_NAMES = [*(f"{start + 1}-{end}" for start, end in zip((0, *_LENGTHS), _LENGTHS)), f"over {_LENGTHS[-1]}"]
 _RARE_NAMES = ["none", "1", "2", "3 or more"]
@@ -54,7 +53,7 @@ def count_training_words(
     seen: Counter[Word] = Counter()
     sentences = (dataset[i].tolist() for dataset in datasets for i in range(len(dataset)))
     total = sum(map(len, datasets))
-    with Progress("words of the training data", total, "sentences", parts=_FIRST_SENTENCES) as progress:
+    with Progress("words of the training data", total, "sentences") as progress:
         for sentence in sentences:
             seen.update(word for word in words_of(task.source_dictionary, sentence, subwords) if word in known)
             progress.update(1)

@@ -39,7 +39,6 @@ class Comparison:
     how: Decoding
     texts: Texts
     scorer: Scorer  # which has the reference of each sentence
-    seed: int  # of the shuffling and of the random BERT
     with_ablations: bool  # whether to translate with BERT off, shuffled and random too
 
     def __post_init__(self) -> None:
@@ -48,7 +47,7 @@ class Comparison:
         self.sources = self.baseline.sources[self.subset]
         self.size = len(self.sources)
         states = bert_ablations if self.with_ablations else lambda *_: {"on": nullcontext}
-        jobs = [(run, *state) for run in self.runs for state in states(run, self.subset, self.seed).items()]
+        jobs = [(run, *state) for run in self.runs for state in states(run, self.subset).items()]
         jobs += [(run, f"seed {i}", nullcontext) for _, *more in self.seeds for i, run in enumerate(more, 2)]
         # by run, and by the state of BERT or the seed
         self.found: Dict[str, Dict[str, Translations]] = {run.name: {} for run in self.runs}

@@ -63,14 +63,14 @@ def batches(run: Run, subset: str, max_tokens: int) -> Iterator[Dict[str, Any]]:
 def translate(run: Run, subset: str, how: Decoding, title: str) -> Translations:
     """Return the translations of *subset*; *title* is the text about the progress."""
     search, result = searcher(run, how), Translations()
-    work = float(run.sources[subset].sizes.sum())  # the first batches have the shortest sentences
-    with Progress(title, len(run.task.dataset(subset)), "sentences", work=work) as progress:
+    # the first batches have the shortest sentences
+    with Progress(title, int(run.task.dataset(subset).src.sizes.sum()), "source tokens") as progress:
         for sample in batches(run, subset, how.max_tokens):
             start = time.perf_counter()
             found = search(sample)
             result.seconds += time.perf_counter() - start
             result.tokens.update(zip(sample["id"].tolist(), found))
-            progress.update(len(found), work=float(sample["net_input"]["src_lengths"].sum()))
+            progress.update(int(sample["net_input"]["src_lengths"].sum()))
     return result
 
 

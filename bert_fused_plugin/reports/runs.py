@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from fairseq import checkpoint_utils, tasks, utils
-from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf
 
 from bert_fused_plugin.bert.layers import is_sentence_encoder
 from bert_fused_plugin.checkpoints.origins import Origin, origins
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, require_architecture, saved_flags
-from bert_fused_plugin.data.data_bin import read_whole
+from bert_fused_plugin.data.data_bin import read_whole, source_side
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
 from bert_fused_plugin.tasks.bert_fused_translation_config import training_defaults
@@ -215,8 +214,6 @@ def _load_test_set(task: BertFusedTranslationTask, data: str, subset: str) -> An
     if any(file.stat().st_size == 0 for file in files):  # fairseq maps no empty file, and leaves a stray trace
         raise BertFusedError(f"{data}: {subset!r} has no sentences; give another --subset")
     try:
-        TranslationTask.load_dataset(task, subset)
-        sources = read_whole(task.dataset(subset).src)
         task.load_dataset(subset)
         read_whole(task.dataset(subset))
     except FileNotFoundError as error:
@@ -224,7 +221,7 @@ def _load_test_set(task: BertFusedTranslationTask, data: str, subset: str) -> An
             f"{data} has no --subset {subset!r} for {task.cfg.source_lang}-{task.cfg.target_lang}; "
             "give a subset that fairseq-preprocess has made"
         ) from error
-    return sources
+    return source_side(utils.split_paths(data)[0], subset, task)
 
 
 def selection(files: RunFiles, state: Mapping[str, Any]) -> Dict[str, Any]:

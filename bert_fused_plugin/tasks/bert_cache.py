@@ -72,7 +72,7 @@ class BertCache:
                 "disk with room, or one that has all states of this run, or leave the flag out (where a checkpoint has "
                 "set it: --model-overrides \"{'bert_cache': None}\")"
             ) from error
-        dataset.use_states(states)
+        dataset.states = states
 
     def _describe(self) -> None:
         """Write which BERT the folder is for, if it does not say so."""

@@ -254,8 +254,7 @@ class BertFusedTranslationTask(TranslationTask):
         total = int(pieces.offsets[-1])
         logger.info(
             f"{split}: {total:,} word pieces for BERT, {total / size if size else 0:.1f} a sentence, "
-            f"{pieces.cuts[0]} sentences cut to {bridge.max_tokens}"
-            + (f", the context of {pieces.cuts[1]} cut" if bridge.context else "")
+            f"{int((pieces.sizes == bridge.max_tokens).sum())} sentences reach the limit of {bridge.max_tokens}"
         )
         if self.bert_cache is not None:
             self.bert_cache.use_for(result, name)

@@ -1,7 +1,6 @@
 """Ensembles whose members differ: in whether they read BERT, in which BERT, and in how it is given the source."""
 
 import copy
-import json
 from typing import Any, Dict, List, Sequence, Tuple
 from weakref import WeakValueDictionary
 
@@ -46,7 +45,7 @@ def share_bert(berts: Berts, encoder: Any) -> None:
     """Give *encoder* the frozen BERT in *berts* that is the same; if there is none, its own one joins them."""
     if not encoder.bert.saves_weights:  # a BERT that trains belongs to its own model
         record = encoder.bert_record.record
-        key = (record["weights_in_layers"], json.dumps(record["configuration"]), encoder.bert.layers)
+        key = (record["weights_in_layers"], record["configuration"], encoder.bert.layers)
         encoder.bert = berts.setdefault(key, encoder.bert)
 
 

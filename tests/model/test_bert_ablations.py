@@ -150,12 +150,12 @@ def test_shuffled_sentences_have_the_bert_input_of_others():
 def test_embedding_fusion_cannot_be_without_bert(make):
     task = SimpleNamespace(dataset=lambda _: [1, 2])
     names = {
-        k: list(bert_ablations(SimpleNamespace(model=make(k), task=task, reads_bert=True), "test", 1))
+        k: list(bert_ablations(SimpleNamespace(model=make(k), task=task, reads_bert=True), "test"))
         for k in ("gru", "embedding")
     }
     assert names == {"gru": ["on", "off", "shuffled", "random"], "embedding": ["on", "shuffled", "random"]}
     alone = SimpleNamespace(dataset=lambda _: [1])
-    assert "shuffled" not in bert_ablations(SimpleNamespace(model=make("gru"), task=alone, reads_bert=True), "test", 1)
+    assert "shuffled" not in bert_ablations(SimpleNamespace(model=make("gru"), task=alone, reads_bert=True), "test")
 
 
 def test_maps_are_between_words(make, dictionary, net_input, translations):

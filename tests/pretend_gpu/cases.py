@@ -16,7 +16,7 @@ from bert_fused_plugin.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropyConfig,
 )
 from bert_fused_plugin.data.collate import collate_bert_tokens
-from bert_fused_plugin.data.document_context import DocumentContext
+from bert_fused_plugin.data.document_context import with_context
 from bert_fused_plugin.modules.fusion import FUSION_KINDS
 from bert_fused_plugin.tasks.ensembles import members
 
@@ -95,8 +95,7 @@ class Cases:
         }
         bridge = getattr(model.encoder, "bridge", None)
         if bridge is not None:
-            context = DocumentContext(bridge)
-            rows = map(context.frame, bridge.word_pieces_of_tokens(src_tokens.tolist()))
+            rows = with_context(bridge, bridge.word_pieces_of_tokens(src_tokens.tolist()))
             net_input["bert_tokens"] = collate_bert_tokens(list(map(torch.tensor, rows)))
         if cached:
             bert_tokens = net_input["bert_tokens"]

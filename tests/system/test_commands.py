@@ -38,7 +38,7 @@ def test_training_logs_what_people_look_for(workspace):
     for meter in ("loss", "nll_loss", "ppl", "accuracy", "bleu"):
         assert re.search(rf"\| {meter} [\d.]+", valid[0]), valid
     assert "train: " in log
-    assert "0 sentences cut to 32" in log
+    assert "0 sentences reach the limit of 32" in log
 
 
 def test_validate(workspace):

@@ -8,7 +8,7 @@ from transformers import AutoModel, AutoTokenizer
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.data.collate import BERT_PAD, collate_bert_tokens
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.data.document_context import DocumentContext, files_of, read_document_starts
+from bert_fused_plugin.data.document_context import files_of, read_document_starts, with_context
 from bert_fused_plugin.errors import BertFusedError
 
 
@@ -26,8 +26,7 @@ def read(rows):
 
 
 def frame(bridge, lines, starts=()):
-    context = DocumentContext(bridge, starts)
-    return [context.frame(pieces) for pieces in bridge.word_pieces(lines)]
+    return list(with_context(bridge, bridge.word_pieces(lines), starts))
 
 
 LINES = ["the old man", "sees", "a dog", "red apple"]
@@ -71,10 +70,8 @@ def test_the_oldest_context_goes_first_where_berts_positions_end(make_bridge):
     assert rows[1] == "[CLS] the old man [SEP] sees a [SEP]"
     assert rows[2] == "[CLS] sees a [SEP] small big dog [SEP]"  # "the old man" does not fit
     assert rows[3] == "[CLS] the a old man dog runs [SEP]"  # no room for context at all
-    assert (bridge.num_context_cut, bridge.num_truncated) == (2, 0)
     rows = read(frame(bridge, ["red", "the a old man dog runs eats"]))
     assert rows[1] == "[CLS] the a old man dog runs [SEP]"
-    assert (bridge.num_context_cut, bridge.num_truncated) == (3, 1)
 
 
 def test_token_types_are_those_of_the_models_own_tokenizer(make_bridge, bert_dir):

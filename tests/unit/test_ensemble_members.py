@@ -59,7 +59,7 @@ def test_models_with_one_bert_hold_one_object(build, dictionary, bert_dir):
     readers = [build(bert_detok="moses"), build()]
     readers[1].encoder.bert_record.update(tokenizer="another")
     configured, other, *trained = build(), build(bert_layer="1"), build(bert_finetune=True), build(bert_finetune=True)
-    configured.encoder.bert_record.update(configuration={"hidden_act": "relu"})
+    configured.encoder.bert_record.update(configuration="hidden_act relu")
     for model in (*models, *readers, configured, other, *trained):
         ensembles.share_bert(berts, model.encoder)
     assert len({id(model.encoder.bert) for model in models}) == 1

@@ -12,16 +12,16 @@ from bert_fused_plugin.progress import Progress
 def test_lines_without_a_terminal(capsys, monkeypatch):
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    with Progress("plain", 2000, "sentences", work=100.0) as shown:
-        for seconds, count, work in ((101, 500, 10), (105, 100, 10), (110, 100, 10), (170, 300, 20), (250, 1000, 50)):
+    with Progress("plain", 2000, "sentences", parts=3) as shown:
+        for seconds, count in ((101, 100), (111, 100), (115, 200), (120, 100), (200, 500), (250, 1000)):
             now[0] = float(seconds)
-            shown.update(count, work)
+            shown.update(count)
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.splitlines() == [
         "plain: 2,000 sentences",
-        "plain: 600 of 2,000 sentences after 00:05, about 00:20 are left",
-        "plain: 1,000 of 2,000 sentences after 01:10, about 01:10 are left",
+        "plain: 400 of 2,000 sentences after 00:15, about 01:00 are left",
+        "plain: 1,000 of 2,000 sentences after 01:40, about 01:40 are left",
         "plain: 2,000 sentences in 150 s",
     ]
 

@@ -130,16 +130,6 @@ def test_a_part_has_as_many_positions_as_the_matrix_is_wide(monkeypatch):
     assert rows == [C] * (tokens // C) + [tokens % C] * (tokens % C > 0)
 
 
-def test_autocast_on_a_cpu_computes_as_without_this_function():
-    features, matrix = leaves(torch.float)
-    with torch.autocast("cpu", torch.bfloat16):
-        half = features.bfloat16()
-        found, expected = together(half, matrix), apart(half, matrix)
-    torch.testing.assert_close(torch.stack(found), torch.stack(expected))
-    found[0].backward()
-    assert matrix.grad.any()
-
-
 @pytest.mark.parametrize("loss_of", [together, apart])
 def test_a_second_backward_is_refused_not_wrong(loss_of):
     loss = loss_of(*leaves())[0]

@@ -173,13 +173,13 @@ def test_numbers_without_files_and_joiners_are_refused(load, numbers, tmp_path):
     with pytest.raises(BertFusedError) as refusal:
         load(numbers, bpe="sentencepiece")
     assert refusal.value.errors == (
-        f"{tmp_path}/dict.en.txt: 100% of the symbols are numbers, such as 0, but BERT must read text, and these "
+        "the source dictionary: 100% of the symbols are numbers, such as 0, but BERT must read text, and these "
         "symbols alone do not tell the text; give --bpe gpt2 or hf_byte_bpe with the files that made the subwords, or "
         "the raw source text with --bert-text DIR (--task bert_fused_translation), or give --bert-subword none if "
         "these symbols are words",
     )
     joiners = dictionary_of("hou", "￭se", "x", "y")
-    with pytest.raises(BertFusedError, match=r"dict.en.txt: 25% of the symbols are .* joiner ￭, such as ￭se, .*text;"):
+    with pytest.raises(BertFusedError, match=r"dictionary: 25% of the symbols are .* joiner ￭, such as ￭se, .*text;"):
         load(joiners)
     assert load(joiners, bert_subword="none").text(encode(joiners, "hou ￭se")) == "hou ￭se"
 
