@@ -1,6 +1,5 @@
 """Translates the flags of bert-nmt into those of this package."""
 
-import re
 from argparse import Namespace
 from dataclasses import fields
 from typing import Any, Dict, List
@@ -32,7 +31,6 @@ DEFAULTS: Flags = {
     "decoder_no_bert": False,
     "criterion": "label_smoothed_cross_entropy",
     "label_smoothing": 0.0,
-    "adaptive_softmax_cutoff": None,
     "share_all_embeddings": False,
     "share_decoder_input_output_embed": False,
 }
@@ -43,11 +41,6 @@ def new_args(flags: Flags, layers: Layers, bert_model: str) -> Namespace:
     names = (*_stock_names(), "label_smoothing", "source_lang", "target_lang", "left_pad_source", "left_pad_target")
     args = Namespace(**{name: flags[name] for name in names if name in flags}, arch="transformer", task="translation")
     args.share_decoder_input_output_embed |= flags["share_all_embeddings"]
-    if flags["adaptive_softmax_cutoff"] is not None:
-        # fairseq would evaluate a string as Python
-        args.adaptive_softmax_cutoff = [int(i) for i in re.findall(r"\d+", str(flags["adaptive_softmax_cutoff"]))]
-        if layers.attend is None:  # fairseq's own decoder would expect output weights of tied embeddings
-            args.share_all_embeddings = args.share_decoder_input_output_embed = False
     args.criterion = flags["criterion"] if flags["criterion"] in CRITERION_REGISTRY else "label_smoothed_cross_entropy"
     base_architecture(args)  # its defaults are those of bert-nmt
     if layers.attend is None:
@@ -63,7 +56,8 @@ def new_args(flags: Flags, layers: Layers, bert_model: str) -> Namespace:
 def flag_errors(flags: Flags) -> List[str]:
     """Return a sentence for each flag that this package cannot translate, because it must not be ignored silently."""
     known = {*_stock_names(), *DEFAULTS, "encoder_embed_path", "decoder_embed_path"}
-    return [
+    unsupported = "args.adaptive_softmax_cutoff is set; models with an adaptive softmax cannot be imported"
+    return [unsupported] * bool(flags.get("adaptive_softmax_cutoff")) + [
         f"args.{name} {value!r} is no flag of bert-nmt; it comes from a fork, whose models cannot be imported"
         for name, value in flags.items()
         if value and name.startswith(("encoder_", "decoder_", "bert_")) and name not in known

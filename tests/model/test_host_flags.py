@@ -9,17 +9,11 @@ from helpers import encode, pad, parse_flags, randomise, task_of
 
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 
-ADAPTIVE = "--adaptive-softmax-cutoff 5,10 --adaptive-softmax-factor 2"
-
-
 SHARE_ALL, SHARE_OUTPUT = "--share-all-embeddings", "--share-decoder-input-output-embed"
 WIDE_OUTPUT, WIDE_DECODER = "--decoder-output-dim 6", "--decoder-embed-dim 12"
 
 # flags that change which parameters there are, and what they are called: each pair of them is tried
-STRUCTURE = [
-    *(ADAPTIVE, SHARE_ALL, SHARE_OUTPUT, WIDE_OUTPUT, WIDE_DECODER),
-    "--decoder-normalize-before",
-]
+STRUCTURE = [SHARE_ALL, SHARE_OUTPUT, WIDE_OUTPUT, WIDE_DECODER, "--decoder-normalize-before"]
 IMPOSSIBLE = [(SHARE_ALL, WIDE_OUTPUT), (SHARE_OUTPUT, WIDE_OUTPUT), (SHARE_ALL, WIDE_DECODER)]
 OTHERS = """
 --bert-fusion gated

@@ -106,7 +106,6 @@ OF_HOST = """
 OF_TRANSFORMER = """
 --encoder-layerdrop 0.5
 --decoder-layerdrop 0.5
---adaptive-softmax-cutoff 5,10 --criterion adaptive_loss --ddp-backend legacy_ddp
 --checkpoint-activations
 --offload-activations
 --layernorm-embedding
@@ -121,7 +120,6 @@ OF_TRANSFORMER = """
 --encoder-layers 1
 --decoder-layers 1
 --encoder-layers 0
---decoder-output-dim 8 --adaptive-softmax-cutoff 5,10 --criterion adaptive_loss --ddp-backend legacy_ddp
 --no-decoder-final-norm
 """
 REFUSED_BY_FAIRSEQ = {  # and why

@@ -69,7 +69,7 @@ FUSED = [
         ({name: 1}, f"--{name.replace('_', '-')} {UNSUPPORTED}, got 1; leave it out")
         for name in (
             *("adaptive_input", "tie_adaptive_weights", "tie_adaptive_proj", "quant_noise_pq", "char_inputs"),
-            *("encoder_xformers_att_config", "encoder_layers_to_keep"),
+            *("adaptive_softmax_cutoff", "encoder_xformers_att_config", "encoder_layers_to_keep"),
             "merge_src_tgt_embed",  # of fairseq's main
         )
     ),

@@ -70,7 +70,7 @@ HOST: Dict[str, Flag] = {
         (
             *("no_cross_attention", "cross_self_attention", "quant_noise_pq", "quant_noise_scalar", "base_layers"),
             *("char_inputs", "adaptive_input", "tie_adaptive_weights", "tie_adaptive_proj"),
-            *("encoder_layers_to_keep", "decoder_layers_to_keep"),
+            *("adaptive_softmax_cutoff", "encoder_layers_to_keep", "decoder_layers_to_keep"),
             *("encoder_xformers_att_config", "decoder_xformers_att_config"),
             "merge_src_tgt_embed",  # of fairseq's main; 0.12.2 has no such field
         ),

@@ -89,16 +89,6 @@ class BertFusedDecoder(TransformerDecoderBase):
             layers = [tuple(memory and select_sentences(memory, keep) for memory in memories) for memories in layers]
         self.set_incremental_state(incremental_state, "memories", {"layers": layers, "beam_size": beam_size})
 
-    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> Dict[str, Tensor]:
-        """Bring the parameters *state_dict* of this module, which is called *name*, up to date; fairseq's hook.
-
-        fairseq adds the output matrix of shared embeddings, which a decoder with an adaptive softmax does not have.
-        """
-        upgraded: Dict[str, Tensor] = super().upgrade_state_dict_named(state_dict, name)
-        if self.adaptive_softmax is not None:
-            upgraded.pop(f"{name}.output_projection.weight", None)
-        return upgraded
-
     def _apply_layers(
         self,
         x: Tensor,

@@ -274,7 +274,7 @@ def _bring_up_to_date(state: State) -> None:
     output, embeddings = "decoder.output_projection.weight", state.get("decoder.embed_tokens.weight")
     if "decoder.embed_out" in state:
         state[output] = state.pop("decoder.embed_out")
-    elif embeddings is not None and not any(".adaptive_softmax." in key for key in state):
+    elif embeddings is not None:
         state.setdefault(output, embeddings)
 
 
