@@ -12,11 +12,9 @@
 #   [bert_mix]     the same, and it learns which of BERT's layers to read: the cache holds all of them, so it takes more disk
 #   [continued_r_drop] [bert_fused_r_drop]  the same two with R-Drop, which takes more than twice as long (docs/tuning.md)
 #   [random_bert]  bert_fused with a BERT of random weights: does the gain come from pre-training?
-#   [scratch]      bert_fused without the transformer's parameters, UPDATES + MORE updates; [scratch_entmax15] the same, and
-#                  its attentions to the encoder and to BERT are sparse
-#   gru_bahdanau   RNNsearch, UPDATES + MORE updates; [gru_dot], [gru_seq2seq], [gru_bert] (RNNsearch
-#                  with BERT), [gru_entmax15] (RNNsearch with sparse attention) and [bert_decoder] (BERT in place of the
-#                  encoder) as well
+#   [scratch]      bert_fused without the transformer's parameters, UPDATES + MORE updates
+#   gru_bahdanau   RNNsearch, UPDATES + MORE updates; [gru_dot], [gru_seq2seq], [gru_bert] (RNNsearch with BERT) and
+#                  [bert_decoder] (BERT in place of the encoder) as well
 #   [distill]      TEACHER translates the training text, in parts, on all cores or GPUs: $OUT/distilled-TEACHER
 #   [student]      what STUDENT names, on what the teacher has translated; [student_control] is the same on the text itself
 #   [deploy]       DEPLOY, a plain transformer, for CTranslate2, which needs neither fairseq nor torch: $OUT/deploy
@@ -60,8 +58,7 @@ trained_anew='' # whether a system was trained since the last report
 validation=(--validate-interval 1000000 --save-interval 1000000 --eval-bleu --eval-tokenized-bleu
     --best-checkpoint-metric bleu --maximize-best-checkpoint-metric)
 all_steps=(prepare estimate transformer continued continued_r_drop bert_fused bert_fused_r_drop bert_mix random_bert scratch
-    scratch_entmax15 gru_bahdanau gru_dot gru_seq2seq gru_bert gru_entmax15 bert_decoder distill student student_control deploy
-    compare)
+    gru_bahdanau gru_dot gru_seq2seq gru_bert bert_decoder distill student student_control deploy compare)
 once="prepare estimate distill student student_control deploy compare" # steps that all seeds share
 default_steps=(prepare transformer continued bert_fused gru_bahdanau compare)
 source "$examples/recipe_student.sh"
@@ -251,11 +248,7 @@ fused() { # fused NAME FLAGS...
     train_with_bert "$1" "$more" "$more_lr" "$more_warmup" --arch "$fused_arch" "${fused_start[@]}" \
         --bert-warm-start "$runs/transformer/checkpoint_best.pt" "${@:2}"
 }
-scratch() { from_scratch scratch; }
-scratch_entmax15() { from_scratch scratch_entmax15 --attention-map entmax15; }
-from_scratch() { # from_scratch NAME FLAGS...
-    train_with_bert "$1" $((updates + more)) "$lr" "$warmup" --arch "$fused_arch" "${@:2}"
-}
+scratch() { train_with_bert scratch $((updates + more)) "$lr" "$warmup" --arch "$fused_arch"; }
 bert_decoder() {
     train_with_bert bert_decoder $((updates + more)) "$lr" "$warmup" --arch "$fused_arch" --bert-fusion embedding \
         --encoder-layers 0
@@ -266,7 +259,6 @@ gru() { rnn train "$1" --arch "$gru_arch" "${@:2}"; }
 gru_bahdanau() { gru gru_bahdanau; }
 gru_dot() { gru gru_dot --attention dot; }
 gru_seq2seq() { gru gru_seq2seq --attention none; }
-gru_entmax15() { gru gru_entmax15 --attention-map entmax15; }
 gru_bert() { rnn train_with_bert gru_bert --arch "$gru_arch" --bert-drop-net 0; }
 
 compare() {

@@ -21,8 +21,8 @@ RECIPES = [name for name in ALL if name != "own_data"]  # whose settings follow 
 LANGUAGES = {name: name.split("_")[-2:] for name in RECIPES}
 # these go on from the transformer in the same way as the control
 AS_CONTROL = ["bert_fused", "bert_fused_r_drop", "bert_mix", "random_bert"]
-FROM_SCRATCH = ["scratch", "scratch_entmax15", "gru_bahdanau", "gru_dot", "gru_seq2seq", "gru_bert", "gru_entmax15"]
-FROM_SCRATCH += ["bert_decoder", "student", "student_control"]
+FROM_SCRATCH = ["scratch", "gru_bahdanau", "gru_dot", "gru_seq2seq", "gru_bert", "bert_decoder"]
+FROM_SCRATCH += ["student", "student_control"]
 SYSTEMS = ["transformer", "continued", "continued_r_drop", *AS_CONTROL, *FROM_SCRATCH]
 
 
