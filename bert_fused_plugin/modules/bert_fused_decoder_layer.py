@@ -47,7 +47,7 @@ class BertFusedDecoderLayer(FusedLayer):
             bert_out: BERT's states, time first: (L, B, D).
             bert_mask: of the padding of BERT's input, (B, 1, 1, L).
             incremental_state: the caches of self-attention, in incremental decoding.
-            self_attn_mask: the causal mask, (T, T), with that of the padding of the target (B, 1, T, T).
+            self_attn_mask: the causal mask, (T, T), by which no target token sees the padding behind it.
             need_attn: whether to return the attention to the encoder, (H, B, T, S), and to BERT, (H, B, T, L).
             memories: the result of `project_for_search`; without it the layer projects the states itself.
         """

@@ -15,7 +15,7 @@ Attended = Tuple[Tensor, Optional[Tensor]]  # the output of an attention, and it
 def attention_mask(padding_mask: Tensor, dtype: torch.dtype) -> Tensor:
     """Return what is added to scores so that padding gets no weight, (N, 1, 1, S), for *padding_mask*, (N, S).
 
-    A model makes it once for all of its layers.
+    Encoder and decoder make it once, for all of their layers.
     """
     mask = torch.zeros_like(padding_mask, dtype=dtype)
     return mask.masked_fill_(padding_mask, -torch.inf)[:, None, None]
