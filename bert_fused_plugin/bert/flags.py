@@ -138,15 +138,15 @@ class BertFlags(FairseqDataclass, Specified):
         "Train BERT too. Checkpoints then hold its weights, and there is no cache of its states.", False
     )
     bert_finetune_layers: Optional[int] = flag(
-        "How many of the last layers that are read to train. The default is all of them, and the embeddings.",
+        "How many layers to train, counted down from the one that is read. The default is all, and the embeddings.",
         None,
         Record.NOTED,
         where=(only_with("bert_finetune"),),
-        values="1 to the highest layer that is read",
+        values="1 to the number of the highest layer that is read",
         unset="all, and the embeddings",
     )
     bert_lr_factor: float = flag(
-        "BERT's learning rate is this factor times --lr (not with LAMB, nor with Adafactor's --scale-parameter).",
+        "BERT's learning rate is this factor times --lr. It has no effect with LAMB or Adafactor's --scale-parameter.",
         0.1,
         Record.NOTED,
         rule=Rule(

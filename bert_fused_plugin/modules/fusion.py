@@ -63,7 +63,7 @@ FUSION_KINDS: Dict[str, FusionKind] = {
 
 
 class WeightedSum(nn.Module):
-    """w_nmt * nmt + w_bert * bert; it is the mean in Zhu et al. 2020, section 4.1, steps 2 and 3."""
+    """w_nmt * nmt + w_bert * bert; both weights are 0.5 in Zhu et al. 2020, section 4.1, steps 2 and 3."""
 
     def __init__(self, weights: Tuple[float, float]) -> None:
         super().__init__()

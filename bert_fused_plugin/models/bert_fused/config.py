@@ -107,7 +107,7 @@ class BertFusedConfig(TransformerConfig, BertFlags):
         unset="all 1",
     )
     bert_identity_start: bool = flag(
-        "BERT's branch begins as zero, so the model begins as the one without BERT. Stacked fusion must be pre-norm.",
+        "BERT's branch begins as zero, so the model begins like one without BERT. Stacked fusion must be pre-norm.",
         False,
         where=(_for_fusions(lambda kind: kind.identity_start is not IdentityStart.IMPOSSIBLE),),
     )

@@ -68,7 +68,7 @@ class GruConfig(BertFlags):
     rnn_init: ChoiceEnum(tuple(INITIALISATIONS)) = flag(  # type: ignore[valid-type]
         "The first values of the parameters. Recurrent matrices are orthogonal. "
         + "; ".join(f"{name}: {kind.help}" for name, kind in INITIALISATIONS.items())
-        + ". The architecture gru_bahdanau has paper.",
+        + ". The default of the architecture gru_bahdanau is paper.",
         "modern",
     )
     max_source_positions: int = II("task.max_source_positions")
