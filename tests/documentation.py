@@ -101,7 +101,7 @@ def argument_table(function: Any) -> str:
     rows = ["| argument | default | meaning |", "| --- | --- | --- |"]
     meanings = dict(re.findall(r"^ {8}(\w+): (.*)$", function.__doc__, re.MULTILINE))
     for name, parameter in inspect.signature(function).parameters.items():
-        given = f"`{name}`" if parameter.kind is not parameter.VAR_KEYWORD else f"other `{name}`"
+        given = f"`{name}`" if parameter.kind is not parameter.VAR_KEYWORD else f"`**{name}`"
         default = "" if parameter.default is parameter.empty else f"`{parameter.default!r}`"
         rows.append(f"| {given} | {default} | {meanings[name]} |".replace("|  |", "| |"))
     return "\n".join(rows)

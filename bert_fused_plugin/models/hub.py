@@ -93,7 +93,7 @@ def load_hub(
         model_name_or_path: directory of the model.
         checkpoint_file: its checkpoint; several, joined by colons, are an ensemble.
         data_name_or_path: directory of the dictionaries; a path that begins with a dot starts at the model's directory.
-        overrides: settings that replace those of the training.
+        overrides: settings, each a keyword, that replace those of the training.
 
     Raises:
         BertFusedError: there is no such directory, or the plug-in of the model is not imported.
