@@ -29,7 +29,7 @@ def test_preparing_and_training(workspace, tmp_path):
     done = workspace.run(*command, tmp_path, fresh=True)
     assert complaints(done) == []
     cache = ["--bert-cache", tmp_path / "cache", "--max-epoch", "1"]
-    done = workspace.train(*cache, "--memory-efficient-fp16", "--num-workers", "2", save_dir=tmp_path / "save")
+    done = workspace.train(*cache, "--memory-efficient-fp16", "--num-workers", "1", save_dir=tmp_path / "save")
     assert complaints(done) == []
 
 
