@@ -84,19 +84,13 @@ def compare(options: Namespace) -> Dict[str, Any]:
     """Return all that the report shows, for the settings *options* of the command line."""
     device = "cuda" if torch.cuda.is_available() and not options.cpu else "cpu"
     options.subset = [*dict.fromkeys(options.subset or test_sets(options.data))]
-    place = Place(options.data, options.subset, options.bert_text, options.bert_documents, device, options.bf16)
-    seeds: List[List[Run]] = []
-    for each in find_runs(options.baseline, options.run, options.hypotheses):
-        say(f"loading {each[0].name} from {', '.join(str(files.checkpoint) for files in each)}")
-        seeds.append([load_run(files, place) for files in each])
+    seeds = load_runs(options, device)
     runs = [*chain(*seeds)]
-    if len({run.languages for run in runs}) > 1:
-        translated = ", ".join(f"{run.files} translates {'-'.join(run.languages)}" for run in runs)
-        raise BertFusedError(f"{translated}; compare runs of one language pair")
     how = Decoding(options.beam, options.lenpen, options.max_len_a, options.max_len_b, options.max_tokens)
     texts = Texts(runs[0].task, options.remove_bpe, options.detok)
-    tokenised = options.reference is None and options.detok == "none"
     references = {subset: read_references(options, subset, runs[0], texts) for subset in options.subset}
+    sentences = [*chain(*references.values())]
+    tokenised = options.reference is None and options.detok == "none" and marks_apart(sentences, 1.0) > 0.5
     number = {each[0].name: len(each) for each in seeds}
     given = {subset: read_given(options, subset, number, lines) for subset, lines in references.items()}
     found: List[Comparison] = []
@@ -112,7 +106,7 @@ def compare(options: Namespace) -> Dict[str, Any]:
         "command": shlex.join(["bert-fused-compare", *(sys.argv[1:])]),
         "data": options.data,
         "languages": runs[0].languages,
-        "references": str(options.reference or "") or f"{options.data}, {'tokenised' if tokenised else 'detokenised'}",
+        "references": str(options.reference or "") or f"{options.data}, {'tokenised' if tokenised else 'plain text'}",
         "decoding": asdict(how),
         "samples": options.samples,
         "hardware": hardware(device),
@@ -122,8 +116,23 @@ def compare(options: Namespace) -> Dict[str, Any]:
     }
     speakers: Sequence[Any] = (*runs, texts, *found)
     said = [*chain(*(speaker.remarks for speaker in speakers))]
-    report["remarks"] = [*dict.fromkeys(said + remarks(options, texts, tokenised, [*chain(*references.values())]))]
+    own = [line for each in found for first, *_ in each.hypotheses.values() for line in first]
+    report["remarks"] = [*dict.fromkeys(said + remarks(options, texts, tokenised, sentences, own))]
     return report
+
+
+def load_runs(options: Namespace, device: str) -> List[List[Run]]:
+    """Return the seeds of each system that has checkpoints."""
+    place = Place(options.data, options.subset, options.bert_text, options.bert_documents, device, options.bf16)
+    seeds: List[List[Run]] = []
+    for each in find_runs(options.baseline, options.run, options.hypotheses):
+        say(f"loading {each[0].name} from {', '.join(str(files.checkpoint) for files in each)}")
+        seeds.append([load_run(files, place) for files in each])
+    runs = [*chain(*seeds)]
+    if len({run.languages for run in runs}) > 1:
+        translated = ", ".join(f"{run.files} translates {'-'.join(run.languages)}" for run in runs)
+        raise BertFusedError(f"{translated}; compare runs of one language pair")
+    return seeds
 
 
 def test_sets(data: str) -> List[str]:
@@ -189,18 +198,29 @@ def form_error(name: str, lines: Sequence[str], references: Sequence[str]) -> Op
     if len(wrong) > len(lines) / 20:
         has = f"has subword marks or columns of fairseq-generate in {len(wrong):,} of {len(lines):,} lines"
         return f"--hypotheses {name} {has}, such as {wrong[0]!r}; give translations alone, joined to words"
-    ends = [[line[-2] == " " for line in text if line[1:].endswith((".", "?", "!"))] for text in (lines, references)]
-    if any(len(each) <= len(lines) / 10 for each in ends) or abs(mean(ends[0]) - mean(ends[1])) < 0.5:
+    apart = marks_apart(lines, math.nan) - marks_apart(references, math.nan)
+    if not abs(apart) >= 0.5:
         return None
-    own, other = ("tokenised", "detokenised") if mean(ends[0]) > 0.5 else ("detokenised", "tokenised")
+    own, other = ("tokenised", "detokenised") if apart > 0 else ("detokenised", "tokenised")
     remedy = f"give the translations {other}, or {own} references: --reference FILE"
     return f"--hypotheses {name} is {own}, and the references are {other}; {remedy}"
 
 
-def remarks(options: Namespace, texts: Texts, tokenised: bool, references: Sequence[str]) -> List[str]:
+def marks_apart(lines: Sequence[str], unknown: float) -> float:
+    """Return the share of sentences with a space before their final mark, as in tokenised text.
+
+    If few sentences have such a mark, the share is *unknown*.
+    """
+    ends = [line[-2] == " " for line in lines if line[1:].endswith((".", "?", "!"))]
+    return mean(ends) if len(ends) > len(lines) / 10 else unknown
+
+
+def remarks(
+    options: Namespace, texts: Texts, tokenised: bool, references: Sequence[str], translations: Sequence[str]
+) -> List[str]:
     """Return what the reader of the scores must know about the texts, which are *tokenised* or not."""
     raw = options.reference is not None
-    moses = raw and options.detok == "none" and texts.target_subwords != "sentencepiece"
+    apart = marks_apart(translations, 0.0) - marks_apart(references, 1.0)
     separate = sum(line.endswith(" .") for line in references)  # sacreBLEU's sign of tokenised text
     cased = raw and texts.lower_cased and any(line != line.lower() for line in references)
     said = {
@@ -208,8 +228,8 @@ def remarks(options: Namespace, texts: Texts, tokenised: bool, references: Seque
         "The scores are those of tokenised text, as it is in the data. They are good for comparing these runs with "
         "each other, but not with published figures; for those, and for COMET, give detokenised "
         "references with --reference FILE.": tokenised,
-        "The references are those of --reference, and the translations are tokenised as the data is. If the data "
-        "was tokenised by Moses, give --detok moses.": moses,
+        "The translations are tokenised as the data is, and the references of --reference are not, so the scores are "
+        "too low. If Moses tokenised the data, give --detok moses.": raw and apart >= 0.5,
         "The references of --reference have capitals, and the data has none, so the scores are too low. Lower-case the "
         "references.": cased,
         f"The references of --reference look tokenised: {separate:,} of {len(references):,} end in a full stop "
@@ -256,7 +276,7 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
     _add_metrics(parser)
     add("--subset", action="append", metavar="NAME", help="name of a test set; may be repeated, with {subset} in the "
         "names of files that each set has; default: all whose name begins with test")  # fmt: skip
-    add("--reference", type=given_path, help="file of detokenised references; default: the tokenised ones of the data")
+    add("--reference", type=given_path, help="file of detokenised references; default: those of the data")
     add("--remove-bpe", nargs="?", default="auto", const="auto", choices=["auto", *JOINABLE],
         help="subword marks to undo; default: those that the dictionaries have")  # fmt: skip
     add("--detok", default="none", choices=DETOKENIZERS, help="detokenisation; default: %(default)s")

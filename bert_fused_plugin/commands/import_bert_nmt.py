@@ -9,6 +9,7 @@ its results depend on the other sentences of a batch.
 
 import logging
 import os
+import shlex
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from typing import Any, Callable, List, Optional, Sequence
 
@@ -63,7 +64,7 @@ def _report(args: Namespace, imported: Imported) -> None:
     ours = {name: value for name, value in vars(imported.args).items() if name.startswith("bert_")}
     flags = [f"{flag_name(name)} {value}" for name, value in ours.items() if value is not None and value is not False]
     print(f"wrote {args.output}: --arch {imported.args.arch}", *flags)
-    use = f"use: fairseq-generate DATA --path {args.output}"
+    use = f"use: fairseq-generate DATA --path {shlex.quote(str(args.output))}"
     if imported.args.arch == "transformer":
         print("note: no layer attends to BERT: this is fairseq's own transformer, which needs no BERT and no plug-in")
         print(use)

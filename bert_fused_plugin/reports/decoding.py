@@ -92,7 +92,7 @@ class Texts:
         languages = task.cfg.source_lang, task.cfg.target_lang
         kinds = [detect_subword(each) if subwords == "auto" else subwords for each in self.dictionaries]
         marks = [word_marks(kind, language) for kind, language in zip(kinds, languages)]
-        self.source_subwords, self.target_subwords = kinds
+        self._subwords = kinds
         self.source_words, self.target_words = marks  # by which symbols become words, as for `merge`
         self.remarks = [  # what the reader of a report must know about these words
             f"{language} is written without spaces between words, so in tables and in maps of attention each of its "
@@ -108,11 +108,11 @@ class Texts:
 
     def source(self, tokens: Tensor) -> str:
         """Return the text of a source sentence, which `detokenised` makes plain text of."""
-        return _joined(self.dictionaries[0], tokens, self.source_subwords)
+        return _joined(self.dictionaries[0], tokens, self._subwords[0])
 
     def target(self, tokens: Tensor, is_reference: bool = False) -> str:
         """Return the text of a translation; the unknown words of a reference are no match for those of others."""
-        return self._detokenize(_joined(self.dictionaries[1], tokens, self.target_subwords, escape_unk=is_reference))
+        return self._detokenize(_joined(self.dictionaries[1], tokens, self._subwords[1], escape_unk=is_reference))
 
 
 def _joined(dictionary: Any, tokens: Tensor, subwords: str, escape_unk: bool = False) -> str:

@@ -54,7 +54,7 @@ def gain(score: Score) -> str:
     change = f"{'gains' if points > 0 else 'loses'} {abs(points):.2f} BLEU" if points else "has the same BLEU"
     chance = ", which may be chance" if points and not score.better else ""
     if chance and score.p is not None and score.p < SIGNIFICANT:
-        chance += f" where several systems are compared (alone: p = {score.p:.3f})"
+        chance += f" with several comparisons (alone: p = {score.p:.3f})"
     return f"{change} (95 % interval {low:+.2f} to {high:+.2f}, p = {score.p_holm:.3f}){chance}"
 
 
@@ -112,10 +112,12 @@ def _began_from(run: Run, baseline: Run) -> bool:
     """Say whether *run* began from the training of *baseline*: from its checkpoint, or from another of its save-dir.
 
     There, one of the two has a name that fairseq-train gives; other files of one folder may be of other trainings.
+    A folder that is no longer where it was is known by its name.
     """
     own = baseline.files.checkpoint.resolve()
     starts = [Path(origin.path).resolve() for origin in run.origins if origin.path is not None]
     return run is not baseline and any(
-        path == own or (path.parent == own.parent and any(map(_OF_FAIRSEQ.fullmatch, (path.name, own.name))))
+        (path.parent == own.parent or (not path.exists() and path.parent.name == own.parent.name))
+        and (path.name == own.name or any(map(_OF_FAIRSEQ.fullmatch, (path.name, own.name))))
         for path in starts
     )

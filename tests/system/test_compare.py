@@ -145,6 +145,15 @@ def test_detokenised_references_from_a_file(workspace, plain, tmp_path):
     assert reported(data, *runs, more=more)["runs"][0]["scores"] == figures["runs"][0]["scores"]
 
 
+def test_plain_text_in_the_data_is_not_taken_for_tokenised(workspace, plain, monkeypatch):
+    read = compare.read_references
+    monkeypatch.setattr(compare, "read_references", lambda *place: [f"{line}." for line in read(*place)])
+    figures = reported(workspace.data, f"plain={plain}", f"fused={workspace.save_dir}")
+    assert "tok:13a" in figures["signatures"]["BLEU"]
+    assert figures["references"] == f"{workspace.data}, plain text"
+    assert not [remark for remark in figures["remarks"] if "tokenised" in remark]
+
+
 def test_a_run_without_a_log_has_no_curves_and_says_so(report):
     assert "valid loss" in report["curves"]["plain"]
     assert report["curves"]["fused"] == {}

@@ -34,7 +34,7 @@ def test_a_difference_that_only_several_systems_make_uncertain_says_so():
     one_of_several = score(2, 0, p=0.027)
     one_of_several.p_holm = 0.081
     _, said = bert_verdict("fused", {"on": {"BLEU": score(0, 0)}, "shuffled": {"BLEU": one_of_several}})
-    assert said.endswith("p = 0.081), which may be chance where several systems are compared (alone: p = 0.027).")
+    assert said.endswith("p = 0.081), which may be chance with several comparisons (alone: p = 0.027).")
 
 
 @pytest.mark.parametrize("used", [True, False, None])
@@ -140,6 +140,17 @@ def test_checkpoints_of_one_training(path, began):
     assert (fairness(fused, PLAIN, [PLAIN, fused], "data") is not None) is began
 
 
+def test_a_folder_that_was_moved_is_known_by_its_name(tmp_path):
+    moved = Origin("/elsewhere/plain/checkpoint3.pt", 2)
+    fused = run("fused", "/runs/fused/checkpoint_best.pt", moved, reads_bert=True)
+    assert fairness(fused, PLAIN, [PLAIN, fused], "data") is not None
+    there = tmp_path / "plain" / "checkpoint3.pt"  # has not moved, so it is of another training
+    there.parent.mkdir()
+    there.touch()
+    fused = run("fused", "/runs/fused/checkpoint_best.pt", Origin(str(there), 2), reads_bert=True)
+    assert fairness(fused, PLAIN, [PLAIN, fused], "data") is None
+
+
 def test_files_of_one_folder_with_names_of_their_own_are_other_trainings():
     plain = run("plain", "/runs/plain.pt")
     fused = run("fused", "/runs/fused.pt", Origin("/runs/gru.pt", 5), reads_bert=True)
@@ -149,19 +160,29 @@ def test_files_of_one_folder_with_names_of_their_own_are_other_trainings():
 @pytest.mark.parametrize(("separate", "said"), [(0, 0), (1, 0), (3, 1)])
 def test_references_that_look_tokenised_get_one_remark(separate, said):
     references = ["A dog ."] * separate + ["A dog."] * (20 - separate)
-    texts = SimpleNamespace(target_subwords="sentencepiece", lower_cased=False)
-    options = SimpleNamespace(reference="test.de", detok="none", bf16=False, hypotheses=[])
-    found = remarks(options, texts, False, references)
+    texts = SimpleNamespace(lower_cased=False)
+    options = SimpleNamespace(reference="test.de", bf16=False, hypotheses=[])
+    found = remarks(options, texts, False, references, references)
     assert len(found) == said
     assert not said or f"{separate} of 20 end in a full stop that stands alone" in found[0]
-    options = SimpleNamespace(reference=None, detok="none", bf16=False, hypotheses=[("other", "file")])
-    [own] = remarks(options, texts, True, references)
+    options = SimpleNamespace(reference=None, bf16=False, hypotheses=[("other", "file")])
+    [own] = remarks(options, texts, True, references, references)
     assert own.startswith("The scores are those of tokenised text")
 
 
+@pytest.mark.parametrize(
+    ("reference", "translation", "said"),
+    [("A dog.", "A dog .", 1), ("A dog.", "A dog.", 0), ("A dog.", "A dog", 0), ("A dog", "A dog .", 0)],
+)
+def test_tokenised_translations_against_raw_references_get_a_remark(reference, translation, said):
+    options, texts = SimpleNamespace(reference="test.de", bf16=False), SimpleNamespace(lower_cased=False)
+    found = remarks(options, texts, False, [reference], [translation])
+    assert "".join(found).count("the references of --reference are not, so the scores are too low") == said
+
+
 def test_references_with_capitals_are_told_from_data_without():
-    options = SimpleNamespace(reference="test.de", detok="none", bf16=False)
+    options = SimpleNamespace(reference="test.de", bf16=False)
     for lower_cased, reference, said in ((True, "A dog.", 1), (True, "a dog.", 0), (False, "A dog.", 0)):
-        texts = SimpleNamespace(target_subwords="sentencepiece", lower_cased=lower_cased)
-        found = remarks(options, texts, False, [reference])
+        texts = SimpleNamespace(lower_cased=lower_cased)
+        found = remarks(options, texts, False, [reference], [reference])
         assert "".join(found).count("have capitals, and the data has none") == said
