@@ -238,7 +238,8 @@ bert_mix() {
 random_bert() {
     local model random
     need "$runs/transformer/checkpoint_best.pt" transformer
-    model=$(bert_model) random=$out/random-$(basename "$model")
+    model=$(bert_model)
+    random=$out/random-$(basename "$model")
     python "$examples/random_bert.py" "$model" "$random"
     BERT=$random fused random_bert
 }

@@ -103,6 +103,10 @@ def test_other_text_is_noticed(dry, text, tmp_path):
     assert (out / "valid.de").read_text() == "a\n" * 500
     text = shutil.copytree(text, tmp_path / "copy")
     assert "prepare: done before" in prepared(dry, text).stdout
+    (text / "train.de").write_text("b\n" * 3000)
+    (out / "probe" / "plain").mkdir(parents=True)
+    (out / "probe" / "plain" / "checkpoint_last.pt").touch()  # of an estimate that was interrupted
+    assert prepared(dry, text).returncode == 0
     (text / "train.de").write_text("b\n" * 3001)
     for folder in (out / "transformer", out / "seed-2" / "transformer"):
         folder.mkdir(parents=True)
