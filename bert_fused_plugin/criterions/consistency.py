@@ -61,7 +61,8 @@ def read_twice(model: Any, net_input: Dict[str, Any], p_cut: Optional[float], **
         net_input = {**net_input, "bert_out": cut(net_input["bert_out"], p_cut)}
     with ExitStack() as hooks:
         # one module may serve both sides; there are none of the source where BERT's states take their place
-        for module in {encoder.embed_tokens, decoder.embed_tokens} - {None}:
+        bert = encoder.bert if hasattr(encoder, "bert") else None  # which computes anew if it trains
+        for module in {encoder.embed_tokens, decoder.embed_tokens, bert} - {None}:
             hooks.enter_context(module.register_forward_hook(lambda *call: cut(call[-1], p_cut)))
         return first, model(**net_input, **options)
 

@@ -37,7 +37,7 @@ def flag_record(cfg: Any, task: Any) -> JsonRecord:
     noted = recorded(cfg, Record.NOTED)
     if isinstance(task, TranslationTask):
         noted.update(source_lang=task.cfg.source_lang, target_lang=task.cfg.target_lang)
-    symbols = dict(zip(_SIDES, map(_fingerprint, (task.source_dictionary, task.target_dictionary))))
+    symbols = dict(zip(_SIDES, map(fingerprint, (task.source_dictionary, task.target_dictionary))))
     return JsonRecord({"computed": recorded(cfg, Record.COMPUTED), "noted": noted, "symbols": symbols})
 
 
@@ -88,6 +88,7 @@ def reason_and_remedy(checkpoint: str, difference: Difference) -> Tuple[str, str
     return reason, f"leave {given} out" if word == "without" else f"give {given}"
 
 
-def _fingerprint(dictionary: Dictionary) -> Settings:
+def fingerprint(dictionary: Dictionary) -> Settings:
+    """Return what tells a *dictionary* from others."""
     text = "\n".join(dictionary.symbols).encode("utf-8", "surrogatepass")
     return {"count": len(dictionary), "hash": hashlib.sha256(text).hexdigest()[:16]}

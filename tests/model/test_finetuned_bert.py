@@ -20,6 +20,7 @@ from warm_start_helpers import logits
 
 from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
+from bert_fused_plugin.criterions.consistency import read_twice
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.tasks.ensembles import with_bert_states
 
@@ -83,6 +84,21 @@ def test_what_trains_gets_a_gradient_and_nothing_else_trains(bert_dir, options, 
     assert trained_names(bert) == {name for name in names if not name.startswith(frozen)}
     assert {name for name, p in bert.model.named_parameters() if p.grad is not None} == trained_names(bert)
     assert bert.num_trained == sum(p.numel() for p in bert.parameters() if p.requires_grad)
+
+
+@pytest.mark.parametrize("options", [{"bert_drop_net": 0.0}, {"bert_fusion": "embedding"}])
+@pytest.mark.parametrize("finetune", [True, False])
+def test_simcut_cuts_the_states_of_bert(build, dictionary, options, finetune):
+    model = build(bert_finetune=finetune, **options).eval()
+    previous = encode(dictionary, "the dog").unsqueeze(0)
+    seen = []
+    for line in ("the dog sees", "the cat runs"):
+        source = encode(dictionary, line).unsqueeze(0)
+        batch = {"src_tokens": source, "src_lengths": torch.tensor([4]), "prev_output_tokens": previous}
+        (whole, _), (nothing, _) = read_twice(model, batch, 1.0)
+        seen.append((whole, nothing))
+    assert not torch.allclose(seen[0][0], seen[1][0])
+    assert torch.equal(seen[0][1], seen[1][1])
 
 
 def test_the_embeddings_of_gpt2_train_too_and_what_is_above_the_layer_does_not():

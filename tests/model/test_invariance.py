@@ -83,6 +83,13 @@ def test_every_trainable_parameter_gets_a_gradient_whatever_drop_net_drew(model,
     assert bert is None or all(parameter.grad is None for parameter in bert.model.parameters())
 
 
+def test_every_parameter_of_a_layer_that_was_dropped_gets_a_gradient(build, dictionary):
+    model = build(encoder_layerdrop=1.0, decoder_layerdrop=1.0)
+    source, target = make_batch(dictionary)
+    model.train()(source, None, target)[0].sum().backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None and p.requires_grad] == []
+
+
 def test_a_mix_gets_a_gradient_where_no_layer_attends_to_bert(build, dictionary, monkeypatch):
     monkeypatch.setattr(torch, "rand", lambda size: torch.zeros(size))  # drop-net: the NMT branch alone, everywhere
     model = build(bert_layer="mix", bert_drop_net=1.0).train()

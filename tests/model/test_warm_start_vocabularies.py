@@ -1,6 +1,7 @@
 """Warm start with other dictionaries than the checkpoint's: rows of embeddings are copied symbol by symbol."""
 
 import os
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from warm_start_helpers import LARGER, REORDERED, SMALLER, assert_same_logits, t
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.json_record import JsonRecord
+from bert_fused_plugin.models.recorded_flags import SETTINGS_RECORD, fingerprint
 
 
 def test_symbols_that_the_old_dictionary_lacks_stay_fresh(stock, save, start, dictionary, caplog):
@@ -80,10 +82,20 @@ def test_without_its_dictionary_a_checkpoint_is_refused(stock, save, start, dict
         start(path, REORDERED)
     size = f"with {len(dictionary)} symbols"
     for error, lang, what in zip(caught.value.errors, ("en", "de"), ("source", "target")):
-        assert f"needs the {what} dictionary of its training, {size}; there is none of this size at " in error
+        assert f"needs the {what} dictionary of its training, {size}; it is not at " in error
         assert f"{tmp_path}/dict.{lang}.txt and " in error
         assert error.endswith(f"nowhere/dict.{lang}.txt; put dict.{lang}.txt beside the checkpoint")
     assert len(caught.value.errors) == 2
+
+
+def test_another_dictionary_of_the_same_size_is_refused_if_the_checkpoint_knows_its_own(stock, save, start, dictionary):
+    baseline = stock()
+    for own, error in ((dictionary, None), (REORDERED, "needs the source dictionary of its training")):
+        symbols = {"encoder": fingerprint(own), "decoder": fingerprint(dictionary)}
+        record = JsonRecord({"computed": {}, "noted": {}, "symbols": symbols})
+        path = save(baseline, model={**baseline.state_dict(), SETTINGS_RECORD: record.text})
+        with nullcontext() if error is None else pytest.raises(BertFusedError, match=error):
+            start(path)
 
 
 def test_a_dictionary_of_another_size_is_passed_over(stock, save, start, dictionary, tmp_path, caplog):

@@ -102,6 +102,8 @@ class BertFusedDecoder(TransformerDecoderBase):
         states = encoder_out["encoder_out"][0], masks[0], encoder_out["bert_out"][0].transpose(0, 1), masks[1]
         memories = self._memories(states, incremental_state, rows=x.size(1))
         attn = bert_attn = None
+        if self.training and self.decoder_layerdrop > 0:
+            x = with_zero_gradients(x, *self.layers.parameters())
         for index, layer in enumerate(self.layers):
             x, *weights = layer(
                 x,

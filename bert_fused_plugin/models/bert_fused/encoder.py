@@ -90,6 +90,8 @@ class BertFusedEncoder(TransformerEncoderBase):
             encoder_padding_mask = src_tokens.eq(self.padding_idx)
         if bert_out.requires_grad:  # drop-net may leave BERT out of every layer
             x = with_zero_gradients(x, bert_out)
+        if self.training and self.encoder_layerdrop > 0:
+            x = with_zero_gradients(x, *self.layers.parameters())
         states = [x.transpose(0, 1)]  # (B, S, C) -> (S, B, C)
         masks = [attention_mask(padding, x.dtype) for padding in (encoder_padding_mask, bert_padding_mask)]
         for layer in self.layers:

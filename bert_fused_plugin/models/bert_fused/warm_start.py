@@ -21,7 +21,13 @@ from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.json_record import read_json
 from bert_fused_plugin.models.bert_fused.config import HOST, OF_BOTH, OF_SIDES, BertFusedConfig
 from bert_fused_plugin.models.presets import flags_beside, resumed_from
-from bert_fused_plugin.models.recorded_flags import SETTINGS_RECORD, Difference, differences, reason_and_remedy
+from bert_fused_plugin.models.recorded_flags import (
+    SETTINGS_RECORD,
+    Difference,
+    differences,
+    fingerprint,
+    reason_and_remedy,
+)
 from bert_fused_plugin.models.translation_model import shape_text
 
 logger = logging.getLogger(__name__)
@@ -149,11 +155,12 @@ class WarmStart:
             return []
         dictionary: Dictionary = task.source_dictionary if what == "source" else task.target_dictionary
         size = len(self.state[f"{side}.embed_tokens.weight"])
+        symbols = (read_json(self.state, SETTINGS_RECORD) or {}).get("symbols", {}).get(side)
         name = f"dict.{self.flags.get(f'{what}_lang') or task_settings(task)[f'{what}_lang']}.txt"
         paths = [os.path.join(folder, name) for folder in (os.path.dirname(self.path), *_data_directory(self.flags))]
         for path in paths:
             old = _load_dictionary(path)
-            if old is not None and len(old) == size:
+            if old is not None and len(old) == size and symbols in (None, fingerprint(old)):
                 self.rows[side] = torch.tensor([old.indices.get(symbol, -1) for symbol in dictionary.symbols])
                 known = self.rows[side] >= 0
                 self.notes.append(f"{what} dictionary: {_count(known)} are in {path}")
@@ -165,7 +172,7 @@ class WarmStart:
                 return []
         return [
             f"--bert-warm-start {self.path} needs the {what} dictionary of its training, with {size:,} symbols; "
-            f"there is none of this size at {' and '.join(paths)}; put {name} beside the checkpoint"
+            f"it is not at {' and '.join(paths)}; put {name} beside the checkpoint"
         ]
 
     def copy_to(self, model: Any) -> None:
