@@ -53,4 +53,5 @@ def read_json(state_dict: Mapping[str, Tensor], key: str) -> Optional[Dict[str, 
     try:
         return json.loads(bytes(state_dict[key].float().round().long().clamp(0, 255).tolist()))
     except ValueError as error:
-        raise BertFusedError(f"the checkpoint's record {key} is damaged; give an undamaged checkpoint") from error
+        remedy = "give an undamaged checkpoint; average checkpoints with bert-fused-average"
+        raise BertFusedError(f"the checkpoint's record {key} is damaged; {remedy}") from error

@@ -19,7 +19,7 @@ from functools import cached_property
 from importlib.metadata import version
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Callable, Collection, Dict, List, Optional, Sequence
+from typing import Any, Callable, Collection, Dict, List, Optional, Sequence, Set
 
 import numpy as np
 from fairseq.data import (
@@ -37,7 +37,7 @@ from torch.utils.data import ConcatDataset as ConcatTexts
 from bert_fused_plugin.data.data_bin import read_whole
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.document_context import with_context
-from bert_fused_plugin.data.shared_work import make_together, rank_in
+from bert_fused_plugin.data.shared_work import make_together, ranks_in
 from bert_fused_plugin.data.word_pieces import META, WordPieces
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.progress import Progress
@@ -46,6 +46,7 @@ logger = logging.getLogger(__name__)
 
 FORMAT = 1  # a change of what is made of a sentence, or of the files, needs another number
 KEPT_FROM = 20_000  # sentences
+_PARTS = "parts"  # the folder of the parts, until they are joined
 _PART = 20_000  # sentences that are tokenised, and lost if the process is killed, together
 _CHUNK = 10_000  # sentences tokenised at once
 
@@ -121,20 +122,21 @@ def kept_word_pieces(sentences: Sentences, folders: Sequence[Path], name: str) -
     reasons = ["nothing tells which sentences --dataset-impl has read"] if digest is None else []
     places = [] if digest is None else [folder / f"{name}-{digest}" for folder in folders]
     for found in filter(None, map(_loaded, places)):
-        rank_in(None)  # where another rank may have to make them
-        logger.info(f"the word pieces of {name} are kept in {found.folder}")
-        return found
+        with ranks_in(None):  # where another rank may have to make them
+            logger.info(f"the word pieces of {name} are kept in {found.folder}")
+            return found
     for place in places:
         problem = _problem_of(place, sentences)
         if not problem:
-            return _made(sentences, place, *rank_in(place))
+            with ranks_in(place) as (rank, ranks):
+                return _made(sentences, place, rank, ranks)
         reasons.append(f"{place.parent} cannot be used ({problem})")
-    rank_in(None)
     logger.warning(
         f"each process makes the word pieces of {name} by itself, at each start, since {' and '.join(reasons)}; to "
         "keep them, give a --bert-cache or a data directory that can be written, on a disk with room"
     )
-    return sentences.word_pieces(0, len(sentences))
+    with ranks_in(None):
+        return sentences.word_pieces(0, len(sentences))
 
 
 def _loaded(place: Path) -> Optional[WordPieces]:
@@ -155,8 +157,8 @@ def _problem_of(place: Path, sentences: Sentences) -> str:
     pieces = int(np.sum(sentences.dataset.src_sizes))  # about as many as the source has symbols
     needed = 2 * (8 * len(sentences) + 4 * pieces)  # the parts, and what they are joined to
     try:
-        place.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=place).close()
+        (place / _PARTS).mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=place / _PARTS).close()  # `ranks_in` looks at the time of the last change of place
         free = shutil.disk_usage(place).free
     except OSError as error:
         return str(error)
@@ -168,11 +170,13 @@ def _problem_of(place: Path, sentences: Sentences) -> str:
 def _made(sentences: Sentences, place: Path, rank: int, ranks: int) -> WordPieces:
     """Make the word pieces of *sentences* in the folder *place* with the other *ranks*, and return them."""
     starts = range(0, len(sentences), _PART)
-    folder, meta = place / "parts", place / META
+    folder, meta = place / _PARTS, place / META
     files = [folder / f"{number:05}.npz" for number in range(len(starts))]
 
     def missing() -> List[int]:
-        there = set(os.listdir(folder)) if folder.exists() else set()
+        there: Set[str] = set()
+        with suppress(FileNotFoundError):  # the first rank that sees meta removes it
+            there.update(os.listdir(folder))
         return [] if meta.exists() else [number for number, file in enumerate(files) if file.name not in there]
 
     def make(number: int) -> None:
@@ -180,7 +184,6 @@ def _made(sentences: Sentences, place: Path, rank: int, ranks: int) -> WordPiece
         pieces.save_part(files[number])
         shown.update(len(pieces))
 
-    folder.mkdir(exist_ok=True)
     logger.info(f"the word pieces of {len(sentences):,} sentences are made, and kept in {place}")
     own = sum(min(_PART, len(sentences) - start) for start in starts[rank::ranks])
     try:

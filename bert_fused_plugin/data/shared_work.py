@@ -7,31 +7,41 @@ at once do some of it twice, and nothing else happens, since each file is writte
 import logging
 import random
 import time
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
 
 import torch.distributed as dist
 
 logger = logging.getLogger(__name__)
 
 _SAID_AFTER = 60.0  # seconds of waiting after which the log says so, again and again
+_LONGEST = timedelta(days=365)  # of work that other ranks wait for
 
 
-def rank_in(folder: Optional[Path]) -> Tuple[int, int]:
-    """Return (r, n): this process is number r of the n ranks of the training that work in *folder*.
+@contextmanager
+def ranks_in(folder: Optional[Path]) -> Iterator[Tuple[int, int]]:
+    """Enter with (r, n): this process is number r of the n ranks of the training that work in *folder*.
 
     A folder of that name may be another one on another machine.  Ranks have it in common if its number and the time of
-    its last change are equal; if it changes meanwhile, some work is done twice.  All ranks call this, with None if they
-    have nothing to do there, and wait for each other.
+    its last change are equal; if it changes meanwhile, some work is done twice.  All ranks enter, with None if they
+    have nothing to do there, and wait for each other.  Where they have several folders, they also leave together: in
+    the training's next operation, NCCL would wait for ten minutes only.
     """
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
-        return 0, 1
+        yield 0, 1
+        return
     state = None if folder is None else folder.stat()
     own = None if state is None else (state.st_ino, state.st_mtime_ns)
     of_ranks: List[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(of_ranks, own)
     sharing = [rank for rank, theirs in enumerate(of_ranks) if theirs == own]
-    return sharing.index(dist.get_rank()), len(sharing)
+    group = None if len(sharing) == len(of_ranks) else dist.new_group(backend="gloo", timeout=_LONGEST)
+    yield sharing.index(dist.get_rank()), len(sharing)
+    if group is not None:
+        dist.barrier(group)
+        dist.destroy_process_group(group)
 
 
 def make_together(

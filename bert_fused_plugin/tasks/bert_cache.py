@@ -15,7 +15,7 @@ from torch import Tensor
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
 from bert_fused_plugin.data.cached_states import CachedStates, ComputeStates
-from bert_fused_plugin.data.shared_work import rank_in
+from bert_fused_plugin.data.shared_work import ranks_in
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import given_path, written_whole
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
@@ -60,12 +60,12 @@ class BertCache:
         states = CachedStates(self._folder / f"{name}-{pieces.digest}", pieces, self._bert.state_dim, self._dtype)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            rank, ranks = rank_in(self._folder)
-            if rank == 0:
-                self._describe()
-            if self.part is not None:
-                rank, ranks = self.part[0] - 1, self.part[1]
-            states.add_missing(self._load_bert, rank, ranks, wait=self.part is None)
+            with ranks_in(self._folder) as (rank, ranks):
+                if rank == 0:
+                    self._describe()
+                if self.part is not None:
+                    rank, ranks = self.part[0] - 1, self.part[1]
+                states.add_missing(self._load_bert, rank, ranks, wait=self.part is None)
         except (OSError, SafetensorError) as error:
             raise BertFusedError(
                 f"--bert-cache {self._directory} cannot be used ({error}); give a directory that can be written, on a "

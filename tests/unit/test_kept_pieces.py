@@ -4,6 +4,7 @@ import os
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -298,7 +299,7 @@ def test_ranks_share_the_work(make, made, monkeypatch):
         return make().word_pieces.digest
 
     expected, made.starts[0] = make(folders=()).word_pieces.digest, []
-    monkeypatch.setattr(kept_pieces, "rank_in", lambda place: (made.local.rank, 2))
+    monkeypatch.setattr(kept_pieces, "ranks_in", lambda place: nullcontext((made.local.rank, 2)))
     with ThreadPoolExecutor() as pool:
         assert list(pool.map(run, range(2))) == [expected] * 2
     assert {rank: sorted(starts) for rank, starts in made.starts.items()} == {0: [0, 4], 1: [2, 6]}

@@ -1,17 +1,25 @@
 """Ranks share work that is made of files, wherever their folders are."""
 
+from datetime import timedelta
+from time import sleep
+
 import pytest
 import torch.distributed as dist
 from helpers import processes
 
 from bert_fused_plugin.data import shared_work
-from bert_fused_plugin.data.shared_work import make_together, rank_in
+from bert_fused_plugin.data.shared_work import make_together, ranks_in
 
 
 def _join(rank, ranks, folder, places, results):
     """Be a rank of a training, whose folder is places[rank]."""
     dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=ranks)
-    results.put((rank, rank_in(places[rank]), rank_in(folder)))
+    soon = dist.new_group(timeout=timedelta(seconds=2))
+    with ranks_in(places[rank]) as own:
+        sleep(4 if rank == 2 and own[1] < 3 else 0)
+    dist.barrier(soon)
+    with ranks_in(folder) as all_together:
+        results.put((rank, own, all_together))
     dist.destroy_process_group()
 
 
@@ -23,8 +31,9 @@ def _join(rank, ranks, folder, places, results):
         ("a-a", [(0, 2), (0, 1), (1, 2)]),  # one rank has nothing to do there
     ],
 )
-def test_ranks_know_with_whom_they_share_a_folder(tmp_path, places, expected):
-    assert rank_in(tmp_path) == rank_in(None) == (0, 1)  # one process does all
+def test_ranks_know_with_whom_they_share_a_folder_and_wait_for_those_of_others(tmp_path, places, expected):
+    with ranks_in(tmp_path) as here, ranks_in(None) as nowhere:
+        assert here == nowhere == (0, 1)  # one process does all
     folders = {name: tmp_path / name for name in "ab"}
     for folder in folders.values():
         folder.mkdir()
