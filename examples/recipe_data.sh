@@ -9,7 +9,7 @@ prepare() {
         say "prepare: done before"
         return
     fi
-    if [ -e "$out" ] && [ -n "$(find "$out/" -name probe -prune -o -name 'checkpoint_*.pt' -print)" ]; then
+    if [ -e "$out" ] && [ -n "$(find "$out/" -mindepth 1 -name probe -prune -o -name 'checkpoint_*.pt' -print)" ]; then
         check_text_options
         fail "$out holds models of other text (changed: $(comm -3 <(sort "$out/data-bin/made-from" 2>/dev/null) <(sort <<<"$made_from") |
             awk '{print $3}' | sort -u | paste -sd ' ')); give this data another directory: OUT=dir"

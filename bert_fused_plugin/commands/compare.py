@@ -116,7 +116,7 @@ def compare(options: Namespace) -> Dict[str, Any]:
     }
     speakers: Sequence[Any] = (*runs, texts, *found)
     said = [*chain(*(speaker.remarks for speaker in speakers))]
-    own = [line for each in found for first, *_ in each.hypotheses.values() for line in first]
+    own = [line for each in found for run in each.runs for line in each.hypotheses[run.name][0]]
     report["remarks"] = [*dict.fromkeys(said + remarks(options, texts, tokenised, sentences, own))]
     return report
 
@@ -211,7 +211,7 @@ def marks_apart(lines: Sequence[str], unknown: float) -> float:
 
     If few sentences have such a mark, the share is *unknown*.
     """
-    ends = [line[-2] == " " for line in lines if line[1:].endswith((".", "?", "!"))]
+    ends = [line[-2] == " " for line in lines if line[1:].endswith(tuple(".?!।۔؟"))]
     return mean(ends) if len(ends) > len(lines) / 10 else unknown
 
 

@@ -1,5 +1,6 @@
 """The sentences of the report: is a run better than the baseline, is the comparison fair, does the run use BERT?"""
 
+import os
 import re
 import shlex
 from pathlib import Path
@@ -112,12 +113,16 @@ def _began_from(run: Run, baseline: Run) -> bool:
     """Say whether *run* began from the training of *baseline*: from its checkpoint, or from another of its save-dir.
 
     There, one of the two has a name that fairseq-train gives; other files of one folder may be of other trainings.
-    A folder that is no longer where it was is known by its name.
+    A folder that is no longer where it was is known by its name, and a file by its name and number of updates.
     """
     own = baseline.files.checkpoint.resolve()
-    starts = [Path(origin.path).resolve() for origin in run.origins if origin.path is not None]
-    return run is not baseline and any(
-        (path.parent == own.parent or (not path.exists() and path.parent.name == own.parent.name))
-        and (path.name == own.name or any(map(_OF_FAIRSEQ.fullmatch, (path.name, own.name))))
-        for path in starts
-    )
+
+    def is_of_baseline(path: Path, updates: Optional[int]) -> bool:
+        same = path.name == own.name
+        moved = not os.path.exists(path) and path.parent.name == own.parent.name
+        if path.parent == own.parent or (moved and (not same or updates in (None, baseline.updates))):
+            return same or any(map(_OF_FAIRSEQ.fullmatch, (path.name, own.name)))
+        return False
+
+    starts = [(Path(path).resolve(), updates) for path, updates in run.origins if path is not None]
+    return run is not baseline and any(is_of_baseline(*start) for start in starts)

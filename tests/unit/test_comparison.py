@@ -141,9 +141,14 @@ def test_checkpoints_of_one_training(path, began):
 
 
 def test_a_folder_that_was_moved_is_known_by_its_name(tmp_path):
-    moved = Origin("/elsewhere/plain/checkpoint3.pt", 2)
-    fused = run("fused", "/runs/fused/checkpoint_best.pt", moved, reads_bert=True)
-    assert fairness(fused, PLAIN, [PLAIN, fused], "data") is not None
+    for file, updates, began in (
+        ("checkpoint3", 2, True),
+        ("checkpoint_best", 2, False),
+        ("checkpoint_best", 2000, True),
+    ):
+        moved = Origin(f"/elsewhere/plain/{file}.pt", updates)
+        fused = run("fused", "/runs/fused/checkpoint_best.pt", moved, reads_bert=True)
+        assert (fairness(fused, PLAIN, [PLAIN, fused], "data") is not None) is began
     there = tmp_path / "plain" / "checkpoint3.pt"  # has not moved, so it is of another training
     there.parent.mkdir()
     there.touch()
@@ -172,7 +177,13 @@ def test_references_that_look_tokenised_get_one_remark(separate, said):
 
 @pytest.mark.parametrize(
     ("reference", "translation", "said"),
-    [("A dog.", "A dog .", 1), ("A dog.", "A dog.", 0), ("A dog.", "A dog", 0), ("A dog", "A dog .", 0)],
+    [
+        ("A dog.", "A dog .", 1),
+        ("A dog.", "A dog.", 0),
+        ("A dog.", "A dog", 0),
+        ("A dog", "A dog .", 0),
+        ("ek।", "ek ।", 1),
+    ],
 )
 def test_tokenised_translations_against_raw_references_get_a_remark(reference, translation, said):
     options, texts = SimpleNamespace(reference="test.de", bf16=False), SimpleNamespace(lower_cased=False)
