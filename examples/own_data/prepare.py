@@ -124,7 +124,7 @@ def make(args: argparse.Namespace, new: Path) -> None:
     sizes = ", ".join(f"{counts[split]:,} for {split}" for split in ("valid", *tests))
     print(
         f"own_data: {counts['train']:,} training pairs, {sizes}; {tokenised_by}"
-        f"{args.subwords} with {symbols:,} symbols, {tokens:,} of them in the target text"
+        f"{args.subwords} with {symbols:,} symbols; the target text has {tokens:,} tokens"
     )
 
 
