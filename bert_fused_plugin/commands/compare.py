@@ -199,7 +199,7 @@ def form_error(name: str, lines: Sequence[str], references: Sequence[str]) -> Op
         has = f"has subword marks or columns of fairseq-generate in {len(wrong):,} of {len(lines):,} lines"
         return f"--hypotheses {name} {has}, such as {wrong[0]!r}; give translations alone, joined to words"
     apart = marks_apart(lines, math.nan) - marks_apart(references, math.nan)
-    if not abs(apart) >= 0.5:
+    if not abs(apart) >= 0.5:  # nor if a share is unknown
         return None
     own, other = ("tokenised", "detokenised") if apart > 0 else ("detokenised", "tokenised")
     remedy = f"give the translations {other}, or {own} references: --reference FILE"

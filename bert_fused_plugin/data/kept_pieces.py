@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 FORMAT = 1  # a change of what is made of a sentence, or of the files, needs another number
 KEPT_FROM = 20_000  # sentences
-_PARTS = "parts"  # the folder of the parts, until they are joined
+_PARTS_FOLDER = "parts"  # until they are joined
 _PART = 20_000  # sentences that are tokenised, and lost if the process is killed, together
 _CHUNK = 10_000  # sentences tokenised at once
 
@@ -157,8 +157,10 @@ def _problem_of(place: Path, sentences: Sentences) -> str:
     pieces = int(np.sum(sentences.dataset.src_sizes))  # about as many as the source has symbols
     needed = 2 * (8 * len(sentences) + 4 * pieces)  # the parts, and what they are joined to
     try:
-        (place / _PARTS).mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=place / _PARTS).close()  # `ranks_in` looks at the time of the last change of place
+        (place / _PARTS_FOLDER).mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(
+            dir=place / _PARTS_FOLDER
+        ).close()  # `ranks_in` looks at the time of the last change of place
         free = shutil.disk_usage(place).free
     except OSError as error:
         return str(error)
@@ -170,7 +172,7 @@ def _problem_of(place: Path, sentences: Sentences) -> str:
 def _made(sentences: Sentences, place: Path, rank: int, ranks: int) -> WordPieces:
     """Make the word pieces of *sentences* in the folder *place* with the other *ranks*, and return them."""
     starts = range(0, len(sentences), _PART)
-    folder, meta = place / _PARTS, place / META
+    folder, meta = place / _PARTS_FOLDER, place / META
     files = [folder / f"{number:05}.npz" for number in range(len(starts))]
 
     def missing() -> List[int]:
