@@ -77,7 +77,9 @@ def _complete(section: DictConfig, preset: Callable[[Namespace], None], config_c
     gen_parser_from_dataclass(parser, config_class(), with_prefix="")
     actions = {action.dest: action for action in parser._actions if action.default is not SUPPRESS}
     values = _values(section)
-    others = {name: values.pop(name) for name in _NO_FLAGS if name in values}
+    # a complete section is a checkpoint's, and another version of fairseq may have written it
+    unknown = values.keys() - actions.keys() if actions.keys() <= values.keys() else set()
+    others = {name: values.pop(name) for name in (*_NO_FLAGS, *unknown) if name in values}
     flags = Namespace(**{**_OF_TASK, **others, **_read(values, actions)})
     preset(flags)
     for name, default in vars(parser.parse_args([])).items():

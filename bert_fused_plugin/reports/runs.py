@@ -15,6 +15,7 @@ from bert_fused_plugin.checkpoints.origins import Origin, origins
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, require_architecture, saved_flags
 from bert_fused_plugin.data.data_bin import read_whole, source_side
 from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.models.recorded_flags import SETTINGS_RECORD
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
 from bert_fused_plugin.tasks.bert_fused_translation_config import training_defaults
 from bert_fused_plugin.tasks.ensembles import reads_bert
@@ -137,9 +138,11 @@ def load_run(files: RunFiles, place: Place) -> Run:
         state = read_checkpoint(files.checkpoint, {"bert_model": bert}, given=str(files))
     if saved["_name"] not in _TASKS:
         raise BertFusedError(f"{files} was trained with --task {saved['_name']}; give runs of {' or '.join(_TASKS)}")
-    task = _set_up_task(files, saved, place, flags)
+    task = _set_up_task(saved, place, flags)
     try:
         [model], cfg, _ = checkpoint_utils.load_model_ensemble_and_task([str(files.checkpoint)], task=task, state=state)
+    except BertFusedError as error:
+        raise BertFusedError(*(f"{files}: {reason}" for reason in error.errors)) from error
     except RuntimeError as error:  # torch's, of parameters that do not fit
         reason = " ".join(str(error).split())[:300]
         raise BertFusedError(f"{files} does not fit {place.data}; was it trained on this data?  [{reason}]") from error
@@ -148,26 +151,49 @@ def load_run(files: RunFiles, place: Place) -> Run:
     updates = int(state["optimizer_history"][-1].get("num_updates", 0))
     known = architecture, updates, parameters, origins(state), selection(files, state)
     run = Run(files, model.eval(), task, sources, *known)
-    run.remarks += [
-        f"{run.name} reads only the beginning of {cut} of the {len(texts)} sources of {subset!r}, since it takes at "
-        f"most {task.max_source} tokens (--max-source-positions)."
-        for subset, texts in sources.items()
-        if (cut := int((texts.sizes > task.max_source).sum()))
-    ]
-    if run.reads_bert and saved.get("bert_text") is not None and place.bert_text is None:
-        run.remarks.append(
-            f"{run.name} was trained with --bert-text, but its BERT reads text derived from the data here, "
-            "since the report was made without --bert-text."
-        )
-    if run.reads_bert and is_sentence_encoder(model.encoder.bert.name):
-        run.remarks.append(
-            f"{run.name} reads {'/'.join(Path(model.encoder.bert.name).parts[-2:])}, which was made to compare "
-            f"sentences and has {parameters['frozen']:,} parameters (BERT-base has 110 million); a masked language "
-            "model, such as bert-base-cased, may help more."
-        )
+    run.remarks += _remarks(run, state, place)
     (model.bfloat16() if place.bf16 else model).to(place.device)
     model.prepare_for_inference_(cfg)  # last, since it lays the weights out for the device and the number format
     return run
+
+
+def _remarks(run: Run, state: Mapping[str, Any], place: Place) -> List[str]:
+    """Return what a reader of the report must know of the *run*, whose checkpoint is *state*."""
+    saved, encoder = saved_flags(state, "task"), run.model.encoder
+    remarks = [
+        f"{run.name} reads only the beginning of {cut} of the {len(texts)} sources of {subset!r}, since it takes at "
+        f"most {run.task.max_source} tokens (--max-source-positions)."
+        for subset, texts in run.sources.items()
+        if (cut := int((texts.sizes > run.task.max_source).sum()))
+    ]
+    if SETTINGS_RECORD not in state["model"]:  # by which a model of this package compares the dictionaries
+        remarks += _other_dictionaries(run, saved["data"], place.data)
+    if run.reads_bert and saved.get("bert_text") is not None and place.bert_text is None:
+        remarks.append(
+            f"{run.name} was trained with --bert-text, but its BERT reads text derived from the data here, "
+            "since the report was made without --bert-text."
+        )
+    if run.reads_bert and is_sentence_encoder(encoder.bert.name):
+        remarks.append(
+            f"{run.name} reads {'/'.join(Path(encoder.bert.name).parts[-2:])}, which was made to compare "
+            f"sentences and has {run.parameters['frozen']:,} parameters (BERT-base has 110 million); a masked language "
+            "model, such as bert-base-cased, may help more."
+        )
+    return remarks
+
+
+def _other_dictionaries(run: Run, trained_on: str, tested_on: str) -> List[str]:
+    """Return a remark for each dictionary where *run* was trained that differs from that of the test set.
+
+    The folder may have got other data since then, so a difference proves nothing.
+    """
+    then, now = (Path(utils.split_paths(data)[0]) for data in (trained_on, tested_on))
+    return [
+        f"{run.name} may have been trained with another dictionary: {then / file} differs from {now / file}, and this "
+        "checkpoint has no record of its own.  If so, its translations make no sense."
+        for file in (f"dict.{language}.txt" for language in run.languages)
+        if (then / file).is_file() and not filecmp.cmp(then / file, now / file, shallow=False)
+    ]
 
 
 def on_device(batch: Dict[str, Any], model: Any) -> Dict[str, Any]:
@@ -185,10 +211,7 @@ def count_parameters(model: Any) -> Dict[str, int]:
     return {"trained": sum(p.numel() for p in names.values() if p.requires_grad), "frozen": frozen}
 
 
-def _set_up_task(
-    files: RunFiles, saved: Dict[str, Any], place: Place, flags: Mapping[str, Any]
-) -> BertFusedTranslationTask:
-    trained_on, tested_on = (utils.split_paths(data)[0] for data in (saved["data"], place.data))
+def _set_up_task(saved: Dict[str, Any], place: Place, flags: Mapping[str, Any]) -> BertFusedTranslationTask:
     own = {
         **training_defaults(),
         "_name": "bert_fused_translation",
@@ -198,13 +221,6 @@ def _set_up_task(
         "bert_documents": place.bert_documents if flags.get("bert_context") else None,
     }
     task: BertFusedTranslationTask = tasks.setup_task(OmegaConf.create({**saved, **own}))
-    for lang in (task.cfg.source_lang, task.cfg.target_lang):
-        old, new = Path(trained_on, f"dict.{lang}.txt"), Path(tested_on, f"dict.{lang}.txt")
-        if old.is_file() and not filecmp.cmp(old, new, shallow=False):
-            raise BertFusedError(
-                f"{files} was trained with the dictionary {old}, which differs from {new}; binarise the test set with "
-                "the dictionaries of the training (fairseq-preprocess --srcdict --tgtdict), the same for all runs"
-            )
     return task
 
 

@@ -285,14 +285,17 @@ def test_translations_in_another_form_are_refused(lines, references, said):
     assert (found is None) if said is None else found.startswith(f"--hypotheses other {said}")
 
 
-def test_data_that_do_not_fit(refused, workspace, tmp_path):
+def test_data_that_do_not_fit(refused, workspace, plain, tmp_path):
     assert "has no --subset 'test9' for en-de" in refused("--subset", "test9", "--run", f"fused={workspace.save_dir}")
     data = shutil.copytree(workspace.data, tmp_path / "data")
     symbols = (data / "dict.en.txt").read_text(encoding="utf-8").splitlines()
     for lang in ("en", "de"):
         (data / f"dict.{lang}.txt").write_text("\n".join(symbols[::-1]) + "\n", encoding="utf-8")
     message = refused(data=data)
-    assert f"dict.en.txt, which differs from {data / 'dict.en.txt'}; binarise the test set with" in message
+    assert f"--run fused={workspace.save_dir}/checkpoint_best.pt: the checkpoint was trained with another so" in message
+    remarks = reported(data, f"plain={plain}", f"again={plain / 'checkpoint_best.pt'}")["remarks"]
+    said = f"plain may have been trained with another dictionary: {workspace.data}/dict.en.txt differs from {data}/dict"
+    assert [remark for remark in remarks if remark.startswith(said)]
 
 
 def test_runs_from_elsewhere(refused, workspace, plain, tmp_path, monkeypatch):

@@ -59,6 +59,15 @@ def test_the_estimate_adds_updates_validations_checkpoints_and_starts(probe, tmp
     }  # fmt: skip
 
 
+def test_each_test_set_counts(probe, tmp_path):
+    one = estimate.steps(probe, tmp_path / "text", "fr", 1000, 500, 100, 1)["compare"]
+    for name in ("test-news.fr", "reference.test-news.fr", "test-news.en"):
+        write(tmp_path / "text" / name, ["a b c"] * 100)
+    two = estimate.steps(probe, tmp_path / "text", "fr", 1000, 500, 100, 1)["compare"]
+    start = estimate.Probe(probe, "plain", "fr").start
+    assert two - start == pytest.approx(2 * (one - start))
+
+
 def test_the_estimate_of_berts_states_follows_the_amount_of_text(probe, tmp_path):
     fused = estimate.Probe(probe, "fused", "fr")
     assert fused.states == 60 / 80  # a minute for 20 sentences of four tokens

@@ -131,12 +131,13 @@ def test_given_sets_are_taken_as_they_are(data):
 def test_what_is_not_read_and_what_training_sees_is_said(data, capsys):
     for lang in ("en", "fr"):
         lines = (data / f"train.{lang}").read_bytes().splitlines(keepends=True)
-        (data / f"test.{lang}").write_bytes(b"".join([b"something else\n", *lines[:3], *lines[:3]]))
+        (data / f"test.{lang}").write_bytes(b"".join([b"something else\n\n", *lines[:3], *lines[:3]]))
+        (data / f"train.{lang}").write_bytes(b"".join([*lines, b"\n"]))  # an empty pair, which training leaves out
         (data / f"dev.{lang}").touch()
     (data / "valid.fr.gz").touch()
     run(data)
     said = capsys.readouterr().err
-    assert f"warning: {data}/test.*: 3 of 4 different pairs are in train.*, too" in said
+    assert f"warning: {data}/test.*: 3 of 5 different pairs are in train.*, too" in said
     assert f"warning: {data} holds dev.en, dev.fr, valid.fr.gz: not read" in said
 
 

@@ -72,6 +72,7 @@ def test_what_a_checkpoint_keeps_is_complete_and_stays_as_it_is(arch):
     saved = OmegaConf.to_container(section(arch, dropout=0.4), resolve=True)
     assert saved["max_source_positions"] == 77
     assert saved["bert_unchecked"] is False  # so that --model-overrides finds it
+    saved["of_another_version"] = True
     alone = OmegaConf.create({"model": saved}).model
     with open_dict(alone):
         ARCH_CONFIG_REGISTRY[arch](alone)
