@@ -115,6 +115,14 @@ def dry(tmp_path):
     return Dry(tmp_path)
 
 
+@pytest.fixture
+def out(tmp_path):
+    """The folder of the recipe multi30k, whose text is prepared."""
+    folder = tmp_path / "multi30k-out"
+    (folder / "data-bin").mkdir(parents=True)
+    return folder
+
+
 # --- reports
 
 REPORT_HOW = ["--beam", "3", "--max-len-b", "10", "--cpu"]

@@ -43,6 +43,18 @@ class Dry:
         return [*fairseq, "bert-fused-compare", "bert-fused-average", "python"]
 
     def run(self, recipe, *steps, **variables):
+        """What a recipe prints that comes to its end."""
+        done = self.attempt(recipe, *steps, **variables)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def refused(self, recipe, *steps, **variables):
+        """The message with which a recipe ends early."""
+        done = self.attempt(recipe, *steps, **variables)
+        assert done.returncode == 2, done.stdout
+        return done.stderr
+
+    def attempt(self, recipe, *steps, **variables):
         script = self.path / "examples" / recipe / "run.sh"
         env = {**os.environ, "VENV": str(self.path / "venv"), "BERT": "some-bert", **variables}
         return subprocess.run([script, *steps], capture_output=True, text=True, cwd=self.path, env=env)
