@@ -115,17 +115,6 @@ def test_a_layer_may_be_a_number(build):
     assert build(bert_layer=1).encoder.bert.layers == (1,)
 
 
-class Maximum(nn.Module):
-    """A toy: the larger of the two branches, after a map of BERT's."""
-
-    def __init__(self, embed_dim):
-        super().__init__()
-        self.bert_map = nn.Linear(embed_dim, embed_dim)
-
-    def forward(self, nmt, bert):
-        return torch.maximum(nmt, self.bert_map(bert))
-
-
 class Product(nn.Module):
     """A toy with a layer part of its own: the product of both attentions."""
 
@@ -136,11 +125,7 @@ class Product(nn.Module):
 
 @pytest.fixture
 def toys(monkeypatch):
-    kind = FusionKind(
-        help="the larger of the two branches",
-        build=lambda options: Branches(Maximum(options.embed_dim), options.p_net),
-        has_branches=True,
-    )
+    kind = FusionKind("the larger of the two branches", lambda options: Branches(nn.Identity(), options.p_net), True)
     field = BertFusedConfig.__dataclass_fields__["bert_fusion"]
     monkeypatch.setattr(field, "type", field.type)  # what is registered is forgotten after the test
     monkeypatch.setattr(field, "metadata", field.metadata)
@@ -154,28 +139,7 @@ def toys(monkeypatch):
 
 
 @pytest.mark.usefixtures("toys")
-def test_a_fusion_of_ones_own_needs_a_registration_alone(build, dictionary, source):
-    model = build(bert_fusion="toy-maximum").train()
-    fusions = [layer.fusion for layer in (*model.encoder.layers, *model.decoder.layers)]
-    assert all(isinstance(fusion.mix, Maximum) and fusion.drop_net.p_net == 1.0 for fusion in fusions)
-    for fusion in fusions:
-        fusion.drop_net.p_net = 0.0
-    target = pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=False)
-    before = {name: parameter.clone() for name, parameter in model.named_parameters()}
-    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
-    losses = []
-    for _ in range(2):
-        logits, _ = model(source, None, target)
-        losses.append(
-            nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=dictionary.pad())
-        )
-        optimizer.zero_grad()
-        losses[-1].backward()
-        optimizer.step()
-    assert losses[1] < losses[0]
-    moved = {name for name, parameter in model.named_parameters() if not torch.equal(parameter, before[name])}
-    assert sum(name.endswith("fusion.mix.bert_map.weight") for name in moved) == len(fusions)
-    # the checks know it too
+def test_the_checks_know_a_fusion_of_ones_own(build):
     with pytest.raises(BertFusedError, match=r"--bert-stack-order is for --bert-fusion stacked, got encoder-first"):
         build(bert_fusion="toy-maximum", bert_stack_order="encoder-first")
     with pytest.raises(BertFusedError, match=r"--bert-identity-start is for .*, got True; leave it out"):
@@ -201,7 +165,7 @@ def test_a_fusion_that_no_plugin_has_registered_is_refused(build):
 
 
 @pytest.mark.usefixtures("toys")
-def test_so_does_one_with_a_layer_part_of_its_own(build, source):
+def test_a_fusion_of_ones_own_may_be_the_whole_sublayer(build, source):
     model = build(bert_fusion="toy-product")
     randomise(model)
     layer = model.eval().encoder.layers[0]
