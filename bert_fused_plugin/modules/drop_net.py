@@ -5,7 +5,7 @@ Beside it stand the random numbers that it draws, and the gradients of the branc
 
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Iterator, Tuple
+from typing import Any, Iterator, List, Tuple
 
 import torch
 from fairseq.distributed.utils import get_global_rank, get_global_world_size
@@ -66,6 +66,13 @@ def with_zero_gradients(x: Tensor, *unused: Tensor) -> Tensor:
     DDP needs a gradient for each parameter in each step, and Adam moves a parameter by its momentum even then.
     """
     return _ZeroGradients.apply(x, *unused)
+
+
+def after_layer_drop(x: Tensor, layers: nn.ModuleList) -> Tuple[Tensor, List[nn.Module]]:
+    """Return *x* and those *layers* that LayerDrop leaves in (Fan et al. 2020); the others get zero gradients."""
+    chosen = list(layers)  # fairseq's list of layers draws them
+    dropped = [p for layer in layers.children() if layer not in chosen for p in layer.parameters()]
+    return (with_zero_gradients(x, *dropped) if dropped else x), chosen
 
 
 class _ZeroGradients(torch.autograd.Function):

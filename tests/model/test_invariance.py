@@ -1,5 +1,7 @@
 """Whole models: what must not change a sentence's translation, and that all of them gets gradients."""
 
+from collections import Counter
+
 import pytest
 import torch
 from helpers import PRE_NORM, assert_close, randomise
@@ -83,11 +85,19 @@ def test_every_trainable_parameter_gets_a_gradient_whatever_drop_net_drew(model,
     assert bert is None or all(parameter.grad is None for parameter in bert.model.parameters())
 
 
-def test_every_parameter_of_a_layer_that_was_dropped_gets_a_gradient(build, dictionary):
-    model = build(encoder_layerdrop=1.0, decoder_layerdrop=1.0)
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_with_layer_drop_every_parameter_gets_a_gradient_once_as_ddp_needs_it(build, dictionary, checkpointed):
+    """Checkpointed layers have a backward pass of their own, beside that of the layers that were dropped."""
+    model = build(encoder_layerdrop=0.5, decoder_layerdrop=0.5, checkpoint_activations=checkpointed).train()
     source, target = make_batch(dictionary)
-    model.train()(source, None, target)[0].sum().backward()
-    assert [name for name, p in model.named_parameters() if p.grad is None and p.requires_grad] == []
+    times = Counter()
+    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    for name, parameter in parameters.items():
+        parameter.register_hook(lambda _, name=name: times.update([name]))
+    for _ in range(6):
+        times.clear()
+        model(source, None, target)[0].sum().backward()
+        assert times == dict.fromkeys(parameters, 1)
 
 
 def test_a_mix_gets_a_gradient_where_no_layer_attends_to_bert(build, dictionary, monkeypatch):

@@ -9,7 +9,7 @@ from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
 from bert_fused_plugin.models.bert_fused.layer_building import new_layers
 from bert_fused_plugin.modules.beam_order import select_sentences, sentences_to_keep
 from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer, Memories
-from bert_fused_plugin.modules.drop_net import with_zero_gradients
+from bert_fused_plugin.modules.drop_net import after_layer_drop, with_zero_gradients
 from bert_fused_plugin.modules.multihead_attention import attention_mask
 
 Extra = Dict[str, Optional[List[Tensor]]]
@@ -102,9 +102,8 @@ class BertFusedDecoder(TransformerDecoderBase):
         states = encoder_out["encoder_out"][0], masks[0], encoder_out["bert_out"][0].transpose(0, 1), masks[1]
         memories = self._memories(states, incremental_state, rows=x.size(1))
         attn = bert_attn = None
-        if self.training and self.decoder_layerdrop > 0:
-            x = with_zero_gradients(x, *self.layers.parameters())
-        for index, layer in enumerate(self.layers):
+        x, layers = after_layer_drop(x, self.layers)
+        for index, layer in enumerate(layers):
             x, *weights = layer(
                 x,
                 *states,

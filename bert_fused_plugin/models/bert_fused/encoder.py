@@ -14,7 +14,7 @@ from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
 from bert_fused_plugin.models.bert_fused.layer_building import new_layers
 from bert_fused_plugin.modules.beam_order import EncoderOut, reorder_encoder_out
 from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
-from bert_fused_plugin.modules.drop_net import with_zero_gradients
+from bert_fused_plugin.modules.drop_net import after_layer_drop, with_zero_gradients
 from bert_fused_plugin.modules.multihead_attention import attention_mask
 
 
@@ -90,11 +90,10 @@ class BertFusedEncoder(TransformerEncoderBase):
             encoder_padding_mask = src_tokens.eq(self.padding_idx)
         if bert_out.requires_grad:  # drop-net may leave BERT out of every layer
             x = with_zero_gradients(x, bert_out)
-        if self.training and self.encoder_layerdrop > 0:
-            x = with_zero_gradients(x, *self.layers.parameters())
+        x, layers = after_layer_drop(x, self.layers)
         states = [x.transpose(0, 1)]  # (B, S, C) -> (S, B, C)
         masks = [attention_mask(padding, x.dtype) for padding in (encoder_padding_mask, bert_padding_mask)]
-        for layer in self.layers:
+        for layer in layers:
             x = layer(states[-1], masks[0], bert_out.transpose(0, 1), masks[1])
             states = [*states, x] if return_all_hiddens else [x]
         return {
