@@ -30,6 +30,7 @@ BATCH_PIECES = 8192  # word pieces, padding included, of one forward pass of BER
 
 _BLOCK_BYTES = 64 * 2**20
 _MOST_BLOCKS = 4096
+_MOST_MAPPED = 64 * 2**30  # bytes; a process needs 1/512 of it for its page tables, which stay as long as the mapping
 
 ComputeStates = Callable[[Tensor], Tensor]  # bert_tokens (B, L) -> states (B, L, N x D), in fp32 on the CPU
 
@@ -39,7 +40,8 @@ class CachedStates:
 
     Row r of the states belongs to word piece r.  The states lie in blocks, which are safetensors files of the states of
     consecutive sentences: ``00000.safetensors`` and so on, each with the tensor ``states``.  Which sentences a block
-    has follows from the word pieces alone, so nothing is looked up.  A block is mapped when it is first read.
+    has follows from the word pieces alone, so nothing is looked up.  A block is mapped when it is read; of a large
+    cache, only some blocks are mapped at once.
 
     *dim* is the width N x D of the states, and *dtype* their number format, a key of `NUMBER_FORMATS`.
     """
@@ -69,6 +71,8 @@ class CachedStates:
                     f"--bert-cache: {self.file(number)} cannot be read ({error}); remove this file if it is damaged, "
                     "and start the run again, which computes what is missing"
                 ) from error
+            if len(self._blocks) * block.nbytes > _MOST_MAPPED:
+                del self._blocks[next(iter(self._blocks))]  # the first that was mapped
         offsets = self._word_pieces.offsets
         first = offsets[self._starts[number]]
         return block[int(offsets[index] - first) : int(offsets[index + 1] - first)]

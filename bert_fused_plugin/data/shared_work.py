@@ -17,6 +17,7 @@ import torch.distributed as dist
 logger = logging.getLogger(__name__)
 
 _SAID_AFTER = 60.0  # seconds of waiting after which the log says so, again and again
+_DEAD_AFTER = 600.0  # seconds without a new part after which the ranks that wait make all that is missing
 _LONGEST = timedelta(days=365)  # of work that other ranks wait for
 
 
@@ -59,18 +60,29 @@ def make_together(
     own = [number for number in missing() if number % ranks == rank]
     random.SystemRandom().shuffle(own)  # two jobs that begin together do little twice
     for number in own:
-        if number in missing():
-            try:
-                make(number)
-            except Exception:
-                if number in missing():
-                    raise  # otherwise another job has made it, and removed what this one had begun
-    begin = said = time.monotonic()
+        _make_one(number, missing, make)
+    begin = said = changed = time.monotonic()
+    before: Sequence[int] = []
+    dead = False
     while wait and (left := missing()):
         now = time.monotonic()
+        if left != before:
+            before, changed = left, now
+        dead = dead or now - changed > _DEAD_AFTER
+        if dead:  # a rank of another machine has probably died, which nothing else tells
+            _make_one(random.SystemRandom().choice(left), missing, make)
         if now - said > _SAID_AFTER:
             said = now
             logger.info(
                 f"{what}: waiting for other processes, which make {len(left):,} parts, such as number {left[0]}"
             )
         time.sleep(min(1.0, 0.01 + (now - begin) / 10))
+
+
+def _make_one(number: int, missing: Callable[[], Sequence[int]], make: Callable[[int], None]) -> None:
+    if number in missing():
+        try:
+            make(number)
+        except Exception:
+            if number in missing():
+                raise  # otherwise another process has made it, and removed what this one had begun

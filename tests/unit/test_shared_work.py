@@ -66,3 +66,18 @@ def test_a_rank_makes_its_parts_and_says_what_it_waits_for(monkeypatch, caplog):
     assert sorted(made) == [1, 3, 5]
     assert caplog.messages == ["the folder: waiting for other processes, which make 2 parts, such as number 0"] * 2
     assert waits == sorted(waits)
+
+
+def test_what_a_dead_rank_has_not_made_is_made_by_those_that_wait(monkeypatch):
+    missing, waits, made = {0, 1, 2, 4, 6}, [], []
+    monkeypatch.setattr(shared_work.time, "sleep", waits.append)
+    monkeypatch.setattr(shared_work.time, "monotonic", lambda: 100.0 * len(waits))
+
+    def left():
+        if len(waits) == 5:
+            missing.discard(0)  # the last part that the other rank makes
+        return sorted(missing)
+
+    make_together(left, lambda number: (made.append(number), missing.remove(number)), 1, 2, "the folder")
+    assert (made[0], sorted(made[1:])) == (1, [2, 4, 6])
+    assert len(waits) == 5 + 7 + 3  # ten minutes after the last part of the other rank, the first of three is made

@@ -184,6 +184,10 @@ def test_500_blocks_are_read_with_few_open_files(tmp_path, monkeypatch):
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert len(states._blocks) == 500
+    monkeypatch.setattr(cached_states, "_MOST_MAPPED", 3 * 2 * D * 4)
+    states = states_in(tmp_path, sentences)
+    check(states, sentences)
+    assert len(states._blocks) == 3
 
 
 def test_a_disk_that_is_too_small_is_refused_before_the_work(tmp_path, monkeypatch, caplog):
