@@ -23,7 +23,8 @@ def main(model: str, output: Path) -> None:
     torch.manual_seed(1)
     with written_whole(output) as new:
         tokenizer.save_pretrained(new)
-        AutoModel.from_config(AutoConfig.from_pretrained(model)).save_pretrained(new)
+        config = AutoConfig.from_pretrained(model, trust_remote_code=False)
+        AutoModel.from_config(config).save_pretrained(new)
 
 
 if __name__ == "__main__":

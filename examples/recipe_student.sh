@@ -6,7 +6,7 @@ distilled=$out/distilled-${teacher// /+}
 
 # The step: the teacher, or the ensemble of several, translates the training text.
 distill() {
-    local system flag text paths=() search made_from
+    local system flag text paths=() search made_from i
     need "$out/data-bin/text" prepare
     text=$(text_dir)
     for system in $teacher; do
@@ -25,7 +25,12 @@ distill() {
     for flag in --fp16 --bf16; do
         [[ " ${TRAIN_FLAGS:-} " != *" $flag "* ]] || search+=("$flag")
     done
-    [ ! -d "$out/bert-cache" ] || search+=("${cache[@]}")
+    if [ -d "$out/bert-cache" ]; then
+        search+=("${cache[@]}")
+        for ((i = 0; i < ${#bert[@]}; i++)); do
+            [ "${bert[i]}" != --bert-cache-dtype ] || search+=("${bert[@]:i:2}")
+        done
+    fi
     python "$examples/distill.py" "$text" "$distilled" "$source_lang" "$target_lang" "$out/data-bin" \
         --user-dir bert_fused_plugin --task bert_fused_translation --path "$(IFS=: && echo "${paths[*]}")" "${search[@]}" \
         "${bert_text[@]}" --max-tokens 4096 --skip-invalid-size-inputs-valid-test

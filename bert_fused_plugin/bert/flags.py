@@ -82,7 +82,8 @@ class BertFlags(FairseqDataclass, Specified):
     )
     bert_max_tokens: Optional[int] = flag(
         "The largest length of BERT's input in word pieces, special tokens included. The rest of a longer sentence is "
-        "cut off for BERT only. The default and the maximum are BERT's number of positions, mostly 512.",
+        "cut off for BERT only. The default and the maximum are BERT's number of positions, mostly 512, or its "
+        "tokenizer's limit if that is smaller.",
         None,
         Record.NOTED,
         rule=at_least(3, "leave it out for BERT's own limit"),

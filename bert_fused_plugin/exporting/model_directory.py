@@ -5,7 +5,7 @@ import os
 import shutil
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Type
+from typing import Any, Dict, List, Optional
 
 import torch
 from fairseq import hub_utils
@@ -43,8 +43,8 @@ _README = """\
 Move or rename this directory as you like; keep its files together.  It translates {text}.
 In Python:
 
-    from {module} import {model}
-    {model}.from_pretrained("DIR"{in_python}).translate(["..."])
+    from bert_fused_plugin.models.hub import load_hub
+    load_hub("DIR"{in_python}).translate(["..."])
 
 On the command line:
 
@@ -90,7 +90,7 @@ def export_model(
         new.mkdir()
         if with_bert:
             _add_bert(new, state, settings, model)
-        _write_files(new, data, type(model), state, files)
+        _write_files(new, data, state, files)
         loaded = hub_utils.from_pretrained(str(new), **bpe_files(str(new)))
         if files:
             check_tool(loaded["args"].bpe, files, task, split_paths(data)[0])
@@ -155,7 +155,7 @@ def _translate_text(cfg: Dict[str, Any], model: Any, task: Any, tokenizer: Optio
     if isinstance(model, TranslationModel):
         cfg["task"]["_name"] = "bert_fused_translation"
     if tokenizer is not None:
-        cfg["tokenizer"] = {**languages, **tokenizer}
+        cfg["tokenizer"] = {**(languages if tokenizer["_name"] == "moses" else {}), **tokenizer}
     chosen = cfg["tokenizer"]
     if chosen is None and detect_detok(task.source_dictionary) == "moses":
         logger.warning(
@@ -182,8 +182,8 @@ def _make_movable(cfg: Dict[str, Any], values: Dict[str, str]) -> None:
             cfg[key] = os.path.basename(os.path.normpath(value))
 
 
-def _write_files(directory: Path, data: str, kind: Type[Any], state: Dict[str, Any], files: Files) -> None:
-    """Write *state*, the dictionaries, the files of the subword tool, and a README for a model of the class *kind*."""
+def _write_files(directory: Path, data: str, state: Dict[str, Any], files: Files) -> None:
+    """Write *state*, the dictionaries, the files of the subword tool, and a README."""
     torch.save(state, directory / "model.pt")
     cfg = state["cfg"]
     languages = (cfg["task"]["source_lang"], cfg["task"]["target_lang"])
@@ -192,19 +192,16 @@ def _write_files(directory: Path, data: str, kind: Type[Any], state: Dict[str, A
     for path, name in files.values():
         shutil.copyfile(path, directory / name)
     flags = ["-s {} -t {}".format(*languages)]
-    if cfg["tokenizer"] is not None:
-        flags += [f"--tokenizer {cfg['tokenizer']['_name']}"]
-        flags += [flag_name(name) for name, value in cfg["tokenizer"].items() if value is True]
-    if cfg["bpe"] is not None:
-        flags += [f"--bpe {cfg['bpe']['_name']}"]
-        flags += [f"{flag_name(setting)} DIR/{name}" for setting, (_, name) in files.items()]
+    for tool in ("tokenizer", "bpe"):
+        if cfg[tool] is not None:
+            flags += [f"--{tool} {cfg[tool]['_name']}"]
+            flags += [flag_name(name) for name, value in cfg[tool].items() if value is True]
+    flags += [f"{flag_name(setting)} DIR/{name}" for setting, (_, name) in files.items()]
     pair = "-".join(languages)
     plugin = os.path.basename(os.path.normpath(cfg["common"]["user_dir"] or _PACKAGE))
     text = _README.format(
         pair=pair,
         text="raw text" if cfg["bpe"] else "text in the form of the training text, such as in subwords",
-        module=kind.__module__,
-        model=kind.__name__,
         in_python="" if plugin == _PACKAGE else f', user_dir="{plugin}"',
         plugin=plugin,
         task=cfg["task"]["_name"],

@@ -102,7 +102,8 @@ def load_hub(
         is_beside_model = place is data_name_or_path and str(place).startswith(".")
         if not (is_beside_model or os.path.exists(place) or "://" in str(place)):
             raise BertFusedError(f"{os.path.abspath(place)} does not exist; give what bert-fused-export wrote")
-    overrides = {**bpe_files(model_name_or_path), **overrides}
+    raw = {"bert_text": None, "bert_documents": None}  # so a model that was trained with them warns
+    overrides = {**raw, **bpe_files(model_name_or_path), **overrides}
     before = logging.root.manager.disable
     logging.disable(max(before, logging.INFO))
     try:

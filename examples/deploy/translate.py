@@ -60,8 +60,8 @@ class Translator:
     def split(self, line: str) -> List[str]:
         """Return the symbols of a raw sentence."""
         if self._settings["moses"]:
-            hyphens = self._settings["split_hyphens"]
-            line = self._tokenizer.tokenize(line, aggressive_dash_splits=hyphens, return_str=True)
+            hyphens, escape = self._settings["split_hyphens"], self._settings["escape"]
+            line = self._tokenizer.tokenize(line, aggressive_dash_splits=hyphens, escape=escape, return_str=True)
         return self._split(" ".join((line.lower() if self._settings["lower"] else line).split()))
 
     def join(self, symbols: List[str], tokenised: bool = False) -> str:

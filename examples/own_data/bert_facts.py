@@ -26,7 +26,7 @@ with redirect_stdout(sys.stderr):  # fairseq logs to stdout, and stdout is for t
 def main(model: str) -> None:
     """Print ``layer='--bert-layer N'`` for an encoder of sentences, ``layer=''`` otherwise, and ``width=N``."""
     try:
-        config = AutoConfig.from_pretrained(model)
+        config = AutoConfig.from_pretrained(model, trust_remote_code=False)
     except (OSError, ValueError) as error:
         sys.exit(f"error: BERT={model} cannot be loaded: {' '.join(str(error).split())}")
     layer = f"--bert-layer {advised_layer(config.num_hidden_layers)}" if is_sentence_encoder(model) else ""

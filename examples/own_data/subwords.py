@@ -1,6 +1,7 @@
 """Splits text into subwords that are learned from the training text of both languages together."""
 
 import math
+import sys
 from contextlib import redirect_stderr
 from io import StringIO
 from itertools import islice
@@ -68,7 +69,11 @@ def split_file(path: Path, output: Path, split: Split) -> None:
 
 
 def _sentencepiece(files: Sequence[Path], symbols: int, folder: Path) -> Split:
-    prefix = folder / "sentencepiece"
+    prefix, rules = folder / "sentencepiece", folder / "rules.tsv"
+    # Spaces of all kinds become U+0020, as in the training text: fairseq would lose them.  Nothing else changes; the
+    # default rules would change the text, Persian half-spaces for example.
+    spaces = (code for code in range(sys.maxunicode + 1) if chr(code).isspace() and code != 0x20)
+    rules.write_text("".join(f"{code:X}\t20\n" for code in spaces), encoding="utf-8")
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=(line.rstrip("\n") for line in _evenly(files)),
@@ -76,13 +81,14 @@ def _sentencepiece(files: Sequence[Path], symbols: int, folder: Path) -> Split:
             vocab_size=symbols,
             hard_vocab_limit=False,  # a small text has fewer
             character_coverage=1.0,
-            normalization_rule_name="identity",  # the default would change the text, Persian half-spaces for example
+            normalization_rule_tsv=str(rules),
             minloglevel=1,
         )
     except (RuntimeError, ValueError) as error:
         raise SystemExit(
             f"error: sentencepiece cannot make SYMBOLS={symbols} of this text ({error}); give another number"
         ) from None
+    rules.unlink()
     model = sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model")
     return lambda line: " ".join(model.encode(line, out_type=str))
 

@@ -101,12 +101,15 @@ def test_text_is_split_and_joined_as_the_training_text_was(repeats, codes, tmp_p
     settings = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
     assert settings["lower"]
     assert not settings["moses"]
-    settings.update(moses=True, split_hyphens=True)
+    assert not settings["escape"]
+    settings.update(moses=True, split_hyphens=True, escape=True)
     (folder / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
     translator = runpy.run_path(str(folder / "translate.py"))["Translator"]()
     pieces = translator.split("The big-house, 'here'")
     assert translator.join(pieces) == "the big-house, 'here'"
     assert translator.join(pieces, tokenised=True) == "the big @-@ house , &apos; here&apos;"
+    translator._settings["escape"] = False
+    assert translator.join(translator.split("'here'"), tokenised=True) == "' here'"
     translator._settings["moses"] = False
     assert translator.split("the\thouse") == translator.split("the house")
 

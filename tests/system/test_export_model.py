@@ -105,7 +105,7 @@ def test_what_is_in_the_directory(workspace, exported, codes):
         assert (path / "bert" / name).read_bytes() == (Path(workspace.bert_dir) / name).read_bytes()
     assert {oct((path / file).stat().st_mode) for file in files} == {oct(codes.stat().st_mode)}
     readme = (path / "README.en-de.md").read_text(encoding="utf-8")
-    assert 'BertFusedModel.from_pretrained("DIR")' in readme
+    assert 'load_hub("DIR").translate(' in readme
     assert "It translates raw text.\n" in readme
     assert "--tokenizer moses --moses-no-dash-splits --bpe subword_nmt --bpe-codes DIR/bpecodes" in readme
 
@@ -182,8 +182,9 @@ def test_a_finetuned_bert_moves_from_the_checkpoint_to_its_directory(workspace, 
 def test_what_only_the_training_needed_is_left_out(workspace, tmp_path):
     flags = {"bert_cache": "cache", "bert_text": "text", "num_batch_buckets": 2}
     checkpoint = save_model(workspace, tmp_path / "old.pt", "bert_fused", bert_model=workspace.bert_dir, **flags)
-    export_model(checkpoint, workspace.data, tmp_path / "new")
+    export_model(checkpoint, workspace.data, tmp_path / "new", tokenizer={"_name": "space"})
     hub = BertFusedModel.from_pretrained(str(tmp_path / "new"))
+    assert hub.tokenize("a  b") == "a b"
     assert len(hub.translate(["the dog"], max_len_b=4)) == 1
     task = torch.load(tmp_path / "new" / "model.pt", weights_only=False)["cfg"]["task"]
     assert {name: task[name] for name in flags} == {**dict.fromkeys(flags), "num_batch_buckets": 0}
@@ -201,7 +202,7 @@ def test_the_plugin_of_the_training_is_named(workspace, tmp_path, trained_with, 
     checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot", user_dir=trained_with)
     export_model(checkpoint, workspace.data, tmp_path / "new")
     readme = (tmp_path / "new" / "README.en-de.md").read_text(encoding="utf-8")
-    assert f"\n    GruModel.from_pretrained{in_python}.translate(" in readme
+    assert f"\n    load_hub{in_python}.translate(" in readme
     assert f" --path DIR/model.pt {on_the_command_line} \\\n        -s en -t de\n" in readme
     assert "It translates text in the form of the training text" in readme
 

@@ -8,16 +8,16 @@ from types import SimpleNamespace
 import pytest
 import sentencepiece
 from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
-from fairseq.models.transformer import TransformerModel
 from helpers import dictionary_of
 from in_process import command
 from random_checkpoints import gone, save_model
 from subword_nmt.apply_bpe import BPE
 
-from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.errors import BertFusedError, flag_name
 from bert_fused_plugin.exporting.model_directory import export_model
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
+from bert_fused_plugin.models.hub import load_hub
 
 
 @pytest.fixture
@@ -129,18 +129,21 @@ def test_what_the_training_named_is_taken_where_nothing_is_given(workspace, code
     (tmp_path / "vectors").unlink()  # training has read it
     export_model(checkpoint, workspace.data, tmp_path / "new")
     assert (tmp_path / "new" / "bpecodes").read_bytes() == codes.read_bytes()
-    hub = TransformerModel.from_pretrained(str(tmp_path / "new"))
+    hub = load_hub(str(tmp_path / "new"))
     assert hub.encode("playhouse   the").tolist()[-2:] == [hub.src_dict.index("the"), hub.src_dict.eos()]
     assert len(hub.apply_bpe("playhouse").split()) > 1
     with gone(codes), pytest.raises(BertFusedError, match=r"--codes .*codes: no such file; give the one that"):
         export_model(checkpoint, workspace.data, tmp_path / "newer")
 
 
-@pytest.mark.parametrize(("bpe", "symbols", "merges"), [
-    ("gpt2", "gpt2_encoder_json encoder.json", "gpt2_vocab_bpe vocab.bpe"),
-    ("hf_byte_bpe", "bpe_vocab vocab.json", "bpe_merges merges.txt"),
+@pytest.mark.parametrize(("bpe", "switches", "symbols", "merges"), [
+    ("gpt2", {}, "gpt2_encoder_json encoder.json", "gpt2_vocab_bpe vocab.bpe"),
+    ("hf_byte_bpe", {}, "bpe_vocab vocab.json", "bpe_merges merges.txt"),
+    ("hf_byte_bpe", {"bpe_add_prefix_space": True}, "bpe_vocab vocab.json", "bpe_merges merges.txt"),
 ])  # fmt: skip
-def test_numbers_take_the_files_along_that_bert_needs_too(workspace, bert_dir, tmp_path, bpe, symbols, merges):
+def test_numbers_take_the_files_along_that_bert_needs_too(
+    workspace, bert_dir, tmp_path, bpe, switches, symbols, merges
+):
     alphabet = {character: i for i, character in enumerate(bytes_to_unicode().values())}
     (tmp_path / "given.json").write_text(json.dumps({**alphabet, "th": 256, "the": 257}), encoding="utf-8")
     (tmp_path / "given.bpe").write_text("#version: 0.2\nt h\nth e\n", encoding="utf-8")
@@ -151,13 +154,16 @@ def test_numbers_take_the_files_along_that_bert_needs_too(workspace, bert_dir, t
     (setting, name), (other_setting, other_name) = symbols.split(), merges.split()
     files = {setting: str(tmp_path / "given.json"), other_setting: str(tmp_path / "given.bpe")}
     data = SimpleNamespace(data=str(tmp_path / "data"))
-    checkpoint = save_model(data, tmp_path / "old.pt", "bert_fused", bert_model=bert_dir, bpe=bpe, **files)
+    checkpoint = save_model(data, tmp_path / "old.pt", "bert_fused", bert_model=bert_dir, bpe=bpe, **switches, **files)
     export_model(checkpoint, data.data, tmp_path / "new", with_bert=True)
-    flags = f"--bpe {bpe} --{setting.replace('_', '-')} DIR/{name} --{other_setting.replace('_', '-')} DIR/{other_name}"
+    names = " ".join([bpe, *map(flag_name, switches)])
+    flags = (
+        f"--bpe {names} --{setting.replace('_', '-')} DIR/{name} --{other_setting.replace('_', '-')} DIR/{other_name}"
+    )
     assert flags in (tmp_path / "new" / "README.en-de.md").read_text(encoding="utf-8")
     with gone(tmp_path / "given.json", tmp_path / "given.bpe", tmp_path / "data"):
         hub = BertFusedModel.from_pretrained(str(tmp_path / "new"))
-        assert hub.apply_bpe("the dog").split()[0] == "257"
+        assert hub.apply_bpe("the dog").split().index("257") == len(switches)
         assert hub.models[0].encoder.bridge.text(hub.encode("the dög")) == "the dög"
         assert isinstance(hub.translate("the dog", max_len_b=4), str)
         paths = ["--path", tmp_path / "new" / "model.pt", *flags.replace("DIR", str(tmp_path / "new")).split()]
