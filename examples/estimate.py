@@ -86,7 +86,8 @@ def steps(probe: Path, text: Path, language: str, updates: int, more: int, every
     """Return the seconds of each step, for all *seeds*: *updates*, *more*, and a validation after *every* so many."""
     plain, fused = (Probe(probe, kind, language) for kind in ("plain", "fused"))
     train, valid = size(text / f"train.{language}"), size(probe / f"valid.{language}")
-    test = sum(map(size, text.glob(f"test*.{language}")))  # the comparison translates all of them
+    tests = [text / f"test.{language}", *text.glob(f"test-*.{language}")]
+    test = sum(map(size, tests))  # the comparison translates all of them
     translations = 2 * plain.translation + (_FUSED_TRANSLATIONS + _ATTENTION) * fused.translation
     return {
         "transformer": seeds * plain.training(updates, every),

@@ -1,7 +1,8 @@
 """Work whose results are files: the ranks of a training share it, and need no locks.
 
-Rank r of n makes the parts r, r + n, ... and then waits for those of the other ranks.  Two jobs that do the same work
-at once do some of it twice, and nothing else happens, since each file is written whole.
+Rank r of n makes the parts r, r + n, ... and then waits for those of the other ranks.  If no new one appears for ten
+minutes, it makes them.  Two jobs that do the same work at once do some of it twice, and nothing else happens, since
+each file is written whole.
 """
 
 import logging
@@ -68,10 +69,12 @@ def make_together(
         now = time.monotonic()
         if left != before:
             before, changed = left, now
-        dead = dead or now - changed > _DEAD_AFTER
-        if dead:  # a rank of another machine has probably died, which nothing else tells
+        if not dead and now - changed > _DEAD_AFTER:  # a rank of another machine has died, which nothing else tells
+            dead = True
+            logger.warning(f"{what}: no new part for ten minutes, so this process makes the {len(left):,} missing ones")
+        if dead:
             _make_one(random.SystemRandom().choice(left), missing, make)
-        if now - said > _SAID_AFTER:
+        elif now - said > _SAID_AFTER:
             said = now
             logger.info(
                 f"{what}: waiting for other processes, which make {len(left):,} parts, such as number {left[0]}"

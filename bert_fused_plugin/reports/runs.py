@@ -220,8 +220,7 @@ def _set_up_task(saved: Dict[str, Any], place: Place, flags: Mapping[str, Any]) 
         "bert_text": place.bert_text,
         "bert_documents": place.bert_documents if flags.get("bert_context") else None,
     }
-    task: BertFusedTranslationTask = tasks.setup_task(OmegaConf.create({**saved, **own}))
-    return task
+    return tasks.setup_task(OmegaConf.create({**saved, **own}))
 
 
 def _load_test_set(task: BertFusedTranslationTask, data: str, subset: str) -> Any:

@@ -18,7 +18,6 @@ from ctranslate2.converters import FairseqConverter
 from fairseq.data import Dictionary
 
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, saved_flags
-from bert_fused_plugin.data.dictionary_bridge import detect_detok
 from bert_fused_plugin.data.typed_text import hyphens_are_split
 from bert_fused_plugin.files import written_whole
 
@@ -90,7 +89,7 @@ def settings(args: argparse.Namespace, flags: Namespace) -> Dict[str, Any]:
     return {
         "languages": args.languages,
         "moses": args.moses,
-        "escape": detect_detok(source) == "moses",  # the text has &apos; for an apostrophe
+        "escape": not {"'", '"'} & set(words),  # Moses' escapes, such as &apos;, leave neither in the text
         "split_hyphens": hyphens_are_split(source) is not False,
         "lower": words == words.lower(),
         "longest": min(flags.max_source_positions, flags.max_target_positions) - 1,

@@ -78,8 +78,8 @@ def check(args: argparse.Namespace) -> None:
 def warn_of_copies(args: argparse.Namespace, findings: Findings) -> None:
     """Add a warning for each set of the user whose pairs training sees."""
     given = {split: set(read_pairs(paths_of(args, split)[:2])) for split in given_splits(args)}
-    pairs = filter(all, read_pairs(paths_of(args, "train")[:2]))  # training leaves pairs with an empty side out
-    seen = given and set().union(*given.values()).intersection(pairs)
+    trained = filter(all, read_pairs(paths_of(args, "train")[:2]))  # without pairs that have an empty side
+    seen = given and set().union(*given.values()).intersection(trained)
     for split, pairs in given.items():
         if copies := len(pairs.intersection(seen)):
             findings.warnings.append(

@@ -312,10 +312,11 @@ def test_runs_from_elsewhere(refused, workspace, plain, tmp_path, monkeypatch):
     assert message == f"--run c={other} was trained with --task translation_lev; give runs of translation or " + (
         "bert_fused_translation"
     )
-    raw = edited(Path(workspace.checkpoint), tmp_path / "raw.pt", bert_text="some/where")
+    raw = edited(Path(workspace.checkpoint), tmp_path / "raw.pt", bert_text="some/where", data=str(data))
     monkeypatch.setattr("bert_fused_plugin.reports.runs.is_sentence_encoder", lambda name: True)
     remarks = reported(workspace.data, f"plain={plain}", f"raw={raw}")["remarks"]
     assert [remark for remark in remarks if remark.startswith("raw was trained with --bert-text")]
+    assert not [remark for remark in remarks if "another dictionary" in remark]  # raw has a record, and plain the same
     assert [remark for remark in remarks if "which was made to compare sentences and has " in remark]
 
 

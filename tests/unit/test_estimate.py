@@ -61,7 +61,7 @@ def test_the_estimate_adds_updates_validations_checkpoints_and_starts(probe, tmp
 
 def test_each_test_set_counts(probe, tmp_path):
     one = estimate.steps(probe, tmp_path / "text", "fr", 1000, 500, 100, 1)["compare"]
-    for name in ("test-news.fr", "reference.test-news.fr", "test-news.en"):
+    for name in ("test-news.fr", "reference.test-news.fr", "test-news.en", "test2016.fr"):
         write(tmp_path / "text" / name, ["a b c"] * 100)
     two = estimate.steps(probe, tmp_path / "text", "fr", 1000, 500, 100, 1)["compare"]
     start = estimate.Probe(probe, "plain", "fr").start

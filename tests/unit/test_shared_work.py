@@ -68,7 +68,7 @@ def test_a_rank_makes_its_parts_and_says_what_it_waits_for(monkeypatch, caplog):
     assert waits == sorted(waits)
 
 
-def test_what_a_dead_rank_has_not_made_is_made_by_those_that_wait(monkeypatch):
+def test_what_a_dead_rank_has_not_made_is_made_by_those_that_wait(monkeypatch, caplog):
     missing, waits, made = {0, 1, 2, 4, 6}, [], []
     monkeypatch.setattr(shared_work.time, "sleep", waits.append)
     monkeypatch.setattr(shared_work.time, "monotonic", lambda: 100.0 * len(waits))
@@ -80,4 +80,5 @@ def test_what_a_dead_rank_has_not_made_is_made_by_those_that_wait(monkeypatch):
 
     make_together(left, lambda number: (made.append(number), missing.remove(number)), 1, 2, "the folder")
     assert (made[0], sorted(made[1:])) == (1, [2, 4, 6])
+    assert "the folder: no new part for ten minutes, so this process makes the 3 missing ones" in caplog.messages
     assert len(waits) == 5 + 7 + 3  # ten minutes after the last part of the other rank, the first of three is made
