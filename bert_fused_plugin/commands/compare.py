@@ -28,7 +28,7 @@ from bert_fused_plugin.files import given_path, written_output
 from bert_fused_plugin.progress import say
 from bert_fused_plugin.reports import scoring
 from bert_fused_plugin.reports.comparison import Comparison
-from bert_fused_plugin.reports.decoding import Decoding, Texts, hardware
+from bert_fused_plugin.reports.decoding import UNKNOWN, Decoding, Texts, hardware
 from bert_fused_plugin.reports.page import render, to_json
 from bert_fused_plugin.reports.runs import NamedPaths, Place, Run, find_runs, load_run
 from bert_fused_plugin.reports.text_files import read_scores
@@ -90,7 +90,8 @@ def compare(options: Namespace) -> Dict[str, Any]:
     texts = Texts(runs[0].task, options.remove_bpe, options.detok)
     references = {subset: read_references(options, subset, runs[0], texts) for subset in options.subset}
     sentences = [*chain(*references.values())]
-    tokenised = options.reference is None and options.detok == "none" and marks_apart(sentences, 1.0) > 0.5
+    is_raw = options.reference is not None or options.detok != "none" or scoring.is_unspaced(sentences)
+    tokenised = not is_raw and marks_apart(sentences, 1.0) > 0.5
     number = {each[0].name: len(each) for each in seeds}
     given = {subset: read_given(options, subset, number, lines) for subset, lines in references.items()}
     found: List[Comparison] = []
@@ -149,7 +150,7 @@ def read_references(options: Namespace, subset: str, run: Run, texts: Texts) -> 
         if dataset.tgt is None:
             side = f"{options.data} has no {run.languages[1]} side of {subset!r}"
             raise BertFusedError(f"{side}; give the references: --reference FILE")
-        return [texts.target(dataset.tgt[i], is_reference=True) for i in range(len(dataset))]
+        return [texts.target(dataset.tgt[i], UNKNOWN) for i in range(len(dataset))]
     return read_lines("--reference ", options.reference, options, subset, len(dataset))
 
 
@@ -211,7 +212,7 @@ def marks_apart(lines: Sequence[str], unknown: float) -> float:
 
     If few sentences have such a mark, the share is *unknown*.
     """
-    ends = [line[-2] == " " for line in lines if line[1:].endswith(tuple(".?!।۔؟"))]
+    ends = [line[-2] == " " for line in lines if line[1:].endswith(tuple(".?!।۔؟。！？．։።"))]
     return mean(ends) if len(ends) > len(lines) / 10 else unknown
 
 

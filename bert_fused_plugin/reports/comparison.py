@@ -15,7 +15,7 @@ from bert_fused_plugin.progress import Progress, say
 from bert_fused_plugin.reports.attention import attention_maps, attention_statistics, evenness
 from bert_fused_plugin.reports.bert_ablations import MEANINGS, bert_ablations
 from bert_fused_plugin.reports.buckets import RARE, by_length, by_rare_words, count_training_words, words_of
-from bert_fused_plugin.reports.decoding import Decoding, Texts, Translations, batches, translate
+from bert_fused_plugin.reports.decoding import UNKNOWN, Decoding, Texts, Translations, batches, translate
 from bert_fused_plugin.reports.runs import Run, find_logs
 from bert_fused_plugin.reports.scoring import GivenScores, Scorer, Scores
 from bert_fused_plugin.reports.text_files import write_texts
@@ -64,7 +64,7 @@ class Comparison:
         say(f"scores of {self.size:,} sentences of {self.subset}, with {self.scorer.samples:,} resamples")
         self.signatures, self.scores = self.scorer.compare(list(self.hypotheses.items()), self.given)
         self.remarks = list(self.scorer.remarks)
-        unknown = sum("<<unk>>" in reference for reference in self.scorer.references)
+        unknown = sum(UNKNOWN in reference for reference in self.scorer.references)
         if unknown:
             self.remarks.append(
                 f"{unknown} references have words that the dictionary does not know, which no translation can match. "

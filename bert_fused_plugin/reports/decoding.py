@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import torch
 from fairseq import utils
@@ -21,6 +21,8 @@ from bert_fused_plugin.data.subwords import SUBWORDS, detect_subword
 from bert_fused_plugin.progress import Progress
 from bert_fused_plugin.reports.runs import Run, on_device
 from bert_fused_plugin.reports.words import PIECES, word_marks
+
+UNKNOWN = "\N{APL FUNCTIONAL SYMBOL QUAD QUESTION}"  # an unknown word of a reference, which no translation matches
 
 
 @dataclass(frozen=True)
@@ -110,13 +112,13 @@ class Texts:
         """Return the text of a source sentence, which `detokenised` makes plain text of."""
         return _joined(self.dictionaries[0], tokens, self._subwords[0])
 
-    def target(self, tokens: Tensor, is_reference: bool = False) -> str:
-        """Return the text of a translation; the unknown words of a reference are no match for those of others."""
-        return self._detokenize(_joined(self.dictionaries[1], tokens, self._subwords[1], escape_unk=is_reference))
+    def target(self, tokens: Tensor, unknown: Optional[str] = None) -> str:
+        """Return the text of a translation, or of a reference, where *unknown* stands for each unknown word."""
+        return self._detokenize(_joined(self.dictionaries[1], tokens, self._subwords[1], unknown))
 
 
-def _joined(dictionary: Any, tokens: Tensor, subwords: str, escape_unk: bool = False) -> str:
-    symbols, join = str(dictionary.string(tokens, escape_unk=escape_unk)), SUBWORDS[subwords].join
+def _joined(dictionary: Any, tokens: Tensor, subwords: str, unknown: Optional[str] = None) -> str:
+    symbols, join = str(dictionary.string(tokens, unk_string=unknown)), SUBWORDS[subwords].join
     return symbols if join is None else join(symbols.split(" "))
 
 

@@ -29,6 +29,12 @@ _UNSPACED = (
 )
 
 
+def is_unspaced(lines: Sequence[str]) -> bool:
+    """Return whether the words of *lines* are not separated by spaces."""
+    text = "".join(lines)
+    return text.count(" ") < _FEW_SPACES * len(text)
+
+
 @dataclass
 class Score:
     """A score of one system on the whole test set, by sacreBLEU: the mean over its seeds.
@@ -87,7 +93,7 @@ class Scorer:
         samples: number of bootstrap resamples, and of trials of the test; with less than `FEWEST_SAMPLES`, no
             difference is significant.
         language: language of the texts.  One that is written without spaces, such as ``zh``, has its own tokeniser,
-            unless the texts are tokenised and have spaces.
+            unless the texts are tokenised.
         tokenize: name of sacreBLEU's tokeniser; None chooses by language and texts.
     """
 
@@ -105,8 +111,8 @@ class Scorer:
         # sacreBLEU would repeat its warning about text that looks tokenised for each score; the page has one remark
         self._bleu: Dict[str, Any] = {"force": True, **({"tokenize": "none"} if tokenised else {})}
         ter: Dict[str, Any] = {}
-        by_characters, text = bleu_tokenizer(language), "".join(self.references)
-        if by_characters is not None and (not tokenised or text.count(" ") < _FEW_SPACES * len(text)):
+        by_characters = bleu_tokenizer(language)
+        if by_characters is not None and not tokenised:
             self._bleu["tokenize"], ter = by_characters, {"normalized": True, "asian_support": True}
             self.remarks.append(_UNSPACED.format(language=language))
         if tokenize is not None:

@@ -285,6 +285,11 @@ def test_translations_in_another_form_are_refused(lines, references, said):
     assert (found is None) if said is None else found.startswith(f"--hypotheses other {said}")
 
 
+def test_final_marks_of_other_scripts_tell_tokenised_text():
+    assert compare.marks_apart(["那个男人。", "他来吗？"], 1.0) == 0
+    assert compare.marks_apart(["那个 男人 。", "他来吗？"], 0.0) == 0.5
+
+
 def test_data_that_do_not_fit(refused, workspace, plain, tmp_path):
     assert "has no --subset 'test9' for en-de" in refused("--subset", "test9", "--run", f"fused={workspace.save_dir}")
     data = shutil.copytree(workspace.data, tmp_path / "data")

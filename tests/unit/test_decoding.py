@@ -6,7 +6,7 @@ import torch
 from helpers import dictionary_of, encode, task_of
 
 from bert_fused_plugin.reports.buckets import words_of
-from bert_fused_plugin.reports.decoding import Texts, Translations
+from bert_fused_plugin.reports.decoding import UNKNOWN, Texts, Translations
 from bert_fused_plugin.reports.words import PIECES
 
 LINE = "the old man sees a play@@ hou@@ se ."
@@ -26,7 +26,7 @@ def test_subwords_that_fairseq_does_not_join_are_joined_too():
     task = task_of(pieces)
     tokens = encode(pieces, "the hou ##se unseen")
     assert Texts(task, "auto", "none").target(tokens) == "the house <unk>"
-    assert Texts(task, "auto", "none").target(tokens, is_reference=True) == "the house <<unk>>"
+    assert Texts(task, "auto", "none").target(tokens, UNKNOWN) == "the house ⍰"
     assert Texts(task, "opennmt", "none").target(encode(pieces, "the ￭x")) == "the ￭x"
 
 

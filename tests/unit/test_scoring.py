@@ -20,6 +20,7 @@ from bert_fused_plugin.reports.scoring import (
     _chance,
     _holm,
     _p,
+    is_unspaced,
     tokenizer_errors,
 )
 from bert_fused_plugin.reports.verdicts import verdict
@@ -183,10 +184,10 @@ def test_the_tokeniser_of_a_language(languages, tokenizer):
     ("language", "references", "texts", "tokenizer"),
     [("zh_CN", CHINESE, OTHER_CHINESE, "zh"), ("tha_Thai", THAI, OTHER_THAI, "char")],
 )
-@pytest.mark.parametrize("tokenised", [False, True], ids=["raw", "from the data"])
-def test_text_without_spaces_is_split(language, references, texts, tokenizer, tokenised):
-    """That of the data, too, where sentencepiece has split it: without its marks, it is raw text."""
-    scorer = Scorer(references, tokenised, 20, language)
+def test_text_without_spaces_is_split(language, references, texts, tokenizer):
+    assert is_unspaced(references)
+    assert not is_unspaced(REFERENCES)
+    scorer = Scorer(references, False, 20, language)
     signatures, scores = scorer.compare([("base", [texts]), ("good", [references])])
     assert f"tok:{tokenizer}" in signatures["BLEU"]
     assert "norm:yes" in signatures["TER"]
