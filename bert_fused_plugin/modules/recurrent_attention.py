@@ -93,7 +93,7 @@ class _AdditiveEnergies(torch.autograd.Function):
     """On a CPU, the energies v^T tanh(query + keys), whose tanh, (B, K, S, A), the backward pass computes again.
 
     With sigma = sigmoid(2x), tanh x = 2 sigma - 1 and its derivative is 4 sigma (1 - sigma).  The factors, and v in the
-    gradients, are applied to the sums.
+    gradients, are applied to the sums.  In half precision, the differences of sigma would lose most digits.
     """
 
     @staticmethod
@@ -102,8 +102,10 @@ class _AdditiveEnergies(torch.autograd.Function):
         return _additive_energies(query, keys, v)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-        (query, keys, v), [to_energies] = ctx.saved_tensors, gradients
+    def backward(ctx: Any, *gradients: Tensor) -> Tuple[Tensor, ...]:
+        dtypes = [tensor.dtype for tensor in ctx.saved_tensors]
+        exact = torch.promote_types(dtypes[-1], torch.float32)
+        query, keys, v, to_energies = (tensor.to(exact) for tensor in (*ctx.saved_tensors, *gradients))
         to_query, to_keys, to_v = torch.empty_like(query), torch.empty_like(keys), torch.zeros_like(v)
         for q, k, to_q, to_k, to_e in _parts(query, keys, to_query, to_keys, to_energies):
             sigma = _sigma(q, k)
@@ -111,11 +113,12 @@ class _AdditiveEnergies(torch.autograd.Function):
             inside = sigma.addcmul_(sigma, sigma, value=-1).mul_(to_e.unsqueeze(-1))
             torch.sum(inside, dim=2, out=to_q)
             torch.sum(inside, dim=1, out=to_k)
-        return to_query.mul_(4 * v), to_keys.mul_(4 * v), 2 * to_v - to_energies.sum()
+        found = to_query.mul_(4 * v), to_keys.mul_(4 * v), 2 * to_v - to_energies.sum()
+        return tuple(map(torch.Tensor.to, found, dtypes))
 
 
 def _additive_energies(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
-    """Return v^T tanh(query + keys), (B, K, S); in half precision, 2 sigma - 1 and the sums would lose most digits."""
+    """Return v^T tanh(query + keys), (B, K, S)."""
     exact = torch.promote_types(v.dtype, torch.float32)
     with torch.autocast("cpu", enabled=False):
         parts = [_sigma(q.to(exact), k.to(exact)) @ v.to(exact) for q, k in _parts(query, keys)]

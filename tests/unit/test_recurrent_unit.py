@@ -6,7 +6,7 @@ from helpers import assert_close, randomise
 from torch.autograd import gradcheck
 from torch.func import functional_call
 
-from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention, DotAttention
+from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention, DotAttention, _AdditiveEnergies
 from bert_fused_plugin.modules.recurrent_unit import ConditionalGru, DeepOutput
 
 B, M, N, C = 2, 7, 6, 8
@@ -82,3 +82,17 @@ def test_half_precision_keeps_the_digits_of_the_energies(dtype):
     rounded = exact.to(dtype).double()
     with torch.no_grad(), torch.autocast("cpu", dtype):  # of fairseq's --amp
         assert (additive.energies(query, keys).double() - exact).std() < 1.5 * (rounded - exact).std()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_keeps_the_digits_of_the_gradients(dtype):
+    """At the beginning, the states are small: `--rnn-init paper`."""
+    torch.manual_seed(1)
+    v, query, keys = (1e-3 * torch.randn(size) for size in ((100,), (B, K, 100), (B, S, 100)))
+    to_energies, found = torch.randn(B, K, S), []
+    for each in (torch.float64, dtype):
+        inputs = [tensor.to(dtype).to(each).requires_grad_() for tensor in (query, keys, v)]
+        energies = _AdditiveEnergies.apply(*inputs)
+        found.append(torch.autograd.grad(energies, inputs, to_energies.to(dtype).to(each)))
+    for expected, actual in zip(*found):
+        torch.testing.assert_close(actual.double(), expected, rtol=0.01, atol=0.01 * float(expected.std()))
