@@ -28,6 +28,7 @@ The map of the package; CONTRIBUTING.md says in which order to read it::
     commands/        the installed commands
 """
 
+import fairseq_compat  # noqa: F401  # a Python that was running when it was installed has not read its .pth file
 from bert_fused_plugin.errors import install_excepthook
 
 install_excepthook()

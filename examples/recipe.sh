@@ -168,15 +168,12 @@ train() { # train NAME UPDATES LR WARMUP FLAGS...
         say "$system: done before"
         return
     fi
-    if [ -e "$runs/$system/checkpoint_last.pt" ]; then
-        check_same "$system" "$updates" "$text"
-    else
-        rm -f "$runs/$system.log" # of a training that was removed
-    fi
+    [ ! -e "$runs/$system/checkpoint_last.pt" ] || check_same "$system" "$updates" "$text"
     mkdir -p "$runs/$system"
     exec 9>"$runs/$system/lock" # open as long as fairseq-train runs, even if this script is killed
     flock -n 9 2>/dev/null || [ $? != 1 ] || # not where there is no flock, or a disk that has no locks
         fail "$runs/$system is being trained by another process"
+    [ -e "$runs/$system/checkpoint_last.pt" ] || rm -f "$runs/$system.log" # of a training that was removed
     rm -f "$runs/$system/finished"
     echo "$text" >"$runs/$system/begun"
     say "$system: $updates updates (log: $runs/$system.log)"

@@ -59,7 +59,9 @@ make_venv() {
         fail "VENV=$venv exists and is no virtual environment. Name another folder, or remove it."
     fi
     if "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
-        [ "$(base_of "$venv/bin/python")" = "$python" ] && return
+        # that of a clone that was moved or copied names its old place in all commands
+        [ "$(base_of "$venv/bin/python")" = "$python" ] &&
+            { [ ! -e "$choices" ] || grep -qF "$venv" "$venv/bin/activate"; } && return
         [ -e "$choices" ] || fail "VENV=$venv was made by hand, and not with $python." \
             "Remove it, name another folder with VENV=, or leave PYTHON= away."
     fi

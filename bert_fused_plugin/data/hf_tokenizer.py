@@ -19,10 +19,27 @@ _PLACES = ("name_or_path", "is_local", "local_files_only")  # where the same tok
 _READERS = ("transformers", "sentencepiece", "sacremoses", "fugashi", "unidic-lite", "ipadic")  # of slow tokenizers
 
 
+class _Text:
+    """Makes special tokens that occur in text unknown to *tokenizer*."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._unk: List[int] = [] if tokenizer.unk_token_id is None else [tokenizer.unk_token_id]
+        self._not_text = {None, *tokenizer.all_special_ids} - {*self._unk}
+
+    def __call__(self, ids: List[Any]) -> List[int]:
+        if self._not_text.isdisjoint(ids):
+            return ids
+        return [i for row in (self._unk if i in self._not_text else [i] for i in ids) for i in row]
+
+
 class FastTokenizer:
-    """The program in Rust inside *tokenizer*, which then cuts and pads nothing, and knows no special tokens."""
+    """The program in Rust inside *tokenizer*, which then cuts and pads nothing.
+
+    Special tokens are text where they occur in text, or unknown where its model has them among its pieces (Unigram).
+    """
 
     def __init__(self, tokenizer: "PreTrainedTokenizerBase") -> None:
+        self._as_text = _Text(tokenizer)
         self._backend: Any = tokenizer.backend_tokenizer
         self._backend.no_truncation()
         self._backend.no_padding()
@@ -33,7 +50,7 @@ class FastTokenizer:
 
     def encode(self, texts: Sequence[str]) -> List[List[int]]:
         """Return the ids of the word pieces of each of the *texts*, without special tokens."""
-        return [encoding.ids for encoding in self._encode_batch(list(texts), add_special_tokens=False)]
+        return [self._as_text(row.ids) for row in self._encode_batch(list(texts), add_special_tokens=False)]
 
     def identity(self) -> str:
         """Return all that the word pieces depend on, except the version of the package tokenizers."""
@@ -63,9 +80,7 @@ class SlowTokenizer:
     """
 
     def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
-        self._unk: List[int] = [] if tokenizer.unk_token_id is None else [tokenizer.unk_token_id]
-        self._not_text = {None, *tokenizer.all_special_ids} - {*self._unk}
+        self._tokenizer, self._as_text = tokenizer, _Text(tokenizer)
 
     def encode(self, texts: Sequence[str]) -> List[List[int]]:
         """Return the ids of the word pieces of each of the *texts*, without special tokens."""
@@ -92,5 +107,4 @@ class SlowTokenizer:
 
     def _encode(self, text: str) -> List[int]:
         pieces = self._tokenizer.tokenize(text, split_special_tokens=True) if text.strip() else []
-        rows = (self._unk if i in self._not_text else [i] for i in self._tokenizer.convert_tokens_to_ids(pieces))
-        return [i for row in rows for i in row]
+        return self._as_text(self._tokenizer.convert_tokens_to_ids(pieces))

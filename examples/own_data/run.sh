@@ -143,8 +143,8 @@ make_data() {
     model=$(bert_model) # what fails here, or in the next line, ends the recipe
     # shellcheck disable=SC2086
     python "$here/bert_facts.py" "$model" "${why//$'\n'/ }" ${BERT_FLAGS:-}
-    echo "${BERT:-$default_bert}" >"$out/default-bert" # later calls need not name it again
     prepare_raw "$DATA" --bert "$model" "${text_options[@]}" ${BERT_TEXT:+--bert-text "$BERT_TEXT"}
+    echo "${BERT:-$default_bert}" >"$out/default-bert" # later calls need not name it again
 }
 
 recipe "$@"

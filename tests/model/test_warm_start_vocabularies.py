@@ -2,6 +2,7 @@
 
 import os
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 import torch
@@ -108,6 +109,23 @@ def test_a_dictionary_of_another_size_is_passed_over(stock, save, start, diction
     model = start(path, REORDERED, bert_identity_start=True)
     assert_same_logits(model, baseline, dictionary, REORDERED)
     assert f"symbols are in {tmp_path}/data/dict.en.txt" in table(caplog)[0]
+
+
+def test_a_relative_data_directory_is_where_that_training_ran(stock, save, start, dictionary, tmp_path, monkeypatch):
+    """Here, the directory of that name has another dictionary of the same size."""
+    baseline = stock()
+    for place, symbols in (("old", dictionary), ("new", REORDERED)):
+        (tmp_path / place / "data-bin").mkdir(parents=True)
+        for lang in ("en", "de"):
+            symbols.save(str(tmp_path / place / "data-bin" / f"dict.{lang}.txt"))
+    task = {"_name": "translation", "data": "data-bin", "source_lang": "en", "target_lang": "de"}
+    cfg = {"model": baseline.flags, "task": task, "checkpoint": {"save_dir": "./runs/plain"}}
+    path = tmp_path / "old" / "runs" / "plain" / "checkpoint_best.pt"
+    path.parent.mkdir(parents=True)
+    Path(save(baseline, beside=False, cfg=cfg)).rename(path)
+    monkeypatch.chdir(tmp_path / "new")
+    model = start(str(path), REORDERED, bert_identity_start=True)
+    assert_same_logits(model, baseline, dictionary, REORDERED)
 
 
 def save_reversed(model, save, path, dictionary):

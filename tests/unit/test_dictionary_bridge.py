@@ -105,8 +105,15 @@ def test_moses_knows_a_language_with_its_region(tokenizer, lang):
 
 @pytest.mark.parametrize("mark", ["&apos;", "&quot;", "@-@", "&apos;s"])
 def test_each_of_moses_marks_tells_its_tokenisation(tokenizer, mark):
-    assert DictionaryBridge(dictionary_of("dog", mark), tokenizer, max_tokens=32).detok == "moses"
+    for symbol in (mark, f"\u2581{mark}"):
+        assert DictionaryBridge(dictionary_of("dog", symbol), tokenizer, max_tokens=32).detok == "moses"
     assert DictionaryBridge(dictionary_of("dog", f"x{mark}x"), tokenizer, max_tokens=32).detok == "none"
+
+
+def test_moses_escapes_are_found_in_pieces(tokenizer):
+    pieces = ["\u2581&", "apos", ";", "\u2581dog"]
+    for more, expected in (("quot", "moses"), ("\u2581quot", "none")):
+        assert DictionaryBridge(dictionary_of(*pieces, more), tokenizer, max_tokens=32).detok == expected
 
 
 def test_the_fingerprint_of_a_tokenizer_covers_added_tokens_and_the_text_it_makes(dictionary, bert_dir):

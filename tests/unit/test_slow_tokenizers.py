@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 from helpers import dictionary_of, framed
-from language_models import TEXT
+from language_models import TEXT, save_language_model
 from slow_tokenizers import JAPANESE, SLOW, VIETNAMESE
 from transformers import AutoTokenizer
 
@@ -57,6 +57,14 @@ def test_special_tokens_in_text_are_not_those_of_the_tokenizer(name, saved):
     [inner] = bridge.word_pieces([" ".join(["a", *tokenizer.all_special_tokens, "a"])])
     # the word tokenizers of Japanese never split them
     assert name.startswith("BERT, ") or len(inner) > 2 + len(tokenizer.all_special_tokens)
+    assert not {*inner} & {*tokenizer.all_special_ids} - {tokenizer.unk_token_id}
+
+
+@pytest.mark.parametrize("name", ["XLM-R", "mBART", "T5"])
+def test_nor_are_those_that_are_pieces_of_a_fast_tokenizer(name, tmp_path):
+    save_language_model(name, tmp_path)
+    tokenizer, bridge = load_tokenizer(str(tmp_path)), make_bridge(str(tmp_path))
+    [inner] = bridge.word_pieces([" ".join(["a", *tokenizer.all_special_tokens, "a"])])
     assert not {*inner} & {*tokenizer.all_special_ids} - {tokenizer.unk_token_id}
 
 

@@ -95,7 +95,7 @@ class WarmStart:
         """
         checkpoint = read_saved(path, _REMEDY, given=f"--bert-warm-start {path}")
         state = {key: value for key, value in checkpoint["model"].items() if isinstance(value, Tensor)}
-        flags = saved_flags(checkpoint, "model", "task")
+        flags = saved_flags(checkpoint, "model", "task", "checkpoint")
         needed = ("decoder.layers.0.self_attn.", "decoder.layers.0.encoder_attn.", "decoder.layers.0.fc1.weight")
         if not all(any(key.startswith(name) for key in state) for name in needed):
             arch = flags.get("arch") or flags.get("_name") or "unknown"
@@ -104,7 +104,8 @@ class WarmStart:
             )
         raise_all(diverged(f"--bert-warm-start {path}", state))
         _bring_up_to_date(state)
-        flags = {**flags, **_languages(flags, state)}
+        flags["data"] = _data_directory(path, flags)
+        flags.update(_languages(flags, state))
         history = checkpoint.get("optimizer_history") or [{}]
         own = Origin(os.path.abspath(path), history[-1].get("num_updates"))
         return cls(path, state, flags, [own, *origins({**checkpoint, "optimizer_history": history})])
@@ -157,7 +158,7 @@ class WarmStart:
         size = len(self.state[f"{side}.embed_tokens.weight"])
         symbols = (read_json(self.state, SETTINGS_RECORD) or {}).get("symbols", {}).get(side)
         name = f"dict.{self.flags.get(f'{what}_lang') or task_settings(task)[f'{what}_lang']}.txt"
-        paths = [os.path.join(folder, name) for folder in (os.path.dirname(self.path), *_data_directory(self.flags))]
+        paths = [os.path.join(folder, name) for folder in (os.path.dirname(self.path), *self.flags["data"])]
         for path in paths:
             old = _load_dictionary(path)
             if old is not None and len(old) == size and symbols in (None, fingerprint(old)):
@@ -285,17 +286,22 @@ def _bring_up_to_date(state: State) -> None:
         state.setdefault(output, embeddings)
 
 
-def _data_directory(flags: Dict[str, Any]) -> List[str]:
-    """Return the first data directory of a training, or nothing if its *flags* name none."""
+def _data_directory(path: str, flags: Dict[str, Any]) -> List[str]:
+    """Return the first data directory of the training that wrote *path*, or nothing if its *flags* name none.
+
+    A relative one began, like a relative ``--save-dir``, in the working directory of that training.
+    """
     data = flags.get("data") or []
-    return (split_paths(data) if isinstance(data, str) else data)[:1]
+    folder, save_dir = os.path.dirname(os.path.abspath(path)), os.sep + os.path.normpath(flags.get("save_dir") or "")
+    began_in = folder[: -len(save_dir)] if folder.endswith(save_dir) else ""
+    return [os.path.join(began_in, first) for first in (split_paths(data) if isinstance(data, str) else data)[:1]]
 
 
 def _languages(flags: Dict[str, Any], state: State) -> Dict[str, Any]:
     """Return the languages of a training; fairseq saves among its *flags* only those that were given."""
     noted = (read_json(state, SETTINGS_RECORD) or {"noted": {}})["noted"]
     pair = (None, None)
-    for folder in filter(os.path.isdir, _data_directory(flags)):
+    for folder in filter(os.path.isdir, flags["data"]):
         pair = infer_language_pair(folder)
     names = ("source_lang", "target_lang")
     return {name: flags.get(name) or noted.get(name) or found for name, found in zip(names, pair)}
