@@ -1,6 +1,7 @@
 """Builds BERT and the dictionary bridge of a model, as the flags of the model and of its task say."""
 
 import os
+import sysconfig
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Tuple
 
@@ -129,13 +130,16 @@ def locate_bert(name: str, task: Any) -> str:
     """Return the place of the BERT *name*.
 
     An exported model names its BERT with ``./``: its directory is the data directory too, wherever it is moved.  No
-    name on the hub begins with a dot.
+    name on the hub begins with a dot.  A BERT from the package index may lie in another environment than in training.
 
     Raises:
         BertFusedError: The name begins with ``./``, and neither the data directory nor the working directory has it.
     """
     if not name.startswith("./"):
-        return os.path.expanduser(name)  # the shell leaves the ~ of --bert-model=~/DIR
+        given = os.path.expanduser(name)  # the shell leaves the ~ of --bert-model=~/DIR
+        _, in_packages, rest = given.rpartition("/site-packages/")
+        here = os.path.join(sysconfig.get_path("purelib"), rest)
+        return here if in_packages and os.path.isdir(here) and not os.path.isdir(given) else given
     settings = task_settings(task)
     found = _in_data(name, settings)
     if not os.path.isdir(found):

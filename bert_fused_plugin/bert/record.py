@@ -87,8 +87,8 @@ def weights_fingerprint(bert: PretrainedBert) -> str:
 
 def configuration(bert: PretrainedBert) -> str:
     """Return the settings of *bert* that change its states and that its weights do not show."""
-    config = bert.model.config.to_dict()
-    return ", ".join(f"{name} {config[name]}" for name in _OF_STATES if name in config)
+    config = bert.model.config  # its attributes: which of them are in its file depends on the version of transformers
+    return ", ".join(f"{name} {getattr(config, name)}" for name in _OF_STATES if hasattr(config, name))
 
 
 def recorded_origins(state_dict: Mapping[str, Tensor]) -> List[Tuple[str, Optional[int]]]:

@@ -1,3 +1,5 @@
+import sysconfig
+
 import pytest
 
 from bert_fused_plugin.bert.from_flags import locate_bert
@@ -63,3 +65,11 @@ def test_a_tilde_that_the_shell_has_left_is_the_home_directory(monkeypatch):
     assert directory_of_epoch("--bert-text", "~/raw", "data", None) == "/home/me/raw"
     assert directory_of_epoch("--bert-text", "a:~/raw", "data:more", 2) == "/home/me/raw"
     assert locate_bert("~/bert", None) == "/home/me/bert"
+
+
+def test_a_bert_of_the_package_index_may_lie_in_another_environment(monkeypatch, tmp_path):
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
+    (tmp_path / "small" / "model").mkdir(parents=True)
+    assert locate_bert("/old/site-packages/small/model", None) == f"{tmp_path}/small/model"
+    for name in ("/old/site-packages/other/model", "small/model", "/old/small/model"):
+        assert locate_bert(name, None) == name
