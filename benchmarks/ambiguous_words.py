@@ -23,7 +23,7 @@ FREQUENT, STEM, SHARE, COUNT = 100, 4, 0.1, 20  # words left out; letters that d
 
 def words_of(path: str, letters: int = 1000) -> List[List[str]]:
     """Return the first *letters* of each lower-cased word of a file."""
-    lines = Path(path).read_text(encoding="utf-8").splitlines()
+    lines = Path(path).read_text(encoding="utf-8").split("\n")  # not at the other line ends of Unicode
     return [[word[:letters] for word in re.findall(r"[^\W\d_]+", line.lower())] for line in lines]
 
 

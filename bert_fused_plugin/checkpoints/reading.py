@@ -1,5 +1,6 @@
 """Reads files that torch or fairseq wrote, with one sentence for each cause why a file cannot be used."""
 
+import os
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Union
@@ -7,6 +8,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Union
 import torch
 from fairseq.checkpoint_utils import load_checkpoint_to_cpu
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
+from fairseq.utils import split_paths
 from omegaconf import OmegaConf
 from torch import Tensor
 
@@ -106,6 +108,19 @@ def saved_flags(checkpoint: Mapping[str, Any], *sections: str) -> Dict[str, Any]
         found = cfg.get(section) or {}
         flags.update(vars(found) if isinstance(found, Namespace) else found)
     return flags
+
+
+def data_directory(path: str, flags: Mapping[str, Any]) -> List[str]:
+    """Return the first data directory of the training that wrote *path*, or nothing if its *flags* name none.
+
+    A relative one began, like a relative ``--save-dir``, in the working directory of that training.  An exported model
+    has its own directory.
+    """
+    data = flags.get("data") or []
+    folder, save_dir = os.path.dirname(os.path.abspath(path)), os.sep + os.path.normpath(flags.get("save_dir") or "")
+    began_in = folder[: -len(save_dir)] if folder.endswith(save_dir) else ""
+    first = (split_paths(data) if isinstance(data, str) else data)[:1]
+    return [folder if each == "." else os.path.join(began_in, each) for each in first]
 
 
 def without_training_state(state: Dict[str, Any]) -> Dict[str, Any]:

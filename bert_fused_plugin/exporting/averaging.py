@@ -103,5 +103,6 @@ def _identity(state_dict: Dict[str, Tensor]) -> Dict[str, Any]:
     )
     if _LR_FACTOR in state_dict:  # rounded, since EMA takes means of them
         found["--bert-lr-factor"] = f"{float(state_dict[_LR_FACTOR]):.2g}"
+    if _SCALED in state_dict:  # not of an imported checkpoint
         found["--bert-finetune-layers, in parameters"] = round(float(state_dict[_SCALED].sum()))
     return found

@@ -106,6 +106,8 @@ def _read(values: Dict[str, Any], actions: Dict[str, Any]) -> Dict[str, Any]:
             errors.append(f"model.{name}, got {value!r}, is no setting of this model; {(*meant, 'leave it out')[0]}")
         elif actions[name].nargs == 0:  # a switch
             rule = None if isinstance(value, bool) else "true or false"
+        elif value is None and actions[name].default is not None:
+            rule = "left out for the architecture's own value"
         elif actions[name].choices is not None and value is not None and str(value) not in actions[name].choices:
             rule = f"one of {', '.join(actions[name].choices)}"
         elif actions[name].type is not None and value is not None:  # fairseq gives no type to a derived default

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from bert_fused_plugin.bert.layers import is_sentence_encoder
 from bert_fused_plugin.checkpoints.origins import Origin, origins
-from bert_fused_plugin.checkpoints.reading import read_checkpoint, require_architecture, saved_flags
+from bert_fused_plugin.checkpoints.reading import data_directory, read_checkpoint, require_architecture, saved_flags
 from bert_fused_plugin.data.data_bin import read_whole, source_side
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.models.recorded_flags import SETTINGS_RECORD
@@ -167,7 +167,7 @@ def _remarks(run: Run, state: Mapping[str, Any], place: Place) -> List[str]:
         if (cut := int((texts.sizes > run.task.max_source).sum()))
     ]
     if SETTINGS_RECORD not in state["model"]:  # by which a model of this package compares the dictionaries
-        remarks += _other_dictionaries(run, saved["data"], place.data)
+        remarks += _other_dictionaries(run, saved_flags(state, "task", "checkpoint"), place.data)
     if run.reads_bert and saved.get("bert_text") is not None and place.bert_text is None:
         remarks.append(
             f"{run.name} was trained with --bert-text, but its BERT reads text derived from the data here, "
@@ -182,15 +182,16 @@ def _remarks(run: Run, state: Mapping[str, Any], place: Place) -> List[str]:
     return remarks
 
 
-def _other_dictionaries(run: Run, trained_on: str, tested_on: str) -> List[str]:
+def _other_dictionaries(run: Run, flags: Mapping[str, Any], data: str) -> List[str]:
     """Return a remark for each dictionary where *run* was trained that differs from that of the test set.
 
     The folder may have got other data since then, so a difference proves nothing.
     """
-    then, now = (Path(utils.split_paths(data)[0]) for data in (trained_on, tested_on))
+    now = Path(utils.split_paths(data)[0])
     return [
         f"{run.name} may have been trained with another dictionary: {then / file} differs from {now / file}, and this "
         "checkpoint has no record of its own.  If so, its translations make no sense."
+        for then in map(Path, data_directory(str(run.files.checkpoint), flags))
         for file in (f"dict.{language}.txt" for language in run.languages)
         if (then / file).is_file() and not filecmp.cmp(then / file, now / file, shallow=False)
     ]

@@ -79,7 +79,7 @@ class BertFusedTranslationTask(TranslationTask):
             setup_messages.end(repeat=False)
         self.max_source = min(self.max_source, model.max_positions()[0])  # of all members of an ensemble
         if not reads_bert(model):
-            unused = given_flags(self.cfg, "bert_text", "bert_cache", "bert_documents")
+            unused = given_flags(self.cfg, "bert_text", "bert_cache", "bert_cache_dtype", "bert_documents")
             if unused:
                 logger.warning(f"{type(model).__name__} does not read BERT and so does not use {', '.join(unused)}")
             return model

@@ -77,6 +77,11 @@ def test_embeddings_that_differ_cannot_become_one(stock, save, start, before, no
         start(path, **{now: True})
 
 
+def test_nor_can_those_of_a_decoder_with_embedding_fusion(stock, save, start):
+    with pytest.raises(BertFusedError, match="was trained without --share-decoder-input-output-embed"):
+        start(save(stock()), bert_fusion="embedding", share_all_embeddings=True)
+
+
 def test_without_its_dictionary_a_checkpoint_is_refused(stock, save, start, dictionary, tmp_path):
     path = save(stock(), beside=False)
     with pytest.raises(BertFusedError) as caught:

@@ -139,6 +139,11 @@ def test_a_checkpoint_of_a_training_that_diverged_is_refused(tmp_path):
     average_checkpoints(saves(tmp_path, {"a": large}, {"a": large}))
 
 
+def test_imported_checkpoints_of_a_finetuned_bert_can_be_averaged(tmp_path):
+    imported = {"encoder__bert__lr_factor": torch.tensor(1.0)}  # and no word of which parameters were trained
+    average_checkpoints(saves(tmp_path, imported, imported))
+
+
 def test_the_same_bert_in_another_place_is_the_same(tmp_path):
     first, second = ({"w": torch.ones(1), **record(name=name)} for name in ("bert", "/home/someone/bert"))
     state = average_checkpoints(saves(tmp_path, first, second))

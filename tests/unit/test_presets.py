@@ -81,11 +81,20 @@ def test_what_a_checkpoint_keeps_is_complete_and_stays_as_it_is(arch):
 
 def test_wrong_settings_are_named_together():
     with pytest.raises(BertFusedError) as error:
-        section("bert_fused_tiny", dropout="much", bert_fusion="fused", bert_finetune="yes", bert_drop_nte=0.5, zzz=1)
+        section(
+            "bert_fused_tiny",
+            dropout="much",
+            bert_fusion="fused",
+            bert_finetune="yes",
+            encoder_layers=None,
+            bert_drop_nte=0.5,
+            zzz=1,
+        )
     assert error.value.errors == (
         "model.dropout must be what --dropout takes on the command line, got 'much'",
         f"model.bert_fusion must be one of {', '.join(FUSION_KINDS)}, got 'fused'",
         "model.bert_finetune must be true or false, got 'yes'",
+        "model.encoder_layers must be left out for the architecture's own value, got None",
         "model.bert_drop_nte, got 0.5, is no setting of this model; did you mean bert_drop_net?",
         "model.zzz, got 1, is no setting of this model; leave it out",
     )

@@ -51,6 +51,8 @@ UNSUPPORTED = "is not supported by this architecture"
 FUSED = [
     ({"bert_model": None}, "--bert-model is required, got None; give a local model directory"),
     ({"bert_gates": "1,0,1"}, f"--bert-gates must be a 0 or 1 for each of the 2 layers, *, got '1,0,1'; {GATES}"),
+    ({"decoder_layers": 0}, "--decoder-layers must be at least 1, got 0; give a positive number"),
+    ({"encoder_layers": -1}, "--encoder-layers must be at least 0, got -1; give 0 or a positive number"),
     ({"bert_gates": "1,x"}, "--bert-gates must be a 0 or 1 for each of the 2 layers"),
     ({"bert_branch_weights": "1"}, "--bert-branch-weights must be two numbers * got '1'; give two finite"),
     ({"bert_branch_weights": "1,nan"}, "--bert-branch-weights must be two numbers"),

@@ -12,7 +12,7 @@ from fairseq.models.transformer import TransformerConfig
 
 from bert_fused_plugin.bert.flags import BertFlags, map_flag, parse_weights
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.flags import NO_EFFECT, Flag, Record, Rule, flag, flag_errors, limited, only_for
+from bert_fused_plugin.flags import NO_EFFECT, Flag, Record, Rule, at_least, flag, flag_errors, limited, only_for
 from bert_fused_plugin.models.embeddings import sharing_errors
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
 from bert_fused_plugin.modules.fusion import FUSION_KINDS, FusionKind, IdentityStart
@@ -65,6 +65,8 @@ HOST: Dict[str, Flag] = {
         Record.COMPUTED, effective=lambda cfg: NO_EFFECT if cfg.fusion.replaces_embeddings else cfg.share_all_embeddings
     ),
     "encoder_embed_path": Flag(where=(_OF_LAYERS,)),
+    "encoder_layers": Flag(rule=at_least(0, "give 0 or a positive number")),
+    "decoder_layers": Flag(rule=at_least(1, "give a positive number")),
     # The fused layers do not know these, and what is tied to adaptive inputs has no effect in translation.
     **dict.fromkeys(
         (

@@ -10,13 +10,12 @@ from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 import torch
 from fairseq.data import Dictionary
 from fairseq.data.data_utils import infer_language_pair
-from fairseq.utils import split_paths
 from torch import Tensor, nn
 
 from bert_fused_plugin.bert.from_flags import task_settings
 from bert_fused_plugin.bert.record import RECORD_KEY, differences_of_bert
 from bert_fused_plugin.checkpoints.origins import Origin, origins
-from bert_fused_plugin.checkpoints.reading import diverged, read_saved, saved_flags
+from bert_fused_plugin.checkpoints.reading import data_directory, diverged, read_saved, saved_flags
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.json_record import read_json
 from bert_fused_plugin.models.bert_fused.config import HOST, OF_BOTH, OF_SIDES, BertFusedConfig
@@ -104,7 +103,7 @@ class WarmStart:
             )
         raise_all(diverged(f"--bert-warm-start {path}", state))
         _bring_up_to_date(state)
-        flags["data"] = _data_directory(path, flags)
+        flags["data"] = data_directory(path, flags)
         flags.update(_languages(flags, state))
         history = checkpoint.get("optimizer_history") or [{}]
         own = Origin(os.path.abspath(path), history[-1].get("num_updates"))
@@ -130,7 +129,7 @@ class WarmStart:
     def sharing_errors(self, cfg: BertFusedConfig) -> List[str]:
         """Return a sentence if *cfg* shares embeddings that differ in the checkpoint."""
         all_three = cfg.share_all_embeddings and not cfg.fusion.replaces_embeddings
-        if not (all_three or cfg.share_decoder_input_output_embed):
+        if not (cfg.share_all_embeddings or cfg.share_decoder_input_output_embed):
             return []
         tables = [self.state[name] for name in _EMBEDDINGS[: 3 if all_three else 2] if name in self.state]
         if all(table.shape == tables[0].shape and torch.equal(table, tables[0]) for table in tables):
@@ -284,17 +283,6 @@ def _bring_up_to_date(state: State) -> None:
         state[output] = state.pop("decoder.embed_out")
     elif embeddings is not None:
         state.setdefault(output, embeddings)
-
-
-def _data_directory(path: str, flags: Dict[str, Any]) -> List[str]:
-    """Return the first data directory of the training that wrote *path*, or nothing if its *flags* name none.
-
-    A relative one began, like a relative ``--save-dir``, in the working directory of that training.
-    """
-    data = flags.get("data") or []
-    folder, save_dir = os.path.dirname(os.path.abspath(path)), os.sep + os.path.normpath(flags.get("save_dir") or "")
-    began_in = folder[: -len(save_dir)] if folder.endswith(save_dir) else ""
-    return [os.path.join(began_in, first) for first in (split_paths(data) if isinstance(data, str) else data)[:1]]
 
 
 def _languages(flags: Dict[str, Any], state: State) -> Dict[str, Any]:
