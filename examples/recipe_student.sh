@@ -6,7 +6,7 @@ distilled=$out/distilled-${teacher// /+}
 
 # The step: the teacher, or the ensemble of several, translates the training text.
 distill() {
-    local system flag text paths=() search made_from i
+    local system flag text paths=() search made_from
     need "$out/data-bin/text" prepare
     text=$(text_dir)
     for system in $teacher; do
@@ -27,9 +27,7 @@ distill() {
     done
     if [ -d "$out/bert-cache" ]; then
         search+=("${cache[@]}")
-        for ((i = 0; i < ${#bert[@]}; i++)); do
-            [ "${bert[i]}" != --bert-cache-dtype ] || search+=("${bert[@]:i:2}")
-        done
+        [[ ! "${bert[*]} " =~ --bert-cache-dtype[\ =]([^ ]+) ]] || search+=(--bert-cache-dtype "${BASH_REMATCH[1]}")
     fi
     python "$examples/distill.py" "$text" "$distilled" "$source_lang" "$target_lang" "$out/data-bin" \
         --user-dir bert_fused_plugin --task bert_fused_translation --path "$(IFS=: && echo "${paths[*]}")" "${search[@]}" \

@@ -55,13 +55,14 @@ wanted_stamp() {
 }
 
 make_venv() {
+    local made_as
     if [ -e "$venv" ] && [ ! -e "$venv/pyvenv.cfg" ]; then
         fail "VENV=$venv exists and is no virtual environment. Name another folder, or remove it."
     fi
     if "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
         # that of a clone that was moved or copied names its old place in all commands
-        [ "$(base_of "$venv/bin/python")" = "$python" ] &&
-            { [ ! -e "$choices" ] || grep -qF "$venv" "$venv/bin/activate"; } && return
+        made_as=$(sed -n 's/.*VIRTUAL_ENV=//p' "$venv/bin/activate" | tail -n 1 | tr -d "\"'")
+        [ "$(base_of "$venv/bin/python")" = "$python" ] && { [ ! -e "$choices" ] || [ "$made_as" -ef "$venv" ]; } && return
         [ -e "$choices" ] || fail "VENV=$venv was made by hand, and not with $python." \
             "Remove it, name another folder with VENV=, or leave PYTHON= away."
     fi

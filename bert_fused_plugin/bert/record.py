@@ -87,8 +87,8 @@ def weights_fingerprint(bert: PretrainedBert) -> str:
 
 def configuration(bert: PretrainedBert) -> str:
     """Return the settings of *bert* that change its states and that its weights do not show."""
-    config = bert.model.config  # its attributes: which of them are in its file depends on the version of transformers
-    return ", ".join(f"{name} {getattr(config, name)}" for name in _OF_STATES if hasattr(config, name))
+    config = bert.model.config.to_dict()
+    return ", ".join(f"{name} {config[name]}" for name in _OF_STATES if name in config)
 
 
 def recorded_origins(state_dict: Mapping[str, Tensor]) -> List[Tuple[str, Optional[int]]]:
@@ -135,6 +135,12 @@ def incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> List[str]
     return differences_of_bert(model.cfg.bert_model, saved, current)
 
 
+def _differ(saved: str, current: str) -> bool:
+    """Return whether two fingerprints differ; which settings a configuration has depends on transformers' version."""
+    then, now = (dict(part.rpartition(" ")[::2] for part in text.split(", ")) for text in (saved, current))
+    return any(then[name] != now[name] for name in then.keys() & now.keys())
+
+
 def differences_of_bert(name: str, saved: Dict[str, Any], current: Dict[str, Any]) -> List[str]:
     """Return a sentence if BERT or its tokenizer is another one, and one if it is given other input.
 
@@ -143,7 +149,7 @@ def differences_of_bert(name: str, saved: Dict[str, Any], current: Dict[str, Any
     parts = [
         f"{what} ({saved[key]}, not {current[key]})"
         for key, what in _FINGERPRINTS.items()
-        if None not in (saved.get(key), current[key]) and saved[key] != current[key]
+        if None not in (saved.get(key), current[key]) and _differ(saved[key], current[key])
     ]
     errors = []
     if parts:

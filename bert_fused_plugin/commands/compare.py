@@ -90,7 +90,9 @@ def compare(options: Namespace) -> Dict[str, Any]:
     texts = Texts(runs[0].task, options.remove_bpe, options.detok)
     references = {subset: read_references(options, subset, runs[0], texts) for subset in options.subset}
     sentences = [*chain(*references.values())]
-    is_raw = options.reference is not None or options.detok != "none" or scoring.is_unspaced(sentences)
+    is_raw = (
+        options.reference is not None or options.detok != "none" or scoring.is_unspaced(sentences, runs[0].languages[1])
+    )
     tokenised = not is_raw and marks_apart(sentences, 1.0) > 0.5
     number = {each[0].name: len(each) for each in seeds}
     given = {subset: read_given(options, subset, number, lines) for subset, lines in references.items()}

@@ -211,13 +211,12 @@ DETOKENIZERS: Dict[str, Callable[[str], Callable[[str], str]]] = {"none": lambda
 def detect_detok(dictionary: Dictionary) -> str:
     """Return ``moses`` if *dictionary* has symbols that only the tokenizer of Moses makes, such as ``&apos;``.
 
-    Sentencepiece marks the beginning of a word, and splits such a symbol into ``&``, ``apos`` and ``;``.
+    Sentencepiece marks the beginning of a word, and splits such a symbol into ``&``, ``apos`` and ``;``.  Text of Moses
+    has neither ``'`` nor ``"``.
     """
-    whole = any(
-        begin + mark in dictionary for mark in ("&apos;", "&quot;", "@-@", "&apos;s") for begin in ("", "\u2581")
-    )
-    split = "apos" in dictionary and "quot" in dictionary and ("&" in dictionary or "\u2581&" in dictionary)
-    return "moses" if whole or split else "none"
+    known = {symbol.replace("\u2581", "") for symbol in dictionary.symbols}
+    whole = known & {"&apos;", "&quot;", "@-@", "&apos;s"}
+    return "moses" if whole or (known >= {"&", "apos", "quot"} and not known & {"'", '"'}) else "none"
 
 
 def _hash(text: str) -> str:

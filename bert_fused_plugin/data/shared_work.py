@@ -74,7 +74,8 @@ def make_together(
             logger.warning(f"{what}: no new part for ten minutes, so this process makes the {len(left):,} missing ones")
         if dead:
             _make_one(random.SystemRandom().choice(left), missing, make)
-        elif now - said > _SAID_AFTER:
+            continue
+        if now - said > _SAID_AFTER:
             said = now
             logger.info(
                 f"{what}: waiting for other processes, which make {len(left):,} parts, such as number {left[0]}"

@@ -16,6 +16,7 @@ from fairseq.utils import split_paths
 from transformers import AutoModel
 from transformers.utils import cached_file
 
+from bert_fused_plugin.bert.flags import BertFlags
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert, load_tokenizer
 from bert_fused_plugin.bert.record import RECORD_KEY, weights_fingerprint, without_folders
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, require_architecture, without_training_state
@@ -216,9 +217,8 @@ def _add_bert(directory: Path, state: Dict[str, Any], settings: Dict[str, Any], 
 
     A fine-tuned BERT is then no longer in the checkpoint, and the model has a frozen BERT.
     """
-    settings.update(bert_model=BERT, bert_finetune=False)
-    for name in ("bert_finetune_layers", "bert_lr_factor"):
-        settings.pop(name, None)
+    defaults = {name: getattr(BertFlags, name) for name in ("bert_finetune", "bert_finetune_layers", "bert_lr_factor")}
+    settings.update(bert_model=BERT, **defaults)
     bert: PretrainedBert = model.encoder.bert
     save_bert(bert, directory / BERT)
     # The record is that of the model's own BERT, so that loading notices a directory with another one.

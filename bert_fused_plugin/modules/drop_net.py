@@ -71,8 +71,10 @@ def with_zero_gradients(x: Tensor, *unused: Tensor) -> Tensor:
 def after_layer_drop(x: Tensor, layers: nn.ModuleList) -> Tuple[Tensor, List[nn.Module]]:
     """Return *x* and those *layers* that LayerDrop leaves in (Fan et al. 2020); the others get zero gradients."""
     chosen = list(layers)  # fairseq's list of layers draws them
-    dropped = [p for layer in layers.children() if layer not in chosen for p in layer.parameters()]
-    return (with_zero_gradients(x, *dropped) if dropped else x), chosen
+    if len(chosen) < len(layers):
+        dropped = [layer for layer in layers.children() if layer not in chosen]
+        x = with_zero_gradients(x, *nn.ModuleList(dropped).parameters())
+    return x, chosen
 
 
 class _ZeroGradients(torch.autograd.Function):

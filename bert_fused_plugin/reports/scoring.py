@@ -29,10 +29,10 @@ _UNSPACED = (
 )
 
 
-def is_unspaced(lines: Sequence[str]) -> bool:
-    """Return whether the words of *lines* are not separated by spaces."""
+def is_unspaced(lines: Sequence[str], language: str) -> bool:
+    """Return whether *language* is written without spaces between words, and *lines* have none either."""
     text = "".join(lines)
-    return text.count(" ") < _FEW_SPACES * len(text)
+    return bleu_tokenizer(language) is not None and text.count(" ") < _FEW_SPACES * len(text)
 
 
 @dataclass

@@ -185,8 +185,9 @@ def test_the_tokeniser_of_a_language(languages, tokenizer):
     [("zh_CN", CHINESE, OTHER_CHINESE, "zh"), ("tha_Thai", THAI, OTHER_THAI, "char")],
 )
 def test_text_without_spaces_is_split(language, references, texts, tokenizer):
-    assert is_unspaced(references)
-    assert not is_unspaced(REFERENCES)
+    assert is_unspaced(references, language)
+    assert not is_unspaced(REFERENCES, language)
+    assert not is_unspaced(references, "de")
     scorer = Scorer(references, False, 20, language)
     signatures, scores = scorer.compare([("base", [texts]), ("good", [references])])
     assert f"tok:{tokenizer}" in signatures["BLEU"]
