@@ -61,7 +61,7 @@ make_venv() {
     fi
     if "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
         # that of a clone that was moved or copied names its old place in all commands
-        made_as=$(sed -n 's/.*VIRTUAL_ENV=//p' "$venv/bin/activate" | tail -n 1 | tr -d "\"'")
+        made_as=$(sed -n 's/.*VIRTUAL_ENV=//p' "$venv/bin/activate" 2>/dev/null | tail -n 1 | tr -d "\"'") || true
         [ "$(base_of "$venv/bin/python")" = "$python" ] && { [ ! -e "$choices" ] || [ "$made_as" -ef "$venv" ]; } && return
         [ -e "$choices" ] || fail "VENV=$venv was made by hand, and not with $python." \
             "Remove it, name another folder with VENV=, or leave PYTHON= away."

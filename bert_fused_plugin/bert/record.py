@@ -135,12 +135,6 @@ def incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> List[str]
     return differences_of_bert(model.cfg.bert_model, saved, current)
 
 
-def _differ(saved: str, current: str) -> bool:
-    """Return whether two fingerprints differ; which settings a configuration has depends on transformers' version."""
-    then, now = (dict(part.rpartition(" ")[::2] for part in text.split(", ")) for text in (saved, current))
-    return any(then[name] != now[name] for name in then.keys() & now.keys())
-
-
 def differences_of_bert(name: str, saved: Dict[str, Any], current: Dict[str, Any]) -> List[str]:
     """Return a sentence if BERT or its tokenizer is another one, and one if it is given other input.
 
@@ -165,3 +159,9 @@ def differences_of_bert(name: str, saved: Dict[str, Any], current: Dict[str, Any
     if flags:
         errors.append(f"the checkpoint was trained with {', '.join(flags)}; set the same values as at training")
     return errors
+
+
+def _differ(saved: str, current: str) -> bool:
+    """Return whether two fingerprints differ; which settings a configuration has depends on transformers' version."""
+    then, now = (dict(part.rpartition(" ")[::2] for part in text.split(", ")) for text in (saved, current))
+    return any(then[name] != now[name] for name in then.keys() & now.keys())

@@ -19,7 +19,7 @@ _PLACES = ("name_or_path", "is_local", "local_files_only")  # where the same tok
 _READERS = ("transformers", "sentencepiece", "sacremoses", "fugashi", "unidic-lite", "ipadic")  # of slow tokenizers
 
 
-class _Text:
+class _NoSpecialTokens:
     """Makes special tokens that occur in text unknown to *tokenizer*."""
 
     def __init__(self, tokenizer: Any) -> None:
@@ -39,7 +39,7 @@ class FastTokenizer:
     """
 
     def __init__(self, tokenizer: "PreTrainedTokenizerBase") -> None:
-        self._as_text = _Text(tokenizer)
+        self._as_text = _NoSpecialTokens(tokenizer)
         self._backend: Any = tokenizer.backend_tokenizer
         self._backend.no_truncation()
         self._backend.no_padding()
@@ -80,7 +80,7 @@ class SlowTokenizer:
     """
 
     def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer, self._as_text = tokenizer, _Text(tokenizer)
+        self._tokenizer, self._as_text = tokenizer, _NoSpecialTokens(tokenizer)
 
     def encode(self, texts: Sequence[str]) -> List[List[int]]:
         """Return the ids of the word pieces of each of the *texts*, without special tokens."""
