@@ -1,10 +1,12 @@
 """bert-fused-cache on a directory that it has filled itself, for a training on two data directories."""
 
 import re
+import shutil
 
 import pytest
 import torch
 from helpers import SIZES, WORDS
+from transformers import BertModel
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.commands.cache import main, parse_args
@@ -140,6 +142,23 @@ def test_info_shows_berts_and_data_sets_complete_or_not(training, tmp_path, caps
     for file in split.iterdir():
         file.write_bytes(b"")
     assert f"  {split.name}: not complete, {number - 1} of ? blocks" in info(capsys, tmp_path / "cache")
+
+
+def test_each_bert_and_layer_and_format_has_states_of_its_own(training, bert_dir, tmp_path):
+    others = []
+    for name, changed in (("weights", {}), ("configuration", {"hidden_act": "relu"})):
+        bert = BertModel.from_pretrained(bert_dir, **changed)
+        if not changed:
+            bert.encoder.layer[0].output.dense.bias.data[0] += 1
+        shutil.copytree(bert_dir, tmp_path / name)
+        bert.save_pretrained(tmp_path / name)
+        others.append(["--bert-model", str(tmp_path / name)])
+    folders = set()
+    for flags in ([], *others, ["--bert-layer", "1"], ["--bert-cache-dtype", "fp16"]):
+        main(["build", *training, *flags])
+        found = {file.parent.parent for file in blocks(tmp_path)}
+        assert len(found - folders) == 1
+        folders = found
 
 
 def test_a_data_set_that_has_changed_is_computed_anew_and_info_names_both(training, loads, tmp_path, capsys):

@@ -88,13 +88,12 @@ def test_what_trains_gets_a_gradient_and_nothing_else_trains(bert_dir, options, 
 
 @pytest.mark.parametrize("options", [{"bert_drop_net": 0.0}, {"bert_fusion": "embedding"}])
 @pytest.mark.parametrize("finetune", [True, False])
-def test_simcut_cuts_the_states_of_bert(build, dictionary, options, finetune):
+def test_simcut_cuts_source_and_target_and_the_states_of_bert(build, dictionary, options, finetune):
     model = build(bert_finetune=finetune, **options).eval()
-    previous = encode(dictionary, "the dog").unsqueeze(0)
     seen = []
     for line in ("the dog sees", "the cat runs"):
-        source = encode(dictionary, line).unsqueeze(0)
-        batch = {"src_tokens": source, "src_lengths": torch.tensor([4]), "prev_output_tokens": previous}
+        tokens = encode(dictionary, line).unsqueeze(0)
+        batch = {"src_tokens": tokens, "src_lengths": torch.tensor([4]), "prev_output_tokens": tokens}
         (whole, _), (nothing, _) = read_twice(model, batch, 1.0)
         seen.append((whole, nothing))
     assert not torch.allclose(seen[0][0], seen[1][0])

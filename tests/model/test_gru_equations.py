@@ -3,7 +3,7 @@
 import entmax
 import pytest
 import torch
-from helpers import assert_close, encode, make_gru
+from helpers import Times, assert_close, encode, make_gru
 from recurrent_models import KINDS, LINES, WITH_BERT, make_batch, make_random_gru
 
 
@@ -52,7 +52,7 @@ def literal(model, kind, line, prefix):
         return with_bert(decoder, kind, nmt, query, encoder_out)
 
     for word in prefix:
-        embedded, before = decoder.embed_tokens(word), list(states)
+        embedded, before = 2 * decoder.embed_tokens(word), list(states)
         context = read(states[0])
         inputs = cell.input_proj(embedded) + cell.context_proj(context)
         states[0] = cell(inputs, cell.gate_proj(states[0]), states[0])
@@ -61,7 +61,7 @@ def literal(model, kind, line, prefix):
         top = states[-1] if attention is None else before[-1]
         output = decoder.deep_output
         logits.append(
-            decoder.output_projection(output(top, output.embed_proj(embedded) + output.context_proj(context)))
+            decoder.output_projection(2 * output(top, output.embed_proj(embedded) + output.context_proj(context)))
         )
     return torch.stack(logits), torch.stack(alphas) if alphas else None
 
@@ -69,6 +69,7 @@ def literal(model, kind, line, prefix):
 @pytest.mark.parametrize("name", [*KINDS, *WITH_BERT])
 def test_the_whole_decoder_is_the_equations_step_by_step(dictionary, bert_dir, name):
     model, kind = make_random_gru(name, dictionary, bert_dir)
+    model.decoder.dropout_module = Times(2.0)
     for row, line in enumerate(LINES):
         source, target = encode(dictionary, line), make_batch(dictionary, slice(row, row + 1))[1][0]
         logits, extra = model(source.unsqueeze(0), None, target.unsqueeze(0))
@@ -83,12 +84,13 @@ def test_the_whole_decoder_is_the_equations_step_by_step(dictionary, bert_dir, n
 @pytest.mark.parametrize("left", [True, False])
 def test_annotations_are_those_of_torchs_gru_and_the_summary_is_their_two_ends(dictionary, left):
     encoder = make_gru(dictionary).eval().encoder
+    encoder.dropout_module = Times(2.0)
     source, _ = make_batch(dictionary, left=left)
     encoder_out = encoder(source)
     for i, line in enumerate(LINES):
         tokens = encode(dictionary, line)
-        expected, _ = encoder.layers[0](encoder.embed_tokens(tokens).unsqueeze(0))
+        expected, _ = encoder.layers[0](2 * encoder.embed_tokens(tokens).unsqueeze(0))
         actual = encoder_out["encoder_out"][0][source[i].ne(dictionary.pad()), i]
-        assert_close(actual, expected[0])
+        assert_close(actual, 2 * expected[0])
         ends = torch.cat([expected[0, -1, :5], expected[0, 0, 5:]])
         assert_close(encoder_out["final_states"][0][i], ends)

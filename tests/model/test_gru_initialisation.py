@@ -30,7 +30,10 @@ def test_the_papers_initialisation(dictionary):
     assert not cell.input_proj.bias.any()
     assert not model.encoder.layers[0].bias_ih_l0.any()
     modern = make_gru(dictionary, **big)
-    assert modern.decoder.attention.v.any()
+    assert abs(modern.decoder.attention.v.norm().item() - 1) < 0.3
+    for matrix in (modern.decoder.embed_tokens.weight, modern.decoder.output_projection.weight):
+        rows = matrix.norm(dim=1)
+        assert abs(rows[rows > 0].mean().item() - 1) < 0.1
     assert not modern.encoder.embed_tokens.weight[dictionary.pad()].any()
 
 

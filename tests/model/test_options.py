@@ -5,7 +5,7 @@ import logging
 import pytest
 import torch
 from fairseq.nan_detector import NanDetector
-from helpers import LINES, encode, pad, randomise
+from helpers import LINES, Times, encode, pad, randomise
 
 
 def logits(model, source, dictionary, **given):
@@ -44,6 +44,22 @@ def test_which_layers_attend_to_bert(build, dictionary, source, options, encoder
     assert not torch.equal(
         logits(model, source, dictionary), logits(model, source, dictionary, bert_tokens=bert_tokens.flip(0))
     )
+
+
+@pytest.mark.parametrize("last", ["activation_dropout", "relu_dropout"])
+def test_the_rates_of_dropout_reach_the_embeddings_and_all_layers(build, dictionary, source, last):
+    model = build(dropout=0.1, attention_dropout=0.2, **{last: 0.3})
+    for side in (model.encoder, model.decoder):
+        assert side.dropout_module.p == 0.1
+        for layer in side.layers:
+            rates = layer.dropout_module.p, layer.bert_attn.dropout_module.p, layer.activation_dropout_module.p
+            assert rates == (0.1, 0.2, 0.3)
+    seen = []
+    for side in (model.encoder, model.decoder):
+        side.dropout_module = Times(0.0)
+        side.layers[0].register_forward_pre_hook(lambda _, given: seen.append(given[0].any().item()))
+    logits(model, source, dictionary)
+    assert seen == [False, False]
 
 
 def test_special_tokens_are_masked_but_for_the_first_of_an_empty_line(build, dictionary, source):

@@ -51,7 +51,8 @@ def test_the_scores_are_those_of_generate_and_sacrebleu(workspace, plain, writte
     runs = {run["name"]: run for run in figures["runs"]}
     assert list(runs) == ["plain", "fused", "twin"]
     for name, task in (("plain", "translation"), ("fused", "bert_fused_translation")):
-        out = workspace.generate("--path", runs[name]["checkpoint"], "--remove-bpe", task=task).stdout
+        how = ["--path", runs[name]["checkpoint"], "--remove-bpe", *REPORT_HOW]
+        out = workspace.generate(*how, task=task).stdout
         found = hypotheses(out)
         references = dict(re.findall(r"^T-(\d+)\t(.*)$", out, re.MULTILINE))
         texts = [found[i][1] for i in range(30)]

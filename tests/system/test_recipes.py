@@ -43,6 +43,9 @@ def test_every_system_has_a_command_line_that_fairseq_accepts(dry, recipe, tmp_p
         parsed[system] = args = options.parse_args_and_arch(options.get_training_parser(), call)
         same = ("dropout", "max_tokens", "update_freq", "weight_decay", "fp16")
         assert [getattr(args, name) for name in same] == [getattr(parsed["transformer"], name) for name in same]
+        assert (args.best_checkpoint_metric, args.maximize_best_checkpoint_metric) == ("bleu", True)
+        assert (args.patience, args.keep_best_checkpoints) == (10, 5)
+        assert args.validate_interval_updates == args.save_interval_updates > 0
         if hasattr(args, "bert_fusion"):
             assert config_errors(BertFusedConfig.from_namespace(args), dictionary, dictionary) == []
         if system.startswith("gru"):

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 import torch
-from helpers import FORMULAS, assert_close, randomise, weighted
+from helpers import FORMULAS, Times, assert_close, randomise, weighted
 
 from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer
 from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
@@ -33,16 +33,19 @@ def options(**changed):
     return LayerOptions(**{**defaults, **changed})
 
 
-def encoder_layer(**changed):
-    layer = BertFusedEncoderLayer(options(**changed)).double()
+def made(layer):
+    layer.double()
     randomise(layer)
+    layer.dropout_module, layer.activation_dropout_module = Times(2.0), Times(3.0)
     return layer
+
+
+def encoder_layer(**changed):
+    return made(BertFusedEncoderLayer(options(**changed)))
 
 
 def decoder_layer(**changed):
-    layer = BertFusedDecoderLayer(options(**changed), encoder_dim=C).double()
-    randomise(layer)
-    return layer
+    return made(BertFusedDecoderLayer(options(**changed), encoder_dim=C))
 
 
 def attend(attention, query, keys, masked):
@@ -63,11 +66,11 @@ def attend(attention, query, keys, masked):
 
 
 def around(sublayer, x, norm, normalize_before):
-    return x + sublayer(norm(x)) if normalize_before else norm(x + sublayer(x))
+    return x + 2 * sublayer(norm(x)) if normalize_before else norm(x + 2 * sublayer(x))
 
 
 def feed_forward(layer, x):
-    return layer.fc2(torch.relu(layer.fc1(x)))
+    return layer.fc2(3 * torch.relu(layer.fc1(x)))
 
 
 # for each case of a fusion of two branches: its options, drop-net's U in training, and the formula
@@ -181,10 +184,10 @@ def test_stacked_fusion_is_one_sublayer_after_the_other(bert_first, normalize_be
 
 def test_every_dropout_has_its_own_rate_and_the_layers_name():
     """fairseq's --retain-dropout-modules asks for the layer's name."""
-    for make in (encoder_layer, decoder_layer):
-        layer = make(dropout=0.1, attention_dropout=0.2, activation_dropout=0.3)
+    rates = options(dropout=0.1, attention_dropout=0.2, activation_dropout=0.3)
+    for layer, number in ((BertFusedEncoderLayer(rates), 2), (BertFusedDecoderLayer(rates, encoder_dim=C), 3)):
         attentions = [module for name, module in layer.named_children() if name.endswith("_attn")]
-        assert len(attentions) == (2 if make is encoder_layer else 3)
+        assert len(attentions) == number
         assert {attention.dropout_module.p for attention in attentions} == {0.2}
         assert (layer.dropout_module.p, layer.activation_dropout_module.p) == (0.1, 0.3)
         for dropout in (layer.dropout_module, layer.activation_dropout_module):

@@ -17,6 +17,7 @@ from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.layers import (
     RandomLayer,
     ScalarMix,
+    advised_layer,
     is_sentence_encoder,
     last_layer_warning,
     layer_indices,
@@ -68,6 +69,10 @@ def test_which_layers_a_flag_means(layers, expected):
 def test_layers_that_do_not_exist(layers):
     with pytest.raises(BertFusedError, match=r"must be in \[0, 6\], .* or random:K with K in \[1, 6\], got "):
         layer_indices(layers, 6)
+
+
+def test_the_advised_layer_is_at_two_thirds_of_the_depth():
+    assert [advised_layer(depth) for depth in (1, 2, 6, 12, 24)] == [1, 1, 4, 8, 16]
 
 
 @pytest.fixture

@@ -59,6 +59,19 @@ def test_models_that_do_not_translate_say_nothing_about_bert():
     assert bert_verdict("fused", states) == (None, None)
 
 
+@pytest.mark.parametrize(
+    ("origins", "lead"),
+    [([], "BERT is used, and improves"), (["plain"], "fused is better than plain, but was trained")],
+)
+def test_the_page_begins_with_the_answer_about_bert(origins, lead):
+    fused = run("fused", "/runs/fused.pt", *[BEGUN for _ in origins], reads_bert=True)
+    scores = {name: {"BLEU": score(gain, gain > 0)} for name, gain in (("plain", 0), ("gru", 1), ("fused", 2))}
+    own = SimpleNamespace(scores=scores, baseline=PLAIN, runs=[PLAIN, fused])
+    answer, other = Comparison._verdicts(own, [{"run": "fused", "used": True, "verdict": "x"}], "data")
+    assert answer.startswith(lead)
+    assert other.startswith("gru ")
+
+
 def test_an_unfair_gain_is_not_said_to_be_that_of_bert():
     scores = {"fused": {"BLEU": score(2, 1)}}
     said = answer(SimpleNamespace(name="fused"), "plain", scores, True, True)

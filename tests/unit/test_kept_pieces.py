@@ -5,12 +5,21 @@ import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from importlib.metadata import version
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from fairseq.data import AppendTokenDataset, ConcatDataset, LanguagePairDataset, ListDataset, indexed_dataset
+from fairseq.data import (
+    AppendTokenDataset,
+    ConcatDataset,
+    LanguagePairDataset,
+    ListDataset,
+    StripTokenDataset,
+    TruncateDataset,
+    indexed_dataset,
+)
 from fairseq.data.bucket_pad_length_dataset import BucketPadLengthDataset
 from helpers import WORDS, dictionary_of, encode, translation_task, warnings_of
 from test_states_on_disk import CountingBert, D
@@ -145,17 +154,27 @@ def test_other_data_of_the_same_size_and_time_and_other_raw_text_have_other_file
     assert len(files(tmp_path / "kept")) == 4
 
 
-def test_what_fairseq_combines_or_appends_counts(make, corpus, dictionary, tmp_path):
+def test_what_fairseq_combines_or_changes_counts(make, corpus, dictionary, tmp_path):
     def once():
         return indexed_dataset.MMapIndexedDataset(corpus)
 
     sources = [once(), ConcatDataset([once(), once()]), ConcatDataset([once(), once()], [2, 1])]
-    sources += [AppendTokenDataset(once(), dictionary.index(word)) for word in ("dog", "man")]
+    for change in (AppendTokenDataset, StripTokenDataset):
+        sources += [change(once(), dictionary.index(word)) for word in ("dog", "man")]
+    sources += [TruncateDataset(once(), length) for length in (2, 3)]
     for number, source in enumerate(sources, start=1):
         for _ in range(2):
             dataset = make(source)
             assert len(files(tmp_path / "kept")) == number
             assert_equal(dataset, make(source, folders=()))
+
+
+@pytest.mark.parametrize(("package", "detok"), [("tokenizers", "none"), ("sacremoses", "moses")])
+def test_other_versions_of_what_makes_the_pieces_have_other_files(make, tmp_path, monkeypatch, package, detok):
+    make(detok=detok)
+    monkeypatch.setattr(kept_pieces, "version", lambda name: "0" if name == package else version(name))
+    make(detok=detok)
+    assert len(files(tmp_path / "kept")) == 2
 
 
 def test_padding_to_few_lengths_changes_nothing(make, dictionary, corpus, tmp_path):

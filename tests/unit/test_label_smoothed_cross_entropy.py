@@ -63,6 +63,8 @@ def test_metrics_are_in_bits_per_token_and_updates_weigh_by_their_size():
         {"loss": 8.0, "nll_loss": 4.0, "n_correct": 4, "ntokens": 4, "nsentences": 1, "sample_size": 5},
         {"loss": 2.0, "nll_loss": 3.0, "n_correct": 0, "ntokens": 2, "nsentences": 1, "sample_size": 3},
     ]
+    for log, divergence in zip(logs, (3.0, 1.5)):
+        log["divergence"] = divergence
     for updates in ([logs], [logs[:1], logs[1:]]):
         with metrics.aggregate() as seen:
             for update in updates:
@@ -70,5 +72,6 @@ def test_metrics_are_in_bits_per_token_and_updates_weigh_by_their_size():
         values = seen.get_smoothed_values()
         assert values["loss"] == round(10 / 8 / math.log(2), 3)
         assert values["nll_loss"] == round(7 / 6 / math.log(2), 3)
+        assert values["divergence"] == round(4.5 / 6 / math.log(2), 3)
         assert values["ppl"] == round(math.exp(7 / 6), 2)
         assert values["accuracy"] == 66.667

@@ -1,6 +1,7 @@
 """Scores and significance."""
 
 from random import Random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from sacrebleu.significance import PairedTest
 
 from bert_fused_plugin.commands.compare import main
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.reports.comparison import Comparison
 from bert_fused_plugin.reports.scoring import (
     FEWEST_SAMPLES,
     SIGNIFICANT,
@@ -79,6 +81,25 @@ def test_p_is_that_of_sacrebleus_approximate_randomisation():
         assert [own.p_holm for own in found[1:]] == _holm([own.p for own in found[1:]])
         assert 0.1 < found[1].p <= found[1].p_holm
         assert found[1].gain_interval[0] < 0 < found[1].gain_interval[1]
+
+
+def test_intervals_are_of_95_percent():
+    base, own = np.random.default_rng(0).normal(0, 1, (2, 400))
+    given = GivenScores("COMET", "file", False, [("base", [base.tolist()]), ("own", [own.tolist()])])
+    texts = [["a"] * 400]
+    _, scores = Scorer(texts[0], False, 2000).compare([("base", texts), ("own", texts)], [given])
+    found = scores["own"]["COMET"]
+    assert np.ptp(found.gain_interval) == pytest.approx(2 * 1.96 * (own - base).std() / 20, rel=0.08)
+    assert found.interval == pytest.approx(1.96 * own.std() / 20, rel=0.08)
+
+
+def test_a_group_of_sentences_has_a_score_of_its_own():
+    texts = [BAD, noisy(0.3, 1)]
+    own = SimpleNamespace(scorer=Scorer(REFERENCES, False, 20), hypotheses={"x": texts})
+    found = Comparison._bucket(own, "1-10", [8, 8], [0, 5])["BLEU"]["x"]
+    group = [[REFERENCES[0], REFERENCES[5]]]
+    expected = [sacrebleu.corpus_bleu([seed[0], seed[5]], group, force=True).score for seed in texts]
+    assert found == pytest.approx(sum(expected) / 2)
 
 
 def test_holms_correction():
