@@ -37,6 +37,7 @@
 #   BASELINE=          the system that all others are compared with; default: continued, continued_r_drop or transformer
 #   CONSISTENCY=none   simcut or r-drop: every training takes this loss and twice the time, also the transformer's, which learns
 #                      more slowly with it; the steps with r_drop in their names take it for the further updates alone
+#   CACHE_GB=          0: BERT's states are not cached, and BERT runs in every step
 #   TRAIN_FLAGS=       for every fairseq-train, such as --fp16, or --cpu
 # A training that was interrupted goes on where it was; a finished one is skipped; one with other settings is an error.  It
 # keeps its limit if neither UPDATES nor MORE is given.
@@ -50,6 +51,7 @@ source "$examples/recipe_estimate.sh"
 out=${OUT:-$name-out} data_bin=${OUT:-$name-out}/data-bin text_options=() # how data-bin is made
 gru_sizes=() bert_text=() fused_start=(--bert-identity-start) # flags: sizes of gru_arch; text for BERT; docs/tuning.md says why
 cache=(--bert-cache "$out/bert-cache") every=100 # updates between validations
+[ "${CACHE_GB:-}" != 0 ] || cache=()
 seeds=(${SEEDS:-${SEED:-1}})
 seed=${seeds[0]} runs=$out # the directory of a seed's trainings
 reached=() # the further seeds that are trained, up to this one
@@ -95,7 +97,11 @@ recipe() {
     [[ ${CONSISTENCY:-none} =~ ^(none|simcut|r-drop)$ ]] || fail "CONSISTENCY=$CONSISTENCY must be none, simcut or r-drop"
     [[ $sizes =~ ^([1-9][0-9]*\+[1-9][0-9]*|transformer)$ ]] || fail "STUDENT=$sizes must be transformer, or ENCODER+DECODER layers, such as 6+2"
     [[ $out != *[:,]* ]] || fail "OUT=$out must have no colon and no comma: they end the name of a directory or a file"
-    ! declare -F check_settings >/dev/null || check_settings
+    if declare -F check_settings >/dev/null; then
+        check_settings
+    elif [[ ${CACHE_GB:-0} != 0 ]]; then
+        fail "CACHE_GB=$CACHE_GB must be 0 in this recipe, or be left out"
+    fi
     [ "${CONSISTENCY:-}" != none ] || CONSISTENCY=
     [ ! -d "${DATA:-}" ] || DATA=$(cd "$DATA" && pwd -P)
     [ ! -d "${BERT:-}" ] || BERT=$(cd "$BERT" && pwd -P) # the same, from wherever and however it is named
@@ -260,14 +266,15 @@ gru_seq2seq() { gru gru_seq2seq --attention none; }
 gru_bert() { rnn train_with_bert gru_bert --arch "$gru_arch" --bert-drop-net 0; }
 
 compare() {
-    local system given=() systems=() each folder file averages baseline=$out/${BASELINE:-transformer}
+    local system given=() systems=() each folder file averages first='' baseline=$out/${BASELINE:-transformer}
     [[ -n $trained_anew || $seed = "${seeds[-1]}" ]] || return 0 # the next seed's report has all that this one would have
     trained_anew=
-    for system in "${all_steps[@]}"; do
-        [ ! -e "$out/$system/checkpoint_best.pt" ] || systems+=("$system")
-    done
     for system in continued_r_drop continued; do
         [[ -n ${BASELINE:-} || ! -e $out/$system/checkpoint_best.pt ]] || baseline=$out/$system
+    done
+    [ "$baseline" != "$out/continued_r_drop" ] || first=bert_fused_r_drop # what its report begins with
+    for system in ${first:+"$first"} "${all_steps[@]}"; do
+        [[ ! -e $out/$system/checkpoint_best.pt || " ${systems[*]} " == *" $system "* ]] || systems+=("$system")
     done
     need "$baseline/checkpoint_best.pt" "$(basename "$baseline")"
     [ ${#systems[@]} -gt 1 ] || fail "there is nothing to compare ${systems[*]} with; train another system first"

@@ -30,9 +30,10 @@ from bert_fused_plugin.reports import scoring
 from bert_fused_plugin.reports.comparison import Comparison
 from bert_fused_plugin.reports.decoding import UNKNOWN, Decoding, Texts, hardware
 from bert_fused_plugin.reports.page import render, to_json
-from bert_fused_plugin.reports.runs import NamedPaths, Place, Run, find_runs, load_run
+from bert_fused_plugin.reports.runs import NamedPaths, Place, Run, find_runs, load_run, require_context
 from bert_fused_plugin.reports.text_files import read_scores
 from bert_fused_plugin.reports.verdicts import question
+from bert_fused_plugin.reports.words import bleu_tokenizer
 
 _NO_TEXT = re.compile(r"[SHTDP]-\d+\t|.*(@@( |$)|▁)")  # the beginning of a line with columns, or marks, of fairseq
 
@@ -135,6 +136,7 @@ def load_runs(options: Namespace, device: str) -> List[List[Run]]:
     if len({run.languages for run in runs}) > 1:
         translated = ", ".join(f"{run.files} translates {'-'.join(run.languages)}" for run in runs)
         raise BertFusedError(f"{translated}; compare runs of one language pair")
+    require_context(runs, options.bert_documents)
     return seeds
 
 
@@ -153,6 +155,9 @@ def read_references(options: Namespace, subset: str, run: Run, texts: Texts) -> 
             side = f"{options.data} has no {run.languages[1]} side of {subset!r}"
             raise BertFusedError(f"{side}; give the references: --reference FILE")
         return [texts.target(dataset.tgt[i], UNKNOWN) for i in range(len(dataset))]
+    if not texts.joins_target:
+        rule = f"needs translations as text, but {options.data} has subwords that the report cannot join"
+        raise BertFusedError(f"--reference {options.reference} {rule}; leave it out")
     return read_lines("--reference ", options.reference, options, subset, len(dataset))
 
 
@@ -232,7 +237,9 @@ def remarks(
         "each other, but not with published figures; for those, and for COMET, give detokenised "
         "references with --reference FILE.": tokenised,
         "The translations are tokenised as the data is, and the references of --reference are not, so the scores are "
-        "too low. If Moses tokenised the data, give --detok moses.": raw and apart >= 0.5,
+        "too low. If Moses tokenised the data, give --detok moses.": raw
+        and apart >= 0.5
+        and bleu_tokenizer(texts.languages[1]) is None,  # whose tokeniser and chrF read no spaces
         "The references of --reference have capitals, and the data has none, so the scores are too low. Lower-case the "
         "references.": cased,
         f"The references of --reference look tokenised: {separate:,} of {len(references):,} end in a full stop "

@@ -22,7 +22,7 @@ from bert_fused_plugin.files import given_path, written_output
 from bert_fused_plugin.modules.attention_map import learned_alphas
 from bert_fused_plugin.reports.attention import SOURCE, AttentionMap, attention_maps, evenness
 from bert_fused_plugin.reports.decoding import Decoding, Texts, searcher
-from bert_fused_plugin.reports.runs import Place, RunFiles, load_run
+from bert_fused_plugin.reports.runs import Place, RunFiles, load_run, require_context
 
 _ENDINGS = (".png", ".svg", ".pdf")
 
@@ -37,6 +37,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     run = load_run(
         RunFiles("--path", "", args.path), Place(args.data, [args.subset], args.bert_text, args.bert_documents)
     )
+    require_context([run], args.bert_documents)
     size = len(run.task.dataset(args.subset))
     if not 0 <= args.index < size:
         raise BertFusedError(

@@ -10,7 +10,7 @@ import torch
 from fairseq import utils
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.distributed import LegacyDistributedDataParallel, ModuleProxyWrapper
+from fairseq.distributed import DistributedTimeoutWrapper, LegacyDistributedDataParallel, ModuleProxyWrapper
 from fairseq.logging import metrics
 from fairseq.models import FairseqEncoderDecoderModel
 from fairseq.models.transformer import TransformerDecoderBase
@@ -26,6 +26,7 @@ from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
 from bert_fused_plugin.modules.drop_net import batch_rng
 from bert_fused_plugin.modules.weight_layout import is_plain_linear
 
+_WRAPPERS = (DistributedTimeoutWrapper, ModuleProxyWrapper, LegacyDistributedDataParallel, DistributedDataParallel)
 # the decoders' methods that only apply `output_projection`
 _KNOWN = (TransformerDecoderBase.output_layer, GruDecoder.output_layer)
 
@@ -163,7 +164,7 @@ def output_matrix(model: Any) -> Optional[Tensor]:
     precision, whose range is too small for gradients before fairseq scales the loss, and under wrappers that look for
     parameters without a gradient or that spread parameters over processes.
     """
-    while isinstance(model, (ModuleProxyWrapper, LegacyDistributedDataParallel, DistributedDataParallel)):
+    while isinstance(model, _WRAPPERS):
         if isinstance(model, DistributedDataParallel) and model.find_unused_parameters:
             return None
         model = model.module

@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 from torch import Tensor
 
 from bert_fused_plugin.checkpoints.origins import updates_before
+from bert_fused_plugin.data.subwords import SUBWORDS
 from bert_fused_plugin.modules.attention_map import learned_alphas
 from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.progress import Progress, say
@@ -176,7 +177,7 @@ class Comparison:
             kind: [self._bucket(name, [len(sentences[i]) for i in found], found) for name, found in groups.items()]
             for kind, groups in tables.items()
         }
-        return {"rare_at_most": RARE, "of_subwords": marks == PIECES, **rows}
+        return {"rare_at_most": RARE, "of_subwords": marks == PIECES or SUBWORDS[marks].join is None, **rows}
 
     def _bucket(self, name: str, lengths: List[int], numbers: List[int]) -> Dict[str, Any]:
         scores = {

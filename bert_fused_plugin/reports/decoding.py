@@ -91,7 +91,7 @@ class Texts:
 
     def __init__(self, task: Any, subwords: str, detok: str) -> None:
         self.dictionaries = task.source_dictionary, task.target_dictionary
-        languages = task.cfg.source_lang, task.cfg.target_lang
+        self.languages = languages = task.cfg.source_lang, task.cfg.target_lang
         kinds = [detect_subword(each) if subwords == "auto" else subwords for each in self.dictionaries]
         marks = [word_marks(kind, language) for kind, language in zip(kinds, languages)]
         self._subwords = kinds
@@ -101,7 +101,13 @@ class Texts:
             "subwords counts as a word."
             for language, mark in zip(languages, marks)
             if mark == PIECES
+        ] + [
+            f"The {language} side of the data has {SUBWORDS[kind].sign}, which do not tell the text. Its scores, "
+            "tables and maps count subwords instead of words."
+            for language, kind in zip(languages, kinds)
+            if SUBWORDS[kind].join is None
         ]
+        self.joins_target = SUBWORDS[kinds[1]].join is not None
         words = " ".join(task.target_dictionary.symbols[task.target_dictionary.nspecial :])
         self.lower_cased = words == words.lower()  # the target side
         self.detokenised, self._detokenize = map(DETOKENIZERS[detok], languages)  # of source and target

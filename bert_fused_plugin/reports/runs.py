@@ -14,7 +14,7 @@ from bert_fused_plugin.bert.layers import is_sentence_encoder
 from bert_fused_plugin.checkpoints.origins import Origin, origins
 from bert_fused_plugin.checkpoints.reading import data_directory, read_checkpoint, require_architecture, saved_flags
 from bert_fused_plugin.data.data_bin import read_whole, source_side
-from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 from bert_fused_plugin.models.recorded_flags import SETTINGS_RECORD
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
 from bert_fused_plugin.tasks.bert_fused_translation_config import training_defaults
@@ -54,6 +54,7 @@ class Run:
     updates: int
     parameters: Dict[str, int]
     origins: List[Origin]
+    consistency: str  # the kind of the loss, "none" of other criteria
     selection: Dict[str, Any]  # see `selection`
     remarks: List[str] = field(default_factory=list)
 
@@ -149,12 +150,20 @@ def load_run(files: RunFiles, place: Place) -> Run:
     sources = {subset: _load_test_set(task, place.data, subset) for subset in place.subsets}
     architecture, parameters = str(flags.get("arch") or flags.get("_name")), count_parameters(model)
     updates = int(state["optimizer_history"][-1].get("num_updates", 0))
-    known = architecture, updates, parameters, origins(state), selection(files, state)
+    consistency = str(saved_flags(state, "criterion").get("consistency", "none"))
+    known = architecture, updates, parameters, origins(state), consistency, selection(files, state)
     run = Run(files, model.eval(), task, sources, *known)
     run.remarks += _remarks(run, state, place)
     (model.bfloat16() if place.bf16 else model).to(place.device)
     model.prepare_for_inference_(cfg)  # last, since it lays the weights out for the device and the number format
     return run
+
+
+def require_context(runs: Sequence[Run], documents: Optional[str]) -> None:
+    """Refuse the *documents* of ``--bert-documents`` that none of *runs* reads."""
+    if documents is not None and not any(run.task.cfg.bert_documents for run in runs):
+        trained = "needs a run that was trained with --bert-context, and there is none"
+        raise BertFusedError(f"--bert-documents {documents} {trained}; leave it out")
 
 
 def _remarks(run: Run, state: Mapping[str, Any], place: Place) -> List[str]:
@@ -168,11 +177,13 @@ def _remarks(run: Run, state: Mapping[str, Any], place: Place) -> List[str]:
     ]
     if SETTINGS_RECORD not in state["model"]:  # by which a model of this package compares the dictionaries
         remarks += _other_dictionaries(run, saved_flags(state, "task", "checkpoint"), place.data)
-    if run.reads_bert and saved.get("bert_text") is not None and place.bert_text is None:
-        remarks.append(
-            f"{run.name} was trained with --bert-text, but its BERT reads text derived from the data here, "
-            "since the report was made without --bert-text."
-        )
+    read = {"bert_text": "text derived from the data", "bert_documents": "context across the borders of documents"}
+    remarks += [
+        f"{run.name} was trained with {flag_name(name)}, but its BERT reads {otherwise} here, since the report was "
+        f"made without {flag_name(name)}."
+        for name, otherwise in read.items()
+        if run.reads_bert and saved.get(name) is not None and vars(place)[name] is None
+    ]
     if run.reads_bert and is_sentence_encoder(encoder.bert.name):
         remarks.append(
             f"{run.name} reads {'/'.join(Path(encoder.bert.name).parts[-2:])}, which was made to compare "

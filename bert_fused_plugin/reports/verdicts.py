@@ -17,9 +17,9 @@ _LEADS = {  # the sign of a significant gain, and whether the model uses BERT: w
     (1, True): "BERT is used, and improves this test set",
     (1, False): "The model with BERT is better, but this test set does not show that BERT is the reason",
     (1, None): "The model with BERT is better on this test set",
-    (0, True): "BERT is used, but this test set does not show that it helps",
-    (0, False): "BERT makes no difference that this test set shows",
-    (0, None): "This test set does not show that BERT helps",
+    (0, True): "BERT is used, but by BLEU, this test set does not show that it helps",
+    (0, False): "BERT makes no difference to BLEU that this test set shows",
+    (0, None): "By BLEU, this test set does not show that BERT helps",
     (-1, True): "BERT is used, but makes the translations of this test set worse",
     (-1, False): "The model with BERT is worse, and this test set does not show that it uses BERT",
     (-1, None): "The model with BERT is worse on this test set",
@@ -45,8 +45,8 @@ def answer(run: Run, baseline: str, scores: Dict[str, Scores], used: Optional[bo
     score = scores[run.name]["BLEU"]
     lead = _LEADS[score.better, used]
     if unfair and score.better > 0:
-        lead = f"{run.name} is better than {baseline}, but was trained for longer, so BERT need not be the reason"
-    return f"{lead}: against {baseline}, {run.name} {gain(score)}."
+        lead = f"{run.name} is better than {baseline}, but their trainings differ, so BERT need not be the reason"
+    return f"{lead}: against {baseline}, {run.name} {gain(score)}.{_by_chrf(run.name, scores)}"
 
 
 def gain(score: Score) -> str:
@@ -63,17 +63,30 @@ def verdict(name: str, baseline: str, scores: Dict[str, Scores]) -> str:
     """Return a sentence that says whether system *name* is better than *baseline*."""
     score = scores[name]["BLEU"]
     word = ("and {} do not differ significantly", "is better than {}", "is worse than {}")[score.better]
-    return f"{name} {word.format(baseline)} on this test set: {name} {gain(score)}."
+    return f"{name} {word.format(baseline)} on this test set: {name} {gain(score)}.{_by_chrf(name, scores)}"
+
+
+def _by_chrf(name: str, scores: Dict[str, Scores]) -> str:
+    """Return what chrF says of system *name*, if its difference is significant and BLEU says something else."""
+    chrf = scores[name]["chrF"]
+    if chrf.better in (0, scores[name]["BLEU"].better):
+        return ""
+    return f" By chrF, {name} is {'better' if chrf.better > 0 else 'worse'} ({chrf.gain:+.2f}, p = {chrf.p_holm:.3f})."
 
 
 def fairness(run: Run, baseline: Run, runs: Sequence[Run], data: str) -> Optional[str]:
-    """Return what the reader must know if *run* began from *baseline*, and None if it did not.
+    """Return what the reader must know if *run* began from *baseline*, or alone has another loss, and else None.
 
     One of *runs*, all runs of the report, may be the fair control; *data* is for the command that trains one.
     """
-    if not _began_from(run, baseline):
+    if run.reads_bert != baseline.reads_bert and run.consistency != baseline.consistency:
+        losses = f"{run.name} was trained with --consistency {run.consistency}, and {baseline.name} with "
+        return f"{losses}{baseline.consistency}, so the difference may come from that and not from BERT."
+    start_path = _start(run, baseline)
+    if start_path is None:
         return None
-    name, path = baseline.name, shlex.quote(str(baseline.files.checkpoint))
+    name = baseline.name
+    path = shlex.quote(str(start_path if start_path.exists() else baseline.files.checkpoint))
     trained_on = f"was trained on for {run.updates:,} updates, with a new optimizer and learning rate"
     start = f"{run.name} began from {name} and {trained_on}"
     if _is_control(run, baseline):
@@ -106,11 +119,11 @@ def bert_verdict(name: str, scores: Dict[str, Scores]) -> Tuple[Optional[bool], 
 
 def _is_control(run: Run, baseline: Run) -> bool:
     """Say whether *run* is *baseline* trained on, as the same kind of model."""
-    return _began_from(run, baseline) and run.reads_bert == baseline.reads_bert
+    return _start(run, baseline) is not None and run.reads_bert == baseline.reads_bert
 
 
-def _began_from(run: Run, baseline: Run) -> bool:
-    """Say whether *run* began from the training of *baseline*: from its checkpoint, or from another of its save-dir.
+def _start(run: Run, baseline: Run) -> Optional[Path]:
+    """Return the checkpoint of the training of *baseline* that *run* began from, if it did: maybe not the one compared.
 
     There, one of the two has a name that fairseq-train gives; other files of one folder may be of other trainings.
     A folder that is no longer where it was is known by its name, and a file by its name and number of updates.
@@ -124,5 +137,8 @@ def _began_from(run: Run, baseline: Run) -> bool:
             return same or any(map(_OF_FAIRSEQ.fullmatch, (path.name, own.name)))
         return False
 
-    starts = [(Path(path).resolve(), updates) for path, updates in run.origins if path is not None]
-    return run is not baseline and any(is_of_baseline(*start) for start in starts)
+    if run is baseline:
+        return None
+    own_origins = [origin for origin in run.origins if origin not in baseline.origins]  # both may begin from a third
+    starts = [(Path(path).resolve(), updates) for path, updates in own_origins if path is not None]
+    return next((path for path, updates in starts if is_of_baseline(path, updates)), None)

@@ -27,7 +27,7 @@ for lang in de en; do
     grep -v -E '<(url|talkid|keywords|speaker|reviewer|translator)' "$raw/train.tags.de-en.$lang" |
         sed -E 's#</?(title|description)>##g' | tokenised "$lang" >"$dir/raw/all.$lang"
     for set in IWSLT14.TED.dev2010 IWSLT14.TEDX.dev2012 IWSLT14.TED.tst2010 IWSLT14.TED.tst2011 IWSLT14.TED.tst2012; do
-        sed -n -E 's#^<seg id="[0-9]+"> *(.*[^ ]) *</seg>.*#\1#p' "$raw/$set.de-en.$lang.xml"
+        sed -n -E -e "s/’/'/g" -e 's#^<seg id="[0-9]+"> *(.*[^ ]) *</seg>.*#\1#p' "$raw/$set.de-en.$lang.xml"
     done | tokenised "$lang" >"$dir/raw/test.$lang"
 done
 "$examples/clean_pairs.sh" "$dir/raw/all" "$dir/raw/clean" de en 175

@@ -187,11 +187,14 @@ def test_references_that_do_not_fit(refused, workspace, tmp_path):
     for file in data.glob("test.en-de.de.*"):
         file.unlink()
     assert "no de side of 'test'; give the references: --reference FILE" in refused(data=data)
+    assert "trained with --bert-context, and there is none; leave it out" in refused(
+        *run[:2], "--bert-documents", tmp_path
+    )
 
 
 def test_translations_from_a_file(workspace, plain, written, tmp_path):
     """Those of a run, given as a file, have the scores of the run, a verdict, and a place in every table."""
-    out = workspace.generate("--path", workspace.save_dir + "/checkpoint_best.pt", "--remove-bpe").stdout
+    out = workspace.generate("--path", workspace.save_dir + "/checkpoint_best.pt", "--remove-bpe", *REPORT_HOW).stdout
     found = hypotheses(out)
     (tmp_path / "file").write_text("".join(f"{found[i][1]}\n" for i in range(30)), encoding="utf-8")
     figures = reported(workspace.data, f"plain={plain}", more=["--hypotheses", f"given={tmp_path / 'file'}"])

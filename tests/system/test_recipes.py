@@ -41,7 +41,7 @@ def test_every_system_has_a_command_line_that_fairseq_accepts(dry, recipe, tmp_p
     for system, call in zip(SYSTEMS, calls):
         call[call.index("bert_fused_plugin")] = str(ROOT / "bert_fused_plugin")
         parsed[system] = args = options.parse_args_and_arch(options.get_training_parser(), call)
-        same = ("dropout", "max_tokens", "update_freq", "weight_decay", "fp16")
+        same = {"dropout", "attention_dropout", "max_tokens", "update_freq", "weight_decay", "fp16"} & set(vars(args))
         assert [getattr(args, name) for name in same] == [getattr(parsed["transformer"], name) for name in same]
         assert (args.best_checkpoint_metric, args.maximize_best_checkpoint_metric) == ("bleu", True)
         assert (args.patience, args.keep_best_checkpoints) == (10, 5)
@@ -83,6 +83,16 @@ def test_every_system_has_a_command_line_that_fairseq_accepts(dry, recipe, tmp_p
     best = [f"{recipe}-out/transformer/checkpoint.best_bleu_{bleu}.pt" for bleu in ("10.02", "9.50", "9.03")]
     averaged = dry.calls("bert-fused-average")[0]  # of no checkpoint that is more than 1 BLEU worse
     assert averaged[averaged.index("--inputs") + 1 : averaged.index("--output")] == best
+
+
+def test_states_are_cached_for_all_systems_unless_the_user_has_no_room(dry, out):
+    dry.run("multi30k", "transformer", "bert_fused")
+    assert "--bert-cache multi30k-out/bert-cache" in " ".join(dry.calls("fairseq-train")[-1])
+    shutil.rmtree(out / "bert_fused")
+    dry.run("multi30k", "bert_fused", CACHE_GB="0")
+    assert "--bert-cache" not in dry.calls("fairseq-train")[-1]
+    said = dry.refused("multi30k", "bert_fused", CACHE_GB="5")
+    assert "error: CACHE_GB=5 must be 0 in this recipe, or be left out" in said
 
 
 @pytest.mark.parametrize(("venv", "active", "sets_up"), [("", True, False), ("", False, True), ("venv", True, True)])
@@ -167,6 +177,11 @@ def test_what_bert_has_to_beat(dry, out, steps, baseline):
     dry.run("multi30k", *steps, "bert_fused", "compare")
     [call] = dry.calls("bert-fused-compare")
     assert call[call.index("--baseline") + 1] == f"{baseline}=multi30k-out/{baseline}/average.pt"
+    dry.run("multi30k", "bert_fused_r_drop", "compare")
+    call = dry.calls("bert-fused-compare")[-1]  # begins with the model that was trained as the control was
+    assert call[call.index("--run") + 1].split("=")[0] == {"continued_r_drop": "bert_fused_r_drop"}.get(
+        baseline, "transformer" if baseline == "continued" else "bert_fused"
+    )
     dry.run("multi30k", "compare", BASELINE="bert_fused")
     call = dry.calls("bert-fused-compare")[-1]
     assert call[call.index("--baseline") + 1] == "bert_fused=multi30k-out/bert_fused/average.pt"

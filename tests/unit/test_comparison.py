@@ -11,11 +11,15 @@ from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.reports.comparison import Comparison
 from bert_fused_plugin.reports.runs import RunFiles
 from bert_fused_plugin.reports.scoring import Score
-from bert_fused_plugin.reports.verdicts import answer, bert_verdict, fairness, question
+from bert_fused_plugin.reports.verdicts import answer, bert_verdict, fairness, question, verdict
 
 
 def score(gain, better, p=0.25):
     return Score(30.0 + gain, 1.0, [30.0 + gain], None, gain, (gain - 1, gain + 1), p, p, [p], better)
+
+
+def both(found):
+    return {"BLEU": found, "chrF": found}
 
 
 @pytest.mark.parametrize(("gain", "better", "change"), [(-2, -1, "loses"), (-2, 0, "loses"), (2, 1, "gains")])
@@ -41,7 +45,7 @@ def test_a_difference_that_only_several_systems_make_uncertain_says_so():
 @pytest.mark.parametrize("better", [1, 0, -1])
 def test_the_answer_joins_what_is_gained_and_whether_bert_is_used(better, used):
     fused = SimpleNamespace(name="fused")
-    said = answer(fused, "plain", {"fused": {"BLEU": score(better * 2, better)}}, used, False)
+    said = answer(fused, "plain", {"fused": both(score(better * 2, better))}, used, False)
     change = {1: "gains 2.00 BLEU", 0: "has the same BLEU", -1: "loses 2.00 BLEU"}[better]
     assert f": against plain, fused {change} (95 % interval " in said
     assert said.startswith("BERT is used") is bool(used)
@@ -51,7 +55,7 @@ def test_the_answer_joins_what_is_gained_and_whether_bert_is_used(better, used):
 
 
 def test_models_that_do_not_translate_say_nothing_about_bert():
-    scores = {name: {"BLEU": score(bleu - 30, 0)} for name, bleu in (("plain", 0.0), ("other", 0.1), ("fused", 0.9))}
+    scores = {name: both(score(bleu - 30, 0)) for name, bleu in (("plain", 0.0), ("other", 0.1), ("fused", 0.9))}
     runs = [PLAIN, run("fused", "/runs/fused.pt", reads_bert=True)]
     [said] = Comparison._verdicts(SimpleNamespace(scores=scores, baseline=PLAIN, runs=runs), [], "data")
     assert said == "No system translates yet (BLEU below 1), so this says nothing: train longer."
@@ -60,12 +64,11 @@ def test_models_that_do_not_translate_say_nothing_about_bert():
 
 
 @pytest.mark.parametrize(
-    ("origins", "lead"),
-    [([], "BERT is used, and improves"), (["plain"], "fused is better than plain, but was trained")],
+    ("origins", "lead"), [([], "BERT is used, and improves"), (["plain"], "fused is better than plain, but their")]
 )
 def test_the_page_begins_with_the_answer_about_bert(origins, lead):
     fused = run("fused", "/runs/fused.pt", *[BEGUN for _ in origins], reads_bert=True)
-    scores = {name: {"BLEU": score(gain, gain > 0)} for name, gain in (("plain", 0), ("gru", 1), ("fused", 2))}
+    scores = {name: both(score(gain, gain > 0)) for name, gain in (("plain", 0), ("gru", 1), ("fused", 2))}
     own = SimpleNamespace(scores=scores, baseline=PLAIN, runs=[PLAIN, fused])
     answer, other = Comparison._verdicts(own, [{"run": "fused", "used": True, "verdict": "x"}], "data")
     assert answer.startswith(lead)
@@ -73,9 +76,19 @@ def test_the_page_begins_with_the_answer_about_bert(origins, lead):
 
 
 def test_an_unfair_gain_is_not_said_to_be_that_of_bert():
-    scores = {"fused": {"BLEU": score(2, 1)}}
+    scores = {"fused": both(score(2, 1))}
     said = answer(SimpleNamespace(name="fused"), "plain", scores, True, True)
-    assert said.startswith("fused is better than plain, but was trained for longer, so BERT need not be the reason: ")
+    assert said.startswith("fused is better than plain, but their trainings differ, so BERT need not be the reason: ")
+
+
+@pytest.mark.parametrize("bleu", [1, 0, -1])
+def test_what_only_chrf_says_is_said(bleu):
+    for chrf in (1, 0, -1):
+        scores = {"fused": {"BLEU": score(bleu, bleu), "chrF": score(chrf / 2, chrf, 0.003)}}
+        fused = SimpleNamespace(name="fused")
+        for said in (verdict("fused", "plain", scores), answer(fused, "plain", scores, True, False)):
+            better = {1: "better (+0.50, p = 0.003)", -1: "worse (-0.50, p = 0.003)"}.get(chrf)
+            assert said.partition(" By chrF, fused is ")[2] == ("" if chrf in (0, bleu) else f"{better}.")
 
 
 def test_the_question():
@@ -107,9 +120,9 @@ def test_numbers_out_of_their_ranges_are_named_together():
             main(["data", "--baseline", "a=b", "--output", "c", number])
 
 
-def run(name, checkpoint, *origins, reads_bert=False):
+def run(name, checkpoint, *origins, reads_bert=False, consistency="none"):
     model = SimpleNamespace(files=RunFiles("--run", name, Path(checkpoint)), name=name, reads_bert=reads_bert)
-    return SimpleNamespace(**vars(model), updates=2000, origins=list(origins))
+    return SimpleNamespace(**vars(model), updates=2000, origins=list(origins), consistency=consistency)
 
 
 PLAIN = run("plain", "/runs/plain/checkpoint_best.pt")
@@ -153,6 +166,35 @@ def test_checkpoints_of_one_training(path, began):
     assert (fairness(fused, PLAIN, [PLAIN, fused], "data") is not None) is began
 
 
+def test_a_control_begins_from_the_checkpoint_that_the_run_began_from(tmp_path):
+    """The average that is compared is better, and would give it an advantage."""
+    best = tmp_path / "checkpoint_best.pt"
+    plain = run("plain", tmp_path / "average.pt")
+    fused = run("fused", "/runs/fused/checkpoint_best.pt", Origin(str(best), 1240), reads_bert=True)
+    for path in (plain.files.checkpoint, best):  # the latter is gone at first
+        path.touch()
+        assert f" --finetune-from-model {path} --max-update " in fairness(fused, plain, [plain, fused], "data")
+
+
+def test_runs_that_began_from_one_training_did_not_begin_from_each_other():
+    """All their folders have fairseq's own name, and were moved."""
+    start = Origin("/old/plain/checkpoints/checkpoint_best.pt", 1240)
+    control = run("control", "/new/control/checkpoints/average.pt", start)
+    fused = run("fused", "/new/fused/checkpoints/average.pt", start, reads_bert=True)
+    assert fairness(fused, control, [control, fused], "data") is None
+
+
+def test_another_loss_may_be_the_reason_of_a_gain():
+    fused = run("fused", "/runs/fused.pt", reads_bert=True, consistency="r-drop")
+    assert fairness(fused, PLAIN, [PLAIN, fused], "data") == (
+        "fused was trained with --consistency r-drop, and plain with none, so the difference may come from that and "
+        "not from BERT."
+    )
+    plain = run("plain", "/runs/plain.pt", consistency="r-drop")
+    assert fairness(fused, plain, [plain, fused], "data") is None
+    assert fairness(plain, PLAIN, [PLAIN, plain], "data") is None
+
+
 def test_a_folder_that_was_moved_is_known_by_its_name(tmp_path):
     for file, updates, began in (
         ("checkpoint3", 2, True),
@@ -178,7 +220,7 @@ def test_files_of_one_folder_with_names_of_their_own_are_other_trainings():
 @pytest.mark.parametrize(("separate", "said"), [(0, 0), (1, 0), (3, 1)])
 def test_references_that_look_tokenised_get_one_remark(separate, said):
     references = ["A dog ."] * separate + ["A dog."] * (20 - separate)
-    texts = SimpleNamespace(lower_cased=False)
+    texts = SimpleNamespace(lower_cased=False, languages=("en", "de"))
     options = SimpleNamespace(reference="test.de", bf16=False, hypotheses=[])
     found = remarks(options, texts, False, references, references)
     assert len(found) == said
@@ -196,10 +238,12 @@ def test_references_that_look_tokenised_get_one_remark(separate, said):
         ("A dog.", "A dog", 0),
         ("A dog", "A dog .", 0),
         ("ek।", "ek ।", 1),
+        ("我。", "我 。", 0),  # no score of Chinese reads the space
     ],
 )
 def test_tokenised_translations_against_raw_references_get_a_remark(reference, translation, said):
-    options, texts = SimpleNamespace(reference="test.de", bf16=False), SimpleNamespace(lower_cased=False)
+    options = SimpleNamespace(reference="test.de", bf16=False)
+    texts = SimpleNamespace(lower_cased=False, languages=("en", "zh" if "我" in reference else "de"))
     found = remarks(options, texts, False, [reference], [translation])
     assert "".join(found).count("the references of --reference are not, so the scores are too low") == said
 
@@ -207,6 +251,6 @@ def test_tokenised_translations_against_raw_references_get_a_remark(reference, t
 def test_references_with_capitals_are_told_from_data_without():
     options = SimpleNamespace(reference="test.de", bf16=False)
     for lower_cased, reference, said in ((True, "A dog.", 1), (True, "a dog.", 0), (False, "A dog.", 0)):
-        texts = SimpleNamespace(lower_cased=lower_cased)
+        texts = SimpleNamespace(lower_cased=lower_cased, languages=("en", "de"))
         found = remarks(options, texts, False, [reference], [reference])
         assert "".join(found).count("have capitals, and the data has none") == said

@@ -22,12 +22,22 @@ def test_subwords_are_joined_and_words_detokenised_on_request(dictionary):
 
 
 def test_subwords_that_fairseq_does_not_join_are_joined_too():
-    pieces = dictionary_of("the", "hou", "##se", "￭x")
+    pieces = dictionary_of("the", "hou", "##se")
     task = task_of(pieces)
     tokens = encode(pieces, "the hou ##se unseen")
     assert Texts(task, "auto", "none").target(tokens) == "the house <unk>"
     assert Texts(task, "auto", "none").target(tokens, UNKNOWN) == "the house ⍰"
-    assert Texts(task, "opennmt", "none").target(encode(pieces, "the ￭x")) == "the ￭x"
+    assert Texts(task, "auto", "none").remarks == []
+
+
+def test_subwords_that_cannot_be_joined_are_scored_as_they_are_and_the_page_says_so():
+    pieces = dictionary_of("the", "￭x")
+    texts = Texts(task_of(pieces), "auto", "none")
+    assert texts.target(encode(pieces, "the ￭x")) == "the ￭x"
+    assert not texts.joins_target
+    assert [remark.split(", ")[0] for remark in texts.remarks] == [
+        f"The {side} side of the data has subwords with OpenNMT's joiner ￭" for side in ("en", "de")
+    ]
 
 
 def test_speeds_count_the_end_of_sentence():

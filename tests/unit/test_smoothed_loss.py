@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from fairseq.distributed import LegacyDistributedDataParallel, ModuleProxyWrapper
+from fairseq.distributed import DistributedTimeoutWrapper, LegacyDistributedDataParallel, ModuleProxyWrapper
 from helpers import dictionary_of, make_gru
 from literal_loss import PAD, TARGET, B, T, V
 from torch import nn
@@ -184,8 +184,9 @@ DDP = (ModuleProxyWrapper, DistributedDataParallel)
         gru_model,
         lambda: wrapped(*DDP, find_unused_parameters=False),
         lambda: wrapped(ModuleProxyWrapper, LegacyDistributedDataParallel),
+        lambda: wrapped(DistributedTimeoutWrapper, *DDP, find_unused_parameters=False, _heartbeat_thread=None),
     ],
-    ids=["alone", "DDP", "legacy DDP"],
+    ids=["alone", "DDP", "legacy DDP", "--heartbeat-timeout"],
 )
 def test_models_with_an_output_matrix_give_it(make):
     model = inner = make()
