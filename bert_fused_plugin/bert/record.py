@@ -114,9 +114,10 @@ def finetuning_errors(model: Any, state_dict: Mapping[str, Tensor]) -> List[str]
     if model.encoder.bert_record is None or then == model.encoder.bert.saves_weights:
         return []
     trained, built, remedy = ("with", "without", "add") if then else ("without", "with", "leave out")
+    or_begin = ", or start a new training with --bert-warm-start" if "bert_warm_start" in vars(model.cfg) else ""
     return [
         f"the checkpoint was trained {trained} --bert-finetune, and this model is built {built} it; "
-        f"{remedy} --bert-finetune, or start a new training with --bert-warm-start"
+        f"{remedy} --bert-finetune{or_begin}"
     ]
 
 

@@ -18,6 +18,7 @@ from omegaconf import II
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from bert_fused_plugin.bert.from_flags import task_settings
 from bert_fused_plugin.criterions.consistency import CONSISTENCY_KINDS, read_twice
 from bert_fused_plugin.criterions.smoothed_loss import Agreement, label_smoothed_loss, projected_loss
 from bert_fused_plugin.errors import BertFusedError, raise_all
@@ -92,7 +93,11 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
         Raises:
             BertFusedError: flags that break their rules, or that have no effect.
         """
-        raise_all(flag_errors(cfg))
+        errors = flag_errors(cfg)
+        if task_settings(task).get("load_alignments"):
+            other = "--criterion label_smoothed_cross_entropy_with_alignment"
+            errors.append(f"--load-alignments: this criterion does not learn from them; give {other}, or leave it out")
+        raise_all(errors)
         criterion = cls(task, cfg.label_smoothing, cfg.sentence_avg)
         kind = CONSISTENCY_KINDS[str(cfg.consistency)]
         if kind is not None and cfg.consistency_alpha != 0:

@@ -93,6 +93,10 @@ def test_only_a_training_that_begins_reads_vectors(dictionary, bert_dir, tmp_pat
     model.build_model(args, task).load_state_dict(trained.state_dict())
     with pytest.raises(BertFusedError, match=r"^--encoder-embed-path"):
         model.build_model(flags(), task)
+    path.touch()
+    given["finetune_from_model"] = "x.pt"
+    with pytest.raises(BertFusedError, match=r"^--encoder-embed-path .* has no effect beside --finetune-from-model"):
+        model.build_model(flags(), task)
     last.touch()
     args = flags()
     model.build_model(args, task)

@@ -7,6 +7,10 @@ import torch
 from helpers import GRU_SIZES, SIZES, assert_close, make_gru, randomise, task_of
 from recurrent_models import make_batch
 
+from bert_fused_plugin.criterions.label_smoothed_cross_entropy import (
+    LabelSmoothedCrossEntropy,
+    LabelSmoothedCrossEntropyConfig,
+)
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
@@ -53,9 +57,15 @@ def test_targets_that_are_padded_on_the_left_are_refused(dictionary, bert_dir, k
         kind.build_model(Namespace(**sizes, bert_model=bert_dir), task)
 
 
-def test_alignments_to_learn_from_are_refused_with_bert(dictionary, bert_dir):
+def test_alignments_are_refused_by_what_does_not_learn_from_them(dictionary, bert_dir):
     task = task_of(dictionary)
     vars(task.cfg).update(load_alignments=True)
     GruModel.build_model(Namespace(**GRU_SIZES), task)
+    with pytest.raises(
+        BertFusedError, match=r"^--load-alignments: a model without attention learns from no alignments"
+    ):
+        GruModel.build_model(Namespace(**GRU_SIZES, attention="none"), task)
+    with pytest.raises(BertFusedError, match=r"^--load-alignments: this criterion does not learn from them"):
+        LabelSmoothedCrossEntropy.build_criterion(LabelSmoothedCrossEntropyConfig(sentence_avg=False), task)
     with pytest.raises(BertFusedError, match=r"^--load-alignments: models with BERT learn from no alignments; leave"):
         GruModel.build_model(Namespace(**GRU_SIZES, bert_model=str(bert_dir)), task)

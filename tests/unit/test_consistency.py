@@ -115,7 +115,7 @@ def test_a_position_is_cut_as_a_whole_and_as_often_as_p_cut():
 )
 def test_the_flags_choose_alpha_and_the_share_that_is_cut(flags, expected):
     cfg = LabelSmoothedCrossEntropyConfig(sentence_avg=False, **flags)
-    criterion = LabelSmoothedCrossEntropy.build_criterion(cfg, None)
+    criterion = LabelSmoothedCrossEntropy.build_criterion(cfg, SimpleNamespace(cfg={}, target_dictionary=None))
     assert (criterion.agreement and criterion.agreement.alpha, criterion.p_cut) == expected
 
 

@@ -7,7 +7,7 @@ from typing import Any, Dict
 from fairseq.models import register_model
 from torch import nn
 
-from bert_fused_plugin.bert.from_flags import describe_bert, load_bert
+from bert_fused_plugin.bert.from_flags import describe_bert, load_bert, task_settings
 from bert_fused_plugin.models.embeddings import load_embeddings
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_errors
 from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
@@ -40,6 +40,8 @@ class GruModel(TranslationModel):
         cfg.share_decoder_input_output_embed |= cfg.share_all_embeddings
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
         errors = gru_config_errors(cfg, src_dict, tgt_dict)
+        if cfg.attention == "none" and task_settings(task).get("load_alignments"):
+            errors.append("--load-alignments: a model without attention learns from no alignments; leave it out")
         bert, bridge = load_bert(cfg, task, errors, flags_beside(args, "bpe"))
         encoder_embed = nn.Embedding(len(src_dict), cfg.encoder_embed_dim, src_dict.pad())
         decoder_embed = encoder_embed

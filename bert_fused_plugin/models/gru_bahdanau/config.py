@@ -85,8 +85,9 @@ def gru_config_errors(cfg: GruConfig, src_dict: Dictionary, tgt_dict: Dictionary
     """Return an error message for each setting of *cfg* that breaks a rule."""
     errors = flag_errors(cfg)
     if cfg.share_decoder_input_output_embed and cfg.decoder_out_embed_dim != cfg.decoder_embed_dim:
+        sharing = "all-embeddings" if cfg.share_all_embeddings else "decoder-input-output-embed"
         errors.append(
-            "--share-decoder-input-output-embed needs --decoder-out-embed-dim equal to --decoder-embed-dim, "
+            f"--share-{sharing} needs --decoder-out-embed-dim equal to --decoder-embed-dim, "
             f"got {cfg.decoder_out_embed_dim} and {cfg.decoder_embed_dim}; give both the same value"
         )
     if cfg.share_all_embeddings:
