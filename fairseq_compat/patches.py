@@ -204,14 +204,15 @@ def bf16_training_on_cpus(module: Any) -> None:
 
 
 def lines_of_any_bytes(module: Any) -> None:
-    """Let fairseq-interactive read bytes that are no UTF-8 as U+FFFD, an unknown character, instead of ending."""
+    """Let fairseq-interactive read bytes that are no UTF-8 as U+FFFD, instead of ending, and no byte order mark."""
     files = module.fileinput
-    module.fileinput = overlay(files, hook_encoded=lambda encoding: files.hook_encoded(encoding, errors="replace"))
+    hook = files.hook_encoded("utf-8-sig", errors="replace")
+    module.fileinput = overlay(files, hook_encoded=lambda encoding: hook)
 
     @around(module, "buffered_read")
     def buffered_read(stock: Any, input: str, buffer_size: int) -> Any:
         if hasattr(sys.stdin, "reconfigure"):
-            sys.stdin.reconfigure(encoding="utf-8", errors="replace")
+            sys.stdin.reconfigure(encoding="utf-8-sig", errors="replace")
         return stock(input, buffer_size)
 
 

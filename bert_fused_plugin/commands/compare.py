@@ -23,6 +23,7 @@ from bert_fused_plugin.commands import output_errors, user_module
 from bert_fused_plugin.data.dictionary_bridge import DETOKENIZERS
 from bert_fused_plugin.data.raw_text import TextFile
 from bert_fused_plugin.data.subwords import JOINABLE
+from bert_fused_plugin.data.unspaced_languages import bleu_tokenizer
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 from bert_fused_plugin.files import given_path, written_output
 from bert_fused_plugin.progress import say
@@ -33,7 +34,6 @@ from bert_fused_plugin.reports.page import render, to_json
 from bert_fused_plugin.reports.runs import NamedPaths, Place, Run, find_runs, load_run, require_context
 from bert_fused_plugin.reports.text_files import read_scores
 from bert_fused_plugin.reports.verdicts import question
-from bert_fused_plugin.reports.words import bleu_tokenizer
 
 _NO_TEXT = re.compile(r"[SHTDP]-\d+\t|.*(@@( |$)|▁)")  # the beginning of a line with columns, or marks, of fairseq
 

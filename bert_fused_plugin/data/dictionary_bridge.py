@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import re
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence
 
@@ -88,6 +89,11 @@ class DictionaryBridge:
         # a few small letters do not tell in other scripts; Georgian capitals do not begin words
         have_capitals = sum(letter != letter.title() for letter in text) > sum(map(str.isalpha, text)) / 2
         return have_capitals and text == text.lower() and small != capital
+
+    def loses_capitals(self, dictionary: Dictionary) -> bool:
+        """Return whether the *dictionary* has capitals, and the tokenizer knows words only without them."""
+        small, capital = self.word_pieces(["a", "A"])
+        return capital == self._unk_piece != small and any(re.search("[A-Z]", symbol) for symbol in dictionary.symbols)
 
     def text(self, src_tokens: Tensor) -> str:
         """Return the text that BERT reads for one sentence *src_tokens*, (S,); padding is ignored."""

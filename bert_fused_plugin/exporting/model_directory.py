@@ -23,6 +23,7 @@ from bert_fused_plugin.checkpoints.reading import read_checkpoint, require_archi
 from bert_fused_plugin.data.dictionary_bridge import detect_detok
 from bert_fused_plugin.data.subwords import detect_subword
 from bert_fused_plugin.data.typed_text import hyphen_warning
+from bert_fused_plugin.data.unspaced_languages import bleu_tokenizer
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 from bert_fused_plugin.exporting.subword_tool import FLAGS, Files, check_tool, choose_tool
 from bert_fused_plugin.files import written_output
@@ -202,7 +203,7 @@ def _write_files(directory: Path, data: str, state: Dict[str, Any], files: Files
     plugin = os.path.basename(os.path.normpath(cfg["common"]["user_dir"] or _PACKAGE))
     text = _README.format(
         pair=pair,
-        text="raw text" if cfg["bpe"] else "text in the form of the training text, such as in subwords",
+        text=text_form(cfg, languages[0]),
         in_python="" if plugin == _PACKAGE else f', user_dir="{plugin}"',
         plugin=plugin,
         task=cfg["task"]["_name"],
@@ -210,6 +211,15 @@ def _write_files(directory: Path, data: str, state: Dict[str, Any], files: Files
     )
     # fairseq takes the languages from the name of such a file if they are not given.
     (directory / f"README.{pair}.md").write_text(text, encoding="utf-8")
+
+
+def text_form(cfg: Dict[str, Any], language: str) -> str:
+    """Return what a model with the settings *cfg* translates, whose source is in *language*."""
+    if cfg["bpe"] is None:
+        return "text in the form of the training text, such as in subwords"
+    if cfg["bpe"]["_name"] != "sentencepiece" and bleu_tokenizer(language) is not None:
+        return "text whose words are separated by spaces as in the training text"
+    return "raw text"
 
 
 def _add_bert(directory: Path, state: Dict[str, Any], settings: Dict[str, Any], model: Any) -> None:

@@ -1,22 +1,14 @@
 """Words from subwords: ``hou@@ se``, ``▁hou se``, ``hou ##se``, ``Ġhou se``, ``hou se</w>``, and bytes."""
 
-import re
-from typing import Any, Container, List, NamedTuple, Optional, Sequence
+from typing import Any, Container, List, NamedTuple, Sequence
 
 import torch
 from torch import Tensor
 
 from bert_fused_plugin.data.subwords import SUBWORDS
+from bert_fused_plugin.data.unspaced_languages import bleu_tokenizer
 
 PIECES = "pieces"  # marks of sentencepiece in a language without spaces, where each piece is a word
-
-# sacreBLEU's tokenisers that need no download and no other package, and the codes of their languages (ISO 639); cn and
-# jp are no codes, but names that people give to their files
-_CODES = {
-    "zh": "zh zho chi cmn yue wuu lzh cn",
-    "char": "ja jpn jp th tha lo lao km khm my mya bur shn bo bod tib dz dzo",
-}
-_TOKENIZERS = {code: tokenizer for tokenizer, codes in _CODES.items() for code in codes.split()}
 
 
 class Words(NamedTuple):
@@ -86,12 +78,3 @@ def merge_attention(weights: Tensor, rows: Words, columns: Words) -> Tensor:
     """
     means = torch.stack([weights[word].mean(dim=0) for word in rows.positions])
     return torch.stack([means[:, word].amax(dim=1) for word in columns.positions], dim=1)
-
-
-def bleu_tokenizer(language: str) -> Optional[str]:
-    """Return sacreBLEU's tokeniser for a *language* that is written without spaces, and None for other languages.
-
-    Codes such as ``zh_CN`` and ``tha_Thai`` are known, too; in Latin letters (``zho_Latn``) all languages have spaces.
-    """
-    code, *others = re.split("[-_]", language.lower())
-    return None if "latn" in others else _TOKENIZERS.get(code)

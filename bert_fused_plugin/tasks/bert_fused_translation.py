@@ -21,6 +21,7 @@ from bert_fused_plugin.data.raw_text import read_raw_text
 from bert_fused_plugin.data.subwords import detect_subword
 from bert_fused_plugin.data.tags import language_tags
 from bert_fused_plugin.data.typed_text import TypedText
+from bert_fused_plugin.data.unspaced_languages import bleu_tokenizer
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.models.presets import flags_beside, resumed_from
 from bert_fused_plugin.modules.attention_map import log_alphas
@@ -225,8 +226,19 @@ class BertFusedTranslationTask(TranslationTask):
             )
         kind, removed = detect_subword(self.target_dictionary), self.cfg.eval_bleu_remove_bpe
         joined = {"@@ ": "subword_nmt"}.get(removed, removed) == kind  # the flag alone gives "@@ "
-        if self.cfg.eval_bleu and kind in ("subword_nmt", "sentencepiece") and not joined:
+        if kind == "sentencepiece" and bleu_tokenizer(self.cfg.target_lang) is not None:
+            if self.cfg.eval_bleu and joined:
+                logger.warning(
+                    f"--eval-bleu counts words, and {self.cfg.target_lang} has no spaces between them; leave out "
+                    "--eval-bleu-remove-bpe and give --eval-tokenized-bleu, for BLEU of subwords"
+                )
+        elif self.cfg.eval_bleu and kind in ("subword_nmt", "sentencepiece") and not joined:
             logger.warning(f"--eval-bleu scores subwords and not words; give --eval-bleu-remove-bpe {kind}")
+        if bridge.loses_capitals(self.source_dictionary):
+            logger.warning(
+                f"BERT ({model.cfg.bert_model}) knows no capitals, and the source dictionary has some; give "
+                "--bert-tokenizer-options do_lower_case=true"
+            )
         warning = last_layer_warning(model.encoder.bert, model.cfg.bert_model)
         if warning is not None and resumed_from(cfg) is None:  # then the layer cannot change any more
             logger.warning(warning)

@@ -19,6 +19,7 @@ from fairseq.data import Dictionary
 
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, saved_flags
 from bert_fused_plugin.data.typed_text import hyphens_are_split
+from bert_fused_plugin.data.unspaced_languages import bleu_tokenizer
 from bert_fused_plugin.files import written_whole
 
 PRECISIONS = ("float32", "int8")
@@ -30,7 +31,7 @@ _README = """\
 Copy this directory to any machine; it needs `pip install ctranslate2 {packages}`, and neither fairseq nor torch.
 The folders are the model in two precisions: {sizes}.
 
-    python translate.py < text.{0} > translation.{1}          # raw text, one sentence a line
+    python translate.py < text.{0} > translation.{1}          # {text}, one sentence a line
     python translate.py --int8 --threads 4 < text.{0} > translation.{1}
 
     from translate import Translator                        # in Python, with this directory on sys.path
@@ -57,7 +58,9 @@ def main(args: argparse.Namespace) -> None:
         shutil.copyfile(Path(__file__).with_name("translate.py"), new / "translate.py")
         (new / "settings.json").write_text(json.dumps(settings(args, flags), indent=1), encoding="utf-8")
         packages = _SUBWORDS[subwords] + " sacremoses" * args.moses
-        readme = _README.format(*args.languages, packages=packages, sizes=sizes)
+        unspaced = subwords == "codes" and bleu_tokenizer(args.languages[0]) is not None
+        text = "words with spaces between them, as in training" if unspaced else "raw text"
+        readme = _README.format(*args.languages, packages=packages, sizes=sizes, text=text)
         (new / "README.md").write_text(readme, encoding="utf-8")
     print(f"deploy: {args.output} has the model in two precisions: {sizes}; its README.md says how to translate")
 

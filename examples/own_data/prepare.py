@@ -68,7 +68,7 @@ def check(args: argparse.Namespace) -> None:
         )
     source = paths_of(args, "train")[::2][-1]
     if args.bert is not None and os.access(source, os.R_OK):
-        check_tokenizer(args.bert, source, findings)
+        check_tokenizer(args.bert, source, findings, args.bert_tokenizer_options)
     for warning in findings.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     if findings.errors:
@@ -165,6 +165,7 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     parser.add_argument("output", type=Path)
     parser.add_argument("languages", nargs=2, metavar=("SRC", "TGT"))
     parser.add_argument("--bert", metavar="NAME", help="BERT whose tokenizer reads the source text")
+    parser.add_argument("--bert-tokenizer-options", metavar="NAME=VALUE", help="options of this tokenizer")
     parser.add_argument(
         "--bert-text", type=Path, metavar="DIR", help="what BERT reads, such as segmented text, as DIR/{split}.SRC"
     )

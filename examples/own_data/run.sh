@@ -139,11 +139,13 @@ make_data() {
         why='the default for English on a GPU; BERT= takes another one: docs/encoders.md'
     fi
     [ -z "${BERT:-}" ] || why='as BERT= says'
-    local model
+    local model options=''
     model=$(bert_model) # what fails here, or in the next line, ends the recipe
     # shellcheck disable=SC2086
     python "$here/bert_facts.py" "$model" "${why//$'\n'/ }" ${BERT_FLAGS:-}
-    prepare_raw "$DATA" --bert "$model" "${text_options[@]}" ${BERT_TEXT:+--bert-text "$BERT_TEXT"}
+    [[ " ${BERT_FLAGS:-}" =~ ' --bert-tokenizer-options'[\ =]([^ ]+) ]] && options=${BASH_REMATCH[1]}
+    prepare_raw "$DATA" --bert "$model" "${text_options[@]}" ${BERT_TEXT:+--bert-text "$BERT_TEXT"} \
+        ${options:+--bert-tokenizer-options "$options"}
     echo "${BERT:-$default_bert}" >"$out/default-bert" # later calls need not name it again
 }
 

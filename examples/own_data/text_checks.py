@@ -109,11 +109,15 @@ def _listed(numbers: Sequence[int]) -> str:
     return f"{len(numbers):,} of the lines (number {first})"
 
 
-def check_tokenizer(name: str, path: Path, findings: Findings) -> None:
-    """Add an error where the tokenizer of the BERT *name* does not know the language of the file *path*."""
+def check_tokenizer(name: str, path: Path, findings: Findings, options: Optional[str] = None) -> None:
+    """Add an error where the tokenizer of the BERT *name* does not know the language of the file *path*.
+
+    The *options* are those of ``--bert-tokenizer-options``.
+    """
+    from bert_fused_plugin.bert.flags import parse_options
     from bert_fused_plugin.bert.pretrained_bert import load_tokenizer
 
-    tokenizer = load_tokenizer(name)
+    tokenizer = load_tokenizer(name, parse_options(options))
     with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as file:
         lines = [line.strip() for line in islice(file, _SAMPLE)] or [""]
     split = [tokenizer(line, add_special_tokens=False, verbose=False)["input_ids"] for line in lines]

@@ -14,7 +14,7 @@ from random_checkpoints import gone, save_model
 from subword_nmt.apply_bpe import BPE
 
 from bert_fused_plugin.errors import BertFusedError, flag_name
-from bert_fused_plugin.exporting.model_directory import export_model
+from bert_fused_plugin.exporting.model_directory import export_model, text_form
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.models.hub import load_hub
@@ -47,6 +47,19 @@ def test_sentencepiece_is_used_without_being_asked_for(pieces, tmp_path, caplog)
     assert "it translates only text that is split already; give --codes or --sentencepiece-model" in caplog.text
     hub = GruModel.from_pretrained(str(plain), bpe="sentencepiece", sentencepiece_model=str(pieces.model))
     assert hub.apply_bpe("the dog").startswith("\u2581")
+
+
+@pytest.mark.parametrize(
+    ("bpe", "language", "form"),
+    [
+        (None, "zh", "text in the form of the training text, such as in subwords"),
+        ("subword_nmt", "zh", "text whose words are separated by spaces as in the training text"),
+        ("subword_nmt", "en", "raw text"),
+        ("sentencepiece", "zh", "raw text"),
+    ],
+)
+def test_the_readme_says_which_text_the_model_translates(bpe, language, form):
+    assert text_form({"bpe": bpe and {"_name": bpe}}, language) == form
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,17 @@ def test_bleu_of_subwords_is_warned_of(bert_dir, tmp_path, caplog, symbols, flag
     assert caplog.text.count("--eval-bleu scores subwords and not words; give --eval-bleu-remove-bpe") == times
 
 
+@pytest.mark.parametrize(("lang", "removed", "times"), [("zh", "sentencepiece", 1), ("zh", None, 0), ("de", None, 0)])
+def test_bleu_of_words_in_a_language_without_spaces_is_warned_of(bert_dir, tmp_path, caplog, lang, removed, times):
+    flags = {"eval_bleu": True, "eval_bleu_remove_bpe": removed, "target_lang": lang}
+    task = translation_task(dictionary_of("▁我", "们"), **flags)
+    launch = {"save_dir": str(tmp_path), "restore_file": "checkpoint_last.pt", "checkpoint_suffix": ""}
+    task.build_model(Namespace(**SIZES, arch="bert_fused", bert_model=bert_dir, **launch))
+    said = "--eval-bleu counts words, and zh has no spaces between them; leave out --eval-bleu-remove-bpe and"
+    assert caplog.text.count(said) == times
+    assert caplog.text.count("--eval-bleu scores subwords") == (lang == "de")
+
+
 @pytest.mark.parametrize(
     ("cased", "symbols", "flags", "times"),
     [
@@ -109,6 +120,8 @@ def test_a_cased_bert_for_lower_cased_text_is_warned_of(bert_dir, tmp_path, capl
     task = translation_task(dictionary_of(*symbols), **flags)
     task.build_model(Namespace(**SIZES, arch="bert_fused", bert_model=str(bert), **launch))
     assert caplog.text.count("distinguishes capitals, but the source dictionary has none; give an uncased") == times
+    loses = cased and symbols[0] == "It@@"  # this BERT has no piece with a capital
+    assert caplog.text.count("knows no capitals, and the source dictionary has some; give --bert-tokenizer-o") == loses
 
 
 def test_input_that_bert_was_not_trained_on_is_warned_of(bert_dir, tmp_path, caplog):

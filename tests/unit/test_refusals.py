@@ -22,7 +22,7 @@ from bert_fused_plugin.modules import attention_map
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig, unusable_flags
 
-NO_SETTINGS = SimpleNamespace(cfg={})
+BARE = SimpleNamespace(cfg={})
 
 
 def fused(src_dict=None, **options):
@@ -44,9 +44,7 @@ def task(bert_context=0, bert_finetune=False, **options):
 
 def criterion(**options):
     with pytest.raises(BertFusedError) as caught:
-        LabelSmoothedCrossEntropy.build_criterion(
-            LabelSmoothedCrossEntropyConfig(sentence_avg=False, **options), NO_SETTINGS
-        )
+        LabelSmoothedCrossEntropy.build_criterion(LabelSmoothedCrossEntropyConfig(sentence_avg=False, **options), BARE)
     return caught.value.errors
 
 
@@ -176,7 +174,7 @@ def test_the_flags_that_a_subclass_adds_to_the_criterion_are_checked(given):
         own_scale: int = flag("A factor.", 1, rule=at_least(1))
 
     with pytest.raises(BertFusedError, match=r"^--own-scale must be at least 1, got 0"):
-        LabelSmoothedCrossEntropy.build_criterion(given(OwnConfig(own_scale=0)), NO_SETTINGS)
+        LabelSmoothedCrossEntropy.build_criterion(given(OwnConfig(own_scale=0)), BARE)
 
 
 def test_bad_values_are_refused_together():

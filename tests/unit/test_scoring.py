@@ -11,6 +11,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest
 
 from bert_fused_plugin.commands.compare import main
+from bert_fused_plugin.data.unspaced_languages import bleu_tokenizer
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.reports.comparison import Comparison
 from bert_fused_plugin.reports.scoring import (
@@ -26,7 +27,6 @@ from bert_fused_plugin.reports.scoring import (
     tokenizer_errors,
 )
 from bert_fused_plugin.reports.verdicts import verdict
-from bert_fused_plugin.reports.words import bleu_tokenizer
 
 REFERENCES = [f"the {a} {b} sees the {c} ." for a in ("big", "old") for b in "man dog".split() for c in "abcde"]
 GOOD = list(REFERENCES)
