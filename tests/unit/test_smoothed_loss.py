@@ -82,6 +82,18 @@ def test_it_equals_the_loss_of_all_scores(monkeypatch, eps, scores):
         torch.testing.assert_close(one.grad, other.grad, atol=1e-12, rtol=1e-12)
 
 
+def test_in_bfloat16_the_gradient_of_the_matrix_is_summed_in_single_precision(monkeypatch):
+    monkeypatch.setattr(smoothed_loss, "_CPU_SCORES", V)  # a few positions at a time
+    torch.manual_seed(0)
+    target = torch.randint(2, V, (4, 300))
+    half = [torch.randn(*size).bfloat16().requires_grad_() for size in ((4, 300, C), (V, C))]
+    exact = [tensor.detach().double().requires_grad_() for tensor in half]
+    for loss, given in ((together, half), (apart, exact)):
+        loss(*given, target=target)[0].backward()
+    error = (half[1].grad.double() - exact[1].grad).norm() / exact[1].grad.norm()
+    assert error < 0.004  # half of the distance between two numbers in bfloat16
+
+
 def test_a_matrix_that_is_also_the_embedding_gets_the_sum_of_both_gradients():
     grads = []
     for loss in (together, apart):
