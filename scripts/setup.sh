@@ -12,7 +12,8 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 venv=${VENV:-$root/.venv}
 case $venv in /*) ;; *) venv=$PWD/$venv ;; esac
-choices=$venv/setup-choices # an earlier TORCH= and FAIRSEQ=; also tells that we made this one
+made=$venv/made-by-setup    # only such an environment may be made anew
+choices=$venv/setup-choices # an earlier TORCH= and FAIRSEQ=
 stamp=$venv/setup-stamp     # what was installed
 log=$venv/setup.log
 
@@ -50,7 +51,7 @@ find_python() {
 wanted_stamp() {
     {
         cat "$root/setup.py" "$root/pyproject.toml" "$root/scripts/setup.sh" "$root"/*.pth
-        echo "$root $python $torch $fairseq"
+        echo "$root $python $torch $fairseq $fairseq_is ${PIP_CONSTRAINT:-}"
     } | cksum
 }
 
@@ -62,8 +63,10 @@ make_venv() {
     if "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
         # that of a clone that was moved or copied names its old place in all commands
         made_as=$(sed -n 's/.*VIRTUAL_ENV=//p' "$venv/bin/activate" 2>/dev/null | tail -n 1 | tr -d "\"'") || true
-        [ "$(base_of "$venv/bin/python")" = "$python" ] && { [ ! -e "$choices" ] || [ "$made_as" -ef "$venv" ]; } && return
-        [ -e "$choices" ] || fail "VENV=$venv was made by hand, and not with $python." \
+        [ "$(base_of "$venv/bin/python")" = "$python" ] && { [ ! -e "$made" ] || [ "$made_as" -ef "$venv" ]; } && return
+    fi
+    if [ -e "$venv" ] && [ ! -e "$made" ]; then
+        fail "VENV=$venv was made by hand, and not with $python, or without pip." \
             "Remove it, name another folder with VENV=, or leave PYTHON= away."
     fi
     say "making $venv with $("$python" --version) ($python)"
@@ -71,6 +74,7 @@ make_venv() {
         fail "$python has no venv module. Install it (Debian, Ubuntu: apt install python3-venv)," \
             "or name another Python: PYTHON=/path/to/python $0"
     "$python" -m venv --clear "$venv" || fail "$python cannot make a virtual environment in $venv"
+    touch "$made"
 }
 
 # pip's milestones go to the terminal, all of its output to the log.
@@ -114,6 +118,7 @@ fi
 earlier_fairseq=$(chosen FAIRSEQ) chosen_fairseq=${FAIRSEQ:-$(chosen FAIRSEQ)}
 [ ! -e "$chosen_fairseq" ] || chosen_fairseq=$(realpath "$chosen_fairseq")
 fairseq=${chosen_fairseq:-fairseq==0.12.2}
+fairseq_is=$(git -C "$fairseq" rev-parse HEAD 2>/dev/null || cksum "$fairseq" 2>/dev/null || true) # of a checkout or a wheel
 how=(--no-deps "$fairseq") needs=() from="built from source, half a minute" lacks=
 # The repository's setup.py imports torch, and pip would download one more for the build; fairseq's main imports sklearn.
 case $fairseq in
@@ -137,11 +142,15 @@ if [ -x "$venv/bin/fairseq-train" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wante
     exit 0
 fi
 make_venv
+earlier_torch=$(chosen TORCH)
 rm -f "$stamp"
 printf 'TORCH=%s\nFAIRSEQ=%s\n' "$chosen_torch" "$chosen_fairseq" >"$choices.new" && mv "$choices.new" "$choices"
 : >"$log"
-# Both fairseqs call themselves 0.12.2, so pip would keep the other one.
-[ "$earlier_fairseq" = "$chosen_fairseq" ] || "$venv/bin/python" -m pip uninstall -y fairseq >>"$log" 2>&1
+# All fairseqs call themselves 0.12.2, and torch 2.13.0+cpu is a 2.13.0, so pip would keep the other one.
+[[ $earlier_fairseq = "$chosen_fairseq" && -z $fairseq_is ]] || "$venv/bin/python" -m pip uninstall -y fairseq >>"$log" 2>&1
+[ "$earlier_torch" = "$chosen_torch" ] || "$venv/bin/python" -m pip uninstall -y torch >>"$log" 2>&1
+# An older pip installs no hook.
+run_pip -q "pip>=21.3"
 if [ "$from" != "a wheel" ]; then
     lacks=$(missing_tools)
     lacks=${lacks:+"what compiles fairseq is missing: $lacks; install it (apt install g++ python3-dev, dnf install gcc-c++ \

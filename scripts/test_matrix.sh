@@ -129,6 +129,6 @@ for version in "$@"; do
 done
 printf '\n%s, commit %s, %s\n' "$(date -u +%F)" "${commit:0:9}" "$(uname -sm)"
 printf '%-19s %-8s %-13s %-8s %-14s %s\n' Python torch transformers numpy demo "scripts/test.sh"
-for version in "$@"; do cat "$work/$version.row"; done
-grep -q passed "$work"/*.row || failed=1
+rows=("${@/%/.row}")
+(cd "$work" && cat "${rows[@]}" && grep -q passed "${rows[@]}") || failed=1
 exit $failed

@@ -8,7 +8,7 @@ from argparse import Namespace
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # Only tests/system/test_gpu.py uses GPUs: -m gpu.  In the other tests, fairseq would start a process for each GPU.
-if "PYTEST_XDIST_WORKER" not in os.environ and not any("gpu" in word for word in sys.argv):
+if "PYTEST_XDIST_WORKER" not in os.environ and not {"gpu", "tests/system/test_gpu.py"} & {*sys.argv}:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
 os.environ.pop("FAIRSEQ_COMPAT_TRUST_CHECKPOINTS", None)
 

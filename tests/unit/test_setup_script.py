@@ -1,6 +1,7 @@
 """scripts/setup.sh asks pip for the fairseq that FAIRSEQ names, remembers it, and lets pip never keep another one."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -43,9 +44,10 @@ class SetUp:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        assert done.returncode == 0, done.stdout
         self.output = done.stdout
-        return [line for line in self.log.read_text().splitlines() if "--version" not in line]
+        assert done.returncode == 0, done.stdout
+        lines = self.log.read_text().splitlines()
+        return [line for line in lines if "--version" not in line and "pip>=" not in line]
 
 
 @pytest.fixture
@@ -89,13 +91,39 @@ def test_without_a_compiler_it_says_what_to_install_and_takes_a_wheel(set_up, tm
 
 def test_a_choice_is_remembered_and_another_one_replaces_what_is_installed(set_up, tmp_path):
     (tmp_path / "checkout").mkdir()
-    assert len(set_up(FAIRSEQ="checkout", TORCH="torch==2.8.0")) == 3
+    assert set_up(FAIRSEQ="checkout", TORCH="torch==2.8.0")[1] == "uninstall -y torch"
     assert set_up() == []
     assert set_up(FAIRSEQ=str(tmp_path / "checkout")) == []
     (tmp_path / "venv" / "setup-stamp").unlink()  # as after a change of setup.py
-    torch, fairseq = set_up()
+    _, torch, fairseq = set_up()
     assert torch.startswith(f"{START} torch==2.8.0 ")
     assert fairseq.endswith(f" {tmp_path / 'checkout'}")
     removal, torch, fairseq = set_up(FAIRSEQ="fairseq==0.12.2")
     assert removal == "uninstall -y fairseq"
     assert fairseq == f"{START} --no-deps fairseq==0.12.2"
+
+
+def test_another_commit_of_the_checkout_and_the_tested_versions_are_installed(set_up, tmp_path):
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a", "-C", str(tmp_path / "checkout")]
+    for number in (1, 2):
+        (tmp_path / "checkout").mkdir(exist_ok=True)
+        subprocess.run([*git, "init", "-q"], check=True)
+        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", str(number)], check=True)
+        assert set_up(FAIRSEQ="checkout")[0] == "uninstall -y fairseq"
+        assert set_up() == []
+    assert len(set_up(PIP_CONSTRAINT="constraints.txt")) == 3
+    assert set_up(PIP_CONSTRAINT="constraints.txt") == []
+
+
+@pytest.mark.parametrize("without", ["pip", "its Python"])
+def test_an_environment_that_was_made_by_hand_is_never_made_anew(set_up, tmp_path, without):
+    (tmp_path / "venv" / "mine").touch()
+    if without == "pip":
+        (tmp_path / "modules" / "pip" / "__main__.py").write_text("raise SystemExit(1)")
+    else:
+        set_up()  # which uses it as it is
+        shutil.copy(sys.executable, tmp_path / "python")
+    with pytest.raises(AssertionError):
+        set_up(PYTHON=str(tmp_path / "python") if without != "pip" else sys.executable)
+    assert "was made by hand, and not with " in set_up.output
+    assert (tmp_path / "venv" / "mine").exists()
