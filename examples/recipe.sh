@@ -39,8 +39,9 @@
 #                      more slowly with it; the steps with r_drop in their names take it for the further updates alone
 #   CACHE_GB=          0: BERT's states are not cached, and BERT runs in every step
 #   TRAIN_FLAGS=       for every fairseq-train, such as --fp16, or --cpu
-# A training that was interrupted goes on where it was; a finished one is skipped; one with other settings is an error.  It
-# keeps its limit if neither UPDATES nor MORE is given.
+# A training that was interrupted goes on where it was; a finished one is skipped; one with other settings is an error.
+# Later calls keep the limits UPDATES and MORE of earlier ones.  Repeat the other settings, also for new steps: a new system
+# is not compared with the old ones.
 
 here=$(cd "$(dirname "${BASH_SOURCE[1]}")" && pwd)
 examples=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -150,17 +151,30 @@ need() {
 
 stamp() { # stamp FILE TEXT MESSAGE: FILE says TEXT from now on; if it says something else, that is an error
     [ ! -e "$1" ] || [ "$(cat "$1")" = "$2" ] || fail "$3"
+    put "$1" "$2"
+}
+
+put() { # put FILE TEXT: as a whole or, on a full disk, not at all
     mkdir -p "$(dirname "$1")"
-    echo "$2" >"$1"
+    echo "$2" >"$1.new"
+    mv "$1.new" "$1"
 }
 
 train() { # train NAME UPDATES LR WARMUP FLAGS...
-    local system=$1 updates=$2 rate=$3 warmup=$4 command text
+    local system=$1 updates=$2 rate=$3 warmup=$4 command text given=${MORE:-} like=continued begun
     shift 4
     need "$data_bin" prepare
-    # if neither limit is given, a training keeps the one that it began with
-    [ -n "${UPDATES:-}${MORE:-}" ] || [ ! -e "$runs/$system/begun" ] ||
-        updates=$(sed 's/.* --max-update \([0-9]*\) .*/\1/' "$runs/$system/begun")
+    case $system in
+        transformer) given=${UPDATES:-} like= ;;
+        scratch | gru_* | bert_decoder) given=${UPDATES:-}${MORE:-} like= ;;
+        student*) [ "$sizes" = transformer ] || given=${UPDATES:-}${MORE:-} like= ;;
+    esac
+    # without a limit of its own, a training keeps the one that it, or the same with the first seed, or the control began with
+    for begun in "$runs/$system" "$out/$system" ${like:+"$out/$like"}; do
+        [[ -z $given && -s $begun/begun ]] || continue
+        updates=$(sed 's/.* --max-update \([0-9]*\) .*/\1/' "$begun/begun")
+        break
+    done
     command=("$data_bin" --user-dir bert_fused_plugin ${CONSISTENCY:+--consistency "$CONSISTENCY"} "$@" "${training[@]}"
         --criterion bert_fused_label_smoothed_cross_entropy --label-smoothing 0.1
         --optimizer adam --adam-betas '(0.9, 0.98)'
@@ -181,11 +195,11 @@ train() { # train NAME UPDATES LR WARMUP FLAGS...
         fail "$runs/$system is being trained by another process"
     [ -e "$runs/$system/checkpoint_last.pt" ] || rm -f "$runs/$system.log" # of a training that was removed
     rm -f "$runs/$system/finished"
-    echo "$text" >"$runs/$system/begun"
+    put "$runs/$system/begun" "$text"
     say "$system: $updates updates (log: $runs/$system.log)"
     fairseq-train "${command[@]}" 2>&1 | tee -a "$runs/$system.log" | python "$examples/progress.py" "$system" "$updates"
     exec 9>&-
-    echo "$text" >"$runs/$system/finished"
+    put "$runs/$system/finished" "$text"
     trained_anew=1
 }
 

@@ -21,7 +21,7 @@ prepare() {
     echo "$made_from" >"$out/data-bin/made-from"
 }
 
-text_options() { echo "${text_options[*]}${BERT_TEXT:+ --bert-text}"; }
+text_options() { echo "$source_lang-$target_lang ${text_options[*]}${BERT_TEXT:+ --bert-text}"; }
 
 # A later call of other steps must not forget a setting of prepare: the text that BERT reads, and scores, would differ.
 check_text_options() {

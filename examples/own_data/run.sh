@@ -27,9 +27,10 @@
 #                               default: 10000 each, of the size iwslt 30000 and 15000, of base 100000 and 50000
 #   WARMUP=, LR=                of transformer, scratch and bert_decoder; the recurrent models take WARMUP alone.  The further
 #                               updates keep those of SIZE
-#   CACHE_GB=                   GB of disk that BERT's states may take; default: what was given before, or half of what is
-#                               free.  If those of one layer of BERT need more, there is no cache, and BERT runs in every
-#                               step.  The states of several layers, and those of random_bert, are not counted
+#   CACHE_GB=                   GB of disk that BERT's states may take; default: what was given before, or half of what was
+#                               free at the first step after prepare.  If those of one layer of BERT need more, there is no
+#                               cache, and BERT runs in every step.  The states of several layers, and those of random_bert,
+#                               are not counted
 #   SEED=, SEEDS=               the pairs put aside are those of the first seed
 #   TRAIN_FLAGS=                on a GPU, --fp16 is added unless --bf16, --amp or --cpu is there
 set -euo pipefail
@@ -103,6 +104,8 @@ settings() {
     local pairs size facts layer width symbols device=cpu
     need "$out/text/numbers" prepare
     source "$out/text/numbers"
+    [[ ! -e $out/default-bert || ${BERT:-$default_bert} = "$default_bert" ]] ||
+        fail "$out was prepared with BERT=${default_bert:-(the default)}; for BERT=$BERT give another OUT="
     if has_gpu; then
         device=gpu
         case " ${TRAIN_FLAGS:-} " in

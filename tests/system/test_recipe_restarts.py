@@ -108,13 +108,22 @@ def test_other_text_is_noticed(dry, text, tmp_path):
 def test_a_later_step_takes_the_settings_that_the_text_was_prepared_with(dry, tmp_path):
     made_from = tmp_path / "own_data-out" / "data-bin" / "made-from"
     made_from.parent.mkdir(parents=True)
-    made_from.write_text("--subwords sentencepiece --seed 1 --moses --bert-text\n")
+    made_from.write_text("en-de --subwords sentencepiece --seed 1 --moses --bert-text\n")
+    reverse = {"SRC": "de", "TGT": "en", "DATA": str(tmp_path), "MOSES": "1", "BERT_TEXT": str(tmp_path)}
+    assert "(before: en-de --subwords sentencepiece --seed 1 --moses --bert-text; now: de-en --subwords" in dry.refused(
+        "own_data", "deploy", **reverse
+    )
     given = {"SRC": "en", "TGT": "de", "DATA": str(tmp_path), "MOSES": "1"}
     said = dry.refused("own_data", "deploy", **given)
-    before = "(before: --subwords sentencepiece --seed 1 --moses --bert-text;"
+    before = "(before: en-de --subwords sentencepiece --seed 1 --moses --bert-text;"
     assert f"own_data-out/data-bin was made with other settings {before}" in said
     said = dry.refused("own_data", "deploy", **given, BERT_TEXT=str(tmp_path))
     assert "run the step prepare first" in said  # no text/numbers: the next check
+    (tmp_path / "own_data-out" / "text").mkdir()
+    (tmp_path / "own_data-out" / "text" / "numbers").write_text("pairs=3000\n")
+    (tmp_path / "own_data-out" / "default-bert").write_text("other\n")
+    said = dry.refused("own_data", "deploy", **given, BERT_TEXT=str(tmp_path))
+    assert "own_data-out was prepared with BERT=other; for BERT=some-bert give another OUT=" in said
 
 
 def test_two_processes_do_not_train_the_same_system(dry, out):
@@ -150,3 +159,17 @@ def test_the_directory_that_a_recipe_writes_is_not_its_text(dry, text, tmp_path)
     said = dry.refused("tatoeba_en_de", "prepare", DATA=str(raw))
     assert f"DATA={raw} is written by the recipe itself; give another directory OUT=dir" in said
     assert (raw / "train.en").stat().st_size == 6000
+
+
+def test_a_limit_stays_unless_it_is_given_and_holds_for_all_seeds_and_new_systems(dry, out):
+    def limits(*steps, **given):
+        before = len(dry.calls("fairseq-train")) if dry.log.exists() else 0
+        dry.run("multi30k", *steps, **given)
+        calls = dry.calls("fairseq-train")[before:]
+        return [int(call[call.index("--max-update") + 1]) for call in calls]
+
+    steps = ("transformer", "continued", "scratch")
+    assert limits(*steps, UPDATES="2000", MORE="1000") == [2000, 1000, 3000]
+    assert limits(*steps, SEEDS="1 2") == [2000, 1000, 3000]
+    assert limits("continued_r_drop", "bert_fused") == [1000, 1000]
+    assert limits(*steps[:2], MORE="1500") == [1500]

@@ -95,13 +95,16 @@ def test_states_are_cached_for_all_systems_unless_the_user_has_no_room(dry, out)
     assert "error: CACHE_GB=5 must be 0 in this recipe, or be left out" in said
 
 
+MADE_FROM = "en-de --subwords sentencepiece --seed 1 --moses\n"
+
+
 @pytest.mark.parametrize(("room", "cached"), [("0.0093", True), ("0.0091", False)])  # of 12,000 pieces, 384 wide
 def test_own_data_scores_plain_text_and_caches_states_where_there_is_room(dry, tmp_path, room, cached):
     (dry.path / "venv/bin/python").write_text(
         '#!/bin/sh\ncase "$*" in *cuda*) exit 1;; *bert_facts*) printf "layer=\\nwidth=384\\n";; esac\n'
     )
     files = {"text/numbers": "pairs=3000\n", "text/train.en": "a b\n" * 3000, "text/valid.en": ""}
-    for name, text in {**files, "data-bin/made-from": "--subwords sentencepiece --seed 1 --moses\n"}.items():
+    for name, text in {**files, "data-bin/made-from": MADE_FROM}.items():
         (tmp_path / "own_data-out" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "own_data-out" / name).write_text(text)
     given = {"SRC": "en", "TGT": "de", "DATA": str(tmp_path), "MOSES": "1", "CACHE_GB": room}
