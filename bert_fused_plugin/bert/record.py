@@ -18,6 +18,7 @@ from bert_fused_plugin.json_record import JsonRecord, read_json
 logger = logging.getLogger(__name__)
 
 RECORD_KEY = "encoder.bert_record.text"  # the record in the state dict of a model
+OF_DATA = ("bert_subword", "bert_detok", "bert_strip_tags", "bpe")  # settings that follow from the dictionary
 
 _FINGERPRINTS = {
     "weights_in_layers": "other weights",
@@ -37,7 +38,7 @@ class BertRecord(JsonRecord):
     """Name and fingerprints of BERT and its tokenizer, which are saved with the model.
 
     ``given`` has the flags of the task that change what BERT reads, and ``began_from`` path and number of updates of
-    each checkpoint that the parameters come from.  Of a checkpoint that is loaded, the record takes over only these.
+    each checkpoint that the parameters come from.  Of a checkpoint that is loaded, the record takes over the latter.
     """
 
     def __init__(self, bert: PretrainedBert, bridge: DictionaryBridge, cfg: BertFlags) -> None:

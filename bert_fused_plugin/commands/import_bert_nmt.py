@@ -21,9 +21,9 @@ from bert_fused_plugin.files import given_path, written_output
 from bert_fused_plugin.importing.checkpoint import (
     Imported,
     bert_errors,
-    check_imported,
     import_bert_nmt,
     read_bert_nmt,
+    recorded_and_checked,
     write_imported,
 )
 
@@ -45,7 +45,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         errors += bert_errors(args.checkpoint, checkpoint, args.bert, bert)
     raise_all(errors)
     assert imported is not None  # there would be an error
-    check_imported(args.checkpoint, imported)
+    imported = recorded_and_checked(args.checkpoint, imported)
     with written_output(args.output) as new:
         write_imported(imported, new)
     _report(args, imported)

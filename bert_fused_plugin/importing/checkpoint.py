@@ -12,10 +12,14 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from bert_fused_plugin.checkpoints.reading import read_saved
+from bert_fused_plugin.bert.record import OF_DATA, RECORD_KEY
+from bert_fused_plugin.checkpoints.reading import diverged, read_saved
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.importing.flags import DEFAULTS, Flags, flag_errors, new_args
-from bert_fused_plugin.importing.weights import Layers, Weights, bert_weights, new_weights
+from bert_fused_plugin.importing.weights import BERT, Layers, Weights, bert_weights, new_weights
+from bert_fused_plugin.json_record import JsonRecord
+from bert_fused_plugin.models.bert_fused import BertFusedModel
+from bert_fused_plugin.models.recorded_flags import SETTINGS_RECORD
 
 _REMEDY = "give a checkpoint of bert-nmt, such as its checkpoint_best.pt"
 
@@ -40,6 +44,7 @@ def read_bert_nmt(path: Path) -> Dict[str, Any]:
             f"{path} is no checkpoint of bert-nmt, which has 'args' and weights bert_encoder.* or *.bert_attn.*; "
             "models of this package and of fairseq need no import, but --bert-warm-start can begin with them"
         )
+    raise_all(diverged(path, checkpoint["model"]))
     return checkpoint
 
 
@@ -50,6 +55,8 @@ def import_bert_nmt(args: Namespace, state: Weights, bert_model: str) -> Importe
         BertFusedError: There are flags that cannot be translated.
     """
     flags: Flags = {**DEFAULTS, **vars(args)}
+    if f"{BERT}embeddings.position_ids" in state:  # of the branch update-20-10, which always reads the last layer
+        flags["bert_output_layer"] = -1
     raise_all(flag_errors(flags))
     layers = Layers.read(state, flags["bert_gates"])
     return Imported(new_args(flags, layers, bert_model), new_weights(state, flags, layers))
@@ -61,15 +68,17 @@ def bert_errors(path: Path, checkpoint: Dict[str, Any], place: Path, bert: PreTr
     *path* is the file of the checkpoint.
     """
     flags = {**DEFAULTS, **vars(checkpoint["args"])}
-    given, saved = bert.state_dict(), bert_weights(checkpoint["model"])
+    own = {f"{BERT}{key}": value for key, value in bert.state_dict().items()}
+    given, saved = bert_weights(own), bert_weights(checkpoint["model"])
     differences = []
     for key in sorted({*given, *saved} if saved else ()):  # of a checkpoint without BERT only the width is checked
         sizes = [tuple(weights[key].shape) if key in weights else "missing" for weights in (given, saved)]
         if sizes[0] != sizes[1]:
             differences.append(f"{key} ({sizes[0]} and {sizes[1]})")
         elif not flags["finetune_bert"]:
-            # A training in half precision has rounded the weights that it saved.
-            gap = (given[key].to(saved[key].dtype) - saved[key]).abs().max().item()
+            # a training in half precision has rounded the weights that it saved, and may have averaged them in single
+            rounded = (given[key].to(dtype).float() for dtype in (saved[key].dtype, torch.half))
+            gap = min((each - saved[key].float()).abs().max().item() for each in rounded)
             differences += [] if gap <= 1e-6 else [f"{key} by up to {gap:.2g}"]
     return [
         f"--bert {place} is not the BERT of {path}: {len(differences)} of {len(saved)} weights differ, such as "
@@ -78,8 +87,10 @@ def bert_errors(path: Path, checkpoint: Dict[str, Any], place: Path, bert: PreTr
     ]
 
 
-def check_imported(path: Path, imported: Imported) -> None:
-    """Build the new model, and load its weights, to see that they fit together.
+def recorded_and_checked(path: Path, imported: Imported) -> Imported:
+    """Build the new model, and load its weights, to see that they fit together; return *imported* with its records.
+
+    They lack the settings and the dictionaries that come with the data, which is not here.
 
     Raises:
         BertFusedError: The weights do not fit the flags, which are those of the old checkpoint *path*.
@@ -100,6 +111,15 @@ def check_imported(path: Path, imported: Imported) -> None:
             f"{path}: its args and its weights do not make one model, so it is of a fork of bert-nmt, or damaged "
             f"[{reason}]"
         ) from error
+    if not isinstance(model, BertFusedModel):
+        return imported
+    settings, bert = model.settings_record.record, model.encoder.bert_record.record
+    of_bert = {name: value for name, value in bert["settings"].items() if name not in OF_DATA}
+    records = {
+        SETTINGS_RECORD: JsonRecord({kind: settings[kind] for kind in ("computed", "noted")}).text,
+        RECORD_KEY: JsonRecord({**bert, "settings": of_bert}).text,
+    }
+    return imported._replace(model={**imported.model, **records})
 
 
 def write_imported(imported: Imported, path: Path) -> None:

@@ -11,7 +11,7 @@ SIDES = ("encoder", "decoder")
 Weights = Mapping[str, Tensor]
 
 _NMT_BRANCH = {"encoder": "self_attn", "decoder": "encoder_attn"}
-_BERT = "bert_encoder."
+BERT = "bert_encoder."
 _ATTENTION = re.compile(r"(.+_attn)\.(in|q|k|v)_proj_(weight|bias)")
 _LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.(\w+)\..+")
 
@@ -53,9 +53,13 @@ class Layers:
 
 
 def bert_weights(state: Weights) -> Dict[str, Tensor]:
-    """Return the weights of BERT in *state* by their Hugging Face names, without the pooler, which is never used."""
-    found = {key[len(_BERT) :]: value for key, value in state.items() if key.startswith(_BERT)}
-    return {key: value for key, value in found.items() if not key.startswith("pooler.")}
+    """Return the weights of BERT in *state* by their Hugging Face names.
+
+    The pooler is left out, which is never used, and tables of numbers, which transformers 3 saved.
+    """
+    found = {key[len(BERT) :]: value for key, value in state.items() if key.startswith(BERT)}
+    unused = re.compile(r"pooler\..*|embeddings\.(position|token_type)_ids")
+    return {key: value for key, value in found.items() if not unused.fullmatch(key)}
 
 
 def new_weights(state: Weights, flags: Dict[str, Any], layers: Layers) -> Dict[str, Tensor]:
@@ -65,7 +69,7 @@ def new_weights(state: Weights, flags: Dict[str, Any], layers: Layers) -> Dict[s
     scaled = tuple(f"{side}.layers.{i}.{_NMT_BRANCH[side]}.out_proj." for side, i in closed)
     result: Dict[str, Tensor] = {}
     for key, tensor in state.items():
-        if key.startswith((_BERT, *unused)):
+        if key.startswith((BERT, *unused)):
             continue
         value = tensor.detach().float() if tensor.is_floating_point() else tensor
         if key.startswith(scaled):

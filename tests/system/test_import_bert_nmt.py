@@ -158,6 +158,29 @@ def test_a_fine_tuned_bert_comes_from_the_checkpoint(make):
     assert case.load().encoder.bert.num_trained > 0
 
 
+def test_tables_of_numbers_and_an_average_of_checkpoints_in_half_precision_are_no_other_bert(make):
+    case = make(bert_output_layer=0)
+    bert = {key: value.half().float() for key, value in case.bert_model.state_dict().items()}
+    bert["embeddings.position_ids"] = torch.arange(9)  # as the authors' later branch has it, which reads the last layer
+    case.args.bert_output_layer = -1
+    model = {**{f"bert_encoder.{key}": value for key, value in bert.items()}, **case.weights}
+    torch.save({"args": Namespace(**{**vars(case.args), "bert_output_layer": 0}), "model": model}, case.path)
+    case.run()
+    case.assert_same_logits(case.load())
+
+
+def test_a_model_of_other_settings_does_not_begin_with_the_new_checkpoint(make, dictionary, bert_dir):
+    case = make(**RATIOS)
+    case.run()
+    state = torch.load(case.output, weights_only=False)["model"]
+    options = {"bert_drop_net": 0.0, "share_all_embeddings": True, "bert_model": bert_dir}
+    make_model(dictionary, **options, bert_branch_weights="0.7,1.3").load_state_dict(dict(state))
+    with pytest.raises(
+        BertFusedError, match=r"was trained with --bert-branch-weights 0\.7,1\.3, and this model is built"
+    ):
+        make_model(dictionary, **options).load_state_dict(dict(state))
+
+
 def test_fairseqs_commands_translate_with_the_new_checkpoint_and_train_it_further(workspace, bert_dir, tmp_path):
     sizes = {"encoder_embed_dim": 16, "decoder_embed_dim": 16, "encoder_ffn_embed_dim": 24, "decoder_ffn_embed_dim": 24}
     case = Case(tmp_path, bert_dir, Dictionary.load(f"{workspace.data}/dict.en.txt"), **DROP_NET, **sizes)
@@ -213,6 +236,7 @@ class Code:
         (lambda c: vars(c.args).update(encoder_normalize_before=True), ["encoder.layer_norm"]),
         (lambda c: c.weights.pop("decoder.layers.1.fc2.bias"), ["do not make one model.*decoder.layers.1.fc2.bias"]),
         (lambda c: c.weights.pop("encoder.layers.1.bert_attn.in_proj_bias"), ["encoder.layers.1.bert_attn"]),
+        (lambda c: c.weights["encoder.layers.0.fc1.bias"].fill_(torch.nan), ["its training has diverged"]),
         (changed_bert, ["1 of 37 weights differ, .*output.dense.bias"]),
         (other_bert, ["is not the BERT of .* weights differ"]),
         (lambda c: vars(c).update(output=c.path), ["--output .* must be another file than the checkpoint"]),

@@ -13,7 +13,7 @@ from fairseq.data.data_utils import infer_language_pair
 from torch import Tensor, nn
 
 from bert_fused_plugin.bert.from_flags import task_settings
-from bert_fused_plugin.bert.record import RECORD_KEY, differences_of_bert
+from bert_fused_plugin.bert.record import OF_DATA, RECORD_KEY, differences_of_bert
 from bert_fused_plugin.checkpoints.origins import Origin, origins
 from bert_fused_plugin.checkpoints.reading import data_directory, diverged, read_saved, saved_flags
 from bert_fused_plugin.errors import BertFusedError, raise_all
@@ -44,7 +44,6 @@ _NO_PARAMETER = re.compile(
     r"layers\.\d+\.(in_proj|out_proj|fc1|fc2)_\w+)$"
 )
 # settings of BERT that follow from the data, which may be prepared in another way
-_OF_DATA = ("bert_subword", "bert_detok", "bert_strip_tags", "bpe")
 _SECTIONS = ("copied", "new", "unused", "shape mismatch")
 _REMEDY = "give the checkpoint of a fairseq transformer, such as its checkpoint_best.pt"
 
@@ -232,7 +231,7 @@ class WarmStart:
                     "give --bert-branch-weights 1,1 --bert-drop-net 0 if that training had it"
                 )
         elif bert is not None:
-            bert["settings"] = {name: value for name, value in bert["settings"].items() if name not in _OF_DATA}
+            bert["settings"] = {name: value for name, value in bert["settings"].items() if name not in OF_DATA}
             unlike = differences_of_bert(model.cfg.bert_model, bert, model.encoder.bert_record.record)
             sentences += [f"{self.path}: {sentence}" for sentence in unlike]
         return sentences
