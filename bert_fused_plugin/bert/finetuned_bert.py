@@ -1,6 +1,7 @@
 """A pre-trained Hugging Face encoder that trains with the model, at a learning rate of its own."""
 
 import math
+import threading
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
 
 import torch
@@ -13,6 +14,7 @@ from bert_fused_plugin.errors import BertFusedError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+_ONE_AT_A_TIME = threading.Lock()  # functional_call changes the module while it runs
 _ROUNDING = 2**-8  # of the factor in a checkpoint, of which EMA takes rounded means
 
 
@@ -67,10 +69,17 @@ class FinetunedBert(PretrainedBert):
         return [(name, theta) for name, theta in self.model.named_parameters() if name in self._trained]
 
     def _run(self, inputs: Dict[str, Any]) -> Any:
-        thetas = self._thetas() if self._factor != 1 else []
-        # W = f theta, whose gradient goes to theta unchanged
-        weights = {name: x - x.detach() + self._factor * x.detach() for name, x in thetas}
-        return functional_call(self.model, weights, (), inputs)
+        if self._factor == 1:
+            return self.model(**inputs)
+        with _ONE_AT_A_TIME:
+            weights = {name: self._weight(theta) for name, theta in self._thetas()}
+            return functional_call(self.model, weights, (), inputs)
+
+    def _weight(self, theta: Tensor) -> Tensor:
+        """Return W = f theta, whose gradient goes to theta unchanged."""
+        if not torch.is_grad_enabled():
+            return self._factor * theta
+        return theta - theta.detach() + self._factor * theta.detach()
 
     def _apply(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
         """Change the numbers as torch does; fairseq's ``--fp16`` comes here as ``half()``."""

@@ -147,7 +147,8 @@ class BertFlags(FairseqDataclass, Specified):
         unset="all, and the embeddings",
     )
     bert_lr_factor: float = flag(
-        "BERT's learning rate is this factor times --lr. It has no effect with LAMB or Adafactor's --scale-parameter.",
+        "BERT's learning rate is this factor times --lr. It has no effect with LAMB or Adafactor's --scale-parameter, "
+        "nor on weight decay.",
         0.1,
         Record.NOTED,
         rule=Rule(

@@ -1,9 +1,11 @@
 """fairseq's hub interface: a finished model in Python, which takes raw text and gives raw text."""
 
 import logging
+import math
 import os
+import threading
 from argparse import Namespace
-from typing import Any, Dict
+from typing import Any, Dict, Iterator, List, Sequence
 
 from fairseq.data.data_utils import collate_tokens
 from fairseq.data.encoders.moses_tokenizer import MosesTokenizer
@@ -13,6 +15,7 @@ from fairseq.utils import apply_to_sample
 from omegaconf import OmegaConf
 from torch import Tensor
 
+from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.checkpoints.reading import read_saved, require_architecture
 from bert_fused_plugin.data.typed_text import TypedText
 from bert_fused_plugin.errors import BertFusedError
@@ -21,6 +24,7 @@ from bert_fused_plugin.modules.weight_layout import lay_out_weights
 # the files that fairseq does not find itself in the directory of a model, by setting
 GPT2_FILES = {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"}
 BYTE_BPE_FILES = {"sentencepiece_model_path": "byte_bpe.model"}
+_QUIETLY = threading.Lock()  # one of two threads would restore the other's level of the log
 
 
 class TranslationHub(GeneratorHubInterface):
@@ -45,7 +49,11 @@ class TranslationHub(GeneratorHubInterface):
             return self.translate([sentences], *args, **kwargs)[0]
         texts = list(sentences)
         found = super().translate(texts, *args, **kwargs)
-        return [translation if text.strip() else "" for text, translation in zip(texts, found)]
+        return [translation if self._reads(text) else "" for text, translation in zip(texts, found)]
+
+    def _reads(self, text: str) -> bool:
+        """Return whether the tools of the model leave anything of the *text*."""
+        return bool(self.apply_bpe(self.tokenize(text)).strip())
 
     def score(self, sources: Any, translations: Any) -> Any:
         """Return the mean log-probability of the symbols of each of the *translations*, the end of sentence included.
@@ -62,14 +70,27 @@ class TranslationHub(GeneratorHubInterface):
         targets = [self._encode_target(text) for text in translations]
         scores: Dict[int, float] = {}
         scorer = self.task.build_generator(self.models, Namespace(score_reference=True), prefix_allowed_tokens_fn=None)
-        for batch in self._build_batches([self.encode(text) for text in sources], False):
-            ids = batch["id"].tolist()
-            rows = [targets[i] for i in ids], self.tgt_dict.pad(), self.tgt_dict.eos()
-            batch["target"] = collate_tokens(*rows)
-            batch["net_input"]["prev_output_tokens"] = collate_tokens(*rows, move_eos_to_beginning=True)
-            found = self.task.inference_step(scorer, self.models, apply_to_sample(lambda t: t.to(self.device), batch))
-            scores.update(zip(ids, (hypothesis["score"].item() for [hypothesis] in found)))
+        for group in self._groups(targets):
+            for batch in self._build_batches([self.encode(sources[i]) for i in group], False):
+                ids = [group[i] for i in batch["id"].tolist()]
+                rows = [targets[i] for i in ids], self.tgt_dict.pad(), self.tgt_dict.eos()
+                batch["target"] = collate_tokens(*rows)
+                batch["net_input"]["prev_output_tokens"] = collate_tokens(*rows, move_eos_to_beginning=True)
+                batch = apply_to_sample(lambda t: t.to(self.device), batch)
+                found = self.task.inference_step(scorer, self.models, batch)
+                scores.update(zip(ids, (hypothesis["score"].item() for [hypothesis] in found)))
         return [scores[i] for i in range(len(targets))]
+
+    def _groups(self, targets: Sequence[Tensor]) -> Iterator[List[int]]:
+        """Yield the numbers of *targets* that have, padded, at most as many tokens as a batch of sources may have."""
+        group: List[int] = []
+        for i in sorted(range(len(targets)), key=lambda i: len(targets[i])):
+            if group and (len(group) + 1) * len(targets[i]) > (self.cfg.dataset.max_tokens or math.inf):
+                yield group
+                group = []
+            group.append(i)
+        if group:
+            yield group
 
     def _encode_target(self, text: str) -> Tensor:
         """Return the ids of a raw *text* in the target language."""
@@ -81,6 +102,8 @@ class TranslationHub(GeneratorHubInterface):
         super()._apply(*args, **kwargs)
         for model in self.models:
             lay_out_weights(model)
+            for bert in (part for part in model.modules() if isinstance(part, FrozenBert)):
+                _ = bert.model  # moves it now, and not in the first request
         return self
 
 
@@ -93,7 +116,7 @@ def load_hub(
         model_name_or_path: directory of the model.
         checkpoint_file: its checkpoint; several, joined by colons, are an ensemble.
         data_name_or_path: directory of the dictionaries; a path that begins with a dot starts at the model's directory.
-        overrides: settings, each a keyword, that replace those of the training.
+        overrides: settings, each a keyword, that replace those of the training; `translate` takes ``beam``.
 
     Raises:
         BertFusedError: there is no such directory, or the plug-in of the model is not imported.
@@ -104,17 +127,18 @@ def load_hub(
             raise BertFusedError(f"{os.path.abspath(place)} does not exist; give what bert-fused-export wrote")
     raw = {"bert_text": None, "bert_documents": None}  # so a model that was trained with them warns
     overrides = {**raw, **bpe_files(model_name_or_path), **overrides}
-    before = logging.root.manager.disable
-    logging.disable(max(before, logging.INFO))
-    try:
-        loaded = from_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, **overrides)
-    except (AssertionError, IndexError, KeyError):  # fairseq's words on an unknown architecture
-        for name in checkpoint_file.split(os.pathsep):
-            path = os.path.join(load_archive_file(model_name_or_path), name)
-            require_architecture(path, read_saved(path))
-        raise
-    finally:
-        logging.disable(before)
+    with _QUIETLY:
+        before = logging.root.manager.disable
+        logging.disable(max(before, logging.INFO))
+        try:
+            loaded = from_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, **overrides)
+        except (AssertionError, IndexError, KeyError):  # fairseq's words on an unknown architecture
+            for name in checkpoint_file.split(os.pathsep):
+                path = os.path.join(load_archive_file(model_name_or_path), name)
+                require_architecture(path, read_saved(path))
+            raise
+        finally:
+            logging.disable(before)
     return TranslationHub(loaded["args"], loaded["task"], loaded["models"])
 
 

@@ -43,7 +43,7 @@ def read_attention(model: Any, net_input: Dict[str, Any], translations: Sequence
         kind: Attention([], (~encoder_out[mask][0]).sum(dim=1)) for kind, mask in masks.items() if encoder_out.get(mask)
     }
     for option in options:
-        _, extra = decoder(prev_output_tokens, encoder_out=encoder_out, **option)
+        _, extra = decoder(prev_output_tokens, encoder_out=encoder_out, features_only=True, **option)
         for kind, name in ((SOURCE, "attn"), (BERT, "bert_attn")):
             if kind in result:
                 result[kind].layers.append((extra.get(name) or [None])[0])

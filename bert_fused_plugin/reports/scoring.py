@@ -150,8 +150,9 @@ class Scorer:
                 pairs = zip(own, cycle(base))
                 score.p_seeds = [_p(self._randomised(metric, *pair), pair[0].score - pair[1].score) for pair in pairs]
                 score.p = score.p_seeds[0] if len(own) == len(base) == 1 else _p(chance, score.gain)
-            for score, score.p_holm in zip(scores[1:], _holm([score.p for score in scores[1:]])):
-                if score.p_holm < SIGNIFICANT:
+            for score, corrected in zip(scores[1:], _holm([score.p for score in scores[1:]])):
+                score.p_holm = corrected
+                if corrected < SIGNIFICANT:
                     score.better = 1 if (score.score < scores[0].score) == lower_is_better else -1
             for (system, _), score in zip(systems, scores):
                 score.lower_is_better = lower_is_better

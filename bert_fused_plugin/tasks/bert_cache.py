@@ -27,7 +27,7 @@ class BertCache:
     """The states of a model's BERT in the directory of ``--bert-cache``.
 
     Args:
-        model: a model that reads BERT, before fairseq turns it to half precision.
+        model: a model that reads a frozen BERT.
         on_cpu: whether BERT computes on the CPU, although there may be a GPU.
 
     Attributes:

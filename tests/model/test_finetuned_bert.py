@@ -1,6 +1,7 @@
 """BERT trains with the model: which parameters, how fast, and how it is saved."""
 
 import copy
+import threading
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from transformers import (
 )
 from warm_start_helpers import logits
 
+from bert_fused_plugin.bert import finetuned_bert
 from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.criterions.consistency import read_twice
@@ -43,6 +45,25 @@ def test_it_begins_as_the_pre_trained_model(bert_dir, factor):
     assert_close(bert(TOKENS), FrozenBert.from_pretrained(bert_dir)(TOKENS), atol=1e-5)
     assert float(bert.lr_factor) == pytest.approx(factor)
     assert float(FinetunedBert.from_pretrained(bert_dir).lr_factor) == 1
+
+
+@pytest.mark.parametrize("graph", [True, False])
+def test_threads_compute_one_after_the_other(bert_dir, graph):
+    """torch puts the weights W in the place of the parameters while BERT computes."""
+    bert, found = FinetunedBert.from_pretrained(bert_dir, lr_factor=0.1).eval(), []
+
+    def compute():
+        with torch.set_grad_enabled(graph):
+            found.append(bert(TOKENS))
+
+    thread = threading.Thread(target=compute)
+    with finetuned_bert._ONE_AT_A_TIME:
+        thread.start()
+        thread.join(0.5)
+        assert thread.is_alive()
+    thread.join()
+    assert_close(found[0], FrozenBert.from_pretrained(bert_dir)(TOKENS), atol=1e-5)
+    assert found[0].requires_grad is graph
 
 
 @pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam])

@@ -52,6 +52,23 @@ def test_a_model_computes_in_bfloat16(model, name):
     assert found["score"].item() == pytest.approx(expected["score"].item(), rel=0.05, abs=0.05)
 
 
+def test_bert_moves_with_the_model_and_not_in_the_first_of_several_requests():
+    hub = BertFusedModel.from_pretrained(str(PINNED / "fused")).bfloat16()
+    assert hub.models[0].encoder.bert._frozen.dtype == torch.bfloat16
+
+
+def test_scores_are_the_same_in_batches_of_few_target_tokens():
+    hub = BertFusedModel.from_pretrained(str(PINNED / "fused"))
+    sources = ["the dog", "the old dog", "dog", "the"]
+    targets = ["dog " * length for length in (9, 1, 3, 2)]
+    together = hub.score(sources, targets)
+    assert [len(group) for group in hub._groups([torch.zeros(length) for length in (9, 1, 3, 2)])] == [4]
+    hub.cfg.dataset.max_tokens = 10
+    assert list(hub._groups([torch.zeros(length) for length in (9, 1, 3, 2)])) == [[1, 3, 2], [0]]
+    assert hub.score(sources, targets) == pytest.approx(together)
+    assert hub.score([], []) == []
+
+
 def test_a_model_that_was_trained_with_flags_for_data_sets_translates():
     nowhere = {"bert_text": "/nonexistent", "bert_cache": "/nonexistent"}
     hub = BertFusedModel.from_pretrained(str(PINNED / "fused"), eval_bleu=False, **nowhere)

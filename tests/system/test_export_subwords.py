@@ -42,6 +42,7 @@ def test_sentencepiece_is_used_without_being_asked_for(pieces, tmp_path, caplog)
     hub = GruModel.from_pretrained(str(tmp_path / "new"))
     assert hub.apply_bpe("the dog").startswith("\u2581")
     assert len(hub.translate(["the dog"], max_len_b=4)) == 1
+    assert hub.translate(["\u200b", "\ufeff "], max_len_b=4) == ["", ""]  # of which sentencepiece leaves nothing
     plain = tmp_path / "plain"
     export_model(checkpoint, pieces.data, plain)
     assert "it translates only text that is split already; give --codes or --sentencepiece-model" in caplog.text
