@@ -121,10 +121,12 @@ def kept_word_pieces(sentences: Sentences, folders: Sequence[Path], name: str) -
     digest = sentences.digest()
     reasons = ["nothing tells which sentences --dataset-impl has read"] if digest is None else []
     places = [] if digest is None else [folder / f"{name}-{digest}" for folder in folders]
-    for found in filter(None, map(_loaded, places)):
-        with ranks_in(None):  # where another rank may have to make them
-            logger.info(f"the word pieces of {name} are kept in {found.folder}")
-            return found
+    for place in places:
+        found = _loaded(place)
+        if found is not None:
+            with ranks_in(None):  # where another rank may have to make them
+                logger.info(f"the word pieces of {name} are kept in {found.folder}")
+                return found
     for place in places:
         problem = _problem_of(place, sentences)
         if not problem:

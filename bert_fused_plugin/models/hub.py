@@ -69,6 +69,7 @@ class TranslationHub(GeneratorHubInterface):
             raise BertFusedError("score needs two texts, or two lists with a translation for each source")
         targets = [self._encode_target(text) for text in translations]
         scores: Dict[int, float] = {}
+        # an option tells the task that this is not fairseq-interactive
         scorer = self.task.build_generator(self.models, Namespace(score_reference=True), prefix_allowed_tokens_fn=None)
         for group in self._groups(targets):
             for batch in self._build_batches([self.encode(sources[i]) for i in group], False):

@@ -116,7 +116,7 @@ class BertFusedTranslationTask(TranslationTask):
         stats.update(log_alphas(model))
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
-        """Load *split*, with BERT's input for each sentence.
+        """Load *split*, with BERT's input for each sentence, which the model makes: it must have been built before.
 
         In evaluation, a source that is longer than ``--max-source-positions`` of the task or of the model's training
         is cut and neither refused nor skipped.  The training set is a test set too for
