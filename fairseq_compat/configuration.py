@@ -142,7 +142,9 @@ def user_dir_by_name(module: Any) -> None:
         user_dir = (getattr(args, "user_dir", None) or "").rstrip(os.sep)
         # fairseq compares paths as texts, and takes the same package under another path for another one of its name
         imported = getattr(sys.modules.get(os.path.basename(os.path.abspath(user_dir))), "__path__", ())
-        if os.path.realpath(user_dir) in map(os.path.realpath, imported) or (imported and user_dir == "bert_fused_plugin"):
+        if os.path.realpath(user_dir) in map(os.path.realpath, imported) or (
+            imported and user_dir == "bert_fused_plugin"
+        ):
             return
         package = os.path.dirname(module.__file__)
         seen_by_stock = ("", package, os.path.dirname(package))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Iterator, List, Optional, Sequence
+from unicodedata import is_normalized
 
 from tqdm import tqdm
 
@@ -33,12 +34,13 @@ class Findings:
 
 @dataclass
 class _File:
-    """A file, whose lines can be read once: how many they are, and which of them are no UTF-8 or empty."""
+    """A file, whose lines can be read once: how many they are, and which of them are no UTF-8, empty or not in NFC."""
 
     path: Path
     count: int = 0
     wrong: List[int] = field(default_factory=list)
     empty: List[int] = field(default_factory=list)
+    apart: List[int] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Optional[str]]:
         """Yield the text of each line, or None where it is not UTF-8."""
@@ -51,6 +53,8 @@ class _File:
                     self.wrong.append(self.count)
                 if text == "":
                     self.empty.append(self.count)
+                if text is not None and not is_normalized("NFC", text):
+                    self.apart.append(self.count)
                 yield text
 
 
@@ -102,6 +106,11 @@ def _check_lines(file: _File, findings: Findings) -> None:
     elif file.empty:
         what = "these pairs are left out" if file.path.stem == "train" else "they stay, and count in the scores"
         findings.warnings.append(f"{file.path}: {_listed(file.empty)} are empty; {what}")
+    if 0 < len(file.apart) < file.count / 2:
+        findings.warnings.append(
+            f"{file.path}: {_listed(file.apart)} are not in Unicode's form NFC, unlike the others, so one letter is "
+            "several symbols; normalise the text, for example with uconv -x any-nfc"
+        )
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -156,4 +156,4 @@ def test_raw_text_becomes_a_report_and_nothing_is_done_twice(tmp_path, bert_dir)
     ]
     other = run(tmp_path, "prepare", **{**given, "SYMBOLS": 50})
     assert other.returncode == 2
-    assert "(before: --subwords sentencepiece --seed 1 --symbols 60; now: --subwords sentencepiece" in other.stderr
+    assert "(before: en-de --subwords sentencepiece --seed 1 --symbols 60; now: en-de --subwords" in other.stderr

@@ -167,6 +167,15 @@ def test_text_in_utf_16_is_recognised(data):
     assert any(error.endswith("convert the file, for example with iconv -f utf-16 -t utf-8") for error in refusal(data))
 
 
+def test_letters_that_a_few_lines_write_otherwise_are_warned_of(data):
+    for strange, warned in ((2, 1), (290, 0)):  # most lines may have a form of their own
+        write(data / "train.fr", [f"{sentence(i)} e{chr(0x301) if i < strange else ''}" for i in range(300)])
+        findings = Findings()
+        check_split([data / "train.en", data / "train.fr"], findings)
+        assert len(findings.warnings) == warned
+        assert not warned or "2 of the lines (number 1, 2) are not in Unicode's form NFC" in findings.warnings[0]
+
+
 def test_empty_lines_are_named_and_their_pairs_left_out(data, capsys):
     lines = read(data / "train.en")
     lines[4] = lines[9] = " "
