@@ -40,8 +40,8 @@
 #   CACHE_GB=          0: BERT's states are not cached, and BERT runs in every step
 #   TRAIN_FLAGS=       for every fairseq-train, such as --fp16, or --cpu
 # A training that was interrupted goes on where it was; a finished one is skipped; one with other settings is an error.
-# Later calls keep the limits UPDATES and MORE of earlier ones.  Repeat the other settings, also for new steps: a new system
-# is not compared with the old ones.
+# Later calls keep the limits UPDATES and MORE of earlier ones.  Repeat the other settings, also for new steps, whose settings
+# are not compared with those of other systems.
 
 here=$(cd "$(dirname "${BASH_SOURCE[1]}")" && pwd)
 examples=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -53,6 +53,7 @@ out=${OUT:-$name-out} data_bin=${OUT:-$name-out}/data-bin text_options=() # how 
 gru_sizes=() bert_text=() fused_start=(--bert-identity-start) # flags: sizes of gru_arch; text for BERT; docs/tuning.md says why
 cache=(--bert-cache "$out/bert-cache") every=100 # updates between validations
 [ "${CACHE_GB:-}" != 0 ] || cache=()
+UPDATES=${UPDATES:-$(cat "$out/UPDATES" 2>/dev/null || true)} MORE=${MORE:-$(cat "$out/MORE" 2>/dev/null || true)} # of earlier calls
 seeds=(${SEEDS:-${SEED:-1}})
 seed=${seeds[0]} runs=$out # the directory of a seed's trainings
 reached=() # the further seeds that are trained, up to this one
@@ -109,6 +110,9 @@ recipe() {
     source "$root/scripts/environment.sh"
     [[ " ${TRAIN_FLAGS:-} " != *" --cpu "* ]] || export CUDA_VISIBLE_DEVICES= # for all that is not fairseq-train, too
     mkdir -p "$out"
+    for setting in UPDATES MORE; do
+        [ -z "${!setting}" ] || put "$out/$setting" "${!setting}"
+    done
     for step in "$@"; do
         [ "$step" = prepare ] || check_text_options
         if [ "$step" != prepare ] && declare -F settings >/dev/null; then
@@ -161,20 +165,9 @@ put() { # put FILE TEXT: as a whole or, on a full disk, not at all
 }
 
 train() { # train NAME UPDATES LR WARMUP FLAGS...
-    local system=$1 updates=$2 rate=$3 warmup=$4 command text given=${MORE:-} like=continued begun
+    local system=$1 updates=$2 rate=$3 warmup=$4 command text
     shift 4
     need "$data_bin" prepare
-    case $system in
-        transformer) given=${UPDATES:-} like= ;;
-        scratch | gru_* | bert_decoder) given=${UPDATES:-}${MORE:-} like= ;;
-        student*) [ "$sizes" = transformer ] || given=${UPDATES:-}${MORE:-} like= ;;
-    esac
-    # without a limit of its own, a training keeps the one that it, or the same with the first seed, or the control began with
-    for begun in "$runs/$system" "$out/$system" ${like:+"$out/$like"}; do
-        [[ -z $given && -s $begun/begun ]] || continue
-        updates=$(sed 's/.* --max-update \([0-9]*\) .*/\1/' "$begun/begun")
-        break
-    done
     command=("$data_bin" --user-dir bert_fused_plugin ${CONSISTENCY:+--consistency "$CONSISTENCY"} "$@" "${training[@]}"
         --criterion bert_fused_label_smoothed_cross_entropy --label-smoothing 0.1
         --optimizer adam --adam-betas '(0.9, 0.98)'

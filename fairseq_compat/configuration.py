@@ -135,7 +135,7 @@ def separate_jobs(module: Any) -> None:
 
 
 def user_dir_by_name(module: Any) -> None:
-    """Let --user-dir also take the name of an installed package; an existing path always wins."""
+    """Let --user-dir also take the name of an installed package; an existing path wins, unless ours is imported."""
 
     @around(module, "import_user_module")
     def import_user_module(stock: Any, args: Any) -> None:

@@ -217,7 +217,7 @@ def text_form(cfg: Dict[str, Any], language: str) -> str:
     """Return what a model with the settings *cfg* translates, whose source is in *language*."""
     if cfg["bpe"] is None:
         return "text in the form of the training text, such as in subwords"
-    if cfg["bpe"]["_name"] != "sentencepiece" and bleu_tokenizer(language) is not None:
+    if cfg["bpe"]["_name"] in ("subword_nmt", "fastbpe") and bleu_tokenizer(language) is not None:
         return "text whose words are separated by spaces as in the training text"
     return "raw text"
 

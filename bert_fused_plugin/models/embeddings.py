@@ -8,7 +8,7 @@ import torch
 from fairseq import utils
 from torch import nn
 
-from bert_fused_plugin.errors import BertFusedError, flag_name
+from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.presets import flags_beside, resumed_from
 
 logger = logging.getLogger(__name__)
@@ -46,16 +46,15 @@ def load_embeddings(args: Any, cfg: Any, model: Any) -> None:
     Raises:
         BertFusedError: a file cannot be read, its vectors have another width, or another flag brings the embeddings.
     """
-    begins_with = {**flags_beside(args, "checkpoint"), **vars(cfg)}
+    replaced = flags_beside(args, "checkpoint").get("finetune_from_model")
     for side, part in (("encoder", model.encoder), ("decoder", model.decoder)):
         path = getattr(cfg, f"{side}_embed_path")
         if path is not None:
             setattr(args, f"{side}_embed_path", None)
             if resumed_from(args) is None:
-                for start in ("finetune_from_model", "bert_warm_start"):
-                    if begins_with.get(start):
-                        brings = f"has no effect beside {flag_name(start)}, which brings embeddings"
-                        raise BertFusedError(f"--{side}-embed-path {path} {brings}; leave one of the two out")
+                if replaced:
+                    brings = "has no effect beside --finetune-from-model, which brings embeddings"
+                    raise BertFusedError(f"--{side}-embed-path {path} {brings}; leave one of the two out")
                 _load(f"--{side}-embed-path", path, part.dictionary, part.embed_tokens)
 
 

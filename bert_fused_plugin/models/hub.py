@@ -53,7 +53,7 @@ class TranslationHub(GeneratorHubInterface):
 
     def _reads(self, text: str) -> bool:
         """Return whether the tools of the model leave anything of the *text*."""
-        return bool(self.apply_bpe(self.tokenize(text)).strip())
+        return bool(text.strip() and self.apply_bpe(self.tokenize(text)).strip())
 
     def score(self, sources: Any, translations: Any) -> Any:
         """Return the mean log-probability of the symbols of each of the *translations*, the end of sentence included.
@@ -83,10 +83,16 @@ class TranslationHub(GeneratorHubInterface):
         return [scores[i] for i in range(len(targets))]
 
     def _groups(self, targets: Sequence[Tensor]) -> Iterator[List[int]]:
-        """Yield the numbers of *targets* that have, padded, at most as many tokens as a batch of sources may have."""
+        """Yield the numbers of *targets* that have, padded, at most as many tokens as a batch of sources may have.
+
+        Where BERT reads the lines before, they stay together and in their order.
+        """
         group: List[int] = []
-        for i in sorted(range(len(targets)), key=lambda i: len(targets[i])):
-            if group and (len(group) + 1) * len(targets[i]) > (self.cfg.dataset.max_tokens or math.inf):
+        bridge = vars(self.task).get("bridge")
+        in_context = bridge is not None and bridge.context > 0
+        most = math.inf if in_context else self.cfg.dataset.max_tokens or math.inf
+        for i in sorted(range(len(targets)), key=lambda i: 0 if in_context else len(targets[i])):
+            if group and (len(group) + 1) * len(targets[i]) > most:
                 yield group
                 group = []
             group.append(i)
@@ -117,7 +123,7 @@ def load_hub(
         model_name_or_path: directory of the model.
         checkpoint_file: its checkpoint; several, joined by colons, are an ensemble.
         data_name_or_path: directory of the dictionaries; a path that begins with a dot starts at the model's directory.
-        overrides: settings, each a keyword, that replace those of the training; `translate` takes ``beam``.
+        overrides: settings, each a keyword, that replace those of the training; `translate` takes the beam.
 
     Raises:
         BertFusedError: there is no such directory, or the plug-in of the model is not imported.

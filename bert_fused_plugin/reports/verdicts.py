@@ -75,13 +75,21 @@ def _by_chrf(name: str, scores: Dict[str, Scores]) -> str:
 
 
 def fairness(run: Run, baseline: Run, runs: Sequence[Run], data: str) -> Optional[str]:
-    """Return what the reader must know if *run* began from *baseline*, or alone has another loss, and else None.
+    """Return what the reader must know if *run* and *baseline* differ in more than BERT, and None if they do not.
 
     One of *runs*, all runs of the report, may be the fair control; *data* is for the command that trains one.
     """
-    if run.reads_bert != baseline.reads_bert and run.consistency != baseline.consistency:
-        losses = f"{run.name} was trained with --consistency {run.consistency}, and {baseline.name} with "
-        return f"{losses}{baseline.consistency}, so the difference may come from that and not from BERT."
+    return " ".join(filter(None, (_other_loss(run, baseline), _longer(run, baseline, runs, data)))) or None
+
+
+def _other_loss(run: Run, baseline: Run) -> Optional[str]:
+    if run.reads_bert == baseline.reads_bert or run.consistency == baseline.consistency:
+        return None
+    losses = f"{run.name} was trained with --consistency {run.consistency}, and {baseline.name} with "
+    return f"{losses}{baseline.consistency}, so the difference may come from that and not from BERT."
+
+
+def _longer(run: Run, baseline: Run, runs: Sequence[Run], data: str) -> Optional[str]:
     start_path = _start(run, baseline)
     if start_path is None:
         return None

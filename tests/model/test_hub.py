@@ -67,6 +67,8 @@ def test_scores_are_the_same_in_batches_of_few_target_tokens():
     assert list(hub._groups([torch.zeros(length) for length in (9, 1, 3, 2)])) == [[1, 3, 2], [0]]
     assert hub.score(sources, targets) == pytest.approx(together)
     assert hub.score([], []) == []
+    hub.task.bridge.context = 1  # BERT reads the lines before, which must stay in their order
+    assert list(hub._groups([torch.zeros(length) for length in (9, 1, 3, 2)])) == [[0, 1, 2, 3]]
 
 
 def test_a_model_that_was_trained_with_flags_for_data_sets_translates():

@@ -57,6 +57,7 @@ def test_sentencepiece_is_used_without_being_asked_for(pieces, tmp_path, caplog)
         ("subword_nmt", "zh", "text whose words are separated by spaces as in the training text"),
         ("subword_nmt", "en", "raw text"),
         ("sentencepiece", "zh", "raw text"),
+        ("byte_bpe", "zh", "raw text"),
     ],
 )
 def test_the_readme_says_which_text_the_model_translates(bpe, language, form):

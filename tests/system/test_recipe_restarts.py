@@ -171,5 +171,5 @@ def test_a_limit_stays_unless_it_is_given_and_holds_for_all_seeds_and_new_system
     steps = ("transformer", "continued", "scratch")
     assert limits(*steps, UPDATES="2000", MORE="1000") == [2000, 1000, 3000]
     assert limits(*steps, SEEDS="1 2") == [2000, 1000, 3000]
-    assert limits("continued_r_drop", "bert_fused") == [1000, 1000]
+    assert limits("continued_r_drop", "bert_fused", "gru_dot") == [1000, 1000, 3000]
     assert limits(*steps[:2], MORE="1500") == [1500]

@@ -193,6 +193,9 @@ def test_another_loss_may_be_the_reason_of_a_gain():
     plain = run("plain", "/runs/plain.pt", consistency="r-drop")
     assert fairness(fused, plain, [plain, fused], "data") is None
     assert fairness(plain, PLAIN, [PLAIN, plain], "data") is None
+    begun = run("fused", "/runs/fused.pt", BEGUN, reads_bert=True, consistency="r-drop")
+    said = fairness(begun, PLAIN, [PLAIN, begun], "data")
+    assert " and not from BERT. fused began from plain and was trained on for 2,000 updates, with a new" in said
 
 
 def test_a_folder_that_was_moved_is_known_by_its_name(tmp_path):

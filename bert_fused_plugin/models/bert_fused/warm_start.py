@@ -43,7 +43,6 @@ _NO_PARAMETER = re.compile(
     r"settings_record\.text$|(en|de)coder\.(version|bert\.scaled|bert_record\.text|embed_positions\.(weights|_float_tensor)|"
     r"layers\.\d+\.(in_proj|out_proj|fc1|fc2)_\w+)$"
 )
-# settings of BERT that follow from the data, which may be prepared in another way
 _SECTIONS = ("copied", "new", "unused", "shape mismatch")
 _REMEDY = "give the checkpoint of a fairseq transformer, such as its checkpoint_best.pt"
 
