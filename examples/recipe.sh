@@ -110,9 +110,6 @@ recipe() {
     source "$root/scripts/environment.sh"
     [[ " ${TRAIN_FLAGS:-} " != *" --cpu "* ]] || export CUDA_VISIBLE_DEVICES= # for all that is not fairseq-train, too
     mkdir -p "$out"
-    for setting in UPDATES MORE; do
-        [ -z "${!setting}" ] || put "$out/$setting" "${!setting}"
-    done
     for step in "$@"; do
         [ "$step" = prepare ] || check_text_options
         if [ "$step" != prepare ] && declare -F settings >/dev/null; then
@@ -136,7 +133,7 @@ usage() {
     echo
     sed -n '/^# Steps/,/^here=/{/^#/s/^# \{0,1\}//p}' "$examples/recipe.sh"
     if ! declare -F check_settings >/dev/null; then # its defaults follow from the text
-        printf '\nDefaults: OUT=%s UPDATES=%s MORE=%s WARMUP=%s LR=%s SEED=%s TRAIN_FLAGS=%s\n' \
+        printf '\nWithout further settings: OUT=%s UPDATES=%s MORE=%s WARMUP=%s LR=%s SEED=%s TRAIN_FLAGS=%s\n' \
             "$out" "$updates" "$more" "$warmup" "$lr" "$seed" "${TRAIN_FLAGS:-}"
     fi
 }
@@ -160,12 +157,12 @@ stamp() { # stamp FILE TEXT MESSAGE: FILE says TEXT from now on; if it says some
 
 put() { # put FILE TEXT: as a whole or, on a full disk, not at all
     mkdir -p "$(dirname "$1")"
-    echo "$2" >"$1.new"
-    mv "$1.new" "$1"
+    echo "$2" >"$1.new.$$"
+    mv "$1.new.$$" "$1"
 }
 
 train() { # train NAME UPDATES LR WARMUP FLAGS...
-    local system=$1 updates=$2 rate=$3 warmup=$4 command text
+    local system=$1 updates=$2 rate=$3 warmup=$4 command text limit
     shift 4
     need "$data_bin" prepare
     command=("$data_bin" --user-dir bert_fused_plugin ${CONSISTENCY:+--consistency "$CONSISTENCY"} "$@" "${training[@]}"
@@ -182,6 +179,9 @@ train() { # train NAME UPDATES LR WARMUP FLAGS...
         return
     fi
     [ ! -e "$runs/$system/checkpoint_last.pt" ] || check_same "$system" "$updates" "$text"
+    for limit in UPDATES MORE; do
+        [[ -z ${!limit} || ${!limit} = "$(cat "$out/$limit" 2>/dev/null)" ]] || put "$out/$limit" "${!limit}"
+    done
     mkdir -p "$runs/$system"
     exec 9>"$runs/$system/lock" # open as long as fairseq-train runs, even if this script is killed
     flock -n 9 2>/dev/null || [ $? != 1 ] || # not where there is no flock, or a disk that has no locks

@@ -13,7 +13,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 venv=${VENV:-$root/.venv}
 case $venv in /*) ;; *) venv=$PWD/$venv ;; esac
 made=$venv/made-by-setup    # only such an environment may be made anew
-choices=$venv/setup-choices # an earlier TORCH=, FAIRSEQ= and PIP_CONSTRAINT=
+choices=$venv/setup-choices # an earlier TORCH= and FAIRSEQ=
 stamp=$venv/setup-stamp     # what was installed
 log=$venv/setup.log
 
@@ -50,9 +50,10 @@ find_python() {
 
 wanted_stamp() {
     {
-        cat "$root/setup.py" "$root/pyproject.toml" "$root/scripts/setup.sh" "$root"/*.pth ${constraint:+"$constraint"}
+        cat "$root/setup.py" "$root/pyproject.toml" "$root/scripts/setup.sh" "$root"/*.pth
         echo "$root $python $torch $fairseq $fairseq_is"
     } | cksum
+    echo "${PIP_CONSTRAINT:-}"
 }
 
 make_venv() {
@@ -62,7 +63,7 @@ make_venv() {
     fi
     if "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
         # that of a clone that was moved or copied names its old place in all commands
-        made_as=$(sed -n 's/.*VIRTUAL_ENV=//p' "$venv/bin/activate" 2>/dev/null | tail -n 1 | tr -d "\"'") || true
+        made_as=$(sed -n "s/.*VIRTUAL_ENV=[\"']\{0,1\}\//\//p" "$venv/bin/activate" 2>/dev/null | tail -n 1 | tr -d "\"'") || true
         [ "$(base_of "$venv/bin/python")" = "$python" ] && { [ -z "$made_as" ] || [ "$made_as" -ef "$venv" ]; } && return
     fi
     if [ -e "$venv" ] && [ ! -e "$made" ]; then
@@ -73,8 +74,8 @@ make_venv() {
     "$python" -c 'import venv, ensurepip' 2>/dev/null ||
         fail "$python has no venv module. Install it (Debian, Ubuntu: apt install python3-venv)," \
             "or name another Python: PYTHON=/path/to/python $0"
-    "$python" -m venv --clear --without-pip "$venv" && touch "$made" && "$venv/bin/python" -m ensurepip >/dev/null ||
-        fail "$python cannot make a virtual environment in $venv"
+    "$python" -m venv --clear "$venv" || fail "$python cannot make a virtual environment in $venv"
+    touch "$made"
 }
 
 # pip's milestones go to the terminal, all of its output to the log.
@@ -117,8 +118,6 @@ if [ -z "$torch" ]; then # the tested version; an open range would take the newe
     case $("$python" -V) in *" 3.9."*) torch=torch==2.8.0 ;; esac # the last one for Python 3.9
 fi
 [ "${1:-}" != --print-torch ] || { echo "$torch" && exit; }
-constraint=${PIP_CONSTRAINT:-$(chosen PIP_CONSTRAINT)}
-[ -z "$constraint" ] || { constraint=$(realpath "$constraint") && export PIP_CONSTRAINT=$constraint; }
 earlier_fairseq=$(chosen FAIRSEQ) chosen_fairseq=${FAIRSEQ:-$(chosen FAIRSEQ)}
 [ ! -e "$chosen_fairseq" ] || chosen_fairseq=$(realpath "$chosen_fairseq")
 fairseq=${chosen_fairseq:-fairseq==0.12.2}
@@ -140,7 +139,7 @@ fi
 compile_hook() { "$venv/bin/python" -m compileall -q "$root"/fairseq_compat || true; }
 
 wanted=$(wanted_stamp)
-if [ -x "$venv/bin/fairseq-train" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
+if [ -x "$venv/bin/fairseq-train" ] && [[ $(cat "$stamp" 2>/dev/null) = "$wanted"* ]]; then # or with a PIP_CONSTRAINT
     compile_hook
     say "$venv is up to date"
     exit 0
@@ -148,10 +147,10 @@ fi
 make_venv
 earlier_torch=$(chosen TORCH)
 rm -f "$stamp"
-printf '%s\n' "TORCH=$chosen_torch" "FAIRSEQ=$chosen_fairseq" "PIP_CONSTRAINT=$constraint" >"$choices.new"
-mv "$choices.new" "$choices"
+printf 'TORCH=%s\nFAIRSEQ=%s\n' "$chosen_torch" "$chosen_fairseq" >"$choices.new" && mv "$choices.new" "$choices"
 : >"$log"
-# 2.13.0+cpu is a 2.13.0 to pip, which would keep it.
+# All fairseqs call themselves 0.12.2, and torch 2.13.0+cpu is a 2.13.0, so pip would keep the other one.
+[[ $earlier_fairseq = "$chosen_fairseq" && -z $fairseq_is ]] || "$venv/bin/python" -m pip uninstall -y fairseq >>"$log" 2>&1
 [[ $earlier_torch = "$chosen_torch" || torch==$(torch_there) = "$torch" ]] || "$venv/bin/python" -m pip uninstall -y torch >>"$log" 2>&1
 # An older pip installs no hook.
 run_pip -q "pip>=21.3"
@@ -166,8 +165,6 @@ install "1/2 $torch, bert_fused_plugin and its tools (a minute or two)" "$torch"
 # fairseq's own pins cannot be met today; what it needs came with the package.  Where CUDA_HOME is set, its repository also
 # compiles kernels that nothing here uses, and fails if that CUDA is of another version than torch's.
 unset CUDA_HOME
-# All fairseqs call themselves 0.12.2, so pip would keep the other one.
-[[ $earlier_fairseq = "$chosen_fairseq" && -z $fairseq_is ]] || "$venv/bin/python" -m pip uninstall -y fairseq >>"$log" 2>&1
 install "2/2 stock $fairseq ($from)" "${how[@]}"
 "$venv/bin/python" -c 'import fairseq_compat, fairseq, bert_fused_plugin' >>"$log" 2>&1 || {
     tail -n 15 "$log" >&2

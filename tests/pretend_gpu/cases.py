@@ -59,7 +59,7 @@ class Cases:
 
     def __init__(self, dictionary, bert_dir):
         self.dictionary, self.bert_dir = dictionary, bert_dir
-        self.task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+        self.task = SimpleNamespace(cfg={}, source_dictionary=dictionary, target_dictionary=dictionary)
 
     def model(self, name, **options):
         """Return the model *name* of `MODELS`, the same each time."""
