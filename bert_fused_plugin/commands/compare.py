@@ -22,8 +22,7 @@ from fairseq.utils import split_paths
 from bert_fused_plugin.commands import output_errors, user_module
 from bert_fused_plugin.data.dictionary_bridge import DETOKENIZERS
 from bert_fused_plugin.data.raw_text import TextFile
-from bert_fused_plugin.data.subwords import JOINABLE
-from bert_fused_plugin.data.unspaced_languages import bleu_tokenizer
+from bert_fused_plugin.data.subwords import JOINABLE, bleu_tokenizer
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 from bert_fused_plugin.files import given_path, written_output
 from bert_fused_plugin.progress import say

@@ -1,4 +1,4 @@
-"""The kinds of subwords: how a dictionary shows them, and how their symbols become text again."""
+"""The kinds of subwords: how a dictionary shows them, how they become text again, and languages without spaces."""
 
 import hashlib
 import re
@@ -18,6 +18,14 @@ _BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
 # symbols that stand in a dictionary of any kind: the padding of fairseq-preprocess, and tags
 _OF_ANY_KIND = re.compile(r"madeupword\d+|<.*>|__.*__|\[.*\]")
 _FEWEST_NUMBERS = 100  # a dictionary of at most so many symbols that are numbers may be that of a toy task
+
+# sacreBLEU's tokenisers that need no download and no other package, and the codes of their languages (ISO 639); cn and
+# jp are no codes, but names that people give to their files
+_CODES = {
+    "zh": "zh zho chi cmn yue wuu lzh cn",
+    "char": "ja jpn jp th tha lo lao km khm my mya bur shn bo bod tib dz dzo",
+}
+_TOKENIZERS = {code: tokenizer for tokenizer, codes in _CODES.items() for code in codes.split()}
 
 
 class Subwords(NamedTuple):
@@ -177,3 +185,12 @@ def decode_byte_bpe(text: str) -> str:
     """Return what fairseq's ``--bpe byte_bpe`` and ``--bpe bytes`` make of *text*; other characters stay."""
     parts = _OTHERS.split(text)
     return "".join(part if i % 2 else str(ByteBPE.decode(part)) for i, part in enumerate(parts)).strip()
+
+
+def bleu_tokenizer(language: str) -> Optional[str]:
+    """Return sacreBLEU's tokeniser for a *language* that is written without spaces, and None for other languages.
+
+    Codes such as ``zh_CN`` and ``tha_Thai`` are known, too; in Latin letters (``zho_Latn``) all languages have spaces.
+    """
+    code, *others = re.split("[-_]", language.lower())
+    return None if "latn" in others else _TOKENIZERS.get(code)

@@ -21,9 +21,8 @@ from bert_fused_plugin.bert.pretrained_bert import PretrainedBert, load_tokenize
 from bert_fused_plugin.bert.record import RECORD_KEY, weights_fingerprint, without_folders
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, require_architecture, without_training_state
 from bert_fused_plugin.data.dictionary_bridge import detect_detok
-from bert_fused_plugin.data.subwords import detect_subword
+from bert_fused_plugin.data.subwords import bleu_tokenizer, detect_subword
 from bert_fused_plugin.data.typed_text import hyphen_warning
-from bert_fused_plugin.data.unspaced_languages import bleu_tokenizer
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 from bert_fused_plugin.exporting.subword_tool import FLAGS, Files, check_tool, choose_tool
 from bert_fused_plugin.files import written_output

@@ -13,7 +13,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import estimate_ci
 
-from bert_fused_plugin.data.unspaced_languages import bleu_tokenizer
+from bert_fused_plugin.data.subwords import bleu_tokenizer
 
 SIGNIFICANT = 0.05
 DEFAULT_SAMPLES = 1000

@@ -62,7 +62,7 @@ def gain(score: Score) -> str:
 def verdict(name: str, baseline: str, scores: Dict[str, Scores]) -> str:
     """Return a sentence that says whether system *name* is better than *baseline*."""
     score = scores[name]["BLEU"]
-    word = ("and {} do not differ significantly", "is better than {}", "is worse than {}")[score.better]
+    word = ("and {} do not differ significantly in BLEU", "is better than {}", "is worse than {}")[score.better]
     return f"{name} {word.format(baseline)} on this test set: {name} {gain(score)}.{_by_chrf(name, scores)}"
 
 

@@ -5,8 +5,7 @@ from typing import Any, Container, List, NamedTuple, Sequence
 import torch
 from torch import Tensor
 
-from bert_fused_plugin.data.subwords import SUBWORDS
-from bert_fused_plugin.data.unspaced_languages import bleu_tokenizer
+from bert_fused_plugin.data.subwords import SUBWORDS, bleu_tokenizer
 
 PIECES = "pieces"  # marks of sentencepiece in a language without spaces, where each piece is a word
 

@@ -18,10 +18,9 @@ from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch, pie
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.document_context import files_of, read_document_starts
 from bert_fused_plugin.data.raw_text import read_raw_text
-from bert_fused_plugin.data.subwords import detect_subword
+from bert_fused_plugin.data.subwords import bleu_tokenizer, detect_subword
 from bert_fused_plugin.data.tags import language_tags
 from bert_fused_plugin.data.typed_text import TypedText
-from bert_fused_plugin.data.unspaced_languages import bleu_tokenizer
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.models.presets import flags_beside, resumed_from
 from bert_fused_plugin.modules.attention_map import log_alphas

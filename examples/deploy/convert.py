@@ -18,8 +18,8 @@ from ctranslate2.converters import FairseqConverter
 from fairseq.data import Dictionary
 
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, saved_flags
+from bert_fused_plugin.data.subwords import bleu_tokenizer
 from bert_fused_plugin.data.typed_text import hyphens_are_split
-from bert_fused_plugin.data.unspaced_languages import bleu_tokenizer
 from bert_fused_plugin.files import written_whole
 
 PRECISIONS = ("float32", "int8")

@@ -11,7 +11,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest
 
 from bert_fused_plugin.commands.compare import main
-from bert_fused_plugin.data.unspaced_languages import bleu_tokenizer
+from bert_fused_plugin.data.subwords import bleu_tokenizer
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.reports.comparison import Comparison
 from bert_fused_plugin.reports.scoring import (
