@@ -67,7 +67,7 @@ once="prepare estimate distill student student_control deploy compare" # steps t
 default_steps=(prepare transformer continued bert_fused gru_bahdanau compare)
 source "$examples/recipe_student.sh"
 
-# Small models, as docs/results.md has them; up to 40,000 pairs, their trainings end before these numbers of updates.
+# Small models, as docs/results.md has them; up to 40,000 pairs of Tatoeba, their trainings end before these numbers of updates.
 tiny() {
     transformer=(--arch transformer # of the sizes of bert_fused_tiny
         --encoder-layers 4 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-attention-heads 4
