@@ -16,7 +16,7 @@ say() { printf '\ndemo: %s\n' "$*"; }
 
 source "$root/scripts/environment.sh"
 export HF_HUB_OFFLINE=1
-unset BERT BERT_FLAGS BERT_TEXT MOSES SEED SEEDS CONSISTENCY BASELINE CACHE_GB # which are exported for one's own text
+unset BERT BERT_FLAGS BERT_TEXT SEED SEEDS CONSISTENCY BASELINE CACHE_GB # which are exported for one's own text
 started=$SECONDS
 
 say "1/3 transformer, control, BERT-fused model and report, by examples/own_data/run.sh with small models and batches"

@@ -1,11 +1,11 @@
 """From raw parallel text to text in subwords.
 
-python examples/own_data/prepare.py DATA OUT SRC TGT [--bert NAME] [--subwords sentencepiece] [--symbols N] [--moses]
+python examples/own_data/prepare.py DATA OUT SRC TGT [--bert NAME] [--subwords sentencepiece] [--symbols N]
     [--bert-text DIR]
 
 DATA holds train.SRC and train.TGT, one sentence a line, and valid, test and test-NAME where they exist.  What is wrong
 with the text is reported together, with file and line, before anything is written.  OUT/text appears when it is
-complete.  It holds SPLIT.{SRC,TGT} in subwords, raw/SPLIT.{SRC,TGT} before they were split (with --moses: tokenised),
+complete.  It holds SPLIT.{SRC,TGT} in subwords, raw/SPLIT.{SRC,TGT} before they were split,
 reference.SPLIT.TGT (the raw target side) of each test set, the subword model, and `numbers`: how many pairs there are.
 With --bert-text, bert/SPLIT.SRC is the text that BERT reads, in the same lines.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Dict, Iterable, List, Optional, Sequence
 
 from splitting import Pair, choose_held_out, read_pairs, training_pairs
-from subwords import KINDS, count_characters, default_symbols, learn, moses, split_file
+from subwords import KINDS, count_characters, default_symbols, learn, split_file
 from text_checks import Findings, check_split, check_tokenizer
 from tqdm import tqdm
 
@@ -121,10 +121,9 @@ def make(args: argparse.Namespace, new: Path) -> None:
     with (new / train[1].name).open(encoding="utf-8") as file:
         tokens = sum(len(line.split()) + 1 for line in file)
     (new / "numbers").write_text(f"pairs={counts['train']}\n", encoding="utf-8")
-    tokenised_by = "tokenised by Moses' rules, " if args.moses else ""
     sizes = ", ".join(f"{counts[split]:,} for {split}" for split in ("valid", *tests))
     print(
-        f"own_data: {counts['train']:,} training pairs, {sizes}; {tokenised_by}"
+        f"own_data: {counts['train']:,} training pairs, {sizes}; "
         f"{args.subwords} with {symbols:,} symbols; the target text has {tokens:,} tokens"
     )
 
@@ -144,8 +143,7 @@ def put_aside(args: argparse.Namespace) -> Dict[str, List[Pair]]:
 
 
 def write_raw(args: argparse.Namespace, new: Path, split: str, pairs: Iterable[Pair]) -> int:
-    """Write *pairs*, tokenised if so, and the text for BERT; return their number."""
-    tokenisers = [moses(language) if args.moses else str for language in args.languages]
+    """Write *pairs*, and the text for BERT; return their number."""
     folders, count = ("raw", "raw", "bert"), 0
     with ExitStack() as opened:
         files = []
@@ -153,8 +151,8 @@ def write_raw(args: argparse.Namespace, new: Path, split: str, pairs: Iterable[P
             (new / folder).mkdir(exist_ok=True)
             files.append(opened.enter_context((new / folder / path.name).open("w", encoding="utf-8", newline="\n")))
         for pair in tqdm(pairs, desc=f"reading {split}", unit=" pairs", disable=None, leave=False):
-            for tokenise, text, file in zip([*tokenisers, str], pair, files):
-                file.write(f"{tokenise(text)}\n")
+            for text, file in zip(pair, files):
+                file.write(f"{text}\n")
             count += 1
     return count
 
@@ -171,7 +169,6 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     )
     parser.add_argument("--subwords", choices=KINDS, default="sentencepiece", help="kind of subwords")
     parser.add_argument("--symbols", type=int, metavar="N", help="size of the vocabulary; default: by amount of text")
-    parser.add_argument("--moses", action="store_true", help="tokenise both languages by Moses' rules first")
     parser.add_argument("--seed", type=int, default=1, help="seed of the pairs that are put aside")
     return parser.parse_args(argv)
 

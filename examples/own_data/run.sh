@@ -20,7 +20,6 @@
 #                               layer, or of the layer at two thirds of the depth of a sentence encoder
 #   SUBWORDS=sentencepiece      or subword-nmt
 #   SYMBOLS=                    number of subwords; default by the amount of text: 2000 to 32000
-#   MOSES=0                     1: tokenise by Moses' rules first
 #   SIZE=auto                   sizes of the models: tiny, iwslt or base; auto: by the amount of text and the device.  The
 #                               other settings of the training follow from the size (dropout: from the amount of text, too)
 #   UPDATES=, MORE=             the most updates of the transformer, and the most further updates of continued and of bert_fused;
@@ -38,7 +37,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
 
 default_steps=(prepare estimate transformer continued bert_fused compare)
 source_lang=${SRC:-} target_lang=${TGT:-}
-subwords=${SUBWORDS:-sentencepiece} moses=${MOSES:-0}
+subwords=${SUBWORDS:-sentencepiece}
 why='the default for English: a small encoder from the package index, made to compare sentences; a masked language model of
 the hub, such as BERT=bert-base-cased, may help more'
 default_bert=$(cat "$out/default-bert" 2>/dev/null || true) # what the step prepare has taken
@@ -50,11 +49,9 @@ elif [[ ! $source_lang =~ ^(en|eng)(_|$) ]]; then
 fi
 text_options=(--subwords "$subwords" --seed "$seed")
 [ -z "${SYMBOLS:-}" ] || text_options+=(--symbols "$SYMBOLS")
-[ "$moses" = 0 ] || text_options+=(--moses)
 [ -z "${BERT_TEXT:-}" ] || bert_text=(--bert-text "$out/text/bert")
 scoring=(--reference "$out/text/reference.{subset}.$target_lang" --max-len-a 1.5 --max-len-b 10)
 scoring+=("${bert_text[@]}")
-[ "$moses" = 0 ] || scoring+=(--detok moses)
 
 check_settings() {
     local setting
@@ -65,8 +62,6 @@ check_settings() {
     [[ $source_lang$target_lang =~ ^[A-Za-z_]+$ ]] || fail "SRC=$SRC and TGT=$TGT must be names of languages, such as en and pt_BR"
     [ "$source_lang" != "$target_lang" ] || fail "SRC and TGT must differ, got $SRC twice"
     [[ $subwords = sentencepiece || $subwords = subword-nmt ]] || fail "SUBWORDS=$subwords must be sentencepiece or subword-nmt"
-    [[ $moses = [01] ]] || fail "MOSES=$moses must be 0 or 1"
-    [[ $moses = 0 || $source_lang$target_lang != *_* ]] || fail "MOSES=1 knows languages without a region: SRC=fr, not SRC=fr_CA"
     [[ ${SYMBOLS:-1} =~ ^[1-9][0-9]*$ ]] || fail "SYMBOLS=$SYMBOLS must be a whole number"
     [[ ${CACHE_GB:-1} =~ ^[0-9]+(\.[0-9]+)?$ ]] || fail "CACHE_GB=$CACHE_GB must be a number"
     [[ ${SIZE:-auto} =~ ^(auto|tiny|iwslt|base)$ ]] || fail "SIZE=$SIZE must be auto, tiny, iwslt or base"
@@ -130,7 +125,6 @@ settings() {
         say "BERT's states would take more than CACHE_GB=$(cat "$out/cache_gb"), so BERT runs in every step"
         cache=()
     fi
-    [[ $moses = 0 || -n ${BERT_TEXT:-} ]] || bert+=(--bert-detok moses)
     echo "$name: $pairs pairs on a ${device^^}: size $size, dropout $dropout, $updates updates" \
         "(learning rate $lr, warm-up $warmup) and $more more ($more_lr, of the control ${control_lr:-$more_lr}; $more_warmup)${bert[*]:+; ${bert[*]}}${TRAIN_FLAGS:+; last of all TRAIN_FLAGS: $TRAIN_FLAGS}"
 }

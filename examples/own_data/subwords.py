@@ -38,14 +38,6 @@ def count_characters(files: Sequence[Path]) -> int:
     return len(found)
 
 
-def moses(language: str) -> Split:
-    """Return what tokenises a line by Moses' rules, with hyphens apart, as ``--tokenizer moses`` of fairseq does it."""
-    from sacremoses import MosesTokenizer
-
-    tokenizer = MosesTokenizer(language)
-    return lambda line: tokenizer.tokenize(line, aggressive_dash_splits=True, return_str=True)
-
-
 def learn(kind: str, files: Sequence[Path], symbols: int, folder: Path) -> Split:
     """Learn subwords from *files* and return the function that splits a line.
 

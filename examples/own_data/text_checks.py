@@ -106,10 +106,10 @@ def _check_lines(file: _File, findings: Findings) -> None:
     elif file.empty:
         what = "these pairs are left out" if file.path.stem == "train" else "they stay, and count in the scores"
         findings.warnings.append(f"{file.path}: {_listed(file.empty)} are empty; {what}")
-    if 0 < len(file.apart) < file.count / 2:
+    if file.apart:
         findings.warnings.append(
-            f"{file.path}: {_listed(file.apart)} are not in Unicode's form NFC, unlike the others, so one letter is "
-            "several symbols; normalise the text, for example with uconv -x any-nfc"
+            f"{file.path}: {_listed(file.apart)} are not in Unicode's form NFC, so one letter may be several symbols; "
+            "normalise all text, also new text, for example with uconv -x any-nfc"
         )
 
 
@@ -139,7 +139,7 @@ def check_tokenizer(name: str, path: Path, findings: Findings, options: Optional
         findings.errors.append(
             f"{path}: BERT={name} does not know this language: {unknown:.0%} of its word pieces are unknown (line "
             f"{worst + 1}: {lines[worst][:60]!r}); give a BERT of the source language, or a multilingual one: "
-            "BERT=bert-base-multilingual-cased"
+            "BERT=xlm-roberta-base"
         )
         return
     has_words = sum(line.count(" ") for line in lines) >= _FEW_SPACES * sum(map(len, lines))

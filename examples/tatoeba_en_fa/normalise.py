@@ -1,7 +1,7 @@
 """Persian text in one spelling: standard input to standard output, line by line.
 
 - Letters of Arabic keyboards become the Persian ones: yeh (U+064A, U+0649) U+06CC, kaf (U+0643) U+06A9, heh with
-  hamza above (U+06C0, U+0647 U+0654) stays one letter (NFC); Arabic digits become Persian digits.
+  hamza above (U+0647 U+0654) becomes one letter (U+06C0); Arabic digits become Persian digits.
 - Vowel marks (U+064C to U+0652) and the stretching tatweel (U+0640) go; the tanwin of adverbs (U+064B) stays.
 - The half-space (zero width non-joiner, U+200C) stays between letters, once; beside a space, or at an end, it goes.
   Other invisible characters (U+200B, U+200D to U+200F, U+202A to U+202E, U+2066 to U+2069, U+FEFF) go.
@@ -28,7 +28,8 @@ ENDING = re.compile(r"(?<=[^\W\d_]) (ها|های|هایی|هایم|هایت|ها
 
 def normalise(line: str) -> str:
     """Return a line of Persian in the spelling described above."""
-    line = " ".join(unicodedata.normalize("NFC", line).translate(SAME).split())
+    line = unicodedata.normalize("NFC", line).replace("\u0647\u0654", "\u06c0")  # which NFC leaves apart
+    line = " ".join(line.translate(SAME).split())
     line = re.sub(f"{HALF_SPACE}+", HALF_SPACE, STRAY.sub(" ", line)).strip(f" {HALF_SPACE}")
     return ENDING.sub(HALF_SPACE + r"\1", PREFIX.sub(r"\1" + HALF_SPACE, line))
 

@@ -43,8 +43,6 @@ GIVEN = {"SRC": "en", "TGT": "fr", "DATA": "."}
         ({"TGT": "en"}, "SRC and TGT must differ, got en twice"),
         ({"DATA": "nowhere"}, "DATA=nowhere is no directory"),
         ({"SUBWORDS": "bpe"}, "SUBWORDS=bpe must be sentencepiece or subword-nmt"),
-        ({"MOSES": "yes"}, "MOSES=yes must be 0 or 1"),
-        ({"MOSES": "1", "SRC": "fr_CA"}, "MOSES=1 knows languages without a region: SRC=fr, not SRC=fr_CA"),
         ({"SYMBOLS": "8k"}, "SYMBOLS=8k must be a whole number"),
         ({"SIZE": "huge"}, "SIZE=huge must be auto, tiny, iwslt or base"),
         ({"CACHE_GB": "all"}, "CACHE_GB=all must be a number"),

@@ -108,14 +108,14 @@ def test_other_text_is_noticed(dry, text, tmp_path):
 def test_a_later_step_takes_the_settings_that_the_text_was_prepared_with(dry, tmp_path):
     made_from = tmp_path / "own_data-out" / "data-bin" / "made-from"
     made_from.parent.mkdir(parents=True)
-    made_from.write_text("en-de --subwords sentencepiece --seed 1 --moses --bert-text\n")
-    reverse = {"SRC": "de", "TGT": "en", "DATA": str(tmp_path), "MOSES": "1", "BERT_TEXT": str(tmp_path)}
-    assert "(before: en-de --subwords sentencepiece --seed 1 --moses --bert-text; now: de-en --subwords" in dry.refused(
+    made_from.write_text("en-de --subwords sentencepiece --seed 1 --bert-text\n")
+    reverse = {"SRC": "de", "TGT": "en", "DATA": str(tmp_path), "BERT_TEXT": str(tmp_path)}
+    assert "(before: en-de --subwords sentencepiece --seed 1 --bert-text; now: de-en --subwords" in dry.refused(
         "own_data", "deploy", **reverse
     )
-    given = {"SRC": "en", "TGT": "de", "DATA": str(tmp_path), "MOSES": "1"}
+    given = {"SRC": "en", "TGT": "de", "DATA": str(tmp_path)}
     said = dry.refused("own_data", "deploy", **given)
-    before = "(before: en-de --subwords sentencepiece --seed 1 --moses --bert-text;"
+    before = "(before: en-de --subwords sentencepiece --seed 1 --bert-text;"
     assert f"own_data-out/data-bin was made with other settings {before}" in said
     said = dry.refused("own_data", "deploy", **given, BERT_TEXT=str(tmp_path))
     assert "run the step prepare first" in said  # no text/numbers: the next check

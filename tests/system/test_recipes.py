@@ -95,7 +95,7 @@ def test_states_are_cached_for_all_systems_unless_the_user_has_no_room(dry, out)
     assert "error: CACHE_GB=5 must be 0 in this recipe, or be left out" in said
 
 
-MADE_FROM = "en-de --subwords sentencepiece --seed 1 --moses\n"
+MADE_FROM = "en-de --subwords sentencepiece --seed 1\n"
 
 
 @pytest.mark.parametrize(("room", "cached"), [("0.0093", True), ("0.0091", False)])  # of 12,000 pieces, 384 wide
@@ -107,13 +107,12 @@ def test_own_data_scores_plain_text_and_caches_states_where_there_is_room(dry, t
     for name, text in {**files, "data-bin/made-from": MADE_FROM}.items():
         (tmp_path / "own_data-out" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "own_data-out" / name).write_text(text)
-    given = {"SRC": "en", "TGT": "de", "DATA": str(tmp_path), "MOSES": "1", "CACHE_GB": room}
+    given = {"SRC": "en", "TGT": "de", "DATA": str(tmp_path), "CACHE_GB": room}
     dry.run("own_data", "transformer", "continued", "bert_fused", "compare", **given)
     fused = " ".join(dry.calls("fairseq-train")[-1])
     assert ("--bert-cache own_data-out/bert-cache" in fused) is cached
-    assert "--bert-detok moses" in fused
     compared = " ".join(dry.calls("bert-fused-compare")[0])
-    how = "--reference own_data-out/text/reference.{subset}.de --max-len-a 1.5 --max-len-b 10 --detok moses"
+    how = "--reference own_data-out/text/reference.{subset}.de --max-len-a 1.5 --max-len-b 10"
     assert how in compared
 
 

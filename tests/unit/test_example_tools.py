@@ -37,6 +37,7 @@ from bert_fused_plugin.errors import BertFusedError
         ("مُحَمَّد", "محمد"),
         ("٠١٢٩", "۰۱۲۹"),
         ("  دو\u00a0\t کلمه ", "دو کلمه"),
+        ("خانه\u0654 ما", "خان\u06c0 ما"),
         ("", ""),
     ],
 )
@@ -44,7 +45,7 @@ def test_persian_is_written_in_one_way(text, expected):
     assert normalise.normalise(text) == expected
 
 
-@given(st.text(alphabet="می نهاکتعي\u200cًـ،.\u064e \ufeff", max_size=30))
+@given(st.text(alphabet="می نهاکتعي\u200cًـ،.\u064e\u0654 \ufeff", max_size=30))
 def test_what_is_normal_stays_as_it_is(text):
     once = normalise.normalise(text)
     assert normalise.normalise(once) == once
