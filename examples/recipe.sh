@@ -320,13 +320,8 @@ average() { # average FOLDER: of its best checkpoints, to FOLDER/average.pt
 # near_best DIR: sets best to the best checkpoints whose BLEU is at most 1 below the highest; of a short training the other ones
 # are so different that their average is worse than each.
 near_best() {
-    local file bleu highest=''
-    best=()
-    while read -r bleu; do
-        file=$1/checkpoint.best_bleu_$bleu.pt
-        highest=${highest:-$bleu}
-        ! awk "BEGIN {exit !($bleu >= $highest - 1)}" || best+=("$file")
-    done < <(find "$1" -name 'checkpoint.best_bleu_*.pt' | sed 's/.*_bleu_\(.*\)\.pt$/\1/' | sort -gr)
+    mapfile -t best < <(find "$1" -name 'checkpoint.best_bleu_*.pt' | sed 's/.*_bleu_\(.*\)\.pt$/\1 &/' | sort -gr |
+        awk 'NR == 1 {least = $1 - 1} $1 >= least {sub(/[^ ]* /, ""); print}')
     [ ${#best[@]} -gt 0 ] || # of another --best-checkpoint-metric, or put there alone
         mapfile -t best < <(find "$1" -name 'checkpoint.best_*.pt' | grep . || echo "$1/checkpoint_best.pt")
 }

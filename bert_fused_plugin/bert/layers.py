@@ -38,11 +38,10 @@ def read_bert(
         for special in encoder.bridge.special_tokens:  # two or three; a tensor of them would be a copy to the device
             bert_padding_mask = bert_padding_mask | bert_tokens.eq(special)
         bert_padding_mask[:, 0] &= ~bert_padding_mask.all(dim=1)  # an empty sentence keeps its first one
-    # Time comes first in memory, as attention reads it, so that no layer copies the states for its keys and values.
-    bert_out = bert_out.transpose(0, 1).contiguous().transpose(0, 1)
     if encoder.layer_mix is not None:
         bert_out = encoder.layer_mix(bert_out.unflatten(-1, (-1, encoder.bert.dim)))
-    return bert_out, bert_padding_mask
+    # Time comes first in memory, as attention reads it, so that no layer copies the states for its keys and values.
+    return bert_out.transpose(0, 1).contiguous().transpose(0, 1), bert_padding_mask
 
 
 def read_once(encoder: Any, net_input: Dict[str, Any]) -> Dict[str, Any]:

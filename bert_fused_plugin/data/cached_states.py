@@ -10,8 +10,7 @@ from typing import Callable, Dict, List
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from bert_fused_plugin.data.collate import collate_bert_tokens
@@ -30,7 +29,6 @@ BATCH_PIECES = 8192  # word pieces, padding included, of one forward pass of BER
 
 _BLOCK_BYTES = 64 * 2**20
 _MOST_BLOCKS = 4096
-_MOST_MAPPED = 64 * 2**30  # bytes; a process needs 1/512 of it for its page tables, which stay as long as the mapping
 
 ComputeStates = Callable[[Tensor], Tensor]  # bert_tokens (B, L) -> states (B, L, N x D), in fp32 on the CPU
 
@@ -40,8 +38,8 @@ class CachedStates:
 
     Row r of the states belongs to word piece r.  The states lie in blocks, which are safetensors files of the states of
     consecutive sentences: ``00000.safetensors`` and so on, each with the tensor ``states``.  Which sentences a block
-    has follows from the word pieces alone, so nothing is looked up.  A block is mapped when it is read; of a large
-    cache, only some blocks are mapped at once.
+    has follows from the word pieces alone, so nothing is looked up.  A sentence is read by itself: a mapped file, as
+    safetensors reads it, would bring much of what lies around it from a disk that is larger than the memory.
 
     *dim* is the width N x D of the states, and *dtype* their number format, a key of `NUMBER_FORMATS`.
     """
@@ -53,29 +51,30 @@ class CachedStates:
         self._bytes_of_piece = dim * torch.empty(0, dtype=self._dtype).element_size()
         self._starts = _block_starts(word_pieces.offsets, self._bytes_of_piece)
         self._sizes = np.diff(word_pieces.offsets[self._starts])  # in word pieces
-        self._blocks: Dict[int, Tensor] = {}
 
     def __getitem__(self, index: int) -> Tensor:
-        """Return the states of sentence *index*, (L, N x D), without a copy.
+        """Return the states of sentence *index*, (L, N x D).
 
         Raises:
             BertFusedError: the block of the sentence cannot be read.
         """
         number = int(self._starts.searchsorted(index, side="right")) - 1
-        block = self._blocks.get(number)
-        if block is None:
-            try:
-                block = self._blocks[number] = load_file(self.file(number))["states"]
-            except (OSError, RuntimeError, KeyError, SafetensorError) as error:
-                raise BertFusedError(
-                    f"--bert-cache: {self.file(number)} cannot be read ({error}); remove this file if it is damaged, "
-                    "and start the run again, which computes what is missing"
-                ) from error
-            if len(self._blocks) * block.nbytes > _MOST_MAPPED:
-                del self._blocks[next(iter(self._blocks))]  # the first that was mapped
         offsets = self._word_pieces.offsets
-        first = offsets[self._starts[number]]
-        return block[int(offsets[index] - first) : int(offsets[index + 1] - first)]
+        before, pieces = int(offsets[index] - offsets[self._starts[number]]), int(offsets[index + 1] - offsets[index])
+        states = np.empty(pieces * self._bytes_of_piece, np.uint8)
+        try:
+            with self.file(number).open("rb", buffering=0) as file:
+                begin = 8 + int.from_bytes(file.read(8), "little")  # after the header of safetensors
+                if file.seek(0, os.SEEK_END) != begin + self._sizes[number] * self._bytes_of_piece:
+                    raise OSError("its size is not that of its states")
+                file.seek(begin + before * self._bytes_of_piece)
+                file.readinto(states.data)
+        except OSError as error:
+            raise BertFusedError(
+                f"--bert-cache: {self.file(number)} cannot be read ({error}); remove this file if it is damaged, "
+                "and start the run again, which computes what is missing"
+            ) from error
+        return torch.from_numpy(states).view(self._dtype).view(pieces, self._dim)
 
     def file(self, number: int) -> Path:
         """Return the file of the block *number*."""

@@ -112,14 +112,12 @@ class DictionaryBridge:
 
         If that is too long for BERT, the beginning of the context is cut off first, and then the end of the sentence.
         """
-        pieces, context = list(pieces), list(context)
-        before, between, after = self._pair if context else self._single
-        room = self.max_tokens - len(before) - len(between) - len(after)
-        if context:
-            left = max(0, room - len(pieces))
-            if left == 0:
-                return self.frame(pieces)
+        before, between, after = self._pair
+        left = self.max_tokens - len(before) - len(between) - len(pieces) - len(after)
+        if context and left > 0:
             return [*before, *context[-left:], *between, *pieces, *after]
+        before, _, after = self._single
+        room = self.max_tokens - len(before) - len(after)
         if len(pieces) > room:
             if not self._has_cut:
                 logger.warning(

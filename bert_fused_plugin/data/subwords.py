@@ -31,11 +31,11 @@ _TOKENIZERS = {code: tokenizer for tokenizer, codes in _CODES.items() for code i
 class Subwords(NamedTuple):
     """A kind of subwords."""
 
-    sign: str  # what a dictionary of this kind shows, for messages
-    share: Callable[[Sequence[str]], float]  # the share of symbols that show the sign, among all symbols of one
+    share: Callable[[Sequence[str]], float]  # the share of symbols that show this kind, among all symbols of one
     join: Optional[Join] = None  # makes text of symbols; None if the symbols alone do not tell the text
     bpe: Tuple[str, ...] = ()  # kinds of fairseq's --bpe that can join the symbols with their files
     goes_on: Callable[[str, str], bool] = lambda before, symbol: False  # whether *symbol* goes on with the word
+    sign: str = ""  # what a dictionary of this kind shows, for messages about kinds without *join*
 
 
 def detect_subword(dictionary: Dictionary) -> str:
@@ -135,47 +135,41 @@ def _share_of_numbers(symbols: Sequence[str]) -> float:
 
 SUBWORDS: Dict[str, Subwords] = {
     "subword_nmt": Subwords(
-        "subwords that end in @@",
         _share_of(lambda symbol: symbol.endswith("@@")),
         lambda symbols: (" ".join(symbols) + " ").replace("@@ ", "").strip(),
         goes_on=lambda before, symbol: before.endswith("@@"),
     ),
     "byte_bpe": Subwords(
-        "characters that stand for bytes",
         lambda symbols: 0.0,  # they look like text in a Latin script
         lambda symbols: decode_byte_bpe("".join(symbols)),
         goes_on=_unless_it_begins(_SPACE),
     ),
     "sentencepiece": Subwords(
-        f"pieces that begin with {_SPACE}",
         _share_of_sentencepiece,
         _join_sentencepiece,
         goes_on=_unless_it_begins(_SPACE),
     ),
     "word_piece": Subwords(
-        "word pieces that begin with ##",
         _share_of(lambda symbol: symbol.startswith("##") and len(symbol) > 2),
         _join_word_piece,
         goes_on=lambda before, symbol: symbol.startswith("##"),
     ),
     "byte_level": Subwords(
-        "byte-level pieces that begin with \u0120",
         _share_of(lambda symbol: symbol.startswith("\u0120")),
         _join_byte_level,
         goes_on=_unless_it_begins("\u0120"),
     ),
     "end_of_word": Subwords(
-        "subwords that end in </w>",
         _share_of(lambda symbol: symbol.endswith("</w>")),
         lambda symbols: "".join(symbols).replace("</w>", " ").strip(),
         goes_on=lambda before, symbol: not before.endswith("</w>"),
     ),
-    "numbers": Subwords("numbers", _share_of_numbers, bpe=("gpt2", "hf_byte_bpe")),
+    "numbers": Subwords(_share_of_numbers, bpe=("gpt2", "hf_byte_bpe"), sign="numbers"),
     "opennmt": Subwords(
-        "subwords with OpenNMT's joiner \uffed",
         _share_of(lambda symbol: symbol.startswith("\uffed") or symbol.endswith("\uffed")),
+        sign="subwords with OpenNMT's joiner \uffed",
     ),
-    "none": Subwords("words", lambda symbols: 0.0, " ".join),
+    "none": Subwords(lambda symbols: 0.0, " ".join),
 }
 JOINABLE = tuple(name for name, kind in SUBWORDS.items() if kind.join is not None)
 SUBWORD_CHOICES = ("auto", *(name for name, kind in SUBWORDS.items() if kind.join is not None or kind.bpe))

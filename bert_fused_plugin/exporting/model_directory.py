@@ -81,6 +81,8 @@ def export_model(
     state = without_training_state(trained)
     cfg = state["cfg"]
     settings = vars(cfg["model"]) if isinstance(cfg["model"], Namespace) else cfg["model"]
+    if os.path.isdir(settings.get("bert_model") or ""):
+        settings["bert_model"] = os.path.abspath(settings["bert_model"])  # the new directory is used from anywhere
     errors = _setting_errors(checkpoint, output, settings.get("bert_model"), with_bert)
     cfg["bpe"], files = choose_tool(cfg["bpe"], subword_files or {}, errors)
     raise_all(errors)
@@ -104,8 +106,6 @@ def _read_translation_model(checkpoint: Path, data: str, bert_model: Optional[st
     Raises:
         BertFusedError: It cannot be read, or it is a model of another kind.
     """
-    if bert_model is not None and os.path.isdir(bert_model):
-        bert_model = os.path.abspath(bert_model)
     given = {} if bert_model is None else {"bert_model": bert_model}
     overrides = {**training_defaults(), **dict.fromkeys(_VECTORS), **given, "data": data}
     trained = read_checkpoint(checkpoint, overrides)

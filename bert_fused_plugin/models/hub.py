@@ -1,13 +1,13 @@
 """fairseq's hub interface: a finished model in Python, which takes raw text and gives raw text."""
 
 import logging
-import math
 import os
 import threading
 from argparse import Namespace
-from typing import Any, Dict, Iterator, List, Sequence
+from typing import Any, Dict, List, Sequence
 
-from fairseq.data.data_utils import collate_tokens
+import numpy as np
+from fairseq.data.data_utils import batch_by_size, collate_tokens
 from fairseq.data.encoders.moses_tokenizer import MosesTokenizer
 from fairseq.file_utils import load_archive_file
 from fairseq.hub_utils import GeneratorHubInterface, from_pretrained
@@ -82,22 +82,17 @@ class TranslationHub(GeneratorHubInterface):
                 scores.update(zip(ids, (hypothesis["score"].item() for [hypothesis] in found)))
         return [scores[i] for i in range(len(targets))]
 
-    def _groups(self, targets: Sequence[Tensor]) -> Iterator[List[int]]:
-        """Yield the numbers of *targets* that have, padded, at most as many tokens as a batch of sources may have.
+    def _groups(self, targets: Sequence[Tensor]) -> List[List[int]]:
+        """Return the numbers of *targets* that have, padded, at most as many tokens as a batch of sources may have.
 
         Where BERT reads the lines before, they stay together and in their order.
         """
-        group: List[int] = []
         bridge = vars(self.task).get("bridge")
         in_context = bridge is not None and bridge.context > 0
-        most = math.inf if in_context else self.cfg.dataset.max_tokens or math.inf
-        for i in sorted(range(len(targets)), key=lambda i: 0 if in_context else len(targets[i])):
-            if group and (len(group) + 1) * len(targets[i]) > most:
-                yield group
-                group = []
-            group.append(i)
-        if group:
-            yield group
+        most = None if in_context else self.cfg.dataset.max_tokens
+        sizes = np.array([0 if in_context else min(len(text), most or len(text)) for text in targets], dtype=np.int64)
+        order = sizes.argsort(kind="stable")
+        return [group.tolist() for group in batch_by_size(order, None, sizes[order], most)]
 
     def _encode_target(self, text: str) -> Tensor:
         """Return the ids of a raw *text* in the target language."""

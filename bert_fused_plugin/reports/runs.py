@@ -134,9 +134,9 @@ def load_run(files: RunFiles, place: Place) -> Run:
     state = read_checkpoint(files.checkpoint, given=str(files))
     require_architecture(files, state)
     saved, flags = saved_flags(state, "task"), saved_flags(state, "model")
-    if (flags.get("bert_model") or "").startswith("./"):  # of an exported model
-        bert = str(files.checkpoint.parent / flags["bert_model"])
-        state = read_checkpoint(files.checkpoint, {"bert_model": bert}, given=str(files))
+    bert = flags.get("bert_model") or ""
+    if bert.startswith("./") and (files.checkpoint.parent / bert).is_dir():  # of an exported model
+        state = read_checkpoint(files.checkpoint, {"bert_model": str(files.checkpoint.parent / bert)}, given=str(files))
     if saved["_name"] not in _TASKS:
         raise BertFusedError(f"{files} was trained with --task {saved['_name']}; give runs of {' or '.join(_TASKS)}")
     task = _set_up_task(saved, place, flags)

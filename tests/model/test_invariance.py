@@ -106,3 +106,9 @@ def test_a_mix_gets_a_gradient_where_no_layer_attends_to_bert(build, dictionary,
     source, target = make_batch(dictionary, slice(0, 2))
     model(source, None, target)[0].sum().backward()
     assert model.encoder.layer_mix.w.grad.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("layer", ["-1", "mix", "random:2"])
+def test_berts_states_lie_in_memory_as_attention_reads_them(build, dictionary, layer):
+    [states] = build(bert_layer=layer).encoder(make_batch(dictionary)[0])["bert_out"]
+    assert states.transpose(0, 1).is_contiguous()

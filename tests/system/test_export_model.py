@@ -85,11 +85,14 @@ def test_a_report_reads_the_bert_beside_the_model(workspace, exported, tmp_path)
     assert run.model.encoder.bert.name == str(tmp_path / "moved" / "bert")
 
 
-def test_bert_is_given_by_its_full_path(workspace, tmp_path, monkeypatch):
+def test_a_bert_in_the_working_directory_has_its_full_path_in_the_new_one(workspace, tmp_path, monkeypatch):
     bert = Path(workspace.bert_dir)
     monkeypatch.chdir(bert.parent)
     given = export_model(Path(workspace.checkpoint), workspace.data, tmp_path / "new", bert_model=f"./{bert.name}")
     assert given == workspace.bert_dir
+    torch.save(read_checkpoint(Path(workspace.checkpoint), {"bert_model": f"./{bert.name}"}), tmp_path / "typed.pt")
+    assert export_model(tmp_path / "typed.pt", workspace.data, tmp_path / "newer") == workspace.bert_dir
+    assert load_run(RunFiles("--run", "typed", tmp_path / "typed.pt"), Place(workspace.data, ["test"]))
 
 
 def test_what_is_in_the_directory(workspace, exported, codes):
@@ -147,19 +150,6 @@ def test_every_kind_of_model(workspace, tmp_path, model, arch, flags, with_bert)
         seen, seen_scores = translations(model.from_pretrained(str(tmp_path / "new")))
     assert seen == expected
     assert seen_scores == pytest.approx(scores, abs=1e-6)
-
-
-def test_what_bert_read_in_training_stays_known(workspace, tmp_path):
-    checkpoint = save_model(workspace, tmp_path / "old.pt", "gru_dot", bert_model=workspace.bert_dir)
-    state = torch.load(checkpoint, weights_only=False)
-    record = state["model"]["encoder.bert_record.text"]
-    text = bytes(record.long().tolist()).replace(b'"given": []', b'"given": ["--bert-text"]')
-    state["model"]["encoder.bert_record.text"] = torch.tensor([float(byte) for byte in text])
-    torch.save(state, checkpoint)
-    for with_bert in (True, False):
-        output = tmp_path / f"new-{with_bert}"
-        export_model(checkpoint, workspace.data, output, with_bert=with_bert)
-        assert read_json(read_checkpoint(output / "model.pt")["model"], RECORD_KEY)["given"] == ["--bert-text"]
 
 
 def test_a_finetuned_bert_moves_from_the_checkpoint_to_its_directory(workspace, tmp_path):

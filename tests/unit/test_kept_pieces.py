@@ -212,7 +212,7 @@ def test_workers_read_pieces_and_states(make, tmp_path):
     states = CachedStates(tmp_path / "states", dataset.word_pieces, D, "fp32")
     states.add_missing(CountingBert().load, 0, 1)
     dataset.states = states
-    assert "bert_out" in dataset[0]  # and its file is mapped
+    assert "bert_out" in dataset[0]
     assert_workers_agree(dataset)
 
 

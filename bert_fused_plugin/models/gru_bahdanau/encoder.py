@@ -68,10 +68,10 @@ class GruEncoder(FairseqEncoder):
         # a row of padding keeps one position, because a softmax over none is NaN
         padding_mask[:, 0] &= ~padding_mask.all(dim=1)
         x = self.dropout_module(self.embed_tokens(src_tokens))
-        # torch can only pack sentences that are padded on the right
-        order = torch.sort(padding_mask.long(), dim=1, stable=True).indices  # positions of padding come last
-        x, final = self._apply_layers(_gather(x, order), lengths=(~padding_mask).sum(dim=1))
-        x = _gather(x, order.argsort(dim=1))
+        # torch can only pack sentences that are padded on the right, so positions of padding come last
+        order = torch.sort(padding_mask.long(), dim=1, stable=True).indices.unsqueeze(-1)
+        x, final = self._apply_layers(x.take_along_dim(order, dim=1), lengths=(~padding_mask).sum(dim=1))
+        x = x.take_along_dim(order.argsort(dim=1), dim=1)
         return {
             **encoder_out,
             "encoder_out": [x.transpose(0, 1)],  # (B, S, 2n) -> (S, B, 2n)
@@ -103,7 +103,3 @@ class GruEncoder(FairseqEncoder):
     def max_positions(self) -> int:
         """Return the length of the longest source that the model accepts."""
         return self.max_source_positions
-
-
-def _gather(x: Tensor, order: Tensor) -> Tensor:
-    return x.gather(1, order.unsqueeze(-1).expand(-1, -1, x.size(-1)))

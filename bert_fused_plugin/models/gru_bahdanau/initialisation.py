@@ -45,7 +45,8 @@ def _draw_by_xavier(name: str, parameter: nn.Parameter) -> None:
 
 
 INITIALISATIONS: Dict[str, Initialisation] = {
-    # W_a and U_a are drawn from N(0, 0.001^2), and any other matrix from N(0, 0.01^2) (Bahdanau et al. 2015, B.1)
+    # W_a and U_a are drawn from N(0, 0.001^2), and any other matrix from N(0, 0.01^2) (Bahdanau et al. 2015, B.1), also
+    # those of the attention to BERT, which the paper does not have
     "paper": Initialisation(
         lambda name, parameter: nn.init.normal_(parameter, std=0.001 if ".attention." in name else 0.01),
         draws_vectors=False,
