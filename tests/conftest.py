@@ -62,15 +62,8 @@ def bert_dir(tmp_path_factory):
     special = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
     PreTrainedTokenizerFast(tokenizer_object=backend, **special).save_pretrained(path)
     torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(vocab),
-        hidden_size=12,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=20,
-        max_position_embeddings=32,
-        initializer_range=0.5,
-    )
+    sizes = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 20}
+    config = BertConfig(vocab_size=len(vocab), **sizes, max_position_embeddings=32, initializer_range=0.5)
     BertModel(config).save_pretrained(path)
     return str(path)
 

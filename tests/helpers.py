@@ -42,17 +42,8 @@ LINES = ["the old man sees a dog", "red apple", ""]
 PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 
 # B, S, L, T are different everywhere, so that a transposition fails
-SIZES = {
-    "encoder_embed_dim": 8,
-    "decoder_embed_dim": 8,
-    "encoder_ffn_embed_dim": 18,
-    "decoder_ffn_embed_dim": 18,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2,
-    "dropout": 0.0,
-}
+SIZES = {"encoder_embed_dim": 8, "decoder_embed_dim": 8, "encoder_ffn_embed_dim": 18, "decoder_ffn_embed_dim": 18}
+SIZES.update(encoder_layers=2, decoder_layers=2, encoder_attention_heads=2, decoder_attention_heads=2, dropout=0.0)
 
 
 def dictionary_of(*symbols: str) -> Dictionary:
@@ -99,15 +90,8 @@ def make_model(dictionary, **flags) -> BertFusedModel:
 
 
 # the same of the recurrent models
-GRU_SIZES = {
-    "encoder_embed_dim": 6,
-    "encoder_hidden_size": 5,
-    "decoder_embed_dim": 7,
-    "decoder_hidden_size": 8,
-    "decoder_out_embed_dim": 9,
-    "max_source_positions": 50,
-    "max_target_positions": 50,
-}
+GRU_SIZES = {"encoder_embed_dim": 6, "encoder_hidden_size": 5, "decoder_embed_dim": 7, "decoder_hidden_size": 8}
+GRU_SIZES.update(decoder_out_embed_dim=9, max_source_positions=50, max_target_positions=50)
 
 
 def make_gru(dictionary, **flags) -> GruModel:
@@ -131,6 +115,16 @@ class Times(nn.Module):
 
     def forward(self, x):
         return self.factor * x
+
+
+class Call:
+    """Pickles as the call of a function, which then happens when it is loaded."""
+
+    def __init__(self, function, *arguments):
+        self.call = function, arguments
+
+    def __reduce__(self):
+        return self.call
 
 
 def word_pieces_of(rows) -> WordPieces:

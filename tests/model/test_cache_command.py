@@ -14,9 +14,7 @@ from bert_fused_plugin.data import cached_states
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.tasks.bert_cache import BertCache
 
-SHAPE = [word for name in ("encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_layers", "encoder_attention_heads",
-         "decoder_embed_dim", "decoder_ffn_embed_dim", "decoder_layers", "decoder_attention_heads")
-         for word in (f"--{name.replace('_', '-')}", str(SIZES.get(name, 2)))]  # fmt: skip
+SHAPE = [word for name, value in SIZES.items() for word in (f"--{name.replace('_', '-')}", str(value))]
 
 
 def lines(seed, number):

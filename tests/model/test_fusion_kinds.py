@@ -90,14 +90,6 @@ def test_the_default_of_drop_net_depends_on_the_fusion(options, rate):
     assert BertFusedConfig(**options).drop_net_rate() == rate
 
 
-def test_gates_learn_with_the_default_of_drop_net(build, dictionary, source):
-    model = build(bert_fusion="gated").train()
-    target = pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=False)
-    model(source, None, target)[0].square().sum().backward()
-    gates = [layer.fusion.mix for layer in (*model.encoder.layers, *model.decoder.layers)]
-    assert all(gate.w.weight.grad.any() and gate.u.weight.grad.any() for gate in gates)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -155,13 +147,6 @@ def test_the_flag_offers_and_explains_a_fusion_of_ones_own():
     [action] = [action for action in parser._actions if action.dest == "bert_fusion"]
     assert list(action.choices)[-2:] == ["toy-maximum", "toy-product"]
     assert action.help.endswith("; toy-maximum: the larger of the two branches; toy-product: the product.")
-
-
-def test_a_fusion_that_no_plugin_has_registered_is_refused(build):
-    with pytest.raises(
-        BertFusedError, match=r"^--bert-fusion larger is unknown; give the --user-dir that registers it$"
-    ):
-        build(bert_fusion="larger")
 
 
 @pytest.mark.usefixtures("toys")

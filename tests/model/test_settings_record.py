@@ -12,10 +12,8 @@ from settings_cases import FUSED, FUSED_NOTED, GRU, GRU_NOTED, GRU_WITH_BERT, TI
 
 from bert_fused_plugin.errors import BertFusedError, flag_name
 from bert_fused_plugin.flags import Record, at_least, flag
-from bert_fused_plugin.json_record import read_json
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
 from bert_fused_plugin.models.gru_bahdanau import GruModel, gru_bahdanau
-from bert_fused_plugin.models.recorded_flags import SETTINGS_RECORD
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
 from bert_fused_plugin.modules.fusion import FUSION_KINDS
 from bert_fused_plugin.modules.recurrent_attention import RECURRENT_ATTENTIONS
@@ -142,12 +140,6 @@ def test_a_setting_that_another_version_recorded_is_passed_over(build):
     newer = build()
     newer.settings_record.record["computed"]["bert_invented_later"] = 7
     newer.load_state_dict(state)
-
-
-def test_after_a_load_the_record_is_of_the_model_at_hand(build):
-    model = build(bert_unchecked=True)
-    model.load_state_dict(build(bert_branch_weights="1,1").state_dict())
-    assert read_json(model.state_dict(), SETTINGS_RECORD)["computed"]["bert_branch_weights"] == "0.5,0.5"
 
 
 def test_the_text_keeps_its_length_and_ema_is_not_checked(build, caplog):

@@ -5,15 +5,11 @@ from argparse import Namespace
 
 import pytest
 import torch
+from helpers import Call
 from settings_cases import off, switch, value
 from warm_start_helpers import LARGER
 
 from bert_fused_plugin.errors import BertFusedError
-
-
-class Harmful:
-    def __reduce__(self):
-        return os.system, ("touch harmed",)
 
 
 def bad_checkpoints(tmp_path, stock, save):
@@ -25,7 +21,7 @@ def bad_checkpoints(tmp_path, stock, save):
         return str(tmp_path / name)
 
     yield str(tmp_path / "gone.pt"), "gone.pt cannot be read: No such file or directory; give the checkpoint of a"
-    yield write("bad.pt", {**state, "extra": Harmful()}), "bad.pt is refused: it holds posix.system, which no fairseq"
+    yield write("bad.pt", {**state, "x": Call(os.system, "touch harmed")}), "bad.pt is refused: it holds posix.system"
     yield write("list.pt", [1, 2]), "list.pt holds no model of fairseq; give the checkpoint of a fairseq transformer"
     lstm = {"encoder.lstm.weight_ih_l0": torch.ones(3), "decoder.layers.0.weight_ih": torch.ones(3)}
     cfg = {"model": Namespace(arch="lstm"), "task": None}

@@ -31,14 +31,8 @@ ARCHITECTURES = {
     "--decoder-out-embed-dim 16",
 }
 # how far from the parameters of the CPU, in single precision, a training may end, as a part of the way that it went
-PRECISIONS = {
-    "": 1e-4,
-    "--fp16": 0.1,
-    "--fp16 --fp16-no-flatten-grads": 0.1,
-    "--memory-efficient-fp16": 0.1,
-    "--bf16": 0.6,
-    "--memory-efficient-bf16": 0.6,
-}
+PRECISIONS = {"": 1e-4, "--fp16": 0.1, "--fp16 --fp16-no-flatten-grads": 0.1, "--memory-efficient-fp16": 0.1}
+PRECISIONS.update({"--bf16": 0.6, "--memory-efficient-bf16": 0.6})
 MARKS = {  # of those that find little beside the others
     ("bert_fused", "--fp16 --fp16-no-flatten-grads"): pytest.mark.further,
     ("bert_fused", "--memory-efficient-fp16"): pytest.mark.further,

@@ -132,10 +132,8 @@ def test_each_sentence_of_the_page_has_a_direction_of_its_own(written):
 def test_detokenised_references_from_a_file(workspace, plain, tmp_path):
     lines = (workspace.path / "test.de").read_text(encoding="utf-8").replace("@@ ", "").splitlines()
     (tmp_path / "ref").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    runs, more = (
-        (f"plain={plain}", f"fused={workspace.save_dir}"),
-        ["--reference", tmp_path / "ref", "--detok", "moses"],
-    )
+    runs = f"plain={plain}", f"fused={workspace.save_dir}"
+    more = ["--reference", tmp_path / "ref", "--detok", "moses"]
     figures = reported(workspace.data, *runs, more=more)
     assert "tok:13a" in figures["signatures"]["BLEU"]
     assert figures["references"] == str(tmp_path / "ref")

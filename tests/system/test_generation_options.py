@@ -9,7 +9,6 @@ import torch
 from conftest import GRU_SIZES, TINY
 from fairseq import checkpoint_utils
 from fairseq.search import DiverseBeamSearch
-from in_process import command
 from translating import Model, mean_log_probabilities, train, train_language_model
 
 from bert_fused_plugin.errors import BertFusedError
@@ -143,17 +142,6 @@ def test_a_flag_that_would_do_nothing_is_refused_and_nothing_is_written(fused, m
     with pytest.raises(BertFusedError, match="--bert-cache-dtype is for --bert-cache, got fp32; add --bert-cache, or"):
         fused.generate("--bert-cache-dtype", "fp32")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_data_of_the_cached_kind(fused, workspace, tmp_path):
-    command(
-        "preprocess", "-s", "en", "-t", "de", "--testpref", workspace.path / "test", "--destdir", tmp_path,
-        "--srcdict", f"{workspace.data}/dict.en.txt", "--tgtdict", f"{workspace.data}/dict.de.txt",
-        "--dataset-impl", "cached",
-    )  # fmt: skip
-    out = fused.generate("--dataset-impl", "cached", data=tmp_path)
-    assert out.tokens() == fused.default.tokens()
-    assert out.scores() == pytest.approx(fused.default.scores(), abs=1e-5)
 
 
 def test_sources_that_are_too_long_are_cut_and_under_fairseqs_task_skipped(fused):

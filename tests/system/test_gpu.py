@@ -18,15 +18,8 @@ GPUS = torch.cuda.device_count()
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="no GPU, or pytest was started without -m gpu")]
 
 LINES = ["the old man sees a small dog .", "a dog", "play@@ house ? the hou@@ se , the red apple ."]
-KINDS = {
-    "parallel": {},
-    "gated": {"bert_fusion": "gated"},
-    "stacked": {"bert_fusion": "stacked"},
-    "mix": {"bert_layer": "mix"},
-    "embedding": {"bert_fusion": "embedding"},
-    "gru": {},
-    "gru, dot": {"attention": "dot"},
-}
+KINDS = {kind: {"bert_fusion": kind} for kind in ("parallel", "gated", "stacked", "embedding")}
+KINDS.update({"mix": {"bert_layer": "mix"}, "gru": {}, "gru, dot": {"attention": "dot"}})
 ARCHITECTURES = ["bert_fused_tiny", "gru_bahdanau_tiny"]
 FURTHER = [
     "--consistency r-drop", "--consistency r-drop --fp16", "--consistency simcut --cutoff 0 --bert-drop-net 0 --fp16",
@@ -140,13 +133,8 @@ def in_two_processes(workspace, save_dir, *flags, arch):
     """Train with two GPUs and NCCL; or in two processes with one GPU, which NCCL refuses, and gloo."""
     if GPUS > 1:
         return train(workspace, save_dir, *flags, arch=arch, world_size=2)
-    flags += (
-        "--distributed-backend",
-        "gloo",
-        "--distributed-no-spawn",
-        "--distributed-init-method",
-        f"tcp://127.0.0.1:{free_port()}",
-    )
+    flags += ("--distributed-backend", "gloo", "--distributed-no-spawn")
+    flags += ("--distributed-init-method", f"tcp://127.0.0.1:{free_port()}")
     with ThreadPoolExecutor(2) as pool:
         jobs = [
             pool.submit(train, workspace, save_dir, *flags, "--distributed-rank", rank, arch=arch, world_size=2)

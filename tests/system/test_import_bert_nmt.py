@@ -11,7 +11,7 @@ from bert_nmt_formulas import BertNmt, hypotheses, run, run_import
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from fork_server import FORK_SERVER
-from helpers import PIECES, PRE_NORM, SIZES, assert_close, encode, make_model, randomise
+from helpers import PIECES, PRE_NORM, SIZES, Call, assert_close, encode, make_model, randomise
 from transformers import BertConfig, BertModel
 
 from bert_fused_plugin.errors import BertFusedError
@@ -215,15 +215,6 @@ def stock(case):
     case.bert_model, case.weights = torch.nn.Identity(), {"encoder.version": torch.ones(1)}
 
 
-class Code:
-    def __init__(self, case) -> None:
-        self.path = case.data / "executed"
-        case.args = self
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.path),)
-
-
 @pytest.mark.parametrize(
     ("change", "messages"),
     [
@@ -247,7 +238,7 @@ class Code:
         (lambda c: vars(c).update(path=c.data / "no.pt"), ["no.pt cannot be read"]),
         (lambda c: vars(c).update(args=None), ["is no checkpoint of bert-nmt, which has 'args'"]),
         (stock, ["is no checkpoint of bert-nmt, which has"]),
-        (Code, ["old.pt is refused: it holds .*mkdir"]),
+        (lambda c: vars(c).update(args=Call(os.mkdir, f"{c.data}/executed")), ["old.pt is refused: it holds .*mkdir"]),
     ],
 )
 def test_what_cannot_be_carried_over_is_refused_and_nothing_is_written(make, change, messages):

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from fairseq import file_io
 from fork_server import ENVIRONMENT
 from ranks import parameters
 
@@ -74,23 +73,3 @@ def test_killed_at_any_moment_training_ends_as_if_unbroken(workspace, tmp_path, 
         shutil.rmtree(broken.folder)
         rounds += 1
     soak.figure(f"{kills} kills in {rounds} trainings: parameters and optimizer state equal, bit for bit")
-
-
-def test_a_copy_of_a_checkpoint_is_never_seen_half(tmp_path, monkeypatch):
-    """Of fairseq's own architectures too: checkpoint_last.pt is a copy, which was cut when copying failed."""
-    old, new = tmp_path / "checkpoint_1_4.pt", tmp_path / "checkpoint_last.pt"
-    old.write_bytes(b"new" * 1000)
-    new.write_bytes(b"old")
-
-    def torn(source, target):
-        Path(target).write_bytes(Path(source).read_bytes()[:10])
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(file_io.shutil, "copyfile", torn)
-        with pytest.raises(OSError, match="No space left"):
-            file_io.PathManager.copy(str(old), str(new), overwrite=True)
-    assert new.read_bytes() == b"old"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint_1_4.pt", "checkpoint_last.pt"]
-    assert file_io.PathManager.copy(str(old), str(new), overwrite=True)
-    assert new.read_bytes() == old.read_bytes()

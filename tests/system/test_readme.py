@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, write_corpus
 from documentation import blocks, definitions
+from fork_server import ENVIRONMENT
+from subword_nmt.learn_bpe import learn_bpe
 
 # The workflow comes first: the other pages go on with what its commands have made.
 PAGES = [
@@ -42,13 +44,8 @@ class Reader:
         shutil.copy(path / "valid.en", path / "text.en")
         # so many merges that each word of the data is one piece
         text = "".join((path / f"train.{lang}").read_text(encoding="utf-8") for lang in ("en", "de"))
-        codes = subprocess.run(
-            [Path(sys.executable).with_name("subword-nmt"), "learn-bpe", "-s", "1000"],
-            input=text.encode(),
-            stdout=subprocess.PIPE,
-            check=True,
-        )
-        (path / "codes").write_bytes(codes.stdout)
+        with open(path / "codes", "w", encoding="utf-8") as out:
+            learn_bpe(text.splitlines(), out, 1000)
 
     def output_of(self, number: int) -> str:
         """Run the blocks up to *number* that have not been run, and return what this one printed."""
@@ -60,15 +57,8 @@ class Reader:
         code = block.code.replace("--save-interval-updates 200", "--save-interval-updates 1 --max-tokens 500")
         shell = ["bash", "-euo", "pipefail", "-c", SMALL + definitions() + code]
         command = {"bash": shell, "python": [sys.executable, "-c", block.code]}[block.language]
-        variables = {
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "BERT": self.bert_dir,
-            "LAYER": "1",
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": str(ROOT),
-            "PYTHONUTF8": "1",
-            "CUDA_VISIBLE_DEVICES": "",
-        }
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        variables = {**ENVIRONMENT, "PATH": path, "BERT": self.bert_dir, "LAYER": "1", "PYTHONPATH": str(ROOT)}
         done = subprocess.run(
             command, cwd=self.path, env={**os.environ, **variables}, capture_output=True, text=True, timeout=250
         )

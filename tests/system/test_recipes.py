@@ -241,12 +241,8 @@ def test_a_student_learns_from_the_teacher_that_is_named(dry, tmp_path):
     )
     dry.run("wmt14_en_de", "distill", "student", **given)
     [_, text, folder, source, target, *command] = dry.calls("python")[-2]
-    assert (text, folder, source, target) == (
-        f"{out.name}/text",
-        f"{out.name}/distilled-bert_fused+transformer",
-        "en",
-        "de",
-    )
+    assert (text, source, target) == (f"{out.name}/text", "en", "de")
+    assert folder == f"{out.name}/distilled-bert_fused+transformer"
     command[command.index("bert_fused_plugin")] = str(ROOT / "bert_fused_plugin")
     args = options.parse_args_and_arch(options.get_generation_parser(), command)
     assert args.path == f"{out.name}/bert_fused/average.pt:{out.name}/transformer/average.pt"

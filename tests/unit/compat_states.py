@@ -17,16 +17,6 @@ from fairseq_compat import checkpoint
 TRUST = "FAIRSEQ_COMPAT_TRUST_CHECKPOINTS"
 
 
-class Call:
-    """Pickles as the call of a function, which then happens when it is loaded."""
-
-    def __init__(self, function, *arguments):
-        self.call = function, arguments
-
-    def __reduce__(self):
-        return self.call
-
-
 def stock_state():
     return copy.deepcopy(make_stock_state())
 

@@ -19,18 +19,9 @@ MASK, BERT_MASK = (attention_mask(padding, torch.double) for padding in (PAD, BE
 
 
 def options(**changed):
-    defaults = {
-        "embed_dim": C,
-        "ffn_dim": F,
-        "num_heads": H,
-        "bert_dim": D,
-        "dropout": 0.0,
-        "attention_dropout": 0.0,
-        "activation_dropout": 0.0,
-        "activation_fn": torch.relu,
-        "normalize_before": False,
-    }
-    return LayerOptions(**{**defaults, **changed})
+    sizes = {"embed_dim": C, "ffn_dim": F, "num_heads": H, "bert_dim": D}
+    rates = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0)
+    return LayerOptions(**{**sizes, **rates, "activation_fn": torch.relu, "normalize_before": False, **changed})
 
 
 def made(layer):

@@ -84,11 +84,6 @@ def of_sentences(bert_dir, tmp_path):
     return str(path)
 
 
-def test_a_directory_says_what_it_was_trained_for(bert_dir, of_sentences):
-    assert not is_sentence_encoder(bert_dir)
-    assert is_sentence_encoder(of_sentences)
-
-
 def test_a_model_of_the_hub_says_so_by_its_name_or_by_its_files(tmp_path, monkeypatch):
     monkeypatch.setattr(transformers.utils, "cached_file", partial(cached_file, cache_dir=tmp_path))
     assert is_sentence_encoder("sentence-transformers/all-MiniLM-L6-v2")

@@ -15,8 +15,9 @@ import fairseq.distributed.utils
 import numpy as np
 import pytest
 import torch
-from compat_states import TRUST, Call, old_torch, restricted_round_trip, round_trip, save, stock_state
+from compat_states import TRUST, old_torch, restricted_round_trip, round_trip, save, stock_state
 from fairseq import checkpoint_utils
+from helpers import Call
 from omegaconf import OmegaConf
 
 from fairseq_compat import checkpoint

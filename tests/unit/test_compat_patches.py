@@ -6,7 +6,6 @@ import dataclasses
 import importlib
 import importlib.util
 import logging
-import math
 import pickle
 import runpy
 import shutil
@@ -32,13 +31,11 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import BaseFairseqModel
 from fairseq.models.transformer import TransformerConfig, base_architecture
 from fairseq.modules import transformer_layer
-from fairseq.nan_detector import NanDetector
 from fairseq.ngram_repeat_block import NGramRepeatBlock
 from fairseq.optim.amp_optimizer import AMPOptimizer
 from omegaconf import OmegaConf
 from omegaconf.errors import ConfigKeyError
 
-from bert_fused_plugin.modules.drop_net import DropNet
 from fairseq_compat import configuration, patches
 
 # plug-ins by name
@@ -334,16 +331,8 @@ def test_amp_gives_the_optimizer_gradients_that_are_unscaled_once(monkeypatch):
     assert weight.tolist() == [-1.0, -2.0, -3.0]
 
 
-def test_a_number_that_is_not_finite_is_found_beside_modules_that_return_no_tensor(caplog):
-    model = torch.nn.ModuleDict({"drop_net": DropNet(1.0), "linear": torch.nn.Linear(2, 2)})
-    with caplog.at_level(logging.WARNING), NanDetector(model):
-        model["drop_net"]()
-        model["linear"](torch.full((3, 2), math.nan, requires_grad=True)).sum().backward()
-    assert "NaN detected in output of linear" in caplog.text
-
-
 @pytest.mark.parametrize("overwrite", [True, False])
-def test_a_copy_replaces_a_file_only_if_it_may(tmp_path, overwrite):
+def test_a_copy_replaces_a_file_only_if_it_may_and_whole_or_not_at_all(tmp_path, monkeypatch, overwrite):
     """With iopath, fairseq refuses to replace a file unless it is told to."""
     (tmp_path / "new").write_text("new")
     (tmp_path / "there").write_text("old")
@@ -360,3 +349,13 @@ def test_a_copy_replaces_a_file_only_if_it_may(tmp_path, overwrite):
     patches.whole_copies(types.SimpleNamespace(PathManager=Manager))
     assert Manager.copy(str(tmp_path / "new"), str(tmp_path / "there"), overwrite=overwrite) == overwrite
     assert (tmp_path / "there").read_text() == ("new" if overwrite else "old")
+
+    def torn(source, target):
+        Path(target).write_text("ne")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfile", torn)
+    with pytest.raises(OSError, match="No space left"):
+        Manager.copy(str(tmp_path / "there"), str(tmp_path / "new"), overwrite=True)
+    assert (tmp_path / "new").read_text() == "new"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "there"]

@@ -81,11 +81,6 @@ def test_batches_are_padded_on_the_right_whatever_the_source_is(bridge, dictiona
         assert bert_tokens[0][4:].eq(BERT_PAD).all()
 
 
-def test_an_explicit_choice_beats_the_detection(dictionary, tokenizer):
-    bridge = DictionaryBridge(dictionary, tokenizer, max_tokens=32, subword="none")
-    assert bridge.text(encode(dictionary, "play@@ se")) == "play@@ se"
-
-
 def test_moses_tokenisation_is_undone(tokenizer):
     dictionary = dictionary_of("don", "&apos;t", "a", "well", "@-@", "known", "&quot;", ",", "dog")
     line = "a well @-@ known dog , don &apos;t"

@@ -10,7 +10,6 @@ from bert_fused_plugin.modules import cross_attention
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
 from bert_fused_plugin.modules.cross_attention import CrossAttention, FoldedMemory, KeysAndValues
 from bert_fused_plugin.modules.multihead_attention import attention_mask
-from bert_fused_plugin.modules.weight_layout import lay_out_weights
 
 C, H, D, S, N = 12, 3, 6, 5, 3
 
@@ -75,10 +74,3 @@ def test_is_not_folded_where_a_projection_is_more_than_its_matrix(states, name, 
     attention = make()
     CHANGES[change](getattr(attention, name))
     assert isinstance(attention.project_for_search(*states), KeysAndValues)
-
-
-def test_is_folded_with_matrices_that_were_laid_out(states):
-    attention, query, states = make().float(), torch.randn(1, N, C), [tensor.float() for tensor in states]
-    expected, _ = attention(query, attention.project(*states))
-    lay_out_weights(attention)
-    assert_close(attention(query, attention.project_for_search(*states))[0], expected)

@@ -50,14 +50,8 @@ def test_a_preset_is_the_same_from_both(arch):
 
 
 def test_settings_are_read_as_flags_and_win_over_the_preset():
-    settings = {
-        "dropout": 0,
-        "bert_layer": -1,
-        "encoder_layers": 2,
-        "adaptive_softmax_cutoff": [10, 20],
-        "bert_attend": "encoder",
-        "encoder_normalize_before": True,
-    }
+    settings = {"dropout": 0, "bert_layer": -1, "encoder_layers": 2, "adaptive_softmax_cutoff": [10, 20]}
+    settings.update(bert_attend="encoder", encoder_normalize_before=True)
     flags = "--dropout 0 --bert-layer -1 --encoder-layers 2 --adaptive-softmax-cutoff 10,20 --bert-attend encoder"
     expected = from_command_line("bert_fused_tiny", *flags.split(), "--encoder-normalize-before")
     seen = from_yaml("bert_fused_tiny", **settings)
@@ -80,16 +74,9 @@ def test_what_a_checkpoint_keeps_is_complete_and_stays_as_it_is(arch):
 
 
 def test_wrong_settings_are_named_together():
+    wrong = {"dropout": "much", "bert_fusion": "fused", "bert_finetune": "yes", "encoder_layers": None}
     with pytest.raises(BertFusedError) as error:
-        section(
-            "bert_fused_tiny",
-            dropout="much",
-            bert_fusion="fused",
-            bert_finetune="yes",
-            encoder_layers=None,
-            bert_drop_nte=0.5,
-            zzz=1,
-        )
+        section("bert_fused_tiny", **wrong, bert_drop_nte=0.5, zzz=1)
     assert error.value.errors == (
         "model.dropout must be what --dropout takes on the command line, got 'much'",
         f"model.bert_fusion must be one of {', '.join(FUSION_KINDS)}, got 'fused'",

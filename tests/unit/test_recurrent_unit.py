@@ -44,12 +44,8 @@ def test_the_deep_output_is_the_equation():
     actual = output(inputs[0], output.embed_proj(inputs[1]) + output.context_proj(inputs[2]))
     for b in range(B):
         s, e, c = (x[b] for x in inputs)
-        hidden = (
-            output.state_proj.weight @ s
-            + output.state_proj.bias
-            + output.embed_proj.weight @ e
-            + output.context_proj.weight @ c
-        )
+        hidden = output.state_proj.weight @ s + output.state_proj.bias
+        hidden = hidden + output.embed_proj.weight @ e + output.context_proj.weight @ c
         assert_close(actual[b], torch.stack([hidden[2 * i : 2 * i + 2].max() for i in range(5)]), atol=1e-12)
 
 

@@ -177,12 +177,6 @@ def test_the_flags_that_a_subclass_adds_to_the_criterion_are_checked(given):
         LabelSmoothedCrossEntropy.build_criterion(given(OwnConfig(own_scale=0)), BARE)
 
 
-def test_bad_values_are_refused_together():
-    names = [error.split()[0] for error in fused(bert_gates="1", bert_branch_weights="a,b", bert_context=-2)]
-    assert sorted(names) == ["--bert-branch-weights", "--bert-context", "--bert-gates"]
-    assert len(gru(bert_drop_net=0.3, bert_layer="2", dropout=1.0)) == 3
-
-
 @pytest.mark.parametrize("errors_of", [fused, gru])
 def test_a_map_needs_its_package(errors_of, monkeypatch):
     monkeypatch.setattr(attention_map, "find_spec", lambda name: None)

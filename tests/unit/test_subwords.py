@@ -13,7 +13,6 @@ from transformers import AutoTokenizer
 
 from bert_fused_plugin.bert.flags import BertFlags
 from bert_fused_plugin.bert.from_flags import load_bridge
-from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.subwords import SUBWORDS, detect_subword
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.presets import flags_beside
@@ -190,9 +189,3 @@ def test_raw_text_takes_the_place_of_text_that_cannot_be_made(load):
     assert len(framed(bridge, ["the dog"])[0]) == 4
     with pytest.raises(BertFusedError, match="50% of the symbols are"):
         framed_ids(bridge, [encode(dictionary, "dog ￭se").tolist()])
-
-
-def test_a_bridge_without_a_task_says_why_it_cannot_join(bert_dir):
-    bridge = DictionaryBridge(dictionary_of("￭a"), AutoTokenizer.from_pretrained(bert_dir), max_tokens=9)
-    with pytest.raises(BertFusedError, match="the source dictionary: 100% of the symbols are"):
-        framed_ids(bridge, [[4]])
