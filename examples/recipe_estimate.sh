@@ -3,7 +3,7 @@
 
 # How long the trainings will take: some updates and translations of both models are timed on a part of the text.
 estimate() {
-    local probe=$out/probe text lang kind began ratio encoder
+    local probe=$out/probe text lang kind began ratio encoder batches=1
     local ours=(${bert_text:+--bert-text "$probe/bert"})
     [ ! -e "$out/transformer/begun" ] || { say "estimate: skipped, because the training has begun" && return; }
     say "estimate: timing some updates and translations"
@@ -22,6 +22,7 @@ estimate() {
         sample 100 "$text/test.$lang" "$probe/test.$lang"
     done
     binarise_alike "$probe/train" "$probe/valid" "$probe/test" "$probe/data-bin"
+    [[ ! " ${TRAIN_FLAGS:-} " =~ \ --update-freq[\ =]([0-9]+)\  ]] || batches=${BASH_REMATCH[1]} # of an update; the probe has one
     # a model that has hardly learned translates on to the greatest length: that of the references
     ratio=$(awk -v from="$(wc -w <"$probe/test.$source_lang")" -v to="$(wc -w <"$probe/test.$target_lang")" 'BEGIN {print to / from}')
     for kind in plain fused; do
@@ -35,12 +36,12 @@ estimate() {
             --criterion bert_fused_label_smoothed_cross_entropy "${validation[@]}" \
             --eval-bleu-args "{\"beam\": 1, \"max_len_a\": $ratio, \"max_len_b\": 1}" --optimizer adam --lr 0.0001 \
             --lr-scheduler inverse_sqrt --warmup-updates 25 ${CONSISTENCY:+--consistency "$CONSISTENCY"} ${TRAIN_FLAGS:-} \
-            --max-update 25 --no-epoch-checkpoints --save-dir "$probe/$kind" --log-format json --log-interval 5
+            --update-freq 1 --max-update 25 --no-epoch-checkpoints --save-dir "$probe/$kind" --log-format json --log-interval 5
         echo $((SECONDS - began)) >"$probe/$kind.seconds"
         probe "$kind-test" fairseq-generate "$probe/data-bin" --user-dir bert_fused_plugin "${task[@]}" \
             --path "$probe/$kind/checkpoint_last.pt" --max-len-a "$ratio" --max-len-b 1
     done
-    python "$examples/estimate.py" "$probe" "$text" "$target_lang" "$updates" "$more" "$every" "${#seeds[@]}"
+    python "$examples/estimate.py" "$probe" "$text" "$target_lang" $((batches * updates)) $((batches * more)) $((batches * every)) "${#seeds[@]}"
     rm -rf "$probe"
 }
 

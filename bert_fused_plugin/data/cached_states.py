@@ -65,10 +65,11 @@ class CachedStates:
         try:
             with self.file(number).open("rb", buffering=0) as file:
                 begin = 8 + int.from_bytes(file.read(8), "little")  # after the header of safetensors
-                if file.seek(0, os.SEEK_END) != begin + self._sizes[number] * self._bytes_of_piece:
+                if file.seek(0, os.SEEK_END) != begin + int(self._sizes[number]) * self._bytes_of_piece:
                     raise OSError("its size is not that of its states")
                 file.seek(begin + before * self._bytes_of_piece)
-                file.readinto(states.data)
+                if file.readinto(states.data) != states.size:
+                    raise OSError("the disk gives only a part")
         except OSError as error:
             raise BertFusedError(
                 f"--bert-cache: {self.file(number)} cannot be read ({error}); remove this file if it is damaged, "

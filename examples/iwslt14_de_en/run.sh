@@ -12,7 +12,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
 
 source_lang=de target_lang=en
 updates=${UPDATES:-60000} warmup=${WARMUP:-4000} lr=${LR:-0.0005}
-more=${MORE:-60000} more_warmup=4000 more_lr=0.0005 every=500 gru_lr=0.001
+more=${MORE:-60000} more_warmup=4000 more_lr=0.0005 every=2000 gru_lr=0.001
 training=(--dropout 0.3 --weight-decay 0.0001 --max-tokens 4096 --share-all-embeddings)
 transformer=(--arch transformer_iwslt_de_en)
 fused_arch=bert_fused_iwslt_de_en gru_arch=gru_bahdanau_iwslt_de_en

@@ -83,13 +83,14 @@ choose_size() { # choose_size PAIRS cpu|gpu
         return
     fi
     [ "$1" -lt 1000000 ] || dropout=0.1
+    # the later warm-up ends with the first validation: the higher rate costs BLEU at first, and patience must not end there
     warmup=${WARMUP:-4000} gru_lr=0.001
     if [ "$size" = iwslt ]; then
         transformer=(--arch transformer_iwslt_de_en) fused_arch=bert_fused_iwslt_de_en gru_arch=gru_bahdanau_iwslt_de_en
-        updates=${UPDATES:-30000} lr=${LR:-0.0005} more=${MORE:-15000} more_warmup=2000 more_lr=0.0005 every=300
+        updates=${UPDATES:-30000} lr=${LR:-0.0005} more=${MORE:-15000} more_warmup=300 more_lr=0.0005 every=300
     else
         transformer=(--arch transformer) fused_arch=bert_fused gru_arch=gru_bahdanau
-        updates=${UPDATES:-100000} lr=${LR:-0.0007} more=${MORE:-50000} more_warmup=4000 more_lr=0.0007 every=1000
+        updates=${UPDATES:-100000} lr=${LR:-0.0007} more=${MORE:-50000} more_warmup=1000 more_lr=0.0007 every=1000
         gru_sizes=(--decoder-out-embed-dim 620) # shared embeddings are as wide
     fi
 }

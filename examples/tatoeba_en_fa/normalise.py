@@ -28,8 +28,8 @@ ENDING = re.compile(r"(?<=[^\W\d_]) (ها|های|هایی|هایم|هایت|ها
 
 def normalise(line: str) -> str:
     """Return a line of Persian in the spelling described above."""
-    line = unicodedata.normalize("NFC", line).replace("\u0647\u0654", "\u06c0")  # which NFC leaves apart
-    line = " ".join(line.translate(SAME).split())
+    line = unicodedata.normalize("NFC", unicodedata.normalize("NFC", line).translate(SAME))
+    line = " ".join(line.replace("\u0647\u0654", "\u06c0").split())  # which NFC leaves apart
     line = re.sub(f"{HALF_SPACE}+", HALF_SPACE, STRAY.sub(" ", line)).strip(f" {HALF_SPACE}")
     return ENDING.sub(HALF_SPACE + r"\1", PREFIX.sub(r"\1" + HALF_SPACE, line))
 

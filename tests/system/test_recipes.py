@@ -138,7 +138,7 @@ def test_the_estimate_takes_all_flags_for_training_and_keeps_its_own(dry, out, t
     for lang, line in (("en", "a b c\n"), ("de", "ب ا ب ا\n")):
         for name in ("text/train", "multi30k-out/valid", "text/test"):
             (tmp_path / f"{name}.{lang}").write_text(line, encoding="utf-8")
-    flags = "--warmup-init-lr 1e-7 --log-interval 100 --log-format simple"
+    flags = "--warmup-init-lr 1e-7 --update-freq 4 --log-interval 100 --log-format simple"
     steps = ("transformer", "bert_fused", "continued_r_drop")
     dry.run("multi30k", "estimate", *steps, TRAIN_FLAGS=flags, CONSISTENCY="simcut", LC_ALL="C")
     calls = dry.calls("fairseq-train")
@@ -149,8 +149,10 @@ def test_the_estimate_takes_all_flags_for_training_and_keeps_its_own(dry, out, t
         assert args.warmup_init_lr == 1e-7
         assert args.consistency == ("r-drop" if call is calls[-1] else "simcut")
         if call in calls[:2]:
-            assert (args.log_interval, args.log_format) == (5, "json")
+            assert (args.log_interval, args.log_format, args.update_freq) == (5, "json", [1])
             assert json.loads(args.eval_bleu_args)["max_len_a"] == pytest.approx(4 / 3, abs=1e-3)
+    [estimated] = [call for call in dry.calls("python") if any("estimate.py" in word for word in call)]
+    assert estimated[-4:] == ["80000", "40000", "400", "1"]  # batches
     skipped = "multi30k: estimate: skipped, because the training has begun\n"
     assert dry.run("multi30k", "estimate") == skipped
     assert len(dry.calls("fairseq-train")) == 5

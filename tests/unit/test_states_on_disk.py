@@ -156,15 +156,31 @@ def be_a_folder(file):
     file.mkdir()
 
 
-@pytest.mark.parametrize(
-    "damage", [Path.unlink, cut, be_a_folder, lambda file: file.write_bytes(b""), lambda file: torch.save([1], file)]
-)
+def lose_the_header(file):
+    file.write_bytes(b"\xff" * file.stat().st_size)
+
+
+def be_a_pickle(file):
+    torch.save([1], file)
+
+
+def be_empty(file):
+    file.write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, cut, be_a_folder, be_empty, be_a_pickle, lose_the_header])
 def test_a_block_that_cannot_be_read_is_an_error_with_a_remedy(built, damage):
     states = states_in(built)
     damage(built / "00001.safetensors")
     assert torch.equal(states[0], expected(SENTENCES[0]))
     with pytest.raises(BertFusedError, match=r"00001.safetensors cannot be read .*; remove this file if it is damaged"):
         states[2]
+
+
+def test_a_disk_that_gives_only_a_part_is_an_error(built, monkeypatch):
+    monkeypatch.setattr(cached_states.np, "empty", lambda size, dtype: np.zeros(size + 10**6, dtype))
+    with pytest.raises(BertFusedError, match=r"cannot be read \(the disk gives only a part\); remove this file"):
+        states_in(built)[0]
 
 
 def test_a_disk_that_is_too_small_is_refused_before_the_work(tmp_path, monkeypatch, caplog):
