@@ -84,7 +84,7 @@ class DictionaryBridge:
 
     def misses_capitals(self, dictionary: Dictionary) -> bool:
         """Return whether the tokenizer distinguishes capitals, and the *dictionary* is of lower-cased text."""
-        text = "".join(dictionary.symbols[dictionary.nspecial :])
+        text = self._letters(dictionary)
         small, capital = self.word_pieces(["a", "A"])
         # a few small letters do not tell in other scripts; Georgian capitals do not begin words
         have_capitals = sum(letter != letter.title() for letter in text) > sum(map(str.isalpha, text)) / 2
@@ -93,7 +93,10 @@ class DictionaryBridge:
     def loses_capitals(self, dictionary: Dictionary) -> bool:
         """Return whether the *dictionary* has capitals, and the tokenizer knows words only without them."""
         small, capital = self.word_pieces(["a", "A"])
-        return capital == self._unk_piece != small and any(re.search("[A-Z]", symbol) for symbol in dictionary.symbols)
+        return capital == self._unk_piece != small and bool(re.search("[A-Z]", self._letters(dictionary)))
+
+    def _letters(self, dictionary: Dictionary) -> str:
+        return "".join(symbol for symbol in dictionary.symbols[dictionary.nspecial :] if symbol not in self.tags)
 
     def text(self, src_tokens: Tensor) -> str:
         """Return the text that BERT reads for one sentence *src_tokens*, (S,); padding is ignored."""

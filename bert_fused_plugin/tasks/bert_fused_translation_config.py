@@ -27,7 +27,8 @@ class BertFusedTranslationConfig(TranslationConfig, Specified):
     """All flags of fairseq's translation task, and those for BERT's text, documents and cache."""
 
     upsample_primary: int = flag(
-        "How many times an epoch reads the first training set, if there are several.",
+        "How many times an epoch reads the first training set, if there are several. With --bert-cache, BERT's states "
+        "are kept as many times.",
         1,  # fairseq's is -1, with which it cannot load several training sets
     )
     bert_text: Optional[str] = flag(

@@ -44,6 +44,11 @@ def test_files_that_cannot_be_used_are_refused(start, stock, save, tmp_path, mon
     assert not (tmp_path / "harmed").exists()
 
 
+def test_word_vectors_that_the_checkpoint_would_replace_are_refused(start, stock, save):
+    with pytest.raises(BertFusedError, match="brings embeddings; leave out --encoder-embed-path"):
+        start(save(stock()), encoder_embed_path="vectors.txt")
+
+
 NARROW = {"encoder_embed_dim": 6, "decoder_embed_dim": 6}
 
 

@@ -101,6 +101,7 @@ def test_bleu_of_subwords_and_of_words_without_spaces_is_warned_of(
     [
         (True, ["it@@", "s"], {}, 1),
         (True, ["It@@", "s"], {}, 0),
+        (True, ["<2de_DE>", "it@@", "s"], {}, 1),
         (True, ["این", "است", "a"], {}, 0),
         (True, ["ეს", "არის"], {}, 0),
         (True, ["it@@", "s"], {"bert_text": "raw"}, 0),
@@ -113,6 +114,7 @@ def test_a_cased_bert_for_lower_cased_text_is_warned_of(bert_dir, tmp_path, capl
     if cased:
         (bert / "tokenizer.json").write_text(settings.replace('"lowercase": true', '"lowercase": false'))
     launch = {"save_dir": str(tmp_path), "restore_file": "checkpoint_last.pt", "checkpoint_suffix": ""}
+    launch["bert_strip_tags"] = ",".join(symbol for symbol in symbols if symbol[0] == "<") or None
     task = translation_task(dictionary_of(*symbols), **flags)
     task.build_model(Namespace(**SIZES, arch="bert_fused", bert_model=str(bert), **launch))
     assert caplog.text.count("distinguishes capitals, but the source dictionary has none; give an uncased") == times

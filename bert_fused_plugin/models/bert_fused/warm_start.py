@@ -63,6 +63,8 @@ def read_warm_start(args: Any, cfg: BertFusedConfig, task: Any) -> Tuple[Optiona
         return None, []
     if flags_beside(args, "checkpoint").get("finetune_from_model") is not None:
         return None, ["--bert-warm-start and --finetune-from-model exclude each other; leave one of them out"]
+    if cfg.encoder_embed_path or cfg.decoder_embed_path:
+        return None, ["--bert-warm-start brings embeddings; leave out --encoder-embed-path and --decoder-embed-path"]
     try:
         warm_start = WarmStart.read(path)
     except BertFusedError as error:
