@@ -12,7 +12,7 @@ from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.distributed import DistributedTimeoutWrapper, LegacyDistributedDataParallel, ModuleProxyWrapper
 from fairseq.logging import metrics
-from fairseq.models import FairseqEncoderDecoderModel
+from fairseq.models import FairseqDecoder, FairseqEncoderDecoderModel
 from fairseq.models.transformer import TransformerDecoderBase
 from omegaconf import II
 from torch import Tensor
@@ -98,7 +98,7 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
             other = "--criterion label_smoothed_cross_entropy_with_alignment"
             errors.append(f"--load-alignments: this criterion does not learn from them; give {other}, or leave it out")
         raise_all(errors)
-        criterion = cls(task, cfg.label_smoothing, cfg.sentence_avg)
+        criterion: LabelSmoothedCrossEntropy = super().build_criterion(cfg, task)
         kind = CONSISTENCY_KINDS[str(cfg.consistency)]
         if kind is not None and cfg.consistency_alpha != 0:
             criterion.agreement = kind.agreement(kind.alpha if cfg.consistency_alpha is None else cfg.consistency_alpha)
@@ -109,7 +109,7 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
         """Return the loss, summed over the batch or, if not *reduce*, per token; its divisor; and the values to log.
 
         Raises:
-            BertFusedError: the model has an adaptive softmax, so its output is not the scores of all symbols.
+            BertFusedError: the probabilities of the model are not the softmax of the scores of all symbols.
         """
         decoder: Any = model.decoder if hasattr(model, "decoder") else None
         if hasattr(decoder, "adaptive_softmax") and decoder.adaptive_softmax is not None:
@@ -117,6 +117,12 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
                 "--criterion bert_fused_label_smoothed_cross_entropy needs the scores of all symbols, which a model "
                 "with --adaptive-softmax-cutoff does not compute; use --criterion adaptive_loss, and --ddp-backend "
                 "legacy_ddp"
+            )
+        usual = FairseqDecoder.get_normalized_probs
+        if isinstance(decoder, FairseqDecoder) and type(decoder).get_normalized_probs is not usual:
+            raise BertFusedError(
+                "--criterion bert_fused_label_smoothed_cross_entropy takes the softmax of the model's scores, but "
+                f"{type(decoder).__name__}.get_normalized_probs does not; use --criterion label_smoothed_cross_entropy"
             )
         matrix = output_matrix(model) if reduce else None
         options = {} if matrix is None else {"features_only": True}

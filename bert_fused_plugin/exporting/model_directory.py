@@ -153,7 +153,7 @@ def _translate_text(cfg: Dict[str, Any], model: Any, task: Any, tokenizer: Optio
     languages = {"source_lang": task.cfg.source_lang, "target_lang": task.cfg.target_lang}
     cfg["task"].update(languages)
     cfg["dataset"] = {**(cfg.get("dataset") or {}), **_BATCHES}
-    if isinstance(model, TranslationModel):
+    if isinstance(model, TranslationModel) and cfg["task"]["_name"] == "translation":
         cfg["task"]["_name"] = "bert_fused_translation"
     if tokenizer is not None:
         cfg["tokenizer"] = {**(languages if tokenizer["_name"] == "moses" else {}), **tokenizer}

@@ -11,6 +11,7 @@ import torch
 from conftest import ROOT, hypotheses
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 from fairseq.models.transformer import TransformerModel
+from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
 from random_checkpoints import gone, save_model
 from safetensors.torch import load_file
 from transformers import BertConfig, BertModel
@@ -26,6 +27,8 @@ from bert_fused_plugin.json_record import read_json
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.reports.runs import Place, RunFiles, load_run
+from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
+from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 
 LINES = ["The old man sees a dog.", "a small playhouse", "", "red apple, xyz"]
 TRANSLATE = """
@@ -93,6 +96,17 @@ def test_a_bert_in_the_working_directory_has_its_full_path_in_the_new_one(worksp
     torch.save(read_checkpoint(Path(workspace.checkpoint), {"bert_model": f"./{bert.name}"}), tmp_path / "typed.pt")
     assert export_model(tmp_path / "typed.pt", workspace.data, tmp_path / "newer") == workspace.bert_dir
     assert load_run(RunFiles("--run", "typed", tmp_path / "typed.pt"), Place(workspace.data, ["test"]))
+
+
+def test_a_task_of_ones_own_stays(workspace, tmp_path, monkeypatch):
+    monkeypatch.setitem(TASK_REGISTRY, "own", type("Own", (BertFusedTranslationTask,), {}))
+    monkeypatch.setitem(TASK_DATACLASS_REGISTRY, "own", BertFusedTranslationConfig)
+    for name, kept in (("own", "own"), ("translation", "bert_fused_translation")):
+        state = read_checkpoint(Path(workspace.checkpoint))
+        state["cfg"].task._name = name
+        torch.save(state, tmp_path / "model.pt")
+        export_model(tmp_path / "model.pt", workspace.data, tmp_path / name)
+        assert read_checkpoint(tmp_path / name / "model.pt")["cfg"].task._name == kept
 
 
 def test_what_is_in_the_directory(workspace, exported, codes):

@@ -111,17 +111,17 @@ def test_each_job_of_a_multirun_trains_as_if_alone(folder):
     """The second job is worse than the first one, and writes a best checkpoint all the same."""
     words = folder.hydra("--multirun", "model=bert_fused_tiny")
     words = [word for word in words if not word.startswith(("common.seed=", "checkpoint.save_dir="))]
-    words += ["optimization.max_update=6,1", "lr_scheduler.warmup_updates=1"]
+    # no file names the layer, which is swept, too
+    words += ["optimization.max_update=6,1", "++model.bert_layer=choice(1)", "lr_scheduler.warmup_updates=1"]
     curves = "common.tensorboard_logdir=curves/${optimization.max_update}"
-    folder.run(words, "checkpoint.save_dir=jobs/${optimization.max_update}", curves)
-    first, second = (torch.load(folder.path / f"jobs/{n}/checkpoint_best.pt", weights_only=False) for n in (6, 1))
+    folder.run(words, "checkpoint.save_dir=jobs/${model.bert_layer}-${optimization.max_update}", curves)
+    first, second = (torch.load(folder.path / f"jobs/1-{n}/checkpoint_best.pt", weights_only=False) for n in (6, 1))
     assert first["extra_state"]["val_loss"] < second["extra_state"]["val_loss"] == second["extra_state"]["best"]
-    assert folder.files() == {"jobs", "curves"}
-    assert {path.name for path in (folder.path / "jobs").iterdir()} == {"1", "6", "0"}
+    assert folder.files() == {"jobs", "curves", "multirun.yaml"}
+    assert {path.name for path in (folder.path / "jobs").iterdir()} == {"1-1", "1-6"}
     for job in ("1", "6"):
-        assert (folder.path / "jobs" / job / ".hydra" / "overrides.yaml").exists()
+        assert (folder.path / "jobs" / f"1-{job}" / ".hydra" / "overrides.yaml").exists()
         assert [*(folder.path / "curves" / job / "valid").iterdir()]
-    assert [path.name for path in (folder.path / "jobs" / "0").iterdir()] == ["multirun.yaml"]  # 0 is the default
 
 
 def test_two_jobs_of_a_multirun_may_not_share_a_folder(folder):

@@ -1,15 +1,21 @@
 """The criterion: what it sums, divides by and logs."""
 
 import math
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
 import torch
 from fairseq.logging import metrics
-from helpers import assert_close
+from fairseq.models import FairseqDecoder
+from fairseq.tasks.translation import TranslationConfig
+from helpers import assert_close, dictionary_of
 from literal_loss import PAD, TARGET, B, T, V, literal_loss
 
-from bert_fused_plugin.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropy
+from bert_fused_plugin.criterions.label_smoothed_cross_entropy import (
+    LabelSmoothedCrossEntropy,
+    LabelSmoothedCrossEntropyConfig,
+)
 from bert_fused_plugin.criterions.smoothed_loss import label_smoothed_loss
 from bert_fused_plugin.errors import BertFusedError
 
@@ -56,6 +62,33 @@ def test_a_model_without_scores_of_all_symbols_is_refused(reduce):
     model.decoder = SimpleNamespace(adaptive_softmax=object())
     with pytest.raises(BertFusedError, match="softmax-cutoff does not compute; use --criterion adaptive_loss"):
         make_criterion()(model, {"net_input": {}, "target": TARGET, "ntokens": 5}, reduce=reduce)
+
+
+def test_a_decoder_with_probabilities_of_its_own_is_refused():
+    class CopyingDecoder(FairseqDecoder):
+        def get_normalized_probs(self, net_output, log_probs, sample=None):
+            return net_output[0]
+
+    model = ConstantModel(torch.randn(B, T, V))
+    model.decoder = CopyingDecoder(None)
+    with pytest.raises(BertFusedError, match=r"CopyingDecoder.get_normalized_probs does not; use --criterion label_sm"):
+        make_criterion()(model, {"net_input": {}, "target": TARGET, "ntokens": 5})
+
+
+def test_a_criterion_of_ones_own_adds_a_setting():
+    @dataclass
+    class WeightedConfig(LabelSmoothedCrossEntropyConfig):
+        weight: float = 0.5
+
+    class Weighted(LabelSmoothedCrossEntropy):
+        def __init__(self, task, label_smoothing, sentence_avg, weight):
+            super().__init__(task, label_smoothing, sentence_avg)
+            self.weight = weight
+
+    task = SimpleNamespace(target_dictionary=dictionary_of("a"), cfg=TranslationConfig())
+    cfg = WeightedConfig(label_smoothing=0.2, sentence_avg=True)
+    built = Weighted.build_criterion(cfg, task)
+    assert (built.eps, built.sentence_avg, built.weight) == (0.2, True, 0.5)
 
 
 def test_metrics_are_in_bits_per_token_and_updates_weigh_by_their_size():
