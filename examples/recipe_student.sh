@@ -68,7 +68,7 @@ deploy() {
     local system=${DEPLOY:-student} text search
     average "$out/$system"
     text=$(text_dir)
-    python -c 'import ctranslate2' 2>/dev/null || pip install -q ctranslate2 ||
+    python -c 'import ctranslate2' 2>/dev/null || python -m pip install -q ctranslate2 ||
         fail "ctranslate2 cannot be installed; there are wheels of it for Linux, macOS and Windows, and not for each Python"
     search_flags
     [[ " ${bert[*]} ${scoring[*]} " != *"detok moses "* ]] || search+=(--moses)

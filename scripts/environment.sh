@@ -2,7 +2,7 @@
 # The commands come from the active environment if fairseq and the plug-in are installed there, such as one that was made by
 # hand.  Otherwise, and where VENV names another one, setup.sh makes the environment.
 installed='from importlib.metadata import version; version("fairseq"), version("bert_fused_plugin")'
-if [ -n "${VENV:-}" ] || ! python -I -c "$installed" 2>/dev/null; then
+if [ -n "${VENV:-}" ] || ! (cd / && python -c "$installed") 2>/dev/null; then
     "$root/scripts/setup.sh"
     PATH=$(cd "${VENV:-$root/.venv}/bin" && pwd):$PATH
 fi

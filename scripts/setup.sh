@@ -129,20 +129,25 @@ case $fairseq in
     */*) how=(--no-build-isolation "${how[@]}") needs=(scikit-learn wheel) from="built from source, some minutes" ;;
 esac
 
-mkdir -p "$(dirname "$venv")"
-# One set-up at a time: a second one waits, then finds the work done.
-if command -v flock >/dev/null; then
-    exec 9>"$venv.lock"
-    flock -n 9 || { say "waiting for another set-up of $venv" && flock 9; }
-fi
 # Every start of Python reads the hook; compiled, also where Python itself may not write .pyc files.
 compile_hook() { "$venv/bin/python" -m compileall -q "$root"/fairseq_compat || true; }
 
 wanted=$(wanted_stamp)
-if [ -x "$venv/bin/fairseq-train" ] && [[ $(cat "$stamp" 2>/dev/null) = "$wanted"* ]]; then # or with a PIP_CONSTRAINT
+end_if_done() {
+    # or with a PIP_CONSTRAINT
+    [[ -x $venv/bin/fairseq-train && $(cat "$stamp" 2>/dev/null) = "$wanted"* ]] || return 0
     compile_hook
     say "$venv is up to date"
     exit 0
+}
+
+end_if_done # also where another user made it
+mkdir -p "$(dirname "$venv")"
+# One set-up at a time: a second one waits, then finds the work done.  Not all file systems have locks.
+if command -v flock >/dev/null; then
+    exec 9>"$venv.lock"
+    flock -n 9 || { say "waiting for another set-up of $venv" && flock 9 || true; }
+    end_if_done
 fi
 make_venv
 earlier_torch=$(chosen TORCH)

@@ -111,19 +111,7 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
         Raises:
             BertFusedError: the probabilities of the model are not the softmax of the scores of all symbols.
         """
-        decoder: Any = model.decoder if hasattr(model, "decoder") else None
-        if hasattr(decoder, "adaptive_softmax") and decoder.adaptive_softmax is not None:
-            raise BertFusedError(
-                "--criterion bert_fused_label_smoothed_cross_entropy needs the scores of all symbols, which a model "
-                "with --adaptive-softmax-cutoff does not compute; use --criterion adaptive_loss, and --ddp-backend "
-                "legacy_ddp"
-            )
-        usual = FairseqDecoder.get_normalized_probs
-        if isinstance(decoder, FairseqDecoder) and type(decoder).get_normalized_probs is not usual:
-            raise BertFusedError(
-                "--criterion bert_fused_label_smoothed_cross_entropy takes the softmax of the model's scores, but "
-                f"{type(decoder).__name__}.get_normalized_probs does not; use --criterion label_smoothed_cross_entropy"
-            )
+        _require_softmax(model)
         matrix = output_matrix(model) if reduce else None
         options = {} if matrix is None else {"features_only": True}
         agreement = self.agreement if self.training else None
@@ -166,6 +154,21 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
     def logging_outputs_can_be_summed() -> bool:
         """Let fairseq sum the logging outputs over workers first."""
         return True
+
+
+def _require_softmax(model: Any) -> None:
+    decoder: Any = model.decoder if hasattr(model, "decoder") else None
+    if hasattr(decoder, "adaptive_softmax") and decoder.adaptive_softmax is not None:
+        raise BertFusedError(
+            "--criterion bert_fused_label_smoothed_cross_entropy needs the scores of all symbols, which a model with "
+            "--adaptive-softmax-cutoff does not compute; use --criterion adaptive_loss, and --ddp-backend legacy_ddp"
+        )
+    usual = FairseqDecoder.get_normalized_probs
+    if isinstance(decoder, FairseqDecoder) and type(decoder).get_normalized_probs is not usual:
+        raise BertFusedError(
+            "--criterion bert_fused_label_smoothed_cross_entropy takes the softmax of the model's scores, but "
+            f"{type(decoder).__name__}.get_normalized_probs does not; use --criterion label_smoothed_cross_entropy"
+        )
 
 
 def output_matrix(model: Any) -> Optional[Tensor]:

@@ -1,5 +1,6 @@
 """Groups of test sentences: by source length, and by the number of source words that are rare in training."""
 
+import itertools
 from bisect import bisect_left
 from collections import Counter
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -44,8 +45,11 @@ def count_training_words(
     The dictionary counts subwords, and a word that was never seen may consist of frequent subwords.  Words that the
     dictionary does not know are not counted: they all have one symbol, which says nothing about any of them.
     """
-    found = (source_side(path, "train", task) for path in split_paths(data))
-    datasets = [dataset for dataset in found if dataset is not None]
+    datasets: List[Any] = []
+    for path in split_paths(data):
+        names = (f"train{number or ''}" for number in itertools.count())  # as fairseq combines them
+        found = (source_side(path, name, task) for name in names)
+        datasets += itertools.takewhile(lambda dataset: dataset is not None, found)
     if not datasets:
         return None
     unk = task.source_dictionary.unk()

@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from matplotlib.ticker import MaxNLocator
 
 from bert_fused_plugin.checkpoints.origins import Origin, described
+from bert_fused_plugin.reports.scoring import p_text
 from bert_fused_plugin.reports.training_log import Points
 
 FEW = 30  # BLEU says little about a group of fewer sentences
@@ -37,6 +38,7 @@ def render(report: Mapping[str, Any]) -> str:
     how: Dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
     how.update(autoescape=select_autoescape(["html"]), undefined=StrictUndefined)
     environment = Environment(loader=PackageLoader("bert_fused_plugin.reports"), **how)
+    environment.filters["p_text"] = p_text
     return environment.get_template("report.html").render(
         report,
         charts=list(filter(None, charts)),

@@ -51,9 +51,14 @@ class Score:
     gain_interval: Tuple[float, float] = (0.0, 0.0)  # of 95 %
     p: Optional[float] = None  # None for the baseline itself
     p_holm: Optional[float] = None  # corrected by Holm's method for the number of systems
-    p_seeds: Optional[List[float]] = None  # of each seed against that of the baseline, by approximate randomisation
+    p_seeds: Optional[List[float]] = None  # of each seed against the baseline's; empty if their numbers differ
     better: int = 0  # the sign of a significant difference by *p_holm*: 1 for better, -1 for worse
     lower_is_better: bool = False
+
+
+def p_text(p: Any) -> str:
+    """Return *p* with three decimals, or with its first digit where these would be zeros."""
+    return f"{p:.3f}" if p >= 0.0005 else f"{p:.1g}"
 
 
 Scores = Dict[str, Score]  # by metric
@@ -147,7 +152,7 @@ class Scorer:
                 chance = _chance(own, base)
                 low, high = np.percentile(chance, [2.5, 97.5])
                 score.gain_interval = score.gain + float(low), score.gain + float(high)
-                pairs = zip(own, cycle(base))
+                pairs = zip(own, cycle(base)) if len(base) in (1, len(own)) else ()
                 score.p_seeds = [_p(self._randomised(metric, *pair), pair[0].score - pair[1].score) for pair in pairs]
                 score.p = score.p_seeds[0] if len(own) == len(base) == 1 else _p(chance, score.gain)
             for score, corrected in zip(scores[1:], _holm([score.p for score in scores[1:]])):

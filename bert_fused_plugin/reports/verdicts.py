@@ -9,7 +9,7 @@ from typing import Dict, Optional, Sequence, Tuple
 from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
 from bert_fused_plugin.reports.runs import Run
-from bert_fused_plugin.reports.scoring import SIGNIFICANT, Score, Scores
+from bert_fused_plugin.reports.scoring import SIGNIFICANT, Score, Scores, p_text
 
 _OF_FAIRSEQ = re.compile(r"checkpoint(\d*|_best|_last|_\d+_\d+|\.best_.*)\.pt")  # the names that fairseq-train gives
 
@@ -25,14 +25,18 @@ _LEADS = {  # the sign of a significant gain, and whether the model uses BERT: w
     (-1, None): "The model with BERT is worse on this test set",
 }
 
+_WORDS = ("and {} do not differ significantly in BLEU", "is better than {}", "is worse than {}")  # by the sign
+
 
 def question(runs: Sequence[Run], systems: int, subsets: Sequence[str]) -> str:
     """Return what a report on *runs*, among a number of *systems*, answers."""
+    main, several = with_bert(runs), sum(run.reads_bert for run in runs) > 1
     source, target = (LANGUAGES.get(re.split("[-_]", code)[0], code) for code in runs[0].languages)
     about = f"{source[0].upper()}{source[1:]} to {target[0].upper()}{target[1:]} on {' and '.join(subsets)}?"
     if systems == 1:
         return f"How good is {runs[0].name} from {about}"
-    return f"{'Does BERT help' if with_bert(runs) else 'Which system is better from'} {about}"
+    helps = f"Does BERT help{f' {main.name} from' if several else ''}" if main else "Which system is better from"
+    return f"{helps} {about}"
 
 
 def with_bert(runs: Sequence[Run]) -> Optional[Run]:
@@ -44,8 +48,9 @@ def answer(run: Run, baseline: str, scores: Dict[str, Scores], used: Optional[bo
     """Return the joined verdict on *run*, which has BERT; *used* is what `bert_verdict` says of it."""
     score = scores[run.name]["BLEU"]
     lead = _LEADS[score.better, used]
-    if unfair and score.better > 0:
-        lead = f"{run.name} is better than {baseline}, but their trainings differ, so BERT need not be the reason"
+    if unfair:
+        word = _WORDS[score.better].format(baseline)
+        lead = f"{run.name} {word}, but their trainings differ, so this does not tell what BERT does"
     return f"{lead}: against {baseline}, {run.name} {gain(score)}.{_by_chrf(run.name, scores)}"
 
 
@@ -55,15 +60,15 @@ def gain(score: Score) -> str:
     change = f"{'gains' if points > 0 else 'loses'} {abs(points):.2f} BLEU" if points else "has the same BLEU"
     chance = ", which may be chance" if points and not score.better else ""
     if chance and score.p is not None and score.p < SIGNIFICANT:
-        chance += f" with several comparisons (alone: p = {score.p:.3f})"
-    return f"{change} (95 % interval {low:+.2f} to {high:+.2f}, p = {score.p_holm:.3f}){chance}"
+        chance += f" with several comparisons (alone: p = {p_text(score.p)})"
+    return f"{change} (95 % interval {low:+.2f} to {high:+.2f}, p = {p_text(score.p_holm)}){chance}"
 
 
 def verdict(name: str, baseline: str, scores: Dict[str, Scores]) -> str:
     """Return a sentence that says whether system *name* is better than *baseline*."""
     score = scores[name]["BLEU"]
-    word = ("and {} do not differ significantly in BLEU", "is better than {}", "is worse than {}")[score.better]
-    return f"{name} {word.format(baseline)} on this test set: {name} {gain(score)}.{_by_chrf(name, scores)}"
+    word = _WORDS[score.better].format(baseline)
+    return f"{name} {word} on this test set: {name} {gain(score)}.{_by_chrf(name, scores)}"
 
 
 def _by_chrf(name: str, scores: Dict[str, Scores]) -> str:
@@ -71,7 +76,8 @@ def _by_chrf(name: str, scores: Dict[str, Scores]) -> str:
     chrf = scores[name]["chrF"]
     if chrf.better in (0, scores[name]["BLEU"].better):
         return ""
-    return f" By chrF, {name} is {'better' if chrf.better > 0 else 'worse'} ({chrf.gain:+.2f}, p = {chrf.p_holm:.3f})."
+    word = "better" if chrf.better > 0 else "worse"
+    return f" By chrF, {name} is {word} ({chrf.gain:+.2f}, p = {p_text(chrf.p_holm)})."
 
 
 def fairness(run: Run, baseline: Run, runs: Sequence[Run], data: str) -> Optional[str]:

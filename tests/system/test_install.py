@@ -39,7 +39,9 @@ def source(tmp_path_factory):
 @pytest.fixture(scope="module")
 def wheel(source, tmp_path_factory):
     pytest.importorskip("setuptools", "64", reason="building offline needs setuptools >= 64 in this environment")
-    target = tmp_path_factory.mktemp("wheel")
+    target, earlier = tmp_path_factory.mktemp("wheel"), source / "build" / "lib" / "bert_fused_plugin" / "models"
+    earlier.mkdir(parents=True)
+    (earlier / "removed.py").touch()  # as a build of an earlier version leaves it
     run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", target, source, cwd=target)
     (built,) = target.glob("bert_fused_plugin-*.whl")
     return built
@@ -59,6 +61,7 @@ def site_packages(python):
 
 def test_the_wheel_carries_every_module_the_hook_and_the_type_marker(wheel):
     names = zipfile.ZipFile(wheel).namelist()
+    assert not [name for name in names if name.endswith("removed.py")]
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "bert_fused_plugin").rglob("*.py")}
     modules |= {str(path.relative_to(ROOT)) for path in ROOT.glob("fairseq_compat/*.py")}
     modules |= {str(path.relative_to(ROOT)) for path in ROOT.glob("bert_fused_plugin/reports/templates/*")}

@@ -64,15 +64,17 @@ def test_models_that_do_not_translate_say_nothing_about_bert():
 
 
 @pytest.mark.parametrize(
-    ("origins", "lead"),
+    ("origins", "better", "lead"),
     [
-        ([], "BERT is used, and improves"),
-        (["plain"], "fused is better than plain, but their trainings differ, so BERT need not be the reason: "),
+        ([], 1, "BERT is used, and improves"),
+        (["plain"], 1, "fused is better than plain, but their trainings differ, so this does not tell what BERT "),
+        (["plain"], -1, "fused is worse than plain, but their trainings differ, so this does not tell what BERT "),
+        (["plain"], 0, "fused and plain do not differ significantly in BLEU, but their trainings differ, so "),
     ],
 )
-def test_the_page_begins_with_the_answer_about_bert(origins, lead):
+def test_the_page_begins_with_the_answer_about_bert(origins, better, lead):
     fused = run("fused", "/runs/fused.pt", *[BEGUN for _ in origins], reads_bert=True)
-    scores = {name: both(score(gain, gain > 0)) for name, gain in (("plain", 0), ("gru", 1), ("fused", 2))}
+    scores = {name: both(score(gain, gain)) for name, gain in (("plain", 0), ("gru", 1), ("fused", better))}
     own = SimpleNamespace(scores=scores, baseline=PLAIN, runs=[PLAIN, fused])
     answer, other = Comparison._verdicts(own, [{"run": "fused", "used": True, "verdict": "x"}], "data")
     assert answer.startswith(lead)
@@ -94,6 +96,7 @@ def test_the_question():
         SimpleNamespace(name=name, reads_bert=name == "fused", languages=("en", "zh_CN")) for name in ("plain", "fused")
     ]
     assert question(runs, 2, ["test", "test1"]) == "Does BERT help English to Chinese on test and test1?"
+    assert question([*runs, runs[1]], 3, ["test"]) == "Does BERT help fused from English to Chinese on test?"
     assert question(runs[::-1], 2, ["test"]) == "Which system is better from English to Chinese on test?"
     assert question(runs[:1], 1, ["test"]) == "How good is plain from English to Chinese on test?"
     other = SimpleNamespace(name="a", reads_bert=False, languages=("src", "de"))

@@ -24,6 +24,7 @@ from bert_fused_plugin.reports.scoring import (
     _holm,
     _p,
     is_unspaced,
+    p_text,
     tokenizer_errors,
 )
 from bert_fused_plugin.reports.verdicts import verdict
@@ -118,6 +119,11 @@ def test_a_difference_that_is_significant_alone_need_not_be_one_of_several():
     assert (alone.better, among.better) == (1, 0)
 
 
+@pytest.mark.parametrize(("p", "text"), [(1.0, "1.000"), (0.0312, "0.031"), (1 / 1001, "0.001"), (1 / 10001, "0.0001")])
+def test_no_p_is_zero(p, text):
+    assert p_text(p) == text
+
+
 def test_seeds_count_as_sentences_do():
     """Where the seeds of a system differ much, its best one alone would be significant."""
     base = [noisy(0.4, seed) for seed in (1, 2, 3)]
@@ -136,8 +142,12 @@ def test_seeds_count_as_sentences_do():
     assert apart.score == pytest.approx(sum(expected) / 2)
     assert apart.deviation == pytest.approx(abs(expected[0] - expected[1]) / 2**0.5)
     assert alone.deviation is None
-    assert apart.p_seeds[0] == alone.p_seeds[0] < SIGNIFICANT
+    one, two = (
+        scorer.compare([("base", base[:1]), ("other", seeds)])[1]["other"]["BLEU"] for seeds in ([good], [good, bad])
+    )
+    assert two.p_seeds[0] == one.p < SIGNIFICANT
     assert (twice.p, twice.p_seeds) == (1.0, [1.0] * 3)
+    assert scorer.compare([("base", base), ("other", [good, bad])])[1]["other"]["BLEU"].p_seeds == []  # of 3 and 2
 
 
 def share_of_differences(numbers, shared, own):
