@@ -61,8 +61,7 @@ class Probe:
         self.update = 1 / max(1e-3, statistics.median(updates[1:]))
         writing = re.findall(r"writing took ([\d.]+) seconds", self._log)
         self.validation = self._seconds_between("begin validation", "| valid |") + sum(map(float, writing))
-        # BERT's states are built between the cache's opening and the first epoch
-        built = self._seconds_between("word pieces for BERT", "begin training epoch")
+        built = sum(map(float, re.findall(r"BERT cache: [\d,]+ word pieces in (\d+) s", self._log)))
         self.states = built / (size(folder / f"train.{language}") + size(folder / f"valid.{language}"))
         seconds = float((folder / f"{kind}.seconds").read_text(encoding="utf-8"))
         self.start = max(0.0, seconds - trained[-1] * self.update - self.validation - built)

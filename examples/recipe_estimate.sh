@@ -39,7 +39,8 @@ estimate() {
             --update-freq 1 --max-update 25 --no-epoch-checkpoints --save-dir "$probe/$kind" --log-format json --log-interval 5
         echo $((SECONDS - began)) >"$probe/$kind.seconds"
         probe "$kind-test" fairseq-generate "$probe/data-bin" --user-dir bert_fused_plugin "${task[@]}" \
-            --path "$probe/$kind/checkpoint_last.pt" --max-len-a "$ratio" --max-len-b 1
+            --path "$probe/$kind/checkpoint_last.pt" --max-len-a "$ratio" --max-len-b 1 \
+            --skip-invalid-size-inputs-valid-test
     done
     python "$examples/estimate.py" "$probe" "$text" "$target_lang" $((batches * updates)) $((batches * more)) $((batches * every)) "${#seeds[@]}"
     rm -rf "$probe"

@@ -40,7 +40,8 @@ source_lang=${SRC:-} target_lang=${TGT:-}
 subwords=${SUBWORDS:-sentencepiece}
 why='the default for English: a small encoder from the package index, made to compare sentences; a masked language model of
 the hub, such as BERT=bert-base-cased, may help more'
-default_bert=$(cat "$out/default-bert" 2>/dev/null || true) # what the step prepare has taken
+# what the step prepare has taken for this language
+default_bert=$(grep -qs "^$source_lang-" "$out/data-bin/made-from" && cat "$out/default-bert" 2>/dev/null || true)
 if [ -n "$default_bert" ]; then
     why="as when $out was prepared; BERT= takes another one: docs/encoders.md"
 elif [[ ! $source_lang =~ ^(en|eng)(_|$) ]]; then
@@ -83,14 +84,14 @@ choose_size() { # choose_size PAIRS cpu|gpu
         return
     fi
     [ "$1" -lt 1000000 ] || dropout=0.1
-    # the later warm-up ends with the first validation: the higher rate costs BLEU at first, and patience must not end there
+    # ten validations are a few epochs, since BLEU of 500 sentences varies by chance; warm-ups end before the first one
     warmup=${WARMUP:-4000} gru_lr=0.001
     if [ "$size" = iwslt ]; then
         transformer=(--arch transformer_iwslt_de_en) fused_arch=bert_fused_iwslt_de_en gru_arch=gru_bahdanau_iwslt_de_en
-        updates=${UPDATES:-30000} lr=${LR:-0.0005} more=${MORE:-15000} more_warmup=300 more_lr=0.0005 every=300
+        updates=${UPDATES:-30000} lr=${LR:-0.0005} more=${MORE:-15000} more_warmup=300 more_lr=0.0005 every=1000
     else
         transformer=(--arch transformer) fused_arch=bert_fused gru_arch=gru_bahdanau
-        updates=${UPDATES:-100000} lr=${LR:-0.0007} more=${MORE:-50000} more_warmup=1000 more_lr=0.0007 every=1000
+        updates=${UPDATES:-100000} lr=${LR:-0.0007} more=${MORE:-50000} more_warmup=1000 more_lr=0.0007 every=4000
         gru_sizes=(--decoder-out-embed-dim 620) # shared embeddings are as wide
     fi
 }

@@ -173,3 +173,14 @@ def test_a_limit_stays_unless_it_is_given_and_holds_for_all_seeds_and_new_system
     assert limits(*steps, SEEDS="1 2") == [2000, 1000, 3000]
     assert limits("continued_r_drop", "bert_fused", "gru_dot") == [1000, 1000, 3000]
     assert limits(*steps[:2], MORE="1500") == [1500]
+
+
+@pytest.mark.parametrize(("source", "bert"), [("en", "bert-base-cased"), ("de", "bert-base-multilingual-cased")])
+def test_another_direction_has_a_bert_of_its_own(dry, tmp_path, source, bert):
+    files = {"data-bin/text": "", "data-bin/made-from": "en-fr --seed 9\n", "default-bert": "bert-base-cased\n"}
+    for name, text in files.items():
+        (tmp_path / "own_data-out" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "own_data-out" / name).write_text(text)
+    dry.attempt("own_data", "prepare", SRC=source, TGT="fr", DATA=str(tmp_path), BERT="")
+    [call] = [call for call in dry.calls("python") if any("prepare.py" in word for word in call)]
+    assert call[call.index("--bert") + 1] == bert
