@@ -9,7 +9,8 @@ PROBE holds what the step estimate of recipe.sh has made, for the transformer (p
 - KIND-test.log: of fairseq-generate on test.LANG.
 
 TEXT holds the whole text, and LANG is the target language.  UPDATES are those of the transformer, MORE the further ones
-of the control and of the BERT-fused model, with a validation after EVERY so many.  SEEDS is the number of seeds.
+of the control and of the BERT-fused model, with a validation after EVERY so many, in batches
+of --max-tokens.  SEEDS is the number of seeds.
 """
 
 import json

@@ -22,7 +22,7 @@ estimate() {
         sample 100 "$text/test.$lang" "$probe/test.$lang"
     done
     binarise_alike "$probe/train" "$probe/valid" "$probe/test" "$probe/data-bin"
-    [[ ! " ${TRAIN_FLAGS:-} " =~ \ --update-freq[\ =]([0-9]+)\  ]] || batches=${BASH_REMATCH[1]} # of an update; the probe has one
+    [[ ! " ${TRAIN_FLAGS:-} " =~ .*\ --update-freq[\ =]([0-9]+) ]] || batches=${BASH_REMATCH[1]} # of an update; the probe has one
     # a model that has hardly learned translates on to the greatest length: that of the references
     ratio=$(awk -v from="$(wc -w <"$probe/test.$source_lang")" -v to="$(wc -w <"$probe/test.$target_lang")" 'BEGIN {print to / from}')
     for kind in plain fused; do

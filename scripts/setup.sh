@@ -146,7 +146,7 @@ mkdir -p "$(dirname "$venv")"
 # One set-up at a time: a second one waits, then finds the work done.  Not all file systems have locks.
 if command -v flock >/dev/null; then
     exec 9>"$venv.lock"
-    flock -n 9 || { say "waiting for another set-up of $venv" && flock 9 || true; }
+    flock -n 9 || [ $? != 1 ] || { say "waiting for another set-up of $venv" && flock 9; }
     end_if_done
 fi
 make_venv

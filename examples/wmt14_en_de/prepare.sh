@@ -28,7 +28,7 @@ fetch http://data.statmt.org/wmt17/translation-task/training-parallel-nc-v12.tgz
 tokenised() { tr '\r' ' ' | sacremoses -j 8 -l "$1" -q "${@:2}" tokenize -a; }
 for lang in en de; do
     cat "$dir/raw/training/europarl-v7.de-en.$lang" "$dir/raw/commoncrawl.de-en.$lang" \
-        "$dir/raw/training/news-commentary-v12.de-en.$lang" | tokenised "$lang" normalize -c >"$dir/raw/all.$lang"
+        "$dir/raw/training/news-commentary-v12.de-en.$lang" | tokenised "$lang" normalize >"$dir/raw/all.$lang"
 done
 for split in valid:wmt13 test:wmt14/full; do
     sacrebleu -t "${split#*:}" -l en-de --echo src | sed "s/’/'/g" | tokenised en >"$dir/raw/${split%%:*}.en"

@@ -121,7 +121,7 @@ def test_a_later_step_takes_the_settings_that_the_text_was_prepared_with(dry, tm
     assert "run the step prepare first" in said  # no text/numbers: the next check
     (tmp_path / "own_data-out" / "text").mkdir()
     (tmp_path / "own_data-out" / "text" / "numbers").write_text("pairs=3000\n")
-    (tmp_path / "own_data-out" / "default-bert").write_text("other\n")
+    (tmp_path / "own_data-out" / "default-bert.en").write_text("other\n")
     said = dry.refused("own_data", "deploy", **given, BERT_TEXT=str(tmp_path))
     assert "own_data-out was prepared with BERT=other; for BERT=some-bert give another OUT=" in said
 
@@ -177,7 +177,7 @@ def test_a_limit_stays_unless_it_is_given_and_holds_for_all_seeds_and_new_system
 
 @pytest.mark.parametrize(("source", "bert"), [("en", "bert-base-cased"), ("de", "bert-base-multilingual-cased")])
 def test_another_direction_has_a_bert_of_its_own(dry, tmp_path, source, bert):
-    files = {"data-bin/text": "", "data-bin/made-from": "en-fr --seed 9\n", "default-bert": "bert-base-cased\n"}
+    files = {"data-bin/text": "", "data-bin/made-from": "en-fr --seed 9\n", "default-bert.en": "bert-base-cased\n"}
     for name, text in files.items():
         (tmp_path / "own_data-out" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "own_data-out" / name).write_text(text)

@@ -138,7 +138,7 @@ def test_the_estimate_takes_all_flags_for_training_and_keeps_its_own(dry, out, t
     for lang, line in (("en", "a b c\n"), ("de", "ب ا ب ا\n")):
         for name in ("text/train", "multi30k-out/valid", "text/test"):
             (tmp_path / f"{name}.{lang}").write_text(line, encoding="utf-8")
-    flags = "--warmup-init-lr 1e-7 --update-freq 4 --log-interval 100 --log-format simple"
+    flags = "--warmup-init-lr 1e-7 --update-freq 2 --update-freq 4 --log-interval 100 --log-format simple"
     steps = ("transformer", "bert_fused", "continued_r_drop")
     dry.run("multi30k", "estimate", *steps, TRAIN_FLAGS=flags, CONSISTENCY="simcut", LC_ALL="C")
     calls = dry.calls("fairseq-train")
