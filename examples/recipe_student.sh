@@ -25,10 +25,6 @@ distill() {
     for flag in --fp16 --bf16; do
         [[ " ${TRAIN_FLAGS:-} " != *" $flag "* ]] || search+=("$flag")
     done
-    if [ -d "$out/bert-cache" ]; then
-        search+=("${cache[@]}")
-        [[ ! "${bert[*]} " =~ --bert-cache-dtype[\ =]([^ ]+) ]] || search+=(--bert-cache-dtype "${BASH_REMATCH[1]}")
-    fi
     python "$examples/distill.py" "$text" "$distilled" "$source_lang" "$target_lang" "$out/data-bin" \
         --user-dir bert_fused_plugin --task bert_fused_translation --path "$(IFS=: && echo "${paths[*]}")" "${search[@]}" \
         "${bert_text[@]}" --max-tokens 4096 --skip-invalid-size-inputs-valid-test

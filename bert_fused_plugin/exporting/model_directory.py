@@ -139,8 +139,8 @@ def _setting_errors(checkpoint: Path, output: Path, bert: Optional[str], with_be
 def _translate_text(cfg: Dict[str, Any], model: Any, task: Any, tokenizer: Optional[Dict[str, Any]]) -> None:
     """Write settings into *cfg* with which fairseq's hub interface translates raw text, and loses no line of it.
 
-    fairseq has read the languages from names of data files that the directory lacks.  The size of batches is not that
-    of the training.  Models of this package that were trained with fairseq's task get this package's: it cuts a line that
+    fairseq has read the languages from names of data files, which the directory lacks.  Batches have another size than
+    in training.  Models of this package that were trained with fairseq's task get this package's: it cuts a line that
     is too long for the model, where fairseq's refuses it together with all other lines.  Moses' tokenizer splits
     hyphens only if those of the training text were split.
     """

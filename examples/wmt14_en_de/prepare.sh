@@ -25,14 +25,14 @@ fetch http://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz
 fetch http://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz
 fetch http://data.statmt.org/wmt17/translation-task/training-parallel-nc-v12.tgz
 
-tokenised() { tr '\r' ' ' | sacremoses -j 8 -l "$1" -q "${@:2}" tokenize -a; }
+tokenised() { tr '\r' ' ' | sacremoses -j 8 -l "$1" -q tokenize -a; }
 for lang in en de; do
     cat "$dir/raw/training/europarl-v7.de-en.$lang" "$dir/raw/commoncrawl.de-en.$lang" \
-        "$dir/raw/training/news-commentary-v12.de-en.$lang" | tokenised "$lang" normalize >"$dir/raw/all.$lang"
+        "$dir/raw/training/news-commentary-v12.de-en.$lang" | tokenised "$lang" >"$dir/raw/all.$lang"
 done
 for split in valid:wmt13 test:wmt14/full; do
-    sacrebleu -t "${split#*:}" -l en-de --echo src | sed "s/’/'/g" | tokenised en >"$dir/raw/${split%%:*}.en"
-    sacrebleu -t "${split#*:}" -l en-de --echo ref | sed "s/’/'/g" | tokenised de >"$dir/raw/${split%%:*}.de"
+    sacrebleu -t "${split#*:}" -l en-de --echo src | tokenised en >"$dir/raw/${split%%:*}.en"
+    sacrebleu -t "${split#*:}" -l en-de --echo ref | tokenised de >"$dir/raw/${split%%:*}.de"
 done
 "$examples/clean_pairs.sh" "$dir/raw/all" "$dir/raw/train" en de 250
 cat "$dir"/raw/train.{en,de} | subword-nmt learn-bpe -s 32000 -o "$dir/codes"

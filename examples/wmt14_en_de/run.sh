@@ -8,7 +8,8 @@
 # DATA: {train,valid,test}.{en,de}, tokenised, split by subword-nmt; default: downloaded by prepare.sh.
 # TRAIN_FLAGS is for one machine of 8 GPUs; fairseq-train takes all GPUs that it sees.  With other numbers change
 # --update-freq, to 128 in all.  Not run by the authors of this package.
-# BLEU is of tokenised text, as in the papers; --detok moses --reference FILE in scoring gives sacreBLEU's own.
+# BLEU is of tokenised text, as in the papers, which normalised its punctuation first; --detok moses --reference FILE in scoring
+# gives sacreBLEU's own.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
 

@@ -233,7 +233,6 @@ def test_a_student_learns_from_the_teacher_that_is_named(dry, tmp_path):
     out = tmp_path / "wmt14_en_de-out"
     (out / "data-bin").mkdir(parents=True)
     (out / "data-bin" / "text").write_text("text\n")
-    (out / "bert-cache").mkdir()
     given = {"TEACHER": "bert_fused transformer", "TRAIN_FLAGS": "--fp16 --update-freq 2"}
     (out / "data-bin" / "dict.en.txt").touch()
     dry.run("wmt14_en_de", "transformer", "bert_fused", **given)
@@ -248,7 +247,7 @@ def test_a_student_learns_from_the_teacher_that_is_named(dry, tmp_path):
     command[command.index("bert_fused_plugin")] = str(ROOT / "bert_fused_plugin")
     args = options.parse_args_and_arch(options.get_generation_parser(), command)
     assert args.path == f"{out.name}/bert_fused/average.pt:{out.name}/transformer/average.pt"
-    assert (args.beam, args.lenpen, args.fp16, args.bert_cache) == (4, 0.6, True, f"{out.name}/bert-cache")
+    assert (args.beam, args.lenpen, args.fp16) == (4, 0.6, True)
     call = dry.calls("fairseq-train")[-1]
     assert call[0] == f"{folder}/data-bin"
     assert call[call.index("--finetune-from-model") + 1] == f"{out.name}/transformer/checkpoint_best.pt"
