@@ -8,6 +8,7 @@ newest checkpoint with --num-*-checkpoints.  The average has no optimizer state 
 
 import logging
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from pathlib import Path
 from typing import List, Optional, Sequence
 
 import torch
@@ -47,6 +48,10 @@ def errors(args: Namespace) -> List[str]:
     if args.checkpoint_upper_bound is not None and not counted:
         found.append(
             "--checkpoint-upper-bound needs --num-epoch-checkpoints or --num-update-checkpoints; add one of them"
+        )
+    if args.output.resolve() in map(Path.resolve, args.inputs):
+        found.append(
+            f"--output {args.output} must not be among the --inputs; leave it out there, or write another file"
         )
     return found + output_errors(output=args.output)
 

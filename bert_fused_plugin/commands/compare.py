@@ -51,7 +51,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     texts += [("--json", options.json, to_json(report))] if options.json else []
     with ExitStack() as files:
         for flag, path, text in texts:
-            files.enter_context(written_output(path, flag)).write_text(text, encoding="utf-8")
+            files.enter_context(written_output(path, flag)).write_text(text, "utf-8", "replace")
     for test in report["tests"]:
         of_bert = [found["verdict"] for found in test["bert_tests"] if found["verdict"]]
         for line in dict.fromkeys([*test["verdicts"], *of_bert]):
@@ -143,6 +143,7 @@ def test_sets(data: str) -> List[str]:
     """Return the names of the test sets in *data*, which begin with ``test``."""
     files = Path(split_paths(data)[0]).glob("test*.*-*.*")
     names = {re.sub(r"\.[^.-]+-[^.]+\.[^.]+(\.bin|\.idx)?$", "", file.name) for file in files}
+    names = {name for name in names if not name.endswith(".bert")}  # what bert-nmt's BERT reads
     return sorted(names, key=lambda name: (len(name), name)) or ["test"]
 
 

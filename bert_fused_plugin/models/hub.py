@@ -123,6 +123,11 @@ def load_hub(
     Raises:
         BertFusedError: there is no such directory, or the plug-in of the model is not imported.
     """
+    model_name_or_path, data_name_or_path = map(os.path.expanduser, (model_name_or_path, data_name_or_path))
+    if str(model_name_or_path).endswith(".pt"):
+        raise BertFusedError(
+            f"{model_name_or_path} is a checkpoint; give its directory, and its name as checkpoint_file"
+        )
     for place in (model_name_or_path, data_name_or_path):
         is_beside_model = place is data_name_or_path and str(place).startswith(".")
         if not (is_beside_model or os.path.exists(place) or "://" in str(place)):

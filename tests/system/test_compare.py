@@ -244,7 +244,7 @@ def test_several_seeds_and_test_sets(workspace, plain, report, tmp_path):
 
 
 def test_names_of_test_sets_may_have_dots(tmp_path):
-    for name in ("train", "test", "test-v1.2", "test-a b", "test1"):
+    for name in ("train", "test", "test-v1.2", "test-a b", "test1", "test.bert"):
         for end in ("en.bin", "en.idx", "de.bin", "de.idx"):
             (tmp_path / f"{name}.en-de.{end}").touch()
     (tmp_path / "test2.en-de.en").touch()  # --dataset-impl raw

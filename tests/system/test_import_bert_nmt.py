@@ -233,7 +233,7 @@ def stock(case):
         (lambda c: vars(c).update(output=c.path), ["--output .* must be another file than the checkpoint"]),
         (
             lambda c: vars(c).update(bert="x", output=c.data / "no" / "x"),
-            ["--bert .*/x", "--output"],
+            ["--bert x must be a directory; download", "--output"],
         ),
         (lambda c: vars(c).update(path=c.data / "no.pt"), ["no.pt cannot be read"]),
         (lambda c: vars(c).update(args=None), ["is no checkpoint of bert-nmt, which has 'args'"]),

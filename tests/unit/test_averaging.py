@@ -225,5 +225,7 @@ def test_flags_that_exclude_each_other(tmp_path):
         run("--inputs", "a", "b", "--num-epoch-checkpoints", 2, "--output", tmp_path)
     assert "got 2 inputs; give the --save-dir" in caught.value.errors[0]
     assert f"--output {tmp_path} must be a file in an existing directory" in caught.value.errors[1]
+    with pytest.raises(BertFusedError, match="must not be among the --inputs; leave it out there"):
+        run("--inputs", tmp_path / "y.pt", tmp_path / "x.pt", "--output", tmp_path / "x.pt")
     with pytest.raises(BertFusedError, match="--checkpoint-upper-bound needs --num-epoch-checkpoints"):
         run("--inputs", "a", "--checkpoint-upper-bound", 2, "--output", tmp_path / "x.pt")
