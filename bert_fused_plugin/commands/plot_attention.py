@@ -11,7 +11,7 @@ alignment mean nothing: if its entropy is 95 % or more of the largest possible.
 import logging
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
-from typing import List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 from matplotlib import font_manager, rc_context
 from matplotlib.figure import Figure
@@ -101,8 +101,10 @@ def draw(maps: List[Tuple[AttentionMap, int]], path: Path, words: bool = True) -
     size = (3 + 0.9 * len(maps) + 0.45 * sum(widths), 2.2 + 0.36 * len(maps[0][0].rows))
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(1, len(maps), squeeze=False, gridspec_kw={"width_ratios": widths})[0]
+    drawn: List[Any] = [found.layers[layer] for found, layer in maps]
+    darkest = max(float(weights.max()) for weights in drawn)  # one scale for all, or an even map would look sharp
     for axis, (found, layer) in zip(axes, maps):
-        image = axis.imshow(found.layers[layer], cmap="Blues", vmin=0, aspect="auto")
+        image = axis.imshow(found.layers[layer], cmap="Blues", vmin=0, vmax=darkest, aspect="auto")
         figure.colorbar(image, ax=axis, label="largest weight among a word's subwords" if words else "weight")
         warning = "\n(so even that it means nothing)" if evenness(found.kind, [found.entropies[layer]]) else ""
         axis.set_title(f"attention to {'the source' if found.kind == SOURCE else 'BERT'}, layer {layer + 1}{warning}")

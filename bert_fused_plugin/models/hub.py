@@ -4,6 +4,7 @@ import logging
 import os
 import threading
 from argparse import Namespace
+from inspect import signature
 from typing import Any, Dict, List, Sequence
 
 import numpy as np
@@ -42,6 +43,18 @@ class TranslationHub(GeneratorHubInterface):
         """Return the ids of a *sentence* that is split into symbols."""
         self._typed_text.check([sentence], self.tokenizer)
         return super().binarize(sentence)
+
+    def generate(self, *args: Any, **kwargs: Any) -> Any:
+        """Translate ids, as fairseq does, with settings of its search.
+
+        Raises:
+            BertFusedError: a keyword is no setting of the search.
+        """
+        known = {*signature(super().generate).parameters, *self.cfg.generation}
+        unknown = [name for name in kwargs if name not in known]
+        if unknown:
+            raise BertFusedError(f"{', '.join(unknown)}: no setting of the search; give those of fairseq-generate")
+        return super().generate(*args, **kwargs)
 
     def translate(self, sentences: Any, *args: Any, **kwargs: Any) -> Any:
         """Translate, as fairseq does, but nothing from nothing: models make up a text for an empty sentence."""

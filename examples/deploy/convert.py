@@ -8,6 +8,7 @@ in float32 and in int8, that file, settings.json, translate.py and README.md.  A
 
 import argparse
 import json
+import logging
 import shutil
 from argparse import Namespace
 from pathlib import Path
@@ -67,6 +68,7 @@ def main(args: argparse.Namespace) -> None:
 
 def convert(args: argparse.Namespace, new: Path) -> Namespace:
     """Write the model in all precisions by CTranslate2's converter, and return the flags of its training."""
+    logging.getLogger("fairseq").setLevel(logging.WARNING)  # it says the same for each precision
     state = read_checkpoint(args.checkpoint)
     flags = Namespace(**saved_flags(state, "model"))
     converter = FairseqConverter(str(args.checkpoint), str(args.data), *args.languages)

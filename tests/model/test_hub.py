@@ -77,6 +77,13 @@ def test_a_model_that_was_trained_with_flags_for_data_sets_translates():
     assert isinstance(hub.translate("the dog", max_len_b=5), str)
 
 
+def test_a_misspelt_setting_of_the_search_is_refused():
+    hub = BertFusedModel.from_pretrained(str(PINNED / "fused"), max_len_b=5)
+    with pytest.raises(BertFusedError, match="beem: no setting of the search"):
+        hub.translate(["the dog"], beem=7)
+    assert hub.translate(["the dog"], lenpen=0.5, verbose=False, skip_invalid_size_inputs=True)
+
+
 def test_a_directory_that_is_not_there_is_named_in_full(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BertFusedError, match=f"^{tmp_path}/my-model does not exist; give what bert-fused-export wrote"):
