@@ -10,13 +10,7 @@ from language_models import save_language_model
 
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.modules.drop_net import batch_rng
-from bert_fused_plugin.reports.attention import (
-    BERT,
-    SOURCE,
-    AttentionMap,
-    attention_maps,
-    attention_statistics,
-)
+from bert_fused_plugin.reports.attention import BERT, SOURCE, AttentionMap, attention_maps, attention_statistics
 from bert_fused_plugin.reports.bert_ablations import bert_ablations, bert_off, random_bert, shuffled_bert
 from bert_fused_plugin.reports.runs import count_parameters
 

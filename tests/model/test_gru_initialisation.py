@@ -104,8 +104,7 @@ def test_only_a_training_that_begins_reads_vectors(dictionary, bert_dir, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
-    [("dog x y\n", "cannot be used"), ("dog 12 3\n", ".*size of the tensor .* numbers")],
+    ("content", "said"), [("dog x y\n", "cannot be used"), ("dog 12 3\n", ".*size of the tensor .* numbers")]
 )
 def test_files_without_vectors_for_the_model_are_refused(dictionary, build, tmp_path, content, said):
     (tmp_path / "vectors").write_text(content, encoding="utf-8")

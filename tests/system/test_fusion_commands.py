@@ -24,10 +24,7 @@ def train_and_translate(workspace, save_dir, *flags, generate=()):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (
-            "--bert-fusion gated --bert-layer random:2",
-            ["layers 1, 2 of 2 (random:2)", "gated fusion"],
-        ),
+        ("--bert-fusion gated --bert-layer random:2", ["layers 1, 2 of 2 (random:2)", "gated fusion"]),
         ("--bert-fusion stacked --bert-attend decoder --bert-stack-order encoder-first", ["stacked fusion"]),
         ("--arch bert_decoder --encoder-layers 0", ["embedding fusion, drop-net 0.0"]),
     ],

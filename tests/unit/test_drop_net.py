@@ -15,8 +15,7 @@ def draws(p_net, n=4000):
 
 
 @pytest.mark.parametrize(
-    ("p_net", "cases"),
-    [(0.0, {BOTH}), (0.2, {NMT, BERT, BOTH}), (0.5, {NMT, BERT, BOTH}), (1.0, {NMT, BERT})],
+    ("p_net", "cases"), [(0.0, {BOTH}), (0.2, {NMT, BERT, BOTH}), (0.5, {NMT, BERT, BOTH}), (1.0, {NMT, BERT})]
 )
 def test_each_branch_is_alone_in_half_of_the_rate(p_net, cases):
     n = 4000

@@ -148,8 +148,7 @@ def fits(pattern, sentence):
 
 
 @pytest.mark.parametrize(
-    ("errors_of", "options", "sentence"),
-    [(function, *row) for function, rows in TABLES for row in rows],
+    ("errors_of", "options", "sentence"), [(function, *row) for function, rows in TABLES for row in rows]
 )
 def test_a_bad_value_is_refused_by_a_sentence(errors_of, options, sentence):
     [error] = errors_of(**options)
