@@ -37,11 +37,11 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     if args.output.resolve() == args.checkpoint.resolve():
         errors.append(f"--output {args.output} must be another file than the checkpoint, which is not replaced")
     checkpoint = _collect(errors, read_bert_nmt, args.checkpoint)
-    if not os.path.isdir(place):
-        errors.append(
-            f"--bert {args.bert} must be a directory; download the BERT of the training, and give its directory"
-        )
-    bert = _collect(errors, load_encoder, place) if os.path.isdir(place) else None
+    bert = None
+    if os.path.isdir(place):
+        bert = _collect(errors, load_encoder, place)
+    else:
+        errors.append(f"--bert {args.bert} must be a directory; download the BERT of the training, and give its folder")
     imported: Optional[Imported] = None
     if checkpoint is not None:
         imported = _collect(errors, import_bert_nmt, checkpoint["args"], checkpoint["model"], place)

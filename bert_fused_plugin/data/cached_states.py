@@ -38,8 +38,8 @@ class CachedStates:
 
     Row r of the states belongs to word piece r.  The states lie in blocks, which are safetensors files of the states of
     consecutive sentences: ``00000.safetensors`` and so on, each with the tensor ``states``.  Which sentences a block
-    has follows from the word pieces alone, so nothing is looked up.  A sentence is read by itself: a mapped file, as
-    safetensors reads it, would bring much of what lies around it from a disk that is larger than the memory.
+    has follows from the word pieces alone, so nothing is looked up.  A sentence is read by itself: of a cache
+    larger than the memory, a mapped file, as safetensors reads it, would bring much of what lies around the sentence.
 
     *dim* is the width N x D of the states, and *dtype* their number format, a key of `NUMBER_FORMATS`.
     """

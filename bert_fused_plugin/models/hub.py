@@ -137,7 +137,7 @@ def load_hub(
         BertFusedError: there is no such directory, or the plug-in of the model is not imported.
     """
     model_name_or_path, data_name_or_path = map(os.path.expanduser, (model_name_or_path, data_name_or_path))
-    if str(model_name_or_path).endswith(".pt"):
+    if model_name_or_path.endswith(".pt"):
         raise BertFusedError(
             f"{model_name_or_path} is a checkpoint; give its directory, and its name as checkpoint_file"
         )

@@ -35,7 +35,7 @@ def question(runs: Sequence[Run], systems: int, subsets: Sequence[str]) -> str:
     about = f"{source[0].upper()}{source[1:]} to {target[0].upper()}{target[1:]} on {' and '.join(subsets)}?"
     if systems == 1:
         return f"How good is {runs[0].name} from {about}"
-    helps = f"Does BERT help{f' {main.name} from' if several else ''}" if main else "Which system is better from"
+    helps = f"Does BERT help{f' in {main.name},' if several else ''}" if main else "Which system is better from"
     return f"{helps} {about}"
 
 

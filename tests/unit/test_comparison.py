@@ -96,7 +96,7 @@ def test_the_question():
         SimpleNamespace(name=name, reads_bert=name == "fused", languages=("en", "zh_CN")) for name in ("plain", "fused")
     ]
     assert question(runs, 2, ["test", "test1"]) == "Does BERT help English to Chinese on test and test1?"
-    assert question([*runs, runs[1]], 3, ["test"]) == "Does BERT help fused from English to Chinese on test?"
+    assert question([*runs, runs[1]], 3, ["test"]) == "Does BERT help in fused, English to Chinese on test?"
     assert question(runs[::-1], 2, ["test"]) == "Which system is better from English to Chinese on test?"
     assert question(runs[:1], 1, ["test"]) == "How good is plain from English to Chinese on test?"
     other = SimpleNamespace(name="a", reads_bert=False, languages=("src", "de"))
