@@ -18,7 +18,6 @@ from bert_fused_plugin.data.subwords import bleu_tokenizer
 SIGNIFICANT = 0.05
 DEFAULT_SAMPLES = 1000
 _SEED = 12345  # that of sacreBLEU
-_TINY = 1e-12
 TOKENIZERS = tuple(BLEU.TOKENIZERS)
 SACREBLEU = ("BLEU", "chrF", "TER")
 FEWEST_SAMPLES = 20  # with fewer, the smallest possible p, 1 / (samples + 1), is not below SIGNIFICANT
@@ -149,12 +148,13 @@ class Scorer:
             scores = [self._score(base), *(self._score(own) for own in others)]
             for score, own in zip(scores[1:], others):
                 score.gain = score.score - scores[0].score
-                chance = _chance(own, base)
-                low, high = np.percentile(chance, [2.5, 97.5])
-                score.gain_interval = score.gain + float(low), score.gain + float(high)
+                chances = _chances(own, base)
+                lows, highs = np.percentile(chances, [2.5, 97.5], axis=1)
+                score.gain_interval = score.gain + float(min(lows)), score.gain + float(max(highs))
                 pairs = zip(own, cycle(base)) if len(base) in (1, len(own)) else ()
                 score.p_seeds = [_p(self._randomised(metric, *pair), pair[0].score - pair[1].score) for pair in pairs]
-                score.p = score.p_seeds[0] if len(own) == len(base) == 1 else _p(chance, score.gain)
+                single = len(own) == len(base) == 1
+                score.p = score.p_seeds[0] if single else max(_p(chance, score.gain) for chance in chances)
             for score, corrected in zip(scores[1:], _holm([score.p for score in scores[1:]])):
                 score.p_holm = corrected
                 if corrected < SIGNIFICANT:
@@ -222,32 +222,27 @@ def _p(chance: Any, gain: float) -> float:
     return float((abs(chance) >= at_least).sum() + 1) / (len(chance) + 1)
 
 
-def _chance(own: Sequence[Sampled], base: Sequence[Sampled]) -> Any:
-    """Return differences, (samples), between two systems, each with its seeds, that are equally good.
+def _chances(own: Sequence[Sampled], base: Sequence[Sampled]) -> List[Any]:
+    """Return differences, (samples), by chance between two systems, each with its seeds, that are equally good.
 
-    With one seed each they are the bootstrap's.  Otherwise sentences and seeds are random effects: the variance is that
-    of the mean difference, and t has the degrees of freedom of the seeds, divided by their share of this variance.  In
-    simulations, dividing by the square of the share (Satterthwaite, 1946) is too bold, and the t of Cochran (1964) too
-    cautious.  Equal numbers of seeds are compared seed by seed, because the recipes begin both systems of a seed from
-    one transformer.  Otherwise, the seeds of both systems are taken to vary alike.
+    The first are due to the choice of the sentences, by the bootstrap.  Where a system has several seeds, the second
+    are due to the variation between training runs, by Student's t.  A difference must exceed both: their sum is not
+    used, because the few seeds may agree by chance, and the sum would then hide how little they say.  Equal numbers of
+    seeds are compared seed by seed, because the recipes begin both systems of a seed from one transformer.  Otherwise,
+    the seeds of both systems are taken to vary alike.
     """
-    draws = [np.array([seed.draws for seed in seeds]) for seeds in (own, base)]
+    chance = np.mean([seed.draws for seed in own], axis=0) - np.mean([seed.draws for seed in base], axis=0)
+    by_sentences = chance - chance.mean()
     scores = [np.array([seed.score for seed in seeds]) for seeds in (own, base)]
-    chance = draws[0].mean(axis=0) - draws[1].mean(axis=0)
     if len(own) == len(base):
-        draws, scores = [draws[0] - draws[1]], [scores[0] - scores[1]]
+        scores = [scores[0] - scores[1]]
     free = sum(len(side) - 1 for side in scores)
     if free == 0:
-        return chance - chance.mean()
-    share = sum(1 / len(side) for side in scores)  # of the variance of one seed in that of the difference
-    among = sum(side.var() * len(side) for side in scores) / free
-    # the part of this variance that is due to the sentences, which *chance* has, too
-    by_sentences = sum((side - side.mean(axis=0)).var(axis=1).sum() for side in draws) / free
-    of_seeds = max(among * share, _TINY)
-    variance = chance.var() + max(0.0, of_seeds - by_sentences * share)
-    drawn = np.random.default_rng(_SEED).standard_t(free * max(1.0, variance / of_seeds), size=50 * len(chance))
+        return [by_sentences]
+    variance = sum(side.var() * len(side) for side in scores) / free * sum(1 / len(side) for side in scores)
+    drawn = np.random.default_rng(_SEED).standard_t(free, size=50 * len(chance))
     quantiles = (np.arange(len(chance)) + 0.5) / len(chance)
-    return np.sqrt(variance) * np.quantile([drawn, -drawn], quantiles)  # nearly those of t
+    return [by_sentences, np.sqrt(variance) * np.quantile([drawn, -drawn], quantiles)]  # nearly those of t
 
 
 def _holm(ps: Sequence[Any]) -> List[float]:

@@ -20,7 +20,7 @@ from bert_fused_plugin.reports.scoring import (
     GivenScores,
     Sampled,
     Scorer,
-    _chance,
+    _chances,
     _holm,
     _p,
     is_unspaced,
@@ -161,7 +161,8 @@ def share_of_differences(numbers, shared, own):
         luck = random.normal(0, shared, (max(numbers), 1))
         seeds = [random.normal(luck[:n] + random.normal(0, own, (n, 1)), 1, (n, 100)) for n in numbers]
         systems = ([Sampled(seed, seed.mean(), resamples @ seed) for seed in each] for each in seeds)
-        found += _p(_chance(*systems), seeds[0].mean() - seeds[1].mean()) < SIGNIFICANT
+        gain = seeds[0].mean() - seeds[1].mean()
+        found += max(_p(chance, gain) for chance in _chances(*systems)) < SIGNIFICANT
     return found / 200
 
 
@@ -169,6 +170,14 @@ def share_of_differences(numbers, shared, own):
 @pytest.mark.parametrize("own", [0, 0.3])
 def test_equal_systems_with_seeds_are_rarely_said_to_differ(numbers, own):
     assert share_of_differences(numbers, 0, own) < 0.09
+
+
+def test_two_seeds_that_agree_by_chance_prove_little():
+    draws = np.random.default_rng(1).normal(0, 0.2, 1000)
+    own, base = ([Sampled(None, score, score + draws) for score in scores] for scores in ((22.2, 22.4), (20, 20)))
+    by_sentences, by_seeds = (_p(chance, 2.3) for chance in _chances(own, base))
+    assert by_sentences < 0.002
+    assert by_seeds == pytest.approx(0.0277, abs=0.002)  # Student's t is 23, with one degree of freedom
 
 
 def test_seeds_in_another_order_are_no_difference():
