@@ -97,6 +97,7 @@ setup(
         "torch>=2.0",
         "safetensors>=0.4.1",
         "transformers>=4.40",
+        "protobuf",  # transformers reads models of sentencepiece with it
         "huggingface_hub>=0.19.3",
         "sacrebleu>=2.2",
         "sacremoses>=0.0.43",

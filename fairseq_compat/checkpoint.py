@@ -136,7 +136,9 @@ def load_with_restricted_pickle(file: Any, map_location: Any, allowed: Dict[str,
     names = {**allowed, **{f"torch._utils.{name}": getattr(torch._utils, name) for name in tensors}}
     names.update({f"__builtin__.{t.__name__}": t for t in (bool, bytes, dict, float, int, list, set)})
     names.update({"__builtin__.long": int, "__builtin__.unicode": str, "_codecs.encode": codecs.encode})
-    names.update({"torch.nn.parameter.Parameter": torch.nn.Parameter, "torch.Size": torch.Size})
+    names.update({str(kind): kind for kind in vars(torch).values() if isinstance(kind, torch.dtype)})
+    names.update({"torch.Size": torch.Size, "torch.device": torch.device})  # and types: what a process broadcasts
+    names["torch.nn.parameter.Parameter"] = torch.nn.Parameter
     names["collections.OrderedDict"] = collections.OrderedDict
 
     class Unpickler(pickle.Unpickler):

@@ -53,22 +53,22 @@ def _of_xlm(kind, folder, text):
     return kind(_write(folder / "vocab.json", [json.dumps(vocab)]), _write(folder / "merges.txt", [*merges, ""]))
 
 
-def _sentencepiece(file, text):
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(text), model_prefix=str(file), vocab_size=70, hard_vocab_limit=False, minloglevel=2
-    )
+def sentencepiece_model(file, text, **options):
+    """Train ``file.model`` on *text*; return its path and its pieces."""
+    common = {"vocab_size": 70, "hard_vocab_limit": False, "minloglevel": 2}
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(text), model_prefix=str(file), **common, **options)
     model = sentencepiece.SentencePieceProcessor(model_file=f"{file}.model")
     return f"{file}.model", [model.id_to_piece(i) for i in range(3, model.get_piece_size())]
 
 
 def marian(folder, text):
-    model, pieces = _sentencepiece(folder / "source", text)
+    model, pieces = sentencepiece_model(folder / "source", text)
     vocab = {piece: i for i, piece in enumerate(["</s>", "<unk>", *pieces, "<pad>"])}
     return MarianTokenizer(model, model, _write(folder / "vocab.json", [json.dumps(vocab)]))
 
 
 def m2m100(folder, text, **options):
-    model, pieces = _sentencepiece(folder / "sentencepiece", text)
+    model, pieces = sentencepiece_model(folder / "sentencepiece", text)
     vocab = {piece: i for i, piece in enumerate(["<s>", "<pad>", "</s>", "<unk>", *pieces])}
     return M2M100Tokenizer(_write(folder / "vocab.json", [json.dumps(vocab)]), model, **options)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bert_fused_plugin.data.collate import BERT_PAD, collate_bert_tokens
 from bert_fused_plugin.data.hf_tokenizer import FastTokenizer, SlowTokenizer
-from bert_fused_plugin.data.subwords import SUBWORDS, Join, cannot_join, detect_subword
+from bert_fused_plugin.data.subwords import SUBWORDS, Join, bleu_tokenizer, cannot_join, detect_subword
 from bert_fused_plugin.errors import BertFusedError
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ class DictionaryBridge:
         subword: kind of subwords by which the dictionary's symbols are joined to text, a row of `SUBWORDS`; ``auto``
             finds out which of them the dictionary has.
         detok: the detokenisation: ``moses`` undoes that of Moses, and ``none`` leaves the words as they are; ``auto``
-            finds out whether the dictionary is of text that Moses tokenised.
+            finds out whether the dictionary is of text that Moses tokenised, or of a *lang* without spaces whose words
+            were split.
         lang: source language, for Moses.
         context: number of preceding sentences of the document that BERT reads with each sentence.
         tags: symbols of the dictionary that are left out of BERT's text.
@@ -60,7 +61,9 @@ class DictionaryBridge:
         self._tokenizer = FastTokenizer(tokenizer) if tokenizer.is_fast else SlowTokenizer(tokenizer)
         self.max_tokens = max_tokens
         self.subword = detect_subword(dictionary) if subword == "auto" else subword
-        self.detok = detect_detok(dictionary) if detok == "auto" else detok
+        are_words_split = self.subword in ("none", "subword_nmt") and bleu_tokenizer(lang) is not None
+        found = "moses" if are_words_split else detect_detok(dictionary)
+        self.detok = found if detok == "auto" else detok
         self._lang = lang
         self.context = context
         self._has_cut = False
@@ -209,7 +212,8 @@ def _moses_detokenizer(lang: str) -> Callable[[str], str]:
     from sacremoses import MosesDetokenizer
 
     moses = MosesDetokenizer(lang=lang.partition("_")[0])  # it takes fr_CA for English
-    return lambda text: str(moses.detokenize(text.split()))
+    # the tokenizer splits at the half-spaces inside Persian words, and at _, but does not mark the places
+    return lambda text: re.sub(" ([\u200c\u200d_]) ", r"\1", str(moses.detokenize(text.split())))
 
 
 DETOKENIZERS: Dict[str, Callable[[str], Callable[[str], str]]] = {"none": lambda lang: str, "moses": _moses_detokenizer}

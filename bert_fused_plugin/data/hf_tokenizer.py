@@ -24,7 +24,9 @@ class _NoSpecialTokens:
 
     def __init__(self, tokenizer: Any) -> None:
         self._unk: List[int] = [] if tokenizer.unk_token_id is None else [tokenizer.unk_token_id]
-        self._not_text = {None, *tokenizer.all_special_ids} - {*self._unk}
+        # the pieces that a model of sentencepiece has for the signs in text are among them in transformers 5
+        of_text = (i for i, token in tokenizer.added_tokens_decoder.items() if not token.special)
+        self._not_text = {None, *tokenizer.all_special_ids} - {*self._unk, *of_text}
 
     def __call__(self, ids: List[Any]) -> List[int]:
         if self._not_text.isdisjoint(ids):

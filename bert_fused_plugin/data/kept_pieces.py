@@ -44,7 +44,7 @@ from bert_fused_plugin.progress import Progress
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1  # a change of what is made of a sentence, or of the files, needs another number
+FORMAT = 2  # a change of what is made of a sentence, or of the files, needs another number
 KEPT_FROM = 20_000  # sentences
 _PARTS_FOLDER = "parts"  # until they are joined
 _PART = 20_000  # sentences that are tokenised, and lost if the process is killed, together

@@ -99,16 +99,22 @@ def test_numpy_values_of_another_numpy_version_load(core, tmp_path):
     assert state["y"].tolist() == [0, 1]
 
 
-def test_what_one_process_broadcasts_to_another_loads():
+@pytest.mark.parametrize("is_old", [False, True])
+def test_what_one_process_broadcasts_to_another_loads(is_old, monkeypatch):
+    if is_old:  # below torch 2.6
+        monkeypatch.delattr(torch.serialization, "get_unsafe_globals_in_checkpoint", raising=False)
     distributed = fairseq.distributed.utils
     tensors = []
     state = distributed._split_tensors_from_obj({"w": torch.ones(2), "cfg": OmegaConf.create({"a": 1})}, tensors)
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
-    buffer.seek(0)
-
-    received = distributed.torch.load(buffer, map_location="cpu")
-
+    sizes = [{"size": each.size(), "dtype": each.dtype, "device": each.device} for each in tensors]
+    received = []
+    for sent in (state, sizes):
+        buffer = io.BytesIO()
+        torch.save(sent, buffer)
+        buffer.seek(0)
+        received.append(distributed.torch.load(buffer, map_location="cpu"))
+    assert received.pop() == sizes
+    [received] = received
     assert distributed._put_tensors_in_obj(received, tensors)["w"].tolist() == [1, 1]
     assert received["cfg"] == {"a": 1}
 

@@ -98,6 +98,20 @@ def test_moses_knows_a_language_with_its_region(tokenizer, lang):
     assert bridge.text(encode(dictionary, "l&apos; homme n&apos; est là")) == "l'homme n'est là"
 
 
+@pytest.mark.parametrize(
+    ("lang", "line", "text"),
+    [
+        ("fa", "می \u200c خوانم &quot;", 'می\u200cخوانم "'),
+        ("vi", "sinh _ viên &quot;", 'sinh_viên "'),
+        ("zh_CN", "我 爱 北京 3", "我爱北京 3"),  # words that another tool has split
+        ("ja", "私@@ たち は 犬", "私たちは犬"),
+    ],
+)
+def test_words_that_were_split_are_whole_again(tokenizer, lang, line, text):
+    dictionary = dictionary_of(*line.split())
+    assert DictionaryBridge(dictionary, tokenizer, max_tokens=32, lang=lang).text(encode(dictionary, line)) == text
+
+
 @pytest.mark.parametrize("mark", ["&apos;", "&quot;", "@-@", "&apos;s"])
 def test_each_of_moses_marks_tells_its_tokenisation(tokenizer, mark):
     for symbol in (mark, f"\u2581{mark}"):

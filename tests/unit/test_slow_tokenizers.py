@@ -6,7 +6,7 @@ import shutil
 import pytest
 from helpers import dictionary_of, framed
 from language_models import TEXT, save_language_model
-from slow_tokenizers import JAPANESE, SLOW, VIETNAMESE
+from slow_tokenizers import JAPANESE, SLOW, VIETNAMESE, sentencepiece_model
 from transformers import AutoTokenizer
 
 from bert_fused_plugin.bert.flags import parse_options
@@ -49,6 +49,17 @@ def test_bert_reads_what_the_tokenizer_gives_its_own_model(name, saved):
     twin = copy.deepcopy(bridge)  # as fairseq's EMA makes one
     assert (framed(twin, lines), twin.tokenizer_fingerprint()) == (rows, bridge.tokenizer_fingerprint())
     assert bridge.pieces(rows[0])[1:-1] == tokenizer.convert_ids_to_tokens(rows[0])[1:-1]
+
+
+def test_signs_that_a_model_of_sentencepiece_names_are_text(tmp_path):
+    line = "the dog ( 3 - 4 ) sees ."
+    special = {"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1, "control_symbols": "[CLS],[SEP],[MASK]"}
+    sentencepiece_model(tmp_path / "spiece", [*TEXT, line], user_defined_symbols="(,),-,.", **special)
+    (tmp_path / "config.json").write_text('{"model_type": "albert"}')
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "AlbertTokenizer"}')
+    bridge = make_bridge(str(tmp_path))
+    [pieces] = bridge.word_pieces([line])
+    assert [piece for piece in bridge.pieces(pieces) if piece in "()-."] == ["(", "-", ")", "."]
 
 
 @pytest.mark.parametrize("name", SLOW)
