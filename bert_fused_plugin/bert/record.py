@@ -51,7 +51,7 @@ class BertRecord(JsonRecord):
                 "settings": {
                     **recorded(cfg, Record.BERT),
                     # what these flags stand for with this BERT and this dictionary
-                    "bert_layer": ",".join(map(str, bert.layers)),
+                    "bert_layer": str(cfg.bert_layer if len(bert.layers) > 1 else bert.layers[0]),
                     "bert_subword": bridge.subword,
                     "bert_detok": bridge.detok,
                     "bert_strip_tags": ",".join(bridge.tags) or None,
@@ -163,7 +163,11 @@ def differences_of_bert(name: str, saved: Dict[str, Any], current: Dict[str, Any
     return errors
 
 
+def settings_of(configuration: str) -> Dict[str, str]:
+    """Return the settings that a *configuration* lists; which ones it has depends on the version of transformers."""
+    return dict(part.rpartition(" ")[::2] for part in configuration.split(", "))
+
+
 def _differ(saved: str, current: str) -> bool:
-    """Return whether two fingerprints differ; which settings a configuration has depends on transformers' version."""
-    then, now = (dict(part.rpartition(" ")[::2] for part in text.split(", ")) for text in (saved, current))
+    then, now = settings_of(saved), settings_of(current)
     return any(then[name] != now[name] for name in then.keys() & now.keys())

@@ -73,9 +73,8 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
     (Szegedy et al., CVPR 2016, section 7.)  fairseq's own criterion takes the target out of U.  Padding
     is excluded.  The criterion logs loss and nll_loss (in bits), ppl, and accuracy (in per cent).
 
-    With ``--consistency`` a model in training reads each batch twice, and the loss of a token is that of both readings.
-    Then the criterion also logs their divergence (in bits).  The loss is that of both readings; nll_loss, ppl and
-    accuracy are those of the first.
+    With ``--consistency`` a model in training reads each batch twice.  Then the loss is that of both readings, the
+    other figures are those of the first, and the criterion also logs their divergence (in bits).
     """
 
     agreement: Optional[Agreement] = None  # the loss of two readings

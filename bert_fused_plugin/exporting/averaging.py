@@ -7,7 +7,7 @@ import torch
 from fairseq.checkpoint_utils import checkpoint_paths
 from torch import Tensor
 
-from bert_fused_plugin.bert.record import RECORD_KEY
+from bert_fused_plugin.bert.record import RECORD_KEY, settings_of
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, without_training_state
 from bert_fused_plugin.errors import BertFusedError, flag_name
 from bert_fused_plugin.json_record import read_json
@@ -98,9 +98,9 @@ def _identity(state_dict: Dict[str, Tensor]) -> Dict[str, Any]:
     of_flags = {**settings.get("computed", {}), **bert.get("settings", {})}
     found = {flag_name(name): value for name, value in of_flags.items()}
     found.update((f"the dictionary of the {side}", each["hash"]) for side, each in settings.get("symbols", {}).items())
-    found.update(
-        (f"BERT's {part}", bert[part]) for part in ("weights_in_layers", "configuration", "tokenizer") if part in bert
-    )
+    of_bert = {part: bert[part] for part in ("weights_in_layers", "tokenizer") if part in bert}
+    of_configuration = settings_of(bert.get("configuration", ""))
+    found.update((f"BERT's {part}", value) for part, value in (*of_bert.items(), *of_configuration.items()))
     if _LR_FACTOR in state_dict:  # rounded, since EMA takes means of them
         found["--bert-lr-factor"] = f"{float(state_dict[_LR_FACTOR]):.2g}"
     if _SCALED in state_dict:  # not of an imported checkpoint

@@ -1,4 +1,4 @@
-"""What all models of this package do alike: flags, the hub interface, the scores of the search, and checks."""
+"""What all models of this package do alike: flags, the hub interface, and checks."""
 
 import logging
 from argparse import ArgumentParser

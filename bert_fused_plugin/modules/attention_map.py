@@ -15,8 +15,6 @@ logger = logging.getLogger(__name__)
 
 PACKAGE = "entmax"  # its functions are imported when a map is built, because softmax does not need them
 LEAST_ALPHA_MINUS_ONE = 0.01  # the learned map and its gradient divide by alpha - 1
-ITERATIONS = {torch.float32: 24}  # of the bisection; then fp32 is exact to its last bit
-MOST_ITERATIONS = 50
 
 Function = Callable[[Tensor], Tensor]
 
@@ -98,7 +96,8 @@ class LearnedEntmax(nn.Module):
             # the bisection looks for tau within 1 of the peak; beside a large peak, tau would lose its digits
             finite = finite - finite.detach().amax(dim=-1, keepdim=True)
             alpha = self.alpha().to(finite.dtype).view(-1, 1, 1).expand(*finite.shape[:-1], 1)
-            return self._function(finite, alpha, n_iter=ITERATIONS.get(finite.dtype, MOST_ITERATIONS))
+            # of the bisection; then fp32 is exact to its last bit
+            return self._function(finite, alpha, n_iter=24 if finite.dtype == torch.float32 else 50)
 
         return _where_finite(function, scores)
 

@@ -59,8 +59,7 @@ class CrossAttention(MappedAttention):
     def __init__(
         self, embed_dim: int, num_heads: int, dim: int, dropout: float, attention_map: str = "softmax"
     ) -> None:
-        dims = {"kdim": dim, "vdim": dim}
-        super().__init__(embed_dim, num_heads, dropout, attention_map, encoder_decoder_attention=True, **dims)
+        super().__init__(embed_dim, num_heads, dropout, attention_map, kdim=dim, vdim=dim)
 
     def project(self, states: Tensor, mask: Tensor) -> KeysAndValues:
         """Return the keys and values of *states*, (S, N, D), with *mask*, (N, 1, 1, S)."""

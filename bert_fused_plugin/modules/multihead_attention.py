@@ -28,7 +28,9 @@ class MappedAttention(MultiheadAttention):
     and *dropout* is the rate on attention weights.  The *options* are further arguments of fairseq's attention.
     """
 
-    def __init__(self, embed_dim: int, num_heads: int, dropout: float, attention_map: str, **options: Any) -> None:
+    def __init__(
+        self, embed_dim: int, num_heads: int, dropout: float, attention_map: str = "softmax", **options: Any
+    ) -> None:
         super().__init__(embed_dim, num_heads, dropout=dropout, **options)
         self.dropout_module.module_name = MultiheadAttention.__name__  # --retain-dropout-modules asks for it
         self.attention_map: Any = build_attention_map(attention_map, num_heads)
@@ -64,9 +66,6 @@ class SelfAttention(MappedAttention):
     keys and values of the positions so far as they are kept.
     """
 
-    def __init__(self, embed_dim: int, num_heads: int, dropout: float, attention_map: str = "softmax") -> None:
-        super().__init__(embed_dim, num_heads, dropout, attention_map, self_attention=True)
-
     def forward(self, x: Tensor, mask: Optional[Tensor]) -> Tensor:
         """Return the output, (T, B, C), of *x*, (T, B, C); *mask* is added to the scores, (B, H, T, T)."""
         projected = (proj(x).unflatten(-1, (self.num_heads, -1)) for proj in (self.q_proj, self.k_proj, self.v_proj))
@@ -79,16 +78,9 @@ class SelfAttention(MappedAttention):
         rows = x.size(1)
         by_head = (rows, self.num_heads, 1, self.head_dim)
         query, key, value = (proj(x).view(by_head) for proj in (self.q_proj, self.k_proj, self.v_proj))
-        before = self.get_incremental_state(incremental_state, "self_attention")
-        if before is not None:
+        before = self._get_input_buffer(incremental_state)
+        if before:
             key, value = torch.cat([before["keys"], key], dim=2), torch.cat([before["values"], value], dim=2)
-        self.set_incremental_state(incremental_state, "self_attention", {"keys": key, "values": value})
+        self._set_input_buffer(incremental_state, {"keys": key, "values": value})
         out, _ = self.attend(query, key, value, None)
         return self.out_proj(out.reshape(1, rows, self.embed_dim))
-
-    def reorder_incremental_state(self, incremental_state: Dict[str, Any], new_order: Tensor) -> None:
-        """Put the rows of the positions so far in *new_order*; fairseq's hook."""
-        before = self.get_incremental_state(incremental_state, "self_attention")
-        if before is not None:
-            chosen = {name: states.index_select(0, new_order) for name, states in before.items()}
-            self.set_incremental_state(incremental_state, "self_attention", chosen)

@@ -27,7 +27,7 @@ UNKNOWN = "\N{APL FUNCTIONAL SYMBOL QUAD QUESTION}"  # an unknown word of a refe
 
 @dataclass(frozen=True)
 class Decoding:
-    """The settings of the search, under the names and with the defaults of fairseq-generate."""
+    """The settings of the search, under the names and with the defaults of fairseq-generate; batches are smaller."""
 
     beam: int = 5
     lenpen: float = 1.0

@@ -140,6 +140,8 @@ def test_what_changes_berts_input_is_compared_too(build):
         with pytest.raises(BertFusedError, match=f"the checkpoint was trained with {said}; .*bert_unchecked"):
             build(**settings).load_state_dict(state)
     build(bert_layer="-2").load_state_dict(state)  # the same layer
+    with pytest.raises(BertFusedError, match="--bert-layer mix, not 2; set the same"):  # which can be given
+        build(bert_layer="2").load_state_dict(build(bert_layer="mix").state_dict())
     build(bert_unchecked=True).load_state_dict(state)
 
 

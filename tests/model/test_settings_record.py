@@ -92,6 +92,14 @@ def test_the_other_direction_is_noted(model, preset, sizes, dictionary, bert_dir
 
 
 @pytest.mark.parametrize(("model", "preset", "sizes"), MODELS)
+def test_bert_unchecked_is_not_saved(model, preset, sizes, dictionary, bert_dir):
+    args = Namespace(**sizes, bert_model=bert_dir, bert_unchecked=True)
+    preset(args)
+    assert model.build_model(args, task_of(dictionary)).cfg.bert_unchecked
+    assert not args.bert_unchecked  # what fairseq saves
+
+
+@pytest.mark.parametrize(("model", "preset", "sizes"), MODELS)
 def test_a_flag_that_a_subclass_adds_is_checked_and_recorded(model, preset, sizes, dictionary, bert_dir):
     @dataclass
     class OwnConfig(model.config_class):

@@ -16,8 +16,9 @@ def as_text(**parts):
     return torch.tensor([float(byte) for byte in json.dumps(parts).encode()])
 
 
-def record(name="some/bert", weights="w", tokenizer="t", **of_flags):
-    parts = {"weights_in_layers": weights, "tokenizer": tokenizer, "settings": of_flags, "given": []}
+def record(name="some/bert", weights="w", tokenizer="t", configuration="num_heads 2", **of_flags):
+    parts = {"weights_in_layers": weights, "configuration": configuration, "tokenizer": tokenizer}
+    parts.update(settings=of_flags, given=[])
     return {"encoder.bert_record.text": as_text(name=name, **parts)}
 
 
@@ -105,6 +106,7 @@ def test_a_parameter_that_was_shared_in_the_first_only_keeps_its_own_mean(tmp_pa
         ({"a": torch.ones(2)}, {"a": torch.ones(3)}, "1 parameters differ in size, such as a ((3,) and (2,))"),
         (record(weights="w"), record(weights="v"), "differ in BERT's weights_in_layers (v and w); average"),
         (record(tokenizer="t"), record(tokenizer="u"), "differ in BERT's tokenizer (u and t)"),
+        (record(), record(configuration="num_heads 4"), "differ in BERT's num_heads (4 and 2)"),
         (record(bert_layer="3"), record(bert_layer="4"), "differ in --bert-layer (4 and 3)"),
         (
             settings(bert_branch_weights="1,1", new="x"),
@@ -145,7 +147,8 @@ def test_imported_checkpoints_of_a_finetuned_bert_can_be_averaged(tmp_path):
 
 
 def test_the_same_bert_in_another_place_is_the_same(tmp_path):
-    first, second = ({"w": torch.ones(1), **record(name=name)} for name in ("bert", "/home/someone/bert"))
+    parts = {"bert": "num_heads 2", "/home/someone/bert": "num_heads 2, num_hidden_layers 3"}  # of older transformers
+    first, second = ({"w": torch.ones(1), **record(name=name, configuration=of)} for name, of in parts.items())
     state = average_checkpoints(saves(tmp_path, first, second))
     assert torch.equal(state["model"]["encoder.bert_record.text"], first["encoder.bert_record.text"])
 

@@ -47,6 +47,7 @@ class BertFusedModel(TranslationModel, TransformerModelBase):
             BertFusedError: all settings that break a rule.
         """
         cfg = cls.config_class.from_namespace(as_namespace(args))
+        args.bert_unchecked = False  # fairseq saves it; the checkpoints of this training need no exception
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
         warm_start, errors = read_warm_start(args, cfg, task)
         errors = [*config_errors(cfg, src_dict, tgt_dict), *errors]

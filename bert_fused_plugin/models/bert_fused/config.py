@@ -27,9 +27,13 @@ _OF_BRANCHES = _for_fusions(lambda kind: kind.has_branches)
 _OF_LAYERS = _for_fusions(lambda kind: not kind.replaces_embeddings)
 
 
-def _noted_gates(cfg: Any) -> Any:
+def _split_gates(cfg: Any) -> List[str]:
+    return [] if cfg.bert_gates is None else [gate.strip() for gate in cfg.bert_gates.split(",")]
+
+
+def _recorded_gates(cfg: Any) -> Any:
     """Return the gates for the record; all open are none."""
-    gates = [gate.strip() for gate in (cfg.bert_gates or "").split(",")]
+    gates = _split_gates(cfg)
     return ",".join(gates) if "0" in gates else None
 
 
@@ -104,7 +108,7 @@ class BertFusedConfig(TransformerConfig, BertFlags):
         None,
         Record.COMPUTED,
         where=(_OF_LAYERS,),
-        effective=_noted_gates,
+        effective=_recorded_gates,
         values="0 or 1 for each layer",
         unset="all 1",
     )
@@ -164,8 +168,7 @@ class BertFusedConfig(TransformerConfig, BertFlags):
         """Return for each layer of a *side*, "encoder" or "decoder", whether it attends to BERT."""
         depth = vars(self)[side].layers
         attends = not self.fusion.replaces_embeddings and str(self.bert_attend) in ("both", side)
-        gates = ["1"] * depth if self.bert_gates is None else self.bert_gates.split(",")
-        return [attends and gate.strip() == "1" for gate in gates[:depth]]
+        return [attends and gate == "1" for gate in (_split_gates(self) or ["1"] * depth)[:depth]]
 
 
 def register_fusion(name: str, kind: FusionKind) -> None:
@@ -207,8 +210,8 @@ def _head_errors(cfg: BertFusedConfig) -> List[str]:
 
 def _gate_errors(cfg: BertFusedConfig) -> List[str]:
     depth = max(cfg.encoder.layers, cfg.decoder.layers)
-    gates = None if cfg.bert_gates is None else [gate.strip() for gate in cfg.bert_gates.split(",")]
-    if gates is None or (len(gates) == depth and set(gates) <= {"0", "1"}):
+    gates = _split_gates(cfg)
+    if not gates or (len(gates) == depth and set(gates) <= {"0", "1"}):
         return []
     return [
         f"--bert-gates must be a 0 or 1 for each of the {depth} layers, with commas between them, got "

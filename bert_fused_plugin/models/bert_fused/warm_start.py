@@ -190,8 +190,8 @@ class WarmStart:
         values: State = {}
         for names in names_of.values():
             found = [name for name in dict.fromkeys((*_EMBEDDINGS, *names)) if name in names and name in offered]
-            value, row, taken = self._value(names, found, expected[names[0]])
-            used.update(offered[name].data_ptr() for name in taken)
+            value, row = self._value(names, found, expected[names[0]])
+            used.update(offered[name].data_ptr() for name in found)
             table.append(row)
             if value is not None:
                 values.update(dict.fromkeys(names, value))
@@ -252,24 +252,24 @@ class WarmStart:
             and not (identity_start and ".bert_attn.out_proj." in name)
         }
 
-    def _value(self, names: List[str], found: List[str], tensor: Tensor) -> Tuple[Optional[Tensor], "_Row", List[str]]:
-        """Return what the *tensor* that has *names* in the model takes, its row in the table, and whose value it takes.
+    def _value(self, names: List[str], found: List[str], tensor: Tensor) -> Tuple[Optional[Tensor], "_Row"]:
+        """Return what the *tensor* that has *names* in the model takes, and its row in the table.
 
         It takes nothing, and keeps its initial value, if its names *found* in the checkpoint are none, or do not fit.
         """
         if not found:
-            return None, _Row("new", names[0], tensor.numel()), []
+            return None, _Row("new", names[0], tensor.numel())
         value, is_embedding = self.state[found[0]], found[0] in _EMBEDDINGS
         if value.shape[is_embedding:] != tensor.shape[is_embedding:]:  # embeddings may have other rows
             note = f"{shape_text(value)} in the checkpoint, {shape_text(tensor)} in the model"
-            return None, _Row("shape mismatch", names[0], tensor.numel(), note), found
+            return None, _Row("shape mismatch", names[0], tensor.numel(), note)
         if not is_embedding:
-            return value, _Row("copied", names[0], tensor.numel()), found
+            return value, _Row("copied", names[0], tensor.numel())
         # a copy of the tensor, (V, C), with the embeddings of the symbols that the checkpoint has
         table, rows = value, self.rows[found[0].split(".")[0]]
         value, known = tensor.detach().clone(), rows >= 0
         value[known] = table[rows[known]].to(value)
-        return value, _Row("copied", " = ".join(names), value[known].numel(), _count(known)), found
+        return value, _Row("copied", " = ".join(names), value[known].numel(), _count(known))
 
 
 def _bring_up_to_date(state: State) -> None:

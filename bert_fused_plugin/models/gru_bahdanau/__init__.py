@@ -37,6 +37,7 @@ class GruModel(TranslationModel):
             BertFusedError: some settings break a rule; the error lists all of them.
         """
         cfg = cls.config_class.from_namespace(as_namespace(args))
+        args.bert_unchecked = False  # fairseq saves it; the checkpoints of this training need no exception
         cfg.share_decoder_input_output_embed |= cfg.share_all_embeddings
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
         errors = gru_config_errors(cfg, src_dict, tgt_dict)
