@@ -95,7 +95,7 @@ def load_bridge(
         except Exception as error:  # of files, of their formats, and of the network that the default of gpt2 needs
             raise BertFusedError(
                 f"--bpe {kind}: its files do not turn the numbers of the source dictionary into text ({error}); give "
-                "the files that the training data was split with"
+                "the files that the training data was split with (at generation in --model-overrides)"
             ) from error
         bridge.join_by(join, f"{kind} with the files {fingerprint}")
     if bridge.problem and settings.get("bert_text") is None:

@@ -1,7 +1,7 @@
 """The installed commands, one in each file; `setup.py` names them."""
 
 import os
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import List, Optional
 
@@ -21,5 +21,8 @@ def output_errors(**outputs: Optional[Path]) -> List[str]:
 
 def user_module(path: str) -> str:
     """Import the plug-in of fairseq in the directory *path*, so that its architectures are known."""
-    import_user_module(Namespace(user_dir=path))
+    try:
+        import_user_module(Namespace(user_dir=os.path.expanduser(path)))
+    except (OSError, ImportError) as error:
+        raise ArgumentTypeError(str(error)) from error
     return path

@@ -55,6 +55,11 @@ class TypedText:
         )
 
 
+def with_plain_spaces(line: str) -> str:
+    """Return *line* with a space for any other white space, at which subword-nmt splits no words."""
+    return re.sub(r"[^\S ]", " ", line)
+
+
 def hyphens_are_split(dictionary: Dictionary) -> Optional[bool]:
     """Return whether Moses split the hyphens of the text of *dictionary*, as ``@-@``; None if no word has a hyphen."""
     symbols = dictionary.symbols[dictionary.nspecial :]

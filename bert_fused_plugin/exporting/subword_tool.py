@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from fairseq.data.encoders import build_bpe
 
 from bert_fused_plugin.data.data_bin import source_side
+from bert_fused_plugin.data.tags import language_tags
 from bert_fused_plugin.errors import BertFusedError, flag_name
 from bert_fused_plugin.models.hub import BYTE_BPE_FILES, GPT2_FILES
 
@@ -76,6 +77,13 @@ def check_tool(bpe: Any, files: Files, task: Any, data: str) -> None:
         reason = " ".join(str(error).split())[:200]
         raise BertFusedError(f"{tool} cannot be read as what the flag is for ({reason}); {remedy}") from error
     known = _known_sentences(data, task)
+    tags = {line[0] for line in known if line} & {*language_tags(task.source_dictionary)}
+    cut = sorted(tag for tag in tags if tag not in encoder.encode(tag).split())
+    if cut:
+        raise BertFusedError(
+            f"{tool} splits the tags at the beginning of the source sentences, such as {cut[0]}; export without it, "
+            "and translate text that is split already"
+        )
     split = [encoder.encode(encoder.decode(" ".join(line))).split() for line in known]
     if _likeness(known, split) < _ENOUGH:
         example = next((line, new) for line, new in zip(known, split) if line != new)

@@ -77,10 +77,17 @@ def test_a_model_that_was_trained_with_flags_for_data_sets_translates():
     assert isinstance(hub.translate("the dog", max_len_b=5), str)
 
 
+def test_all_white_space_separates_words():
+    hub = BertFusedModel.from_pretrained(str(PINNED / "fused"))
+    assert hub.tokenize("the\u00a0dog\tsees  it") == "the dog sees  it"  # subword-nmt splits words at spaces only
+
+
 def test_a_misspelt_setting_of_the_search_is_refused():
     hub = BertFusedModel.from_pretrained(str(PINNED / "fused"), max_len_b=5)
     with pytest.raises(BertFusedError, match="beem: no setting of the search"):
         hub.translate(["the dog"], beem=7)
+    with pytest.raises(BertFusedError, match="nbest: no setting of the search"):  # of which it would return the first
+        hub.translate(["the dog"], nbest=3)
     assert hub.translate(["the dog"], lenpen=0.5, verbose=False, skip_invalid_size_inputs=True)
 
 

@@ -5,7 +5,7 @@ from argparse import Namespace
 
 import pytest
 import torch
-from helpers import PRE_NORM, SIZES, assert_close, randomise, task_of, warnings_of
+from helpers import PRE_NORM, SIZES, assert_close, dictionary_of, randomise, task_of, warnings_of
 from settings_cases import FUSED
 from warm_start_helpers import LARGER, REORDERED, assert_same_logits, logits, table
 
@@ -117,6 +117,13 @@ def test_a_model_without_encoder_layers_takes_the_decoder(stock, save, start, ca
         f"decoder.layers.*.encoder_attn.{part}_proj.weight" for part in ("k", "v")
     }
     assert torch.equal(model.decoder.layers[1].fc2.weight, baseline.decoder.layers[1].fc2.weight)
+
+
+def test_tags_that_a_task_appends_to_the_dictionary_are_no_other_dictionary(stock, save, start, dictionary, tmp_path):
+    path = save(baseline := stock())
+    for lang in ("en", "de"):  # the last two words are as tags, which the files lack
+        dictionary_of(*dictionary.symbols[dictionary.nspecial : -2]).save(str(tmp_path / f"dict.{lang}.txt"))
+    assert_same_logits(start(path, bert_identity_start=True), baseline, dictionary)
 
 
 def test_half_precision_is_taken(stock, save, start, dictionary):

@@ -136,6 +136,20 @@ def test_a_tool_with_more_pieces_than_the_dictionary_is_refused(workspace, codes
         export_model(checkpoint, data.data, tmp_path / "other", {"subword_nmt": codes})
 
 
+def test_a_tool_that_splits_the_tags_of_languages_is_refused(workspace, codes, tmp_path):
+    for lang, tag in (("en", "<2de> "), ("de", "")):
+        lines = (workspace.path / f"train.{lang}").read_text(encoding="utf-8").splitlines()
+        (tmp_path / f"valid.{lang}").write_text("".join(f"{tag}{line * 9}\n" for line in lines), encoding="utf-8")
+    workspace.run(
+        "fairseq-preprocess", "-s", "en", "-t", "de", "--trainpref", "valid", "--validpref", "valid",
+        "--joined-dictionary", "--destdir", tmp_path / "data", cwd=tmp_path,
+    )  # fmt: skip
+    data = SimpleNamespace(data=str(tmp_path / "data"))
+    checkpoint = save_model(data, tmp_path / "old.pt", "gru_dot")
+    with pytest.raises(BertFusedError, match=r"splits the tags .*, such as <2de>; export without it"):
+        export_model(checkpoint, data.data, tmp_path / "new", {"subword_nmt": codes})
+
+
 def test_what_the_training_named_is_taken_where_nothing_is_given(workspace, codes, tmp_path):
     text = {"bpe": "subword_nmt", "bpe_codes": str(codes), "bpe_separator": "@@", "tokenizer": "space"}
     flags = {**text, "encoder_embed_path": str(tmp_path / "vectors")}

@@ -74,6 +74,14 @@ def test_hyphens_are_warned_of_once(caplog):
     assert caplog.messages == []
 
 
+def test_the_tools_of_fairseq_interactive_read_plain_spaces():
+    seen = []
+    translation_task(NOT_SPLIT).get_interactive_tokens_and_lengths(
+        ["men\u00a0men\tmen"], lambda line: seen.append(line) or ""
+    )
+    assert seen == ["men men men"]
+
+
 def test_the_task_checks_the_lines_of_fairseq_interactive(caplog):
     task = translation_task(NOT_SPLIT)
     tokenizer = task.build_tokenizer(SimpleNamespace(tokenizer="moses", source_lang="en", target_lang="de"))

@@ -160,6 +160,8 @@ class WarmStart:
         paths = [os.path.join(folder, name) for folder in (os.path.dirname(self.path), *self.flags["data"])]
         for path in paths:
             old = _load_dictionary(path)
+            if old is not None and len(dictionary) == size and dictionary.symbols[: len(old)] == old.symbols:
+                old = dictionary  # a task may append tags of languages to that of the file
             if old is not None and len(old) == size and symbols in (None, fingerprint(old)):
                 self.rows[side] = torch.tensor([old.indices.get(symbol, -1) for symbol in dictionary.symbols])
                 known = self.rows[side] >= 0
