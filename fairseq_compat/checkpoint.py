@@ -64,11 +64,9 @@ def _unwrap(value: Any) -> Any:
     kind = type(value)
     if kind is PlainArray:
         return value.array
-    if kind is tuple:
-        return tuple(_unwrap(item) for item in value)
-    if kind is list:
-        value[:] = [_unwrap(item) for item in value]
-    elif kind in (dict, collections.OrderedDict):
+    if kind in (list, tuple):
+        return kind(_unwrap(item) for item in value)
+    if kind in (dict, collections.OrderedDict):
         for key in value:
             value[key] = _unwrap(value[key])
     elif kind is argparse.Namespace:
@@ -136,10 +134,9 @@ def load_with_restricted_pickle(file: Any, map_location: Any, allowed: Dict[str,
     names = {**allowed, **{f"torch._utils.{name}": getattr(torch._utils, name) for name in tensors}}
     names.update({f"__builtin__.{t.__name__}": t for t in (bool, bytes, dict, float, int, list, set)})
     names.update({"__builtin__.long": int, "__builtin__.unicode": str, "_codecs.encode": codecs.encode})
+    plain = (collections.OrderedDict, torch.nn.Parameter, torch.Size, torch.device)
+    names.update({f"{kind.__module__}.{kind.__name__}": kind for kind in plain})
     names.update({str(kind): kind for kind in vars(torch).values() if isinstance(kind, torch.dtype)})
-    names.update({"torch.Size": torch.Size, "torch.device": torch.device})  # and types: what a process broadcasts
-    names["torch.nn.parameter.Parameter"] = torch.nn.Parameter
-    names["collections.OrderedDict"] = collections.OrderedDict
 
     class Unpickler(pickle.Unpickler):
         def find_class(self, module: str, name: str) -> Any:

@@ -22,6 +22,7 @@ say() { printf 'release: %s\n' "$*"; }
 fresh() {
     local name=$1 package=$2
     say "$name: $("$python" -V), $(basename "$package"), $torch"
+    : >"$log"
     "$python" -m venv "$work/$name"
     (
         PATH=$work/$name/bin:$PATH
@@ -65,6 +66,7 @@ for version in "$@"; do
 done
 work=$(mktemp -d)
 log=$work/log # of what runs at the moment
+: >"$log"
 trap '[ $? = 0 ] || tail -n 30 "$log" >&2; rm -rf "$work"' EXIT
 "$root/scripts/setup.sh"
 bin=$(cd "${VENV:-$root/.venv}/bin" && pwd)

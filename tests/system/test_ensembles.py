@@ -54,7 +54,7 @@ def test_the_ensembles_probability_is_the_mean_of_its_members(workspace, members
     assert turned.scores() == pytest.approx(searched.scores(), abs=1e-5)
 
 
-def test_the_text_and_the_cache_of_bert_serve_a_member_beside_plain_ones(workspace, members, tmp_path, capfd):
+def test_the_text_and_the_cache_of_bert_serve_a_member_beside_plain_ones(workspace, members, tmp_path, caplog):
     paths = [members[name] for name in ("plain", "fused", "gru")]
     derived = translate(workspace.data, paths, OWN)
     cached = translate(workspace.data, paths, OWN, "--bert-cache", tmp_path / "cache")
@@ -63,7 +63,20 @@ def test_the_text_and_the_cache_of_bert_serve_a_member_beside_plain_ones(workspa
     (tmp_path / "test.en").write_text("dogs\n" * 30, encoding="utf-8")
     other = translate(workspace.data, paths, OWN, "--bert-text", tmp_path)
     assert other.scores() != pytest.approx(derived.scores(), abs=1e-3)
-    assert "do not use" not in capfd.readouterr().err
+    assert "do not use" not in caplog.text
+
+
+def test_members_of_different_berts_read_the_derived_text(workspace, members, tmp_path, caplog):
+    state = torch.load(members["fused"], weights_only=False)
+    state["cfg"]["model"].bert_max_tokens = 4
+    torch.save(state, tmp_path / "short.pt")
+    (tmp_path / "test.en").write_text("dogs\n" * 30, encoding="utf-8")
+    paths = [members["fused"], str(tmp_path / "short.pt")]
+    derived, other = (translate(workspace.data, paths, OWN, *more) for more in ([], ["--bert-text", tmp_path]))
+    assert other.scores() == derived.scores()
+    assert "differ in BERT or its input, and do not use --bert-text" in caplog.text
+    alone = [translate(workspace.data, [path], OWN).scores() for path in paths]
+    assert alone[0] != alone[1] != derived.scores() != alone[0]
 
 
 def test_the_shortest_member_says_where_sources_are_cut(workspace, members, tmp_path):

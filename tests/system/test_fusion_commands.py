@@ -44,7 +44,11 @@ def test_a_fusion_of_ones_own_trains_resumes_and_translates(workspace, tmp_path)
     log, _ = train_and_translate(workspace, tmp_path / "save", *flags, generate=plugin)
     assert "larger fusion, drop-net 1.0" in log
     assert "begin training epoch 2\n" in workspace.train(*flags, save_dir=tmp_path / "save").stdout
-    done = workspace.generate("--path", tmp_path / "save" / "checkpoint_last.pt", ok=False)
+    last, new = tmp_path / "save" / "checkpoint_last.pt", tmp_path / "exported"
+    workspace.run("bert-fused-export", last, workspace.data, *plugin, "--output", new)
+    load = f"load_hub({str(new)!r}, user_dir={str(tmp_path / 'larger')!r})"
+    workspace.run("python", "-c", f"from bert_fused_plugin.models.hub import load_hub; {load}")
+    done = workspace.generate("--path", last, ok=False)
     errors = [line for line in done.stderr.splitlines() if ": error: " in line]
     assert errors == [
         "bert_fused_plugin: error: --bert-fusion larger is unknown; give the --user-dir that registers it"

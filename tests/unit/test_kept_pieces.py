@@ -235,6 +235,7 @@ def test_damaged_files_are_made_anew_with_a_warning(make, tmp_path, caplog, name
 
 def test_an_error_of_the_system_removes_nothing(make, monkeypatch, caplog):
     make()
+    monkeypatch.setattr(Sentences, "word_pieces", None)  # nothing is made anew
 
     def failing(folder):
         raise OSError(24, "Too many open files")

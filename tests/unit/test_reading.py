@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bert_fused_plugin.checkpoints.reading import read_saved, require_architecture
+from bert_fused_plugin.checkpoints.reading import read_saved
 from bert_fused_plugin.errors import BertFusedError
 
 
@@ -37,11 +37,3 @@ def test_what_another_reader_raises_is_told_with_its_kind(tmp_path):
 
     message = "x.bin holds no model of fairseq (UnpicklingError: in x.bin); give another file"
     assert refusal("x.bin", read=read) == message
-
-
-def test_an_architecture_of_an_unknown_plug_in_is_named():
-    state = {"cfg": {"model": {"_name": "theirs"}, "common": {"user_dir": "their/plugin"}}}
-    rule = "FILE was trained with --arch theirs, which is unknown; give its plug-in: --user-dir their/plugin"
-    with pytest.raises(BertFusedError, match=rule):
-        require_architecture("FILE", state)
-    require_architecture("FILE", {"cfg": {"model": {"_name": "bert_fused"}}})
