@@ -78,7 +78,7 @@ def folder(tmp_path, workspace):
 
 @pytest.mark.parametrize("arch", ADDED)
 def test_the_documented_command_is_the_training_of_the_documented_command_line(workspace, folder, arch):
-    words = folder.documented("docs/workflow.md", "fairseq-train", arch, "--max-epoch")
+    words = folder.documented("docs/workflow.md", "fairseq-train", arch, "800")
     small = ["--cpu", "--max-tokens", "120", "--max-tokens-valid", "120", "--num-workers", "0"]
     folder.run(words, *small, "--max-update", UPDATES, "--save-dir", "line")
     words = [word.replace("bert_fused_tiny", arch) for word in folder.hydra("model=bert_fused_tiny")] + ADDED[arch]
