@@ -6,6 +6,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Tuple
 
 from fairseq.data import encoders
+from fairseq.tasks.translation import TranslationTask
 from fairseq.utils import split_paths
 
 from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
@@ -83,7 +84,8 @@ def load_bridge(
         max_tokens=max_tokens,
         subword=str(cfg.bert_subword),
         detok=str(cfg.bert_detok),
-        lang=settings.get("source_lang") or "en",
+        # a multilingual task has none in training, and may have one in translation
+        lang=(settings.get("source_lang") if isinstance(task, TranslationTask) else None) or "en",
         context=cfg.bert_context,
         tags=[*tags_named(cfg.bert_strip_tags, dictionary), *tags_of_task(task)],
     )

@@ -212,8 +212,14 @@ def _moses_detokenizer(lang: str) -> Callable[[str], str]:
     from sacremoses import MosesDetokenizer
 
     moses = MosesDetokenizer(lang=lang.partition("_")[0])  # it takes fr_CA for English
-    # the tokenizer splits at the half-spaces inside Persian words, and at _, but does not mark the places
-    return lambda text: re.sub(" ([\u200c\u200d_]) ", r"\1", str(moses.detokenize(text.split())))
+    has_spaces = bleu_tokenizer(lang) is None
+
+    def detokenize(text: str) -> str:
+        # the tokenizer splits at the half-spaces inside Persian words, and at _, but does not mark the places
+        text = re.sub(" ([\u200c\u200d_]) ", r"\1", str(moses.detokenize(text.split())))
+        return text if has_spaces else re.sub("(?<=[^\0-\x7f]) (?=[^\0-\x7f])", "", text)
+
+    return detokenize
 
 
 DETOKENIZERS: Dict[str, Callable[[str], Callable[[str], str]]] = {"none": lambda lang: str, "moses": _moses_detokenizer}

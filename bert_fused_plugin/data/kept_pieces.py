@@ -19,12 +19,14 @@ from functools import cached_property
 from importlib.metadata import version
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Callable, Collection, Dict, List, Optional, Sequence, Set
+from typing import Any, Callable, Collection, Dict, Iterator, List, Optional, Sequence, Set
 
 import numpy as np
 from fairseq.data import (
     AppendTokenDataset,
     ConcatDataset,
+    IndexedCachedDataset,
+    IndexedDataset,
     LanguagePairDataset,
     MMapIndexedDataset,
     StripTokenDataset,
@@ -75,17 +77,23 @@ class Sentences:
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def word_pieces(self, start: int, stop: int) -> WordPieces:
-        """Return the word pieces of the sentences from index *start* to before *stop*."""
+    def word_pieces(self, start: int, stop: int, read: Callable[[int], None] = lambda count: None) -> WordPieces:
+        """Return the word pieces of the sentences from index *start* to before *stop*; *read* counts sentences."""
         begin = max(0, start - self._bridge.context)
-        chunks = (range(first, min(first + _CHUNK, stop)) for first in range(begin, stop, _CHUNK))
-        pieces = chain.from_iterable(map(self._pieces, chunks))
+
+        def chunks() -> Iterator[List[List[int]]]:
+            for first in range(begin, stop, _CHUNK):
+                chunk = range(first, min(first + _CHUNK, stop))
+                yield self._pieces(chunk)
+                read(len(chunk))
+
+        pieces = chain.from_iterable(chunks())
         rows = with_context(self._bridge, pieces, self._document_starts, begin)
         flat, sizes = array("i"), array("q", [0])
         for row in islice(rows, start - begin, None):
             flat.extend(row)
             sizes.append(len(row))
-        return WordPieces(np.array(flat, dtype=np.int32), np.cumsum(sizes, dtype=np.int64))
+        return WordPieces(np.asarray(flat, dtype=np.int32), np.cumsum(sizes, dtype=np.int64))
 
     def digest(self) -> Optional[str]:
         """Return a hash of everything that the word pieces depend on, or None if the sentences are in no files."""
@@ -133,12 +141,13 @@ def kept_word_pieces(sentences: Sentences, folders: Sequence[Path], name: str) -
             with ranks_in(place) as (rank, ranks):
                 return _made(sentences, place, rank, ranks)
         reasons.append(f"{place.parent} cannot be used ({problem})")
+    remedy = "a --bert-cache or a data directory that can be written, on a disk with room" if places else "mmap"
     logger.warning(
-        f"each process makes the word pieces of {name} by itself, at each start, since {' and '.join(reasons)}; to "
-        "keep them, give a --bert-cache or a data directory that can be written, on a disk with room"
+        f"each process makes the word pieces of {name} by itself, each time they are loaded, since "
+        f"{' and '.join(reasons)}; to keep them, give {remedy}"
     )
-    with ranks_in(None):
-        return sentences.word_pieces(0, len(sentences))
+    with ranks_in(None), Progress("word pieces for BERT", len(sentences), "sentences", say=logger.info) as shown:
+        return sentences.word_pieces(0, len(sentences), shown.update)
 
 
 def _loaded(place: Path) -> Optional[WordPieces]:
@@ -163,7 +172,8 @@ def _problem_of(place: Path, sentences: Sentences) -> str:
         tempfile.TemporaryFile(
             dir=place / _PARTS_FOLDER
         ).close()  # `ranks_in` looks at the time of the last change of place
-        free = shutil.disk_usage(place).free
+        made = sum(entry.stat().st_size for entry in os.scandir(place / _PARTS_FOLDER))  # by a killed process
+        free = shutil.disk_usage(place).free + made
     except OSError as error:
         return str(error)
     if needed <= 0.98 * free:
@@ -183,13 +193,16 @@ def _made(sentences: Sentences, place: Path, rank: int, ranks: int) -> WordPiece
             there.update(os.listdir(folder))
         return [] if meta.exists() else [number for number, file in enumerate(files) if file.name not in there]
 
+    def size(number: int) -> int:
+        return min(_PART, len(sentences) - starts[number])
+
     def make(number: int) -> None:
-        pieces = sentences.word_pieces(starts[number], min(starts[number] + _PART, len(sentences)))
+        pieces = sentences.word_pieces(starts[number], starts[number] + size(number))
         pieces.save_part(files[number])
         shown.update(len(pieces))
 
     logger.info(f"the word pieces of {len(sentences):,} sentences are made, and kept in {place}")
-    own = sum(min(_PART, len(sentences) - start) for start in starts[rank::ranks])
+    own = sum(size(number) for number in missing() if number % ranks == rank)
     try:
         with Progress("word pieces for BERT", own, "sentences", say=logger.info) as shown:
             make_together(missing, make, rank, ranks, str(place))
@@ -223,6 +236,8 @@ def _files(prefix: str) -> List[Any]:
 
 _KINDS: Dict[type, Callable[[Any], List[Any]]] = {
     MMapIndexedDataset: lambda d: _files(d._path),
+    IndexedDataset: lambda d: _files(d.path),  # --dataset-impl lazy
+    IndexedCachedDataset: lambda d: _files(d.path),
     ConcatDataset: lambda d: [*d.sample_ratios, *map(content_identity, d.datasets)],
     AppendTokenDataset: lambda d: [str(d.token), content_identity(d.dataset)],
     StripTokenDataset: lambda d: [str(d.id_to_strip), content_identity(d.dataset)],

@@ -12,6 +12,8 @@ from fairseq.data import Dictionary
 from fairseq.data.encoders.moses_tokenizer import MosesTokenizer
 from fairseq.tokenizer import tokenize_line
 
+from bert_fused_plugin.data.subwords import detect_subword
+
 logger = logging.getLogger(__name__)
 
 _SHARE = 0.05  # share of unknown symbols over which a line is warned of
@@ -28,7 +30,12 @@ class TypedText:
 
     def __init__(self, dictionary: Dictionary) -> None:
         self._dictionary = dictionary
+        self._splits_at_spaces = detect_subword(dictionary) == "subword_nmt"
         self._has_warned = self._tokenizer_is_checked = False
+
+    def plain(self, line: str) -> str:
+        """Return *line*, for subword-nmt with a space for any other white space, at which it splits no words."""
+        return re.sub(r"[^\S ]", " ", line) if self._splits_at_spaces else line
 
     def check(self, lines: Iterable[str], tokenizer: Any) -> None:
         """Warn of *lines*, symbols with spaces between them, that fairseq's *tokenizer* has made, if not None."""
@@ -53,11 +60,6 @@ class TypedText:
             "check the tokenization (--tokenizer, --moses-no-dash-splits), upper and lower case, and the subwords "
             "(--bpe, with the codes or the model of the training); further lines are not reported"
         )
-
-
-def with_plain_spaces(line: str) -> str:
-    """Return *line* with a space for any other white space, at which subword-nmt splits no words."""
-    return re.sub(r"[^\S ]", " ", line)
 
 
 def hyphens_are_split(dictionary: Dictionary) -> Optional[bool]:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.checkpoints.reading import read_saved, require_architecture
-from bert_fused_plugin.data.typed_text import TypedText, with_plain_spaces
+from bert_fused_plugin.data.typed_text import TypedText
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.modules.weight_layout import lay_out_weights
 
@@ -26,7 +26,7 @@ from bert_fused_plugin.modules.weight_layout import lay_out_weights
 GPT2_FILES = {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"}
 BYTE_BPE_FILES = {"sentencepiece_model_path": "byte_bpe.model"}
 # settings of fairseq-generate that the hub interface does not read
-_NOT_OF_THE_HUB = {"constraints", "lm_path", "lm_weight", "nbest", "prefix_size", "replace_unk", "score_reference"}
+_NOT_OF_THE_HUB = {"lm_path", "lm_weight", "nbest", "prefix_size", "replace_unk", "score_reference"}
 _QUIETLY = threading.Lock()  # one of two threads would restore the other's level of the log
 
 
@@ -43,7 +43,7 @@ class TranslationHub(GeneratorHubInterface):
 
     def tokenize(self, sentence: str) -> str:
         """Return the words of a *sentence*, with spaces between them."""
-        return super().tokenize(with_plain_spaces(sentence))
+        return super().tokenize(self._typed_text.plain(sentence))
 
     def binarize(self, sentence: str) -> Tensor:
         """Return the ids of a *sentence* that is split into symbols."""
@@ -59,7 +59,7 @@ class TranslationHub(GeneratorHubInterface):
         known = {*signature(super().generate).parameters, *self.cfg.generation} - _NOT_OF_THE_HUB
         unknown = [name for name in kwargs if name not in known]
         if unknown:
-            raise BertFusedError(f"{', '.join(unknown)}: no setting of the search; give those of fairseq-generate")
+            raise BertFusedError(f"{', '.join(unknown)}: no setting of the search by the hub interface")
         return super().generate(*args, **kwargs)
 
     def translate(self, sentences: Any, *args: Any, **kwargs: Any) -> Any:

@@ -225,11 +225,11 @@ def _p(chance: Any, gain: float) -> float:
 def _chances(own: Sequence[Sampled], base: Sequence[Sampled]) -> List[Any]:
     """Return differences, (samples), by chance between two systems, each with its seeds, that are equally good.
 
-    The first are due to the choice of the sentences, by the bootstrap.  Where a system has several seeds, the second
-    are due to the variation between training runs, by Student's t.  A difference must exceed both: their sum is not
-    used, because the few seeds may agree by chance, and the sum would then hide how little they say.  Equal numbers of
-    seeds are compared seed by seed, because the recipes begin both systems of a seed from one transformer.  Otherwise,
-    the seeds of both systems are taken to vary alike.
+    The first are due to the choice of the sentences, by the bootstrap, and to the variation between training runs, with
+    the seeds' variance.  The second are due to this variation, by Student's t, where a system has several seeds.  A
+    difference must exceed both, because a few seeds may agree by chance.  Equal numbers of seeds are compared seed by
+    seed, because the recipes begin both systems of a seed from one transformer.  Otherwise, the seeds of both systems
+    are taken to vary alike.
     """
     chance = np.mean([seed.draws for seed in own], axis=0) - np.mean([seed.draws for seed in base], axis=0)
     by_sentences = chance - chance.mean()
@@ -240,9 +240,10 @@ def _chances(own: Sequence[Sampled], base: Sequence[Sampled]) -> List[Any]:
     if free == 0:
         return [by_sentences]
     variance = sum(side.var() * len(side) for side in scores) / free * sum(1 / len(side) for side in scores)
-    drawn = np.random.default_rng(_SEED).standard_t(free, size=50 * len(chance))
-    quantiles = (np.arange(len(chance)) + 0.5) / len(chance)
-    return [by_sentences, np.sqrt(variance) * np.quantile([drawn, -drawn], quantiles)]  # nearly those of t
+    random, quantiles = np.random.default_rng(_SEED), (np.arange(len(chance)) + 0.5) / len(chance)
+    by_both = by_sentences + np.sqrt(variance) * random.standard_normal(len(chance))
+    drawn = random.standard_t(free, size=50 * len(chance))
+    return [by_both, np.sqrt(variance) * np.quantile([drawn, -drawn], quantiles)]  # nearly those of t
 
 
 def _holm(ps: Sequence[Any]) -> List[float]:

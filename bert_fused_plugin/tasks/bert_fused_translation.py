@@ -20,7 +20,7 @@ from bert_fused_plugin.data.document_context import files_of, read_document_star
 from bert_fused_plugin.data.raw_text import read_raw_text
 from bert_fused_plugin.data.subwords import bleu_tokenizer, detect_subword
 from bert_fused_plugin.data.tags import language_tags
-from bert_fused_plugin.data.typed_text import TypedText, with_plain_spaces
+from bert_fused_plugin.data.typed_text import TypedText
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.models.presets import flags_beside, resumed_from
 from bert_fused_plugin.modules.attention_map import log_alphas
@@ -140,7 +140,7 @@ class BertFusedTranslationTask(TranslationTask):
 
     def get_interactive_tokens_and_lengths(self, lines: List[str], encode_fn: Callable[[str], str]) -> Any:
         """Return the ids of the raw *lines* and their numbers; a warning says if *lines* do not fit the dictionary."""
-        split = [encode_fn(with_plain_spaces(line)) for line in lines]
+        split = [encode_fn(self._typed_text.plain(line)) for line in lines]
         self._typed_text.check(split, self._tokenizer)
         return super().get_interactive_tokens_and_lengths(split, str)
 

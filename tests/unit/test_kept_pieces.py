@@ -14,6 +14,8 @@ import torch
 from fairseq.data import (
     AppendTokenDataset,
     ConcatDataset,
+    IndexedCachedDataset,
+    IndexedDataset,
     LanguagePairDataset,
     ListDataset,
     StripTokenDataset,
@@ -184,11 +186,22 @@ def test_padding_to_few_lengths_changes_nothing(make, dictionary, corpus, tmp_pa
     assert len(files(tmp_path / "kept")) == 1
 
 
+@pytest.mark.parametrize("kind", [IndexedDataset, IndexedCachedDataset])
+def test_the_pieces_of_old_formats_are_kept_too(make, dictionary, tmp_path, kind):
+    builder = indexed_dataset.IndexedDatasetBuilder(str(tmp_path / "old.bin"))
+    for line in LINES:
+        builder.add_item(encode(dictionary, line))
+    builder.finalize(str(tmp_path / "old.idx"))
+    assert_equal(make(kind(str(tmp_path / "old"), fix_lua_indexing=True)), make(folders=()))
+    assert len(files(tmp_path / "kept")) == 1
+
+
 def test_data_that_is_in_no_file_and_small_data_are_not_kept(make, dictionary, tmp_path, monkeypatch, caplog):
     rows = [encode(dictionary, line) for line in LINES]
     make(ListDataset(rows, np.array([len(row) for row in rows])))
     [warning] = warnings_of(caplog)
-    assert "makes the word pieces of train.en by itself, at each start, since nothing tells which sentences" in warning
+    assert "makes the word pieces of train.en by itself, each time they are loaded, since nothing tells" in warning
+    assert warning.endswith("to keep them, give mmap")
     monkeypatch.setattr(kept_pieces, "KEPT_FROM", len(LINES) + 1)
     make()
     assert not (tmp_path / "kept").exists()
@@ -258,7 +271,7 @@ def test_the_first_folder_that_has_them_or_can_be_written_is_used(make, tmp_path
     assert warnings_of(caplog) == []
     assert_equal(make(folders=folders[:1]), expected)
     [warning] = warnings_of(caplog)
-    assert "each process makes the word pieces of train.en by itself, at each start, since" in warning
+    assert "each process makes the word pieces of train.en by itself, each time they are loaded, since" in warning
     assert "Read-only file system" in warning
     monkeypatch.setattr(kept_pieces.shutil, "disk_usage", lambda path: SimpleNamespace(free=100))
     assert_equal(make(folders=[tmp_path / "c"]), expected)  # a disk without room costs only the files
@@ -281,8 +294,8 @@ def made(monkeypatch):
     made = SimpleNamespace(local=threading.local(), starts={0: [], 1: []}, then=lambda: None)
     made.local.rank = 0
 
-    def word_pieces(sentences, start, stop):
-        pieces = real(sentences, start, stop)
+    def word_pieces(sentences, start, stop, *read):
+        pieces = real(sentences, start, stop, *read)
         made.starts[made.local.rank].append(start)
         made.then()
         return pieces
@@ -291,7 +304,7 @@ def made(monkeypatch):
     return made
 
 
-def test_what_a_killed_process_has_made_is_used(make, made):
+def test_what_a_killed_process_has_made_is_used(make, made, caplog):
     def die():
         if len(made.starts[0]) == 3:
             raise KeyboardInterrupt
@@ -303,6 +316,9 @@ def test_what_a_killed_process_has_made_is_used(make, made):
     made.then = lambda: None
     assert_equal(make(), expected)
     assert sorted(made.starts[0]) == [0, 2, 4, 6]
+    assert (
+        "word pieces for BERT: 3 sentences" in caplog.messages or "word pieces for BERT: 4 sentences" in caplog.messages
+    )
 
 
 def test_a_job_that_comes_last_leaves_nothing_beside_what_another_has_made(make, made):
