@@ -255,7 +255,7 @@ random_bert() {
 }
 fused() { # fused NAME FLAGS...
     from_transformer "$1"
-    find "$out/data-bin" -name 'dict.*.txt' -exec cp {} "$runs/transformer" \; # a warm start looks for them there first
+    find "$out/data-bin/" -name 'dict.*.txt' -exec cp {} "$runs/transformer" \; # a warm start looks for them there first
     train_with_bert "$1" "$more" "$more_lr" "$more_warmup" --arch "$fused_arch" "${fused_start[@]}" \
         --bert-warm-start "$runs/transformer/checkpoint_best.pt" "${@:2}"
 }
@@ -320,10 +320,10 @@ average() { # average FOLDER: of its best checkpoints, to FOLDER/average.pt
 # near_best DIR: sets best to the best checkpoints whose BLEU is at most 1 below the highest; of a short training the other ones
 # are so different that their average is worse than each.
 near_best() {
-    mapfile -t best < <(find "$1" -name 'checkpoint.best_bleu_*.pt' | sed 's/.*_bleu_\(.*\)\.pt$/\1 &/' | sort -gr |
+    mapfile -t best < <(find "$1/" -name 'checkpoint.best_bleu_*.pt' | sed 's/.*_bleu_\(.*\)\.pt$/\1 &/' | sort -gr |
         awk 'NR == 1 {least = $1 - 1} $1 >= least {sub(/[^ ]* /, ""); print}')
     [ ${#best[@]} -gt 0 ] || # of another --best-checkpoint-metric, or put there alone
-        mapfile -t best < <(find "$1" -name 'checkpoint.best_*.pt' | grep . || echo "$1/checkpoint_best.pt")
+        mapfile -t best < <(find "$1/" -name 'checkpoint.best_*.pt' | grep . || echo "$1/checkpoint_best.pt")
 }
 
 # $BERT, or a small English encoder from the package index.

@@ -29,7 +29,7 @@ estimate() {
         local model=("${transformer[@]}") task=()
         if [ $kind = fused ]; then
             task=(--task bert_fused_translation "${ours[@]}")
-            model=(--arch "$fused_arch" --bert-model "$encoder" "${bert[@]}" ${cache:+--bert-cache "$probe/cache"})
+            model=(--arch "$fused_arch" "${fused_start[@]}" --bert-model "$encoder" "${bert[@]}" ${cache:+--bert-cache "$probe/cache"})
         fi
         began=$SECONDS
         probe "$kind" fairseq-train "$probe/data-bin" --user-dir bert_fused_plugin "${task[@]}" "${model[@]}" "${training[@]}" \

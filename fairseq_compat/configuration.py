@@ -148,7 +148,8 @@ def user_dir_by_name(module: Any) -> None:
             return
         package = os.path.dirname(module.__file__)
         seen_by_stock = ("", package, os.path.dirname(package))
-        if user_dir and not any(os.path.exists(os.path.join(d, user_dir)) for d in seen_by_stock):
+        inside = "__init__.py" if user_dir == "bert_fused_plugin" else ""  # a clone of that name is no package
+        if user_dir and not any(os.path.exists(os.path.join(d, user_dir, inside)) for d in seen_by_stock):
             spec = importlib.util.find_spec(user_dir) if user_dir.isidentifier() else None
             if spec is None or not spec.submodule_search_locations:
                 raise FileNotFoundError(

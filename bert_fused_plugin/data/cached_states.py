@@ -108,6 +108,8 @@ class CachedStates:
             with written_whole(self.file(number)) as new:
                 save_file({"states": states}, new, {"blocks": str(len(self._sizes))})
 
+        if own:
+            bert()  # before the time of the states is taken
         with Progress("BERT cache", int(self._sizes[own].sum()), "word pieces", say=logger.info) as shown:
             make_together(self.missing, make, rank, ranks, str(self.folder), wait)
         if not self.missing():

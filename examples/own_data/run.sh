@@ -5,7 +5,7 @@
 #
 # DATA holds train.SRC and train.TGT: raw text, one sentence a line, line N of one file translates line N of the other.
 # Where valid.* or test.* are missing, sentence pairs of train are put aside for them.  test-NAME.SRC and test-NAME.TGT are
-# a further test set, such as one of another domain; the report has a table for each.
+# a further test set, such as one of another domain (put it there before the first call); the report has a table for each.
 #
 # If you name no step, these are run: prepare estimate transformer continued bert_fused compare.
 #
@@ -119,6 +119,7 @@ settings() {
     fi
     facts=$(python "$here/bert_facts.py" "$(bert_model)") # what fails here ends the recipe
     eval "$facts"
+    [[ " ${BERT_FLAGS:-}" != *" --bert-"@(drop-net|fusion)* ]] || fused_start=() # these flags replace the identity start
     # shellcheck disable=SC2206
     bert=($layer ${BERT_FLAGS:-})
     # a word piece for each subword and two special tokens, in two bytes a number

@@ -1,6 +1,9 @@
 """fairseq's own command lines, each in a process of its own."""
 
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from conftest import ROOT, hypotheses
@@ -88,6 +91,14 @@ def test_attention_is_drawn_to_the_text_that_bert_read(workspace, tmp_path):
     )  # fmt: skip
     assert "eats" not in done.stdout
     assert "<!-- eats -->" in (tmp_path / "x.svg").read_text()  # which matplotlib writes before the curves of a label
+
+
+def test_the_clone_beside_is_not_taken_for_the_package(tmp_path):
+    (tmp_path / "bert_fused_plugin").mkdir()
+    flags = ["--user-dir", "bert_fused_plugin", "--task", "bert_fused_translation", "--arch", "bert_fused_tiny"]
+    train = Path(sys.executable).with_name("fairseq-train")  # a new process, which has not imported the package
+    done = subprocess.run([train, "nowhere", *flags], cwd=tmp_path, capture_output=True, text=True)
+    assert "Must specify batch size" in done.stderr
 
 
 def test_fonts_are_found_for_what_matplotlibs_own_lacks(monkeypatch):

@@ -160,6 +160,7 @@ def share_of_differences(numbers, shared, own):
     for _ in range(200):
         luck = random.normal(0, shared, (max(numbers), 1))
         seeds = [random.normal(luck[:n] + random.normal(0, own, (n, 1)), 1, (n, 100)) for n in numbers]
+        seeds = [each + random.normal(0, 1, 100) for each in seeds]  # how well a system does on each sentence
         systems = ([Sampled(seed, seed.mean(), resamples @ seed) for seed in each] for each in seeds)
         gain = seeds[0].mean() - seeds[1].mean()
         found += max(_p(chance, gain) for chance in _chances(*systems)) < SIGNIFICANT
