@@ -68,8 +68,8 @@ class Comparison:
         unknown = sum(UNKNOWN in reference for reference in self.scorer.references)
         if unknown:
             self.remarks.append(
-                f"{unknown} references have words that the dictionary does not know, which no translation can match. "
-                "Give the text before fairseq-preprocess with --reference FILE."
+                f"{unknown} references of {self.subset!r} have words that the dictionary does not know, which no "
+                "translation can match. Give the text before fairseq-preprocess with --reference FILE."
             )
 
     def write_texts(self, folder: Path) -> None:
@@ -93,8 +93,7 @@ class Comparison:
         """Return the sentences that the page begins with; the first one answers its question."""
         (base, first), *others = self.scores.items()
         if not others:
-            [said] = [test["verdict"] for test in tests] or [None]
-            return [said or f"{base} has {', '.join(f'{metric} {own.score:.2f}' for metric, own in first.items())}."]
+            return [f"{base} has {', '.join(f'{metric} {own.score:.2f}' for metric, own in first.items())}."]
         said = {name: verdict(name, base, self.scores) for name, _ in others}
         fair = {run.name: fairness(run, self.baseline, self.runs, data) for run in self.runs}
         if main := with_bert(self.runs):

@@ -56,6 +56,7 @@ class Run:
     origins: List[Origin]
     consistency: str  # the kind of the loss, "none" of other criteria
     selection: Dict[str, Any]  # see `selection`
+    max_update: int  # of the training, 0 for no limit
     remarks: List[str] = field(default_factory=list)
 
     @property
@@ -151,7 +152,8 @@ def load_run(files: RunFiles, place: Place) -> Run:
     architecture, parameters = str(flags.get("arch") or flags.get("_name")), count_parameters(model)
     updates = int(state["optimizer_history"][-1].get("num_updates", 0))
     consistency = str(saved_flags(state, "criterion").get("consistency", "none"))
-    known = architecture, updates, parameters, origins(state), consistency, selection(files, state)
+    most = int(saved_flags(state, "optimization").get("max_update") or 0)
+    known = architecture, updates, parameters, origins(state), consistency, selection(files, state), most
     run = Run(files, model.eval(), task, sources, *known)
     run.remarks += _remarks(run, state, place)
     (model.bfloat16() if place.bf16 else model).to(place.device)

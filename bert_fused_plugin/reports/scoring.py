@@ -20,7 +20,7 @@ DEFAULT_SAMPLES = 1000
 _SEED = 12345  # that of sacreBLEU
 TOKENIZERS = tuple(BLEU.TOKENIZERS)
 SACREBLEU = ("BLEU", "chrF", "TER")
-FEWEST_SAMPLES = 20  # with fewer, the smallest possible p, 1 / (samples + 1), is not below SIGNIFICANT
+FEWEST_SAMPLES = 100  # then the smallest possible p, 1 / (samples + 1), is below SIGNIFICANT in up to 5 comparisons
 _FEW_SPACES = 0.1  # share of spaces among characters; a segmented text has 0.2 or more
 _UNSPACED = (
     "{language} is written without spaces between words. TER, which counts words, says little about it: go by chrF and "
@@ -94,8 +94,7 @@ class Scorer:
     Args:
         references: one text for each sentence.
         tokenised: whether the texts are tokenised already, so that BLEU only splits them at spaces.
-        samples: number of bootstrap resamples, and of trials of the test; with less than `FEWEST_SAMPLES`, no
-            difference is significant.
+        samples: number of bootstrap resamples, and of trials of the test; at least `FEWEST_SAMPLES`.
         language: language of the texts.  One that is written without spaces, such as ``zh``, has its own tokeniser,
             unless the texts are tokenised.
         tokenize: name of sacreBLEU's tokeniser; None chooses by language and texts.

@@ -4,10 +4,12 @@ import os
 import re
 import shlex
 from pathlib import Path
-from typing import Dict, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
+from bert_fused_plugin.checkpoints.origins import described
+from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.reports.runs import Run
 from bert_fused_plugin.reports.scoring import SIGNIFICANT, Score, Scores, p_text
 
@@ -85,14 +87,24 @@ def fairness(run: Run, baseline: Run, runs: Sequence[Run], data: str) -> Optiona
 
     One of *runs*, all runs of the report, may be the fair control; *data* is for the command that trains one.
     """
-    return " ".join(filter(None, (_other_loss(run, baseline), _longer(run, baseline, runs, data)))) or None
+    differences = [] if run.reads_bert == baseline.reads_bert else _beside_bert(run, baseline)
+    said = [f"{one}, so the difference may come from that and not from BERT." for one in differences]
+    return " ".join(filter(None, (*said, _longer(run, baseline, runs, data)))) or None
 
 
-def _other_loss(run: Run, baseline: Run) -> Optional[str]:
-    if run.reads_bert == baseline.reads_bert or run.consistency == baseline.consistency:
-        return None
-    losses = f"{run.name} was trained with --consistency {run.consistency}, and {baseline.name} with "
-    return f"{losses}{baseline.consistency}, so the difference may come from that and not from BERT."
+def _beside_bert(run: Run, baseline: Run) -> List[str]:
+    """Return in what else *run*, which reads BERT, and *baseline*, which does not, differ, or the other way round."""
+    found, name = [], baseline.name
+    if isinstance(run.model, GruModel) != isinstance(baseline.model, GruModel):
+        found.append(
+            f"{run.name} is a model of another kind ({run.architecture}) than {name} ({baseline.architecture})"
+        )
+    if run.consistency != baseline.consistency:
+        losses = f"{run.name} was trained with --consistency {run.consistency}, and {name} with {baseline.consistency}"
+        found.append(losses)
+    if run.origins and not baseline.origins and _start(run, baseline) is None:
+        found.append(f"{run.name} {described(run.origins)}, and {name} from random parameters")
+    return found
 
 
 def _longer(run: Run, baseline: Run, runs: Sequence[Run], data: str) -> Optional[str]:
@@ -108,7 +120,7 @@ def _longer(run: Run, baseline: Run, runs: Sequence[Run], data: str) -> Optional
     control = next((other.name for other in runs if _is_control(other, baseline)), None)
     remedy = (
         f"with the flags of its own training: fairseq-train {shlex.quote(data)} ... --finetune-from-model {path} "
-        f"--max-update {run.updates}"
+        f"--max-update {max(run.max_update, run.updates)}"
         if control is None
         else f"and {control} is {name} trained on: give {control} as --baseline."
     )

@@ -126,7 +126,7 @@ def out(tmp_path):
 # --- reports
 
 REPORT_HOW = ["--beam", "3", "--lenpen", "0.5", "--max-len-a", "0.5", "--max-len-b", "5", "--cpu"]
-REPORT_QUICK = [*REPORT_HOW, "--no-bert-tests", "--samples", "20", "--examples", "2"]
+REPORT_QUICK = [*REPORT_HOW, "--no-bert-tests", "--samples", "100", "--examples", "2"]
 TRANSFORMER = (
     "--task translation --arch transformer --encoder-embed-dim 16 --encoder-ffn-embed-dim 24 --encoder-layers 2 "
     "--decoder-layers 2 --encoder-attention-heads 2 --decoder-attention-heads 2 --share-all-embeddings "

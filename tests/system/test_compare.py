@@ -95,7 +95,7 @@ def test_what_the_json_holds(written, plain):
 
 
 def test_runs_are_compared_in_bf16(workspace, plain, report):
-    how = ["--samples", "20", "--examples", "2", "--bf16", *REPORT_HOW]  # with the tests of BERT
+    how = ["--samples", "100", "--examples", "2", "--bf16", *REPORT_HOW]  # with the tests of BERT
     figures = reported(workspace.data, f"plain={plain}", f"fused={workspace.save_dir}", how=how)
     assert [remark for remark in figures["remarks"] if "in bfloat16" in remark]
     assert not [remark for remark in report["remarks"] if "in bfloat16" in remark]

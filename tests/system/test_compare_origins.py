@@ -33,7 +33,7 @@ def test_the_report_of_runs_that_began_from_others(workspace, plain, begun, tmp_
     done = workspace.run(
         "bert-fused-compare", workspace.data, "--baseline", f"plain={plain}",
         "--run", f"fused={begun['fused']}", "--run", f"more={begun['more']}", "--output", tmp_path / "report.html",
-        "--json", tmp_path / "report.json", "--samples", "20", "--examples", "2", *REPORT_HOW,
+        "--json", tmp_path / "report.json", "--samples", "100", "--examples", "2", *REPORT_HOW,
     )  # fmt: skip
     figures = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     page = (tmp_path / "report.html").read_text(encoding="utf-8")

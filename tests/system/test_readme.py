@@ -25,7 +25,7 @@ SMALL = """
 fairseq-train() { command fairseq-train "$@" --max-epoch 1 --cpu; }
 fairseq-generate() { command fairseq-generate "$@" --beam 2 --max-len-b 9 --cpu; }
 fairseq-interactive() { command fairseq-interactive "$@" --beam 2 --max-len-b 9 --cpu; }
-bert-fused-compare() { command bert-fused-compare "$@" --beam 2 --max-len-b 9 --samples 20 --cpu; }
+bert-fused-compare() { command bert-fused-compare "$@" --beam 2 --max-len-b 9 --samples 100 --cpu; }
 bert-fused-attention() { command bert-fused-attention "$@" --beam 2; }
 bert-fused-average() { command bert-fused-average "$@" --num-update-checkpoints 1; }
 tensorboard() { command tensorboard "$@" --inspect; }  # which shows what it has found, and ends

@@ -75,7 +75,7 @@ return {before, cells, titles, shown, changed, number: button.dataset.number, er
 def test_one_run_alone(browse, workspace, capsys, tmp_path):
     page, figures = tmp_path / "report.html", tmp_path / "report.json"
     given = [workspace.data, "--baseline", f"fused={workspace.save_dir}", "--output", page, "--json", figures]
-    main([str(word) for word in (*given, *REPORT_HOW, "--samples", "20", "--examples", "3")])
+    main([str(word) for word in (*given, *REPORT_HOW, "--samples", "100", "--examples", "3")])
     report = json.loads(figures.read_text(encoding="utf-8"))
     [test] = report["bert_tests"]
     assert report["question"] == "How good is fused from English to German on test?"

@@ -8,6 +8,7 @@ import pytest
 from bert_fused_plugin.checkpoints.origins import Origin
 from bert_fused_plugin.commands.compare import main, remarks
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.reports.comparison import Comparison
 from bert_fused_plugin.reports.runs import RunFiles
 from bert_fused_plugin.reports.scoring import Score
@@ -104,7 +105,7 @@ def test_the_question():
 
 
 def test_numbers_out_of_their_ranges_are_named_together():
-    numbers = "--max-len-a=-0.5 --max-len-b=0 --max-tokens=0 --samples=19 --examples=-1 --beam=0 --lenpen=nan"
+    numbers = "--max-len-a=-0.5 --max-len-b=0 --max-tokens=0 --samples=99 --examples=-1 --beam=0 --lenpen=nan"
     with pytest.raises(BertFusedError) as caught:
         main(["data", "--baseline", "a=b", "--output", "c", *numbers.split()])
     assert caught.value.errors == (
@@ -114,7 +115,7 @@ def test_numbers_out_of_their_ranges_are_named_together():
         "--max-len-b must be a finite number of at least 1, got 0",
         "--max-tokens must be a finite number of at least 1, got 0",
         "--examples must be a finite number of at least 0, got -1",
-        "--samples must be a finite number of at least 20, got 19",
+        "--samples must be a finite number of at least 100, got 99",
     )
     for number in ("--lenpen=-inf", "--max-len-a=inf"):
         with pytest.raises(BertFusedError, match="must be a finite number"):
@@ -123,7 +124,8 @@ def test_numbers_out_of_their_ranges_are_named_together():
 
 def run(name, checkpoint, *origins, reads_bert=False, consistency="none"):
     model = SimpleNamespace(files=RunFiles("--run", name, Path(checkpoint)), name=name, reads_bert=reads_bert)
-    return SimpleNamespace(**vars(model), updates=2000, origins=list(origins), consistency=consistency)
+    facts = {"updates": 2000, "max_update": 0, "consistency": consistency, "model": None, "architecture": "transformer"}
+    return SimpleNamespace(**vars(model), **facts, origins=list(origins))
 
 
 PLAIN = run("plain", "/runs/plain/checkpoint_best.pt")
@@ -164,7 +166,29 @@ def test_a_control_that_is_there_is_named():
 )
 def test_checkpoints_of_one_training(path, began):
     fused = run("fused", "/runs/fused/checkpoint_best.pt", Origin("/x.pt", 1), Origin(path, 2), reads_bert=True)
-    assert (fairness(fused, PLAIN, [PLAIN, fused], "data") is not None) is began
+    said = fairness(fused, PLAIN, [PLAIN, fused], "data")
+    elsewhere = "fused began from /x.pt after 1 updates, which began from "
+    assert said.startswith("fused began from plain and was" if began else elsewhere)
+    assert began or said.endswith(
+        ", and plain from random parameters, so the difference may come from that and not from BERT."
+    )
+
+
+def test_a_model_of_another_kind_may_be_the_reason_of_a_gain():
+    gru, fused = run("gru", "/runs/gru.pt", reads_bert=True), run("fused", "/runs/fused.pt", reads_bert=True)
+    gru.model, gru.architecture = GruModel.__new__(GruModel), "gru_bahdanau"
+    assert fairness(gru, PLAIN, [PLAIN, gru], "data") == (
+        "gru is a model of another kind (gru_bahdanau) than plain (transformer), so the difference may come from that "
+        "and not from BERT."
+    )
+    assert fairness(fused, PLAIN, [PLAIN, fused], "data") is None
+    assert fairness(gru, fused, [fused, gru], "data") is None
+
+
+def test_the_fair_control_may_train_as_long_as_the_run():
+    fused = run("fused", "/runs/fused/checkpoint_best.pt", BEGUN, reads_bert=True)
+    fused.max_update = 10000
+    assert fairness(fused, PLAIN, [PLAIN, fused], "data").endswith(" --max-update 10000")
 
 
 def test_a_control_begins_from_the_checkpoint_that_the_run_began_from(tmp_path):
@@ -207,18 +231,20 @@ def test_a_folder_that_was_moved_is_known_by_its_name(tmp_path):
     ):
         moved = Origin(f"/elsewhere/plain/{file}.pt", updates)
         fused = run("fused", "/runs/fused/checkpoint_best.pt", moved, reads_bert=True)
-        assert (fairness(fused, PLAIN, [PLAIN, fused], "data") is not None) is began
+        assert fairness(fused, PLAIN, [PLAIN, fused], "data").startswith("fused began from plain and") is began
     there = tmp_path / "plain" / "checkpoint3.pt"  # has not moved, so it is of another training
     there.parent.mkdir()
     there.touch()
     fused = run("fused", "/runs/fused/checkpoint_best.pt", Origin(str(there), 2), reads_bert=True)
-    assert fairness(fused, PLAIN, [PLAIN, fused], "data") is None
+    assert "and plain from random parameters" in fairness(fused, PLAIN, [PLAIN, fused], "data")
 
 
 def test_files_of_one_folder_with_names_of_their_own_are_other_trainings():
     plain = run("plain", "/runs/plain.pt")
     fused = run("fused", "/runs/fused.pt", Origin("/runs/gru.pt", 5), reads_bert=True)
-    assert fairness(fused, plain, [plain, fused], "data") is None
+    assert fairness(fused, plain, [plain, fused], "data").startswith(
+        "fused began from /runs/gru.pt after 5 updates, and"
+    )
 
 
 @pytest.mark.parametrize(("separate", "said"), [(0, 0), (1, 0), (3, 1)])
