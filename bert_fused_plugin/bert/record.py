@@ -51,7 +51,7 @@ class BertRecord(JsonRecord):
                 "settings": {
                     **recorded(cfg, Record.BERT),
                     # what these flags stand for with this BERT and this dictionary
-                    "bert_layer": str(cfg.bert_layer if len(bert.layers) > 1 else bert.layers[0]),
+                    "bert_layer": ",".join(map(str, bert.layers)),
                     "bert_subword": bridge.subword,
                     "bert_detok": bridge.detok,
                     "bert_strip_tags": ",".join(bridge.tags) or None,
@@ -88,7 +88,7 @@ def weights_fingerprint(bert: PretrainedBert) -> str:
 
 def configuration(bert: PretrainedBert) -> str:
     """Return the settings of *bert* that change its states and that its weights do not show."""
-    config = bert.model.config.to_dict()
+    config = {**bert.model.config.to_dict(), "num_hidden_layers": bert.depth}  # which some have under another name
     return ", ".join(f"{name} {config[name]}" for name in _OF_STATES if name in config)
 
 
@@ -154,13 +154,20 @@ def differences_of_bert(name: str, saved: Dict[str, Any], current: Dict[str, Any
             f"{' and '.join(parts)}; {_ITS_BERT}"
         )
     then, now = (
-        {flag_name(key): "left out" if value is None else value for key, value in record["settings"].items()}
+        {flag_name(key): _as_given(key, value) for key, value in record["settings"].items()}
         for record in (saved, current)
     )
     flags = [f"{flag} {then[flag]}, not {now[flag]}" for flag in then if flag in now and then[flag] != now[flag]]
     if flags:
         errors.append(f"the checkpoint was trained with {', '.join(flags)}; set the same values as at training")
     return errors
+
+
+def _as_given(key: str, value: Any) -> Any:
+    """Return the *value* of a recorded setting as its flag takes it."""
+    if key == "bert_layer" and "," in value:
+        return "mix" if value.startswith("0,") else f"random:{value.count(',') + 1}"
+    return "left out" if value is None else value
 
 
 def settings_of(configuration: str) -> Dict[str, str]:

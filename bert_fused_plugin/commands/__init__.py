@@ -23,6 +23,6 @@ def user_module(path: str) -> str:
     """Import the plug-in of fairseq in the directory *path*, so that its architectures are known."""
     try:
         import_user_module(Namespace(user_dir=os.path.expanduser(path)))
-    except (OSError, ImportError) as error:
+    except (OSError, ImportError, TypeError, ValueError) as error:  # of the plug-in, too
         raise ArgumentTypeError(str(error)) from error
     return path

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bert_fused_plugin.data.collate import BERT_PAD, collate_bert_tokens
 from bert_fused_plugin.data.hf_tokenizer import FastTokenizer, SlowTokenizer
-from bert_fused_plugin.data.subwords import SUBWORDS, Join, bleu_tokenizer, cannot_join, detect_subword
+from bert_fused_plugin.data.subwords import SUBWORDS, Join, bleu_tokenizer, cannot_join, detect_subword, joins_words
 from bert_fused_plugin.errors import BertFusedError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class DictionaryBridge:
         subword: kind of subwords by which the dictionary's symbols are joined to text, a row of `SUBWORDS`; ``auto``
             finds out which of them the dictionary has.
         detok: the detokenisation: ``moses`` undoes that of Moses, and ``none`` leaves the words as they are; ``auto``
-            finds out whether the dictionary is of text that Moses tokenised, or of a *lang* without spaces whose words
+            finds out whether the dictionary is of text that Moses tokenised, or of Chinese or Japanese whose words
             were split.
         lang: source language, for Moses.
         context: number of preceding sentences of the document that BERT reads with each sentence.
@@ -61,7 +61,7 @@ class DictionaryBridge:
         self._tokenizer = FastTokenizer(tokenizer) if tokenizer.is_fast else SlowTokenizer(tokenizer)
         self.max_tokens = max_tokens
         self.subword = detect_subword(dictionary) if subword == "auto" else subword
-        are_words_split = self.subword in ("none", "subword_nmt") and bleu_tokenizer(lang) is not None
+        are_words_split = self.subword in ("none", "subword_nmt") and joins_words(lang)
         found = "moses" if are_words_split else detect_detok(dictionary)
         self.detok = found if detok == "auto" else detok
         self._lang = lang

@@ -172,7 +172,7 @@ def _problem_of(place: Path, sentences: Sentences) -> str:
         tempfile.TemporaryFile(
             dir=place / _PARTS_FOLDER
         ).close()  # `ranks_in` looks at the time of the last change of place
-        made = sum(entry.stat().st_size for entry in os.scandir(place / _PARTS_FOLDER))  # by a killed process
+        made = sum(part.stat().st_size for part in (place / _PARTS_FOLDER).glob("*.npz"))  # by a killed process
         free = shutil.disk_usage(place).free + made
     except OSError as error:
         return str(error)

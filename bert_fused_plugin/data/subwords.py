@@ -181,6 +181,11 @@ def decode_byte_bpe(text: str) -> str:
     return "".join(part if i % 2 else str(ByteBPE.decode(part)) for i, part in enumerate(parts)).strip()
 
 
+def joins_words(language: str) -> bool:
+    """Return whether a *language* has no spaces at all; Thai, for example, has some between clauses."""
+    return bleu_tokenizer(language) == "zh" or language[:2].lower() in ("ja", "jp")
+
+
 def bleu_tokenizer(language: str) -> Optional[str]:
     """Return sacreBLEU's tokeniser for a *language* that is written without spaces, and None for other languages.
 

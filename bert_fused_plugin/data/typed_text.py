@@ -30,7 +30,8 @@ class TypedText:
 
     def __init__(self, dictionary: Dictionary) -> None:
         self._dictionary = dictionary
-        self._splits_at_spaces = detect_subword(dictionary) == "subword_nmt"
+        # a bare @@ is of training text in which a word had a no-break space
+        self._splits_at_spaces = detect_subword(dictionary) == "subword_nmt" and "@@" not in dictionary
         self._has_warned = self._tokenizer_is_checked = False
 
     def plain(self, line: str) -> str:

@@ -87,7 +87,7 @@ def check_tool(bpe: Any, files: Files, task: Any, data: str) -> None:
             f"{tool} splits the tags at the beginning of the source sentences, such as {cut[0]}, so the exported model "
             "translates only text that is split already; give such text, as symbols, to its hub's binarize"
         )
-        return
+        known = [[symbol for symbol in line if symbol not in cut] for line in known]
     split = [encoder.encode(encoder.decode(" ".join(line))).split() for line in known]
     if _likeness(known, split) < _ENOUGH:
         example = next((line, new) for line, new in zip(known, split) if line != new)

@@ -70,7 +70,7 @@ class BertCache:
             raise BertFusedError(
                 f"--bert-cache {self._directory} cannot be used ({error}); give a directory that can be written, on a "
                 "disk with room, or one that has all states of this run, or leave the flag out (where a checkpoint has "
-                "set it: --model-overrides \"{'bert_cache': None}\")"
+                "set it: --model-overrides \"{'bert_cache': None, 'bert_cache_dtype': 'fp16'}\")"
             ) from error
         dataset.states = states
 

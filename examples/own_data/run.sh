@@ -119,7 +119,8 @@ settings() {
     fi
     facts=$(python "$here/bert_facts.py" "$(bert_model)") # what fails here ends the recipe
     eval "$facts"
-    [[ " ${BERT_FLAGS:-}" != *" --bert-"@(drop-net|fusion)* ]] || fused_start=() # these flags replace the identity start
+    # these flags replace the identity start
+    [[ " ${BERT_FLAGS:-}" =~ \ --bert-(drop-net|fusion)[\ =]([^ ]+) && ${BASH_REMATCH[2]} != @(0|0.0|parallel) ]] && fused_start=()
     # shellcheck disable=SC2206
     bert=($layer ${BERT_FLAGS:-})
     # a word piece for each subword and two special tokens, in two bytes a number
@@ -129,7 +130,7 @@ settings() {
         cache=()
     fi
     echo "$name: $pairs pairs on a ${device^^}: size $size, dropout $dropout, $updates updates" \
-        "(learning rate $lr, warm-up $warmup) and $more more ($more_lr, of the control ${control_lr:-$more_lr}; $more_warmup)${bert[*]:+; ${bert[*]}}${TRAIN_FLAGS:+; last of all TRAIN_FLAGS: $TRAIN_FLAGS}"
+        "(learning rate $lr, warm-up $warmup) and $more more ($more_lr, of the control ${control_lr:-$more_lr}; $more_warmup); ${bert[*]} ${fused_start[*]}${TRAIN_FLAGS:+; last of all TRAIN_FLAGS: $TRAIN_FLAGS}"
 }
 
 has_gpu() { python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; }

@@ -29,6 +29,8 @@ def bad_checkpoints(tmp_path, stock, save):
         write("lstm.pt", {"model": lstm, "cfg": cfg}),
         "lstm.pt is no transformer with encoder and decoder (--arch lstm); give",
     )
+    old = {**state, "model": {**state["model"], "bert_encoder.embeddings.word_embeddings.weight": torch.ones(2)}}
+    yield write("old.pt", old), "old.pt is of bert-nmt; convert it with bert-fused-import first"
     no_encoder = {k: v for k, v in state["model"].items() if "encoder_attn" not in k}
     yield write("lm.pt", {"model": no_encoder}), "lm.pt is no transformer with encoder and decoder (--arch unknown)"
 

@@ -104,7 +104,8 @@ def test_moses_knows_a_language_with_its_region(tokenizer, lang):
         ("fa", "می \u200c خوانم &quot;", 'می\u200cخوانم "'),
         ("vi", "sinh _ viên &quot;", 'sinh_viên "'),
         ("zh_CN", "我 爱 北京 3 ， 他 ！", "我爱北京 3 ，他！"),  # words that another tool has split
-        ("th", "ฉัน รัก เธอ", "ฉันรักเธอ"),
+        ("th", "ฉัน รัก เธอ", "ฉัน รัก เธอ"),  # which may be clauses
+        ("th", "ฉัน รัก เธอ &quot;", 'ฉันรักเธอ "'),
         ("ja", "私@@ たち は 犬", "私たちは犬"),
     ],
 )

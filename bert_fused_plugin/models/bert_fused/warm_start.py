@@ -94,6 +94,8 @@ class WarmStart:
         """
         checkpoint = read_saved(path, _REMEDY, given=f"--bert-warm-start {path}")
         state = {key: value for key, value in checkpoint["model"].items() if isinstance(value, Tensor)}
+        if any(key.startswith("bert_encoder.") for key in state):
+            raise BertFusedError(f"--bert-warm-start {path} is of bert-nmt; convert it with bert-fused-import first")
         flags = saved_flags(checkpoint, "model", "task", "checkpoint")
         needed = ("decoder.layers.0.self_attn.", "decoder.layers.0.encoder_attn.", "decoder.layers.0.fc1.weight")
         if not all(any(key.startswith(name) for key in state) for name in needed):
