@@ -154,7 +154,7 @@ def differences_of_bert(name: str, saved: Dict[str, Any], current: Dict[str, Any
             f"{' and '.join(parts)}; {_ITS_BERT}"
         )
     then, now = (
-        {flag_name(key): _as_given(key, value) for key, value in record["settings"].items()}
+        {flag_name(key): as_given(key, value) for key, value in record["settings"].items()}
         for record in (saved, current)
     )
     flags = [f"{flag} {then[flag]}, not {now[flag]}" for flag in then if flag in now and then[flag] != now[flag]]
@@ -163,7 +163,7 @@ def differences_of_bert(name: str, saved: Dict[str, Any], current: Dict[str, Any
     return errors
 
 
-def _as_given(key: str, value: Any) -> Any:
+def as_given(key: str, value: Any) -> Any:
     """Return the *value* of a recorded setting as its flag takes it."""
     if key == "bert_layer" and "," in value:
         return "mix" if value.startswith("0,") else f"random:{value.count(',') + 1}"

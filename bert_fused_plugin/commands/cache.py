@@ -91,7 +91,7 @@ def _splits(cfg: Any) -> Iterator[Tuple[str, Dict[str, Any]]]:
     """Yield the data sets that fairseq-train loads, each with the options with which it loads them."""
     if cfg.dataset.combine_valid_subsets:
         yield "valid", {"combine": True, "epoch": 1}
-    elif not cfg.dataset.disable_validation:
+    else:
         for split in cfg.dataset.valid_subset.split(","):
             yield split, {"combine": False, "epoch": 1}
     for epoch in range(1, 1 + len(split_paths(cfg.task.data))):

@@ -183,7 +183,8 @@ def decode_byte_bpe(text: str) -> str:
 
 def joins_words(language: str) -> bool:
     """Return whether a *language* has no spaces at all; Thai, for example, has some between clauses."""
-    return bleu_tokenizer(language) == "zh" or language[:2].lower() in ("ja", "jp")
+    tokenizer = bleu_tokenizer(language)
+    return tokenizer == "zh" or (tokenizer is not None and language[0] in "jJ")
 
 
 def bleu_tokenizer(language: str) -> Optional[str]:

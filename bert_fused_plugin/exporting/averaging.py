@@ -7,7 +7,7 @@ import torch
 from fairseq.checkpoint_utils import checkpoint_paths
 from torch import Tensor
 
-from bert_fused_plugin.bert.record import RECORD_KEY, settings_of
+from bert_fused_plugin.bert.record import RECORD_KEY, as_given, settings_of
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, without_training_state
 from bert_fused_plugin.errors import BertFusedError, flag_name
 from bert_fused_plugin.json_record import read_json
@@ -96,7 +96,7 @@ def _identity(state_dict: Dict[str, Tensor]) -> Dict[str, Any]:
     """Return what models that are averaged have in common, under names for messages, as far as it is known."""
     bert, settings = (read_json(state_dict, key) or {} for key in _RECORDS)
     of_flags = {**settings.get("computed", {}), **bert.get("settings", {})}
-    found = {flag_name(name): value for name, value in of_flags.items()}
+    found = {flag_name(name): as_given(name, value) for name, value in of_flags.items()}
     found.update((f"the dictionary of the {side}", each["hash"]) for side, each in settings.get("symbols", {}).items())
     of_bert = {part: bert[part] for part in ("weights_in_layers", "tokenizer") if part in bert}
     of_configuration = settings_of(bert.get("configuration", ""))

@@ -6,10 +6,10 @@ import shlex
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
 
+from fairseq.models.transformer import TransformerModelBase
 from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
 from bert_fused_plugin.checkpoints.origins import described
-from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.reports.runs import Run
 from bert_fused_plugin.reports.scoring import SIGNIFICANT, Score, Scores, p_text
 
@@ -95,7 +95,7 @@ def fairness(run: Run, baseline: Run, runs: Sequence[Run], data: str) -> Optiona
 def _beside_bert(run: Run, baseline: Run) -> List[str]:
     """Return in what else *run*, which reads BERT, and *baseline*, which does not, differ, or the other way round."""
     found, name = [], baseline.name
-    if isinstance(run.model, GruModel) != isinstance(baseline.model, GruModel):
+    if isinstance(run.model, TransformerModelBase) != isinstance(baseline.model, TransformerModelBase):
         found.append(
             f"{run.name} is a model of another kind ({run.architecture}) than {name} ({baseline.architecture})"
         )
@@ -103,7 +103,7 @@ def _beside_bert(run: Run, baseline: Run) -> List[str]:
         losses = f"{run.name} was trained with --consistency {run.consistency}, and {name} with {baseline.consistency}"
         found.append(losses)
     if run.origins and not baseline.origins and _start(run, baseline) is None:
-        found.append(f"{run.name} {described(run.origins)}, and {name} from random parameters")
+        found.append(f"{run.name} {described(run.origins)}, and no such start of {name} is recorded")
     return found
 
 
@@ -119,8 +119,8 @@ def _longer(run: Run, baseline: Run, runs: Sequence[Run], data: str) -> Optional
         return f"{start}."
     control = next((other.name for other in runs if _is_control(other, baseline)), None)
     remedy = (
-        f"with the flags of its own training: fairseq-train {shlex.quote(data)} ... --finetune-from-model {path} "
-        f"--max-update {max(run.max_update, run.updates)}"
+        f"with the flags of its own training (and --patience, if {run.name} had it): fairseq-train "
+        f"{shlex.quote(data)} ... --finetune-from-model {path} --max-update {max(run.max_update, run.updates)}"
         if control is None
         else f"and {control} is {name} trained on: give {control} as --baseline."
     )

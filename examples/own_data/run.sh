@@ -120,7 +120,7 @@ settings() {
     facts=$(python "$here/bert_facts.py" "$(bert_model)") # what fails here ends the recipe
     eval "$facts"
     # these flags replace the identity start
-    [[ " ${BERT_FLAGS:-}" =~ \ --bert-(drop-net|fusion)[\ =]([^ ]+) && ${BASH_REMATCH[2]} != @(0|0.0|parallel) ]] && fused_start=()
+    [[ ! " ${BERT_FLAGS:-}" =~ \ --bert-(drop-net[\ =](0?\.0*[1-9]|[1-9])|fusion[\ =][^p]) ]] || fused_start=()
     # shellcheck disable=SC2206
     bert=($layer ${BERT_FLAGS:-})
     # a word piece for each subword and two special tokens, in two bytes a number

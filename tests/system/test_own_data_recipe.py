@@ -114,7 +114,7 @@ def test_english_on_a_gpu_reads_bert_of_the_hub(tmp_path, bert_dir, monkeypatch)
     for flags, said in settings.items():
         done = run(tmp_path, "compare", **given, TRAIN_FLAGS=flags)  # a later call knows the choice
         assert re.search(rf"own_data: \d+ pairs on a {said}\n", done.stdout), done.stderr
-    assert "; --bert-layer 1 --bert-cache-dtype bf16;" in done.stdout
+    assert "; --bert-layer 1 --bert-cache-dtype bf16 --bert-identity-start;" in done.stdout
     assert "run the step transformer first" in done.stderr
 
 
