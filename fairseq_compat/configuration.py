@@ -139,7 +139,7 @@ def user_dir_by_name(module: Any) -> None:
 
     @around(module, "import_user_module")
     def import_user_module(stock: Any, args: Any) -> None:
-        user_dir = (getattr(args, "user_dir", None) or "").rstrip(os.sep)
+        user_dir = os.fspath(getattr(args, "user_dir", None) or "").rstrip(os.sep)
         # fairseq compares paths as texts, and takes the same package under another path for another one of its name
         imported = getattr(sys.modules.get(os.path.basename(os.path.abspath(user_dir))), "__path__", ())
         if os.path.realpath(user_dir) in map(os.path.realpath, imported) or (

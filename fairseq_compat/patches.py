@@ -121,12 +121,17 @@ def same_batches_when_resumed(module: Any) -> None:
 
 
 def no_encoder_fast_path(module: Any) -> None:
-    """Let freshly loaded encoders compute in the same way as those in training."""
+    """Let freshly loaded encoders compute in the same way as those in training, for which fairseq asks the version."""
+    module.torch = overlay(module.torch, __version__="1.11.0")
 
-    @around(module.TransformerEncoderLayerBase, "__init__")
-    def init(stock: Any, self: Any, *args: Any, **options: Any) -> None:
-        stock(self, *args, **options)
-        self.can_use_fastpath = False
+
+def offsets_of_large_data(module: Any) -> None:
+    """Let fairseq-preprocess add up sizes as integers of Python; those of numpy 2 have 32 bits."""
+
+    @around(module.MMapIndexedDatasetBuilder, "finalize")
+    def finalize(stock: Any, self: Any, index_file: str) -> None:
+        self._sizes = [int(size) for size in self._sizes]
+        stock(self, index_file)
 
 
 def ngrams_so_far(module: Any) -> None:

@@ -50,6 +50,8 @@ class FinetunedBert(PretrainedBert):
         for part in model.modules():
             if hasattr(part, "layerdrop"):  # as M2M100 has it
                 part.layerdrop = 0.0  # DDP wants a gradient for each parameter in each step
+            if hasattr(part, "gradient_checkpointing"):  # which some old configurations switch on
+                part.gradient_checkpointing = False  # it would compute with theta instead of W again
         self._factor = lr_factor  # the buffer may be on a GPU
         # requires_grad may change: fairseq's copy for EMA has no parameter that trains
         self._trained = _used_parameters(model, top, last_layers)

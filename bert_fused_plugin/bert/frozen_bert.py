@@ -40,7 +40,7 @@ class FrozenBert(PretrainedBert):
         """The encoder, on the device and in the number format to which this module has been moved."""
         place = self._place.device, self._place.dtype
         if place != (self._frozen.device, self._frozen.dtype):
-            self._frozen.to(*place)
+            _move(self._frozen, *place)
             lay_out_weights(self._frozen)
         return self._frozen
 
@@ -51,3 +51,22 @@ class FrozenBert(PretrainedBert):
         memo[id(self)] = twin = type(self).__new__(type(self))
         vars(twin).update(copy.deepcopy(vars(self), memo))
         return twin
+
+
+def _move(model: "PreTrainedModel", device: torch.device, dtype: torch.dtype) -> None:
+    """Move *model*, but keep in single precision what transformers keeps: rotary frequencies, and T5's ``wo`` in fp16.
+
+    In half precision, T5 would clamp large states without a word.
+    """
+    frequencies = [
+        (part, name, buffer)
+        for part in model.modules()
+        for name, buffer in part.named_buffers(recurse=False)
+        if name.endswith("inv_freq")
+    ]
+    model.to(device, dtype)
+    for part, name, buffer in frequencies:
+        part.register_buffer(name, buffer.to(device), persistent=False)
+    for name, part in model.named_modules():
+        if dtype == torch.float16 and name.rpartition(".")[2] in (model._keep_in_fp32_modules or ()):
+            part.float()

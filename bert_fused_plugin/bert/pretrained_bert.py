@@ -67,7 +67,7 @@ class PretrainedBert(nn.Module):
         parameters = inspect.signature(model.forward).parameters
         self._takes_mask = "attention_mask" in parameters or "kwargs" in parameters  # FNet of transformers 4 does not
         # Padded positions are masked out, so any id will do, but RoBERTa counts positions by its own padding id.
-        self._filler = model.config.pad_token_id or 0
+        self._filler = max(0, model.config.pad_token_id or 0)  # some have -1
         self._is_checked = False  # by `check_half_range`
 
     @classmethod

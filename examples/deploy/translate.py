@@ -52,7 +52,7 @@ class Translator:
             length_penalty=self._settings["lenpen"],
             max_batch_size=2048,
             batch_type="tokens",
-            max_input_length=most,
+            max_input_length=most + 1,  # and its end
             max_decoding_length=min(length, most),
         )
         return [result.hypotheses[0] for result in results]

@@ -25,6 +25,7 @@ from tqdm import tqdm
 from bert_fused_plugin.files import written_whole
 
 _FEWEST = 50  # training pairs
+_VALIDATED = 500  # pairs of a validation set that is made here
 
 
 def main(args: argparse.Namespace) -> None:
@@ -121,9 +122,10 @@ def make(args: argparse.Namespace, new: Path) -> None:
     with (new / train[1].name).open(encoding="utf-8") as file:
         tokens = sum(len(line.split()) + 1 for line in file)
     (new / "numbers").write_text(f"pairs={counts['train']}\n", encoding="utf-8")
+    given = sum(1 for _ in filter(all, read_pairs(train)))
     sizes = ", ".join(f"{counts[split]:,} for {split}" for split in ("valid", *tests))
     print(
-        f"own_data: {counts['train']:,} training pairs, {sizes}; "
+        f"own_data: {counts['train']:,} of {given:,} pairs of train for training, {sizes}; "
         f"{args.subwords} with {symbols:,} symbols; the target text has {tokens:,} tokens"
     )
 
@@ -136,6 +138,7 @@ def put_aside(args: argparse.Namespace) -> Dict[str, List[Pair]]:
         raise SystemExit(
             f"error: {args.data}/train.* has too few different sentences to put {' and '.join(wanted)} aside; give them"
         )
+    drawn.update({"valid": drawn["valid"][:_VALIDATED]} if "valid" in drawn else {})
     for split, pairs in drawn.items():
         count = f"{len(pairs):,} pairs of train are"
         print(f"own_data: {count} put aside for {split} (seed {args.seed}); their copies are left out")

@@ -1,6 +1,7 @@
 """Puts sentence pairs aside for validation and test, where the user has none."""
 
 import random
+from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Dict, Iterator, List, Sequence, Tuple
@@ -30,6 +31,8 @@ def choose_held_out(paths: Sequence[Path], splits: Sequence[str], seed: int) -> 
     numbers = set(rng.sample(range(total), min(total, 2 * size * len(splits))))  # twice, since some are repetitions
     drawn = [pair for number, pair in enumerate(filter(all, read_pairs(paths))) if number in numbers]
     rng.shuffle(drawn)
+    times = Counter(text for pair in drawn for text in pair[:2])
+    drawn.sort(key=lambda pair: max(times[text] for text in pair[:2]))  # whose copies training loses, last
     for side in (0, 1):
         drawn = list({pair[side]: pair for pair in drawn}.values())
     size = min(size, len(drawn) // (len(splits) + 1))

@@ -4,7 +4,7 @@
 #   DATA=dir examples/tatoeba_en_de/run.sh [STEP]...        --help lists steps and settings
 #
 # DATA: {train,valid}.{en,de}, one raw sentence a line, to be had from https://tatoeba.org/downloads or
-# https://opus.nlpl.eu/Tatoeba.  valid is what is scored; the last 2,000 training pairs choose the checkpoints.
+# https://opus.nlpl.eu/Tatoeba.  valid is what is scored; the last 500 training pairs choose the checkpoints.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
 
@@ -17,7 +17,7 @@ scoring=(--reference "$out/text/reference.{subset}.de" --max-len-a 1.5 --max-len
 
 make_data() {
     check_data {train,valid}.{en,de}
-    put_aside 2000 "$DATA"
+    put_aside 500 "$DATA"
     prepare_raw "$out/raw" --symbols 8000
 }
 

@@ -144,10 +144,12 @@ def test_parameters_that_a_model_may_leave_out_do_not_train():
     small = {"vocab_size": 30, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2}
     longformer = LongformerModel(LongformerConfig(**small, attention_window=4), add_pooling_layer=False)
     small = {"vocab_size": 30, "d_model": 8, "encoder_layers": 9, "encoder_ffn_dim": 9, "encoder_layerdrop": 0.5}
+    longformer.gradient_checkpointing_enable()  # which would compute with other weights again
     m2m100 = M2M100Model(M2M100Config(**small, encoder_attention_heads=2, decoder_attention_heads=2)).get_encoder()
     for bert in map(FinetunedBert, (longformer, m2m100)):  # one has parameters for some tokens, the other LayerDrop
         bert.train()(TOKENS).square().sum().backward()
         assert {name for name, p in bert.model.named_parameters() if p.grad is not None} == trained_names(bert)
+        assert not bert.model.is_gradient_checkpointing
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ import torch
 from bitarray import bitarray
 from compat_states import round_trip, stock_state
 from fairseq import checkpoint_utils, options, tasks, utils
-from fairseq.data import Dictionary
+from fairseq.data import Dictionary, indexed_dataset
 from fairseq.data.huffman import HuffmanCodeBuilder, huffman_coder
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
@@ -80,6 +80,11 @@ def test_an_existing_path_wins_over_a_package(plugin):
     (Path(plugin) / "__init__.py").write_text("WHERE = 'here'\n")
     utils.import_user_module(argparse.Namespace(user_dir=plugin))
     assert sys.modules[plugin].WHERE == "here"
+
+
+def test_a_user_dir_may_be_a_path(plugin, tmp_path):
+    utils.import_user_module(argparse.Namespace(user_dir=tmp_path / "site" / plugin))
+    assert plugin in sys.modules
 
 
 @pytest.mark.parametrize("user_dir", ["no_such_plugin", "no/such/folder", "../nothing", "argparse"])
@@ -144,7 +149,9 @@ def test_only_updates_in_bf16_on_a_cpu_do_without_the_flash_kernel(bf16, cuda, f
 # the other patches
 
 
-def test_encoder_layers_never_take_the_fast_path():
+@pytest.mark.parametrize("version", [torch.__version__, "2.7.0a0+79aa17489c.nv25.04"])
+def test_encoder_layers_never_take_the_fast_path(version, monkeypatch):
+    monkeypatch.setattr(torch, "__version__", version)
     args = argparse.Namespace(encoder_embed_dim=8, encoder_ffn_embed_dim=12, encoder_attention_heads=2, dropout=0.0)
     base_architecture(args)
     layer = transformer_layer.TransformerEncoderLayerBase(TransformerConfig.from_namespace(args)).eval()
@@ -152,8 +159,16 @@ def test_encoder_layers_never_take_the_fast_path():
     with torch.no_grad():
         alone = layer(torch.ones(2, 1, 8), padding[1:, :2])
         padded = layer(torch.ones(3, 2, 8), padding)
-    assert not layer.can_use_fastpath
+    assert not layer.BT_version
     assert torch.allclose(alone[:, 0], padded[:2, 1], atol=1e-6)
+
+
+def test_offsets_of_large_data_do_not_overflow(tmp_path):
+    builder = indexed_dataset.MMapIndexedDatasetBuilder(tmp_path / "x.bin", dtype=np.uint16)
+    builder._sizes = [3, *[np.int32(2**29)] * 4, np.int32(7)]  # those of other workers are numpy's
+    builder.finalize(tmp_path / "x.idx")
+    index = indexed_dataset.MMapIndexedDataset.Index(str(tmp_path / "x.idx"))
+    assert index._pointers.tolist() == [0, 6, *(6 + n * 2**30 for n in range(1, 5))]
 
 
 def test_numpy_aliases_are_seen_by_fairseq_only():

@@ -9,7 +9,7 @@ import pytest
 import torch
 from fairseq.dataclass.configs import EMAConfig
 from fairseq.models.ema import build_ema
-from helpers import assert_close
+from helpers import assert_close, needs_half
 from language_models import save_language_model
 from safetensors.torch import load_file, save_file
 from torch import nn
@@ -35,6 +35,17 @@ def test_it_stays_in_evaluation_mode_without_gradient(bert):
     assert not bert(TOKENS).requires_grad
     assert_close(bert(TOKENS), bert(TOKENS))
     assert len(list(parent.parameters())) == 2
+
+
+@needs_half
+def test_what_transformers_keeps_in_single_precision_stays_so(tmp_path):
+    """T5 would clamp the states that half precision cannot hold, and far positions would turn by another angle."""
+    for kind, kept in (("T5", ".wo.weight"), ("Llama", "inv_freq")):
+        save_language_model(kind, tmp_path / kind)
+        model = FrozenBert.from_pretrained(str(tmp_path / kind)).half().model
+        tensors = dict((*model.named_parameters(), *model.named_buffers()))
+        found = {name for name, tensor in tensors.items() if tensor.dtype == torch.float32}
+        assert found == {name for name in tensors if f".{name}".endswith(kept)} != set()
 
 
 def pointers(bert):

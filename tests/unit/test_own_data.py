@@ -86,6 +86,14 @@ def test_pairs_are_put_aside_that_training_never_sees(data, capsys):
     assert len(read(text / "reference.test.fr")) == 30
 
 
+def test_what_stands_often_in_the_text_is_trained(data):
+    for lang, often in (("en", "Yes ."), ("fr", "Oui .")):
+        write(data / f"train.{lang}", read(data / f"train.{lang}") + [often] * 300)
+    text = run(data)
+    assert [words(line) for line in read(text / "train.en")].count("Yes") == 300
+    assert len(read(text / "valid.en")) == len(read(text / "test.en")) > 10
+
+
 def test_the_text_for_bert_is_put_aside_in_the_same_lines(data):
     segmented = data.parent / "segmented"
     segmented.mkdir()
