@@ -201,7 +201,7 @@ def test_data_that_is_in_no_file_and_small_data_are_not_kept(make, dictionary, t
     make(ListDataset(rows, np.array([len(row) for row in rows])))
     [warning] = warnings_of(caplog)
     assert "makes the word pieces of train.en by itself, each time they are loaded, since nothing tells" in warning
-    assert warning.endswith("to keep them, give mmap")
+    assert warning.endswith("to keep them, give --dataset-impl mmap")
     monkeypatch.setattr(kept_pieces, "KEPT_FROM", len(LINES) + 1)
     make()
     assert not (tmp_path / "kept").exists()
