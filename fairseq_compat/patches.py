@@ -123,6 +123,12 @@ def same_batches_when_resumed(module: Any) -> None:
 def no_encoder_fast_path(module: Any) -> None:
     """Let freshly loaded encoders compute in the same way as those in training, for which fairseq asks the version."""
     module.torch = overlay(module.torch, __version__="1.11.0")
+    if hasattr(module, "TransformerEncoderLayerBase"):  # whose flag encoders of other plug-ins ask for
+
+        @around(module.TransformerEncoderLayerBase, "__init__")
+        def init(stock: Any, self: Any, *args: Any, **options: Any) -> None:
+            stock(self, *args, **options)
+            self.can_use_fastpath = False
 
 
 def offsets_of_large_data(module: Any) -> None:

@@ -4,6 +4,7 @@ With other codes than those of the training data, or another sentencepiece model
 that it does not know, or knows from other words, and translates badly.  So the tool must restore known subwords.
 """
 
+import logging
 from collections import Counter
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -15,6 +16,8 @@ from bert_fused_plugin.data.data_bin import source_side
 from bert_fused_plugin.data.tags import language_tags
 from bert_fused_plugin.errors import BertFusedError, flag_name
 from bert_fused_plugin.models.hub import BYTE_BPE_FILES, GPT2_FILES
+
+logger = logging.getLogger(__name__)
 
 Bpe = Optional[Dict[str, Any]]  # fairseq's settings of --bpe
 Files = Dict[str, Tuple[Path, str]]  # by setting, what is copied into the directory, and its name there
@@ -78,12 +81,13 @@ def check_tool(bpe: Any, files: Files, task: Any, data: str) -> None:
         raise BertFusedError(f"{tool} cannot be read as what the flag is for ({reason}); {remedy}") from error
     known = _known_sentences(data, task)
     tags = {line[0] for line in known if line} & {*language_tags(task.source_dictionary)}
-    cut = sorted(tag for tag in tags if bpe._name in FLAGS and tag not in encoder.encode(tag).split())
+    cut = sorted(tag for tag in tags if tag not in encoder.encode(tag).split())
     if cut:
-        raise BertFusedError(
-            f"{tool} splits the tags at the beginning of the source sentences, such as {cut[0]}; export without it, "
-            "and give text that is split already, or translate with the checkpoint itself"
+        logger.warning(
+            f"{tool} splits the tags at the beginning of the source sentences, such as {cut[0]}, so the exported model "
+            "translates only text that is split already; give such text, as symbols, to its hub's binarize"
         )
+        known = [[symbol for symbol in line if symbol not in cut] for line in known]
     split = [encoder.encode(encoder.decode(" ".join(line))).split() for line in known]
     if _likeness(known, split) < _ENOUGH:
         example = next((line, new) for line, new in zip(known, split) if line != new)

@@ -32,9 +32,9 @@ def choose_held_out(paths: Sequence[Path], splits: Sequence[str], seed: int) -> 
     drawn = [pair for number, pair in enumerate(filter(all, read_pairs(paths))) if number in numbers]
     rng.shuffle(drawn)
     times = Counter(text for pair in drawn for text in pair[:2])
-    drawn.sort(key=lambda pair: max(times[text] for text in pair[:2]))  # whose copies training loses, last
     for side in (0, 1):
         drawn = list({pair[side]: pair for pair in drawn}.values())
+    drawn.sort(key=lambda pair: max(times[text] for text in pair[:2]))  # whose copies training loses, last
     size = min(size, len(drawn) // (len(splits) + 1))
     return {split: drawn[n * size : (n + 1) * size] for n, split in enumerate(splits)}
 

@@ -136,7 +136,7 @@ def test_a_tool_with_more_pieces_than_the_dictionary_is_refused(workspace, codes
         export_model(checkpoint, data.data, tmp_path / "other", {"subword_nmt": codes})
 
 
-def test_a_tool_that_splits_the_tags_of_languages_is_refused(workspace, codes, tmp_path):
+def test_a_tool_that_splits_the_tags_of_languages_is_warned_of(workspace, codes, tmp_path, caplog):
     for lang, tag in (("en", "<2de> "), ("de", "")):
         lines = (workspace.path / f"train.{lang}").read_text(encoding="utf-8").splitlines()
         (tmp_path / f"valid.{lang}").write_text("".join(f"{tag}{line}\n" for line in lines), encoding="utf-8")
@@ -146,8 +146,12 @@ def test_a_tool_that_splits_the_tags_of_languages_is_refused(workspace, codes, t
     )  # fmt: skip
     data = SimpleNamespace(data=str(tmp_path / "data"))
     checkpoint = save_model(data, tmp_path / "old.pt", "gru_dot")
-    with pytest.raises(BertFusedError, match=r"splits the tags .*, such as <2de>; export without it"):
-        export_model(checkpoint, data.data, tmp_path / "new", {"subword_nmt": codes})
+    export_model(checkpoint, data.data, tmp_path / "new", {"subword_nmt": codes})
+    [warning] = [message for message in caplog.messages if "splits the tags" in message]
+    assert "such as <2de>, so the exported model translates only text that is split already" in warning
+    (tmp_path / "other-codes").write_text("#version: 0.2\nt h\no g</w>\n", encoding="utf-8")
+    with pytest.raises(BertFusedError, match="of the source sentences of the data, and at least 90% are needed"):
+        export_model(checkpoint, data.data, tmp_path / "newer", {"subword_nmt": tmp_path / "other-codes"})
 
 
 def test_what_the_training_named_is_taken_where_nothing_is_given(workspace, codes, tmp_path):

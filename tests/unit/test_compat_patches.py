@@ -160,6 +160,7 @@ def test_encoder_layers_never_take_the_fast_path(version, monkeypatch):
         alone = layer(torch.ones(2, 1, 8), padding[1:, :2])
         padded = layer(torch.ones(3, 2, 8), padding)
     assert not layer.BT_version
+    assert not layer.can_use_fastpath
     assert torch.allclose(alone[:, 0], padded[:2, 1], atol=1e-6)
 
 
