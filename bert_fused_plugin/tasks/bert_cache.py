@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
+from bert_fused_plugin.bert.record import weights_fingerprint
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
 from bert_fused_plugin.data.cached_states import CachedStates, ComputeStates
 from bert_fused_plugin.data.shared_work import ranks_in
@@ -44,7 +45,8 @@ class BertCache:
         self._bridge = model.encoder.bridge
         self._layers = str(model.cfg.bert_layer)
         record = model.encoder.bert_record.record
-        fingerprint = hashlib.sha256(f"{record['weights_in_layers']} {record['configuration']}".encode())
+        self._weights = record["weights_in_layers"]
+        fingerprint = hashlib.sha256(f"{self._weights} {record['configuration']}".encode())
         layers = "+".join(map(str, self._bert.layers))
         self._folder = self._directory / f"{fingerprint.hexdigest()[:32]}-{layers}-{self._dtype}"
 
@@ -84,7 +86,10 @@ class BertCache:
     def _load_bert(self) -> ComputeStates:
         """Load BERT once more, in full precision, whatever the model runs in; on a GPU if there is one."""
         device = torch.device("cuda" if torch.cuda.is_available() and not self._on_cpu else "cpu")
-        bert = FrozenBert.from_pretrained(self._bert.name, self._layers).to(device)
+        bert = FrozenBert.from_pretrained(self._bert.name, self._layers)
+        if weights_fingerprint(bert) != self._weights:
+            raise BertFusedError(f"--bert-model {self._bert.name} has changed since this run began; start it again")
+        bert.to(device)
 
         def states(bert_tokens: Tensor) -> Tensor:
             bert_tokens = bert_tokens.to(device)

@@ -63,6 +63,22 @@ def test_bert_computes_on_a_gpu_unless_the_training_is_on_the_cpu(training, monk
     assert set(devices) == {used}
 
 
+def test_a_bert_that_changes_meanwhile_is_refused(training, bert_dir, tmp_path, monkeypatch):
+    own = str(shutil.copytree(bert_dir, tmp_path / "bert"))
+    load = BertCache._load_bert
+
+    def load_changed(cache):
+        model = BertModel.from_pretrained(own)
+        model.embeddings.word_embeddings.weight.data += 1
+        model.save_pretrained(own)
+        return load(cache)
+
+    monkeypatch.setattr(BertCache, "_load_bert", load_changed)
+    with pytest.raises(BertFusedError, match="/bert has changed since this run began; start it again"):
+        main(["build", *(own if word == bert_dir else word for word in training)])
+    assert blocks(tmp_path) == []
+
+
 def blocks(tmp_path):
     return sorted(tmp_path.glob("cache/*/*/*.safetensors"))
 
