@@ -141,11 +141,8 @@ def kept_word_pieces(sentences: Sentences, folders: Sequence[Path], name: str) -
             with ranks_in(place) as (rank, ranks):
                 return _made(sentences, place, rank, ranks)
         reasons.append(f"{place.parent} cannot be used ({problem})")
-    remedy = (
-        "a --bert-cache or a data directory that can be written, on a disk with room"
-        if places
-        else "--dataset-impl mmap"
-    )
+    folder = "a --bert-cache or a data directory that can be written, on a disk with room"
+    remedy = folder if places else "--dataset-impl mmap"
     logger.warning(
         f"each process makes the word pieces of {name} by itself, each time they are loaded, since "
         f"{' and '.join(reasons)}; to keep them, give {remedy}"

@@ -100,8 +100,9 @@ def _beside_bert(run: Run, baseline: Run) -> List[str]:
             f"{run.name} is a model of another kind ({run.architecture}) than {name} ({baseline.architecture})"
         )
     if run.consistency != baseline.consistency:
-        losses = f"{run.name} was trained with --consistency {run.consistency}, and {name} with {baseline.consistency}"
-        found.append(losses)
+        found.append(
+            f"{run.name} was trained with --consistency {run.consistency}, and {name} with {baseline.consistency}"
+        )
     if run.origins and not baseline.origins and _start(run, baseline) is None:
         found.append(f"{run.name} {described(run.origins)}, and no such start of {name} is recorded")
     return found

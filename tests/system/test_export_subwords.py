@@ -116,6 +116,16 @@ def test_a_subword_tool_that_splits_otherwise_is_refused(workspace, pieces, code
         assert not (tmp_path / "new").exists()
 
 
+def model_of(workspace, folder):
+    """Save a model of the data ``valid.en`` and ``valid.de`` in *folder*; return it and its data-bin."""
+    workspace.run(
+        "fairseq-preprocess", "-s", "en", "-t", "de", "--trainpref", "valid", "--validpref", "valid",
+        "--joined-dictionary", "--destdir", folder / "data", cwd=folder,
+    )  # fmt: skip
+    data = str(folder / "data")
+    return save_model(SimpleNamespace(data=data), folder / "old.pt", "gru_dot"), data
+
+
 def test_a_tool_with_more_pieces_than_the_dictionary_is_refused(workspace, codes, tmp_path):
     """It restores every word of the dictionary, but of the words that were split it makes pieces without an id."""
     few = tmp_path / "few"
@@ -125,33 +135,23 @@ def test_a_tool_with_more_pieces_than_the_dictionary_is_refused(workspace, codes
         text = (workspace.path / f"train.{lang}").read_text(encoding="utf-8").replace("@@", "")
         lines = "".join(split.process_line(line) for line in text.splitlines(keepends=True))
         (tmp_path / f"valid.{lang}").write_text(lines, encoding="utf-8")
-    workspace.run(
-        "fairseq-preprocess", "-s", "en", "-t", "de", "--trainpref", "valid", "--validpref", "valid",
-        "--joined-dictionary", "--destdir", tmp_path / "data", cwd=tmp_path,
-    )  # fmt: skip
-    data = SimpleNamespace(data=str(tmp_path / "data"))
-    checkpoint = save_model(data, tmp_path / "old.pt", "gru_dot")
-    export_model(checkpoint, data.data, tmp_path / "new", {"subword_nmt": few})
+    checkpoint, data = model_of(workspace, tmp_path)
+    export_model(checkpoint, data, tmp_path / "new", {"subword_nmt": few})
     with pytest.raises(BertFusedError, match=r"restores [\d.]+% of the source sentences of the data, and at least 90%"):
-        export_model(checkpoint, data.data, tmp_path / "other", {"subword_nmt": codes})
+        export_model(checkpoint, data, tmp_path / "other", {"subword_nmt": codes})
 
 
 def test_a_tool_that_splits_the_tags_of_languages_is_warned_of(workspace, codes, tmp_path, caplog):
     for lang, tag in (("en", "<2de> "), ("de", "")):
         lines = (workspace.path / f"train.{lang}").read_text(encoding="utf-8").splitlines()
         (tmp_path / f"valid.{lang}").write_text("".join(f"{tag}{line}\n" for line in lines), encoding="utf-8")
-    workspace.run(
-        "fairseq-preprocess", "-s", "en", "-t", "de", "--trainpref", "valid", "--validpref", "valid",
-        "--joined-dictionary", "--destdir", tmp_path / "data", cwd=tmp_path,
-    )  # fmt: skip
-    data = SimpleNamespace(data=str(tmp_path / "data"))
-    checkpoint = save_model(data, tmp_path / "old.pt", "gru_dot")
-    export_model(checkpoint, data.data, tmp_path / "new", {"subword_nmt": codes})
+    checkpoint, data = model_of(workspace, tmp_path)
+    export_model(checkpoint, data, tmp_path / "new", {"subword_nmt": codes})
     [warning] = [message for message in caplog.messages if "splits the tags" in message]
     assert "such as <2de>, so the exported model translates only text that is split already" in warning
     (tmp_path / "other-codes").write_text("#version: 0.2\nt h\no g</w>\n", encoding="utf-8")
     with pytest.raises(BertFusedError, match="of the source sentences of the data, and at least 90% are needed"):
-        export_model(checkpoint, data.data, tmp_path / "newer", {"subword_nmt": tmp_path / "other-codes"})
+        export_model(checkpoint, data, tmp_path / "newer", {"subword_nmt": tmp_path / "other-codes"})
 
 
 def test_what_the_training_named_is_taken_where_nothing_is_given(workspace, codes, tmp_path):
