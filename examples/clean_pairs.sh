@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Copies parallel text without the pairs that are empty, too long, or too different in length, as Moses'
 # clean-corpus-n.perl does: those with a sentence that is empty or has more than WORDS words, or that has more than 1.5
-# times as many words as the other one.
+# times as many words as the other one.  Words are what spaces separate, so this is not for raw Chinese or Japanese.
 #
 #   examples/clean_pairs.sh INPUT OUTPUT SRC TGT WORDS      reads INPUT.SRC and INPUT.TGT, writes OUTPUT.SRC and OUTPUT.TGT
 set -euo pipefail

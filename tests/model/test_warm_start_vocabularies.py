@@ -55,9 +55,10 @@ def test_a_shared_embedding_is_counted_once(stock, save, start, dictionary, capl
     assert_same_logits(model, baseline, dictionary, REORDERED)
 
 
-def test_a_shared_embedding_goes_into_a_model_that_does_not_share(stock, save, start, dictionary):
+def test_a_shared_embedding_goes_into_a_model_that_does_not_share(stock, save, start, dictionary, caplog):
     baseline = stock(share_all_embeddings=True)
     model = start(save(baseline), REORDERED, LARGER, bert_identity_start=True)
+    assert "trained with --share-all-embeddings, and this model is built without it" in caplog.text
     assert_same_logits(model, baseline, dictionary, REORDERED, LARGER)
 
 
