@@ -76,8 +76,8 @@ class BertFlags(FairseqDataclass, Specified):
     )
     bert_detok: ChoiceEnum(("auto", *DETOKENIZERS)) = flag(  # type: ignore[valid-type]
         "With moses, BERT reads the source with its Moses tokenisation undone. With auto, this is so if the source "
-        "dictionary has symbols that only Moses makes, such as &apos;, or if the text is Chinese or Japanese in words or "
-        "in subwords of subword-nmt.",
+        "dictionary has symbols that only Moses makes, such as &apos;, or if the text is Chinese or Japanese in words "
+        "or in subwords of subword-nmt.",
         "auto",
         Record.BERT,
     )
