@@ -58,15 +58,13 @@ def _move(model: "PreTrainedModel", device: torch.device, dtype: torch.dtype) ->
 
     In half precision, T5 would clamp large states without a word.
     """
-    frequencies = [
-        (part, name, buffer)
-        for part in model.modules()
-        for name, buffer in part.named_buffers(recurse=False)
-        if name.endswith("inv_freq")
-    ]
+    in_single = set(model._keep_in_fp32_modules or ()) if dtype == torch.float16 else set()
+    kept = {
+        name: tensor.data
+        for name, tensor in (*model.named_parameters(), *model.named_buffers())
+        if name.endswith("inv_freq") or not in_single.isdisjoint(name.split("."))
+    }
     model.to(device, dtype)
-    for part, name, buffer in frequencies:
-        part.register_buffer(name, buffer.to(device), persistent=False)
-    for name, part in model.named_modules():
-        if dtype == torch.float16 and name.rpartition(".")[2] in (model._keep_in_fp32_modules or ()):
-            part.float()
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if name in kept:
+            tensor.data = kept[name].to(device)

@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import AutoConfig, AutoModel
 
+from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.pretrained_bert import count_positions, load_tokenizer
 from bert_fused_plugin.data.collate import BERT_PAD
@@ -37,15 +38,32 @@ def test_it_stays_in_evaluation_mode_without_gradient(bert):
     assert len(list(parent.parameters())) == 2
 
 
+def tensors(model):
+    return dict((*model.named_parameters(), *model.named_buffers()))
+
+
 @needs_half
 def test_what_transformers_keeps_in_single_precision_stays_so(tmp_path):
     """T5 would clamp the states that half precision cannot hold, and far positions would turn by another angle."""
     for kind, kept in (("T5", ".wo.weight"), ("Llama", "inv_freq")):
         save_language_model(kind, tmp_path / kind)
-        model = FrozenBert.from_pretrained(str(tmp_path / kind)).half().model
-        tensors = dict((*model.named_parameters(), *model.named_buffers()))
-        found = {name for name, tensor in tensors.items() if tensor.dtype == torch.float32}
-        assert found == {name for name in tensors if f".{name}".endswith(kept)} != set()
+        before, after = (FrozenBert.from_pretrained(str(tmp_path / kind)) for _ in range(2))
+        before, after = tensors(before.model), tensors(after.half().model)
+        found = {name for name, tensor in after.items() if tensor.dtype == torch.float32}
+        assert found == {name for name in after if f".{name}".endswith(kept)} != set()
+        assert all(torch.equal(before[name], after[name]) for name in found)
+
+
+@needs_half
+def test_a_finetuned_bert_keeps_it_or_is_refused(tmp_path):
+    for kind in ("T5", "Llama"):
+        save_language_model(kind, tmp_path / kind)
+    before, after = (FinetunedBert.from_pretrained(str(tmp_path / "Llama")) for _ in range(2))
+    before, after = tensors(before.model), tensors(after.half().model)
+    assert {name for name, tensor in after.items() if tensor.dtype == torch.float32} != set()
+    assert all(torch.equal(before[name], tensor) for name, tensor in after.items() if tensor.dtype == torch.float32)
+    with pytest.raises(BertFusedError, match="use --bf16 instead"):
+        FinetunedBert.from_pretrained(str(tmp_path / "T5")).half()
 
 
 def pointers(bert):
