@@ -7,10 +7,10 @@ What ``allowed_globals`` must not give away: a pickle can call the object of a n
 it is a class, fill an instance through ``__setstate__`` or its ``__dict__``.
 """
 
-import _compat_pickle  # the tables of pickle
 import argparse
 import codecs
 import collections
+import contextlib
 import os
 import pickle
 import re
@@ -18,6 +18,7 @@ import sys
 import threading
 import types
 import typing
+from _compat_pickle import IMPORT_MAPPING  # of pickle
 from typing import Any, Dict, List
 
 import numpy as np
@@ -152,10 +153,12 @@ def load_with_restricted_pickle(file: Any, map_location: Any, allowed: Dict[str,
 def _explain(error: Exception, file: Any, allowed: Dict[str, Any]) -> CheckpointError:
     """Return the error for the user: the file holds types that are not allowed, or it is damaged."""
     name = getattr(file, "name", None) or "the state sent by another process"
-    unsafe = _refused_names(file, allowed) or re.findall(r"GLOBAL (\S+)", str(error))[:1]
+    unsafe = re.findall(r"GLOBAL (\S+)", str(error))[:1]
+    with contextlib.suppress(Exception):  # torch < 2.6, or not in zip format: torch cannot list them all
+        file.seek(0)
+        unsafe = sorted(set(torch.serialization.get_unsafe_globals_in_checkpoint(file)) - set(allowed)) or unsafe
     # protocol 2 writes the names of modules in Python 2, such as commands for subprocess
-    present = _compat_pickle.IMPORT_MAPPING
-    unsafe = [re.sub(r"^.*(?=\.)", lambda module: present.get(module[0], module[0]), name) for name in unsafe]
+    unsafe = [re.sub(r"^.*(?=\.)", lambda module: IMPORT_MAPPING.get(module[0], module[0]), name) for name in unsafe]
     if unsafe and isinstance(error, pickle.UnpicklingError):
         return CheckpointError(
             f"checkpoint {name} is refused: it holds {', '.join(unsafe)}, which no fairseq checkpoint needs and which "
@@ -168,15 +171,6 @@ def _explain(error: Exception, file: Any, allowed: Dict[str, Any]) -> Checkpoint
         f"checkpoint {name} cannot be read: it is cut off, damaged or no checkpoint at all ({reason}). "
         "Copy it again, or use another one of the same folder"
     )
-
-
-def _refused_names(file: Any, allowed: Dict[str, Any]) -> List[str]:
-    """Return all names that are not allowed; none if torch cannot list them (torch < 2.6, or not in zip format)."""
-    try:
-        file.seek(0)
-        return sorted(set(torch.serialization.get_unsafe_globals_in_checkpoint(file)) - set(allowed))
-    except Exception:
-        return []
 
 
 def _show(kind: Any, error: BaseException, trace: Any, stock: Any = sys.excepthook) -> None:

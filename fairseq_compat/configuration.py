@@ -59,6 +59,8 @@ def around(owner: Any, name: str) -> Callable[[Callable[..., Any]], None]:
 
 def before_fairseq() -> None:
     """Prepare Python before the first line of fairseq runs; repeating it does no harm."""
+    if os.environ.get("FAIRSEQ_COMPAT") == "0":
+        return
     _root_logger[:] = [logging.root.level, *logging.root.handlers]
     for category, message, module in _HOPELESS_WARNINGS:
         warnings.filterwarnings("ignore", message, category, module)
@@ -91,7 +93,6 @@ def current_hydra(module: Any) -> None:
     import hydra
 
     def quiet(function: Any, **fixed: Any) -> Any:
-        @functools.wraps(function)
         def call(*args: Any, **options: Any) -> Any:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -142,9 +143,8 @@ def user_dir_by_name(module: Any) -> None:
         user_dir = os.fspath(getattr(args, "user_dir", None) or "").rstrip(os.sep)
         # fairseq compares paths as texts, and takes the same package under another path for another one of its name
         imported = getattr(sys.modules.get(os.path.basename(os.path.abspath(user_dir))), "__path__", ())
-        if os.path.realpath(user_dir) in map(os.path.realpath, imported) or (
-            imported and user_dir == "bert_fused_plugin"
-        ):
+        ours = imported and user_dir == "bert_fused_plugin"
+        if ours or os.path.realpath(user_dir) in map(os.path.realpath, imported):
             return
         package = os.path.dirname(module.__file__)
         seen_by_stock = ("", package, os.path.dirname(package))

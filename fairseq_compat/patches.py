@@ -18,8 +18,6 @@ import numpy as np
 
 from fairseq_compat.configuration import around
 
-logger = logging.getLogger(__name__)
-
 
 def overlay(module: ModuleType, **names: Any) -> ModuleType:
     """Return a view of *module* in which *names* differ, to stand in for one importer's global."""
@@ -87,8 +85,6 @@ def no_lost_sentences(module: Any) -> None:
 
     @around(module, "batch_by_size")
     def batch_by_size(stock: Any, indices: Any, *args: Any, **options: Any) -> Any:
-        if options.get("fixed_shapes") is not None:  # for TPUs; there fairseq drops nothing
-            return stock(indices, *args, **options)
         if not isinstance(indices, np.ndarray):
             indices = np.fromiter(indices, dtype=np.int64, count=-1)
         if len(indices) == 0:
@@ -196,7 +192,7 @@ def bf16_when_translating(module: Any) -> None:
         path = getattr(getattr(cfg, "common_eval", None), "path", None)
         if path is not None and getattr(getattr(cfg, "common", None), "bf16", False):
             self.bfloat16()
-            logger.info(f"{type(self).__name__} computes in bfloat16 (--bf16)")
+            logging.getLogger(__name__).info(f"{type(self).__name__} computes in bfloat16 (--bf16)")
         return stock(self, cfg)
 
 
@@ -216,9 +212,8 @@ def bf16_training_on_cpus(module: Any) -> None:
 
 def lines_of_any_bytes(module: Any) -> None:
     """Let fairseq-interactive read bytes that are no UTF-8 as U+FFFD, instead of ending, and no byte order mark."""
-    files = module.fileinput
-    hook = files.hook_encoded("utf-8-sig", errors="replace")
-    module.fileinput = overlay(files, hook_encoded=lambda encoding: hook)
+    hook = module.fileinput.hook_encoded("utf-8-sig", errors="replace")
+    module.fileinput = overlay(module.fileinput, hook_encoded=lambda encoding: hook)
 
     @around(module, "buffered_read")
     def buffered_read(stock: Any, input: str, buffer_size: int) -> Any:
@@ -232,13 +227,11 @@ def score_cli(module: Any) -> None:
     import sacrebleu  # which wants lists, not open files, and is adapted only while the command runs
 
     bleu = module.bleu
-
-    def corpus_bleu(hypotheses: Any, references: Any) -> Any:
-        return sacrebleu.corpus_bleu(list(hypotheses), [list(lines) for lines in references])
+    today = overlay(sacrebleu, corpus_bleu=lambda found, given: sacrebleu.corpus_bleu([*found], [*map(list, given)]))
 
     @around(module, "cli_main")
     def cli_main(stock: Any) -> None:
-        sys.modules["sacrebleu"] = overlay(sacrebleu, corpus_bleu=corpus_bleu)
+        sys.modules["sacrebleu"] = today
         try:
             stock()
         finally:

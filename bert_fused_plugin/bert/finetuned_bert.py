@@ -95,9 +95,7 @@ class FinetunedBert(PretrainedBert):
             if name in frequencies:  # of rotary positions, which would be rounded
                 buffer.data = frequencies[name].to(buffer.device)
         if self.model.dtype == torch.float16 and self.model._keep_in_fp32_modules:
-            raise BertFusedError(
-                f"--bert-model {self.name}, fine-tuned, would overflow with --fp16; use --bf16 instead"
-            )
+            raise BertFusedError(f"--bert-model {self.name}, fine-tuned, would overflow with --fp16; use --bf16")
         self.lr_factor = torch.full_like(self.lr_factor, self._factor, dtype=torch.float32)  # half precision rounds it
         return self
 
