@@ -28,8 +28,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     count = args.num_update_checkpoints if by_updates else args.num_epoch_checkpoints
     inputs = args.inputs
     if count is not None:
-        bound = args.checkpoint_upper_bound
-        inputs = last_checkpoints(inputs[0], count, by_updates=by_updates, upper_bound=bound)
+        inputs = last_checkpoints(inputs[0], count, by_updates=by_updates, upper_bound=args.checkpoint_upper_bound)
     state = average_checkpoints(inputs)
     with written_output(args.output) as new:
         torch.save(state, new)

@@ -99,8 +99,7 @@ def compare(options: Namespace) -> Dict[str, Any]:
     found: List[Comparison] = []
     for subset, lines in references.items():
         scorer = scoring.Scorer(lines, tokenised, options.samples, runs[0].languages[1], options.tokenize)
-        others = *given[subset], subset, how, texts, scorer, not options.no_bert_tests
-        found.append(Comparison(seeds, *others))
+        found.append(Comparison(seeds, *given[subset], subset, how, texts, scorer, not options.no_bert_tests))
         if options.write_text is not None:
             found[-1].write_texts(options.write_text)
     tests = [comparison.verdict(options.data) for comparison in found]

@@ -22,16 +22,7 @@ from pathlib import Path
 from typing import Any, Callable, Collection, Dict, Iterator, List, Optional, Sequence, Set
 
 import numpy as np
-from fairseq.data import (
-    AppendTokenDataset,
-    ConcatDataset,
-    IndexedCachedDataset,
-    IndexedDataset,
-    LanguagePairDataset,
-    MMapIndexedDataset,
-    StripTokenDataset,
-    TruncateDataset,
-)
+from fairseq import data as fairseq_data
 from fairseq.data.bucket_pad_length_dataset import BucketPadLengthDataset
 from fairseq.data.indexed_dataset import data_file_path, index_file_path
 from torch.utils.data import ConcatDataset as ConcatTexts
@@ -64,7 +55,7 @@ class Sentences:
 
     def __init__(
         self,
-        dataset: LanguagePairDataset,
+        dataset: fairseq_data.LanguagePairDataset,
         bridge: DictionaryBridge,
         texts: Optional[ConcatTexts[str]] = None,
         document_starts: Collection[int] = (),
@@ -168,12 +159,11 @@ def _problem_of(place: Path, sentences: Sentences) -> str:
     """Return why the folder *place* cannot get the word pieces of *sentences*, or an empty text."""
     pieces = int(np.sum(sentences.dataset.src_sizes))  # about as many as the source has symbols
     needed = 2 * (8 * len(sentences) + 4 * pieces)  # the parts, and what they are joined to
+    parts = place / _PARTS_FOLDER  # in place itself, a file would change the time that `ranks_in` looks at
     try:
-        (place / _PARTS_FOLDER).mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(
-            dir=place / _PARTS_FOLDER
-        ).close()  # `ranks_in` looks at the time of the last change of place
-        made = sum(part.stat().st_size for part in (place / _PARTS_FOLDER).glob("*.npz"))  # by a killed process
+        parts.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=parts).close()
+        made = sum(part.stat().st_size for part in parts.glob("*.npz"))  # by a killed process
         free = shutil.disk_usage(place).free + made
     except OSError as error:
         return str(error)
@@ -236,12 +226,12 @@ def _files(prefix: str) -> List[Any]:
 
 
 _KINDS: Dict[type, Callable[[Any], List[Any]]] = {
-    MMapIndexedDataset: lambda d: _files(d._path),
-    IndexedDataset: lambda d: _files(d.path),  # --dataset-impl lazy
-    IndexedCachedDataset: lambda d: _files(d.path),
-    ConcatDataset: lambda d: [*d.sample_ratios, *map(content_identity, d.datasets)],
-    AppendTokenDataset: lambda d: [str(d.token), content_identity(d.dataset)],
-    StripTokenDataset: lambda d: [str(d.id_to_strip), content_identity(d.dataset)],
-    TruncateDataset: lambda d: [d.truncation_length, content_identity(d.dataset)],
+    fairseq_data.MMapIndexedDataset: lambda d: _files(d._path),
+    fairseq_data.IndexedDataset: lambda d: _files(d.path),  # --dataset-impl lazy
+    fairseq_data.IndexedCachedDataset: lambda d: _files(d.path),
+    fairseq_data.ConcatDataset: lambda d: [*d.sample_ratios, *map(content_identity, d.datasets)],
+    fairseq_data.AppendTokenDataset: lambda d: [str(d.token), content_identity(d.dataset)],
+    fairseq_data.StripTokenDataset: lambda d: [str(d.id_to_strip), content_identity(d.dataset)],
+    fairseq_data.TruncateDataset: lambda d: [d.truncation_length, content_identity(d.dataset)],
     BucketPadLengthDataset: lambda d: [content_identity(d.dataset)],  # BERT does not read the padding
 }

@@ -144,20 +144,14 @@ SUBWORDS: Dict[str, Subwords] = {
         lambda symbols: decode_byte_bpe("".join(symbols)),
         goes_on=_unless_it_begins(_SPACE),
     ),
-    "sentencepiece": Subwords(
-        _share_of_sentencepiece,
-        _join_sentencepiece,
-        goes_on=_unless_it_begins(_SPACE),
-    ),
+    "sentencepiece": Subwords(_share_of_sentencepiece, _join_sentencepiece, goes_on=_unless_it_begins(_SPACE)),
     "word_piece": Subwords(
         _share_of(lambda symbol: symbol.startswith("##") and len(symbol) > 2),
         _join_word_piece,
         goes_on=lambda before, symbol: symbol.startswith("##"),
     ),
     "byte_level": Subwords(
-        _share_of(lambda symbol: symbol.startswith("\u0120")),
-        _join_byte_level,
-        goes_on=_unless_it_begins("\u0120"),
+        _share_of(lambda symbol: symbol.startswith("\u0120")), _join_byte_level, goes_on=_unless_it_begins("\u0120")
     ),
     "end_of_word": Subwords(
         _share_of(lambda symbol: symbol.endswith("</w>")),

@@ -21,7 +21,7 @@ def tags_named(names: Optional[str], dictionary: Dictionary) -> List[str]:
         BertFusedError: a name stands for no symbol.
     """
     found = set()
-    for name in (names or "").split(",") if names is not None else []:
+    for name in names.split(",") if names is not None else []:
         pattern = re.compile(".*".join(map(re.escape, name.strip().split("*"))))
         tags = {symbol for symbol in dictionary.symbols[dictionary.nspecial :] if pattern.fullmatch(symbol)}
         if not tags:

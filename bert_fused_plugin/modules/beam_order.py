@@ -22,8 +22,7 @@ def reorder_encoder_out(encoder_out: EncoderOut, new_order: Tensor) -> EncoderOu
     if keep is not None:
         for key, tensors in encoder_out.items():
             if key != "beam_size":
-                batch_dim = 1 if key in _TIME_FIRST else 0
-                reordered[key] = [tensor.index_select(batch_dim, keep) for tensor in tensors]
+                reordered[key] = [tensor.index_select(1 if key in _TIME_FIRST else 0, keep) for tensor in tensors]
     return reordered
 
 

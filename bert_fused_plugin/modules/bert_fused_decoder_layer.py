@@ -51,10 +51,7 @@ class BertFusedDecoderLayer(FusedLayer):
             need_attn: whether to return the attention to the encoder, (H, B, T, S), and to BERT, (H, B, T, L).
             memories: the result of `project_for_search`; without it the layer projects the states itself.
         """
-        encoder_memory, bert_memory = memories or (
-            States(encoder_out, encoder_mask),
-            States(bert_out, bert_mask),
-        )
+        encoder_memory, bert_memory = memories or (States(encoder_out, encoder_mask), States(bert_out, bert_mask))
         # 1. s^ = attn_S(s, S_<=t, S_<=t)   (section 4.1, step 3)
         to_target = partial(self._attend_to_target, mask=self_attn_mask, cache=incremental_state)
         x, _ = self.apply_sublayer(to_target, x, self.self_attn_layer_norm)

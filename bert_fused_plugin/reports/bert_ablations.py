@@ -81,8 +81,6 @@ def random_bert(model: Any, seed: int = 1) -> Iterator[None]:
         fresh = AutoModel.from_config(copy.deepcopy(bert.model.config))
     if type(fresh) is not type(bert.model):
         fresh = fresh.get_encoder()
-    if hasattr(fresh, "pooler"):
-        fresh.pooler = nn.Identity()
     trained = next(model.parameters())
     encoder.bert = FrozenBert(fresh, str(model.cfg.bert_layer)).to(trained.device, trained.dtype)
     encoder.bert.reads_lengths_apart = bert.reads_lengths_apart

@@ -164,7 +164,7 @@ def test_what_cannot_be_trained_is_refused(bert_dir, options, message):
         FinetunedBert.from_pretrained(bert_dir, **options)
 
 
-@pytest.mark.parametrize("factor", [9e-4, 100.5, 0.0])
+@pytest.mark.parametrize("factor", [9e-4, 100.5, 0.0, float("nan")])
 def test_a_factor_out_of_range_is_refused_together_with_other_errors(build, factor):
     with pytest.raises(BertFusedError) as caught:
         build(bert_finetune=True, bert_finetune_layers=3, bert_lr_factor=factor)

@@ -144,15 +144,6 @@ def test_a_flag_that_would_do_nothing_is_refused_and_nothing_is_written(fused, m
     assert list(tmp_path.iterdir()) == []
 
 
-def test_sources_that_are_too_long_are_cut_and_under_fairseqs_task_skipped(fused):
-    limit = ["--max-source-positions", "5", "--skip-invalid-size-inputs-valid-test"]
-    assert fused.generate(*limit).all("H").keys() == set(range(30))
-    skipped = fused.generate(*limit, task="translation").all("H").keys()
-    assert skipped == {n for n, words in fused.default.tokens("S").items() if len(words) < 5}
-    with pytest.raises(Exception, match="Size of sample #"):
-        fused.generate(*limit[:2], task="translation")
-
-
 def test_unknown_words_are_replaced(model, workspace, tmp_path):
     """By the word of the source that the alignment names, or its translation in the dictionary."""
     for lang in ("en", "de"):

@@ -58,14 +58,3 @@ def test_the_dropout_of_self_attention_is_retained_in_the_search_too():
     assert torch.equal(attention.step(x, {}), attention.step(x, {}))
     attention.dropout_module.make_generation_fast_("self_attn", retain_dropout=True, retain_dropout_modules=None)
     assert not torch.equal(attention.step(x, {}), attention.step(x, {}))
-
-
-def test_gradients_reach_all_parameters_and_are_right():
-    attention = CrossAttention(4, 2, 3, dropout=0.0).double()
-    h, query = torch.randn(3, 2, 3, dtype=torch.double), torch.randn(2, 4, 4, dtype=torch.double)
-    mask = attention_mask(torch.tensor([[False, False, True], [False, False, False]]), torch.double)
-    for need_weights in (False, True):
-        inputs = (h.requires_grad_(), query.requires_grad_())
-        assert torch.autograd.gradcheck(
-            lambda h, q, w=need_weights: attention(q, attention.project(h, mask), w)[0], inputs
-        )

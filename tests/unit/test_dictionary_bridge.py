@@ -24,35 +24,24 @@ def pieces(ids):
 
 
 @pytest.mark.parametrize(
-    ("line", "text"),
+    ("line", "text", "word_pieces"),
     [
-        ("the old man sees .", "the old man sees ."),
-        ("the play@@ hou@@ se", "the playhouse"),
-        ("dog play@@", "dog play"),
-        ("dog xyz man", "dog <unk> man"),
-        ("", ""),
+        ("the old man sees .", "the old man sees .", "the old man sees ."),
+        ("play@@ hou@@ se", "playhouse", "play ##house"),
+        ("the play@@ hou@@ se", "the playhouse", "the play ##house"),
+        ("dog play@@", "dog play", "dog play"),
+        ("dog xyz man", "dog <unk> man", "dog [UNK] man"),
+        ("xyz", "<unk>", "[UNK]"),
+        ("xyz zyx", "<unk> <unk>", "[UNK] [UNK]"),
+        ("", "", ""),
     ],
 )
-def test_text_is_rebuilt_from_ids(bridge, dictionary, line, text):
-    assert bridge.text(encode(dictionary, line)) == text
-    padded = pad([encode(dictionary, line), torch.full((12,), 4)], dictionary.pad(), left=True)[0]
-    assert bridge.text(padded) == text
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("the old man", ["[CLS]", "the", "old", "man", "[SEP]"]),
-        ("play@@ hou@@ se", ["[CLS]", "play", "##house", "[SEP]"]),
-        ("dog xyz man", ["[CLS]", "dog", "[UNK]", "man", "[SEP]"]),
-        ("xyz", ["[CLS]", "[UNK]", "[SEP]"]),
-        ("xyz zyx", ["[CLS]", "[UNK]", "[UNK]", "[SEP]"]),
-        ("", ["[CLS]", "[SEP]"]),
-    ],
-)
-def test_word_pieces_of_ids(bridge, dictionary, line, expected):
-    [row] = framed_ids(bridge, [encode(dictionary, line).tolist()])
-    assert pieces(row) == expected
+def test_text_and_word_pieces_of_ids(bridge, dictionary, line, text, word_pieces):
+    ids = encode(dictionary, line)
+    padded = pad([ids, torch.full((12,), 4)], dictionary.pad(), left=True)[0]
+    assert bridge.text(ids) == bridge.text(padded) == text
+    [row] = framed_ids(bridge, [ids.tolist()])
+    assert pieces(row) == ["[CLS]", *word_pieces.split(), "[SEP]"]
 
 
 @pytest.mark.parametrize("text", ["[SEP]", "a [CLS] dog", "</s>", "[PAD][MASK]", "<unk>"])

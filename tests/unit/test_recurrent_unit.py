@@ -4,14 +4,12 @@ import pytest
 import torch
 from helpers import assert_close, randomise
 from torch.autograd import gradcheck
-from torch.func import functional_call
 
-from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention, DotAttention, _AdditiveEnergies
+from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention, _AdditiveEnergies
 from bert_fused_plugin.modules.recurrent_unit import ConditionalGru, DeepOutput
 
 B, M, N, C = 2, 7, 6, 8
 K, S, A = 3, 5, 4
-PAD = torch.tensor([[False] * S, [True] * 2 + [False] * (S - 2)])
 
 
 def in_double(module):
@@ -49,17 +47,8 @@ def test_the_deep_output_is_the_equation():
         assert_close(actual[b], torch.stack([hidden[2 * i : 2 * i + 2].max() for i in range(5)]), atol=1e-12)
 
 
-def test_the_gradients_are_those_of_finite_differences():
-    def leaf(*sizes):
-        return states(*sizes).requires_grad_()
-
-    unit, output = in_double(ConditionalGru(M, C, N)), in_double(DeepOutput(N, M, C, 5))
-    for module, widths in ((unit, (3 * N, 2 * N, N)), (output, (N, 10))):
-        assert gradcheck(module, [leaf(B, width) for width in widths])
-    for attention in (in_double(AdditiveAttention(N, C, A)), in_double(DotAttention(N, C, A))):
-        assert gradcheck(lambda q, k, a=attention: a(q, k, PAD), (leaf(B, K, A), leaf(B, S, A)))
-    additive, q, k = in_double(AdditiveAttention(N, C, A)), states(B, K, A), states(B, S, A)
-    assert gradcheck(lambda v: functional_call(additive, {"v": v}, (q, k, PAD)), (leaf(A),))
+def test_the_gradients_of_the_energies_are_those_of_finite_differences():
+    assert gradcheck(_AdditiveEnergies.apply, [states(*size).requires_grad_() for size in ((B, K, A), (B, S, A), (A,))])
 
 
 def test_the_vectors_of_additive_attention_begin_small():

@@ -105,12 +105,7 @@ class BertFusedDecoder(TransformerDecoderBase):
         x, layers = after_layer_drop(x, self.layers)
         for index, layer in enumerate(layers):
             x, *weights = layer(
-                x,
-                *states,
-                incremental_state,
-                mask,
-                need_attn=index == attn_layer,
-                memories=memories[index],
+                x, *states, incremental_state, mask, need_attn=index == attn_layer, memories=memories[index]
             )
             if index == attn_layer:
                 attn, bert_attn = weights

@@ -57,8 +57,7 @@ class GruModel(TranslationModel):
         initialise(model, str(cfg.rnn_init))
         load_embeddings(args, cfg, model)
         if bert is not None:
-            line = f"{describe_bert(model, cfg.bert_model)}; drop-net {cfg.drop_net_rate()}"
-            logger.info(line, extra=REPEAT)
+            logger.info(f"{describe_bert(model, cfg.bert_model)}; drop-net {cfg.drop_net_rate()}", extra=REPEAT)
         return model
 
 
