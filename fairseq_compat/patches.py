@@ -237,4 +237,7 @@ def score_cli(module: Any) -> None:
         finally:
             sys.modules["sacrebleu"] = sacrebleu
 
-    module.bleu = overlay(bleu, Scorer=lambda *args: bleu.Scorer(args[0] if len(args) == 1 else bleu.BleuConfig(*args)))
+    def scorer(*args: Any) -> Any:
+        return bleu.Scorer(args[0] if len(args) == 1 else bleu.BleuConfig(pad=args[0], eos=args[1], unk=args[2]))
+
+    module.bleu = overlay(bleu, Scorer=scorer)

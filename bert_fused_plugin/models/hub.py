@@ -25,8 +25,12 @@ from bert_fused_plugin.modules.weight_layout import lay_out_weights
 # the files that fairseq does not find itself in the directory of a model, by setting
 GPT2_FILES = {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"}
 BYTE_BPE_FILES = {"sentencepiece_model_path": "byte_bpe.model"}
-# settings of fairseq-generate that the hub interface does not read
-_NOT_OF_THE_HUB = {"lm_path", "lm_weight", "nbest", "prefix_size", "replace_unk", "score_reference"}
+# the settings of fairseq-generate that the hub interface reads
+_SEARCH = {
+    "constraints", "diverse_beam_groups", "diverse_beam_strength", "diversity_rate", "lenpen", "match_source_len",
+    "max_len_a", "max_len_b", "min_len", "no_repeat_ngram_size", "print_alignment", "sampling", "sampling_topk",
+    "sampling_topp", "temperature", "unkpen", "unnormalized",
+}  # fmt: skip
 _QUIETLY = threading.Lock()  # one of two threads would restore the other's level of the log
 
 
@@ -56,10 +60,9 @@ class TranslationHub(GeneratorHubInterface):
         Raises:
             BertFusedError: a keyword is no setting of the search.
         """
-        known = {*signature(super().generate).parameters, *self.cfg.generation} - _NOT_OF_THE_HUB
-        unknown = [name for name in kwargs if name not in known]
+        unknown = kwargs.keys() - signature(super().generate).parameters.keys() - _SEARCH
         if unknown:
-            raise BertFusedError(f"{', '.join(unknown)}: no setting of the search by the hub interface")
+            raise BertFusedError(f"{', '.join(sorted(unknown))}: no setting of the search by the hub interface")
         return super().generate(*args, **kwargs)
 
     def translate(self, sentences: Any, *args: Any, **kwargs: Any) -> Any:

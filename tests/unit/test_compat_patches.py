@@ -208,6 +208,15 @@ def test_the_score_command_works_and_leaves_sacrebleu_alone(tmp_path, monkeypatc
     assert sys.modules["sacrebleu"] is sacrebleu
 
 
+def test_the_score_command_counts_unknown_words_at_the_end(tmp_path, monkeypatch, capsys):
+    for name, line in (("sys", "a b c d <unk> <unk>"), ("ref", "a b c d e f")):
+        (tmp_path / name).write_text(f"{line}\n")
+    files = ["--sys", str(tmp_path / "sys"), "--ref", str(tmp_path / "ref")]
+    monkeypatch.setattr(sys, "argv", ["fairseq-score", *files, "--sentence-bleu"])
+    fairseq_cli.score.cli_main()
+    assert "BP=1.000, ratio=1.000, syslen=6, reflen=6" in capsys.readouterr().out
+
+
 def test_only_warnings_nobody_can_help_are_hidden():
     def warn(category, text, module):
         warnings.warn_explicit(text, category, "file.py", 1, module=module)
