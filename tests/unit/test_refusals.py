@@ -68,6 +68,10 @@ FUSED = [
     ({"bert_lr_factor": 0.5}, "--bert-lr-factor is for --bert-finetune, got 0.5; add --bert-finetune, or"),
     ({"bert_finetune_layers": 1}, "--bert-finetune-layers is for --bert-finetune, got 1; add"),
     ({"encoder_attention_heads": 0}, "--encoder-attention-heads must divide --encoder-embed-dim, got 0 and 8; change"),
+    (
+        {"decoder_output_dim": 6, "share_decoder_input_output_embed": True},
+        "--decoder-output-dim must equal --decoder-embed-dim where the decoder shares its embeddings, got 6 and 8",
+    ),
     ({"decoder_attention_heads": 3}, "--decoder-attention-heads must divide --decoder-embed-dim, got 3 and 8; change"),
     *(
         ({name: 1}, f"--{name.replace('_', '-')} {UNSUPPORTED}, got 1; leave it out")

@@ -192,6 +192,7 @@ def config_errors(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictiona
     return [
         *flag_errors(cfg),
         *_head_errors(cfg),
+        *_output_errors(cfg),
         *_gate_errors(cfg),
         *_identity_start_errors(cfg),
         *_drop_net_errors(cfg),
@@ -205,6 +206,16 @@ def _head_errors(cfg: BertFusedConfig) -> List[str]:
         "change one of them"
         for side, part in (("encoder", cfg.encoder), ("decoder", cfg.decoder))
         if part.attention_heads < 1 or part.embed_dim % part.attention_heads
+    ]
+
+
+def _output_errors(cfg: BertFusedConfig) -> List[str]:
+    width, output = cfg.decoder.embed_dim, int(cfg.decoder.output_dim)
+    if output == width or not (cfg.share_all_embeddings or cfg.share_decoder_input_output_embed):
+        return []
+    return [
+        f"--decoder-output-dim must equal --decoder-embed-dim where the decoder shares its embeddings, got {output} "
+        f"and {width}; leave --decoder-output-dim out"
     ]
 
 
