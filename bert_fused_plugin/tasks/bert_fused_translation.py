@@ -129,7 +129,9 @@ class BertFusedTranslationTask(TranslationTask):
             stock = TranslationTask(copy.deepcopy(self.cfg), self.src_dict, self.tgt_dict)
             stock.cfg.truncate_source, stock.cfg.max_source_positions = True, self.max_source
             stock.load_dataset(split, epoch=epoch, combine=combine, **kwargs)
-            self.datasets[split] = stock.datasets[split]
+            whole, self.datasets[split] = self.datasets[split].src, stock.datasets[split]
+            if hasattr(whole, "get_original_text"):  # of --dataset-impl raw, for --replace-unk
+                self.datasets[split].src.get_original_text = whole.get_original_text
         if self.bridge is not None:
             self.datasets[split] = self._with_bert_input(self.bridge, split, None if evaluation else epoch, combine)
 

@@ -29,20 +29,16 @@ def test_long_sources_of_a_test_set_are_cut_and_the_settings_stay(task, dictiona
     dataset = task.datasets["test"]
     assert [dictionary.string(dataset[i]["source"]) for i in range(3)] == CUT
     assert all(dataset[i]["source"][-1] == dictionary.eos() for i in range(3))
-    assert dictionary.string(dataset[0]["target"]) == LINES[0]
+    assert dictionary.string(dataset[0]["target"]) == dataset.src.get_original_text(0) == LINES[0]
     assert (task.cfg.truncate_source, task.cfg.max_source_positions) == (False, 5)
     assert "test: 2 sources are cut to 5 tokens (--max-source-positions)" in caplog.messages
 
 
-def test_the_training_set_is_not_cut(task, dictionary):
-    task.load_dataset("train")
-    assert dictionary.string(task.datasets["train"][0]["source"]) == LINES[0]
-
-
-def test_the_training_set_is_cut_where_it_is_translated(task, dictionary):
+def test_the_training_set_is_cut_only_where_it_is_translated(task, dictionary):
     """fairseq-generate and fairseq-validate pass the settings of the checkpoint."""
-    task.load_dataset("train", task_cfg=task.cfg)
-    assert dictionary.string(task.datasets["train"][0]["source"]) == "the old man sees"
+    for settings, source in (({}, LINES[0]), ({"task_cfg": task.cfg}, CUT[0])):
+        task.load_dataset("train", **settings)
+        assert dictionary.string(task.datasets["train"][0]["source"]) == source
 
 
 def test_long_lines_of_a_buffer_are_cut(task, dictionary, caplog):
