@@ -3,19 +3,15 @@
 import argparse
 import multiprocessing
 import random
-from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
-from fairseq import options
 from fairseq.data import Dictionary
 from torch import nn
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
-from bert_fused_plugin.data.word_pieces import WordPieces
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
@@ -76,13 +72,6 @@ def write_corpus(path: Path, **sizes: int) -> None:
             (path / f"{split}.{lang}").write_text(text, encoding="utf-8")
 
 
-def parse_flags(flags, sizes=SIZES, arch="bert_fused") -> argparse.Namespace:
-    """Return the flags of a model as fairseq-train reads them."""
-    words = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in sizes.items())
-    command = f"nowhere --task translation --arch {arch} {words} {flags}"
-    return options.parse_args_and_arch(options.get_training_parser(), command.split())
-
-
 def make_model(dictionary, **flags) -> BertFusedModel:
     args = argparse.Namespace(**{**SIZES, **flags})
     bert_fused(args)
@@ -125,10 +114,6 @@ class Call:
 
     def __reduce__(self):
         return self.call
-
-
-def word_pieces_of(rows) -> WordPieces:
-    return WordPieces(np.array([*chain(*rows)], dtype=np.int32), np.cumsum([0, *map(len, rows)], dtype=np.int64))
 
 
 def encode(dictionary, line: str) -> torch.Tensor:

@@ -56,7 +56,8 @@ def _of_xlm(kind, folder, text):
 def sentencepiece_model(file, text, **options):
     """Train ``file.model`` on *text*; return its path and its pieces."""
     common = {"vocab_size": 70, "hard_vocab_limit": False, "minloglevel": 2}
-    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(text), model_prefix=str(file), **common, **options)
+    options = {**common, **options}
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(text), model_prefix=str(file), **options)
     model = sentencepiece.SentencePieceProcessor(model_file=f"{file}.model")
     return f"{file}.model", [model.id_to_piece(i) for i in range(3, model.get_piece_size())]
 

@@ -14,13 +14,6 @@ LINES = ["the old man sees a small dog .", "a dog runs", ""]
 BOTH = {"attention_map": "entmax", "self_attention_map": "entmax"}
 
 
-@pytest.fixture
-def net_input(dictionary):
-    rows = [encode(dictionary, line) for line in LINES]
-    source = pad(rows, dictionary.pad(), left=True)
-    return {"src_tokens": source, "src_lengths": None, "prev_output_tokens": pad(rows, dictionary.pad(), left=False)}
-
-
 @pytest.mark.parametrize("fusion", ["parallel", "gated", "stacked", "embedding"])
 def test_each_flag_reaches_its_attentions_and_no_others(build, fusion):
     model = build(bert_fusion=fusion, attention_map="sparsemax", self_attention_map="entmax")
@@ -35,8 +28,10 @@ def test_each_flag_reaches_its_attentions_and_no_others(build, fusion):
     assert {name.rpartition(".self_attn.")[2] for name in extra} == {"attention_map.raw_alpha"}
 
 
-def test_softmax_draws_and_computes_as_without_the_flags(build, dictionary, net_input):
+def test_softmax_draws_and_computes_as_without_the_flags(build, dictionary):
     """Also the random numbers that follow are the same."""
+    rows = [encode(dictionary, line) for line in LINES]
+    batch = pad(rows, dictionary.pad(), left=True), None, pad(rows, dictionary.pad(), left=False)
     torch.manual_seed(1)
     plain, number = build(), torch.rand(())
     for options in ({"attention_map": "softmax", "self_attention_map": "softmax"}, BOTH):
@@ -46,7 +41,7 @@ def test_softmax_draws_and_computes_as_without_the_flags(build, dictionary, net_
         for name, value in plain.named_parameters():
             assert torch.equal(other.state_dict()[name], value), name
         if options is not BOTH:
-            assert torch.equal(other.eval()(**net_input)[0], plain.eval()(**net_input)[0])
+            assert torch.equal(other.eval()(*batch)[0], plain.eval()(*batch)[0])
 
 
 def test_self_attention_with_softmax_in_place_of_its_map_is_fairseqs(monkeypatch):

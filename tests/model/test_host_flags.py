@@ -5,7 +5,8 @@ from itertools import combinations
 
 import pytest
 import torch
-from helpers import encode, pad, parse_flags, randomise, task_of
+from fairseq import options
+from helpers import SIZES, encode, pad, randomise, task_of
 
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 
@@ -43,7 +44,9 @@ OTHERS = """
     ],
 )
 def test_a_model_trains_and_loads_again(bert_dir, dictionary, flags):
-    args = parse_flags(f"--bert-model {bert_dir} {flags}")
+    sizes = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in SIZES.items())
+    command = f"nowhere --task translation --arch bert_fused {sizes} --bert-model {bert_dir} {flags}"
+    args = options.parse_args_and_arch(options.get_training_parser(), command.split())
     saved = copy.deepcopy(args)
     trained = BertFusedModel.build_model(args, task_of(dictionary))
     randomise(trained)

@@ -14,9 +14,6 @@ from bert_fused_plugin.errors import BertFusedError, flag_name
 from bert_fused_plugin.flags import Record, at_least, flag
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
 from bert_fused_plugin.models.gru_bahdanau import GruModel, gru_bahdanau
-from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
-from bert_fused_plugin.modules.fusion import FUSION_KINDS
-from bert_fused_plugin.modules.recurrent_attention import RECURRENT_ATTENTIONS
 
 REFUSED = [("fused", case) for case in FUSED] + [("gru", case) for case in GRU] + [("gru with BERT", GRU_WITH_BERT)]
 NOTED = [("fused", case) for case in FUSED_NOTED] + [("gru", case) for case in GRU_NOTED]
@@ -214,13 +211,6 @@ def test_a_checkpoint_of_a_training_that_diverged_is_refused(build, dictionary):
 # --- no flag is forgotten: each has its specification, and each that checkpoints record has a case that shows it
 
 
-TABLES = [
-    (BertFusedModel, "bert_fusion", FUSION_KINDS),
-    (BertFusedModel, "attention_map", ATTENTION_MAPS),
-    (BertFusedModel, "self_attention_map", ATTENTION_MAPS),
-    (GruModel, "attention_map", ATTENTION_MAPS),
-    (GruModel, "attention", RECURRENT_ATTENTIONS),
-]
 # fairseq's flags without a rule: the parameters show their values, or another value changes nothing that was learned
 UNRECORDED = set(
     """
@@ -248,12 +238,3 @@ def test_no_flag_is_forgotten_and_each_record_is_tested(model, cases, tested):
     assert {action.dest for action in parser._actions} - {"help"} <= specified.keys() | UNRECORDED
     recorded = {flag_name(name) for name, flag in specified.items() if flag.record in (Record.COMPUTED, Record.NOTED)}
     assert recorded == tested | {words.split()[1] for case in cases for words in case[2:]}
-
-
-@pytest.mark.parametrize(("model", "name", "table"), TABLES)
-def test_a_flag_offers_the_kinds_of_its_table_and_explains_each(model, name, table):
-    parser = ArgumentParser()
-    model.add_args(parser)
-    [action] = [action for action in parser._actions if action.dest == name]
-    assert list(action.choices) == list(table)
-    assert all(f"{kind}: {of_table.help}" in action.help for kind, of_table in table.items())

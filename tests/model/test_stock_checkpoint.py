@@ -45,8 +45,6 @@ def test_old_checkpoints_are_understood(stock, save, start, dictionary, version,
     if version != 2:  # in which there were no final norms
         baseline.encoder.layer_norm = baseline.decoder.layer_norm = None
     old = as_old(baseline.state_dict(), version)
-    assert not {"encoder.version"} - old.keys() or version is None
-    assert not [name for name in old if "q_proj" in name or "attn_layer_norm" in name or "output_proj" in name]
     model = start(save(baseline, model=old), *dictionaries, bert_identity_start=True, **options)
     assert_same_logits(model, baseline, dictionary, *dictionaries)
 
@@ -61,7 +59,6 @@ def test_old_checkpoints_are_understood(stock, save, start, dictionary, version,
 def test_an_old_checkpoint_with_tied_embeddings_goes_into_a_model_without(stock, save, start, dictionary):
     baseline = stock(share_decoder_input_output_embed=True)
     old = as_old(baseline.state_dict(), version=2)
-    assert not {"decoder.embed_out", "decoder.output_projection.weight"} & old.keys()
     model = start(save(baseline, model=old), LARGER, REORDERED, bert_identity_start=True)
     assert_same_logits(model, baseline, dictionary, LARGER, REORDERED)
 
@@ -89,21 +86,16 @@ def test_flags_are_found_wherever_fairseq_has_saved_them(stock, save, start, dic
         assert torch.equal(a[LARGER.index("dog")], b[dictionary.index("dog")])
 
 
-def test_the_languages_are_those_of_the_checkpoint(stock, save, start, dictionary, tmp_path):
+def test_the_languages_are_those_of_the_checkpoint_or_if_it_says_nothing_the_same(
+    stock, save, start, dictionary, tmp_path
+):
     """fairseq keeps languages that it has found out by itself with the task, and None with the model."""
     baseline = stock(target=REORDERED)
-    task = {"source_lang": "fr", "target_lang": "it"}
     flags = Namespace(source_lang=None, target_lang=None, **vars(baseline.flags))
-    path = save(baseline, target=dictionary, cfg={"task": task, "model": flags})
+    cfg = {"task": {"source_lang": "fr", "target_lang": "it"}, "model": flags}
     dictionary.save(str(tmp_path / "dict.fr.txt"))
     REORDERED.save(str(tmp_path / "dict.it.txt"))
-    model = start(path, LARGER, dictionary)
     index = dictionary.index("dog"), REORDERED.index("dog")
-    assert torch.equal(model.decoder.embed_tokens.weight[index[0]], baseline.decoder.embed_tokens.weight[index[1]])
-
-
-def test_a_checkpoint_that_says_nothing_is_taken_to_be_of_the_same_languages(stock, save, start, dictionary):
-    baseline = stock(target=REORDERED)
-    model = start(save(baseline, target=REORDERED, cfg=None), LARGER, dictionary)
-    index = dictionary.index("dog"), REORDERED.index("dog")
-    assert torch.equal(model.decoder.embed_tokens.weight[index[0]], baseline.decoder.embed_tokens.weight[index[1]])
+    for target, said in ((dictionary, cfg), (REORDERED, None)):
+        model = start(save(baseline, target=target, cfg=said), LARGER, dictionary)
+        assert torch.equal(model.decoder.embed_tokens.weight[index[0]], baseline.decoder.embed_tokens.weight[index[1]])

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from bert_nmt_formulas import hypotheses  # noqa: F401  for the tests
 from documentation import ROOT
 from dry_recipes import Dry
@@ -23,6 +24,15 @@ GRU_SIZES = (
     "--encoder-embed-dim 16 --encoder-hidden-size 12 --decoder-embed-dim 16 --decoder-hidden-size 20 "
     "--decoder-out-embed-dim 16"
 ).split()
+
+
+def load(path):
+    return torch.load(path, weights_only=False)
+
+
+def updates(state):
+    """Return the number of updates of the training that saved *state*."""
+    return state["optimizer_history"][-1]["num_updates"]
 
 
 class Workspace:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 import torch
-from conftest import TINY, hypotheses
+from conftest import TINY, hypotheses, load, updates
 from fairseq.checkpoint_utils import load_model_ensemble_and_task, save_ema_as_checkpoint
 from translating import Model, train
 
@@ -16,19 +16,11 @@ from bert_fused_plugin.exporting.model_directory import export_model
 STILL = ["--lr", "0", "--max-epoch", "1", "--disable-validation"]  # what is loaded is what is saved
 
 
-def load(path):
-    return torch.load(path, weights_only=False)
-
-
 def differing(first, second):
     """Return the parameters that differ, but the record of the settings and uninitialised memory."""
     assert first.keys() == second.keys()
     no_parameters = ("._float_tensor", "settings_record.text")
     return [k for k in first if not k.endswith(no_parameters) and not torch.equal(first[k], second[k])]
-
-
-def updates(state):
-    return state["optimizer_history"][-1]["num_updates"]
 
 
 def test_training_begins_anew_with_the_parameters_of_a_checkpoint(workspace, tmp_path):
@@ -94,7 +86,7 @@ def test_the_checkpoint_with_the_best_bleu_is_kept(workspace, tmp_path):
         "--eval-bleu-print-samples",
     )  # fmt: skip
     best_path = tmp_path / "checkpoint_best.pt"
-    extra = torch.load(best_path, weights_only=False)["extra_state"]
+    extra = load(best_path)["extra_state"]
     out = Model(workspace.data, best_path).generate(
         "--gen-subset", "valid", "--beam", "2", "--lenpen", "2", "--remove-bpe", "--tokenizer", "moses",
         "--source-lang", "en", "--target-lang", "de", "--scoring", "sacrebleu",

@@ -4,8 +4,7 @@ import json
 import re
 
 import pytest
-import torch
-from conftest import REPORT_HOW
+from conftest import REPORT_HOW, load, updates
 
 from bert_fused_plugin.checkpoints.origins import Origin, origins
 
@@ -25,10 +24,6 @@ def begun(workspace, plain, tmp_path_factory):
     return found
 
 
-def updates(path):
-    return torch.load(path, weights_only=False)["optimizer_history"][-1]["num_updates"]
-
-
 def test_the_report_of_runs_that_began_from_others(workspace, plain, begun, tmp_path):
     done = workspace.run(
         "bert-fused-compare", workspace.data, "--baseline", f"plain={plain}",
@@ -37,12 +32,12 @@ def test_the_report_of_runs_that_began_from_others(workspace, plain, begun, tmp_
     )  # fmt: skip
     figures = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    base, first = plain / "checkpoint_best.pt", updates(plain / "checkpoint_best.pt")
-    own = updates(begun["fused"] / "checkpoint_best.pt")
+    base, first = plain / "checkpoint_best.pt", updates(load(plain / "checkpoint_best.pt"))
+    own = updates(load(begun["fused"] / "checkpoint_best.pt"))
     assert [run["began_from"] for run in figures["runs"]] == [
         [],
         [{"path": str(base), "updates": first}],
-        [{"path": f"{workspace.save_dir}/checkpoint_best.pt", "updates": updates(workspace.checkpoint)}],
+        [{"path": f"{workspace.save_dir}/checkpoint_best.pt", "updates": updates(load(workspace.checkpoint))}],
     ]
     assert f"began from {base} after {first:,} updates" in page
 
@@ -69,5 +64,5 @@ def test_an_export_names_the_file_without_its_folder(workspace, begun, tmp_path)
             "bert-fused-export", checkpoint, workspace.data,
             "--output", tmp_path / name, *flags,
         )  # fmt: skip
-        [origin] = origins(torch.load(tmp_path / name / "model.pt", weights_only=False))
-        assert origin == Origin("checkpoint_best.pt", origins(torch.load(checkpoint, weights_only=False))[0].updates)
+        [origin] = origins(load(tmp_path / name / "model.pt"))
+        assert origin == Origin("checkpoint_best.pt", origins(load(checkpoint))[0].updates)

@@ -51,16 +51,6 @@ def test_weights_are_laid_out_for_the_number_format(workspace, bf16):
     assert {linear.weight.is_contiguous() for linear in model.modules() if isinstance(linear, nn.Linear)} == {bf16}
 
 
-@pytest.mark.parametrize("name", ["checkpoint_activations", "offload_activations"])
-def test_a_run_trained_with_activation_checkpoints(workspace, tmp_path, name):
-    flags = {"bert_model": workspace.bert_dir}
-    plain, wrapped = (
-        loaded(workspace, save_model(workspace, tmp_path / "x.pt", "bert_fused", **flags, **given))
-        for given in ({}, {name: True})
-    )
-    assert wrapped.parameters == plain.parameters
-
-
 def test_no_sentence_is_too_long(workspace, tmp_path):
     """Sources are cut to what a model takes, and told of; references are what they are."""
     limits = {"max_source_positions": 6, "max_target_positions": 4}

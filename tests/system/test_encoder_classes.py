@@ -23,11 +23,6 @@ def data(tmp_path_factory):
     return str(path / "data-bin")
 
 
-def flags_of(name, bert_dir):
-    options = ["--bert-tokenizer-options", LANGUAGES[name]] if name in LANGUAGES else []
-    return ["--arch", "bert_fused", *TINY, "--bert-model", str(bert_dir), *options]
-
-
 def translate(hub):
     best = [h[0] for h in hub.generate([hub.encode(line) for line in LINES], beam=2, max_len_b=8)]
     return [(hub.decode(h["tokens"]), h["score"].item()) for h in best]
@@ -37,7 +32,8 @@ def translate(hub):
 def test_the_class_works_from_the_training_to_the_exported_model(name, data, tmp_path, caplog):
     bert_dir, cache = tmp_path / "model", ["--bert-cache", tmp_path / "cache", "--bert-cache-dtype", "fp32"]
     save_language_model(name, bert_dir)
-    flags = [*flags_of(name, bert_dir), *cache]
+    options = ["--bert-tokenizer-options", LANGUAGES[name]] if name in LANGUAGES else []
+    flags = ["--arch", "bert_fused", *TINY, "--bert-model", bert_dir, *options, *cache]
     train(data, tmp_path / "save", *flags, "--max-update", "2")
     checkpoint = tmp_path / "save" / "checkpoint_last.pt"
     trained = Model(data, checkpoint)

@@ -27,28 +27,21 @@ def translate(data, paths, task, *args):
     return Printed(command("generate", data, "--task", task, "--path", ":".join(paths), *options, *args))
 
 
-@pytest.fixture(scope="module")
-def loaded(workspace, members):
-    """Each member by itself, with its task."""
-    models = {}
-    for name, path in members.items():
-        [model], _, task = checkpoint_utils.load_model_ensemble_and_task([path], {"data": workspace.data})
-        models[name] = model.eval(), task
-    return models
-
-
 @pytest.mark.parametrize(
     ("names", "task"), [("fused plain gru", OWN), ("gru+bert fused", OWN), ("gru+bert fused", STOCK)]
 )
-def test_the_ensembles_probability_is_the_mean_of_its_members(workspace, members, loaded, names, task):
-    names = names.split()
+def test_the_ensembles_probability_is_the_mean_of_its_members(workspace, members, names, task):
+    names, alone = names.split(), []
+    for name in names:
+        [model], _, its_task = checkpoint_utils.load_model_ensemble_and_task([members[name]], {"data": workspace.data})
+        alone.append((model.eval(), its_task))
     searched, forced, turned = (
         translate(workspace.data, [members[name] for name in names[::step]], task, *flags)
         for step, flags in ((1, []), (1, ["--score-reference"]), (-1, []))
     )
     for out, kind in ((searched, "H"), (forced, "T")):
         for number, words in out.tokens(kind).items():
-            expected = mean_log_probabilities([loaded[n] for n in names], out.tokens("S")[number], words)
+            expected = mean_log_probabilities(alone, out.tokens("S")[number], words)
             assert out.positional()[number] == pytest.approx(expected, abs=2e-4)
     assert turned.tokens() == searched.tokens()
     assert turned.scores() == pytest.approx(searched.scores(), abs=1e-5)

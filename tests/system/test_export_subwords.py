@@ -6,11 +6,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import sentencepiece
 from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
 from helpers import dictionary_of
 from in_process import command
 from random_checkpoints import gone, save_model
+from slow_tokenizers import sentencepiece_model
 from subword_nmt.apply_bpe import BPE
 
 from bert_fused_plugin.errors import BertFusedError, flag_name
@@ -23,16 +23,13 @@ from bert_fused_plugin.models.hub import load_hub
 @pytest.fixture
 def pieces(workspace, tmp_path):
     """A sentencepiece model, and a workspace whose dictionary is the model's."""
-    text, prefix = str(workspace.path / "train.en"), str(tmp_path / "sp")
-    sentencepiece.SentencePieceTrainer.train(
-        input=text, model_prefix=prefix, vocab_size=30, minloglevel=2, hard_vocab_limit=False
-    )
-    symbols = [line.split("\t")[0] for line in (tmp_path / "sp.vocab").read_text(encoding="utf-8").splitlines()[3:]]
+    lines = (workspace.path / "train.en").read_text(encoding="utf-8").splitlines()
+    model, symbols = sentencepiece_model(tmp_path / "sp", lines, vocab_size=30)
     (tmp_path / "data").mkdir()
     for lang in ("en", "de"):
         text = "".join(f"{symbol} 1\n" for symbol in symbols)
         (tmp_path / "data" / f"dict.{lang}.txt").write_text(text, encoding="utf-8")
-    return SimpleNamespace(data=str(tmp_path / "data"), model=tmp_path / "sp.model")
+    return SimpleNamespace(data=str(tmp_path / "data"), model=Path(model))
 
 
 def test_sentencepiece_is_used_without_being_asked_for(pieces, tmp_path, caplog):

@@ -4,21 +4,13 @@ import contextlib
 import os
 
 import pytest
-from fairseq.checkpoint_utils import load_checkpoint_to_cpu
-
-
-@pytest.fixture
-def disk(small_disk):
-    return small_disk("2m")
-
-
-def updates(checkpoint) -> int:
-    return load_checkpoint_to_cpu(str(checkpoint))["optimizer_history"][-1]["num_updates"]
+from conftest import load, updates
 
 
 @pytest.mark.parametrize("checkpoints", [0, 0.5, 1.5])
-def test_a_full_disk_keeps_the_checkpoint_before(workspace, disk, checkpoints):
+def test_a_full_disk_keeps_the_checkpoint_before(workspace, small_disk, checkpoints):
     """The disk has room for so many *checkpoints* more; with one and a half it is checkpoint_last.pt that fails."""
+    disk = small_disk("2m")
 
     def train(until, **options):
         flags = ("--no-epoch-checkpoints", "--save-interval-updates", 2, "--max-update", until)
@@ -38,4 +30,4 @@ def test_a_full_disk_keeps_the_checkpoint_before(workspace, disk, checkpoints):
     assert (disk / "save" / "checkpoint_1_4.pt").exists() == (checkpoints > 1)
     filler.unlink()
     train(4)
-    assert updates(last) == 4
+    assert updates(load(last)) == 4

@@ -9,7 +9,8 @@ import torch
 from conftest import GRU_SIZES, TINY
 from fairseq import checkpoint_utils
 from fairseq.search import DiverseBeamSearch
-from translating import Model, mean_log_probabilities, train, train_language_model
+from in_process import command
+from translating import Model, mean_log_probabilities, train
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel
@@ -169,7 +170,17 @@ def test_unknown_words_are_replaced(model, workspace, tmp_path):
 def test_a_language_model_joins_in(fused, workspace, tmp_path):
     """Shallow fusion: each step's log-probability is the model's plus the weighted language model's."""
     dictionary = Path(workspace.data) / "dict.de.txt"
-    train_language_model(workspace, dictionary, tmp_path / "lm")
+    command(
+        "preprocess", "--only-source", "--srcdict", dictionary, "--trainpref", workspace.path / "train.de",
+        "--validpref", workspace.path / "valid.de", "--destdir", tmp_path / "lm",
+    )  # fmt: skip
+    command(
+        "train", tmp_path / "lm", "--task", "language_modeling", "--arch", "transformer_lm", "--decoder-layers", "1",
+        "--decoder-embed-dim", "8", "--decoder-ffn-embed-dim", "8", "--decoder-attention-heads", "2",
+        "--share-decoder-input-output-embed", "--optimizer", "adam", "--lr", "0.01", "--max-tokens", "120",
+        "--tokens-per-sample", "20", "--sample-break-mode", "eos", "--max-update", "5", "--cpu",
+        "--no-epoch-checkpoints", "--save-dir", tmp_path / "lm", "--disable-validation",
+    )  # fmt: skip
     (Path(workspace.data) / "dict.txt").write_bytes(dictionary.read_bytes())  # where fairseq looks for the LM's
     path = str(tmp_path / "lm" / "checkpoint_last.pt")
     assert fused.generate("--lm-path", path, "--lm-weight", "0").all("H") == fused.default.all("H")

@@ -85,27 +85,22 @@ def test_the_image_has_the_scripts_that_it_runs(source):
     assert run(source / "scripts" / "setup.sh", "--print-torch", cwd=source).startswith("torch==")
 
 
-def test_an_installed_wheel_hooks_in_and_leaves_nothing_behind(wheel, python, tmp_path):
+@pytest.mark.parametrize("editable", [False, True])
+def test_an_install_hooks_in_and_leaves_nothing_behind(source, wheel, python, tmp_path, editable):
+    if editable:
+        build = f"from setuptools import build_meta; build_meta.build_editable({str(tmp_path)!r})"  # as pip does
+        run(sys.executable, "-c", build, cwd=source)
+        (wheel,) = tmp_path.glob("bert_fused_plugin-*.whl")
     before = site_packages(python)
     run(python, "-m", "pip", "install", "--no-deps", "--no-index", wheel, cwd=tmp_path)
-    assert STARTUP_FILE in site_packages(python)
+    assert editable or STARTUP_FILE in site_packages(python)
+    assert str(source) not in run(python, "-c", "import sys; print(sys.path)", cwd=tmp_path)  # with tests, scripts, ...
     assert run(python, "-c", HOOKED, cwd=tmp_path).strip() == "1"
+    found = run(python, "-c", "import fairseq_compat as f; print(f.__file__)", cwd=tmp_path)
+    assert (str(source) in found) == editable
     run(python, "-m", "pip", "uninstall", "-y", "bert_fused_plugin", cwd=tmp_path)
     assert site_packages(python) == before
     assert run(python, "-c", HOOKED, cwd=tmp_path).strip() == "0"
-
-
-def test_an_editable_install_hooks_in_and_leaves_nothing_behind(source, wheel, python, tmp_path):
-    build = f"from setuptools import build_meta; build_meta.build_editable({str(tmp_path)!r})"  # as pip does
-    run(sys.executable, "-c", build, cwd=source)
-    (built,) = tmp_path.glob("bert_fused_plugin-*.whl")
-    before = site_packages(python)
-    run(python, "-m", "pip", "install", "--no-deps", "--no-index", built, cwd=tmp_path)
-    assert str(source) not in run(python, "-c", "import sys; print(sys.path)", cwd=tmp_path)  # with tests, scripts, ...
-    assert run(python, "-c", HOOKED, cwd=tmp_path).strip() == "1"
-    assert str(source) in run(python, "-c", "import fairseq_compat as f; print(f.__file__)", cwd=tmp_path)
-    run(python, "-m", "pip", "uninstall", "-y", "bert_fused_plugin", cwd=tmp_path)
-    assert site_packages(python) == before
 
 
 def test_set_up_names_what_is_wrong_with_python_and_folder(tmp_path):

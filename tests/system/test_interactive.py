@@ -4,11 +4,12 @@ import io
 import re
 
 import pytest
-import sentencepiece
 from conftest import ROOT, TINY, Workspace
 from in_process import Printed, command
 from language_models import save_language_model
 from sacremoses import MosesDetokenizer, MosesTokenizer
+from sentencepiece import SentencePieceProcessor
+from slow_tokenizers import sentencepiece_model
 from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
@@ -62,11 +63,8 @@ def moses(path, train, lang):
 
 def sentence_piece(path, train, lang):
     if not (path / "spm.model").exists():
-        (path / "spm.txt").write_text("\n".join(train["en"] + train["de"]), encoding="utf-8")
-        sentencepiece.SentencePieceTrainer.train(
-            input=str(path / "spm.txt"), model_prefix=str(path / "spm"), vocab_size=300, minloglevel=2
-        )
-    processor = sentencepiece.SentencePieceProcessor(model_file=str(path / "spm.model"))
+        sentencepiece_model(path / "spm", train["en"] + train["de"], vocab_size=300)
+    processor = SentencePieceProcessor(model_file=str(path / "spm.model"))
     return lambda line: " ".join(processor.encode(line, out_type=str))
 
 

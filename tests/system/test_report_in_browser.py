@@ -14,19 +14,13 @@ from bert_fused_plugin.commands.compare import main
 from bert_fused_plugin.reports.page import render
 
 
-@pytest.fixture(scope="session")
-def chromium():
-    """Chromium's command."""
-    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-    found = next(filter(None, map(shutil.which, names)), None)
-    if found is None:
-        pytest.skip("no Chromium here: the page is not tried in a browser")
-    return found
-
-
 @pytest.fixture
-def browse(chromium, tmp_path):
+def browse(tmp_path):
     """Open *page* with *script* at its end, in a window of 1100 or a frame of *width*; return what it yields."""
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    chromium = next(filter(None, map(shutil.which, names)), None)
+    if chromium is None:
+        pytest.skip("no Chromium here: the page is not tried in a browser")
 
     def browse(page, script, width=None):
         probe = "<script>window.errors = []; window.onerror = (m) => errors.push(m);</script>"

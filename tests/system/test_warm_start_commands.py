@@ -3,15 +3,10 @@
 import re
 import shutil
 
-import torch
-from conftest import hypotheses
+from conftest import hypotheses, load, updates
 
 from bert_fused_plugin.checkpoints.origins import Origin, origins
 from bert_fused_plugin.exporting.averaging import average_checkpoints
-
-
-def load(path):
-    return torch.load(path, weights_only=False)
 
 
 def log_of(done):
@@ -43,11 +38,11 @@ def test_training_starts_anew_and_what_it_saves_needs_no_checkpoint(workspace, p
     assert "begin training epoch 1\n" in log
     saved = load(save_dir / "checkpoint_best.pt")
     steps = int(re.findall(r"epoch 001 \| valid on 'valid' subset .* num_updates (\d+)", log)[0])
-    assert saved["optimizer_history"][-1]["num_updates"] == steps
+    assert updates(saved) == steps
     assert saved["extra_state"]["best"] == saved["extra_state"]["val_loss"]
     assert saved["cfg"]["model"].bert_warm_start is None
     assert saved["cfg"]["model"].bert_identity_start
-    began = [Origin(str(copy), load(copy)["optimizer_history"][-1]["num_updates"])]
+    began = [Origin(str(copy), updates(load(copy)))]
     assert origins(saved) == began
 
     copy.unlink()
@@ -58,7 +53,7 @@ def test_training_starts_anew_and_what_it_saves_needs_no_checkpoint(workspace, p
     assert "begin training epoch 2\n" in resumed
     assert "warm start from" not in resumed
     last = load(save_dir / "checkpoint_last.pt")
-    assert last["optimizer_history"][-1]["num_updates"] == 2 * steps
+    assert updates(last) == 2 * steps
 
     # where it began is known after a resume, of an average, and of a training that begins from this one
     assert origins(last) == began

@@ -53,18 +53,3 @@ def mean_log_probabilities(members, source, words):
             logits = model(source_ids[None], torch.tensor([len(source_ids)]), previous[None])[0][0]
         probabilities.append(logits.softmax(-1)[torch.arange(len(target)), target])
     return (torch.stack(probabilities).mean(dim=0).log() / math.log(2)).tolist()
-
-
-def train_language_model(workspace, dictionary, path):
-    """Train a tiny language model of the target language, with its data-bin in the same folder."""
-    command(
-        "preprocess", "--only-source", "--srcdict", dictionary, "--trainpref", workspace.path / "train.de",
-        "--validpref", workspace.path / "valid.de", "--destdir", path,
-    )  # fmt: skip
-    command(
-        "train", path, "--task", "language_modeling", "--arch", "transformer_lm", "--decoder-layers", "1",
-        "--decoder-embed-dim", "8", "--decoder-ffn-embed-dim", "8", "--decoder-attention-heads", "2",
-        "--share-decoder-input-output-embed", "--optimizer", "adam", "--lr", "0.01", "--max-tokens", "120",
-        "--tokens-per-sample", "20", "--sample-break-mode", "eos", "--max-update", "5", "--cpu",
-        "--no-epoch-checkpoints", "--save-dir", path, "--disable-validation",
-    )  # fmt: skip

@@ -69,7 +69,3 @@ def restricted_round_trip(state):
         allowed = checkpoint.allowed_globals()
         loaded = checkpoint.load_with_restricted_pickle(buffer, "cpu", allowed)
     return checkpoint._unwrap(loaded)
-
-
-def old_torch(monkeypatch):
-    monkeypatch.delattr(torch.serialization, "get_unsafe_globals_in_checkpoint", raising=False)

@@ -119,33 +119,26 @@ NORMS = pytest.mark.parametrize("normalize_before", [False, True], ids=["post-no
 
 @NORMS
 @pytest.mark.parametrize("name", JOINED)
-def test_fusions_of_two_branches_equal_their_formula_in_the_encoder(monkeypatch, name, normalize_before):
+def test_fusions_of_two_branches_equal_their_formula(monkeypatch, name, normalize_before):
     fusion, u, join = JOINED[name]
-    encoder = encoder_layer(**fusion, normalize_before=normalize_before).train(u is not None)
+    changed = {**fusion, "normalize_before": normalize_before}
+    encoder, decoder = (make(**changed).train(u is not None) for make in (encoder_layer, decoder_layer))
     monkeypatch.setattr(torch, "rand", lambda size: torch.full((size,), u))
-    h, bert = states(S, B, C), states(L, B, D)
+    h, s, bert = states(S, B, C), states(T, B, C), states(L, B, D)
     keep = ~PAD.t()
+
     nmt, to_bert = reads(encoder.self_attn, None, PAD), reads(encoder.bert_attn, bert, BERT_PAD)
     expected = literal_layer(encoder, h, [(joined(join, encoder, nmt, to_bert), encoder.self_attn_layer_norm)])
     assert_close(encoder(h, MASK, bert, BERT_MASK)[keep], expected[keep], atol=1e-10)
 
-
-@NORMS
-@pytest.mark.parametrize("name", JOINED)
-def test_fusions_of_two_branches_equal_their_formula_in_the_decoder(monkeypatch, name, normalize_before):
-    fusion, u, join = JOINED[name]
-    decoder = decoder_layer(**fusion, normalize_before=normalize_before).train(u is not None)
-    monkeypatch.setattr(torch, "rand", lambda size: torch.full((size,), u))
-    s, h, bert = states(T, B, C), states(S, B, C), states(L, B, D)
     nmt, to_bert = reads(decoder.encoder_attn, h, PAD), reads(decoder.bert_attn, bert, BERT_PAD)
     to_target = reads(decoder.self_attn, None, None), decoder.self_attn_layer_norm
     fused = joined(join, decoder, nmt, to_bert), decoder.encoder_attn_layer_norm
     expected = literal_layer(decoder, s, [to_target, fused])
-    actual, *weights = decoder(s, h, MASK, bert, BERT_MASK, self_attn_mask=causal_mask(), need_attn=False)
-    assert_close(actual, expected, atol=1e-10)
-    assert weights == [None, None]
-    actual, *weights = decoder(s, h, MASK, bert, BERT_MASK, self_attn_mask=causal_mask(), need_attn=True)
-    assert_close(actual, expected, atol=1e-10)
+    for need_attn in (False, True):
+        actual, *weights = decoder(s, h, MASK, bert, BERT_MASK, self_attn_mask=causal_mask(), need_attn=need_attn)
+        assert_close(actual, expected, atol=1e-10)
+        assert need_attn or weights == [None, None]
     if u is None:
         assert [attn.shape for attn in weights] == [(H, B, T, S), (H, B, T, L)]
         assert_close(weights[1].sum(-1), torch.ones(H, B, T).double())

@@ -96,17 +96,12 @@ def test_a_model_of_the_hub_says_so_by_its_name_or_by_its_files(tmp_path, monkey
     assert is_sentence_encoder("someone/encoder")
 
 
-@pytest.mark.parametrize(
-    ("layer", "warned"),
-    [
-        *((layer, True) for layer in ("-1", "2", "random:1")),
-        *((layer, False) for layer in ("1", "0", "mix", "random:2")),
-    ],
-)
-def test_only_the_last_layer_alone_is_warned_of(of_sentences, layer, warned):
+@pytest.mark.parametrize("layer", ["-1", "2", "random:1", "1", "0", "mix", "random:2"])
+def test_only_the_last_layer_alone_is_warned_of(of_sentences, layer):
     warning = last_layer_warning(FrozenBert.from_pretrained(of_sentences, layer), "NAME")
-    assert (warning is not None) == warned
-    if warning is not None:
+    if layer in ("1", "0", "mix", "random:2"):
+        assert warning is None
+    else:
         assert warning.startswith(f"--bert-model NAME {WARNING}")
         assert "give --bert-layer 1 (of 2), and see docs/tuning.md" in warning
 
@@ -116,9 +111,7 @@ def test_one_layer_alone_other_encoders_and_those_that_train_are_not_warned_of(b
     assert last_layer_warning(FinetunedBert.from_pretrained(of_sentences), "NAME") is None
     config = Path(of_sentences) / "config.json"
     config.write_text(config.read_text().replace('"num_hidden_layers": 2', '"num_hidden_layers": 1'))
-    bert = FrozenBert.from_pretrained(of_sentences)
-    assert bert.depth == 1
-    assert last_layer_warning(bert, "NAME") is None
+    assert last_layer_warning(FrozenBert.from_pretrained(of_sentences), "NAME") is None
 
 
 @pytest.mark.parametrize(("arch", "sizes"), [("bert_fused", SIZES), ("gru_dot", GRU_SIZES)])

@@ -147,6 +147,8 @@ def test_a_run_that_began_from_the_baseline_needs_a_fair_control():
         "with the flags of its own training (and --patience, if fused had it): fairseq-train 'my data' ... "
         "--finetune-from-model /runs/plain/checkpoint_best.pt --max-update 2000"
     )
+    fused.max_update = 10000  # the control may train as long as the run
+    assert fairness(fused, PLAIN, [PLAIN, fused], "data").endswith(" --max-update 10000")
 
 
 def test_a_control_that_is_there_is_named():
@@ -190,12 +192,6 @@ def test_a_model_of_another_kind_may_be_the_reason_of_a_gain():
     )
     assert fairness(fused, PLAIN, [PLAIN, fused], "data") is None
     assert fairness(gru, fused, [fused, gru], "data") is None
-
-
-def test_the_fair_control_may_train_as_long_as_the_run():
-    fused = run("fused", "/runs/fused/checkpoint_best.pt", BEGUN, reads_bert=True)
-    fused.max_update = 10000
-    assert fairness(fused, PLAIN, [PLAIN, fused], "data").endswith(" --max-update 10000")
 
 
 def test_a_control_begins_from_the_checkpoint_that_the_run_began_from(tmp_path):

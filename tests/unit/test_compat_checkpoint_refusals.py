@@ -15,7 +15,7 @@ import fairseq.distributed.utils
 import numpy as np
 import pytest
 import torch
-from compat_states import TRUST, old_torch, restricted_round_trip, round_trip, save, stock_state
+from compat_states import TRUST, restricted_round_trip, round_trip, save, stock_state
 from fairseq import checkpoint_utils
 from helpers import Call
 from omegaconf import OmegaConf
@@ -35,12 +35,17 @@ PLACES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("torch_is", ["new", "old"])
+@pytest.fixture(params=["new", "old"])
+def torch_is(request, monkeypatch):
+    """Torch as it is, and as of before 2.6."""
+    if request.param == "old":
+        monkeypatch.delattr(torch.serialization, "get_unsafe_globals_in_checkpoint", raising=False)
+
+
+@pytest.mark.usefixtures("torch_is")
 @pytest.mark.parametrize("zipped", [True, False])
 @pytest.mark.parametrize("place", PLACES)
-def test_a_pickle_that_would_write_a_file_does_not_run(tmp_path, monkeypatch, place, zipped, torch_is):
-    if torch_is == "old":
-        old_torch(monkeypatch)
+def test_a_pickle_that_would_write_a_file_does_not_run(tmp_path, place, zipped):
     mark = tmp_path / "mark"
     state = PLACES[place](stock_state(), Call(os.system, f"touch '{mark}'"))
     path = save(state, tmp_path / "evil.pt", _use_new_zipfile_serialization=zipped)
@@ -51,12 +56,10 @@ def test_a_pickle_that_would_write_a_file_does_not_run(tmp_path, monkeypatch, pl
     assert not mark.exists()
 
 
-@pytest.mark.parametrize("torch_is", ["new", "old"])
+@pytest.mark.usefixtures("torch_is")
 @pytest.mark.parametrize("weights_only", [True, False])
 @pytest.mark.parametrize("module", [checkpoint_utils, fairseq.distributed.utils], ids=lambda module: module.__name__)
-def test_weights_only_of_fairseq_main_does_not_open_the_door(tmp_path, monkeypatch, module, weights_only, torch_is):
-    if torch_is == "old":
-        old_torch(monkeypatch)
+def test_weights_only_of_fairseq_main_does_not_open_the_door(tmp_path, module, weights_only):
     mark = tmp_path / "mark"
     path = save({"x": Call(os.system, f"touch '{mark}'")}, tmp_path / "evil.pt")
 
@@ -102,11 +105,9 @@ GADGETS = {
 }
 
 
-@pytest.mark.parametrize("torch_is", ["new", "old"])
+@pytest.mark.usefixtures("torch_is")
 @pytest.mark.parametrize("name", GADGETS)
-def test_whatever_else_is_refused_by_name(tmp_path, monkeypatch, name, torch_is):
-    if torch_is == "old":
-        old_torch(monkeypatch)
+def test_whatever_else_is_refused_by_name(tmp_path, name):
     path = save({"model": {}, "x": GADGETS[name]}, tmp_path / "c.pt")
     with pytest.raises(CheckpointError) as refused:
         checkpoint_utils.load_checkpoint_to_cpu(path)

@@ -27,13 +27,10 @@ def test_only_the_first_of_several_directories_is_looked_into_and_all_must_exist
         f"data directory '{data}/a' does not exist",
         f"data directory '{data}/b' does not exist",
     ]
-
-
-@pytest.mark.parametrize("nothing", [None, ""])
-def test_no_directory_is_one_that_does_not_exist(nothing):
-    assert data_errors(nothing, "en", "de") == [
-        "data directory '' does not exist; give the --destdir of fairseq-preprocess"
-    ]
+    for nothing in (None, ""):
+        assert data_errors(nothing, "en", "de") == [
+            "data directory '' does not exist; give the --destdir of fairseq-preprocess"
+        ]
 
 
 def test_each_language_without_a_dictionary_is_named(data):

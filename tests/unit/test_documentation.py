@@ -5,6 +5,8 @@ import json
 import re
 import shlex
 import subprocess
+from importlib import import_module
+from importlib.metadata import distribution
 from urllib.parse import unquote
 
 import gains
@@ -14,12 +16,6 @@ from documentation import MADE, PAGES, ROOT, blocks, text_of, typed, with_tables
 from fairseq import options
 
 import bert_fused_plugin
-import bert_fused_plugin.commands.average_checkpoints as average
-import bert_fused_plugin.commands.cache as cache
-import bert_fused_plugin.commands.compare as compare
-import bert_fused_plugin.commands.export_model as export
-import bert_fused_plugin.commands.import_bert_nmt as import_bert_nmt
-import bert_fused_plugin.commands.plot_attention as attention
 
 SHELL_BLOCKS = [block for page in PAGES for block in blocks(page) if block.language == "bash"]
 PARSERS = {
@@ -28,12 +24,7 @@ PARSERS = {
     "fairseq-interactive": lambda: options.get_generation_parser(interactive=True),
 }
 COMMANDS = {
-    "bert-fused-attention": attention.parse_args,
-    "bert-fused-average": average.parse_args,
-    "bert-fused-cache": cache.parse_args,
-    "bert-fused-compare": compare.parse_args,
-    "bert-fused-export": export.parse_args,
-    "bert-fused-import": import_bert_nmt.parse_args,
+    entry.name: import_module(entry.module).parse_args for entry in distribution("bert_fused_plugin").entry_points
 }
 FOLDERS = ("bert_fused_plugin", "fairseq_compat", "benchmarks", "docs", "examples", "scripts", "tests")
 
@@ -65,14 +56,11 @@ def test_readme_and_all_pages_together_are_short():
     assert sum(len(text_of(page).splitlines()) for page in PAGES if not page.startswith("examples")) <= 2000
 
 
-def test_readme_says_version_licence_and_where_to_clone_from_as_setup_does():
+def test_the_pages_say_version_licence_and_where_to_clone_from_as_setup_does():
     of_setup = re.search(r'REPOSITORY = "(.*?)".*version="(.*?)".*license="(.*?)"', text_of("setup.py"), re.DOTALL)
     for said in map(str.format, ("git clone {} ", "version {}, ", "{} licence"), of_setup.groups()):
         assert said in text_of("README.md")
-
-
-def test_one_version_everywhere():
-    version = re.search(r'version="(.*?)"', text_of("setup.py"))[1]
+    version = of_setup[2]
     assert f"\nversion: {version}\n" in text_of("CITATION.cff")
     assert re.search(r"^## (\S+)", text_of("CHANGELOG.md"), re.MULTILINE)[1] == version
 

@@ -7,13 +7,14 @@ import shutil
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from helpers import processes, word_pieces_of
+from helpers import processes
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import safe_open
@@ -22,6 +23,7 @@ from safetensors.torch import load_file
 from bert_fused_plugin.data import cached_states
 from bert_fused_plugin.data.cached_states import NUMBER_FORMATS, CachedStates
 from bert_fused_plugin.data.collate import BERT_PAD
+from bert_fused_plugin.data.word_pieces import WordPieces
 from bert_fused_plugin.errors import BertFusedError
 
 D = 6
@@ -55,7 +57,9 @@ def expected(row):
 
 
 def states_in(folder, sentences=SENTENCES, dtype="fp32"):
-    return CachedStates(Path(folder), word_pieces_of(sentences), D, dtype)
+    offsets = np.cumsum([0, *map(len, sentences)], dtype=np.int64)
+    pieces = WordPieces(np.array([*chain(*sentences)], dtype=np.int32), offsets)
+    return CachedStates(Path(folder), pieces, D, dtype)
 
 
 def check(states, sentences=SENTENCES):

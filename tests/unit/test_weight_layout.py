@@ -17,12 +17,9 @@ from bert_fused_plugin.modules.weight_layout import lay_out_weights
 MODELS = [(BertFusedModel, "fused"), (GruModel, "gru")]
 
 
-def linear_maps(module):
-    return [linear for linear in module.modules() if isinstance(linear, nn.Linear) and min(linear.weight.shape) > 1]
-
-
 def lie_by_columns(module):
-    found = {linear.weight.t().is_contiguous() for linear in linear_maps(module)}
+    weights = [linear.weight for linear in module.modules() if isinstance(linear, nn.Linear)]
+    found = {weight.t().is_contiguous() for weight in weights if min(weight.shape) > 1}
     assert len(found) == 1
     return found.pop()
 
