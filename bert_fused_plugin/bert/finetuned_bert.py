@@ -89,13 +89,13 @@ class FinetunedBert(PretrainedBert):
         Raises:
             BertFusedError: The encoder is one that needs single precision, as T5 does, and this is half precision.
         """
+        if self.model._keep_in_fp32_modules and fn(torch.zeros(())).dtype == torch.float16:
+            raise BertFusedError(f"--bert-model {self.name}, fine-tuned, would overflow with --fp16; use --bf16")
         frequencies = {name: buffer for name, buffer in self.named_buffers() if name.endswith("inv_freq")}
         super()._apply(fn, *args, **kwargs)
         for name, buffer in self.named_buffers():
             if name in frequencies:  # of rotary positions, which would be rounded
                 buffer.data = frequencies[name].to(buffer.device)
-        if self.model.dtype == torch.float16 and self.model._keep_in_fp32_modules:
-            raise BertFusedError(f"--bert-model {self.name}, fine-tuned, would overflow with --fp16; use --bf16")
         self.lr_factor = torch.full_like(self.lr_factor, self._factor, dtype=torch.float32)  # half precision rounds it
         return self
 

@@ -33,6 +33,7 @@ def as_old(state, version):
         result.pop(f"{side}.version")
         if version is not None:
             result[f"{side}.version"] = torch.tensor([float(version)])
+    assert not [name for name in result if "q_proj" in name or "attn_layer_norm" in name or "output_proj" in name]
     return result
 
 

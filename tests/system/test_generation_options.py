@@ -145,6 +145,11 @@ def test_a_flag_that_would_do_nothing_is_refused_and_nothing_is_written(fused, m
     assert list(tmp_path.iterdir()) == []
 
 
+def test_sources_that_are_too_long_are_cut_and_not_skipped(fused):
+    limit = ["--max-source-positions", "5", "--skip-invalid-size-inputs-valid-test"]
+    assert fused.generate(*limit).all("H").keys() == set(range(30))
+
+
 def test_unknown_words_are_replaced(model, workspace, tmp_path):
     """By the word of the source that the alignment names, or its translation in the dictionary."""
     for lang in ("en", "de"):

@@ -6,9 +6,9 @@ from bert_fused_plugin.errors import BertFusedError
 
 
 def test_only_a_line_feed_ends_a_sentence_and_a_byte_order_mark_is_no_text(tmp_path):
-    text = "\ufeffun café \r\n\r\na\u2028b\x0bc\rd\n\ufeff the dog"
+    text = "\ufeffun café \r\n\r\n a\u2028b\x0bc\rd\n\ufeff the dog"
     (tmp_path / "train.en").write_bytes(text.encode())
-    expected = ["un café ", "", "a\u2028b\x0bc\rd", "\ufeff the dog"]
+    expected = ["un café ", "", " a\u2028b\x0bc\rd", "\ufeff the dog"]
     assert list(read_raw_text(str(tmp_path), "train", "en", 4)) == expected
 
 

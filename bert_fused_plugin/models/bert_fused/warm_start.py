@@ -129,16 +129,17 @@ class WarmStart:
         ]
 
     def sharing_errors(self, cfg: BertFusedConfig) -> List[str]:
-        """Return a sentence if *cfg* shares embeddings that differ in the checkpoint; warn if it shares none now."""
+        """Return a sentence if *cfg* shares embeddings that differ in the checkpoint; warn if it shares fewer."""
+        now = {"share_all_embeddings": cfg.share_all_embeddings}
+        now["share_decoder_input_output_embed"] = cfg.share_all_embeddings or cfg.share_decoder_input_output_embed
+        lost = [name.replace("_", "-") for name in now if self.flags.get(name) and not now[name]]
+        if lost:
+            logger.warning(
+                f"--bert-warm-start {self.path} was trained with --{lost[0]}, and this model is built without it, so "
+                "its embeddings are more parameters; give the flag here, too, unless each language has its own dictionary"
+            )
         all_three = cfg.share_all_embeddings and not cfg.fusion.replaces_embeddings
         if not (cfg.share_all_embeddings or cfg.share_decoder_input_output_embed):
-            shared = [x for x in ("share_all_embeddings", "share_decoder_input_output_embed") if self.flags.get(x)]
-            if shared:
-                name = shared[0].replace("_", "-")
-                logger.warning(
-                    f"--bert-warm-start {self.path} was trained with --{name}, and this model is built without it, so "
-                    "its embeddings are more parameters; give the flag here, too"
-                )
             return []
         tables = [self.state[name] for name in _EMBEDDINGS[: 3 if all_three else 2] if name in self.state]
         if all(table.shape == tables[0].shape and torch.equal(table, tables[0]) for table in tables):
