@@ -136,7 +136,7 @@ class WarmStart:
         if lost:
             logger.warning(
                 f"--bert-warm-start {self.path} was trained with --{lost[0]}, and this model is built without it, so "
-                "its embeddings are more parameters; give the flag here, too, unless each language has its own dictionary"
+                "its embeddings are more parameters; give the flag here, too, unless each language has a dictionary"
             )
         all_three = cfg.share_all_embeddings and not cfg.fusion.replaces_embeddings
         if not (cfg.share_all_embeddings or cfg.share_decoder_input_output_embed):
