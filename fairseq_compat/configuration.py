@@ -59,8 +59,6 @@ def around(owner: Any, name: str) -> Callable[[Callable[..., Any]], None]:
 
 def before_fairseq() -> None:
     """Prepare Python before the first line of fairseq runs; repeating it does no harm."""
-    if os.environ.get("FAIRSEQ_COMPAT") == "0":
-        return
     _root_logger[:] = [logging.root.level, *logging.root.handlers]
     for category, message, module in _HOPELESS_WARNINGS:
         warnings.filterwarnings("ignore", message, category, module)

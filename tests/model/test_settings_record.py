@@ -150,6 +150,7 @@ def test_a_setting_that_another_version_recorded_is_passed_over(build):
 def test_an_ema_in_single_precision_is_not_checked(build, caplog):
     """fairseq's EMA mixes the texts of before and after a change, and loads that at each step."""
     before, model = build(bert_drop_net=0.125), build()
+    assert before.settings_record.text.shape == model.settings_record.text.shape
     mixed = {key: (value + before.state_dict()[key]) / 2 for key, value in model.state_dict().items()}
     caplog.clear()
     model.load_state_dict(mixed, strict=False)

@@ -81,6 +81,7 @@ def test_without_safe_checkpoints_nothing_is_imported(misfit, monkeypatch):
 
 def test_the_environment_switches_all_of_it_off(toy, monkeypatch):
     monkeypatch.setenv("FAIRSEQ_COMPAT", "0")
+    assert not isinstance(importlib.util.find_spec(toy).loader, fairseq_compat._PatchingLoader)
     module = importlib.import_module(toy)
     assert module.VALUE == 1
     fairseq_compat._install()  # with the module already imported
