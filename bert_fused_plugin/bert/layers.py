@@ -40,8 +40,7 @@ def read_bert(
         bert_padding_mask[:, 0] &= ~bert_padding_mask.all(dim=1)  # an empty sentence keeps its first one
     if encoder.layer_mix is not None:
         bert_out = encoder.layer_mix(bert_out.unflatten(-1, (-1, encoder.bert.dim)))
-    # Time comes first in memory, as attention reads it, so that no layer copies the states for its keys and values.
-    return bert_out.transpose(0, 1).contiguous().transpose(0, 1), bert_padding_mask
+    return bert_out.contiguous(), bert_padding_mask
 
 
 def read_once(encoder: Any, net_input: Dict[str, Any]) -> Dict[str, Any]:

@@ -65,8 +65,7 @@ class BertPairDataset(BaseWrapperDataset):
             ordered = [by_id[i] for i in batch["id"].tolist()]  # fairseq sorts them by length
             batch["net_input"]["bert_tokens"] = collate_bert_tokens([sample["bert_tokens"] for sample in ordered])
             if self.states is not None:
-                states = pad_sequence([sample["bert_out"] for sample in ordered])  # time first, as attention reads them
-                batch["net_input"]["bert_out"] = states.transpose(0, 1)
+                batch["net_input"]["bert_out"] = pad_sequence([sample["bert_out"] for sample in ordered], True)
         return batch
 
     def num_tokens(self, index: int) -> int:

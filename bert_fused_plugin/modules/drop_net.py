@@ -1,15 +1,12 @@
-"""Drop-net: which of its two branches a layer uses (Zhu et al. 2020, section 4.2).
-
-Beside it stand the random numbers that it draws, and the gradients of the branch that it leaves out.
-"""
+"""Drop-net: which of its two branches a layer uses (Zhu et al. 2020, section 4.2), and the numbers that it draws."""
 
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Iterator, List, Tuple
+from typing import Iterator, Tuple
 
 import torch
 from fairseq.distributed.utils import get_global_rank, get_global_world_size
-from torch import Tensor, nn
+from torch import nn
 
 
 class DropNet(nn.Module):
@@ -31,8 +28,8 @@ class DropNet(nn.Module):
         if not self.training or self.p_net == 0:
             return False, False
         # torch's CPU generator gives the same numbers again after a resume, and nothing waits for the GPU
-        u = torch.rand(1)
-        return bool(u < self.p_net / 2), bool(u > 1 - self.p_net / 2)
+        u = float(torch.rand(1))
+        return u < self.p_net / 2, u > 1 - self.p_net / 2
 
 
 _is_seeded: "ContextVar[bool]" = ContextVar("is_seeded", default=False)
@@ -58,31 +55,3 @@ def batch_rng(training: bool) -> Iterator[None]:
             yield
         finally:
             _is_seeded.reset(before)
-
-
-def with_zero_gradients(x: Tensor, *unused: Tensor) -> Tensor:
-    """Return *x*; in the backward pass the tensors *unused* get zeros, as if they had been used times zero.
-
-    DDP needs a gradient for each parameter in each step, and Adam moves a parameter by its momentum even then.
-    """
-    return _ZeroGradients.apply(x, *unused)
-
-
-def after_layer_drop(x: Tensor, layers: nn.ModuleList) -> Tuple[Tensor, List[nn.Module]]:
-    """Return *x* and those *layers* that LayerDrop leaves in (Fan et al. 2020); the others get zero gradients."""
-    chosen = list(layers)  # fairseq's list of layers draws them
-    if len(chosen) < len(layers):
-        dropped = [layer for layer in layers.children() if layer not in chosen]
-        x = with_zero_gradients(x, *nn.ModuleList(dropped).parameters())
-    return x, chosen
-
-
-class _ZeroGradients(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, *unused: Tensor) -> Tensor:
-        ctx.save_for_backward(*unused)
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tuple[Tensor, ...]:
-        return (*gradients, *map(torch.zeros_like, ctx.saved_tensors))

@@ -1,15 +1,27 @@
-"""What the fused layers of the encoder and of the decoder have in common."""
+"""The BERT-fused layers (Zhu et al. 2020, figure 1): a transformer's layers, in which an attention also reads BERT."""
 
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Callable, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from fairseq.modules import FairseqDropout, LayerNorm
 from torch import Tensor, nn
 
-from bert_fused_plugin.modules.cross_attention import CrossAttention, Memory, States
-from bert_fused_plugin.modules.fusion import FUSION_KINDS, Branch, Fused
-from bert_fused_plugin.modules.multihead_attention import SelfAttention
+from bert_fused_plugin.modules.drop_net import DropNet
+from bert_fused_plugin.modules.folded_attention import FoldingAttention, Memory
+from bert_fused_plugin.modules.fusion import FUSION_KINDS
+from bert_fused_plugin.modules.multihead_attention import Positions, SelfAttention
+from bert_fused_plugin.modules.zero_gradients import with_zero_gradients
+
+# the states, the weights of the NMT branch, and those of BERT's branch; None where nobody needs them
+Fused = Tuple[Tensor, Optional[Tensor], Optional[Tensor]]
+
+# fairseq 0.12's layer registers these copies of q_proj, k_proj, ... for a fused kernel
+_SAVED_TWICE = tuple(f"{part}_{kind}" for part in ("in_proj", "out_proj", "fc1", "fc2") for kind in ("weight", "bias"))
+_RENAMED = {
+    "layer_norms.0.": "self_attn_layer_norm.",  # of fairseq 0.6
+    "layer_norms.1.": "final_layer_norm.",
+    "fusion.mix.": "mix.",  # of version 1.0
+}
 
 
 @dataclass(frozen=True)
@@ -28,18 +40,10 @@ class LayerOptions:
     fusion: str = "parallel"  # a key of the table of the fusions
     p_net: float = 0.0  # the rate of drop-net, for a fusion of two branches
     weights: Tuple[float, float] = (0.5, 0.5)  # of the NMT branch and of BERT's branch, for a weighted fusion
-    bert_first: bool = True  # whether BERT's sub-layer comes before that of the NMT branch
-    identity_start: bool = False  # whether the output of the attention to BERT begins as zero
+    bert_first: bool = True  # stacked: whether BERT's sub-layer comes before that of the NMT branch
+    identity_start: bool = False  # whether the output of the attention to BERT is initialised to zero
     attention_map: str = "softmax"  # from scores to weights, in the attentions to the encoder and to BERT
     self_attention_map: str = "softmax"
-
-    def build_self_attention(self) -> SelfAttention:
-        """Build the self-attention."""
-        return SelfAttention(self.embed_dim, self.num_heads, self.attention_dropout, self.self_attention_map)
-
-    def build_cross_attention(self, dim: int) -> CrossAttention:
-        """Build the attention to the states of the encoder or of BERT, which are *dim* wide."""
-        return CrossAttention(self.embed_dim, self.num_heads, dim, self.attention_dropout, self.attention_map)
 
 
 class FusedLayer(nn.Module):
@@ -52,63 +56,163 @@ class FusedLayer(nn.Module):
     def __init__(self, options: LayerOptions) -> None:
         super().__init__()
         name = type(self).__name__  # --retain-dropout-modules asks for it
+        self.options = options
         self.dropout_module = FairseqDropout(options.dropout, module_name=name)
         self.activation_dropout_module = FairseqDropout(options.activation_dropout, module_name=name)
-        self.activation_fn = options.activation_fn
-        self.normalize_before = options.normalize_before
+        heads, rate = options.num_heads, options.attention_dropout
+        self.self_attn: Any = SelfAttention(options.embed_dim, heads, rate, options.self_attention_map)
 
-    def add_bert_attention(self, options: LayerOptions) -> None:
-        """Add the attention to BERT, its layer norm if it is a sub-layer, and the fusion; a part may be None."""
+    def cross_attention(self, dim: int) -> FoldingAttention:
+        """Build the attention to the states of the encoder or of BERT, which are *dim* wide."""
+        options = self.options
+        heads, rate = options.num_heads, options.attention_dropout
+        return FoldingAttention(options.embed_dim, heads, dim, rate, options.attention_map)
+
+    def add_bert(self) -> None:
+        """Add the attention to BERT, and what joins it with the NMT branch; they are None in a layer without BERT."""
+        options, kind = self.options, FUSION_KINDS[self.options.fusion]
         self.bert_attn: Any = None
-        self.bert_attn_layer_norm: Optional[nn.Module] = None
-        self.fusion: Any = None
-        kind = FUSION_KINDS[options.fusion]
-        if options.bert_dim is None or kind.build is None:
+        self.bert_attn_layer_norm: Any = None
+        self.mix: Any = None
+        self.drop_net = DropNet(0.0)
+        if options.bert_dim is None or kind.replaces_embeddings:
             return
-        self.bert_attn = options.build_cross_attention(options.bert_dim)
+        self.bert_attn = self.cross_attention(options.bert_dim)
         if options.identity_start:
             nn.init.zeros_(self.bert_attn.out_proj.weight)
             nn.init.zeros_(self.bert_attn.out_proj.bias)
         if kind.is_sublayer:
             self.bert_attn_layer_norm = LayerNorm(options.embed_dim)
-        self.fusion = kind.build(options)
+        if kind.mix is not None:
+            self.mix, self.drop_net = kind.mix(options), DropNet(options.p_net)
 
-    def add_feed_forward(self, options: LayerOptions) -> None:
+    def add_feed_forward(self) -> None:
         """Add the feed-forward network, and its layer norm."""
-        self.fc1 = nn.Linear(options.embed_dim, options.ffn_dim)
-        self.fc2 = nn.Linear(options.ffn_dim, options.embed_dim)
-        self.final_layer_norm = LayerNorm(options.embed_dim)
+        self.fc1 = nn.Linear(self.options.embed_dim, self.options.ffn_dim)
+        self.fc2 = nn.Linear(self.options.ffn_dim, self.options.embed_dim)
+        self.final_layer_norm = LayerNorm(self.options.embed_dim)
 
-    def apply_sublayer(
-        self, sublayer: Callable[[Tensor], Tuple[Tensor, Any]], x: Tensor, norm: nn.Module
-    ) -> Tuple[Tensor, Any]:
-        """Return norm(x + dropout(y)), (T, B, C), and the attention weights, where sublayer(x) gives y and the weights.
+    def before(self, x: Tensor, norm: nn.Module) -> Tensor:
+        """Return what a sub-layer reads of the states *x*."""
+        return norm(x) if self.options.normalize_before else x
 
-        In a layer that normalizes before (pre-norm) the result is x + dropout(y), and sublayer(norm(x)) gives y.
-        """
-        if self.normalize_before:
-            out, weights = sublayer(norm(x))
-            return x + self.dropout_module(out), weights
-        out, weights = sublayer(x)
-        return norm(x + self.dropout_module(out)), weights
+    def after(self, x: Tensor, out: Tensor, norm: nn.Module) -> Tensor:
+        """Return the states after a sub-layer that has made *out* of the states *x*."""
+        x = x + self.dropout_module(out)
+        return x if self.options.normalize_before else norm(x)
 
-    def attend_with_bert(
-        self, x: Tensor, nmt: Branch, bert_memory: Union[States, Memory, None], need_weights: bool = False
+    def attend(
+        self,
+        x: Tensor,
+        attention: nn.Module,
+        memory: Any,
+        norm: nn.Module,
+        bert: Optional[Memory],
+        need_weights: bool = False,
     ) -> Fused:
-        """Return the states, (T, B, C), after the NMT attention and that to BERT, and the weights of both.
+        """Return the states, (B, T, C), after the NMT branch and BERT's branch, and the attention weights of both.
 
-        The attention to BERT reads *bert_memory*; states are projected only if that attention is computed.
+        The NMT branch is an *attention* to *memory*, with its layer norm; BERT's branch is the attention to *bert*.  A
+        branch whose memory is None is left out.
         """
+        if self.bert_attn_layer_norm is not None:
+            return self._attend_in_turn(x, attention, memory, norm, bert, need_weights)
+        h = self.before(x, norm)
+        nmt_out, nmt_weights = (None, None) if memory is None else attention(h, memory, need_weights)
+        bert_out, bert_weights = (None, None) if bert is None else self.bert_attn(h, bert, need_weights)
+        return self.after(x, self._joined(nmt_out, bert_out, attention), norm), nmt_weights, bert_weights
+
+    def _joined(self, nmt: Any, bert: Any, attention: nn.Module) -> Tensor:
+        """Return the outputs of both branches, (B, T, C), joined; *attention*, or that to BERT, may be left out."""
         if self.bert_attn is None:
-            x, nmt_weights = self.apply_sublayer(nmt.attend, x, nmt.norm)
-            return x, nmt_weights, None
-        attend = partial(self.bert_attn, memory=bert_memory, need_weights=need_weights)
-        return self.fusion(self.apply_sublayer, x, nmt, Branch(attend, self.bert_attn, self.bert_attn_layer_norm))
+            return nmt
+        if nmt is None:
+            return with_zero_gradients(bert, *attention.parameters(), *self.mix.parameters())
+        if bert is None:
+            return with_zero_gradients(nmt, *self.bert_attn.parameters(), *self.mix.parameters())
+        return self.mix(nmt, bert)
+
+    def _attend_in_turn(
+        self, x: Tensor, attention: nn.Module, memory: Any, norm: nn.Module, bert: Optional[Memory], need_weights: bool
+    ) -> Fused:
+        """Return the same of stacked fusion, whose attentions are two sub-layers."""
+        steps = [(self.bert_attn, bert, self.bert_attn_layer_norm), (attention, memory, norm)]
+        weights: Dict[Any, Optional[Tensor]] = {}
+        for step_attention, step_memory, step_norm in steps if self.options.bert_first else steps[::-1]:
+            if step_memory is not None:
+                out, weights[step_attention] = step_attention(self.before(x, step_norm), step_memory, need_weights)
+                x = self.after(x, out, step_norm)
+        return x, weights.get(attention), weights.get(self.bert_attn)
 
     def feed_forward(self, x: Tensor) -> Tensor:
-        """Apply the feed-forward network to the states, (T, B, C)."""
+        """Return the states, (B, T, C), after the feed-forward network."""
+        h = self.options.activation_fn(self.fc1(self.before(x, self.final_layer_norm)))
+        return self.after(x, self.fc2(self.activation_dropout_module(h)), self.final_layer_norm)
 
-        def network(h: Tensor) -> Tuple[Tensor, None]:
-            return self.fc2(self.activation_dropout_module(self.activation_fn(self.fc1(h)))), None
+    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
+        """Drop the copies in checkpoints of fairseq's own layer, and rename what is old; fairseq's hook."""
+        for key in _SAVED_TWICE:
+            state_dict.pop(f"{name}.{key}", None)
+        for old, new in _RENAMED.items():
+            for key in [key for key in state_dict if key.startswith(f"{name}.{old}")]:
+                state_dict[key.replace(f"{name}.{old}", f"{name}.{new}")] = state_dict.pop(key)
 
-        return self.apply_sublayer(network, x, self.final_layer_norm)[0]
+
+class BertFusedEncoderLayer(FusedLayer):
+    """Self-attention beside the attention to BERT, and then the feed-forward network (figure 1, left)."""
+
+    def __init__(self, options: LayerOptions) -> None:
+        super().__init__(options)
+        self.add_bert()
+        self.self_attn_layer_norm = LayerNorm(options.embed_dim)
+        self.add_feed_forward()
+
+    def forward(self, x: Tensor, source: Optional[Positions], bert: Optional[Memory]) -> Tensor:
+        """Return this layer's states, (B, S, C).
+
+        Args:
+            x: the states of the layer below, (B, S, C).
+            source: the mask of the source's padding; None: drop-net leaves self-attention out.
+            bert: what `bert_attn` reads of BERT's states; None: the layer has no attention to BERT, or it is left out.
+        """
+        # 1. h~ = 1/2 (attn_S(h, H_E, H_E) + attn_B(h, H_B, H_B))   (section 4.1, step 2)
+        x, _, _ = self.attend(x, self.self_attn, source, self.self_attn_layer_norm, bert)
+        # 2. FFN(h~)
+        return self.feed_forward(x)
+
+
+class BertFusedDecoderLayer(FusedLayer):
+    """Causal self-attention, attention to the encoder beside attention to BERT, and the feed-forward network.
+
+    (Figure 1, right.)  The encoder's states are *encoder_dim* wide.
+    """
+
+    def __init__(self, options: LayerOptions, *, encoder_dim: int) -> None:
+        super().__init__(options)
+        self.self_attn_layer_norm = LayerNorm(options.embed_dim)
+        self.encoder_attn: Any = self.cross_attention(encoder_dim)
+        self.encoder_attn_layer_norm = LayerNorm(options.embed_dim)
+        self.add_bert()
+        self.add_feed_forward()
+
+    def forward(
+        self, x: Tensor, encoder: Optional[Memory], bert: Optional[Memory], target: Positions, need_attn: bool = False
+    ) -> Fused:
+        """Return this layer's states, (B, T, C), and, if *need_attn*, the weights of its attentions.
+
+        These are those of the attention to the encoder, (H, B, T, S), and to BERT, (H, B, T, L).
+
+        Args:
+            x: the states of the layer below, (B, T, C); T is 1 in incremental decoding.
+            encoder: what `encoder_attn` reads of the encoder's states; None: drop-net leaves this attention out.
+            bert: what `bert_attn` reads of BERT's states; None: the layer has no attention to BERT, or it is left out.
+            target: what the positions of the target see of each other.
+            need_attn: whether to return the weights.
+        """
+        # 1. s^ = attn_S(s, S_<=t, S_<=t)   (section 4.1, step 3)
+        out, _ = self.self_attn(self.before(x, self.self_attn_layer_norm), target)
+        x = self.after(x, out, self.self_attn_layer_norm)
+        # 2. s~ = 1/2 (attn_E(s^, H_E, H_E) + attn_B(s^, H_B, H_B))   (step 3)
+        x, attn, bert_attn = self.attend(x, self.encoder_attn, encoder, self.encoder_attn_layer_norm, bert, need_attn)
+        # 3. FFN(s~)
+        return self.feed_forward(x), attn, bert_attn

@@ -1,6 +1,9 @@
-"""Multi-head attention whose map from scores to weights can be chosen, and self-attention."""
+"""Multi-head attention whose map from scores to weights can be chosen, and self-attention.
 
-from typing import Any, Dict, Optional, Tuple
+Each attention of a layer is called with queries, with the memory that they read, and whether weights are needed.
+"""
+
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -8,8 +11,11 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
 from bert_fused_plugin.modules.attention_map import attention_weights_of, build_attention_map
+from bert_fused_plugin.modules.launches import Together
 
 Attended = Tuple[Tensor, Optional[Tensor]]  # the output of an attention, and its weights if somebody needs them
+
+_ALIGNED = 8  # numbers: CUDA's kernels read masks whose rows begin at multiples of it, and torch would copy any other
 
 
 def attention_mask(padding_mask: Tensor, dtype: torch.dtype) -> Tensor:
@@ -17,8 +23,10 @@ def attention_mask(padding_mask: Tensor, dtype: torch.dtype) -> Tensor:
 
     Encoder and decoder make it once, for all of their layers.
     """
-    mask = torch.zeros_like(padding_mask, dtype=dtype)
-    return mask.masked_fill_(padding_mask, -torch.inf)[:, None, None]
+    rows, length = padding_mask.shape
+    width = -(-length // _ALIGNED) * _ALIGNED
+    mask = torch.zeros(rows, 1, 1, width, dtype=dtype, device=padding_mask.device)[..., :length]
+    return mask.masked_fill_(padding_mask[:, None, None], -torch.inf)
 
 
 class MappedAttention(MultiheadAttention):
@@ -35,8 +43,18 @@ class MappedAttention(MultiheadAttention):
         self.dropout_module.module_name = MultiheadAttention.__name__  # --retain-dropout-modules asks for it
         self.attention_map: Any = build_attention_map(attention_map, num_heads)
 
+    def by_head(self, states: Tensor) -> Tensor:
+        """Return *states*, (..., S, C), as (..., H, S, C / H)."""
+        return states.unflatten(-1, (self.num_heads, self.head_dim)).transpose(-3, -2)
+
     def attend(
-        self, queries: Tensor, keys: Tensor, values: Tensor, mask: Optional[Tensor], need_weights: bool = False
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Optional[Tensor],
+        need_weights: bool = False,
+        is_causal: bool = False,
     ) -> Attended:
         """Return the heads' outputs, (N, H, T, C / H), and their weights, (N, H, T, S), or None if nobody needs them.
 
@@ -45,13 +63,16 @@ class MappedAttention(MultiheadAttention):
             keys, values: (N, H, S, C / H).
             mask: what is added to the scores, such as an `attention_mask`; None: all keys are seen.
             need_weights: whether to return the weights, which torch's fused attention does not give.
+            is_causal: whether query t sees only the keys 1 to t; then there is no *mask*.
         """
         mask = None if mask is None else mask.type_as(queries)  # under autocast the types differ
         if self.attention_map is None and not need_weights:
             is_dropping = self.training or self.dropout_module.apply_during_inference
             rate = self.dropout_module.p if is_dropping else 0.0
-            return F.scaled_dot_product_attention(queries, keys, values, mask, dropout_p=rate), None
+            return F.scaled_dot_product_attention(queries, keys, values, mask, rate, is_causal), None
         scores = torch.matmul(queries * self.scaling, keys.transpose(-1, -2))
+        if is_causal:
+            mask = torch.full_like(scores[0, 0], -torch.inf).triu(1)
         if mask is not None:
             scores = scores + mask
         probabilities = attention_weights_of(self.attention_map, scores)
@@ -59,28 +80,41 @@ class MappedAttention(MultiheadAttention):
         return out, probabilities if need_weights else None
 
 
+class Positions(NamedTuple):
+    """What self-attention sees of its own sequence."""
+
+    mask: Optional[Tensor] = None  # of the padding, see `attention_mask`
+    is_causal: bool = False  # whether a position sees only itself and those before it
+    incremental_state: Optional[Dict[str, Any]] = None  # fairseq's, of a search: x is the position after those in it
+
+
 class SelfAttention(MappedAttention):
-    """fairseq's self-attention with a choice of map; the arguments are those of `MappedAttention`.
+    """fairseq's self-attention with a choice of map; the arguments are those of `MappedAttention`."""
 
-    A step of the search takes fewer operations than fairseq's: there is no mask, and torch's fused attention takes the
-    keys and values of the positions so far as they are kept.
-    """
+    def forward(self, x: Tensor, memory: Positions, need_weights: bool = False) -> Attended:
+        """Return the attention's output, (B, T, C), for the states *x*, (B, T, C), and its weights, (B, H, T, T)."""
+        if memory.incremental_state is None:
+            query, key, value = map(self.by_head, Together(x, self.q_proj, self.k_proj, self.v_proj)(x))
+        else:
+            query, key, value = self._with_previous(x, memory.incremental_state)
+        out, weights = self.attend(query, key, value, memory.mask, need_weights, memory.is_causal)
+        return self.out_proj(out.transpose(1, 2).reshape(x.shape)), weights
 
-    def forward(self, x: Tensor, mask: Optional[Tensor]) -> Tensor:
-        """Return the output, (T, B, C), of *x*, (T, B, C); *mask* is added to the scores, (B, H, T, T)."""
-        projected = (proj(x).unflatten(-1, (self.num_heads, -1)) for proj in (self.q_proj, self.k_proj, self.v_proj))
-        query, key, value = (states.permute(1, 2, 0, 3) for states in projected)  # (B, H, T, C / H)
-        out, _ = self.attend(query, key, value, mask)
-        return self.out_proj(out.permute(2, 0, 1, 3).reshape(x.shape))
+    def _with_previous(self, x: Tensor, incremental_state: Dict[str, Any]) -> Tuple[Tensor, Tensor, Tensor]:
+        """Return the query of the next position, whose states are *x*, (B, 1, C), and the keys and values so far."""
+        cache: Dict[str, Any] = self._get_input_buffer(incremental_state)
+        project = cache.get("project") or Together(x, self.q_proj, self.k_proj, self.v_proj)
+        products = self.by_head(project.stacked(x))  # (3, B, H, 1, C / H)
+        query, states = products[0], products[1:]
+        if cache:
+            states = torch.cat([cache["states"], states], dim=3)
+        cache = {"project": project, "states": states}
+        self._set_input_buffer(incremental_state, cache)
+        return query, states[0], states[1]
 
-    def step(self, x: Tensor, incremental_state: Dict[str, Any]) -> Tensor:
-        """Return the output, (1, B, C), for the states *x* of the next position; its key and value are kept, too."""
-        rows = x.size(1)
-        by_head = (rows, self.num_heads, 1, self.head_dim)
-        query, key, value = (proj(x).view(by_head) for proj in (self.q_proj, self.k_proj, self.v_proj))
-        before = self._get_input_buffer(incremental_state)
-        if before:
-            key, value = torch.cat([before["keys"], key], dim=2), torch.cat([before["values"], value], dim=2)
-        self._set_input_buffer(incremental_state, {"keys": key, "values": value})
-        out, _ = self.attend(query, key, value, None)
-        return self.out_proj(out.reshape(1, rows, self.embed_dim))
+    def reorder_incremental_state(self, incremental_state: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
+        """Put the rows of the keys and values so far into *new_order*; fairseq's hook."""
+        cache: Dict[str, Any] = self._get_input_buffer(incremental_state)
+        if cache:
+            cache["states"] = cache["states"].index_select(1, new_order)
+        return incremental_state

@@ -13,8 +13,6 @@ from torch import Tensor, nn
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.models.gru_bahdanau import GruModel
-from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer
-from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
 from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.reports.runs import Run
 
@@ -45,15 +43,8 @@ def bert_off(model: nn.Module) -> Iterator[None]:
     """Let every layer use its NMT branch alone; stacked layers leave their attention to BERT out."""
     with ExitStack() as hooks:
         for module in model.modules():
-            if isinstance(module, DropNet):  # the NMT branch alone
+            if isinstance(module, DropNet):  # each layer has one
                 hooks.enter_context(module.register_forward_hook(lambda *_: (True, False)))
-            elif isinstance(module, (BertFusedEncoderLayer, BertFusedDecoderLayer)) and module.bert_attn_layer_norm:
-                # stacked: x + 0, and no layer norm after it, so that the sub-layer returns what it gets
-                attention: Any = module.bert_attn
-                hooks.enter_context(
-                    attention.register_forward_hook(lambda _, __, output: (torch.zeros_like(output[0]), output[1]))
-                )
-                hooks.enter_context(module.bert_attn_layer_norm.register_forward_hook(lambda _, inputs, __: inputs[0]))
         yield
 
 

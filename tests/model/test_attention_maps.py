@@ -8,7 +8,7 @@ from warm_start_helpers import table
 
 from bert_fused_plugin.modules.attention_map import FixedMap, LearnedEntmax, learned_alphas
 from bert_fused_plugin.modules.cross_attention import CrossAttention
-from bert_fused_plugin.modules.multihead_attention import SelfAttention, attention_mask
+from bert_fused_plugin.modules.multihead_attention import Positions, SelfAttention, attention_mask
 
 LINES = ["the old man sees a small dog .", "a dog runs", ""]
 BOTH = {"attention_map": "entmax", "self_attention_map": "entmax"}
@@ -53,7 +53,8 @@ def test_self_attention_with_softmax_in_place_of_its_map_is_fairseqs(monkeypatch
     x, padding = torch.randn(5, 3, 8), torch.arange(5) >= torch.tensor([[5], [3], [1]])
     future = torch.full((5, 5), -torch.inf).triu(1)
     expected, _ = stock(x, x, x, key_padding_mask=padding, attn_mask=future)
-    assert_close(ours(x, attention_mask(padding, x.dtype) + future), expected)
+    out, _ = ours(x.transpose(0, 1), Positions(attention_mask(padding, x.dtype) + future))
+    assert_close(out.transpose(0, 1), expected)
     assert ours.dropout_module.module_name == "MultiheadAttention"  # for --retain-dropout-modules
 
 

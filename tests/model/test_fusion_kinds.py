@@ -11,7 +11,7 @@ from torch import nn
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_decoder
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, register_fusion
-from bert_fused_plugin.modules.fusion import FUSION_KINDS, Branches, FusionKind
+from bert_fused_plugin.modules.fusion import FUSION_KINDS, FusionKind
 
 
 def test_embedding_fusion_feeds_projected_states_with_positions_to_plain_layers(build, dictionary, source):
@@ -100,21 +100,20 @@ def test_a_layer_may_be_a_number(build):
 
 
 class Product(nn.Module):
-    """A toy with a layer part of its own: the product of both attentions."""
+    """A toy: the product of both attentions."""
 
-    def forward(self, sublayer, x, nmt, bert):
-        x, _ = sublayer(lambda h: (nmt.attend(h)[0] * bert.attend(h)[0], None), x, nmt.norm)
-        return x, None, None
+    def forward(self, nmt, bert):
+        return nmt * bert
 
 
 @pytest.fixture
 def toys(monkeypatch):
-    kind = FusionKind("the larger of the two branches", lambda options: Branches(nn.Identity(), options.p_net), True)
+    sublayer = FusionKind("BERT's sub-layer comes first", is_sublayer=True)
     field = BertFusedConfig.__dataclass_fields__["bert_fusion"]
     monkeypatch.setattr(field, "type", field.type)  # what is registered is forgotten after the test
     monkeypatch.setattr(field, "metadata", field.metadata)
     product = FusionKind("the product", lambda options: Product())
-    for name, toy in (("toy-maximum", kind), ("toy-product", product)):
+    for name, toy in (("toy-sublayer", sublayer), ("toy-product", product)):
         monkeypatch.setitem(FUSION_KINDS, name, toy)
         with pytest.raises(BertFusedError, match=f"--bert-fusion {name} is registered already; choose another name"):
             register_fusion(name, toy)
@@ -124,12 +123,14 @@ def toys(monkeypatch):
 
 @pytest.mark.usefixtures("toys")
 def test_the_checks_know_a_fusion_of_ones_own(build):
+    build(bert_fusion="toy-sublayer", bert_stack_order="encoder-first")
     with pytest.raises(BertFusedError, match=r"--bert-stack-order is for --bert-fusion stacked, got encoder-first"):
-        build(bert_fusion="toy-maximum", bert_stack_order="encoder-first")
+        build(bert_fusion="toy-product", bert_stack_order="encoder-first")
     with pytest.raises(BertFusedError, match=r"--bert-identity-start is for .*, got True; leave it out"):
-        build(bert_fusion="toy-maximum", bert_identity_start=True)
+        build(bert_fusion="toy-product", bert_identity_start=True)
+    build(bert_fusion="toy-product", bert_drop_net=0.5)
     with pytest.raises(BertFusedError, match=r"--bert-drop-net is for --bert-fusion parallel and gated, got 0.5"):
-        build(bert_fusion="toy-product", bert_drop_net=0.5)
+        build(bert_fusion="toy-sublayer", bert_drop_net=0.5)
 
 
 @pytest.mark.usefixtures("toys")
@@ -137,12 +138,12 @@ def test_the_flag_offers_and_explains_a_fusion_of_ones_own():
     parser = argparse.ArgumentParser()
     BertFusedModel.add_args(parser)
     [action] = [action for action in parser._actions if action.dest == "bert_fusion"]
-    assert list(action.choices)[-2:] == ["toy-maximum", "toy-product"]
-    assert action.help.endswith("; toy-maximum: the larger of the two branches; toy-product: the product.")
+    assert list(action.choices)[-2:] == ["toy-sublayer", "toy-product"]
+    assert action.help.endswith("; toy-sublayer: BERT's sub-layer comes first; toy-product: the product.")
 
 
 @pytest.mark.usefixtures("toys")
-def test_a_fusion_of_ones_own_may_be_the_whole_sublayer(build, source):
+def test_a_fusion_of_ones_own_joins_the_branches(build, source):
     model = build(bert_fusion="toy-product")
     randomise(model)
     layer = model.eval().encoder.layers[0]

@@ -110,13 +110,14 @@ def test_all_layers_and_the_loss_and_its_gradients_on_bert_nmts_own_batch(golden
     logits, _ = model(**net_input)
     for hook in hooks:
         hook.remove()
-    is_token = {"encoder": batch["src_tokens"].ne(PAD).T, "decoder": batch["target"].ne(PAD).T}
+    is_token = {"encoder": batch["src_tokens"].ne(PAD), "decoder": batch["target"].ne(PAD)}
     assert {name for name in batch if "_layer_" in name and "bert_layer" not in name} == set(seen)
     assert len(seen) >= 12
     for name, out in seen.items():
         mask = is_token[name.split("_")[0]]
-        assert_within((out[0] if isinstance(out, tuple) else out)[mask], batch[name][mask])
-    assert_within(logits[is_token["decoder"].T], batch["logits"][is_token["decoder"].T])
+        expected = batch[name].transpose(0, 1)  # the authors' layers work time first
+        assert_within((out[0] if isinstance(out, tuple) else out)[mask], expected[mask])
+    assert_within(logits[is_token["decoder"]], batch["logits"][is_token["decoder"]])
 
     criterion = LabelSmoothedCrossEntropy(golden.task, label_smoothing=0.1, sentence_avg=False)
     sample = {"net_input": net_input, "target": batch["target"], "ntokens": int(batch["ntokens"])}

@@ -36,9 +36,8 @@ def test_keys_and_values_are_cached_once_not_once_more_in_each_step(build, batch
     for step in (1, 2, 3):
         ours.decoder(batch[2][:, :step], encoder_out=encoder_out, incremental_state=incremental_state)
         for layer in ours.decoder.layers:
-            own = layer.self_attn._get_input_buffer(incremental_state)
-            assert own["keys"].size(2) == own["values"].size(2) == step
-        seen.append(ours.decoder.get_incremental_state(incremental_state, "memories")["layers"])
+            assert layer.self_attn._get_input_buffer(incremental_state)["states"].size(3) == step
+        seen.append(encoder_out["memories"][0])
     assert seen[0] is seen[1] is seen[2]
     lengths = [memory.keys.size(2) for memory in seen[0][0]]
     assert lengths == [batch[0].size(1), encoder_out["bert_out"][0].size(1)]

@@ -252,7 +252,7 @@ def test_with_identity_start_the_first_step_computes_the_baseline(
     model = start(save(baseline), *dictionaries, bert_identity_start=True, **options, **fusion)
     layers = [*model.encoder.layers, *model.decoder.layers]
     assert all(layer.bert_attn is not None for layer in layers)
-    assert fusion.get("bert_fusion") == "stacked" or all(layer.fusion.mix.weights == (1.0, 1.0) for layer in layers)
+    assert fusion.get("bert_fusion") == "stacked" or all(layer.mix.weights == (1.0, 1.0) for layer in layers)
     assert_same_logits(model, baseline, dictionary, *dictionaries)
 
 

@@ -1,5 +1,6 @@
 """The layers of encoder and decoder against literal loops over the paper's equations (Zhu et al. 2020, 4.1)."""
 
+import itertools
 import math
 from functools import partial
 
@@ -7,10 +8,9 @@ import pytest
 import torch
 from helpers import FORMULAS, Times, assert_close, randomise, weighted
 
-from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer
-from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
-from bert_fused_plugin.modules.fused_layer import LayerOptions
-from bert_fused_plugin.modules.multihead_attention import attention_mask
+from bert_fused_plugin.modules.cross_attention import project
+from bert_fused_plugin.modules.fused_layer import BertFusedDecoderLayer, BertFusedEncoderLayer, LayerOptions
+from bert_fused_plugin.modules.multihead_attention import Positions, attention_mask
 
 B, S, L, T, C, D, H, F = 2, 5, 7, 3, 8, 12, 2, 10
 PAD = torch.tensor([[False] * S, [True] * 2 + [False] * (S - 2)])
@@ -83,25 +83,24 @@ def reads(attention, keys, masked):
     """
 
     def attended(query, own, b, i):
-        k = own if keys is None else keys[:, b]
+        k = own if keys is None else keys[b]
         return attend(attention, query, k, [j > i for j in range(len(k))] if masked is None else masked[b])
 
     return attended
 
 
 def joined(join, layer, nmt, bert):
-    return lambda query, **at: join(layer.fusion.mix, nmt(query, **at), bert(query, **at))
+    return lambda query, **at: join(layer.mix, nmt(query, **at), bert(query, **at))
 
 
 def literal_layer(layer, x, steps):
     """Sub-layer after sub-layer, every position of every sentence by itself; each step is (what it reads, norm)."""
-    pre = layer.normalize_before
+    pre = layer.options.normalize_before
     for attended, norm in steps:
         out = torch.empty_like(x)
-        for b in range(x.size(1)):
-            own = norm(x[:, b]) if pre else x[:, b]
-            for i in range(x.size(0)):
-                out[i, b] = around(partial(attended, own=own, b=b, i=i), x[i, b], norm, pre)
+        for b, i in itertools.product(range(x.size(0)), range(x.size(1))):
+            own = norm(x[b]) if pre else x[b]
+            out[b, i] = around(partial(attended, own=own, b=b, i=i), x[b, i], norm, pre)
         x = out
     return around(partial(feed_forward, layer), x, layer.final_layer_norm, pre)
 
@@ -110,8 +109,19 @@ def states(*sizes):
     return torch.randn(*sizes, dtype=torch.double)
 
 
-def causal_mask():
-    return torch.full((T, T), -torch.inf, dtype=torch.double).triu(1)
+def encode(layer, h, bert):
+    """Apply a layer of the encoder, and leave out what drop-net says."""
+    nmt_alone, bert_alone = layer.drop_net()
+    [memory] = project([None if nmt_alone else layer.bert_attn], bert, BERT_MASK)
+    return layer(h, None if bert_alone else Positions(MASK), memory)
+
+
+def decode(layer, s, h, bert, need_attn=False):
+    """Apply a layer of the decoder, and leave out what drop-net says."""
+    nmt_alone, bert_alone = layer.drop_net()
+    [encoder_memory] = project([None if bert_alone else layer.encoder_attn], h, MASK)
+    [bert_memory] = project([None if nmt_alone else layer.bert_attn], bert, BERT_MASK)
+    return layer(s, encoder_memory, bert_memory, Positions(is_causal=True), need_attn)
 
 
 NORMS = pytest.mark.parametrize("normalize_before", [False, True], ids=["post-norm", "pre-norm"])
@@ -124,19 +134,19 @@ def test_fusions_of_two_branches_equal_their_formula(monkeypatch, name, normaliz
     changed = {**fusion, "normalize_before": normalize_before}
     encoder, decoder = (make(**changed).train(u is not None) for make in (encoder_layer, decoder_layer))
     monkeypatch.setattr(torch, "rand", lambda size: torch.full((size,), u))
-    h, s, bert = states(S, B, C), states(T, B, C), states(L, B, D)
-    keep = ~PAD.t()
+    h, s, bert = states(B, S, C), states(B, T, C), states(B, L, D)
+    keep = ~PAD
 
     nmt, to_bert = reads(encoder.self_attn, None, PAD), reads(encoder.bert_attn, bert, BERT_PAD)
     expected = literal_layer(encoder, h, [(joined(join, encoder, nmt, to_bert), encoder.self_attn_layer_norm)])
-    assert_close(encoder(h, MASK, bert, BERT_MASK)[keep], expected[keep], atol=1e-10)
+    assert_close(encode(encoder, h, bert)[keep], expected[keep], atol=1e-10)
 
     nmt, to_bert = reads(decoder.encoder_attn, h, PAD), reads(decoder.bert_attn, bert, BERT_PAD)
     to_target = reads(decoder.self_attn, None, None), decoder.self_attn_layer_norm
     fused = joined(join, decoder, nmt, to_bert), decoder.encoder_attn_layer_norm
     expected = literal_layer(decoder, s, [to_target, fused])
     for need_attn in (False, True):
-        actual, *weights = decoder(s, h, MASK, bert, BERT_MASK, self_attn_mask=causal_mask(), need_attn=need_attn)
+        actual, *weights = decode(decoder, s, h, bert, need_attn)
         assert_close(actual, expected, atol=1e-10)
         assert need_attn or weights == [None, None]
     if u is None:
@@ -150,18 +160,18 @@ def test_fusions_of_two_branches_equal_their_formula(monkeypatch, name, normaliz
 def test_stacked_fusion_is_one_sublayer_after_the_other(bert_first, normalize_before):
     changed = {"fusion": "stacked", "bert_first": bert_first, "normalize_before": normalize_before}
     encoder, decoder = encoder_layer(**changed).eval(), decoder_layer(**changed).eval()
-    h, s, bert = states(S, B, C), states(T, B, C), states(L, B, D)
-    keep, order = ~PAD.t(), slice(None, None, 1 if bert_first else -1)
+    h, s, bert = states(B, S, C), states(B, T, C), states(B, L, D)
+    keep, order = ~PAD, slice(None, None, 1 if bert_first else -1)
 
     to_bert = reads(encoder.bert_attn, bert, BERT_PAD), encoder.bert_attn_layer_norm
     to_source = reads(encoder.self_attn, None, PAD), encoder.self_attn_layer_norm
     expected = literal_layer(encoder, h, [to_bert, to_source][order])
-    assert_close(encoder(h, MASK, bert, BERT_MASK)[keep], expected[keep], atol=1e-10)
+    assert_close(encode(encoder, h, bert)[keep], expected[keep], atol=1e-10)
 
     to_target = reads(decoder.self_attn, None, None), decoder.self_attn_layer_norm
     to_bert = reads(decoder.bert_attn, bert, BERT_PAD), decoder.bert_attn_layer_norm
     to_encoder = reads(decoder.encoder_attn, h, PAD), decoder.encoder_attn_layer_norm
-    actual, _, _ = decoder(s, h, MASK, bert, BERT_MASK, self_attn_mask=causal_mask())
+    actual, _, _ = decode(decoder, s, h, bert)
     expected = literal_layer(decoder, s, [to_target, *[to_bert, to_encoder][order]])
     assert_close(actual, expected, atol=1e-10)
 

@@ -5,8 +5,8 @@ import torch
 from fairseq.modules import MultiheadAttention
 from helpers import assert_close, randomise
 
-from bert_fused_plugin.modules.cross_attention import CrossAttention
-from bert_fused_plugin.modules.multihead_attention import SelfAttention, attention_mask
+from bert_fused_plugin.modules.cross_attention import CrossAttention, project
+from bert_fused_plugin.modules.multihead_attention import Positions, SelfAttention, attention_mask
 
 C, H, D, S, N, T = 8, 2, 6, 5, 3, 4
 
@@ -15,7 +15,7 @@ C, H, D, S, N, T = 8, 2, 6, 5, 3, 4
 def states():
     mask = torch.zeros(N, S, dtype=torch.bool)
     mask[0, 3:] = mask[2, :1] = True
-    return torch.randn(S, N, D), attention_mask(mask, torch.float)
+    return torch.randn(N, S, D), attention_mask(mask, torch.float)
 
 
 @pytest.mark.parametrize("beams", [1, 2])
@@ -25,14 +25,19 @@ def test_equals_fairseqs_attention_with_states_repeated_for_beams(states, beams,
     randomise(ours)
     stock = MultiheadAttention(C, H, kdim=D, vdim=D, encoder_decoder_attention=True).eval()
     stock.load_state_dict(ours.state_dict())
-    (h, mask), query = states, torch.randn(T, N * beams, C)
+    (h, mask), query = states, torch.randn(N * beams, T, C)
     padding = mask.flatten(1) != 0
-    repeated = h.repeat_interleave(beams, dim=1)
+    repeated = h.transpose(0, 1).repeat_interleave(beams, dim=1)
     expected, expected_weights = stock(
-        query, repeated, repeated, padding.repeat_interleave(beams, dim=0), static_kv=True, need_head_weights=True
+        query.transpose(0, 1),
+        repeated,
+        repeated,
+        padding.repeat_interleave(beams, dim=0),
+        static_kv=True,
+        need_head_weights=True,
     )
-    out, weights = ours(query, ours.project(h, mask), need_weights=need_weights)
-    assert_close(out, expected)
+    out, weights = ours(query, project([ours], h, mask)[0], need_weights=need_weights)
+    assert_close(out.transpose(0, 1), expected)
     if need_weights:
         assert_close(weights, expected_weights)
     else:
@@ -41,7 +46,7 @@ def test_equals_fairseqs_attention_with_states_repeated_for_beams(states, beams,
 
 def test_dropout_is_on_the_weights_in_training_and_where_it_is_retained(states):
     attention = CrossAttention(C, H, D, dropout=0.5)
-    memory, query = attention.project(*states), torch.randn(T, N, C)
+    [memory], query = project([attention], *states), torch.randn(N, T, C)
     whole = attention.eval()(query, memory)[0]
     assert_close(attention(query, memory, need_weights=True)[0], whole)
     for need_weights in (False, True):
@@ -54,7 +59,31 @@ def test_dropout_is_on_the_weights_in_training_and_where_it_is_retained(states):
 
 
 def test_the_dropout_of_self_attention_is_retained_in_the_search_too():
-    attention, x = SelfAttention(8, 2, 0.5).eval(), torch.randn(1, 64, 8)
-    assert torch.equal(attention.step(x, {}), attention.step(x, {}))
+    attention, x = SelfAttention(8, 2, 0.5).eval(), torch.randn(64, 1, 8)
+
+    def step():
+        return attention(x, Positions(incremental_state={}))[0]
+
+    assert torch.equal(step(), step())
     attention.dropout_module.make_generation_fast_("self_attn", retain_dropout=True, retain_dropout_modules=None)
-    assert not torch.equal(attention.step(x, {}), attention.step(x, {}))
+    assert not torch.equal(step(), step())
+
+
+def test_states_are_projected_for_each_attention_that_reads_them(states):
+    attentions = [CrossAttention(C, H, D, dropout=0.0) for _ in range(2)]
+    first, none, second = project([attentions[0], None, attentions[1]], *states)
+    assert none is None
+    for attention, memory in zip(attentions, (first, second)):
+        for part, products in ((attention.k_proj, memory.keys), (attention.v_proj, memory.values)):
+            assert_close(products.transpose(1, 2).flatten(2), part(states[0]))
+    assert project([None], *states) == [None]
+
+
+def test_a_mask_is_read_where_it_lies_and_causal_attention_needs_none(states):
+    """CUDA's kernels read rows that begin at multiples of 8 numbers; torch would copy any other mask in each call."""
+    assert states[1].shape == (N, 1, 1, S)
+    assert all(stride % 8 == 0 for stride in states[1].stride()[:-1])
+    x, attention = torch.randn(N, T, C), SelfAttention(C, H, 0.0, "sparsemax").eval()
+    causal, weights = attention(x, Positions(is_causal=True), need_weights=True)
+    assert not weights.triu(1).any()
+    assert_close(causal, attention(x, Positions(torch.full((T, T), -torch.inf).triu(1)))[0])

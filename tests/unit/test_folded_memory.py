@@ -6,9 +6,10 @@ from helpers import assert_close, randomise
 from torch import nn
 from torch.nn.utils import prune
 
-from bert_fused_plugin.modules import cross_attention
+from bert_fused_plugin.modules import folded_attention
 from bert_fused_plugin.modules.attention_map import ATTENTION_MAPS
-from bert_fused_plugin.modules.cross_attention import CrossAttention, FoldedMemory, KeysAndValues
+from bert_fused_plugin.modules.cross_attention import KeysAndValues, project
+from bert_fused_plugin.modules.folded_attention import FoldedMemory, FoldingAttention
 from bert_fused_plugin.modules.multihead_attention import attention_mask
 
 C, H, D, S, N = 12, 3, 6, 5, 3
@@ -24,21 +25,26 @@ def no_gradients():
 def states():
     mask = torch.zeros(N, S, dtype=torch.bool)
     mask[0, 3:] = mask[2, :1] = True
-    return torch.randn(S, N, D).double(), attention_mask(mask, torch.double)
+    return torch.randn(N, S, D).double(), attention_mask(mask, torch.double)
 
 
 def make(attention_map="softmax"):
-    attention = CrossAttention(C, H, D, dropout=0.5, attention_map=attention_map).double().eval()
+    attention = FoldingAttention(C, H, D, dropout=0.5, attention_map=attention_map).double().eval()
     randomise(attention)
     return attention
+
+
+def for_search(attention, h, mask):
+    [memory] = project([attention], h, mask)
+    return attention.fold(memory)
 
 
 @pytest.mark.parametrize("attention_map", ATTENTION_MAPS)
 @pytest.mark.parametrize("beams", [1, 4])
 def test_equals_attention_that_is_not_folded(states, attention_map, beams):
-    attention, query = make(attention_map), torch.randn(1, N * beams, C).double()
-    expected, expected_weights = attention(query, attention.project(*states), need_weights=True)
-    memory = attention.project_for_search(*states)
+    attention, query = make(attention_map), torch.randn(N * beams, 1, C).double()
+    expected, expected_weights = attention(query, *project([attention], *states), need_weights=True)
+    memory = for_search(attention, *states)
     assert isinstance(memory, FoldedMemory)
     out, weights = attention(query, memory, need_weights=True)
     assert_close(out, expected, atol=1e-12)
@@ -50,13 +56,13 @@ def test_equals_attention_that_is_not_folded(states, attention_map, beams):
 def test_is_not_folded_where_it_does_not_pay_or_fit(monkeypatch, states, case):
     attention, (h, mask) = make(), states
     if case == "many positions":
-        monkeypatch.setattr(cross_attention, "SMALL_SIZE", N * H * S - 1)
+        monkeypatch.setattr(folded_attention, "SMALL_SIZE", N * H * S - 1)
     elif case == "half precision":
         attention, h = attention.bfloat16(), h.bfloat16()
     elif case == "no bias":
         attention.q_proj.bias = None
     with torch.set_grad_enabled(case == "gradients"):
-        assert isinstance(attention.project_for_search(h, mask), KeysAndValues)
+        assert isinstance(for_search(attention, h, mask), KeysAndValues)
 
 
 CHANGES = {
@@ -73,4 +79,4 @@ CHANGES = {
 def test_is_not_folded_where_a_projection_is_more_than_its_matrix(states, name, change):
     attention = make()
     CHANGES[change](getattr(attention, name))
-    assert isinstance(attention.project_for_search(*states), KeysAndValues)
+    assert isinstance(for_search(attention, *states), KeysAndValues)

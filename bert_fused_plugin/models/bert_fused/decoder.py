@@ -1,18 +1,20 @@
 """The BERT-fused decoder: fairseq's transformer decoder, each layer of which attends to BERT."""
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
 from bert_fused_plugin.models.bert_fused.layer_building import new_layers
-from bert_fused_plugin.modules.beam_order import select_sentences, sentences_to_keep
-from bert_fused_plugin.modules.bert_fused_decoder_layer import BertFusedDecoderLayer, Memories
-from bert_fused_plugin.modules.drop_net import after_layer_drop, with_zero_gradients
-from bert_fused_plugin.modules.multihead_attention import attention_mask
+from bert_fused_plugin.modules.cross_attention import project
+from bert_fused_plugin.modules.folded_attention import Memory
+from bert_fused_plugin.modules.fused_layer import BertFusedDecoderLayer
+from bert_fused_plugin.modules.multihead_attention import Positions, attention_mask
+from bert_fused_plugin.modules.zero_gradients import after_layer_drop, with_zero_gradients
 
 Extra = Dict[str, Optional[List[Tensor]]]
+Memories = List[Tuple[Optional[Memory], Optional[Memory]]]  # of each layer: of the encoder's states, and of BERT's
 
 
 class BertFusedDecoder(TransformerDecoderBase):
@@ -37,7 +39,7 @@ class BertFusedDecoder(TransformerDecoderBase):
     def extract_features(
         self,
         prev_output_tokens: Tensor,
-        encoder_out: Dict[str, List[Tensor]],
+        encoder_out: Dict[str, List[Any]],
         incremental_state: Optional[Dict[str, Any]] = None,
         full_context_alignment: bool = False,
         alignment_layer: Optional[int] = None,
@@ -59,73 +61,60 @@ class BertFusedDecoder(TransformerDecoderBase):
         x = self._embed(prev_output_tokens, incremental_state)
         if encoder_out["encoder_out"][0].requires_grad:  # drop-net may leave the encoder out of every layer
             x = with_zero_gradients(x, encoder_out["encoder_out"][0])
-        causal = incremental_state is None and not full_context_alignment
-        mask = self.buffered_future_mask(x) if causal else None
+        target = Positions(None, incremental_state is None and not full_context_alignment, incremental_state)
         attn_layer = alignment_layer
         if attn_layer is None and not self.training:
             attn_layer = self.num_layers - 1
-        x, attn, bert_attn = self._apply_layers(x, encoder_out, incremental_state, mask, attn_layer)
+        attn = bert_attn = None
+        x, layers = after_layer_drop(x, self.layers)
+        for index, (layer, memories) in enumerate(zip(layers, self._memories(layers, encoder_out, incremental_state))):
+            x, *weights = layer(x, *memories, target, need_attn=index == attn_layer)
+            if index == attn_layer:
+                attn, bert_attn = weights
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+        if self.project_out_dim is not None:
+            x = self.project_out_dim(x)
         if self.replaces_embeddings:
             attn, bert_attn = None, attn
-        return self._output(x), {"attn": _mean(attn, alignment_heads), "bert_attn": _mean(bert_attn, alignment_heads)}
+        return x, {"attn": _mean(attn, alignment_heads), "bert_attn": _mean(bert_attn, alignment_heads)}
 
     def reorder_incremental_state_scripting(self, incremental_state: Dict[str, Any], new_order: Tensor) -> None:
-        """Reorder what this decoder and its layers keep; fairseq's would look for it in all modules in each step.
+        """Reorder the keys and values of self-attention; fairseq's would look for them in all modules in each step.
 
-        A module that keeps something for the next step must be named here.
+        What the layers read of the source is in ``encoder_out``.  A module that keeps something for the next step must
+        be named here.
         """
-        self.reorder_incremental_state(incremental_state, new_order)
         for layer in self.layers.children():  # with LayerDrop, iterating over layers draws random numbers
             layer.self_attn.reorder_incremental_state(incremental_state, new_order)
 
-    def reorder_incremental_state(self, incremental_state: Dict[str, Any], new_order: Tensor) -> None:
-        """Drop what the layers read of the sentences that are done; fairseq's hook."""
-        cached = self.get_incremental_state(incremental_state, "memories")
-        if cached is None:
-            return
-        layers = cached["layers"]
-        keep, beam_size = sentences_to_keep(new_order, len(layers[0][0].keys), cached["beam_size"])
-        if keep is not None:
-            layers = [tuple(memory and select_sentences(memory, keep) for memory in memories) for memories in layers]
-        self.set_incremental_state(incremental_state, "memories", {"layers": layers, "beam_size": beam_size})
-
-    def _apply_layers(
-        self,
-        x: Tensor,
-        encoder_out: Dict[str, List[Tensor]],
-        incremental_state: Optional[Dict[str, Any]],
-        mask: Optional[Tensor],
-        attn_layer: Optional[int],
-    ) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
-        """Return the states of the last layer, (T, B, C), and the attention weights of layer *attn_layer*."""
-        masks = [attention_mask(encoder_out[f"{name}_padding_mask"][0], x.dtype) for name in ("encoder", "bert")]
-        states = encoder_out["encoder_out"][0], masks[0], encoder_out["bert_out"][0].transpose(0, 1), masks[1]
-        memories = self._memories(states, incremental_state, rows=x.size(1))
-        attn = bert_attn = None
-        x, layers = after_layer_drop(x, self.layers)
-        for index, layer in enumerate(layers):
-            x, *weights = layer(
-                x, *states, incremental_state, mask, need_attn=index == attn_layer, memories=memories[index]
-            )
-            if index == attn_layer:
-                attn, bert_attn = weights
-        return x, attn, bert_attn
-
     def _memories(
-        self, states: Tuple[Tensor, ...], incremental_state: Optional[Dict[str, Any]], rows: int
-    ) -> List[Optional[Memories]]:
-        """Return what each layer reads in all steps; in training a layer projects what drop-net leaves in."""
+        self,
+        layers: Sequence[Any],
+        encoder_out: Dict[str, List[Any]],
+        incremental_state: Optional[Dict[str, Any]],
+    ) -> Memories:
+        """Return what each of the *layers* reads of the source; a search makes it in its first step."""
+        if incremental_state is not None and encoder_out["memories"]:
+            return encoder_out["memories"][0]
+        dtype = self.embed_tokens.weight.dtype
+        masks = [attention_mask(encoder_out[f"{name}_padding_mask"][0], dtype) for name in ("encoder", "bert")]
+        draws = [layer.drop_net() for layer in layers]
+        reads_encoder = [None if bert_alone else layer.encoder_attn for layer, (_, bert_alone) in zip(layers, draws)]
+        reads_bert = [None if nmt_alone else layer.bert_attn for layer, (nmt_alone, _) in zip(layers, draws)]
+        encoder = project(reads_encoder, encoder_out["encoder_out"][0].transpose(0, 1), masks[0])
+        bert = project(reads_bert, encoder_out["bert_out"][0], masks[1])
         if incremental_state is None:
-            return [None] * self.num_layers
-        cached = self.get_incremental_state(incremental_state, "memories")
-        if cached is None:
-            layers = [layer.project_for_search(*states) for layer in self.layers.children()]
-            cached = {"layers": layers, "beam_size": rows // len(states[1])}
-            self.set_incremental_state(incremental_state, "memories", cached)
-        return cached["layers"]
+            return list(zip(encoder, bert))
+        memories = [
+            (layer.encoder_attn.fold(of_encoder), of_bert and layer.bert_attn.fold(of_bert))
+            for layer, of_encoder, of_bert in zip(layers, encoder, bert)
+        ]
+        encoder_out["memories"] = [memories]
+        return memories
 
     def _embed(self, prev_output_tokens: Tensor, incremental_state: Optional[Dict[str, Any]]) -> Tensor:
-        """Return token and position embeddings, (T, B, C)."""
+        """Return token and position embeddings, (B, T, C)."""
         positions = None
         if self.embed_positions is not None:
             positions = self.embed_positions(prev_output_tokens, incremental_state=incremental_state)
@@ -136,16 +125,7 @@ class BertFusedDecoder(TransformerDecoderBase):
             x = x + positions
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
-        return self.dropout_module(x).transpose(0, 1)  # (B, T, C) -> (T, B, C)
-
-    def _output(self, x: Tensor) -> Tensor:
-        """Return the states under the output layer, (B, T, C), of the last layer's states, (T, B, C)."""
-        if self.layer_norm is not None:
-            x = self.layer_norm(x)
-        # (T, B, C) -> (B, T, C).  The view does away with the odd stride of a single step, for which torch would
-        # multiply each row by itself with an output matrix that is frozen (benchmarks/TRIED.md).
-        x = x.transpose(0, 1).view(x.size(1), x.size(0), x.size(2))
-        return x if self.project_out_dim is None else self.project_out_dim(x)
+        return self.dropout_module(x)
 
 
 def _mean(weights: Optional[Tensor], num_heads: Optional[int]) -> Optional[List[Tensor]]:

@@ -13,9 +13,10 @@ from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
 from bert_fused_plugin.models.bert_fused.layer_building import new_layers
 from bert_fused_plugin.modules.beam_order import EncoderOut, reorder_encoder_out
-from bert_fused_plugin.modules.bert_fused_encoder_layer import BertFusedEncoderLayer
-from bert_fused_plugin.modules.drop_net import after_layer_drop, with_zero_gradients
-from bert_fused_plugin.modules.multihead_attention import attention_mask
+from bert_fused_plugin.modules.cross_attention import project
+from bert_fused_plugin.modules.fused_layer import BertFusedEncoderLayer
+from bert_fused_plugin.modules.multihead_attention import Positions, attention_mask
+from bert_fused_plugin.modules.zero_gradients import after_layer_drop, with_zero_gradients
 
 
 class BertFusedEncoder(TransformerEncoderBase):
@@ -91,22 +92,29 @@ class BertFusedEncoder(TransformerEncoderBase):
         if bert_out.requires_grad:  # drop-net may leave BERT out of every layer
             x = with_zero_gradients(x, bert_out)
         x, layers = after_layer_drop(x, self.layers)
-        states = [x.transpose(0, 1)]  # (B, S, C) -> (S, B, C)
-        masks = [attention_mask(padding, x.dtype) for padding in (encoder_padding_mask, bert_padding_mask)]
-        for layer in layers:
-            x = layer(states[-1], masks[0], bert_out.transpose(0, 1), masks[1])
-            states = [*states, x] if return_all_hiddens else [x]
+        draws = [layer.drop_net() for layer in layers]
+        reads_bert = [None if nmt_alone else layer.bert_attn for layer, (nmt_alone, _) in zip(layers, draws)]
+        memories = project(reads_bert, bert_out, attention_mask(bert_padding_mask, x.dtype))
+        source = Positions(attention_mask(encoder_padding_mask, x.dtype))
+        states = [x]
+        for layer, (_, bert_alone), bert in zip(layers, draws, memories):
+            x = layer(x, None if bert_alone else source, bert)
+            if return_all_hiddens:
+                states.append(x)
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
         return {
-            "encoder_out": [states[-1] if self.layer_norm is None else self.layer_norm(states[-1])],
+            "encoder_out": [x.transpose(0, 1)],  # (B, S, C) -> (S, B, C)
             "encoder_padding_mask": [encoder_padding_mask],
             "encoder_embedding": [encoder_embedding],
-            "encoder_states": states if return_all_hiddens else [],
+            "encoder_states": [x.transpose(0, 1) for x in states] if return_all_hiddens else [],
             "fc_results": [],
             "src_tokens": [],
             "src_lengths": [(~encoder_padding_mask).sum(dim=1, keepdim=True).int()],
             "bert_out": [bert_out],
             "bert_padding_mask": [bert_padding_mask],
             "beam_size": [1],  # rows of each sentence
+            "memories": [],  # what each layer of the decoder reads in a search
         }
 
     def _embed_bert(self, bert_out: Tensor, bert_padding_mask: Tensor) -> Tuple[Tensor, Tensor]:

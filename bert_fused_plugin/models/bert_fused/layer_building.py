@@ -1,10 +1,13 @@
 """How the layers are built from the flags."""
 
-from typing import Callable, Iterator
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, Callable, Iterator
 
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.utils import get_activation_fn
 from torch import nn
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
 from bert_fused_plugin.modules.fused_layer import LayerOptions
@@ -39,4 +42,25 @@ def new_layers(
             self_attention_map=str(cfg.self_attention_map),
         )
         layer = kind(options, **dims)
-        yield checkpoint_wrapper(layer, cfg.offload_activations) if cfg.checkpoint_activations else layer
+        if cfg.checkpoint_activations:
+            layer.forward = partial(
+                _checkpointed, layer.forward, cfg.offload_activations
+            )  # copies of it have their own
+        yield layer
+
+
+def _checkpointed(forward: Any, offload: bool, *arguments: Any, **options: Any) -> Any:
+    """Return what the method *forward* of a layer returns, in training under fairseq's activation checkpointing.
+
+    fairseq gives gradients to arguments that are tensors.  Keys and values are parts of an argument, so the parts of
+    all arguments are given to fairseq.
+    """
+    if not forward.__self__.training:
+        return forward(*arguments, **options)
+    parts, spec = tree_flatten((arguments, options))
+
+    def run(*parts: Any) -> Any:
+        arguments, options = tree_unflatten(list(parts), spec)
+        return forward(*arguments, **options)
+
+    return checkpoint_wrapper(SimpleNamespace(forward=run), offload).forward(*parts)

@@ -8,8 +8,8 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
-from bert_fused_plugin.modules.beam_order import select_sentences, sentences_to_keep
-from bert_fused_plugin.modules.drop_net import DropNet, with_zero_gradients
+from bert_fused_plugin.modules.beam_order import select_rows, sentences_to_keep
+from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.modules.recurrent_attention import RECURRENT_ATTENTIONS, AdditiveAttention, RecurrentAttention
 from bert_fused_plugin.modules.recurrent_loop import (
     ProjectedMemory,
@@ -19,6 +19,7 @@ from bert_fused_plugin.modules.recurrent_loop import (
     state_weights,
 )
 from bert_fused_plugin.modules.recurrent_unit import ConditionalGru, DeepOutput
+from bert_fused_plugin.modules.zero_gradients import with_zero_gradients
 
 IncrementalState = Dict[str, Any]
 Extra = Dict[str, Optional[List[Tensor]]]
@@ -142,7 +143,7 @@ class GruDecoder(FairseqIncrementalDecoder):
         sentences = len(next(iter(memories.values())).memory.keys)
         keep, _ = sentences_to_keep(new_order, sentences, cached.states.size(1) // sentences)
         if keep is not None:
-            memories = {name: m._replace(memory=select_sentences(m.memory, keep)) for name, m in memories.items()}
+            memories = {name: m._replace(memory=select_rows(m.memory, keep)) for name, m in memories.items()}
         cached = cached._replace(memories=memories, states=cached.states.index_select(1, new_order))
         self.set_incremental_state(incremental_state, "gru", cached)
 
