@@ -45,7 +45,7 @@ def new_layers(
         if cfg.checkpoint_activations:
             layer.forward = partial(
                 _checkpointed, layer.forward, cfg.offload_activations
-            )  # copies of it have their own
+            )
         yield layer
 
 
