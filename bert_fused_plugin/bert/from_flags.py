@@ -17,6 +17,7 @@ from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.subwords import SUBWORDS, join_by_bpe
 from bert_fused_plugin.data.tags import tags_named, tags_of_task
 from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.fairseq_settings import task_settings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -120,12 +121,6 @@ def describe_bert(model: Any, name: Any) -> str:
         f"BERT: {name}, {parameters}, {in_all:,} trained ones in all; {layers}; "
         f"subwords: {bridge.subword}, {tags}detokenisation: {bridge.detok}, at most {bridge.max_tokens} word pieces"
     )
-
-
-def task_settings(task: Any) -> Mapping[str, Any]:
-    """Return the settings of *task*; a task that fairseq has not moved to dataclasses keeps them in ``args``."""
-    settings = task.args if task.cfg is None else task.cfg
-    return settings if isinstance(settings, Mapping) else vars(settings)
 
 
 def locate_bert(name: str, task: Any) -> str:

@@ -22,7 +22,7 @@ from bert_fused_plugin.data.subwords import bleu_tokenizer, detect_subword
 from bert_fused_plugin.data.tags import language_tags
 from bert_fused_plugin.data.typed_text import TypedText
 from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.models.presets import flags_beside, resumed_from
+from bert_fused_plugin.fairseq_settings import flags_beside, resumed_from
 from bert_fused_plugin.modules.attention_map import log_alphas
 from bert_fused_plugin.tasks import ensembles
 from bert_fused_plugin.tasks.bert_cache import BertCache

@@ -12,14 +12,13 @@ from fairseq.data import Dictionary
 from fairseq.data.data_utils import infer_language_pair
 from torch import Tensor, nn
 
-from bert_fused_plugin.bert.from_flags import task_settings
 from bert_fused_plugin.bert.record import OF_DATA, RECORD_KEY, differences_of_bert
 from bert_fused_plugin.checkpoints.origins import Origin, origins
 from bert_fused_plugin.checkpoints.reading import data_directory, diverged, read_saved, saved_flags
 from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.fairseq_settings import flags_beside, resumed_from, task_settings
 from bert_fused_plugin.json_record import read_json
 from bert_fused_plugin.models.bert_fused.config import HOST, OF_BOTH, OF_SIDES, BertFusedConfig
-from bert_fused_plugin.models.presets import flags_beside, resumed_from
 from bert_fused_plugin.models.recorded_flags import (
     SETTINGS_RECORD,
     Difference,
