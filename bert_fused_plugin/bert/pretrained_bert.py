@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional,
 import torch
 from torch import Tensor, nn
 
-from bert_fused_plugin.bert.layers import layer_indices
+from bert_fused_plugin.bert.layer_choice import layer_indices
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.errors import BertFusedError
 

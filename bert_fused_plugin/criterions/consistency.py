@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from bert_fused_plugin.bert.layers import read_once
+from bert_fused_plugin.bert.source import read_once
 from bert_fused_plugin.criterions.smoothed_loss import Agreement
 from bert_fused_plugin.errors import BertFusedError
 

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from fairseq import checkpoint_utils, tasks, utils
 from omegaconf import OmegaConf
 
-from bert_fused_plugin.bert.layers import is_sentence_encoder
+from bert_fused_plugin.bert.layer_choice import is_sentence_encoder
 from bert_fused_plugin.checkpoints.origins import Origin, origins
 from bert_fused_plugin.checkpoints.reading import data_directory, read_checkpoint, require_architecture, saved_flags
 from bert_fused_plugin.data.data_bin import read_whole, source_side

@@ -12,7 +12,7 @@ from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
 from bert_fused_plugin import setup_messages
-from bert_fused_plugin.bert.layers import last_layer_warning
+from bert_fused_plugin.bert.layer_choice import last_layer_warning
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, InteractiveDataset
 from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch, piece_folders
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
@@ -240,9 +240,12 @@ class BertFusedTranslationTask(TranslationTask):
                 f"BERT ({model.cfg.bert_model}) knows no capitals, and the source dictionary has some; give "
                 "--bert-tokenizer-options do_lower_case=true"
             )
-        warning = last_layer_warning(model.encoder.bert, model.cfg.bert_model)
-        if warning is not None and resumed_from(cfg) is None:  # then the layer cannot change any more
-            logger.warning(warning)
+        bert = model.encoder.bert
+        # a BERT that trains can make its last layer fit, and a training that resumes cannot change the layer
+        if not bert.saves_weights and resumed_from(cfg) is None:
+            warning = last_layer_warning(bert.name, bert.layers, bert.depth, model.cfg.bert_model)
+            if warning is not None:
+                logger.warning(warning)
 
     def _with_bert_input(
         self, bridge: DictionaryBridge, split: str, shard: Optional[int], combine: bool

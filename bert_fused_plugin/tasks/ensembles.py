@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 from weakref import WeakValueDictionary
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.bert.layers import read_once
+from bert_fused_plugin.bert.source import read_once
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.models.gru_bahdanau.encoder import GruEncoder

@@ -6,9 +6,10 @@ import torch
 from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 
-from bert_fused_plugin.bert.layers import build_layer_mix, read_bert
+from bert_fused_plugin.bert.layer_mix import build_layer_mix
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.bert.record import BertRecord
+from bert_fused_plugin.bert.source import read_bert
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
 from bert_fused_plugin.models.bert_fused.layer_building import new_layers
@@ -43,7 +44,7 @@ class BertFusedEncoder(TransformerEncoderBase):
         self.bert = bert
         self.bridge = bridge
         self.bert_record = BertRecord(bert, bridge, cfg)
-        self.layer_mix = build_layer_mix(cfg.bert_layer, bert)
+        self.layer_mix = build_layer_mix(cfg.bert_layer, len(bert.layers))
         self.bert_proj: Optional[nn.Linear] = None
         self.replaces_embeddings = cfg.fusion.replaces_embeddings
         if self.replaces_embeddings:

@@ -8,9 +8,10 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from bert_fused_plugin.bert.layers import build_layer_mix, read_bert
+from bert_fused_plugin.bert.layer_mix import build_layer_mix
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.bert.record import BertRecord
+from bert_fused_plugin.bert.source import read_bert
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
 from bert_fused_plugin.modules.beam_order import EncoderOut, reorder_encoder_out
 
@@ -44,7 +45,7 @@ class GruEncoder(FairseqEncoder):
         self.bert: Any = bert
         self.bridge = bridge
         self.bert_record = None if bert is None else BertRecord(bert, bridge, cfg)
-        self.layer_mix = None if bert is None else build_layer_mix(cfg.bert_layer, bert)
+        self.layer_mix = None if bert is None else build_layer_mix(cfg.bert_layer, len(bert.layers))
         self.mask_special_tokens = cfg.bert_mask_special_tokens
 
     def forward(
