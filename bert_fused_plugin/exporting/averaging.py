@@ -7,11 +7,16 @@ import torch
 from fairseq.checkpoint_utils import checkpoint_paths
 from torch import Tensor
 
-from bert_fused_plugin.bert.record import RECORD_KEY, as_given, settings_of
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, without_training_state
+from bert_fused_plugin.checkpoints.record import (
+    RECORD_KEY,
+    SETTINGS_RECORD,
+    as_given,
+    differences,
+    read_json,
+    settings_of,
+)
 from bert_fused_plugin.errors import BertFusedError, flag_name
-from bert_fused_plugin.json_record import read_json
-from bert_fused_plugin.models.recorded_flags import SETTINGS_RECORD, differences
 
 _RECORDS = (RECORD_KEY, SETTINGS_RECORD)
 _LR_FACTOR = "encoder.bert.lr_factor"  # the scale of a fine-tuned BERT's weights

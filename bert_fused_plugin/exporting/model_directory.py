@@ -18,15 +18,14 @@ from transformers.utils import cached_file
 
 from bert_fused_plugin.bert.flags import BertFlags
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert, load_tokenizer
-from bert_fused_plugin.bert.record import RECORD_KEY, weights_fingerprint, without_folders
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, require_architecture, without_training_state
+from bert_fused_plugin.checkpoints.record import RECORD_KEY, JsonRecord, read_json, weights_fingerprint, without_folders
 from bert_fused_plugin.data.dictionary_bridge import detect_detok
 from bert_fused_plugin.data.subwords import bleu_tokenizer, detect_subword
 from bert_fused_plugin.data.typed_text import hyphen_warning
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 from bert_fused_plugin.exporting.subword_tool import FLAGS, Files, check_tool, choose_tool
 from bert_fused_plugin.files import written_output
-from bert_fused_plugin.json_record import JsonRecord, read_json
 from bert_fused_plugin.models.hub import bpe_files
 from bert_fused_plugin.models.translation_model import TranslationModel
 from bert_fused_plugin.tasks.bert_fused_translation_config import training_defaults

@@ -8,12 +8,15 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from bert_fused_plugin.bert.record import finetuning_errors, incompatibilities
 from bert_fused_plugin.checkpoints.reading import diverged
+from bert_fused_plugin.checkpoints.record import (
+    JsonRecord,
+    finetuning_errors,
+    flag_incompatibilities,
+    incompatibilities,
+)
 from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.json_record import JsonRecord
 from bert_fused_plugin.models.hub import load_hub
-from bert_fused_plugin.models.recorded_flags import flag_incompatibilities
 from bert_fused_plugin.modules.drop_net import batch_rng
 from bert_fused_plugin.modules.weight_layout import lay_out_weights
 

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.bert.record import weights_fingerprint
+from bert_fused_plugin.checkpoints.record import weights_fingerprint
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
 from bert_fused_plugin.data.cached_states import CachedStates, ComputeStates
 from bert_fused_plugin.data.shared_work import ranks_in

@@ -10,9 +10,15 @@ from language_models import save_language_model
 from torch import nn
 from transformers import AutoTokenizer, BertModel
 
-from bert_fused_plugin.bert.record import RECORD_KEY, recorded_origins, weights_fingerprint, without_folders
+from bert_fused_plugin.checkpoints.record import (
+    RECORD_KEY,
+    JsonRecord,
+    read_json,
+    recorded_origins,
+    weights_fingerprint,
+    without_folders,
+)
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.json_record import JsonRecord, read_json
 
 KEY = "encoder.bert_record.text"
 

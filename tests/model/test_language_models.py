@@ -6,10 +6,9 @@ from helpers import assert_close, encode, make_model, pad
 from language_models import LANGUAGES, MAKERS, save_language_model
 from transformers import AutoModel, AutoTokenizer
 
-from bert_fused_plugin.bert.record import RECORD_KEY
+from bert_fused_plugin.checkpoints.record import RECORD_KEY, read_json
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.json_record import read_json
 
 LINES = ["the old man sees a dog", "red apple", "a", ""]
 

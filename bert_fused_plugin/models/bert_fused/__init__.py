@@ -15,6 +15,7 @@ from fairseq.models.transformer.transformer_legacy import (
 from torch import nn
 
 from bert_fused_plugin.bert.from_flags import describe_bert, load_bert
+from bert_fused_plugin.checkpoints.record import flag_record
 from bert_fused_plugin.fairseq_settings import as_namespace, flags_beside
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, config_errors
 from bert_fused_plugin.models.bert_fused.decoder import BertFusedDecoder
@@ -22,7 +23,6 @@ from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.models.bert_fused.warm_start import read_warm_start
 from bert_fused_plugin.models.embeddings import load_embeddings
 from bert_fused_plugin.models.presets import register_preset
-from bert_fused_plugin.models.recorded_flags import flag_record
 from bert_fused_plugin.models.translation_model import TranslationModel
 from bert_fused_plugin.setup_messages import REPEAT
 

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from bert_fused_plugin.bert.layer_mix import build_layer_mix
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
-from bert_fused_plugin.bert.record import BertRecord
 from bert_fused_plugin.bert.source import read_bert
+from bert_fused_plugin.checkpoints.record import BertRecord
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
 from bert_fused_plugin.models.bert_fused.layer_building import new_layers

@@ -12,20 +12,22 @@ from fairseq.data import Dictionary
 from fairseq.data.data_utils import infer_language_pair
 from torch import Tensor, nn
 
-from bert_fused_plugin.bert.record import OF_DATA, RECORD_KEY, differences_of_bert
 from bert_fused_plugin.checkpoints.origins import Origin, origins
 from bert_fused_plugin.checkpoints.reading import data_directory, diverged, read_saved, saved_flags
-from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.fairseq_settings import flags_beside, resumed_from, task_settings
-from bert_fused_plugin.json_record import read_json
-from bert_fused_plugin.models.bert_fused.config import HOST, OF_BOTH, OF_SIDES, BertFusedConfig
-from bert_fused_plugin.models.recorded_flags import (
+from bert_fused_plugin.checkpoints.record import (
+    OF_DATA,
+    RECORD_KEY,
     SETTINGS_RECORD,
     Difference,
     differences,
+    differences_of_bert,
     fingerprint,
+    read_json,
     reason_and_remedy,
 )
+from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.fairseq_settings import flags_beside, resumed_from, task_settings
+from bert_fused_plugin.models.bert_fused.config import HOST, OF_BOTH, OF_SIDES, BertFusedConfig
 from bert_fused_plugin.models.translation_model import shape_text
 
 logger = logging.getLogger(__name__)

@@ -8,6 +8,7 @@ from fairseq.models import register_model
 from torch import nn
 
 from bert_fused_plugin.bert.from_flags import describe_bert, load_bert
+from bert_fused_plugin.checkpoints.record import flag_record
 from bert_fused_plugin.fairseq_settings import as_namespace, flags_beside, task_settings
 from bert_fused_plugin.models.embeddings import load_embeddings
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_errors
@@ -15,7 +16,6 @@ from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
 from bert_fused_plugin.models.gru_bahdanau.encoder import GruEncoder
 from bert_fused_plugin.models.gru_bahdanau.initialisation import initialise
 from bert_fused_plugin.models.presets import register_preset
-from bert_fused_plugin.models.recorded_flags import flag_record
 from bert_fused_plugin.models.translation_model import TranslationModel
 from bert_fused_plugin.setup_messages import REPEAT
 

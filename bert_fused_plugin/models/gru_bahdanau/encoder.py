@@ -10,8 +10,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from bert_fused_plugin.bert.layer_mix import build_layer_mix
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
-from bert_fused_plugin.bert.record import BertRecord
 from bert_fused_plugin.bert.source import read_bert
+from bert_fused_plugin.checkpoints.record import BertRecord
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
 from bert_fused_plugin.modules.beam_order import EncoderOut, reorder_encoder_out
 
