@@ -1,9 +1,9 @@
-"""Builds BERT and the dictionary bridge of a model, as the flags of the model and of its task say."""
+"""Builds the source of BERT for a model, as the flags of the model and of its task say."""
 
 import os
 import sysconfig
 from argparse import Namespace
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
 
 from fairseq.data import encoders
 from fairseq.tasks.translation import TranslationTask
@@ -13,6 +13,7 @@ from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
 from bert_fused_plugin.bert.flags import BertFlags, parse_options
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.pretrained_bert import load_tokenizer
+from bert_fused_plugin.bert.source import BertSource
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.subwords import SUBWORDS, join_by_bpe
 from bert_fused_plugin.data.tags import tags_named, tags_of_task
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-def load_bert(cfg: BertFlags, task: Any, errors: List[str], bpe: Dict[str, Any]) -> Tuple[Any, Any]:
-    """Load the encoder and the tokenizer that *cfg* names, if any, and the bridge between fairseq's *task* and them.
+def load_source(cfg: BertFlags, task: Any, errors: List[str], bpe: Dict[str, Any]) -> Optional[BertSource]:
+    """Load the encoder and the tokenizer that *cfg* names, if any, with the bridge between fairseq's *task* and them.
 
     The model has the bridge, because fairseq's own tasks know nothing of BERT, and under them the model makes BERT's
     input itself.  The task of this package takes the model's bridge, so that its data sets give BERT the same input.
@@ -39,7 +40,7 @@ def load_bert(cfg: BertFlags, task: Any, errors: List[str], bpe: Dict[str, Any])
         errors.append("--left-pad-target must be False, got True: the decoder would read the padding; leave it out")
     if cfg.bert_model is None:
         raise_all(errors)
-        return None, None
+        return None
     if task_settings(task).get("load_alignments"):
         errors.append("--load-alignments: models with BERT learn from no alignments; leave it out")
     try:
@@ -67,7 +68,7 @@ def load_bert(cfg: BertFlags, task: Any, errors: List[str], bpe: Dict[str, Any])
     except BertFusedError as error:
         raise BertFusedError(*errors, *error.errors) from error
     raise_all(errors)
-    return bert, bridge
+    return BertSource(bert, bridge, cfg)
 
 
 def load_bridge(
@@ -108,7 +109,8 @@ def load_bridge(
 
 def describe_bert(model: Any, name: Any) -> str:
     """Return a line for the log about the BERT of *model*, given as *name*: parameters, layers, and how it is fed."""
-    bert, bridge = model.encoder.bert, model.encoder.bridge
+    bert: Any = model.encoder.source.bert
+    bridge: DictionaryBridge = model.encoder.source.bridge
     parameters = f"{bert.num_parameters:,} frozen parameters (not in checkpoints)"
     if bert.saves_weights:
         parameters = f"{bert.num_parameters - bert.num_trained:,} frozen and {bert.num_trained:,} trained parameters"

@@ -1,71 +1,146 @@
-"""BERT's states as the encoder of a model reads them."""
+"""All that a model reads of BERT: its tokens, its states and their padding, and the record of what they come from."""
 
+import hashlib
+import re
 from typing import Any, Dict, Optional, Tuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from bert_fused_plugin.bert.flags import BertFlags
+from bert_fused_plugin.bert.layer_mix import build_layer_mix
+from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
+from bert_fused_plugin.checkpoints.record import BertRecord, configuration
 from bert_fused_plugin.data.collate import BERT_PAD
+from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.flags import Record, recorded
 
 
-def read_bert(
-    encoder: Any, src_tokens: Tensor, bert_tokens: Optional[Tensor], bert_out: Optional[Tensor], dtype: torch.dtype
-) -> Tuple[Tensor, Tensor]:
-    """Return H_B = BERT(x), (B, L, D), in *dtype*, and its padding mask, (B, L).
+class BertSource:
+    """BERT as a model reads it; a model without BERT has none.
 
-    Args:
-        encoder: the encoder, with its ``bert``, ``bridge``, ``layer_mix`` and ``mask_special_tokens``.
-        src_tokens: source tokens, (B, S).
-        bert_tokens: BERT's input, (B, L); default: derived from *src_tokens*.
-        bert_out: BERT's states for *bert_tokens*, (B, L, N x D), from the cache; default: computed.
-        dtype: number format of the model.
+    This object is no module, since checkpoints know its modules as those of the encoder.  `register_in` makes them so.
+    The encoder and its source hold the same modules, also in a copy of the model.
 
-    Raises:
-        BertFusedError: The batch does not have the context that BERT must read, or half precision cannot hold
-            the states.
+    Attributes:
+        bert: frozen, or trained with the model.
+        bridge: makes BERT's tokens from the source; the data sets use it too.
+        record: what checkpoints say about this BERT.
+        layer_mix: combines the states of several layers; None for a single one.
+        dim: the width of the states, D.
     """
-    bert_tokens, bert_out = bert_states(encoder, src_tokens, bert_tokens, bert_out)
-    bert_out, bert_padding_mask = bert_out.to(dtype), bert_tokens.eq(BERT_PAD)
-    # under --amp the parameters are in single precision, and CUDA's autocast turns the states to half precision later
-    if dtype == torch.float16 or torch.is_autocast_enabled():
-        encoder.bert.check_half_range(bert_out)
-    if encoder.mask_special_tokens:
-        for special in encoder.bridge.special_tokens:  # two or three; a tensor of them would be a copy to the device
-            bert_padding_mask = bert_padding_mask | bert_tokens.eq(special)
-        bert_padding_mask[:, 0] &= ~bert_padding_mask.all(dim=1)  # an empty sentence keeps its first one
-    if encoder.layer_mix is not None:
-        bert_out = encoder.layer_mix(bert_out.unflatten(-1, (-1, encoder.bert.dim)))
-    # Time comes first in memory, as attention reads it, so that no layer copies the states for its keys and values.
-    return bert_out.transpose(0, 1).contiguous().transpose(0, 1), bert_padding_mask
 
+    def __init__(self, bert: PretrainedBert, bridge: DictionaryBridge, cfg: BertFlags) -> None:
+        self.bert, self.bridge = bert, bridge
+        self.record = _record(bert, bridge, cfg)
+        self.layer_mix = build_layer_mix(cfg.bert_layer, len(bert.layers))
+        self.dim = bert.dim
+        self._masks_special_tokens = cfg.bert_mask_special_tokens
 
-def read_once(encoder: Any, net_input: Dict[str, Any]) -> Dict[str, Any]:
-    """Return *net_input* with BERT's tokens and states, if *encoder* reads a frozen BERT.
+    def register_in(self, encoder: nn.Module) -> None:
+        """Register the modules in *encoder* under the names that they have in checkpoints."""
+        for name, module in (("bert", self.bert), ("bert_record", self.record), ("layer_mix", self.layer_mix)):
+            encoder.register_module(name, module)
 
-    A BERT that trains is read by its model, in the mode and without the graph that fairseq sets.
-    """
-    if not hasattr(encoder, "bert") or encoder.bert is None or encoder.bert.saves_weights:
-        return net_input
-    tokens, states = bert_states(encoder, **net_input)
-    return {**net_input, "bert_tokens": tokens, "bert_out": states}
+    def read(
+        self, src_tokens: Tensor, bert_tokens: Optional[Tensor], bert_out: Optional[Tensor], dtype: torch.dtype
+    ) -> Tuple[Tensor, Tensor]:
+        """Return H_B = BERT(x), (B, L, D), in *dtype*, and its padding mask, (B, L).
 
+        Args:
+            src_tokens: source tokens, (B, S).
+            bert_tokens: BERT's input, (B, L); None: derived from *src_tokens*.
+            bert_out: BERT's states for *bert_tokens*, (B, L, N x D), from the cache; None: computed.
+            dtype: number format of the model.
 
-def bert_states(
-    encoder: Any, src_tokens: Tensor, bert_tokens: Optional[Tensor] = None, bert_out: Optional[Tensor] = None, **_: Any
-) -> Tuple[Tensor, Tensor]:
-    """Return ``bert_tokens``, (B, L), and ``bert_out``, (B, L, N x D), of a batch that may lack one or both.
+        Raises:
+            BertFusedError: The batch does not have the context that BERT must read, or half precision cannot hold
+                the states.
+        """
+        bert_tokens = self.tokens(src_tokens, bert_tokens)
+        bert_out = self.states(bert_tokens, bert_out).to(dtype)
+        # under --amp the parameters are in single precision, and CUDA's autocast makes the states half precision later
+        if dtype == torch.float16 or torch.is_autocast_enabled():
+            self.bert.check_half_range(bert_out)
+        if self.layer_mix is not None:
+            bert_out = self.layer_mix(bert_out.unflatten(-1, (-1, self.dim)))
+        # Time comes first in memory, as attention reads it, so that no layer copies the states for its keys and values.
+        bert_out = bert_out.transpose(0, 1).contiguous().transpose(0, 1)
+        return bert_out, self.padding_mask(bert_tokens)
 
-    The arguments, which may be all of ``net_input``, and the error are those of `read_bert`.
-    """
-    bridge = encoder.bridge
-    if bert_tokens is None:
-        if bridge.context:
+    def with_states(self, net_input: Dict[str, Any]) -> Dict[str, Any]:
+        """Return *net_input* with the tokens and states of a frozen BERT, so that all who read the batch share them.
+
+        A BERT that trains is read by its model, in the mode and without the graph that fairseq sets.
+        """
+        if self.bert.saves_weights:
+            return net_input
+        bert_tokens = self.tokens(net_input["src_tokens"], net_input.get("bert_tokens"))
+        bert_out = self.states(bert_tokens, net_input.get("bert_out"))
+        return {**net_input, "bert_tokens": bert_tokens, "bert_out": bert_out}
+
+    def tokens(self, src_tokens: Tensor, bert_tokens: Optional[Tensor] = None) -> Tensor:
+        """Return BERT's input, (B, L): the *bert_tokens* of the batch, or tokens derived from *src_tokens*, (B, S).
+
+        Raises:
+            BertFusedError: The batch does not have the context that BERT must read.
+        """
+        if bert_tokens is not None:
+            return bert_tokens
+        if self.bridge.context:
             raise BertFusedError(
-                f"--bert-context {bridge.context} needs the sentences before the current one, and a batch of this "
+                f"--bert-context {self.bridge.context} needs the sentences before the current one, and a batch of this "
                 "task does not bring them; use --task bert_fused_translation"
             )
-        bert_tokens = bridge.bert_tokens(src_tokens)
-    if bert_out is None:
-        bert_out = encoder.bert(bert_tokens, bridge.segments(bert_tokens))
-    return bert_tokens, bert_out
+        return self.bridge.bert_tokens(src_tokens)
+
+    def states(self, bert_tokens: Tensor, bert_out: Optional[Tensor] = None) -> Tensor:
+        """Return the states of the N layers, (B, L, N x D): *bert_out*, from the cache, or those of *bert_tokens*."""
+        return self.bert(bert_tokens, self.bridge.segments(bert_tokens)) if bert_out is None else bert_out
+
+    def padding_mask(self, bert_tokens: Tensor) -> Tensor:
+        """Return the positions of *bert_tokens*, (B, L), to which no layer attends, (B, L)."""
+        mask = bert_tokens.eq(BERT_PAD)
+        if self._masks_special_tokens:
+            for special in self.bridge.special_tokens:  # two or three; a tensor of them would be a copy to the device
+                mask = mask | bert_tokens.eq(special)
+            mask[:, 0] &= ~mask.all(dim=1)  # an empty sentence keeps its first one
+        return mask
+
+
+def source_of(model: Any) -> Optional[BertSource]:
+    """Return the source of *model*, which may be any model of fairseq, in wrappers; None if it does not read BERT."""
+    return model.encoder.source if hasattr(model.encoder, "source") else None
+
+
+def _record(bert: PretrainedBert, bridge: DictionaryBridge, cfg: BertFlags) -> BertRecord:
+    config = {**bert.model.config.to_dict(), "num_hidden_layers": bert.depth}  # which some have under another name
+    return BertRecord(
+        name=bert.name,
+        weights_in_layers=None if bert.saves_weights else weights_fingerprint(bert),
+        configuration=configuration(config),
+        tokenizer=bridge.tokenizer_fingerprint(),
+        settings={
+            **recorded(cfg, Record.BERT),
+            # what these flags stand for with this BERT and this dictionary
+            "bert_layer": ",".join(map(str, bert.layers)),
+            "bert_subword": bridge.subword,
+            "bert_detok": bridge.detok,
+            "bert_strip_tags": ",".join(bridge.tags) or None,
+            **({} if bridge.bpe is None else {"bpe": bridge.bpe}),
+        },
+    )
+
+
+def weights_fingerprint(bert: PretrainedBert) -> str:
+    """Return a hash of the values of all parameters of *bert*, and of the layers that they are in.
+
+    Of the parameters' names, which differ between versions of transformers, only the numbers of the layers count.
+    """
+    parts, weights = [], bert.weights()
+    for name, _ in bert.model.named_parameters():
+        digest = hashlib.sha256(str(tuple(weights[name].shape)).encode())
+        digest.update(weights[name].detach().cpu().float().contiguous().numpy().data)
+        parts.append(",".join(re.findall(r"\d+", name)).encode() + b":" + digest.digest())
+    return hashlib.sha256(b"".join(sorted(parts))).hexdigest()[:32]

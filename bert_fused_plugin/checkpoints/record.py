@@ -9,7 +9,6 @@ import hashlib
 import json
 import logging
 import os
-import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import torch
@@ -17,17 +16,22 @@ from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor, nn
 
-from bert_fused_plugin.bert.flags import BertFlags
-from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
-from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.errors import BertFusedError, flag_name
 from bert_fused_plugin.flags import Record, recorded
 
 logger = logging.getLogger(__name__)
 
-RECORD_KEY = "encoder.bert_record.text"  # the record in the state dict of a model
-OF_DATA = ("bert_subword", "bert_detok", "bert_strip_tags", "bpe")  # settings that follow from the dictionary
+# the names of the records in a checkpoint
+SETTINGS_RECORD = "settings_record.text"
+BERT_RECORD = "encoder.bert_record.text"
 
+Settings = Dict[str, Any]
+Difference = Tuple[str, Any, Any]  # the name of a setting, and both of its values
+
+OF_DATA = ("bert_subword", "bert_detok", "bert_strip_tags", "bpe")  # settings of BERT that follow from the dictionary
+
+_BLOCK = 2048
+_SIDES = {"encoder": "source", "decoder": "target"}
 _FINGERPRINTS = {
     "weights_in_layers": "other weights",
     "configuration": "another configuration",
@@ -40,37 +44,31 @@ _OF_STATES = (
     *("layer_norm_eps", "layer_norm_epsilon", "norm_eps", "rms_norm_eps"),
 )
 _ITS_BERT = "name the BERT that it was trained with (at generation --model-overrides \"{'bert_model': 'NAME_OR_DIR'}\")"
-SETTINGS_RECORD = "settings_record.text"  # its name in a checkpoint
-
-Settings = Dict[str, Any]
-Difference = Tuple[str, Any, Any]  # the name of a setting, and both of its values
-
-_SIDES = {"encoder": "source", "decoder": "target"}
-
-_BLOCK = 2048  # bytes
 
 
 class JsonRecord(nn.Module):
     """A JSON text that is saved with the model, and never loaded.
 
     The buffer holds one float for each byte, because averaging, EMA and half precision do not change these numbers.
-    A model keeps the record of itself when it loads a checkpoint, so an old checkpoint without the record loads too.
+    It is filled up to whole blocks, because fairseq's EMA in single precision (``--ema-fp32``) requires that it has the
+    same length when a training resumes.  A model keeps the record of itself when it loads a checkpoint, so an old
+    checkpoint without the record loads too.
     """
 
     text: Tensor
 
-    def __init__(self, record: Dict[str, Any]) -> None:
+    def __init__(self, content: Dict[str, Any]) -> None:
         super().__init__()
-        self.record = record
+        self.content = content
         self.register_buffer("text", self._encoded())
 
     def update(self, **values: Any) -> None:
-        """Replace the entries of the record that are named."""
-        self.record.update(values)
+        """Replace the entries that are named."""
+        self.content.update(values)
         self.text = self._encoded().to(self.text)
 
     def _encoded(self) -> Tensor:
-        text = json.dumps(self.record, default=str).encode()
+        text = json.dumps(self.content, default=str).encode()
         return torch.tensor(list(text.ljust(-(-len(text) // _BLOCK) * _BLOCK)), dtype=torch.float32)
 
     def _load_from_state_dict(self, state_dict: Dict[str, Tensor], prefix: str, *args: Any, **kwargs: Any) -> None:
@@ -78,32 +76,14 @@ class JsonRecord(nn.Module):
 
 
 class BertRecord(JsonRecord):
-    """Name and fingerprints of BERT and its tokenizer, which are saved with the model.
+    """Name and fingerprints of BERT and its tokenizer, and the ``settings`` that say what they read.
 
     ``given`` has the flags of the task that change what BERT reads, and ``began_from`` path and number of updates of
     each checkpoint that the parameters come from.  Of a checkpoint that is loaded, the record takes over the latter.
     """
 
-    def __init__(self, bert: PretrainedBert, bridge: DictionaryBridge, cfg: BertFlags) -> None:
-        super().__init__(
-            {
-                "name": bert.name,
-                "weights_in_layers": None if bert.saves_weights else weights_fingerprint(bert),
-                "configuration": configuration(bert),
-                "tokenizer": bridge.tokenizer_fingerprint(),
-                "settings": {
-                    **recorded(cfg, Record.BERT),
-                    # what these flags stand for with this BERT and this dictionary
-                    "bert_layer": ",".join(map(str, bert.layers)),
-                    "bert_subword": bridge.subword,
-                    "bert_detok": bridge.detok,
-                    "bert_strip_tags": ",".join(bridge.tags) or None,
-                    **({} if bridge.bpe is None else {"bpe": bridge.bpe}),
-                },
-                "given": [],
-                "began_from": [],
-            }
-        )
+    def __init__(self, **facts: Any) -> None:
+        super().__init__({**facts, "given": [], "began_from": []})
 
     def _load_from_state_dict(self, state_dict: Dict[str, Tensor], prefix: str, *args: Any, **kwargs: Any) -> None:
         """Keep the record of the present BERT, but note where the parameters come from, as *state_dict* says.
@@ -113,7 +93,7 @@ class BertRecord(JsonRecord):
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         text = state_dict.get(f"{prefix}text")
         if text is not None:
-            self.update(began_from=recorded_origins({RECORD_KEY: text}))
+            self.update(began_from=recorded_origins({BERT_RECORD: text}))
 
 
 def flag_record(cfg: Any, task: Any) -> JsonRecord:
@@ -150,7 +130,7 @@ def flag_incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> List
 
     A setting that is only noted gives a warning.
     """
-    current = model.settings_record.record
+    current = model.settings_record.content
     saved = read_json(state_dict, SETTINGS_RECORD)
     if saved is None:
         return []
@@ -171,7 +151,7 @@ def flag_incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> List
 def finetuning_errors(model: Any, state_dict: Mapping[str, Tensor]) -> List[str]:
     """Return a sentence if one of *model* and the checkpoint *state_dict* has a BERT that trains, and one has not."""
     then = any(key.startswith("encoder.bert.model.") for key in state_dict)
-    if model.encoder.bert_record is None or then == model.encoder.bert.saves_weights:
+    if model.encoder.source is None or then == model.encoder.source.bert.saves_weights:
         return []
     trained, built, remedy = ("with", "without", "add") if then else ("without", "with", "leave out")
     or_begin = ", or start a new training with --bert-warm-start" if "bert_warm_start" in vars(model.cfg) else ""
@@ -181,12 +161,12 @@ def finetuning_errors(model: Any, state_dict: Mapping[str, Tensor]) -> List[str]
     ]
 
 
-def incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> List[str]:
+def bert_incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> List[str]:
     """Return a sentence for each difference between the BERT of *model* and that of the checkpoint *state_dict*."""
-    if model.encoder.bert_record is None:
+    if model.encoder.source is None:
         return []
-    current = model.encoder.bert_record.record
-    saved = read_json(state_dict, RECORD_KEY) or current
+    current = model.encoder.source.record.content
+    saved = read_json(state_dict, BERT_RECORD) or current
     forgotten = [flag for flag in saved["given"] if flag not in current["given"]]
     if forgotten:
         logger.warning(
@@ -237,14 +217,6 @@ def differences(then: Settings, now: Settings) -> List[Difference]:
     return [(name, value, now[name]) for name, value in then.items() if name in now and value != now[name]]
 
 
-def with_or_without(name: str, value: Any) -> str:
-    """Return "with --flag value", or "without --flag" for a switch that is off and for a flag that was not given."""
-    flag = flag_name(name)
-    if value is None or value is False:
-        return f"without {flag}"
-    return f"with {flag}" if value is True else f"with {flag} {value}"
-
-
 def reason_and_remedy(checkpoint: str, difference: Difference) -> Tuple[str, str]:
     """Return how the training of the *checkpoint* differs from the model at hand, and the remedy."""
     name, then, now = difference
@@ -253,28 +225,22 @@ def reason_and_remedy(checkpoint: str, difference: Difference) -> Tuple[str, str
     return reason, f"leave {given} out" if word == "without" else f"give {given}"
 
 
+def with_or_without(name: str, value: Any) -> str:
+    """Return "with --flag value", or "without --flag" for a switch that is off and for a flag that was not given."""
+    flag = flag_name(name)
+    if value is None or value is False:
+        return f"without {flag}"
+    return f"with {flag}" if value is True else f"with {flag} {value}"
+
+
 def fingerprint(dictionary: Dictionary) -> Settings:
     """Return what tells a *dictionary* from others."""
     text = "\n".join(dictionary.symbols).encode("utf-8", "surrogatepass")
     return {"count": len(dictionary), "hash": hashlib.sha256(text).hexdigest()[:16]}
 
 
-def weights_fingerprint(bert: PretrainedBert) -> str:
-    """Return a hash of the values of all parameters of *bert*, and of the layers that they are in.
-
-    Of the parameters' names, which differ between versions of transformers, only the numbers of the layers count.
-    """
-    parts, weights = [], bert.weights()
-    for name, _ in bert.model.named_parameters():
-        digest = hashlib.sha256(str(tuple(weights[name].shape)).encode())
-        digest.update(weights[name].detach().cpu().float().contiguous().numpy().data)
-        parts.append(",".join(re.findall(r"\d+", name)).encode() + b":" + digest.digest())
-    return hashlib.sha256(b"".join(sorted(parts))).hexdigest()[:32]
-
-
-def configuration(bert: PretrainedBert) -> str:
-    """Return the settings of *bert* that change its states and that its weights do not show."""
-    config = {**bert.model.config.to_dict(), "num_hidden_layers": bert.depth}  # which some have under another name
+def configuration(config: Mapping[str, Any]) -> str:
+    """Return the settings in *config*, that of a BERT, which change its states and which its weights do not show."""
     return ", ".join(f"{name} {config[name]}" for name in _OF_STATES if name in config)
 
 
@@ -293,7 +259,7 @@ def recorded_origins(state_dict: Mapping[str, Tensor]) -> List[Tuple[str, Option
 
     The last one comes first, then the one that that one began from.
     """
-    return [(path, updates) for path, updates in (read_json(state_dict, RECORD_KEY) or {}).get("began_from", ())]
+    return [(path, updates) for path, updates in (read_json(state_dict, BERT_RECORD) or {}).get("began_from", ())]
 
 
 def without_folders(state_dict: Dict[str, Tensor]) -> Dict[str, Tensor]:
@@ -301,5 +267,5 @@ def without_folders(state_dict: Dict[str, Tensor]) -> Dict[str, Tensor]:
     found = [(os.path.basename(path), updates) for path, updates in recorded_origins(state_dict)]
     if not found:
         return state_dict
-    record = JsonRecord({**(read_json(state_dict, RECORD_KEY) or {}), "began_from": found})
-    return {**state_dict, RECORD_KEY: record.text}
+    record = JsonRecord({**(read_json(state_dict, BERT_RECORD) or {}), "began_from": found})
+    return {**state_dict, BERT_RECORD: record.text}

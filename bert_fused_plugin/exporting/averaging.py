@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, without_training_state
 from bert_fused_plugin.checkpoints.record import (
-    RECORD_KEY,
+    BERT_RECORD,
     SETTINGS_RECORD,
     as_given,
     differences,
@@ -18,7 +18,7 @@ from bert_fused_plugin.checkpoints.record import (
 )
 from bert_fused_plugin.errors import BertFusedError, flag_name
 
-_RECORDS = (RECORD_KEY, SETTINGS_RECORD)
+_RECORDS = (BERT_RECORD, SETTINGS_RECORD)
 _LR_FACTOR = "encoder.bert.lr_factor"  # the scale of a fine-tuned BERT's weights
 _SCALED = "encoder.bert.scaled"  # those of them that it scales
 

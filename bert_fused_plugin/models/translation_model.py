@@ -11,9 +11,9 @@ from torch import Tensor
 from bert_fused_plugin.checkpoints.reading import diverged
 from bert_fused_plugin.checkpoints.record import (
     JsonRecord,
+    bert_incompatibilities,
     finetuning_errors,
     flag_incompatibilities,
-    incompatibilities,
 )
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.models.hub import load_hub
@@ -87,7 +87,7 @@ class TranslationModel(FairseqEncoderDecoderModel):
             state_dict = {name: value for name, value in state_dict.items() if not name.endswith(_RECORDS)}
             return super().load_state_dict({**versions, **state_dict}, strict)
         errors, doubts = finetuning_errors(self, state_dict), flag_incompatibilities(self, state_dict)
-        doubts += [] if errors else incompatibilities(self, state_dict)
+        doubts += [] if errors else bert_incompatibilities(self, state_dict)
         if doubts and self.cfg.bert_unchecked:
             logger.warning(f"--bert-unchecked: {'; '.join(doubts)}")
         else:

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from bert_fused_plugin.checkpoints.origins import Origin, origins
 from bert_fused_plugin.checkpoints.reading import data_directory, diverged, read_saved, saved_flags
 from bert_fused_plugin.checkpoints.record import (
+    BERT_RECORD,
     OF_DATA,
-    RECORD_KEY,
     SETTINGS_RECORD,
     Difference,
     differences,
@@ -226,18 +226,18 @@ class WarmStart:
         nn.Module.load_state_dict(model, {**model.state_dict(), **values})
         for change in self._changes(model):
             logger.warning(f"--bert-warm-start {change}")
-        model.encoder.bert_record.update(began_from=self.origins)
+        model.encoder.source.record.update(began_from=self.origins)
 
     def _changes(self, model: Any) -> List[str]:
         """Return a sentence for each way in which *model* uses BERT, or computes attention, unlike the checkpoint."""
         computed = (read_json(self.state, SETTINGS_RECORD) or {"computed": {}})["computed"]
         # the flags of fairseq are compared before the model is built, or the table shows what they change
         then = {name: value for name, value in computed.items() if name not in HOST}
-        changed: List[Difference] = differences(then, model.settings_record.record["computed"])
+        changed: List[Difference] = differences(then, model.settings_record.content["computed"])
         if not model.cfg.bert_finetune and any(name.startswith(f"{_BERT}model.") for name in self.state):
             changed.append(("bert_finetune", True, False))
         sentences = ["; ".join(reason_and_remedy(self.path, difference)) for difference in changed]
-        bert = read_json(self.state, RECORD_KEY)
+        bert = read_json(self.state, BERT_RECORD)
         if model.cfg.bert_identity_start:
             if any(".bert_attn.out_proj." in name for name in self.state):
                 sentences.append(
@@ -246,7 +246,7 @@ class WarmStart:
                 )
         elif bert is not None:
             bert["settings"] = {name: value for name, value in bert["settings"].items() if name not in OF_DATA}
-            unlike = differences_of_bert(model.cfg.bert_model, bert, model.encoder.bert_record.record)
+            unlike = differences_of_bert(model.cfg.bert_model, bert, model.encoder.source.record.content)
             sentences += [f"{self.path}: {sentence}" for sentence in unlike]
         return sentences
 
