@@ -109,8 +109,7 @@ def load_bridge(
 
 def describe_bert(model: Any, name: Any) -> str:
     """Return a line for the log about the BERT of *model*, given as *name*: parameters, layers, and how it is fed."""
-    bert: Any = model.encoder.source.bert
-    bridge: DictionaryBridge = model.encoder.source.bridge
+    bert, bridge = model.encoder.source.bert, model.encoder.source.bridge
     parameters = f"{bert.num_parameters:,} frozen parameters (not in checkpoints)"
     if bert.saves_weights:
         parameters = f"{bert.num_parameters - bert.num_trained:,} frozen and {bert.num_trained:,} trained parameters"

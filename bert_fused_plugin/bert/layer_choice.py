@@ -44,14 +44,11 @@ def advised_layer(depth: int) -> int:
 
 
 def last_layer_warning(name: str, layers: Tuple[int, ...], depth: int, given: str) -> Optional[str]:
-    """Return a warning if the frozen BERT *name* is an encoder of sentences of which the last layer is read.
+    """Return a warning if the frozen BERT *name* is an encoder of sentences whose *layers* are the last of its *depth*.
 
     The last layer of a masked language model tells words apart (Zhu et al. 2020 take it).  That of an encoder of
-    sentences, such as MiniLM, was trained to stand for the sentence as a whole (docs/tuning.md has figures).
-
-    Args:
-        name: the place of BERT, which was *given* as ``--bert-model``.
-        layers: the numbers of the layers that are read, of *depth* in all.
+    sentences, such as MiniLM, was trained to stand for the sentence as a whole (docs/tuning.md has figures).  The
+    warning names BERT as it was *given*.
     """
     advised = advised_layer(depth)
     if layers != (depth,) or depth == advised or not is_sentence_encoder(name):

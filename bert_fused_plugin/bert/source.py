@@ -18,24 +18,18 @@ from bert_fused_plugin.flags import Record, recorded
 
 
 class BertSource:
-    """BERT as a model reads it; a model without BERT has none.
+    """BERT as a model reads it.
 
-    This object is no module, since checkpoints know its modules as those of the encoder.  `register_in` makes them so.
-    The encoder and its source hold the same modules, also in a copy of the model.
-
-    Attributes:
-        bert: frozen, or trained with the model.
-        bridge: makes BERT's tokens from the source; the data sets use it too.
-        record: what checkpoints say about this BERT.
-        layer_mix: combines the states of several layers; None for a single one.
-        dim: the width of the states, D.
+    This is no module: in checkpoints BERT, its record and the layer mix are modules of the encoder (`register_in`).
+    The encoder and its source hold the same modules, also in a copy of the model.  *bert* is frozen, or it trains with
+    the model.  The *bridge* makes BERT's tokens, also for the data sets.
     """
 
     def __init__(self, bert: PretrainedBert, bridge: DictionaryBridge, cfg: BertFlags) -> None:
         self.bert, self.bridge = bert, bridge
+        self.dim = bert.dim  # D
         self.record = _record(bert, bridge, cfg)
         self.layer_mix = build_layer_mix(cfg.bert_layer, len(bert.layers))
-        self.dim = bert.dim
         self._masks_special_tokens = cfg.bert_mask_special_tokens
 
     def register_in(self, encoder: nn.Module) -> None:
@@ -55,8 +49,7 @@ class BertSource:
             dtype: number format of the model.
 
         Raises:
-            BertFusedError: The batch does not have the context that BERT must read, or half precision cannot hold
-                the states.
+            BertFusedError: As of `tokens`, or half precision cannot hold the states.
         """
         bert_tokens = self.tokens(src_tokens, bert_tokens)
         bert_out = self.states(bert_tokens, bert_out).to(dtype)
@@ -117,19 +110,23 @@ def source_of(model: Any) -> Optional[BertSource]:
 def _record(bert: PretrainedBert, bridge: DictionaryBridge, cfg: BertFlags) -> BertRecord:
     config = {**bert.model.config.to_dict(), "num_hidden_layers": bert.depth}  # which some have under another name
     return BertRecord(
-        name=bert.name,
-        weights_in_layers=None if bert.saves_weights else weights_fingerprint(bert),
-        configuration=configuration(config),
-        tokenizer=bridge.tokenizer_fingerprint(),
-        settings={
-            **recorded(cfg, Record.BERT),
-            # what these flags stand for with this BERT and this dictionary
-            "bert_layer": ",".join(map(str, bert.layers)),
-            "bert_subword": bridge.subword,
-            "bert_detok": bridge.detok,
-            "bert_strip_tags": ",".join(bridge.tags) or None,
-            **({} if bridge.bpe is None else {"bpe": bridge.bpe}),
-        },
+        {
+            "name": bert.name,
+            "weights_in_layers": None if bert.saves_weights else weights_fingerprint(bert),
+            "configuration": configuration(config),
+            "tokenizer": bridge.tokenizer_fingerprint(),
+            "settings": {
+                **recorded(cfg, Record.BERT),
+                # what these flags stand for with this BERT and this dictionary
+                "bert_layer": ",".join(map(str, bert.layers)),
+                "bert_subword": bridge.subword,
+                "bert_detok": bridge.detok,
+                "bert_strip_tags": ",".join(bridge.tags) or None,
+                **({} if bridge.bpe is None else {"bpe": bridge.bpe}),
+            },
+            "given": [],
+            "began_from": [],
+        }
     )
 
 

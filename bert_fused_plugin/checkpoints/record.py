@@ -24,8 +24,8 @@ logger = logging.getLogger(__name__)
 # the names of the records in a checkpoint
 SETTINGS_RECORD = "settings_record.text"
 BERT_RECORD = "encoder.bert_record.text"
+RECORDS = (BERT_RECORD, SETTINGS_RECORD)
 
-Settings = Dict[str, Any]
 Difference = Tuple[str, Any, Any]  # the name of a setting, and both of its values
 
 OF_DATA = ("bert_subword", "bert_detok", "bert_strip_tags", "bpe")  # settings of BERT that follow from the dictionary
@@ -82,9 +82,6 @@ class BertRecord(JsonRecord):
     each checkpoint that the parameters come from.  Of a checkpoint that is loaded, the record takes over the latter.
     """
 
-    def __init__(self, **facts: Any) -> None:
-        super().__init__({**facts, "given": [], "began_from": []})
-
     def _load_from_state_dict(self, state_dict: Dict[str, Tensor], prefix: str, *args: Any, **kwargs: Any) -> None:
         """Keep the record of the present BERT, but note where the parameters come from, as *state_dict* says.
 
@@ -110,14 +107,14 @@ def flag_record(cfg: Any, task: Any) -> JsonRecord:
     return JsonRecord({"computed": recorded(cfg, Record.COMPUTED), "noted": noted, "symbols": symbols})
 
 
-def read_json(state_dict: Mapping[str, Tensor], key: str) -> Optional[Dict[str, Any]]:
-    """Return the record whose text a *state_dict* has under *key*; None if there is none.
+def read_json(state_dict: Mapping[str, Tensor], key: str) -> Dict[str, Any]:
+    """Return the record whose text a *state_dict* has under *key*; it is empty if there is none.
 
     Raises:
         BertFusedError: the record is damaged.
     """
     if key not in state_dict:
-        return None
+        return {}
     try:
         return json.loads(bytes(state_dict[key].float().round().long().clamp(0, 255).tolist()))
     except ValueError as error:
@@ -125,22 +122,19 @@ def read_json(state_dict: Mapping[str, Tensor], key: str) -> Optional[Dict[str, 
         raise BertFusedError(f"the checkpoint's record {key} is damaged; {remedy}") from error
 
 
-def flag_incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> List[str]:
+def changed_settings(model: Any, state_dict: Mapping[str, Tensor]) -> List[str]:
     """Return a sentence for each setting of *model* with which the checkpoint *state_dict* would be another model.
 
     A setting that is only noted gives a warning.
     """
-    current = model.settings_record.content
-    saved = read_json(state_dict, SETTINGS_RECORD)
-    if saved is None:
-        return []
+    current, saved = model.settings_record.content, read_json(state_dict, SETTINGS_RECORD)
     noted, changed = (
-        [reason_and_remedy("the checkpoint", found) for found in differences(saved[kind], current[kind])]
+        [reason_and_remedy("the checkpoint", each) for each in differences(saved.get(kind, {}), current[kind])]
         for kind in ("noted", "computed")
     )
     if noted:
         logger.warning("; ".join(reason for reason, _ in noted))
-    return ["; ".join(described_one) for described_one in changed] + [
+    return ["; ".join(sentence) for sentence in changed] + [
         f"the checkpoint was trained with another {_SIDES[name]} dictionary: that of the data has other symbols, or "
         "the same ones in another order; use the dict.*.txt that the model was trained with (fairseq-preprocess "
         "--srcdict, --tgtdict)"
@@ -161,7 +155,7 @@ def finetuning_errors(model: Any, state_dict: Mapping[str, Tensor]) -> List[str]
     ]
 
 
-def bert_incompatibilities(model: Any, state_dict: Mapping[str, Tensor]) -> List[str]:
+def changed_bert(model: Any, state_dict: Mapping[str, Tensor]) -> List[str]:
     """Return a sentence for each difference between the BERT of *model* and that of the checkpoint *state_dict*."""
     if model.encoder.source is None:
         return []
@@ -184,7 +178,8 @@ def differences_of_bert(name: str, saved: Dict[str, Any], current: Dict[str, Any
     parts = [
         f"{what} ({saved[key]}, not {current[key]})"
         for key, what in _FINGERPRINTS.items()
-        if None not in (saved.get(key), current[key]) and _differ(saved[key], current[key])
+        if None not in (saved.get(key), current[key])
+        and differences(settings_of(saved[key]), settings_of(current[key]))
     ]
     errors = []
     if parts:
@@ -209,7 +204,7 @@ def as_given(key: str, value: Any) -> Any:
     return "left out" if value is None else value
 
 
-def differences(then: Settings, now: Settings) -> List[Difference]:
+def differences(then: Dict[str, Any], now: Dict[str, Any]) -> List[Difference]:
     """Return name and both values of each setting that is in *then* and in *now* and differs.
 
     A setting that is in only one of them has no effect in the other, or a version did not know it.
@@ -233,7 +228,7 @@ def with_or_without(name: str, value: Any) -> str:
     return f"with {flag}" if value is True else f"with {flag} {value}"
 
 
-def fingerprint(dictionary: Dictionary) -> Settings:
+def fingerprint(dictionary: Dictionary) -> Dict[str, Any]:
     """Return what tells a *dictionary* from others."""
     text = "\n".join(dictionary.symbols).encode("utf-8", "surrogatepass")
     return {"count": len(dictionary), "hash": hashlib.sha256(text).hexdigest()[:16]}
@@ -249,17 +244,12 @@ def settings_of(configuration: str) -> Dict[str, str]:
     return dict(part.rpartition(" ")[::2] for part in configuration.split(", "))
 
 
-def _differ(saved: str, current: str) -> bool:
-    then, now = settings_of(saved), settings_of(current)
-    return any(then[name] != now[name] for name in then.keys() & now.keys())
-
-
 def recorded_origins(state_dict: Mapping[str, Tensor]) -> List[Tuple[str, Optional[int]]]:
     """Return path and number of updates of each checkpoint that ``--bert-warm-start`` took parameters from.
 
     The last one comes first, then the one that that one began from.
     """
-    return [(path, updates) for path, updates in (read_json(state_dict, BERT_RECORD) or {}).get("began_from", ())]
+    return [(path, updates) for path, updates in read_json(state_dict, BERT_RECORD).get("began_from", ())]
 
 
 def without_folders(state_dict: Dict[str, Tensor]) -> Dict[str, Tensor]:
@@ -267,5 +257,5 @@ def without_folders(state_dict: Dict[str, Tensor]) -> Dict[str, Tensor]:
     found = [(os.path.basename(path), updates) for path, updates in recorded_origins(state_dict)]
     if not found:
         return state_dict
-    record = JsonRecord({**(read_json(state_dict, BERT_RECORD) or {}), "began_from": found})
+    record = JsonRecord({**read_json(state_dict, BERT_RECORD), "began_from": found})
     return {**state_dict, BERT_RECORD: record.text}

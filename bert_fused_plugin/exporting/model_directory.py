@@ -18,7 +18,7 @@ from transformers.utils import cached_file
 
 from bert_fused_plugin.bert.flags import BertFlags
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert, load_tokenizer
-from bert_fused_plugin.bert.source import BertSource, weights_fingerprint
+from bert_fused_plugin.bert.source import weights_fingerprint
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, require_architecture, without_training_state
 from bert_fused_plugin.checkpoints.record import BERT_RECORD, JsonRecord, read_json, without_folders
 from bert_fused_plugin.data.dictionary_bridge import detect_detok
@@ -228,11 +228,9 @@ def _add_bert(directory: Path, state: Dict[str, Any], settings: Dict[str, Any], 
     """
     defaults = {name: getattr(BertFlags, name) for name in ("bert_finetune", "bert_finetune_layers", "bert_lr_factor")}
     settings.update(bert_model=BERT, **defaults)
-    source: BertSource = model.encoder.source
-    bert = source.bert
+    bert, present = model.encoder.source.bert, model.encoder.source.record.content
     save_bert(bert, directory / BERT)
     # The record is that of the model's own BERT, so that loading notices a directory with another one.
-    present = source.record.content
     record = {
         **present,
         "given": (read_json(state["model"], BERT_RECORD) or present)["given"],

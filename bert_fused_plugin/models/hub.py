@@ -126,8 +126,7 @@ class TranslationHub(GeneratorHubInterface):
         super()._apply(*args, **kwargs)
         for model in self.models:
             lay_out_weights(model)
-            source = source_of(model)
-            if source is not None:
+            if source := source_of(model):
                 _ = source.bert.model  # moves a frozen one now, and not in the first request
         return self
 

@@ -220,8 +220,7 @@ def count_parameters(model: Any) -> Dict[str, int]:
     """Return how many parameters of *model* are trained, and how many are frozen, with those of BERT."""
     names = {name: p for name, p in model.named_parameters() if not _NEVER_USED.fullmatch(name)}
     frozen = sum(p.numel() for p in names.values() if not p.requires_grad)
-    source = source_of(model)
-    if source is not None and not source.bert.saves_weights:
+    if (source := source_of(model)) and not source.bert.saves_weights:
         frozen += source.bert.num_parameters  # which are not among the parameters of the model
     return {"trained": sum(p.numel() for p in names.values() if p.requires_grad), "frozen": frozen}
 

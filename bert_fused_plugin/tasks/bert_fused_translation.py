@@ -241,10 +241,10 @@ class BertFusedTranslationTask(TranslationTask):
                 "--bert-tokenizer-options do_lower_case=true"
             )
         # a BERT that trains can make its last layer fit, and a training that resumes cannot change the layer
-        if not bert.saves_weights and resumed_from(cfg) is None:
-            warning = last_layer_warning(bert.name, bert.layers, bert.depth, model.cfg.bert_model)
-            if warning is not None:
-                logger.warning(warning)
+        if bert.saves_weights or resumed_from(cfg) is not None:
+            return
+        if warning := last_layer_warning(bert.name, bert.layers, bert.depth, model.cfg.bert_model):
+            logger.warning(warning)
 
     def _with_bert_input(
         self, bridge: DictionaryBridge, split: str, shard: Optional[int], combine: bool

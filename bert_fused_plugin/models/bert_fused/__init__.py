@@ -55,9 +55,8 @@ class BertFusedModel(TranslationModel, TransformerModelBase):
         source: Any = load_source(cfg, task, errors, flags_beside(args, "bpe"))
         cfg.decoder.output_dim = int(cfg.decoder.output_dim)
         cfg.share_decoder_input_output_embed |= cfg.share_all_embeddings
-        if cfg.fusion.replaces_embeddings and cfg.encoder.learned_pos:
-            bridge = source.bridge
-            bridge.max_tokens = min(bridge.max_tokens, cfg.max_source_positions)  # the encoder's positions
+        if cfg.fusion.replaces_embeddings and cfg.encoder.learned_pos:  # the encoder has no more positions
+            source.bridge.max_tokens = min(source.bridge.max_tokens, cfg.max_source_positions)
         encoder_embed, decoder_embed = cls._build_embeddings(cfg, src_dict, tgt_dict)
         encoder = BertFusedEncoder(cfg, src_dict, encoder_embed, source=source)
         decoder = BertFusedDecoder(cfg, tgt_dict, decoder_embed, encoder_dim=encoder.output_dim, bert_dim=source.dim)

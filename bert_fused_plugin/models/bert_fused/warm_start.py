@@ -166,7 +166,7 @@ class WarmStart:
             return []
         dictionary: Dictionary = task.source_dictionary if what == "source" else task.target_dictionary
         size = len(self.state[f"{side}.embed_tokens.weight"])
-        symbols = (read_json(self.state, SETTINGS_RECORD) or {}).get("symbols", {}).get(side)
+        symbols = read_json(self.state, SETTINGS_RECORD).get("symbols", {}).get(side)
         name = f"dict.{self.flags.get(f'{what}_lang') or task_settings(task)[f'{what}_lang']}.txt"
         paths = [os.path.join(folder, name) for folder in (os.path.dirname(self.path), *self.flags["data"])]
         for path in paths:
@@ -230,7 +230,7 @@ class WarmStart:
 
     def _changes(self, model: Any) -> List[str]:
         """Return a sentence for each way in which *model* uses BERT, or computes attention, unlike the checkpoint."""
-        computed = (read_json(self.state, SETTINGS_RECORD) or {"computed": {}})["computed"]
+        computed = read_json(self.state, SETTINGS_RECORD).get("computed", {})
         # the flags of fairseq are compared before the model is built, or the table shows what they change
         then = {name: value for name, value in computed.items() if name not in HOST}
         changed: List[Difference] = differences(then, model.settings_record.content["computed"])
@@ -244,7 +244,7 @@ class WarmStart:
                     f"{self.path} has a trained BERT branch, which --bert-identity-start discards; leave it out, and "
                     "give --bert-branch-weights 1,1 --bert-drop-net 0 if that training had it"
                 )
-        elif bert is not None:
+        elif bert:
             bert["settings"] = {name: value for name, value in bert["settings"].items() if name not in OF_DATA}
             unlike = differences_of_bert(model.cfg.bert_model, bert, model.encoder.source.record.content)
             sentences += [f"{self.path}: {sentence}" for sentence in unlike]
@@ -300,7 +300,7 @@ def _bring_up_to_date(state: State) -> None:
 
 def _languages(flags: Dict[str, Any], state: State) -> Dict[str, Any]:
     """Return the languages of a training; fairseq saves among its *flags* only those that were given."""
-    noted = (read_json(state, SETTINGS_RECORD) or {"noted": {}})["noted"]
+    noted = read_json(state, SETTINGS_RECORD).get("noted", {})
     pair = (None, None)
     for folder in filter(os.path.isdir, flags["data"]):
         pair = infer_language_pair(folder)
