@@ -49,8 +49,7 @@ def read_twice(model: Any, net_input: Dict[str, Any], p_cut: Optional[float], **
         BertFusedError: tokens are cut, and the model has other modules for its embeddings than fairseq's have.
     """
     encoder, decoder = model.encoder, model.decoder  # fairseq's wrappers of several processes hand them on
-    source = source_of(model)
-    if source is not None:
+    if source := source_of(model):
         net_input = source.with_states(net_input)
     first = model(**net_input, **options)
     if p_cut is None:

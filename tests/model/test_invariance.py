@@ -81,8 +81,8 @@ def test_every_trainable_parameter_gets_a_gradient_whatever_drop_net_drew(model,
         model.zero_grad()
         model.train()(source, None, target)[0].sum().backward()
         assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
-    bert = model.encoder.source.bert
-    assert bert is None or all(parameter.grad is None for parameter in bert.model.parameters())
+    of_bert = model.encoder.source
+    assert of_bert is None or all(parameter.grad is None for parameter in of_bert.bert.model.parameters())
 
 
 @pytest.mark.parametrize("checkpointed", [False, True])
