@@ -81,7 +81,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         "data": f"{len(corpus.pairs['train']):,} training pairs, {len(corpus.dictionary):,} symbols",
     }
     if encoder is not None:
-        bert = encoder.bert
+        bert = encoder.source.bert
         facts["BERT"] = f"{bert.depth} layers, width {bert.dim}, {bert.num_parameters:,} parameters"
     print(report(options.command, facts, results, NOTES[options.command]))
     if options.json:

@@ -49,7 +49,7 @@ class Corpus:
         dataset = LanguagePairDataset(
             source, source_sizes, self.dictionary, target, target_sizes, self.dictionary, shuffle=shuffle
         )
-        return dataset if encoder is None else BertPairDataset(dataset, encoder.bridge)
+        return dataset if encoder is None else BertPairDataset(dataset, encoder.source.bridge)
 
     def training_batches(self, encoder: Optional[BertFusedEncoder]) -> List[Batch]:
         """Return ``--batches`` random batches of an epoch, of ``--max-tokens``; the seed decides which."""
@@ -83,9 +83,9 @@ class Corpus:
 
 def add_states(batches: List[Batch], encoder: BertFusedEncoder) -> List[Batch]:
     """Add BERT's states to *batches*, as ``--bert-cache`` does: in half precision, with zeros at padding."""
-    device = next(encoder.bert.model.parameters()).device
+    device = next(encoder.source.bert.model.parameters()).device
     for batch in batches:
         bert_tokens = batch["net_input"]["bert_tokens"]
-        states = encoder.bert(bert_tokens.to(device)).cpu().half()
+        states = encoder.source.states(bert_tokens.to(device)).cpu().half()
         batch["net_input"]["bert_out"] = states.masked_fill(bert_tokens.eq(BERT_PAD).unsqueeze(-1), 0)
     return batches

@@ -100,7 +100,7 @@ def load_encoder(options: argparse.Namespace, data_bin: str) -> BertFusedEncoder
     system = transformer_systems("tiny", options.bert_model, ["1.0"])["bert_fused"]
     cfg = fairseq_config(system, options, data_bin)
     encoder: BertFusedEncoder = tasks.setup_task(cfg.task).build_model(cfg.model).encoder
-    encoder.bert.to(options.device)
+    encoder.source.bert.to(options.device)
     return encoder
 
 

@@ -16,12 +16,12 @@ The map of the package; CONTRIBUTING.md says in which order to read it::
 
     flags.py         the specification of a flag, from which parser, checks, record and docs follow
     data/            from fairseq's token ids to BERT's input, and the cache of BERT's states
-    bert/            the pre-trained encoder: loading, frozen or trained, its layers, its record in checkpoints
+    bert/            the source of BERT's tokens and states: the pre-trained encoder, frozen or trained, and its layers
     modules/         the parts of the papers' figures; they import no other folder
     models/          the architectures: bert_fused/, gru_bahdanau/, and what both do alike
     tasks/           fairseq's translation task with BERT's input in every batch
     criterions/      cross entropy with label smoothing, without the scores of a whole batch
-    checkpoints/     reads the files of checkpoints
+    checkpoints/     what checkpoints record of a model, and how their files are read
     exporting/       finished models as files: averaged, or in a directory with all that they need
     importing/       checkpoints of the authors' code
     reports/         does BERT help, and what do translations attend to?

@@ -1,1 +1,1 @@
-"""The pre-trained encoder: its flags, loading, states, and what checkpoints record of it."""
+"""The source of BERT's tokens and states: its flags, the loading of BERT, frozen or trained, and its layers."""

@@ -1,9 +1,9 @@
-"""Builds BERT and the dictionary bridge of a model, as the flags of the model and of its task say."""
+"""Builds the source of BERT for a model, as the flags of the model and of its task say."""
 
 import os
 import sysconfig
 from argparse import Namespace
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
 
 from fairseq.data import encoders
 from fairseq.tasks.translation import TranslationTask
@@ -13,17 +13,19 @@ from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
 from bert_fused_plugin.bert.flags import BertFlags, parse_options
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.pretrained_bert import load_tokenizer
+from bert_fused_plugin.bert.source import BertSource
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.subwords import SUBWORDS, join_by_bpe
 from bert_fused_plugin.data.tags import tags_named, tags_of_task
 from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.fairseq_settings import task_settings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-def load_bert(cfg: BertFlags, task: Any, errors: List[str], bpe: Dict[str, Any]) -> Tuple[Any, Any]:
-    """Load the encoder and the tokenizer that *cfg* names, if any, and the bridge between fairseq's *task* and them.
+def load_source(cfg: BertFlags, task: Any, errors: List[str], bpe: Dict[str, Any]) -> Optional[BertSource]:
+    """Load the encoder and the tokenizer that *cfg* names, if any, with the bridge between fairseq's *task* and them.
 
     The model has the bridge, because fairseq's own tasks know nothing of BERT, and under them the model makes BERT's
     input itself.  The task of this package takes the model's bridge, so that its data sets give BERT the same input.
@@ -38,7 +40,7 @@ def load_bert(cfg: BertFlags, task: Any, errors: List[str], bpe: Dict[str, Any])
         errors.append("--left-pad-target must be False, got True: the decoder would read the padding; leave it out")
     if cfg.bert_model is None:
         raise_all(errors)
-        return None, None
+        return None
     if task_settings(task).get("load_alignments"):
         errors.append("--load-alignments: models with BERT learn from no alignments; leave it out")
     try:
@@ -66,7 +68,7 @@ def load_bert(cfg: BertFlags, task: Any, errors: List[str], bpe: Dict[str, Any])
     except BertFusedError as error:
         raise BertFusedError(*errors, *error.errors) from error
     raise_all(errors)
-    return bert, bridge
+    return BertSource(bert, bridge, cfg)
 
 
 def load_bridge(
@@ -107,7 +109,7 @@ def load_bridge(
 
 def describe_bert(model: Any, name: Any) -> str:
     """Return a line for the log about the BERT of *model*, given as *name*: parameters, layers, and how it is fed."""
-    bert, bridge = model.encoder.bert, model.encoder.bridge
+    bert, bridge = model.encoder.source.bert, model.encoder.source.bridge
     parameters = f"{bert.num_parameters:,} frozen parameters (not in checkpoints)"
     if bert.saves_weights:
         parameters = f"{bert.num_parameters - bert.num_trained:,} frozen and {bert.num_trained:,} trained parameters"
@@ -120,12 +122,6 @@ def describe_bert(model: Any, name: Any) -> str:
         f"BERT: {name}, {parameters}, {in_all:,} trained ones in all; {layers}; "
         f"subwords: {bridge.subword}, {tags}detokenisation: {bridge.detok}, at most {bridge.max_tokens} word pieces"
     )
-
-
-def task_settings(task: Any) -> Mapping[str, Any]:
-    """Return the settings of *task*; a task that fairseq has not moved to dataclasses keeps them in ``args``."""
-    settings = task.args if task.cfg is None else task.cfg
-    return settings if isinstance(settings, Mapping) else vars(settings)
 
 
 def locate_bert(name: str, task: Any) -> str:

@@ -22,7 +22,7 @@ class FrozenBert(PretrainedBert):
 
     A move reaches it when somebody asks for the model next, for instance to run it.  A training whose states all come
     from ``--bert-cache`` never does, and so its device has no BERT.  A copy shares the weights, since nothing
-    changes them.  Arguments and errors are those of `PretrainedBert`.
+    changes them; the members of an ensemble hold one model.  Arguments and errors are those of `PretrainedBert`.
     """
 
     saves_weights = False
@@ -43,6 +43,14 @@ class FrozenBert(PretrainedBert):
             _move(self._frozen, *place)
             lay_out_weights(self._frozen)
         return self._frozen
+
+    def share(self, other: "FrozenBert") -> None:
+        """Hold the Hugging Face model of *other*, which has the same weights, instead of one's own."""
+        object.__setattr__(self, "_frozen", other._frozen)
+
+    def is_same(self, other: PretrainedBert) -> bool:
+        """Return whether both have the same states because they hold one Hugging Face model."""
+        return isinstance(other, FrozenBert) and self._frozen is other._frozen and self.layers == other.layers
 
     def __deepcopy__(self, memo: Dict[int, Any]) -> "FrozenBert":
         """Return a copy that shares the weights with this BERT until one of the two is moved."""

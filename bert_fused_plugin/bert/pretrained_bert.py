@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional,
 import torch
 from torch import Tensor, nn
 
-from bert_fused_plugin.bert.layers import layer_indices
+from bert_fused_plugin.bert.layer_choice import layer_indices
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.errors import BertFusedError
 
@@ -135,6 +135,10 @@ class PretrainedBert(nn.Module):
     def _run(self, inputs: Dict[str, Any]) -> Any:
         """Return the output of the Hugging Face model for *inputs*."""
         return self.model(**inputs)
+
+    def is_same(self, other: "PretrainedBert") -> bool:
+        """Return whether both have the same states because they are one BERT."""
+        return self is other
 
     def weights(self) -> Dict[str, Tensor]:
         """Return the present weights of the Hugging Face model, by the model's own names."""

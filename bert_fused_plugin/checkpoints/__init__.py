@@ -1,1 +1,1 @@
-"""Reads checkpoints, also those of which a training began."""
+"""What checkpoints record of a model, how their files are read, and of which ones a training began."""

@@ -2,8 +2,8 @@
 
 from typing import Any, List, Mapping, NamedTuple, Optional
 
-from bert_fused_plugin.bert.record import recorded_origins
 from bert_fused_plugin.checkpoints.reading import saved_flags
+from bert_fused_plugin.checkpoints.record import recorded_origins
 
 _OWN_RESTORE_FILE = "checkpoint_last.pt"  # fairseq's default, which lets a training resume
 

@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from bert_fused_plugin.bert.layers import read_once
+from bert_fused_plugin.bert.source import source_of
 from bert_fused_plugin.criterions.smoothed_loss import Agreement
 from bert_fused_plugin.errors import BertFusedError
 
@@ -49,7 +49,8 @@ def read_twice(model: Any, net_input: Dict[str, Any], p_cut: Optional[float], **
         BertFusedError: tokens are cut, and the model has other modules for its embeddings than fairseq's have.
     """
     encoder, decoder = model.encoder, model.decoder  # fairseq's wrappers of several processes hand them on
-    net_input = read_once(encoder, net_input)
+    if source := source_of(model):
+        net_input = source.with_states(net_input)
     first = model(**net_input, **options)
     if p_cut is None:
         return first, model(**net_input, **options)
@@ -61,7 +62,7 @@ def read_twice(model: Any, net_input: Dict[str, Any], p_cut: Optional[float], **
         net_input = {**net_input, "bert_out": cut(net_input["bert_out"], p_cut)}
     with ExitStack() as hooks:
         # one module may serve both sides; there are none of the source where BERT's states take their place
-        bert = encoder.bert if hasattr(encoder, "bert") else None  # which computes anew if it trains
+        bert = None if source is None else source.bert  # which computes anew if it trains
         for module in {encoder.embed_tokens, decoder.embed_tokens, bert} - {None}:
             hooks.enter_context(module.register_forward_hook(lambda *call: cut(call[-1], p_cut)))
         return first, model(**net_input, **options)

@@ -18,10 +18,10 @@ from omegaconf import II
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from bert_fused_plugin.bert.from_flags import task_settings
 from bert_fused_plugin.criterions.consistency import CONSISTENCY_KINDS, read_twice
 from bert_fused_plugin.criterions.smoothed_loss import Agreement, label_smoothed_loss, projected_loss
 from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.fairseq_settings import task_settings
 from bert_fused_plugin.flags import Rule, Specified, at_least, flag, flag_errors, only_for
 from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
 from bert_fused_plugin.modules.drop_net import batch_rng

@@ -7,13 +7,10 @@ import torch
 from fairseq.checkpoint_utils import checkpoint_paths
 from torch import Tensor
 
-from bert_fused_plugin.bert.record import RECORD_KEY, as_given, settings_of
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, without_training_state
+from bert_fused_plugin.checkpoints.record import RECORDS, as_given, differences, read_json, settings_of
 from bert_fused_plugin.errors import BertFusedError, flag_name
-from bert_fused_plugin.json_record import read_json
-from bert_fused_plugin.models.recorded_flags import SETTINGS_RECORD, differences
 
-_RECORDS = (RECORD_KEY, SETTINGS_RECORD)
 _LR_FACTOR = "encoder.bert.lr_factor"  # the scale of a fine-tuned BERT's weights
 _SCALED = "encoder.bert.scaled"  # those of them that it scales
 
@@ -30,7 +27,7 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
     """
     result = read_checkpoint(paths[0])
     first: Dict[str, Tensor] = result["model"]
-    fixed = (*_RECORDS, _LR_FACTOR, _SCALED)
+    fixed = (*RECORDS, _LR_FACTOR, _SCALED)
     sums = {key: value.double() for key, value in first.items() if value.is_floating_point() and key not in fixed}
     for path in paths[1:]:
         other: Dict[str, Tensor] = read_checkpoint(path)["model"]
@@ -83,7 +80,7 @@ def last_checkpoints(
 
 def _difference(first: Dict[str, Tensor], other: Dict[str, Tensor]) -> str:
     """Return why the models *first* and *other* cannot be averaged, or an empty text."""
-    sizes = [{key: key in _RECORDS or tuple(state[key].shape) for key in state} for state in (other, first)]
+    sizes = [{key: key in RECORDS or tuple(state[key].shape) for key in state} for state in (other, first)]
     keys = sorted({key for key, _ in sizes[0].items() ^ sizes[1].items()})
     if keys:
         shapes = " and ".join(str(size.get(keys[0], "none")) for size in sizes)
@@ -94,7 +91,7 @@ def _difference(first: Dict[str, Tensor], other: Dict[str, Tensor]) -> str:
 
 def _identity(state_dict: Dict[str, Tensor]) -> Dict[str, Any]:
     """Return what models that are averaged have in common, under names for messages, as far as it is known."""
-    bert, settings = (read_json(state_dict, key) or {} for key in _RECORDS)
+    bert, settings = (read_json(state_dict, key) for key in RECORDS)
     of_flags = {**settings.get("computed", {}), **bert.get("settings", {})}
     found = {flag_name(name): as_given(name, value) for name, value in of_flags.items()}
     found.update((f"the dictionary of the {side}", each["hash"]) for side, each in settings.get("symbols", {}).items())

@@ -18,15 +18,15 @@ from transformers.utils import cached_file
 
 from bert_fused_plugin.bert.flags import BertFlags
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert, load_tokenizer
-from bert_fused_plugin.bert.record import RECORD_KEY, weights_fingerprint, without_folders
+from bert_fused_plugin.bert.source import weights_fingerprint
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, require_architecture, without_training_state
+from bert_fused_plugin.checkpoints.record import BERT_RECORD, JsonRecord, read_json, without_folders
 from bert_fused_plugin.data.dictionary_bridge import detect_detok
 from bert_fused_plugin.data.subwords import bleu_tokenizer, detect_subword
 from bert_fused_plugin.data.typed_text import hyphen_warning
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 from bert_fused_plugin.exporting.subword_tool import FLAGS, Files, check_tool, choose_tool
 from bert_fused_plugin.files import written_output
-from bert_fused_plugin.json_record import JsonRecord, read_json
 from bert_fused_plugin.models.hub import bpe_files
 from bert_fused_plugin.models.translation_model import TranslationModel
 from bert_fused_plugin.tasks.bert_fused_translation_config import training_defaults
@@ -228,18 +228,17 @@ def _add_bert(directory: Path, state: Dict[str, Any], settings: Dict[str, Any], 
     """
     defaults = {name: getattr(BertFlags, name) for name in ("bert_finetune", "bert_finetune_layers", "bert_lr_factor")}
     settings.update(bert_model=BERT, **defaults)
-    bert: PretrainedBert = model.encoder.bert
+    bert, present = model.encoder.source.bert, model.encoder.source.record.content
     save_bert(bert, directory / BERT)
     # The record is that of the model's own BERT, so that loading notices a directory with another one.
-    present = model.encoder.bert_record.record
     record = {
         **present,
-        "given": (read_json(state["model"], RECORD_KEY) or present)["given"],
+        "given": (read_json(state["model"], BERT_RECORD) or present)["given"],
         "name": os.path.basename(os.path.abspath(bert.name)) if os.path.isdir(bert.name) else bert.name,
         "weights_in_layers": weights_fingerprint(bert),
     }
     weights = {name: value for name, value in state["model"].items() if not name.startswith("encoder.bert.")}
-    state["model"] = {**weights, RECORD_KEY: JsonRecord(record).text}
+    state["model"] = {**weights, BERT_RECORD: JsonRecord(record).text}
 
 
 def save_bert(bert: PretrainedBert, directory: Path) -> None:

@@ -12,14 +12,12 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from bert_fused_plugin.bert.record import OF_DATA, RECORD_KEY
 from bert_fused_plugin.checkpoints.reading import diverged, read_saved
+from bert_fused_plugin.checkpoints.record import BERT_RECORD, OF_DATA, SETTINGS_RECORD, JsonRecord
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.importing.flags import DEFAULTS, Flags, flag_errors, new_args
 from bert_fused_plugin.importing.weights import BERT, Layers, Weights, bert_weights, new_weights
-from bert_fused_plugin.json_record import JsonRecord
 from bert_fused_plugin.models.bert_fused import BertFusedModel
-from bert_fused_plugin.models.recorded_flags import SETTINGS_RECORD
 
 _REMEDY = "give a checkpoint of bert-nmt, such as its checkpoint_best.pt"
 
@@ -113,11 +111,11 @@ def recorded_and_checked(path: Path, imported: Imported) -> Imported:
         ) from error
     if not isinstance(model, BertFusedModel):
         return imported
-    settings, bert = model.settings_record.record, model.encoder.bert_record.record
+    settings, bert = model.settings_record.content, model.encoder.source.record.content
     of_bert = {name: value for name, value in bert["settings"].items() if name not in OF_DATA}
     records = {
         SETTINGS_RECORD: JsonRecord({kind: settings[kind] for kind in ("computed", "noted")}).text,
-        RECORD_KEY: JsonRecord({**bert, "settings": of_bert}).text,
+        BERT_RECORD: JsonRecord({**bert, "settings": of_bert}).text,
     }
     return imported._replace(model={**imported.model, **records})
 

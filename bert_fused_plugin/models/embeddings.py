@@ -9,7 +9,7 @@ from fairseq import utils
 from torch import nn
 
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models.presets import flags_beside, resumed_from
+from bert_fused_plugin.fairseq_settings import flags_beside, resumed_from
 
 logger = logging.getLogger(__name__)
 

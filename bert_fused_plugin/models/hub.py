@@ -16,7 +16,7 @@ from fairseq.utils import apply_to_sample
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from bert_fused_plugin.bert.frozen_bert import FrozenBert
+from bert_fused_plugin.bert.source import source_of
 from bert_fused_plugin.checkpoints.reading import read_saved, require_architecture
 from bert_fused_plugin.data.typed_text import TypedText
 from bert_fused_plugin.errors import BertFusedError
@@ -126,8 +126,8 @@ class TranslationHub(GeneratorHubInterface):
         super()._apply(*args, **kwargs)
         for model in self.models:
             lay_out_weights(model)
-            for bert in (part for part in model.modules() if isinstance(part, FrozenBert)):
-                _ = bert.model  # moves it now, and not in the first request
+            if source := source_of(model):
+                _ = source.bert.model  # moves a frozen one now, and not in the first request
         return self
 
 

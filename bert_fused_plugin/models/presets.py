@@ -5,15 +5,15 @@ file reads the section as fairseq reads the command line, and adds the settings 
 """
 
 import difflib
-import os
 from argparse import SUPPRESS, ArgumentParser, Namespace
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict
 
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import MODEL_REGISTRY, register_model_architecture
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from bert_fused_plugin.errors import flag_name, raise_all
+from bert_fused_plugin.fairseq_settings import as_namespace
 
 # fairseq keeps these settings among the flags of the task
 _OF_TASK = {name: f"${{task.{name}}}" for name in ("max_source_positions", "max_target_positions")}
@@ -43,40 +43,12 @@ def register_preset(
     return preset
 
 
-def as_namespace(flags: Any) -> Namespace:
-    """Return *flags*, a Namespace or the ``model:`` section of a YAML file, as a Namespace."""
-    if isinstance(flags, DictConfig):
-        return Namespace(**_values(flags))
-    return flags
-
-
-def flags_beside(flags: Any, section: str) -> Dict[str, Any]:
-    """Return settings that include those of fairseq's *section*; they were given together with *flags*, the model's."""
-    if not isinstance(flags, DictConfig):
-        return vars(flags)
-    root: Any = flags._get_root()
-    return dict(root[section] or {}) if section in root else {}
-
-
-def resumed_from(flags: Any) -> Optional[str]:
-    """Return the checkpoint that fairseq-train will restore after the model is built from *flags*, if there is one."""
-    given = flags_beside(flags, "checkpoint")
-    if given.get("restore_file") is None:
-        return None
-    suffix = given.get("checkpoint_suffix") or ""
-    path: str = given["restore_file"].replace(".pt", f"{suffix}.pt")
-    if given["restore_file"] == "checkpoint_last.pt":
-        path = os.path.join(given.get("save_dir") or "", path)
-        path = path if os.path.isfile(path) else given.get("continue_once") or path
-    return path if os.path.isfile(path) else None
-
-
 def _complete(section: DictConfig, preset: Callable[[Namespace], None], config_class: Any) -> None:
     """Write into the ``model:`` section of a YAML file what the preset and the defaults give, in the flags' types."""
     parser = ArgumentParser()
     gen_parser_from_dataclass(parser, config_class(), with_prefix="")
     actions = {action.dest: action for action in parser._actions if action.default is not SUPPRESS}
-    values = _values(section)
+    values = vars(as_namespace(section))
     # a complete section is a checkpoint's, and another version of fairseq may have written it
     unknown = values.keys() - actions.keys() if actions.keys() <= values.keys() else set()
     others = {name: values.pop(name) for name in (*_NO_FLAGS, *unknown) if name in values}
@@ -85,11 +57,6 @@ def _complete(section: DictConfig, preset: Callable[[Namespace], None], config_c
     for name, default in vars(parser.parse_args([])).items():
         vars(flags).setdefault(name, default)
     section.update(vars(flags))
-
-
-def _values(section: DictConfig) -> Dict[str, Any]:
-    values: Any = OmegaConf.to_container(section, resolve=True, enum_to_str=True)
-    return {name: value for name, value in values.items() if value != "???"}
 
 
 def _read(values: Dict[str, Any], actions: Dict[str, Any]) -> Dict[str, Any]:

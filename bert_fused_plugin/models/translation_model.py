@@ -8,12 +8,10 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from bert_fused_plugin.bert.record import finetuning_errors, incompatibilities
 from bert_fused_plugin.checkpoints.reading import diverged
+from bert_fused_plugin.checkpoints.record import JsonRecord, changed_bert, changed_settings, finetuning_errors
 from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.json_record import JsonRecord
 from bert_fused_plugin.models.hub import load_hub
-from bert_fused_plugin.models.recorded_flags import flag_incompatibilities
 from bert_fused_plugin.modules.drop_net import batch_rng
 from bert_fused_plugin.modules.weight_layout import lay_out_weights
 
@@ -83,8 +81,8 @@ class TranslationModel(FairseqEncoderDecoderModel):
             versions = {name: value for name, value in self.state_dict().items() if name.endswith(".version")}
             state_dict = {name: value for name, value in state_dict.items() if not name.endswith(_RECORDS)}
             return super().load_state_dict({**versions, **state_dict}, strict)
-        errors, doubts = finetuning_errors(self, state_dict), flag_incompatibilities(self, state_dict)
-        doubts += [] if errors else incompatibilities(self, state_dict)
+        errors, doubts = finetuning_errors(self, state_dict), changed_settings(self, state_dict)
+        doubts += [] if errors else changed_bert(self, state_dict)
         if doubts and self.cfg.bert_unchecked:
             logger.warning(f"--bert-unchecked: {'; '.join(doubts)}")
         else:

@@ -162,7 +162,7 @@ def attention_maps(
     maps = []
     for kind, found in read_attention(model, net_input, [tokens]).items():
         if kind == BERT:
-            bridge = model.encoder.bridge
+            bridge = model.encoder.source.bridge
             pieces = bridge.pieces(net_input["bert_tokens"][0].tolist())
             columns = merge(pieces, piece_marks(pieces, from_source), bridge.pieces(bridge.special_tokens))
         else:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
+from bert_fused_plugin.bert.source import BertSource
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.reports.runs import Run
@@ -66,19 +67,20 @@ def random_bert(model: Any, seed: int = 1) -> Iterator[None]:
     """Replace BERT by one of the same configuration with random weights."""
     from transformers import AutoModel
 
-    encoder, bert = model.encoder, model.encoder.bert
+    source: BertSource = model.encoder.source
+    bert = source.bert
     with torch.random.fork_rng(devices=[]):  # it is made on the CPU; torch warns of generators of several GPUs
         torch.default_generator.manual_seed(seed)
         fresh = AutoModel.from_config(copy.deepcopy(bert.model.config))
     if type(fresh) is not type(bert.model):
         fresh = fresh.get_encoder()
     trained = next(model.parameters())
-    encoder.bert = FrozenBert(fresh, str(model.cfg.bert_layer)).to(trained.device, trained.dtype)
-    encoder.bert.reads_lengths_apart = bert.reads_lengths_apart
+    source.bert = FrozenBert(fresh, str(model.cfg.bert_layer)).to(trained.device, trained.dtype)
+    source.bert.reads_lengths_apart = bert.reads_lengths_apart
     try:
         yield
     finally:
-        encoder.bert = bert
+        source.bert = bert
 
 
 def derangement(size: int, seed: int) -> Tensor:

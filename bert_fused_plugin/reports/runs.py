@@ -10,15 +10,15 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from fairseq import checkpoint_utils, tasks, utils
 from omegaconf import OmegaConf
 
-from bert_fused_plugin.bert.layers import is_sentence_encoder
+from bert_fused_plugin.bert.layer_choice import is_sentence_encoder
+from bert_fused_plugin.bert.source import source_of
 from bert_fused_plugin.checkpoints.origins import Origin, origins
 from bert_fused_plugin.checkpoints.reading import data_directory, read_checkpoint, require_architecture, saved_flags
+from bert_fused_plugin.checkpoints.record import SETTINGS_RECORD
 from bert_fused_plugin.data.data_bin import read_whole, source_side
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
-from bert_fused_plugin.models.recorded_flags import SETTINGS_RECORD
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
 from bert_fused_plugin.tasks.bert_fused_translation_config import training_defaults
-from bert_fused_plugin.tasks.ensembles import reads_bert
 
 _TASKS = ("translation", "bert_fused_translation")
 _NEVER_USED = re.compile(r".*\.layers\.\d+\.\w+_(weight|bias)")  # parameters that fairseq's encoder layers hold in vain
@@ -72,7 +72,7 @@ class Run:
     @property
     def reads_bert(self) -> bool:
         """Whether the model attends to BERT."""
-        return reads_bert(self.model)
+        return source_of(self.model) is not None
 
     def sample(self, subset: str, number: int) -> Dict[str, Any]:
         """Return the batch of one sentence of *subset*, on the model's device."""
@@ -170,7 +170,7 @@ def require_context(runs: Sequence[Run], documents: Optional[str]) -> None:
 
 def _remarks(run: Run, state: Mapping[str, Any], place: Place) -> List[str]:
     """Return what a reader of the report must know of the *run*, whose checkpoint is *state*."""
-    saved, encoder = saved_flags(state, "task"), run.model.encoder
+    saved, source = saved_flags(state, "task"), source_of(run.model)
     remarks = [
         f"{run.name} reads only the beginning of {cut} of the {len(texts)} sources of {subset!r}, since it takes at "
         f"most {run.task.max_source} tokens (--max-source-positions)."
@@ -186,9 +186,9 @@ def _remarks(run: Run, state: Mapping[str, Any], place: Place) -> List[str]:
         for name, otherwise in read.items()
         if run.reads_bert and saved.get(name) is not None and vars(place)[name] is None
     ]
-    if run.reads_bert and is_sentence_encoder(encoder.bert.name):
+    if source is not None and is_sentence_encoder(source.bert.name):
         remarks.append(
-            f"{run.name} reads {'/'.join(Path(encoder.bert.name).parts[-2:])}, which was made to compare "
+            f"{run.name} reads {'/'.join(Path(source.bert.name).parts[-2:])}, which was made to compare "
             f"sentences and has {run.parameters['frozen']:,} parameters (BERT-base has 110 million); a masked language "
             "model, such as bert-base-cased, may help more."
         )
@@ -220,8 +220,8 @@ def count_parameters(model: Any) -> Dict[str, int]:
     """Return how many parameters of *model* are trained, and how many are frozen, with those of BERT."""
     names = {name: p for name, p in model.named_parameters() if not _NEVER_USED.fullmatch(name)}
     frozen = sum(p.numel() for p in names.values() if not p.requires_grad)
-    if reads_bert(model) and not model.encoder.bert.saves_weights:
-        frozen += model.encoder.bert.num_parameters  # which are not among the parameters of the model
+    if (source := source_of(model)) and not source.bert.saves_weights:
+        frozen += source.bert.num_parameters  # which are not among the parameters of the model
     return {"trained": sum(p.numel() for p in names.values() if p.requires_grad), "frozen": frozen}
 
 

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.bert.record import weights_fingerprint
+from bert_fused_plugin.bert.source import BertSource, weights_fingerprint
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
 from bert_fused_plugin.data.cached_states import CachedStates, ComputeStates
 from bert_fused_plugin.data.shared_work import ranks_in
@@ -41,10 +41,10 @@ class BertCache:
         self._directory = given_path(str(cfg.bert_cache))
         self._dtype = str(cfg.bert_cache_dtype)
         self._on_cpu = on_cpu
-        self._bert: FrozenBert = model.encoder.bert
-        self._bridge = model.encoder.bridge
+        source: BertSource = model.encoder.source
+        self._bert, self._bridge = source.bert, source.bridge
         self._layers = str(model.cfg.bert_layer)
-        record = model.encoder.bert_record.record
+        record = source.record.content
         self._weights = record["weights_in_layers"]
         fingerprint = hashlib.sha256(f"{self._weights} {record['configuration']}".encode())
         layers = "+".join(map(str, self._bert.layers))

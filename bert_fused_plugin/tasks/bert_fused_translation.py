@@ -12,7 +12,8 @@ from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
 from bert_fused_plugin import setup_messages
-from bert_fused_plugin.bert.layers import last_layer_warning
+from bert_fused_plugin.bert.layer_choice import last_layer_warning
+from bert_fused_plugin.bert.source import source_of
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, InteractiveDataset
 from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch, piece_folders
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
@@ -22,7 +23,7 @@ from bert_fused_plugin.data.subwords import bleu_tokenizer, detect_subword
 from bert_fused_plugin.data.tags import language_tags
 from bert_fused_plugin.data.typed_text import TypedText
 from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.models.presets import flags_beside, resumed_from
+from bert_fused_plugin.fairseq_settings import flags_beside, resumed_from
 from bert_fused_plugin.modules.attention_map import log_alphas
 from bert_fused_plugin.tasks import ensembles
 from bert_fused_plugin.tasks.bert_cache import BertCache
@@ -31,7 +32,6 @@ from bert_fused_plugin.tasks.bert_fused_translation_config import (
     given_flags,
     unusable_flags,
 )
-from bert_fused_plugin.tasks.ensembles import reads_bert
 
 logger = logging.getLogger(__name__)
 
@@ -78,15 +78,15 @@ class BertFusedTranslationTask(TranslationTask):
         if from_checkpoint:  # no training follows
             setup_messages.end(repeat=False)
         self.max_source = min(self.max_source, model.max_positions()[0])  # of all members of an ensemble
-        if not reads_bert(model):
+        source = source_of(model)
+        if source is None:
             unused = given_flags(self.cfg, "bert_text", "bert_cache", "bert_cache_dtype", "bert_documents")
             if unused:
                 logger.warning(f"{type(model).__name__} does not read BERT and so does not use {', '.join(unused)}")
             return model
-        encoder = model.encoder
-        encoder.bert_record.update(given=given_flags(self.cfg, "bert_text", "bert_documents"))
-        ensembles.share_bert(self._berts, encoder)
-        self.bridge = encoder.bridge
+        source.record.update(given=given_flags(self.cfg, "bert_text", "bert_documents"))
+        ensembles.share_bert(self._berts, source)
+        self.bridge = source.bridge
         raise_all(unusable_flags(self.cfg, model))
         if self.cfg.bert_cache is not None:
             # of a checkpoint, cfg has the flags of its training
@@ -213,7 +213,7 @@ class BertFusedTranslationTask(TranslationTask):
 
     def _warn_of_input(self, model: Any, cfg: Any) -> None:
         """Warn before a training, of the model's flags *cfg*, if other settings would give *model* better input."""
-        bridge = model.encoder.bridge
+        bert, bridge = model.encoder.source.bert, model.encoder.source.bridge
         tags = [tag for tag in language_tags(self.source_dictionary) if tag not in bridge.tags]
         if tags and self.cfg.bert_text is None:
             logger.warning(
@@ -240,8 +240,10 @@ class BertFusedTranslationTask(TranslationTask):
                 f"BERT ({model.cfg.bert_model}) knows no capitals, and the source dictionary has some; give "
                 "--bert-tokenizer-options do_lower_case=true"
             )
-        warning = last_layer_warning(model.encoder.bert, model.cfg.bert_model)
-        if warning is not None and resumed_from(cfg) is None:  # then the layer cannot change any more
+        # a BERT that trains can make its last layer fit, and a training that resumes cannot change the layer
+        if bert.saves_weights or resumed_from(cfg) is not None:
+            return
+        if warning := last_layer_warning(bert.name, bert.layers, bert.depth, model.cfg.bert_model):
             logger.warning(warning)
 
     def _with_bert_input(

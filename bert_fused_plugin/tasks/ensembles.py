@@ -5,25 +5,18 @@ from typing import Any, Dict, List, Sequence, Tuple
 from weakref import WeakValueDictionary
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.bert.layers import read_once
+from bert_fused_plugin.bert.source import BertSource, source_of
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.models.gru_bahdanau import GruModel
-from bert_fused_plugin.models.gru_bahdanau.encoder import GruEncoder
 
-Berts = WeakValueDictionary[Tuple[str, str, Tuple[int, ...]], FrozenBert]  # by weights, configuration, layers
-
-
-def reads_bert(model: Any) -> bool:
-    """Return whether *model*, of any kind, attends to BERT."""
-    encoder = model.encoder  # not the model's class: in validation under DDP a model is wrapped
-    return isinstance(encoder, (BertFusedEncoder, GruEncoder)) and encoder.bridge is not None
+Berts = WeakValueDictionary[Tuple[str, str], FrozenBert]  # by weights and configuration
 
 
 def members(models: Sequence[Any]) -> Sequence[Any]:
     """Return *models* as an ensemble whose batches may bring BERT's input for those that read it."""
-    if not any(map(reads_bert, models)):
+    if not any(map(source_of, models)):
         return models
-    return [model if reads_bert(model) else _ignoring_bert_input(model) for model in models]
+    return [model if source_of(model) else _ignoring_bert_input(model) for model in models]
 
 
 def _ignoring_bert_input(model: Any) -> Any:
@@ -41,21 +34,20 @@ def without_bert_input(net_input: Dict[str, Any]) -> Dict[str, Any]:
     return {name: value for name, value in net_input.items() if name not in ("bert_tokens", "bert_out")}
 
 
-def share_bert(berts: Berts, encoder: Any) -> None:
-    """Give *encoder* the frozen BERT in *berts* that is the same; if there is none, its own one joins them."""
-    if not encoder.bert.saves_weights:  # a BERT that trains belongs to its own model
-        record = encoder.bert_record.record
-        key = (record["weights_in_layers"], record["configuration"], encoder.bert.layers)
-        encoder.bert = berts.setdefault(key, encoder.bert)
+def share_bert(berts: Berts, source: BertSource) -> None:
+    """Let *source* share the frozen BERT in *berts* that is the same; if there is none, its own one joins them."""
+    if isinstance(source.bert, FrozenBert):  # a BERT that trains belongs to its own model
+        record = source.record.content
+        source.bert.share(berts.setdefault((record["weights_in_layers"], record["configuration"]), source.bert))
 
 
 def agree_on_bert_input(models: Sequence[Any]) -> bool:
     """Return whether all *models* that read BERT have the same input for it."""
     inputs = []
-    for encoder in (model.encoder for model in models if reads_bert(model)):
-        record = encoder.bert_record.record
+    for source in _sources(models):
+        record = source.record.content
         settings = {**record["settings"], "bert_mask_special_tokens": None, "bert_layer": None}  # about BERT's states
-        inputs.append((encoder.bridge.max_tokens, record["tokenizer"], settings))
+        inputs.append((source.bridge.max_tokens, record["tokenizer"], settings))
     return all(one == inputs[0] for one in inputs)
 
 
@@ -64,16 +56,16 @@ def with_bert_states(models: Sequence[Any], net_input: Dict[str, Any]) -> Dict[s
 
     With several BERTs, each model reads its own later; then states of the cache are left out.
     """
-    encoders = list({id(model.encoder.bert): model.encoder for model in models if reads_bert(model)}.values())
-    if len(encoders) > 1:
+    sources = _sources(models)
+    if any(not source.bert.is_same(sources[0].bert) for source in sources):
         return {name: value for name, value in net_input.items() if name != "bert_out"}
-    return read_once(encoders[0], net_input) if encoders else net_input
+    return sources[0].with_states(net_input) if sources else net_input
 
 
 def ensemble_errors(models: Sequence[Any], print_alignment: bool) -> List[str]:
     """Return a sentence for each reason why *models* cannot translate together, or cannot give alignments."""
     errors = []
-    contexts = [model.encoder.bridge.context for model in models if reads_bert(model)]
+    contexts = [source.bridge.context for source in _sources(models)]
     if any(contexts) and not agree_on_bert_input(models):
         errors.append(
             f"--bert-context {max(contexts)}: the models of this ensemble differ in BERT's input; "
@@ -85,6 +77,10 @@ def ensemble_errors(models: Sequence[Any], print_alignment: bool) -> List[str]:
             "--attention none has none; leave it out"
         )
     return errors
+
+
+def _sources(models: Sequence[Any]) -> List[BertSource]:
+    return [*filter(None, map(source_of, models))]
 
 
 def _aligns(model: Any) -> bool:

@@ -19,7 +19,7 @@ from transformers import AutoConfig
 with redirect_stdout(sys.stderr):  # fairseq logs to stdout, and stdout is for the flags
     from bert_fused_plugin.bert.flags import parse_options
     from bert_fused_plugin.bert.frozen_bert import FrozenBert
-    from bert_fused_plugin.bert.layers import advised_layer, is_sentence_encoder
+    from bert_fused_plugin.bert.layer_choice import advised_layer, is_sentence_encoder
     from bert_fused_plugin.bert.pretrained_bert import load_tokenizer
 
 

@@ -46,7 +46,7 @@ def translations(dictionary):
 def logits(model, net_input, bert_tokens=None):
     prev = net_input["src_tokens"][:, -3:]
     if bert_tokens is None:
-        bert_tokens = model.encoder.bridge.bert_tokens(net_input["src_tokens"])
+        bert_tokens = model.encoder.source.bridge.bert_tokens(net_input["src_tokens"])
     with torch.no_grad():
         return model(**net_input, prev_output_tokens=prev, bert_tokens=bert_tokens)[0]
 
@@ -54,7 +54,7 @@ def logits(model, net_input, bert_tokens=None):
 @pytest.mark.parametrize("kind", KINDS)
 def test_off_is_blind_to_bert_and_ends(make, net_input, kind):
     model = make(kind)
-    tokens = model.encoder.bridge.bert_tokens(net_input["src_tokens"])
+    tokens = model.encoder.source.bridge.bert_tokens(net_input["src_tokens"])
     on = logits(model, net_input, tokens)
     assert not torch.allclose(on, logits(model, net_input, tokens.flip(0)))
     with bert_off(model):
@@ -94,20 +94,20 @@ def test_off_is_what_drop_net_trains(make, net_input):
 def test_a_random_bert_says_something_else_and_leaves(make, net_input, kind, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)  # whose generators are left alone, without a warning
     model = make(kind)
-    on, bert = logits(model, net_input), model.encoder.bert
+    on, bert = logits(model, net_input), model.encoder.source.bert
     bert.reads_lengths_apart = True
     state = torch.random.get_rng_state()
     with random_bert(model, seed=1):
         first = logits(model, net_input)
-        assert type(model.encoder.bert.model) is type(bert.model)
-        assert model.encoder.bert.reads_lengths_apart
+        assert type(model.encoder.source.bert.model) is type(bert.model)
+        assert model.encoder.source.bert.reads_lengths_apart
     with random_bert(model, seed=1):
         assert_close(logits(model, net_input), first)
     with random_bert(model, seed=2):
         assert not torch.allclose(logits(model, net_input), first)
     assert not torch.allclose(on, first)
     assert torch.equal(torch.random.get_rng_state(), state)
-    assert model.encoder.bert is bert
+    assert model.encoder.source.bert is bert
     assert_close(logits(model, net_input), on)
 
 
@@ -115,9 +115,9 @@ def test_a_random_bert_may_be_the_encoder_of_a_model_with_a_decoder(build, net_i
     save_language_model("mT5", tmp_path)
     model = build(bert_model=str(tmp_path)).eval()
     randomise(model)
-    on, bert = logits(model, net_input), model.encoder.bert
+    on, bert = logits(model, net_input), model.encoder.source.bert
     with random_bert(model, seed=2):
-        assert type(model.encoder.bert.model) is type(bert.model)
+        assert type(model.encoder.source.bert.model) is type(bert.model)
         assert not torch.allclose(logits(model, net_input), on)
 
 
@@ -156,7 +156,7 @@ def test_maps_are_between_words(make, dictionary, net_input, translations):
     model = make("parallel")
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
     net_input = {key: value[:1] for key, value in net_input.items()}
-    net_input["bert_tokens"] = model.encoder.bridge.bert_tokens(net_input["src_tokens"])
+    net_input["bert_tokens"] = model.encoder.source.bridge.bert_tokens(net_input["src_tokens"])
     sample = {"net_input": net_input}
     source, bert = attention_maps(model, task, sample, translations[0], ("subword_nmt", "subword_nmt"))
     assert source.rows == ["a", "house", "runs", "</s>"]
@@ -185,7 +185,7 @@ def test_pharaoh():
 @pytest.mark.parametrize("kind", ["gated", "gru"])
 def test_statistics_do_not_depend_on_the_batch(make, net_input, translations, kind):
     model = make(kind)
-    net_input["bert_tokens"] = model.encoder.bridge.bert_tokens(net_input["src_tokens"])
+    net_input["bert_tokens"] = model.encoder.source.bridge.bert_tokens(net_input["src_tokens"])
     together = attention_statistics(model, [(net_input, translations)])
     rows = []
     for i in range(2):
@@ -204,7 +204,7 @@ def test_parameters_are_those_that_train(make, kind):
     model = make(kind)
     counts = count_parameters(model)
     assert counts["trained"] == sum(parameter.numel() for parameter in model.parameters())
-    assert counts["frozen"] == model.encoder.bert.num_parameters
+    assert counts["frozen"] == model.encoder.source.bert.num_parameters
     model.encoder.embed_tokens.weight.requires_grad_(False)
     assert count_parameters(model)["frozen"] == counts["frozen"] + model.encoder.embed_tokens.weight.numel()
 

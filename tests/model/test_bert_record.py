@@ -10,9 +10,9 @@ from language_models import save_language_model
 from torch import nn
 from transformers import AutoTokenizer, BertModel
 
-from bert_fused_plugin.bert.record import RECORD_KEY, recorded_origins, weights_fingerprint, without_folders
+from bert_fused_plugin.bert.source import weights_fingerprint
+from bert_fused_plugin.checkpoints.record import BERT_RECORD, JsonRecord, read_json, recorded_origins, without_folders
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.json_record import JsonRecord, read_json
 
 KEY = "encoder.bert_record.text"
 
@@ -96,21 +96,21 @@ def test_another_bert_is_refused_by_name(build, bert_dir, changed_dir, change, p
 
 def test_settings_that_another_version_of_transformers_does_not_name_are_not_compared(build):
     model = build()
-    record = model.encoder.bert_record.record
+    record = model.encoder.source.record.content
     older = {**record, "configuration": f"n_heads 2, {record['configuration']}, num_layers 9"}
-    build().load_state_dict({**model.state_dict(), RECORD_KEY: JsonRecord(older).text})
+    build().load_state_dict({**model.state_dict(), BERT_RECORD: JsonRecord(older).text})
 
 
 def test_a_finetuned_bert_is_in_the_checkpoint_itself(build, other_dir):
     state = build(bert_finetune=True).state_dict()
-    assert read_json(state, RECORD_KEY)["weights_in_layers"] is None
+    assert read_json(state, BERT_RECORD)["weights_in_layers"] is None
     build(bert_finetune=True, bert_model=other_dir).load_state_dict(state)
 
 
 def test_after_a_load_the_record_is_of_the_bert_at_hand(build, other_dir):
     model = build(bert_model=other_dir, bert_unchecked=True)
     model.load_state_dict(build().state_dict())
-    assert read_json(model.state_dict(), RECORD_KEY)["name"] == other_dir
+    assert read_json(model.state_dict(), BERT_RECORD)["name"] == other_dir
 
 
 def test_a_damaged_record_is_an_error(build):
@@ -122,11 +122,11 @@ def test_a_damaged_record_is_an_error(build):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_and_averages_keep_the_record(build, dtype):
-    record = build().encoder.bert_record
+    record = build().encoder.source.record
     assert record.text.dtype == torch.float32  # what fairseq averages and halves
     text = record.text.to(dtype)
     kept = {KEY: (text + text + text).float() / 3 * 0.9999 + text.float() * 0.0001}
-    assert read_json(kept, RECORD_KEY) == record.record
+    assert read_json(kept, BERT_RECORD) == record.content
 
 
 def test_what_changes_berts_input_is_compared_too(build):
@@ -147,7 +147,7 @@ def test_what_changes_berts_input_is_compared_too(build):
 
 def test_a_task_flag_that_is_not_given_any_more_is_said(build, caplog):
     model = build()
-    model.encoder.bert_record.update(given=["--bert-text"])
+    model.encoder.source.record.update(given=["--bert-text"])
     state = model.state_dict()
     build().load_state_dict(state)
     assert caplog.text.count("trained with --bert-text, which is not given now") == 1
@@ -178,7 +178,7 @@ BEGAN = [("/some/where/plain.pt", 1240), ("/older.pt", None)]
 def begun(build):
     """The parameters of a model that began from others."""
     model = build()
-    model.encoder.bert_record.update(began_from=BEGAN)
+    model.encoder.source.record.update(began_from=BEGAN)
     return model.state_dict()
 
 
@@ -195,7 +195,7 @@ def test_it_comes_with_the_parameters(build, begun, dtype):
 def test_folders_are_left_out_of_what_moves(build, begun):
     moved = without_folders(begun)
     assert recorded_origins(moved) == [(os.path.basename(path), updates) for path, updates in BEGAN]
-    record = read_json(moved, RECORD_KEY)
-    assert {**record, "began_from": None} == {**read_json(begun, RECORD_KEY), "began_from": None}
+    record = read_json(moved, BERT_RECORD)
+    assert {**record, "began_from": None} == {**read_json(begun, BERT_RECORD), "began_from": None}
     state = build().state_dict()
     assert without_folders(state) is state

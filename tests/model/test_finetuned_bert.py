@@ -183,7 +183,7 @@ def test_before_a_search_only_a_frozen_one_reads_the_batch(build, dictionary):
 def test_a_checkpoint_holds_it_and_gives_it_back(build, dictionary, bert_dir):
     model = build(bert_finetune=True).eval()
     with torch.no_grad():
-        for parameter in model.encoder.bert.model.parameters():
+        for parameter in model.encoder.source.bert.model.parameters():
             parameter.add_(torch.randn_like(parameter) * parameter.abs().mean())
     state = model.state_dict()
     count = len(AutoModel.from_pretrained(bert_dir, add_pooling_layer=False).state_dict())
@@ -196,7 +196,7 @@ def test_a_checkpoint_holds_it_and_gives_it_back(build, dictionary, bert_dir):
     slower = build(bert_finetune=True, bert_lr_factor=0.01).eval()
     slower.half().float().load_state_dict(state, strict=True)
     assert_close(logits(slower, dictionary), logits(model, dictionary), atol=1e-4)
-    assert float(slower.encoder.bert.lr_factor) == pytest.approx(0.01)
+    assert float(slower.encoder.source.bert.lr_factor) == pytest.approx(0.01)
 
 
 def test_a_rounded_factor_is_the_same_and_half_the_factor_is_not(bert_dir):
@@ -232,7 +232,7 @@ def test_a_copy_that_does_not_train_is_the_same_model(bert_dir):
 
 def test_the_log_says_what_trains(build, caplog):
     model = build(bert_finetune=True, bert_finetune_layers=1)
-    bert = model.encoder.bert
+    bert = model.encoder.source.bert
     assert 0 < bert.num_trained < bert.num_parameters
     assert (
         f"{bert.num_parameters - bert.num_trained:,} frozen and {bert.num_trained:,} trained parameters" in caplog.text

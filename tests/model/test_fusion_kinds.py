@@ -19,7 +19,8 @@ def test_embedding_fusion_feeds_projected_states_with_positions_to_plain_layers(
     randomise(model)
     encoder = model.eval().encoder
     encoder_out = encoder(source, return_all_hiddens=True)
-    states, bert_padding_mask = encoder.bert(encoder.bridge.bert_tokens(source)), encoder_out["bert_padding_mask"][0]
+    states = encoder.source.states(encoder.source.tokens(source))
+    bert_padding_mask = encoder_out["bert_padding_mask"][0]
     assert torch.equal(encoder_out["encoder_padding_mask"][0], bert_padding_mask)
     positions = encoder.embed_positions.weight
     for b, row in enumerate(states):
@@ -54,11 +55,11 @@ def test_bert_decoder_attends_to_berts_states_alone(build, dictionary, source):
     model = build(**{**SIZES, "bert_fusion": "embedding", "encoder_layers": 0, "share_all_embeddings": True}).eval()
     assert {name for name, _ in model.encoder.named_parameters()} == set()
     encoder_out = model.encoder(source)
-    states = model.encoder.bert(model.encoder.bridge.bert_tokens(source))
+    states = model.encoder.source.bert(model.encoder.source.bridge.bert_tokens(source))
     assert_close(encoder_out["encoder_out"][0].transpose(0, 1), states)
     for layer in model.decoder.layers:
         assert layer.bert_attn is None
-        assert layer.encoder_attn.k_proj.in_features == model.encoder.bert.dim
+        assert layer.encoder_attn.k_proj.in_features == model.encoder.source.bert.dim
 
 
 def test_without_encoder_layers_the_decoder_attends_to_embeddings_and_bert(build, source):
@@ -71,7 +72,7 @@ def test_without_encoder_layers_the_decoder_attends_to_embeddings_and_bert(build
 
 def test_learned_positions_limit_the_word_pieces_that_stand_in_for_source_tokens(build, source):
     model = build(bert_fusion="embedding", encoder_learned_pos=True, max_source_positions=5).eval()
-    assert model.encoder.bridge.max_tokens == 5
+    assert model.encoder.source.bridge.max_tokens == 5
     assert torch.isfinite(model.encoder(source)["encoder_out"][0]).all()
 
 
@@ -96,7 +97,7 @@ def test_more_word_pieces_than_bert_has_positions_are_refused(build):
 
 
 def test_a_layer_may_be_a_number(build):
-    assert build(bert_layer=1).encoder.bert.layers == (1,)
+    assert build(bert_layer=1).encoder.source.bert.layers == (1,)
 
 
 class Product(nn.Module):

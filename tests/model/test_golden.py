@@ -69,7 +69,8 @@ def left_padded_states(model, bert_input):
     positions = torch.arange(bert_input.size(1)).expand_as(bert_input)
     inputs = {"input_ids": bert_input, "attention_mask": bert_input.ne(WORD_PIECE_PAD).long()}
     with torch.no_grad():
-        return model.encoder.bert.model(**inputs, position_ids=positions, output_hidden_states=True).hidden_states
+        bert = model.encoder.source.bert.model
+        return bert(**inputs, position_ids=positions, output_hidden_states=True).hidden_states
 
 
 def assert_within(actual, expected, limit=1e-4):
@@ -88,7 +89,7 @@ def test_bert_and_logits_of_single_sentences(golden):
         with torch.no_grad():
             bert_out = golden.model.encoder(source, bert_tokens=pieces)["bert_out"][0]
             logits, _ = golden.model(source, None, prev_output_tokens, bert_tokens=pieces)
-        assert golden.model.encoder.bridge.text(source[0]) == texts[i]  # as derived without --bert-text
+        assert golden.model.encoder.source.bridge.text(source[0]) == texts[i]  # as derived without --bert-text
         assert_within(bert_out[0], single[f"bert_last_{i}"])
         assert_within(logits[0], expected)
 

@@ -43,7 +43,7 @@ def test_a_bert_that_trains_keeps_its_row_of_padding(dictionary, bert_dir, tmp_p
     bert.get_input_embeddings().weight.data[0] = 1.0
     bert.save_pretrained(tmp_path / "bert")
     model = make_gru(dictionary, bert_model=str(tmp_path / "bert"), bert_finetune=True)
-    assert model.encoder.bert.model.get_input_embeddings().weight[0].all()
+    assert model.encoder.source.bert.model.get_input_embeddings().weight[0].all()
 
 
 def test_tied_embeddings(dictionary):

@@ -64,7 +64,7 @@ def test_a_training_step_is_near_that_in_single_precision(make, dictionary, dtyp
     for seed in range(3):
         expected, expected_loss, expected_grads = step(make(seed), dictionary)
         model = make(seed).to(dtype)
-        assert {p.dtype for p in model.encoder.bert.model.parameters()} == {dtype}
+        assert {p.dtype for p in model.encoder.source.bert.model.parameters()} == {dtype}
         logits, loss, grads = step(model, dictionary)
         assert logits.dtype == dtype
         assert loss.dtype == torch.float32
@@ -97,10 +97,10 @@ def test_a_training_step_under_autocast(make, dictionary):
 def test_cached_states_are_read_in_any_precision(build, dictionary, dtype, cached):
     model = build(bert_drop_net=0.0)
     randomise(model)
-    tokens = model.encoder.bridge.bert_tokens(
+    tokens = model.encoder.source.bridge.bert_tokens(
         pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=True)
     )
-    bert_out = model.encoder.bert(tokens).to(cached)
+    bert_out = model.encoder.source.bert(tokens).to(cached)
     _, loss, grads = step(model.to(dtype), dictionary, bert_out)
     assert torch.isfinite(loss)
     assert {grad.dtype for grad in grads.values()} == {dtype}
@@ -115,10 +115,10 @@ REFUSED = "whose largest number is 65,504, and some states of --bert-model .* tr
 @pytest.mark.parametrize("value", [LARGE, float("nan"), -LARGE])
 def test_cached_states_beyond_half_precision_are_refused(build, dictionary, value, dtype):
     model = build()
-    tokens = model.encoder.bridge.bert_tokens(
+    tokens = model.encoder.source.bridge.bert_tokens(
         pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=True)
     )
-    bert_out = torch.zeros(*tokens.shape, model.encoder.bert.dim)
+    bert_out = torch.zeros(*tokens.shape, model.encoder.source.bert.dim)
     step(model.half().eval(), dictionary, bert_out)
     bert_out[1, 0, 0] = value
     with pytest.raises(BertFusedError, match=REFUSED):
@@ -129,7 +129,7 @@ def test_so_are_states_that_autocast_turns_to_half_precision(build, dictionary, 
     model = build()
     step(model, dictionary)
     with torch.no_grad():
-        model.encoder.bert.model.encoder.layer[-1].output.LayerNorm.bias.fill_(LARGE)
+        model.encoder.source.bert.model.encoder.layer[-1].output.LayerNorm.bias.fill_(LARGE)
     for dtype in (torch.bfloat16, torch.float32):
         assert torch.isfinite(step(model.to(dtype), dictionary)[1])
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda: True)  # as --amp does on a GPU

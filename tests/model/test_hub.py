@@ -54,7 +54,7 @@ def test_a_model_computes_in_bfloat16(model, name):
 
 def test_bert_moves_with_the_model_and_not_in_the_first_of_several_requests():
     hub = BertFusedModel.from_pretrained(str(PINNED / "fused")).bfloat16()
-    assert hub.models[0].encoder.bert._frozen.dtype == torch.bfloat16
+    assert hub.models[0].encoder.source.bert._frozen.dtype == torch.bfloat16
 
 
 def test_scores_are_the_same_in_batches_of_few_target_tokens():

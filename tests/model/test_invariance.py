@@ -82,8 +82,8 @@ def test_every_trainable_parameter_gets_a_gradient_whatever_drop_net_drew(model,
         model.zero_grad()
         model.train()(source, None, target)[0].sum().backward()
         assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
-    bert = model.encoder.bert
-    assert bert is None or all(parameter.grad is None for parameter in bert.model.parameters())
+    of_bert = model.encoder.source
+    assert of_bert is None or all(parameter.grad is None for parameter in of_bert.bert.model.parameters())
 
 
 @pytest.mark.parametrize("checkpointed", [False, True])
@@ -106,7 +106,7 @@ def test_a_mix_gets_a_gradient_where_no_layer_attends_to_bert(build, dictionary,
     model = build(bert_layer="mix", bert_drop_net=1.0).train()
     source, target = make_batch(dictionary, slice(0, 2))
     model(source, None, target)[0].sum().backward()
-    assert model.encoder.layer_mix.w.grad.tolist() == [0, 0, 0]
+    assert model.encoder.source.layer_mix.w.grad.tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("layer", ["-1", "mix", "random:2"])

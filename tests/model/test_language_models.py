@@ -6,10 +6,9 @@ from helpers import assert_close, encode, make_model, pad
 from language_models import LANGUAGES, MAKERS, save_language_model
 from transformers import AutoModel, AutoTokenizer
 
-from bert_fused_plugin.bert.record import RECORD_KEY
+from bert_fused_plugin.checkpoints.record import BERT_RECORD, read_json
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.json_record import read_json
 
 LINES = ["the old man sees a dog", "red apple", "a", ""]
 
@@ -34,7 +33,7 @@ def source_of(dictionary):
 def test_bert_reads_what_the_models_own_tokenizer_gives(language_model, model, dictionary):
     _, directory = language_model
     tokenizer = AutoTokenizer.from_pretrained(directory)
-    rows = model.encoder.bridge.bert_tokens(source_of(dictionary)).tolist()
+    rows = model.encoder.source.bridge.bert_tokens(source_of(dictionary)).tolist()
     for row, line in zip(rows[:-1], LINES):
         assert [piece for piece in row if piece != BERT_PAD] == tokenizer(line)["input_ids"]
     special = tokenizer("")["input_ids"]
@@ -49,10 +48,10 @@ def test_states_are_those_of_the_sentence_alone_in_every_layer(language_model, m
     reference = AutoModel.from_pretrained(directory).eval()
     if reference.config.is_encoder_decoder:
         reference = reference.get_encoder()
-    assert model.encoder.bert.depth == 3
-    bert_tokens = model.encoder.bridge.bert_tokens(source_of(dictionary))
+    assert model.encoder.source.bert.depth == 3
+    bert_tokens = model.encoder.source.bridge.bert_tokens(source_of(dictionary))
     for layer in ("-1", "1", "0", "mix"):
-        bert = make_model(dictionary, bert_model=directory, bert_layer=layer).encoder.bert
+        bert = make_model(dictionary, bert_model=directory, bert_layer=layer).encoder.source.bert
         for row, padded, actual in zip(bert_tokens, bert_tokens.eq(BERT_PAD), bert(bert_tokens)):
             with torch.no_grad():
                 output = reference(row[~padded].unsqueeze(0), output_hidden_states=True)
@@ -79,7 +78,7 @@ def test_the_language_that_a_tokenizer_is_told_is_recorded_and_must_be_known(nam
     save_language_model(name, tmp_path)
     flags = {"bert_model": str(tmp_path), "bert_tokenizer_options": LANGUAGES[name]}
     state = make_model(dictionary, **flags).state_dict()
-    assert read_json(state, RECORD_KEY)["settings"]["bert_tokenizer_options"] == LANGUAGES[name]
+    assert read_json(state, BERT_RECORD)["settings"]["bert_tokenizer_options"] == LANGUAGES[name]
     make_model(dictionary, **flags).load_state_dict(state)
     with pytest.raises(BertFusedError, match=f"--bert-tokenizer-options {LANGUAGES[name]}, not left out; set the same"):
         make_model(dictionary, bert_model=str(tmp_path)).load_state_dict(state)

@@ -36,7 +36,7 @@ def test_which_layers_attend_to_bert(build, dictionary, source, options, encoder
         for i, g in enumerate(gates)
         if g
     }
-    bert_tokens = model.encoder.bridge.bert_tokens(source)
+    bert_tokens = model.encoder.source.bridge.bert_tokens(source)
     own, other = (
         model.encoder(source, bert_tokens=tokens)["encoder_out"][0] for tokens in (bert_tokens, bert_tokens.flip(0))
     )
@@ -73,8 +73,8 @@ def test_special_tokens_are_masked_but_for_the_first_of_an_empty_line(build, dic
     ]
     assert torch.isfinite(logits(model, source, dictionary)).all()
     # what BERT says of [CLS] and [SEP] no longer matters
-    bert_tokens = model.encoder.bridge.bert_tokens(source)[:1]
-    bert_out = model.encoder.bert(bert_tokens)
+    bert_tokens = model.encoder.source.bridge.bert_tokens(source)[:1]
+    bert_out = model.encoder.source.bert(bert_tokens)
     changed = bert_out.clone()
     changed[:, 0] += 1
     changed[:, -1] += 1

@@ -140,10 +140,10 @@ def test_the_same_settings_in_other_words_pass_silently(make, caplog, kind, trai
 def test_a_setting_that_another_version_recorded_is_passed_over(build):
     state = build().state_dict()
     model = build()
-    del model.settings_record.record["computed"]["bert_fusion"]
+    del model.settings_record.content["computed"]["bert_fusion"]
     model.load_state_dict(state)
     newer = build()
-    newer.settings_record.record["computed"]["bert_invented_later"] = 7
+    newer.settings_record.content["computed"]["bert_invented_later"] = 7
     newer.load_state_dict(state)
 
 

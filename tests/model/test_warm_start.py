@@ -186,8 +186,8 @@ def test_a_finetuned_bert_of_another_size_is_left_out_as_a_whole(start, save, tm
     caplog.clear()
     model = start(save(trained, model=state), bert_finetune=True, bert_lr_factor=2.0)
     fresh = start(None, bert_finetune=True, bert_lr_factor=2.0)
-    for name, value in fresh.encoder.bert.state_dict().items():
-        assert torch.equal(model.encoder.bert.state_dict()[name], value), name
+    for name, value in fresh.encoder.source.bert.state_dict().items():
+        assert torch.equal(model.encoder.source.bert.state_dict()[name], value), name
     _, sections = table(caplog)
     assert "encoder.bert" in sections["unused"]
     assert "encoder.bert" not in sections["new"]

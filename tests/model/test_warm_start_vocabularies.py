@@ -9,9 +9,8 @@ import torch
 from fairseq.data import Dictionary
 from warm_start_helpers import LARGER, REORDERED, SMALLER, assert_same_logits, table
 
+from bert_fused_plugin.checkpoints.record import SETTINGS_RECORD, JsonRecord, fingerprint
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.json_record import JsonRecord
-from bert_fused_plugin.models.recorded_flags import SETTINGS_RECORD, fingerprint
 
 
 def test_symbols_that_the_old_dictionary_lacks_stay_fresh(stock, save, start, dictionary, caplog):

@@ -11,6 +11,7 @@ from helpers import PRE_NORM, SIZES, encode, make_gru, make_model, pad
 from pretend import Pretend
 from recurrent_models import KINDS, WITH_BERT
 
+from bert_fused_plugin.bert.source import source_of
 from bert_fused_plugin.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropy,
     LabelSmoothedCrossEntropyConfig,
@@ -93,13 +94,14 @@ class Cases:
             "src_lengths": src_tokens.ne(self.dictionary.pad()).sum(dim=1),
             "prev_output_tokens": torch.cat([start, target[:, :-1]], dim=1),
         }
-        bridge = getattr(model.encoder, "bridge", None)
-        if bridge is not None:
+        source = source_of(model)
+        if source is not None:
+            bridge = source.bridge
             rows = with_context(bridge, bridge.word_pieces_of_tokens(src_tokens.tolist()))
             net_input["bert_tokens"] = collate_bert_tokens(list(map(torch.tensor, rows)))
         if cached:
             bert_tokens = net_input["bert_tokens"]
-            net_input["bert_out"] = model.encoder.bert(bert_tokens, bridge.segments(bert_tokens))
+            net_input["bert_out"] = source.states(bert_tokens)
         ntokens = int(target.ne(self.dictionary.pad()).sum())
         return {"net_input": net_input, "target": target, "ntokens": ntokens, "nsentences": len(LINES)}
 

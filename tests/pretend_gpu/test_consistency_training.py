@@ -94,8 +94,8 @@ def test_a_frozen_bert_reads_once_and_the_second_reading_lacks_some_of_its_state
         given.append(inputs)
         return encoder(src_tokens, src_lengths, **inputs)
 
-    with patch.object(model.encoder, "forward", watched), patch.object(model.encoder.bert, "_run") as run:
-        run.side_effect = lambda inputs: model.encoder.bert.model(**inputs)
+    with patch.object(model.encoder, "forward", watched), patch.object(model.encoder.source.bert, "_run") as run:
+        run.side_effect = lambda inputs: model.encoder.source.bert.model(**inputs)
         batch = cases.batch(model, cached)
         run.reset_mock()
         criterion_of(cases.task, "simcut", cutoff=0.5)(model, batch)

@@ -80,7 +80,7 @@ def half(cases, kind, state, training):
 
 
 def set_state(model, state):
-    model.encoder.bert.model.encoder.layer[-1].output.LayerNorm.bias.data.fill_(state)
+    model.encoder.source.bert.model.encoder.layer[-1].output.LayerNorm.bias.data.fill_(state)
 
 
 REFUSED = "largest number is 65,504, and some states of --bert-model .* in a batch are larger"

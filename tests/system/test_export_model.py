@@ -17,13 +17,12 @@ from safetensors.torch import load_file
 from transformers import BertConfig, BertModel
 
 from bert_fused_plugin.bert.from_flags import locate_bert
-from bert_fused_plugin.bert.record import RECORD_KEY
 from bert_fused_plugin.checkpoints.reading import read_checkpoint
+from bert_fused_plugin.checkpoints.record import BERT_RECORD, read_json
 from bert_fused_plugin.commands.export_model import main
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.exporting import model_directory
 from bert_fused_plugin.exporting.model_directory import export_model
-from bert_fused_plugin.json_record import read_json
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.reports.runs import Place, RunFiles, load_run
@@ -85,7 +84,7 @@ def test_a_report_reads_the_bert_beside_the_model(workspace, exported, tmp_path)
     shutil.copytree(exported[0], tmp_path / "moved")
     with gone(exported[0], workspace.bert_dir):
         run = load_run(RunFiles("--run", "moved", tmp_path / "moved" / "model.pt"), Place(workspace.data, ["test"]))
-    assert run.model.encoder.bert.name == str(tmp_path / "moved" / "bert")
+    assert run.model.encoder.source.bert.name == str(tmp_path / "moved" / "bert")
 
 
 def test_a_bert_in_the_working_directory_has_its_full_path_in_the_new_one(workspace, tmp_path, monkeypatch):
@@ -136,7 +135,7 @@ def test_model_pt_names_no_place_of_this_machine_and_holds_no_training_state(wor
     assert state["last_optimizer_state"] is None
     assert (state["cfg"]["task"]["source_lang"], state["cfg"]["task"]["target_lang"]) == ("en", "de")
     assert vars(state["cfg"]["model"])["bert_model"] == "./bert"
-    assert read_json(state["model"], RECORD_KEY)["name"] == Path(workspace.bert_dir).name
+    assert read_json(state["model"], BERT_RECORD)["name"] == Path(workspace.bert_dir).name
     names = trained["model"].keys() - {"encoder.bert_record.text"}
     assert all(torch.equal(state["model"][k], trained["model"][k]) for k in names if not k.endswith("_float_tensor"))
 

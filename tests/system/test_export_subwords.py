@@ -194,7 +194,7 @@ def test_numbers_take_the_files_along_that_bert_needs_too(
     with gone(tmp_path / "given.json", tmp_path / "given.bpe", tmp_path / "data"):
         hub = BertFusedModel.from_pretrained(str(tmp_path / "new"))
         assert hub.apply_bpe("the dog").split().index("257") == len(switches)
-        assert hub.models[0].encoder.bridge.text(hub.encode("the dög")) == "the dög"
+        assert hub.models[0].encoder.source.bridge.text(hub.encode("the dög")) == "the dög"
         assert isinstance(hub.translate("the dog", max_len_b=4), str)
         paths = ["--path", tmp_path / "new" / "model.pt", *flags.replace("DIR", str(tmp_path / "new")).split()]
         assert "\nH-0" in command("interactive", tmp_path / "new", *paths, "--max-len-b", 4, "--cpu", text="the dog\n")

@@ -124,7 +124,7 @@ def test_any_size_of_the_buffer(system, buffer, tmp_path):
 
 def test_bert_reads_the_text_as_it_was_typed(system):
     hub = BertFusedModel.from_pretrained(str(system.checkpoint.parent), "checkpoint_last.pt", str(system.data))
-    bridge, dictionary = hub.models[0].encoder.bridge, hub.task.source_dictionary
+    bridge, dictionary = hub.models[0].encoder.source.bridge, hub.task.source_dictionary
     hub.task.load_dataset("test")
     rows = [hub.task.dataset("test")[number]["source"] for number in range(200)]
     known = [number for number, row in enumerate(rows) if dictionary.unk() not in row]

@@ -46,7 +46,7 @@ def texts_of(path, data, **overrides):
     task.load_dataset("valid")
     dataset = task.dataset("valid")
     samples = [dataset.collater([dataset[i]])["net_input"]["src_tokens"][0] for i in range(6)]
-    texts = [model.encoder.bridge.text(sample) for sample in samples]
+    texts = [model.encoder.source.bridge.text(sample) for sample in samples]
     return texts, [task.source_dictionary.string(sample) for sample in samples]
 
 

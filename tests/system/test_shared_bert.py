@@ -6,6 +6,7 @@ import pytest
 from fairseq import checkpoint_utils
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
+from bert_fused_plugin.bert.source import source_of
 from bert_fused_plugin.tasks import ensembles
 
 
@@ -45,9 +46,9 @@ def test_bert_runs_once_for_each_sentence_of_an_ensemble(workspace, plain, tmp_p
     others = [str(folder / "checkpoint_last.pt") for folder in (plain, tmp_path)]
     members = [workspace.checkpoint, workspace.checkpoint, *others]
     models, task, scores = translate(members, workspace.data)
-    readers = [model.encoder for model in models if hasattr(model.encoder, "bert")]
+    readers = [source for source in map(source_of, models) if source is not None]
     assert len(readers) == 3
-    assert len({id(encoder.bert) for encoder in readers}) == 1
+    assert len({id(source.bert.model) for source in readers}) == 1
     assert sum(read) == len(task.dataset("test"))
 
     monkeypatch.setattr(ensembles, "with_bert_states", lambda models, net_input: net_input)

@@ -1,5 +1,6 @@
 """Members of an ensemble: which read BERT, whether they read the same, and those that do not."""
 
+from itertools import combinations
 from weakref import WeakValueDictionary
 
 import pytest
@@ -53,21 +54,23 @@ def test_an_alignment_needs_attention_to_source_tokens(build, plain, dictionary)
         assert ensembles.ensemble_errors([model], print_alignment=False) == []
 
 
-def test_models_with_one_bert_hold_one_object(build, dictionary, bert_dir):
+def test_models_with_one_bert_hold_it_once(build, dictionary, bert_dir):
     berts = WeakValueDictionary()
     models = [build(), build(bert_mask_special_tokens=True), make_gru(dictionary, bert_model=bert_dir)]
     readers = [build(bert_detok="moses"), build()]
-    readers[1].encoder.bert_record.update(tokenizer="another")
+    readers[1].encoder.source.record.update(tokenizer="another")
     configured, other, *trained = build(), build(bert_layer="1"), build(bert_finetune=True), build(bert_finetune=True)
-    configured.encoder.bert_record.update(configuration="hidden_act relu")
+    configured.encoder.source.record.update(configuration="hidden_act relu")
     for model in (*models, *readers, configured, other, *trained):
-        ensembles.share_bert(berts, model.encoder)
-    assert len({id(model.encoder.bert) for model in models}) == 1
-    assert len({id(model.encoder.bert) for model in (models[0], configured, other, *trained)}) == 5
+        ensembles.share_bert(berts, model.encoder.source)
+    for one, another in combinations(models, 2):
+        assert one.encoder.source.bert.is_same(another.encoder.source.bert)
+    for one, another in combinations((models[0], configured, other, *trained), 2):
+        assert not one.encoder.source.bert.is_same(another.encoder.source.bert)
     assert ensembles.agree_on_bert_input([*models, other, *trained])
     net_input = {"src_tokens": torch.tensor([[5, 2]]), "bert_tokens": torch.tensor([[2, 5, 3]]), "bert_out": None}
     for apart in ([models[0], other], trained):  # the tokens are of all, and the states of none
         assert ensembles.with_bert_states(apart, net_input).keys() == {"src_tokens", "bert_tokens"}
-    models[1].encoder.bridge.max_tokens -= 1
+    models[1].encoder.source.bridge.max_tokens -= 1
     assert not ensembles.agree_on_bert_input(models)
     assert not any(ensembles.agree_on_bert_input([models[0], reader]) for reader in readers)

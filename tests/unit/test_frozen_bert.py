@@ -82,6 +82,22 @@ def test_a_move_waits_until_the_model_is_asked_for(bert):
     assert bert.model.dtype == torch.double
 
 
+def test_members_of_an_ensemble_hold_one_model_also_after_a_move(bert, bert_dir):
+    lower = FrozenBert.from_pretrained(bert_dir, layers="1")
+    same, expected = FrozenBert.from_pretrained(bert_dir), lower(TOKENS)
+    assert not same.is_same(bert)
+    for member in (same, lower):
+        member.share(bert)
+        assert member.model is bert.model
+    assert same.is_same(bert)
+    assert not lower.is_same(bert)
+    assert_close(lower(TOKENS), expected)
+    for member in (bert, same, lower):
+        member.double()
+    assert (lower.model is bert.model, lower.model.dtype) == (True, torch.double)
+    assert len(list(nn.Sequential(bert, same).parameters())) == 0
+
+
 def test_a_copy_shares_the_weights_until_one_is_moved(bert):
     parent = nn.Sequential(bert, nn.Linear(2, 2)).eval()
     expected = bert(TOKENS)

@@ -27,7 +27,7 @@ from transformers import (
 from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.pretrained_bert import count_positions
-from bert_fused_plugin.bert.record import weights_fingerprint
+from bert_fused_plugin.bert.source import weights_fingerprint
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.exporting.model_directory import save_bert

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf, open_dict
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models.presets import as_namespace
+from bert_fused_plugin.fairseq_settings import as_namespace
 from bert_fused_plugin.modules.fusion import FUSION_KINDS
 
 MODELS = ROOT / "examples" / "hydra" / "model"

@@ -17,7 +17,7 @@ from bert_fused_plugin.bert.flags import BertFlags
 from bert_fused_plugin.bert.from_flags import load_bridge
 from bert_fused_plugin.data.subwords import SUBWORDS, detect_subword
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models.presets import flags_beside
+from bert_fused_plugin.fairseq_settings import flags_beside
 
 TEXT = "Mädchen sehen 3 Hunde – «naïve» café 北京 𝔘 ?"
 

@@ -9,7 +9,7 @@ from helpers import assert_close
 from torch import nn
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.bert.record import weights_fingerprint
+from bert_fused_plugin.bert.source import weights_fingerprint
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.modules.weight_layout import lay_out_weights

@@ -14,14 +14,15 @@ from fairseq.models.transformer.transformer_legacy import (
 )
 from torch import nn
 
-from bert_fused_plugin.bert.from_flags import describe_bert, load_bert
+from bert_fused_plugin.bert.from_flags import describe_bert, load_source
+from bert_fused_plugin.checkpoints.record import flag_record
+from bert_fused_plugin.fairseq_settings import as_namespace, flags_beside
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig, config_errors
 from bert_fused_plugin.models.bert_fused.decoder import BertFusedDecoder
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.models.bert_fused.warm_start import read_warm_start
 from bert_fused_plugin.models.embeddings import load_embeddings
-from bert_fused_plugin.models.presets import as_namespace, flags_beside, register_preset
-from bert_fused_plugin.models.recorded_flags import flag_record
+from bert_fused_plugin.models.presets import register_preset
 from bert_fused_plugin.models.translation_model import TranslationModel
 from bert_fused_plugin.setup_messages import REPEAT
 
@@ -51,14 +52,14 @@ class BertFusedModel(TranslationModel, TransformerModelBase):
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
         warm_start, errors = read_warm_start(args, cfg, task)
         errors = [*config_errors(cfg, src_dict, tgt_dict), *errors]
-        bert, bridge = load_bert(cfg, task, errors, flags_beside(args, "bpe"))
+        source: Any = load_source(cfg, task, errors, flags_beside(args, "bpe"))
         cfg.decoder.output_dim = int(cfg.decoder.output_dim)
         cfg.share_decoder_input_output_embed |= cfg.share_all_embeddings
-        if cfg.fusion.replaces_embeddings and cfg.encoder.learned_pos:
-            bridge.max_tokens = min(bridge.max_tokens, cfg.max_source_positions)  # the encoder's positions
+        if cfg.fusion.replaces_embeddings and cfg.encoder.learned_pos:  # the encoder has no more positions
+            source.bridge.max_tokens = min(source.bridge.max_tokens, cfg.max_source_positions)
         encoder_embed, decoder_embed = cls._build_embeddings(cfg, src_dict, tgt_dict)
-        encoder = BertFusedEncoder(cfg, src_dict, encoder_embed, bert=bert, bridge=bridge)
-        decoder = BertFusedDecoder(cfg, tgt_dict, decoder_embed, encoder_dim=encoder.output_dim, bert_dim=bert.dim)
+        encoder = BertFusedEncoder(cfg, src_dict, encoder_embed, source=source)
+        decoder = BertFusedDecoder(cfg, tgt_dict, decoder_embed, encoder_dim=encoder.output_dim, bert_dim=source.dim)
         model = cls(cfg, encoder, decoder)
         model.settings_record = flag_record(cfg, task)
         load_embeddings(args, cfg, model)

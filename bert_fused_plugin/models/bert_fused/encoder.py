@@ -6,10 +6,7 @@ import torch
 from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 
-from bert_fused_plugin.bert.layers import build_layer_mix, read_bert
-from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
-from bert_fused_plugin.bert.record import BertRecord
-from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.bert.source import BertSource
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
 from bert_fused_plugin.models.bert_fused.layer_building import new_layers
 from bert_fused_plugin.modules.beam_order import EncoderOut, reorder_encoder_out
@@ -28,23 +25,14 @@ class BertFusedEncoder(TransformerEncoderBase):
     """
 
     def __init__(
-        self,
-        cfg: BertFusedConfig,
-        dictionary: Any,
-        embed_tokens: nn.Embedding,
-        *,
-        bert: PretrainedBert,
-        bridge: DictionaryBridge,
+        self, cfg: BertFusedConfig, dictionary: Any, embed_tokens: nn.Embedding, *, source: BertSource
     ) -> None:
         # the base class asks for one layer after the other, between other draws of random numbers, and names none
-        self._new_layers = new_layers(BertFusedEncoderLayer, cfg, "encoder", bert.dim)
+        self._new_layers = new_layers(BertFusedEncoderLayer, cfg, "encoder", source.dim)
         super().__init__(cfg, dictionary, embed_tokens)
         del self._new_layers
-        self.mask_special_tokens = cfg.bert_mask_special_tokens
-        self.bert = bert
-        self.bridge = bridge
-        self.bert_record = BertRecord(bert, bridge, cfg)
-        self.layer_mix = build_layer_mix(cfg.bert_layer, bert)
+        self.source = source
+        source.register_in(self)
         self.bert_proj: Optional[nn.Linear] = None
         self.replaces_embeddings = cfg.fusion.replaces_embeddings
         if self.replaces_embeddings:
@@ -53,14 +41,14 @@ class BertFusedEncoder(TransformerEncoderBase):
             if self.num_layers == 0:
                 self.embed_positions = self.layernorm_embedding = self.layer_norm = None
             else:
-                self.bert_proj = nn.Linear(bert.dim, embed_tokens.embedding_dim)
+                self.bert_proj = nn.Linear(source.dim, embed_tokens.embedding_dim)
 
     reorder_encoder_out = staticmethod(reorder_encoder_out)
 
     @property
     def output_dim(self) -> int:
         """The width of ``encoder_out``."""
-        return self.bert.dim if self.replaces_embeddings and self.num_layers == 0 else int(self.cfg.encoder.embed_dim)
+        return self.source.dim if self.replaces_embeddings and self.num_layers == 0 else int(self.cfg.encoder.embed_dim)
 
     def build_encoder_layer(self, cfg: BertFusedConfig) -> nn.Module:
         """Build the next layer; fairseq's hook."""
@@ -81,7 +69,7 @@ class BertFusedEncoder(TransformerEncoderBase):
             return_all_hiddens: whether to fill ``encoder_states``.
         """
         # 1. H_B = BERT(x)   (section 4.1, step 1)
-        bert_out, bert_padding_mask = read_bert(self, src_tokens, bert_tokens, bert_out, self.version.dtype)
+        bert_out, bert_padding_mask = self.source.read(src_tokens, bert_tokens, bert_out, self.version.dtype)
         # 2. H_E, layer by layer   (step 2); fairseq's own loop changes the layout of the states after a reload
         if self.replaces_embeddings:
             x, encoder_embedding = self._embed_bert(bert_out, bert_padding_mask)

@@ -12,21 +12,22 @@ from fairseq.data import Dictionary
 from fairseq.data.data_utils import infer_language_pair
 from torch import Tensor, nn
 
-from bert_fused_plugin.bert.from_flags import task_settings
-from bert_fused_plugin.bert.record import OF_DATA, RECORD_KEY, differences_of_bert
 from bert_fused_plugin.checkpoints.origins import Origin, origins
 from bert_fused_plugin.checkpoints.reading import data_directory, diverged, read_saved, saved_flags
-from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.json_record import read_json
-from bert_fused_plugin.models.bert_fused.config import HOST, OF_BOTH, OF_SIDES, BertFusedConfig
-from bert_fused_plugin.models.presets import flags_beside, resumed_from
-from bert_fused_plugin.models.recorded_flags import (
+from bert_fused_plugin.checkpoints.record import (
+    BERT_RECORD,
+    OF_DATA,
     SETTINGS_RECORD,
     Difference,
     differences,
+    differences_of_bert,
     fingerprint,
+    read_json,
     reason_and_remedy,
 )
+from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.fairseq_settings import flags_beside, resumed_from, task_settings
+from bert_fused_plugin.models.bert_fused.config import HOST, OF_BOTH, OF_SIDES, BertFusedConfig
 from bert_fused_plugin.models.translation_model import shape_text
 
 logger = logging.getLogger(__name__)
@@ -165,7 +166,7 @@ class WarmStart:
             return []
         dictionary: Dictionary = task.source_dictionary if what == "source" else task.target_dictionary
         size = len(self.state[f"{side}.embed_tokens.weight"])
-        symbols = (read_json(self.state, SETTINGS_RECORD) or {}).get("symbols", {}).get(side)
+        symbols = read_json(self.state, SETTINGS_RECORD).get("symbols", {}).get(side)
         name = f"dict.{self.flags.get(f'{what}_lang') or task_settings(task)[f'{what}_lang']}.txt"
         paths = [os.path.join(folder, name) for folder in (os.path.dirname(self.path), *self.flags["data"])]
         for path in paths:
@@ -225,27 +226,27 @@ class WarmStart:
         nn.Module.load_state_dict(model, {**model.state_dict(), **values})
         for change in self._changes(model):
             logger.warning(f"--bert-warm-start {change}")
-        model.encoder.bert_record.update(began_from=self.origins)
+        model.encoder.source.record.update(began_from=self.origins)
 
     def _changes(self, model: Any) -> List[str]:
         """Return a sentence for each way in which *model* uses BERT, or computes attention, unlike the checkpoint."""
-        computed = (read_json(self.state, SETTINGS_RECORD) or {"computed": {}})["computed"]
+        computed = read_json(self.state, SETTINGS_RECORD).get("computed", {})
         # the flags of fairseq are compared before the model is built, or the table shows what they change
         then = {name: value for name, value in computed.items() if name not in HOST}
-        changed: List[Difference] = differences(then, model.settings_record.record["computed"])
+        changed: List[Difference] = differences(then, model.settings_record.content["computed"])
         if not model.cfg.bert_finetune and any(name.startswith(f"{_BERT}model.") for name in self.state):
             changed.append(("bert_finetune", True, False))
         sentences = ["; ".join(reason_and_remedy(self.path, difference)) for difference in changed]
-        bert = read_json(self.state, RECORD_KEY)
+        bert = read_json(self.state, BERT_RECORD)
         if model.cfg.bert_identity_start:
             if any(".bert_attn.out_proj." in name for name in self.state):
                 sentences.append(
                     f"{self.path} has a trained BERT branch, which --bert-identity-start discards; leave it out, and "
                     "give --bert-branch-weights 1,1 --bert-drop-net 0 if that training had it"
                 )
-        elif bert is not None:
+        elif bert:
             bert["settings"] = {name: value for name, value in bert["settings"].items() if name not in OF_DATA}
-            unlike = differences_of_bert(model.cfg.bert_model, bert, model.encoder.bert_record.record)
+            unlike = differences_of_bert(model.cfg.bert_model, bert, model.encoder.source.record.content)
             sentences += [f"{self.path}: {sentence}" for sentence in unlike]
         return sentences
 
@@ -299,7 +300,7 @@ def _bring_up_to_date(state: State) -> None:
 
 def _languages(flags: Dict[str, Any], state: State) -> Dict[str, Any]:
     """Return the languages of a training; fairseq saves among its *flags* only those that were given."""
-    noted = (read_json(state, SETTINGS_RECORD) or {"noted": {}})["noted"]
+    noted = read_json(state, SETTINGS_RECORD).get("noted", {})
     pair = (None, None)
     for folder in filter(os.path.isdir, flags["data"]):
         pair = infer_language_pair(folder)

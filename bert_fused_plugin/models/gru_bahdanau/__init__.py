@@ -7,14 +7,15 @@ from typing import Any, Dict
 from fairseq.models import register_model
 from torch import nn
 
-from bert_fused_plugin.bert.from_flags import describe_bert, load_bert, task_settings
+from bert_fused_plugin.bert.from_flags import describe_bert, load_source
+from bert_fused_plugin.checkpoints.record import flag_record
+from bert_fused_plugin.fairseq_settings import as_namespace, flags_beside, task_settings
 from bert_fused_plugin.models.embeddings import load_embeddings
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_errors
 from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
 from bert_fused_plugin.models.gru_bahdanau.encoder import GruEncoder
 from bert_fused_plugin.models.gru_bahdanau.initialisation import initialise
-from bert_fused_plugin.models.presets import as_namespace, flags_beside, register_preset
-from bert_fused_plugin.models.recorded_flags import flag_record
+from bert_fused_plugin.models.presets import register_preset
 from bert_fused_plugin.models.translation_model import TranslationModel
 from bert_fused_plugin.setup_messages import REPEAT
 
@@ -43,20 +44,20 @@ class GruModel(TranslationModel):
         errors = gru_config_errors(cfg, src_dict, tgt_dict)
         if cfg.attention == "none" and task_settings(task).get("load_alignments"):
             errors.append("--load-alignments: a model without attention learns from no alignments; leave it out")
-        bert, bridge = load_bert(cfg, task, errors, flags_beside(args, "bpe"))
+        source = load_source(cfg, task, errors, flags_beside(args, "bpe"))
         encoder_embed = nn.Embedding(len(src_dict), cfg.encoder_embed_dim, src_dict.pad())
         decoder_embed = encoder_embed
         if not cfg.share_all_embeddings:
             decoder_embed = nn.Embedding(len(tgt_dict), cfg.decoder_embed_dim, tgt_dict.pad())
-        encoder = GruEncoder(cfg, src_dict, encoder_embed, bert=bert, bridge=bridge)
-        bert_dim = None if bert is None else bert.dim
+        encoder = GruEncoder(cfg, src_dict, encoder_embed, source=source)
+        bert_dim = None if source is None else source.dim
         decoder = GruDecoder(cfg, tgt_dict, decoder_embed, context_dim=encoder.output_dim, bert_dim=bert_dim)
         model = cls(encoder, decoder)
         model.cfg = cfg
         model.settings_record = flag_record(cfg, task)
         initialise(model, str(cfg.rnn_init))
         load_embeddings(args, cfg, model)
-        if bert is not None:
+        if source is not None:
             logger.info(f"{describe_bert(model, cfg.bert_model)}; drop-net {cfg.drop_net_rate()}", extra=REPEAT)
         return model
 

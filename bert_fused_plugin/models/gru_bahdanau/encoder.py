@@ -8,9 +8,7 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from bert_fused_plugin.bert.layers import build_layer_mix, read_bert
-from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
-from bert_fused_plugin.bert.record import BertRecord
+from bert_fused_plugin.bert.source import BertSource
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
 from bert_fused_plugin.modules.beam_order import EncoderOut, reorder_encoder_out
 
@@ -19,17 +17,11 @@ class GruEncoder(FairseqEncoder):
     """The annotations h_j = [forward h_j ; backward h_j].
 
     The cell is torch's fused one.  It applies the reset gate after the product, r * (U h), where the paper has
-    U (r * h).  A model without BERT has neither *bert* nor *bridge*.
+    U (r * h).  A model without BERT has no *source*.
     """
 
     def __init__(
-        self,
-        cfg: GruConfig,
-        dictionary: Any,
-        embed_tokens: nn.Embedding,
-        *,
-        bert: Optional[PretrainedBert] = None,
-        bridge: Any = None,
+        self, cfg: GruConfig, dictionary: Any, embed_tokens: nn.Embedding, *, source: Optional[BertSource]
     ) -> None:
         super().__init__(dictionary)
         self.padding_idx = dictionary.pad()
@@ -41,11 +33,9 @@ class GruEncoder(FairseqEncoder):
         self.layers = nn.ModuleList(
             nn.GRU(width, cfg.encoder_hidden_size, bidirectional=True, batch_first=True) for width in widths
         )
-        self.bert: Any = bert
-        self.bridge = bridge
-        self.bert_record = None if bert is None else BertRecord(bert, bridge, cfg)
-        self.layer_mix = None if bert is None else build_layer_mix(cfg.bert_layer, bert)
-        self.mask_special_tokens = cfg.bert_mask_special_tokens
+        self.source = source
+        if source is not None:
+            source.register_in(self)
 
     def forward(
         self,
@@ -61,8 +51,8 @@ class GruEncoder(FairseqEncoder):
         `TranslationModel.forward`.
         """
         encoder_out: EncoderOut = {}
-        if self.bert is not None:
-            bert_states, mask = read_bert(self, src_tokens, bert_tokens, bert_out, self.embed_tokens.weight.dtype)
+        if self.source is not None:
+            bert_states, mask = self.source.read(src_tokens, bert_tokens, bert_out, self.embed_tokens.weight.dtype)
             encoder_out = {"bert_out": [bert_states], "bert_padding_mask": [mask]}
         padding_mask = src_tokens.eq(self.padding_idx)
         # a row of padding keeps one position, because a softmax over none is NaN

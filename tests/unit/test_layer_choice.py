@@ -1,4 +1,4 @@
-"""The layers of BERT that a model reads: their choice, their mixture, and a warning of an encoder of sentences."""
+"""The choice of the layers of BERT that a model reads, and a warning of an encoder of sentences."""
 
 import shutil
 from argparse import Namespace
@@ -7,51 +7,15 @@ from pathlib import Path
 
 import bert_facts
 import pytest
-import torch
 import transformers
-from helpers import GRU_SIZES, SIZES, assert_close, translation_task
+from helpers import GRU_SIZES, SIZES, translation_task
 from transformers.utils import cached_file
 
-from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.bert.layers import (
-    RandomLayer,
-    ScalarMix,
-    advised_layer,
-    is_sentence_encoder,
-    last_layer_warning,
-    layer_indices,
-)
+from bert_fused_plugin.bert.layer_choice import advised_layer, is_sentence_encoder, last_layer_warning, layer_indices
 from bert_fused_plugin.errors import BertFusedError
 
-B, L, N, D = 2, 5, 3, 4
 WARNING = "was trained to represent whole sentences"
-
-
-def test_scalar_mix_is_elmos_equation():
-    mix, states = ScalarMix(N), torch.randn(B, L, N, D)
-    assert_close(mix(states), states.mean(dim=2))  # as it begins
-    with torch.no_grad():
-        mix.w.copy_(torch.tensor([0.3, -1.0, 2.0]))
-        mix.gamma.fill_(1.7)
-    exps = [torch.exp(w) for w in mix.w]
-    expected = 1.7 * sum(e / sum(exps) * states[:, :, j] for j, e in enumerate(exps))
-    assert_close(mix(states), expected)
-
-
-def test_a_random_layer_is_one_of_them_in_training_and_their_mean_in_evaluation():
-    mix, states = RandomLayer().train(), torch.randn(B, L, N, D)
-    seen = []
-    for _ in range(60):
-        out = mix(states)
-        seen.append([torch.equal(out, states[:, :, j]) for j in range(N)])
-    assert all(sum(hits) == 1 for hits in seen)
-    assert all(any(hits[j] for hits in seen) for j in range(N))
-    assert_close(mix.eval()(states), states.mean(dim=2))
-    torch.manual_seed(3)
-    first = mix.train()(states)
-    torch.manual_seed(3)
-    assert torch.equal(mix(states), first)
 
 
 @pytest.mark.parametrize(
@@ -96,9 +60,13 @@ def test_a_model_of_the_hub_says_so_by_its_name_or_by_its_files(tmp_path, monkey
     assert is_sentence_encoder("someone/encoder")
 
 
+def warning_of(bert):
+    return last_layer_warning(bert.name, bert.layers, bert.depth, given="NAME")
+
+
 @pytest.mark.parametrize("layer", ["-1", "2", "random:1", "1", "0", "mix", "random:2"])
 def test_only_the_last_layer_alone_is_warned_of(of_sentences, layer):
-    warning = last_layer_warning(FrozenBert.from_pretrained(of_sentences, layer), "NAME")
+    warning = warning_of(FrozenBert.from_pretrained(of_sentences, layer))
     if layer in ("1", "0", "mix", "random:2"):
         assert warning is None
     else:
@@ -106,12 +74,11 @@ def test_only_the_last_layer_alone_is_warned_of(of_sentences, layer):
         assert "give --bert-layer 1 (of 2), and see docs/tuning.md" in warning
 
 
-def test_one_layer_alone_other_encoders_and_those_that_train_are_not_warned_of(bert_dir, of_sentences):
-    assert last_layer_warning(FrozenBert.from_pretrained(bert_dir), "NAME") is None
-    assert last_layer_warning(FinetunedBert.from_pretrained(of_sentences), "NAME") is None
+def test_one_layer_alone_and_other_encoders_are_not_warned_of(bert_dir, of_sentences):
+    assert warning_of(FrozenBert.from_pretrained(bert_dir)) is None
     config = Path(of_sentences) / "config.json"
     config.write_text(config.read_text().replace('"num_hidden_layers": 2', '"num_hidden_layers": 1'))
-    assert last_layer_warning(FrozenBert.from_pretrained(of_sentences), "NAME") is None
+    assert warning_of(FrozenBert.from_pretrained(of_sentences)) is None
 
 
 @pytest.mark.parametrize(("arch", "sizes"), [("bert_fused", SIZES), ("gru_dot", GRU_SIZES)])
@@ -128,6 +95,7 @@ def test_the_task_warns_where_a_training_begins(dictionary, of_sentences, tmp_pa
 
     assert len(warnings()) == 1
     assert warnings(bert_layer="1") == []
+    assert warnings(bert_finetune=True) == []  # it can make its last layer fit
     assert warnings(from_checkpoint=True) == []  # a finished model is translated with
     (tmp_path / "checkpoint_last.pt").touch()
     assert warnings() == []  # a training resumes, whose layer cannot change

@@ -1,0 +1,60 @@
+"""Which of BERT's layers a model reads (``--bert-layer``), and which one it should read."""
+
+from contextlib import suppress
+from typing import Optional, Tuple
+
+from bert_fused_plugin.errors import BertFusedError
+
+
+def layer_indices(layers: str, depth: int) -> Tuple[int, ...]:
+    """Return the numbers of those of BERT's *depth* layers that ``--bert-layer`` names; 0 stands for the embeddings.
+
+    Raises:
+        BertFusedError: There is no such layer.
+    """
+    with suppress(ValueError, IndexError):
+        if layers == "mix":
+            return tuple(range(depth + 1))
+        if not layers.startswith("random:"):
+            return (range(depth + 1)[int(layers)],)
+        k = int(layers[len("random:") :])
+        if 1 <= k <= depth:
+            return tuple(range(depth - k + 1, depth + 1))
+    raise BertFusedError(
+        f"--bert-layer must be in [0, {depth}], or in [-{depth + 1}, -1] from the end, or mix, or random:K with K in "
+        f"[1, {depth}], got {layers!r}; give a layer of --bert-model"
+    )
+
+
+def is_sentence_encoder(name: str) -> bool:
+    """Return whether the encoder *name*, a directory or a name on the hub, was trained to represent sentences.
+
+    sentence-transformers writes a file that says so, which loading the encoder does not fetch.  Where the hub cannot
+    be reached, the answer may wrongly be no.
+    """
+    from transformers.utils import cached_file
+
+    quiet = {f"_raise_exceptions_for_{what}": False for what in ("missing_entries", "connection_errors", "gated_repo")}
+    return name.startswith("sentence-transformers/") or cached_file(name, "modules.json", **quiet) is not None
+
+
+def advised_layer(depth: int) -> int:
+    """Return the layer, at two thirds of the *depth* of an encoder of sentences, that serves translation."""
+    return max(1, round(2 * depth / 3))
+
+
+def last_layer_warning(name: str, layers: Tuple[int, ...], depth: int, given: str) -> Optional[str]:
+    """Return a warning if the frozen BERT *name* is an encoder of sentences whose *layers* are the last of its *depth*.
+
+    The last layer of a masked language model tells words apart (Zhu et al. 2020 take it).  That of an encoder of
+    sentences, such as MiniLM, was trained to stand for the sentence as a whole (docs/tuning.md has figures).  The
+    warning names BERT as it was *given*.
+    """
+    advised = advised_layer(depth)
+    if layers != (depth,) or depth == advised or not is_sentence_encoder(name):
+        return None
+    return (
+        f"--bert-model {given} was trained to represent whole sentences, and the model reads its last layer, which "
+        f"serves translation less than a lower one; give --bert-layer {advised} (of {depth}), and see "
+        "docs/tuning.md for other choices"
+    )
