@@ -10,7 +10,8 @@ Data flow (Zhu et al., "Incorporating BERT into Neural Machine Translation", ICL
 
 Shapes, in all docstrings: B batch, S source length, L BERT length (word pieces), T target length,
 C model width, D BERT width, H attention heads, V vocabulary.  A ``*_padding_mask`` is bool, True is
-padding.  ``bert_tokens`` is (B, L), always right-padded.  Layers work time first: (S, B, C).
+padding.  ``bert_tokens`` is (B, L), always right-padded.  Layers work batch first, (B, S, C); only ``encoder_out`` is
+(S, B, C), as in fairseq's models.
 
 The map of the package; CONTRIBUTING.md says in which order to read it::
 

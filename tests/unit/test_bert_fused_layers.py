@@ -2,7 +2,9 @@
 
 import itertools
 import math
+import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -189,3 +191,27 @@ def test_every_dropout_has_its_own_rate_and_the_layers_name():
             assert not dropout.apply_during_inference
             dropout.make_generation_fast_("", retain_dropout=True, retain_dropout_modules=[type(layer).__name__])
             assert dropout.apply_during_inference
+
+
+def test_a_layer_of_the_encoder_calls_at_most_five_functions_deep():
+    """So a reader can follow the formula; CONTRIBUTING.md names the files."""
+    layer, depth, deepest, files = encoder_layer().eval(), 0, 0, set()
+    [memory] = project([layer.bert_attn], states(B, L, D), BERT_MASK)
+
+    def profile(frame, event, _):
+        nonlocal depth, deepest
+        path = Path(frame.f_code.co_filename)
+        if "bert_fused_plugin" in path.parts and event in ("call", "return"):
+            depth += 1 if event == "call" else -1
+            deepest = max(deepest, depth)
+            files.add(path.name)
+
+    x = states(B, S, C)
+    sys.setprofile(profile)
+    try:
+        layer(x, Positions(MASK), memory)
+    finally:
+        sys.setprofile(None)
+    assert deepest == 5
+    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert [name for name in files if f"`modules/{name}`" not in text] == []

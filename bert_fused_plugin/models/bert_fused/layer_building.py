@@ -43,9 +43,7 @@ def new_layers(
         )
         layer = kind(options, **dims)
         if cfg.checkpoint_activations:
-            layer.forward = partial(
-                _checkpointed, layer.forward, cfg.offload_activations
-            )
+            layer.forward = partial(_checkpointed, layer.forward, cfg.offload_activations)
         yield layer
 
 
