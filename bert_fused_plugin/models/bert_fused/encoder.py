@@ -1,6 +1,6 @@
 """The BERT-fused encoder: fairseq's transformer encoder, each layer of which attends to BERT."""
 
-from typing import Any, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 import torch
 from fairseq.models.transformer import TransformerEncoderBase
@@ -79,18 +79,8 @@ class BertFusedEncoder(TransformerEncoderBase):
             encoder_padding_mask = src_tokens.eq(self.padding_idx)
         if bert_out.requires_grad:  # drop-net may leave BERT out of every layer
             x = with_zero_gradients(x, bert_out)
-        x, layers = after_layer_drop(x, self.layers)
-        draws = [layer.drop_net() for layer in layers]
-        reads_bert = [None if nmt_alone else layer.bert_attn for layer, (nmt_alone, _) in zip(layers, draws)]
-        memories = project(reads_bert, bert_out, attention_mask(bert_padding_mask, x.dtype))
-        source = Positions(attention_mask(encoder_padding_mask, x.dtype))
-        states = [x]
-        for layer, (_, bert_alone), bert in zip(layers, draws, memories):
-            x = layer(x, None if bert_alone else source, bert)
-            if return_all_hiddens:
-                states.append(x)
-        if self.layer_norm is not None:
-            x = self.layer_norm(x)
+        states = self._apply_layers(x, encoder_padding_mask, bert_out, bert_padding_mask, return_all_hiddens)
+        x = states[-1] if self.layer_norm is None else self.layer_norm(states[-1])
         return {
             "encoder_out": [x.transpose(0, 1)],  # (B, S, C) -> (S, B, C)
             "encoder_padding_mask": [encoder_padding_mask],
@@ -104,6 +94,21 @@ class BertFusedEncoder(TransformerEncoderBase):
             "beam_size": [1],  # rows of each sentence
             "memories": [],  # what each layer of the decoder reads in a search
         }
+
+    def _apply_layers(
+        self, x: Tensor, padding_mask: Tensor, bert_out: Tensor, bert_padding_mask: Tensor, return_all_hiddens: bool
+    ) -> List[Tensor]:
+        """Return the states under the first layer and after each one, (B, S, C), or only those after the last."""
+        x, layers = after_layer_drop(x, self.layers)
+        draws = [layer.drop_net() for layer in layers]
+        reads_bert = [None if nmt_alone else layer.bert_attn for layer, (nmt_alone, _) in zip(layers, draws)]
+        memories = project(reads_bert, bert_out, attention_mask(bert_padding_mask, x.dtype))
+        source = Positions(attention_mask(padding_mask, x.dtype))
+        states = [x]
+        for layer, (_, bert_alone), bert in zip(layers, draws, memories):
+            x = layer(x, None if bert_alone else source, bert)
+            states = [*states, x] if return_all_hiddens else [x]
+        return states
 
     def _embed_bert(self, bert_out: Tensor, bert_padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
         """Return BERT's states, projected for the first layer, (B, L, C): with positions, and without."""
