@@ -55,9 +55,11 @@ def sentences_to_keep(new_order: Tensor, num_sentences: int, beam_size: int) -> 
 
 
 def select_rows(value: Any, rows: Tensor, dim: int = 0) -> Any:
-    """Return *value*, a tensor, or lists, tuples and named tuples of tensors, with these *rows* of dimension *dim*."""
+    """Return *value* with these *rows* of dimension *dim* of each tensor in it; it may be nested."""
     if isinstance(value, Tensor):
         return value.index_select(dim, rows)
+    if isinstance(value, dict):
+        return {key: select_rows(part, rows, dim) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
         parts = [select_rows(part, rows, dim) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)

@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from bert_fused_plugin.modules.recurrent_attention import RecurrentAttention
+from bert_fused_plugin.modules.launches import launches_matter
+from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention, DotAttention, RecurrentAttention
+from bert_fused_plugin.modules.recurrent_function import RecurrentFunction
 from bert_fused_plugin.modules.recurrent_unit import ConditionalGru
 
 
@@ -46,9 +48,9 @@ def add_context(x: Tensor, memories: Dict[str, WeightedMemory], alphas: Dict[str
 
 
 def state_weights(cell: ConditionalGru, memories: Dict[str, WeightedMemory]) -> Tensor:
-    """Return U_z, U_r and each W_a as one matrix, because each step needs their products with the state."""
+    """Return each W_a, U_z and U_r as one matrix, because each step needs their products with the state."""
     queries = [m.attention.query_proj.weight for m in memories.values() if m.attention is not None]
-    return torch.cat([cell.gate_proj.weight, *queries])
+    return torch.cat([*queries, cell.gate_proj.weight])
 
 
 def recurrent_loop(
@@ -63,10 +65,12 @@ def recurrent_loop(
         memories: the memories that this pass reads.
         from_state: the value of `state_weights`.
     """
+    if _fits_function(inputs, memories):
+        return _by_function(cell, inputs, state, memories, from_state)
     states, alphas = [], []
-    widths = [2 * cell.hidden_dim, *(memory.keys.size(-1) for _, memory, _ in memories.values())]
+    widths = [*(memory.keys.size(-1) for _, memory, _ in memories.values()), 2 * cell.hidden_dim]
     for step_inputs in inputs.unbind(1):
-        gates, *queries = linear(state, from_state).split(widths, dim=1)
+        *queries, gates = linear(state, from_state).split(widths, dim=1)
         alphas.append(attention_weights(memories, queries))
         step_inputs = add_context(step_inputs.unsqueeze(1), memories, alphas[-1], "gate_values").squeeze(1)
         state = cell(step_inputs, gates, state)
@@ -86,3 +90,32 @@ def attention_weights(memories: Dict[str, WeightedMemory], queries: List[Tensor]
             query = query.reshape(len(memory.keys), rows // len(memory.keys), -1)
             alphas[name] = attention(query, memory.keys, memory.padding_mask).view(rows, 1, -1)
     return alphas
+
+
+def _fits_function(inputs: Tensor, memories: Dict[str, WeightedMemory]) -> bool:
+    """Return whether a `RecurrentFunction` can compute the loop, and this pays."""
+    return (
+        launches_matter(inputs)
+        and torch.is_grad_enabled()
+        and not torch.is_autocast_enabled()
+        and all(
+            isinstance(attention, (AdditiveAttention, DotAttention))
+            and attention.attention_map is None
+            and len(memory.keys) == len(inputs)
+            for attention, memory, _ in memories.values()
+        )
+    )
+
+
+def _by_function(
+    cell: ConditionalGru, inputs: Tensor, state: Tensor, memories: Dict[str, WeightedMemory], from_state: Tensor
+) -> Tuple[Tensor, Dict[str, Tensor]]:
+    """Return what `recurrent_loop` returns of the same arguments."""
+    parts: List[Optional[Tensor]] = []
+    for attention, memory, _ in memories.values():
+        bias = torch.zeros_like(memory.padding_mask, dtype=inputs.dtype).masked_fill_(memory.padding_mask, -torch.inf)
+        v = attention.v if isinstance(attention, AdditiveAttention) else None
+        parts += [memory.keys, memory.gate_values, bias, v]
+    weights = [weight for _, _, weight in memories.values()]
+    states, *alphas = RecurrentFunction.apply(weights, inputs, state, from_state, cell.candidate_proj.weight, *parts)
+    return states.transpose(0, 1), dict(zip(memories, (alpha.transpose(0, 1) for alpha in alphas)))

@@ -1,6 +1,6 @@
 """The recurrent decoder with attention (Bahdanau et al. 2015, section 3.1 and appendix A.2.2)."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 from fairseq.models import FairseqIncrementalDecoder
@@ -8,7 +8,6 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig
-from bert_fused_plugin.modules.beam_order import select_rows, sentences_to_keep
 from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.modules.recurrent_attention import RECURRENT_ATTENTIONS, AdditiveAttention, RecurrentAttention
 from bert_fused_plugin.modules.recurrent_loop import (
@@ -100,32 +99,34 @@ class GruDecoder(FairseqIncrementalDecoder):
         **unused: Any,
     ) -> Tuple[Tensor, Extra]:
         """Return t, (B, T, l), and ``extra``; the arguments are those of `forward`."""
-        cached: Optional[_Cache] = None
+        kept: Dict[str, Any] = {}
         if incremental_state is not None:
             prev_output_tokens = prev_output_tokens[:, -1:]
-            cached = self.get_incremental_state(incremental_state, "gru")
+            kept = self.get_incremental_state(incremental_state, "gru") or {}
         embedded = self.dropout_module(self.embed_tokens(prev_output_tokens))
         inputs = self.cell.input_proj(embedded)
-        if cached is None:
+        if kept:
+            states, from_state, [memories] = kept["states"], kept["from_state"], encoder_out["memories"]
+        else:
             memories, unused_tensors = self._memories(encoder_out)
-            begin = self._initial_states(encoder_out["final_states"][0], len(prev_output_tokens))
-            cached = _Cache(memories, state_weights(self.cell, memories), begin)
+            from_state = state_weights(self.cell, memories)
+            states = self._initial_states(encoder_out["final_states"][0], len(prev_output_tokens))
             inputs = with_zero_gradients(inputs, *unused_tensors)
-        memories = cached.memories
-        states, attns = recurrent_loop(self.cell, inputs, cached.states[0], memories, cached.from_state)
+        outputs, attns = recurrent_loop(self.cell, inputs, states[0], memories, from_state)
         # the layers above the attention read all positions at once: (B, T, n) -> (T, B, n)
-        top = states.transpose(0, 1)
+        top = outputs.transpose(0, 1)
         finals = [top[-1]]
-        for layer, initial in zip(self.upper_layers, cached.states[1:]):
+        for layer, initial in zip(self.upper_layers, states[1:]):
             top, final = layer(top, initial.unsqueeze(0).contiguous())
             finals.append(final[0])
         if self.attention is not None:
-            top = torch.cat([cached.states[-1:], top[:-1]])  # the paper's readout reads s_{i-1}
+            top = torch.cat([states[-1:], top[:-1]])  # the paper's readout reads s_{i-1}
         inputs = add_context(self.deep_output.embed_proj(embedded), memories, attns, "output_values")
         x = self.dropout_module(self.deep_output(top.transpose(0, 1), inputs))
         if incremental_state is not None:
-            cache: Any = cached._replace(states=torch.stack(finals))
-            self.set_incremental_state(incremental_state, "gru", cache)
+            kept = {"states": torch.stack(finals), "from_state": from_state}
+            self.set_incremental_state(incremental_state, "gru", kept)
+            encoder_out["memories"] = [memories]
         if self.attention is None:
             attns.pop("attn", None)
         return x, {name: [attns[name]] if name in attns else None for name in ("attn", "bert_attn")}
@@ -135,17 +136,10 @@ class GruDecoder(FairseqIncrementalDecoder):
         return self.output_projection(features)
 
     def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> None:
-        """Put the rows of the caches into *new_order*; the memories are kept once for all beams of a sentence."""
-        cached: Any = self.get_incremental_state(incremental_state, "gru")
-        if cached is None:
-            return
-        memories = cached.memories
-        sentences = len(next(iter(memories.values())).memory.keys)
-        keep, _ = sentences_to_keep(new_order, sentences, cached.states.size(1) // sentences)
-        if keep is not None:
-            memories = {name: m._replace(memory=select_rows(m.memory, keep)) for name, m in memories.items()}
-        cached = cached._replace(memories=memories, states=cached.states.index_select(1, new_order))
-        self.set_incremental_state(incremental_state, "gru", cached)
+        """Put the rows of the states, (layers, B, n), into *new_order*; what they read is in ``encoder_out``."""
+        kept: Any = self.get_incremental_state(incremental_state, "gru")
+        if kept is not None:
+            kept["states"] = kept["states"].index_select(1, new_order)
 
     # fairseq's would look in all modules in each step; no other one keeps anything for the next step
     reorder_incremental_state_scripting = reorder_incremental_state
@@ -192,11 +186,3 @@ class GruDecoder(FairseqIncrementalDecoder):
         initial = torch.tanh(self.initial_proj(final_states[:, -self.initial_proj.in_features :]))
         initial = initial.repeat_interleave(rows // len(final_states), dim=0)
         return torch.stack(initial.chunk(1 + len(self.upper_layers), dim=-1))
-
-
-class _Cache(NamedTuple):
-    """What the decoder keeps from one step of incremental decoding to the next."""
-
-    memories: Dict[str, WeightedMemory]  # of sentences, each of which has one or more rows
-    from_state: Tensor  # the value of `state_weights`
-    states: Tensor  # s of each layer for each row, (layers, B, n)

@@ -68,6 +68,7 @@ class GruEncoder(FairseqEncoder):
             "encoder_padding_mask": [padding_mask],
             "final_states": [final],
             "beam_size": [1],
+            "memories": [],  # what the decoder reads in a search
         }
 
     def _apply_layers(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
