@@ -32,7 +32,7 @@ def sentences_to_keep(new_order: Tensor, num_sentences: int, beam_size: int) -> 
     sentence change places, and drops the sentences that are done.  After each of these, a tensor of a sentence, such
     as the encoder's states, needs no copy for each beam.  After any other order, each row is a sentence of its own.
 
-    The answer depends on numbers that a GPU may not have computed yet, so the program waits for a GPU once.
+    The answer depends on numbers that a GPU may not have computed yet, so the program waits for it: once in most steps.
 
     The rows *new_order* come next.  Before it there are *num_sentences* with *beam_size* rows each.  Returned are the
     sentences to keep, or None if all of them stay as they are, and the new number of rows of each.
@@ -42,16 +42,13 @@ def sentences_to_keep(new_order: Tensor, num_sentences: int, beam_size: int) -> 
     size = rows // num_sentences if beam_size == 1 else beam_size
     if size < 1 or rows % size:
         return sentence, 1
+    if rows == num_sentences * size:
+        unmoved = torch.div(torch.arange(rows, device=new_order.device), size, rounding_mode="floor")
+        if torch.equal(sentence, unmoved):
+            return None, size
     groups = sentence.view(-1, size)
     first = groups[:, 0]
-    together = (groups == first.unsqueeze(1)).all()
-    if len(first) != num_sentences:
-        return (first, size) if together else (sentence, 1)
-    unmoved = (first == torch.arange(num_sentences, device=first.device)).all()
-    together, unmoved = torch.stack([together, unmoved]).tolist()  # the program waits for a GPU once, not twice
-    if not together:
-        return sentence, 1
-    return (None if unmoved else first), size
+    return (first, size) if (groups == first.unsqueeze(1)).all() else (sentence, 1)
 
 
 def select_rows(value: Any, rows: Tensor, dim: int = 0) -> Any:

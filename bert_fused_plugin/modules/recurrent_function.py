@@ -1,7 +1,7 @@
 """The loop of the recurrent decoder as one function with a backward pass of its own, for GPUs.
 
-It computes what `recurrent_loop` computes, with eleven launches a step and memory, where autograd would need 52 with the
-backward pass.  All that does not depend on the state is computed for all steps at once.
+It computes what `recurrent_loop` computes, with 18 launches a step for one memory, the backward pass included, where
+autograd needs 52.  All that does not depend on the state is computed for all steps at once.
 """
 
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
@@ -23,25 +23,25 @@ class Attended(NamedTuple):
 class RecurrentFunction(torch.autograd.Function):
     """The states s_1 to s_T, (T, B, n), and the attention weights of each memory, (T, B, S).
 
-    For each step, the rows of ``sums`` begin as W e; they become, side by side, the queries W_a s of the memories, z, r
-    and s~ of the step (see `ConditionalGru`).
+    The arguments of ``apply`` are the weight of each memory in the context; the products W e for the gates, (B, T, 3n);
+    the state before the first step, (B, n); each W_a, U_z and U_r, one below the other, (Q + 2n, n), where Q is the
+    width of all queries; U, (n, n); and the fields of an `Attended` for each memory, one after the other.
+
+    In ``sums``, (T, B, Q + 3n), a step has side by side the queries W_a s of the memories, z, r and s~ (see
+    `ConditionalGru`), each in the place of its sum.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, weights: Sequence[float], inputs: Tensor, state: Tensor, matrix: Tensor, candidate: Tensor, *parts: Any
+        ctx: Any,
+        weights: Sequence[float],
+        inputs: Tensor,
+        state: Tensor,
+        matrix: Tensor,
+        candidate: Tensor,
+        *parts: Any,
     ) -> Tuple[Tensor, ...]:
-        """Run the loop.
-
-        Args:
-            ctx: autograd's context.
-            weights: the weight of each memory in the context.
-            inputs: the products W e for the gates, (B, T, 3n).
-            state: the state before the first step, (B, n).
-            matrix: each W_a, U_z and U_r, one below the other, (Q + 2n, n), where Q is the width of all queries.
-            candidate: U, (n, n).
-            parts: the fields of an `Attended` for each memory, one after the other.
-        """
+        """Run the loop."""
         memories = _memories(parts)
         sentences, steps, width = inputs.shape
         n = width // 3

@@ -75,6 +75,8 @@ def recurrent_loop(
         step_inputs = add_context(step_inputs.unsqueeze(1), memories, alphas[-1], "gate_values").squeeze(1)
         state = cell(step_inputs, gates, state)
         states.append(state)
+    if len(states) == 1:  # as in a search, where each copy would be a launch
+        return state.unsqueeze(1), alphas[0]
     return torch.stack(states, dim=1), {name: torch.cat([alpha[name] for alpha in alphas], dim=1) for name in memories}
 
 

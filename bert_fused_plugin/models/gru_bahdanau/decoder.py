@@ -115,16 +115,16 @@ class GruDecoder(FairseqIncrementalDecoder):
         outputs, attns = recurrent_loop(self.cell, inputs, states[0], memories, from_state)
         # the layers above the attention read all positions at once: (B, T, n) -> (T, B, n)
         top = outputs.transpose(0, 1)
-        finals = [top[-1]]
+        finals = [top[-1:]]
         for layer, initial in zip(self.upper_layers, states[1:]):
             top, final = layer(top, initial.unsqueeze(0).contiguous())
-            finals.append(final[0])
+            finals.append(final)
         if self.attention is not None:
-            top = torch.cat([states[-1:], top[:-1]])  # the paper's readout reads s_{i-1}
+            top = torch.cat([states[-1:], top[:-1]]) if len(top) > 1 else states[-1:]  # the readout reads s_{i-1}
         inputs = add_context(self.deep_output.embed_proj(embedded), memories, attns, "output_values")
         x = self.dropout_module(self.deep_output(top.transpose(0, 1), inputs))
         if incremental_state is not None:
-            kept = {"states": torch.stack(finals), "from_state": from_state}
+            kept = {"states": torch.cat(finals) if len(finals) > 1 else finals[0], "from_state": from_state}
             self.set_incremental_state(incremental_state, "gru", kept)
             encoder_out["memories"] = [memories]
         if self.attention is None:
