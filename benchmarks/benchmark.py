@@ -4,6 +4,7 @@
 benchmarks/benchmark.py train  --data DIR --bert-model NAME_OR_DIR   training steps: transformer, BERT-fused
 benchmarks/benchmark.py decode --data DIR --bert-model NAME_OR_DIR   beam search: the same
 benchmarks/benchmark.py rnn    --data DIR                            both: lstm, the GRU models
+benchmarks/benchmark.py launches                                     kernels of tiny models, counted on a pretend GPU
 
 DIR holds {train,test}.{en,de} with one sentence a line, tokenised and in subwords.  The systems take turns in one
 process, A B C A B C ..., on the same batches.  The report gives median, minimum and maximum over the rounds, also of
@@ -11,12 +12,15 @@ the ratios to the first system in the same round.  To compare BERT models, run t
 """
 
 import argparse
+import json
 import logging
 import os
 import statistics
+import sys
 import tempfile
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Callable, Dict, List, Optional, Sequence
 
 from benchmark_data import Corpus
@@ -66,6 +70,13 @@ class Bench:
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     options = parse_args(arguments)
     set_up(options)
+    if options.command == "launches":
+        count_launches(options)
+    else:
+        measure(options)
+
+
+def measure(options: argparse.Namespace) -> None:
     load_at_start = os.getloadavg()
     with tempfile.TemporaryDirectory() as directory:
         corpus = Corpus(options, ["train", "test"] if options.command in ("decode", "rnn") else ["train"])
@@ -103,7 +114,8 @@ def train(bench: Bench) -> List[Result]:
 
     title = f"training, {len(batches)} batches of at most {bench.options.max_tokens} tokens"
     result = take_turns(title, bench.turns(turn), bench.options, ["ms/step", "target words/s"])
-    result.facts = {name: training.facts() for name, training in trainings.items()}
+    for name, training in trainings.items():
+        result.facts[name].update(training.facts())
     return [result]
 
 
@@ -135,6 +147,31 @@ def rnn(bench: Bench) -> List[Result]:
     return [*train(bench), *decode(bench)]
 
 
+def count_launches(options: argparse.Namespace) -> None:
+    """Print how many kernels a GPU would be told to run, which tests/pretend_gpu/launches.py counts."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    tests = Path(__file__).resolve().parent.parent / "tests"
+    sys.path[:0] = [str(tests), str(tests / "pretend_gpu")]
+    from cases import Cases
+    from helpers import WORDS, dictionary_of, write_bert
+    from launches import Counts, as_json
+
+    logging.disable(logging.WARNING)
+    with tempfile.TemporaryDirectory() as bert_dir:
+        write_bert(bert_dir)
+        dictionary = dictionary_of(*WORDS)
+        dictionary.finalize(padding_factor=1)
+        figures = as_json(Counts(Cases(dictionary, bert_dir), with_lines=options.lines))
+    print("| launches | ours | fairseq's | ratio | aim |\n| --- | --- | --- | --- | --- |")
+    for name, row in figures.items():
+        print(f"| {name} | {row['ours']:,.0f} | {row['fairseq']:,.0f} | {row['ratio']:.3g} | {row['aim']:.2f} |")
+    for name, row in figures.items() if options.lines else ():
+        for side, lines in row["lines"].items():
+            print(f"\n{name}: {side}", *(f"{count:9,.1f}  {line}" for line, count in lines.items()), sep="\n")
+    if options.json:
+        Path(options.json).write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+
+
 def chosen_systems(options: argparse.Namespace) -> Dict[str, System]:
     """Return the systems of the command, or those of --systems."""
     if options.command == "rnn":
@@ -155,7 +192,7 @@ def chosen_systems(options: argparse.Namespace) -> Dict[str, System]:
 def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("command", choices=COMMANDS)
+    add("command", choices=[*COMMANDS, "launches"])
     add("--data", default=os.environ.get("DATA"), metavar="DIR", help="directory of the text; default: $DATA")
     add("--source-lang", default="en", metavar="LANG", help="source language; default: %(default)s")
     add("--target-lang", default="de", metavar="LANG", help="target language; default: %(default)s")
@@ -177,9 +214,11 @@ def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     add("--fp16", action="store_true", help="use half precision, on a GPU")
     add("--threads", type=int, metavar="N", help="threads of torch; default: torch's own")
     add("--seed", type=int, default=1, metavar="N", help="random seed; default: %(default)s")
-    add("--json", metavar="FILE", help="file for the figures of each round")
+    add("--json", metavar="FILE", help="file for the figures, of each round")
+    add("--lines", action="store_true", help="launches: also print those of each line of code")
     options = parser.parse_args(arguments)
-    if not options.data or not (options.bert_model or options.command == "rnn"):
+    needs_bert = options.command in ("train", "decode")
+    if options.command != "launches" and (not options.data or (needs_bert and not options.bert_model)):
         parser.error("--data DIR, or the environment variable DATA, and --bert-model are required; rnn needs no BERT")
     options.batch_sizes = options.batch_sizes or ([1, 64] if options.command == "decode" else [64])
     return options

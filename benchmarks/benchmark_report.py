@@ -72,7 +72,9 @@ class Result:
 
 
 def take_turns(title: str, turns: Dict[str, Turn], options: argparse.Namespace, shown: Sequence[str]) -> Result:
-    """Let the systems take turns, A B C A B C ..., and time each turn; the warm-up is not reported.
+    """Let the systems take turns, A B C A B C ..., and time each turn; of the warm-up, only the first pass is reported.
+
+    In the first pass, all shapes are new: a GPU may choose or build kernels for them.
 
     Args:
         title: title, which says what is measured.
@@ -82,6 +84,7 @@ def take_turns(title: str, turns: Dict[str, Turn], options: argparse.Namespace, 
     """
     samples: Dict[str, Samples] = {name: {} for name in turns}
     work: Dict[str, Dict[str, float]] = {}
+    facts: Dict[str, Dict[str, Any]] = {}
     with tqdm(total=(options.warmup + options.rounds) * len(turns), desc=title, unit=" turns", disable=None) as bar:
         for number in range(options.warmup + options.rounds):
             for name, turn in turns.items():
@@ -91,11 +94,13 @@ def take_turns(title: str, turns: Dict[str, Turn], options: argparse.Namespace, 
                 _synchronize(options)
                 seconds = time.perf_counter() - start
                 bar.update()
+                if number == 0:
+                    facts[name] = {f"first pass: {shown[0]}": _metric(shown[0], seconds, work[name])}
                 if number < options.warmup:
                     continue
                 for metric in dict.fromkeys(["seconds", *shown]):
                     samples[name].setdefault(metric, []).append(_metric(metric, seconds, work[name]))
-    return Result(title, samples, shown, work)
+    return Result(title, samples, shown, work, facts)
 
 
 def summary(values: Sequence[float]) -> Dict[str, float]:

@@ -15,6 +15,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
+import torch
 
 from fairseq_compat.configuration import around
 
@@ -176,6 +177,16 @@ def gradients_unscaled_once(module: Any) -> None:
 
     # the scaler knows that the gradients of this optimizer, that of clip_grad_norm, are unscaled
     module.AMPOptimizer.step = lambda self: (self.scaler.step(self.optimizer), self.scaler.update())
+
+
+def attention_without_plans(module: Any) -> None:
+    """Let attention on GPUs do without cuDNN, which may make a plan for each new shape, in up to half a second."""
+
+    @around(module.BaseFairseqModel, "__init__")
+    def init(stock: Any, self: Any) -> None:
+        stock(self)
+        if hasattr(torch.backends.cuda, "enable_cudnn_sdp") and os.environ.get("FAIRSEQ_COMPAT_CUDNN_ATTENTION") != "1":
+            torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def numbers_of_outputs(module: Any) -> None:

@@ -15,9 +15,7 @@ os.environ.pop("FAIRSEQ_COMPAT_TRUST_CHECKPOINTS", None)
 import pytest
 import torch
 from fairseq.models.transformer import TransformerModel
-from helpers import LINES, PIECES, SIZES, WORDS, dictionary_of, encode, make_model, pad, randomise, task_of
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+from helpers import LINES, SIZES, WORDS, dictionary_of, encode, make_model, pad, randomise, task_of, write_bert
 
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
 
@@ -49,21 +47,7 @@ def pytest_collection_modifyitems(items):
 def bert_dir(tmp_path_factory):
     """A directory with a random 2-layer BERT of width 12, 4 heads, 32 positions and some 40 word pieces."""
     path = tmp_path_factory.mktemp("tiny-bert")
-    vocab = {piece: i for i, piece in enumerate(PIECES)}
-    backend = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
-    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", vocab["[CLS]"]), ("[SEP]", vocab["[SEP]"])],
-    )
-    special = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
-    PreTrainedTokenizerFast(tokenizer_object=backend, **special).save_pretrained(path)
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 20}
-    config = BertConfig(vocab_size=len(vocab), **sizes, max_position_embeddings=32, initializer_range=0.5)
-    BertModel(config).save_pretrained(path)
+    write_bert(path)
     return str(path)
 
 

@@ -9,7 +9,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 from fairseq.data import Dictionary
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from torch import nn
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
@@ -47,6 +49,25 @@ def dictionary_of(*symbols: str) -> Dictionary:
     for symbol in symbols:
         result.add_symbol(symbol)
     return result
+
+
+def write_bert(path) -> None:
+    """Write a random 2-layer BERT of width 12, 4 heads, 32 positions and some 40 word pieces."""
+    vocab = {piece: i for i, piece in enumerate(PIECES)}
+    backend = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", vocab["[CLS]"]), ("[SEP]", vocab["[SEP]"])],
+    )
+    special = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+    PreTrainedTokenizerFast(tokenizer_object=backend, **special).save_pretrained(path)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 20}
+    config = BertConfig(vocab_size=len(vocab), **sizes, max_position_embeddings=32, initializer_range=0.5)
+    BertModel(config).save_pretrained(path)
 
 
 def task_of(source: Dictionary, target=None) -> SimpleNamespace:

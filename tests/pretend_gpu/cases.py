@@ -4,10 +4,13 @@ from argparse import Namespace
 from types import SimpleNamespace
 
 import torch
+from fairseq import optim
+from fairseq.models.lstm import LSTMModel
 from fairseq.models.transformer import TransformerModel
 from fairseq.models.transformer.transformer_legacy import base_architecture
 from fairseq.sequence_generator import SequenceGenerator
-from helpers import PRE_NORM, SIZES, encode, make_gru, make_model, pad
+from helpers import GRU_SIZES, PRE_NORM, SIZES, encode, make_gru, make_model, pad
+from omegaconf import OmegaConf
 from pretend import Pretend
 from recurrent_models import KINDS, WITH_BERT
 
@@ -48,10 +51,10 @@ FUSED = {
     },
     "layer drop, checkpointed": {"encoder_layerdrop": 0.2, "decoder_layerdrop": 0.2, "checkpoint_activations": True},
 }  # fmt: skip
-STOCK = "fairseq's transformer"
+STOCK, LSTM = "fairseq's transformer", "fairseq's lstm"
 MODELS = [*FUSED, *(f"gru: {name}" for name in (*KINDS, *WITH_BERT)), STOCK]
 CACHED = ["parallel", "drop-net", "embedding", "mix", "special tokens masked", "context", "gru: BERT"]
-LINES = ["the old man sees a small dog .", "a dog", "play@@ house ? the hou@@ se , the red apple .", ""]
+LINES = ["play@@ house ? the hou@@ se , the red apple .", "the old man sees a small dog .", "a dog", ""]
 TARGETS = ["a big house", "the dog eats a red apple", "runs", "old man sees"]
 
 
@@ -66,23 +69,22 @@ class Cases:
         """Return the model *name* of `MODELS`, the same each time."""
         torch.manual_seed(3)
         if name == STOCK:
-            model = self._stock()
+            args = Namespace(**{**SIZES, **options})
+            base_architecture(args)
+            model = TransformerModel.build_model(args, self.task)
+        elif name == LSTM:
+            model = LSTMModel.build_model(Namespace(**{**GRU_SIZES, "criterion": None, **options}), self.task)
         elif name.startswith("gru: "):
             kind = name[len("gru: ") :]
             bert = {"bert_model": self.bert_dir} if kind in WITH_BERT else {}
             model = make_gru(self.dictionary, **{**KINDS, **WITH_BERT}[kind], **bert, **options)
         else:
-            model = make_model(self.dictionary, bert_model=self.bert_dir, **FUSED[name], **options)
+            model = make_model(self.dictionary, bert_model=self.bert_dir, **{**FUSED[name], **options})
         torch.manual_seed(4)
         for key, parameter in model.named_parameters():
             if not key.startswith("encoder.bert."):
                 torch.nn.init.normal_(parameter, std=0.3)
         return model
-
-    def _stock(self):
-        args = Namespace(**SIZES)
-        base_architecture(args)
-        return TransformerModel.build_model(args, self.task)
 
     def batch(self, model, cached=False):
         """Return a batch for *model*, with BERT's tokens if it reads them and, if *cached*, with BERT's states."""
@@ -128,6 +130,29 @@ class Cases:
         )
         with torch.no_grad():
             return [hypothesis for beams in generator.generate(models, batch, **inputs) for hypothesis in beams]
+
+
+def make_optimizer(parameters, **flags):
+    """Return fairseq's Adam for *parameters*, with some *flags* of ``common``, such as fp16."""
+    common = {"fp16": False, "bf16": False, "fp16_no_flatten_grads": False, "model_parallel_size": 1, **flags}
+    common.update(fp16_init_scale=4, fp16_scale_window=2, fp16_scale_tolerance=0.0, threshold_loss_scale=None)
+    adam = {"_name": "adam", "lr": [0.01], "adam_betas": "(0.9, 0.98)", "adam_eps": 1e-8, "weight_decay": 0.1}
+    cfg = {"common": {**common, "min_loss_scale": 1e-4}, "optimization": {"update_freq": [1]}}
+    cfg["optimizer"] = {**adam, "tpu": False, "use_old_adam": False, "fp16_adam_stats": False}
+    cfg = OmegaConf.create({**cfg, "distributed_training": {"distributed_world_size": 1}})
+    if not (common["fp16"] or common["bf16"]):
+        return optim.build_optimizer(cfg.optimizer, parameters)
+    kind = optim.MemoryEfficientFP16Optimizer if "memory_efficient_fp16" in flags else optim.FP16Optimizer
+    return kind.build_optimizer(cfg, parameters)
+
+
+def update(optimizer):
+    """Do what fairseq's trainer does with the gradients, and return their norm."""
+    optimizer._needs_sync = True  # as optimizer.backward() says, in half precision
+    optimizer.multiply_grads(0.5)
+    norm = optimizer.clip_grad_norm(1.0)
+    optimizer.step()
+    return norm
 
 
 def assert_alike(seen, expected):

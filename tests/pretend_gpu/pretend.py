@@ -147,7 +147,7 @@ def pretend_gpu():
             (torch, "tensor", _tensor),  # no mode sees torch.tensor(..., device=)
             (torch.Tensor, "pin_memory", _pin_memory),
             (torch.nn.Module, "_apply", apply),
-            (torch._VF, "gru", _detoured_gru(torch._VF.gru)),
+            (torch._VF, "gru", detoured(torch._VF.gru)),
             (launches, "is_plain_linear", lambda module: type(module) is torch.nn.Linear),  # whose weights pretend, too
         ):
             stack.enter_context(patch.object(owner, name, value))
@@ -299,12 +299,13 @@ def _count_copy(source, kwargs):
         _note("copies", "copy from pageable memory")
 
 
-def _detoured_gru(real_gru):
-    """Return torch's GRU for pretended tensors too, for which it has no kernel: it takes the CPU's."""
+def detoured(real):
+    """Return a recurrent function of torch for pretended tensors too, which takes the CPU's kernel."""
 
     class Detour(torch.autograd.Function):
         @staticmethod
         def forward(ctx, compute, *tensors):
+            ctx.set_materialize_grads(False)
             inputs = [t.elem.detach().requires_grad_(g) for t, g in zip(tensors, ctx.needs_input_grad[1:])]
             with torch.enable_grad():
                 outputs = compute(inputs)
@@ -314,24 +315,26 @@ def _detoured_gru(real_gru):
         @staticmethod
         def backward(ctx, *gradients):
             wanted = [t for t in ctx.inputs if t.requires_grad]
-            found = iter(torch.autograd.grad(ctx.outputs, wanted, [g.elem for g in gradients]))
+            given = [(out, gradient.elem) for out, gradient in zip(ctx.outputs, gradients) if gradient is not None]
+            outputs, gradients = zip(*given)
+            found = iter(torch.autograd.grad(outputs, wanted, gradients))
             return (None, *(Pretend(next(found)) if t.requires_grad else None for t in ctx.inputs))
 
-    def gru(*args):
+    def call(*args):
         leaves, spec = tree_flatten(args)
         places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Pretend)]
         if not places:
-            return real_gru(*args)
+            return real(*args)
         if any(
             isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and i not in places
             for i, leaf in enumerate(leaves)
         ):
-            raise RuntimeError("Tensors of two devices meet in a GRU")
+            raise RuntimeError(f"Tensors of two devices meet in {real.__name__}")
 
         def compute(tensors):
             plain = dict(zip(places, tensors))
-            return real_gru(*tree_unflatten([plain.get(i, leaf) for i, leaf in enumerate(leaves)], spec))
+            return real(*tree_unflatten([plain.get(i, leaf) for i, leaf in enumerate(leaves)], spec))
 
         return Detour.apply(compute, *(leaves[i] for i in places))
 
-    return gru
+    return call

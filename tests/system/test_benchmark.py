@@ -6,6 +6,7 @@ import math
 import pytest
 from conftest import ROOT, write_corpus
 from fork_server import FORK_SERVER
+from torch.utils import backend_registration
 
 TRAIN, TEST = 64, 30
 FUSED = ["bert_fused-p1.0", "bert_fused-p0.5", "bert_fused-p0"]
@@ -68,6 +69,7 @@ def test_train(measure, data):
         assert math.isfinite(facts["last loss"])
         assert 0 < facts["last loss"] < 10
         parameters[name], losses[name] = facts["trained parameters"], facts["last loss"]
+        assert 0 < facts["first pass: ms/step"] < math.inf
         assert 4e-6 * facts["trained parameters"] < facts["checkpoint MB"] < 8e-6 * facts["trained parameters"]
         [seconds, words] = [system["metrics"][key]["rounds"] for key in ("seconds", "target words/s")]
         assert words == pytest.approx([target_words(data) / value for value in seconds])
@@ -79,7 +81,10 @@ def test_train(measure, data):
         assert figures[key], key
     assert "load average at start and end" in figures
     assert figures["command"].startswith("benchmark.py train --bert-model ")
-    assert "| system | ms/step | target words/s | seconds / transformer | trained parameters |" in table
+    assert (
+        "| system | ms/step | target words/s | seconds / transformer | first pass: ms/step | trained parameters |"
+        in table
+    )
     assert table.count("\n| bert_fused-") == 6
 
 
@@ -95,6 +100,7 @@ def test_decode(measure):
         assert "12 symbols written" in result["title"]
         for system in result["systems"].values():
             assert system["work"] == {"sentences": 9, "tokens": 9 * 13}
+            assert system["facts"]["first pass: sentences/s"] > 0
 
 
 def test_rnn(measure, data):
@@ -109,6 +115,23 @@ def test_rnn(measure, data):
         assert system["work"]["target words"] == target_words(data)
         assert system["facts"]["updates"] == 1
     assert all(system["work"] == {"sentences": 5, "tokens": 35} for system in decoding["systems"].values())
+
+
+@pytest.mark.skipif(not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"), reason="torch < 2.10")
+def test_launches_needs_no_data(tmp_path):
+    done = run("launches", "--lines", "--json", tmp_path / "figures.json")
+    figures = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
+    assert len(figures) == 6
+    for name, row in figures.items():
+        assert row["ratio"] == row["ours"] / row["fairseq"] > 0
+        assert row["ours"] == pytest.approx(sum(row["lines"]["ours"].values()))
+        assert f"| {name} | {row['ours']:,.0f} |" in done.stdout
+    backward = figures["training step, cached, drop-net 0 / transformer"]["lines"]["ours"]
+    assert any(line.startswith("native_layer_norm_backward bert_fused_plugin/") for line in backward)
+    assert any(
+        line.startswith("_foreach_norm fairseq_compat/updates.py:")
+        for line in figures[list(figures)[-1]]["lines"]["ours"]
+    )
 
 
 def test_what_is_missing_is_named():

@@ -164,6 +164,20 @@ def test_encoder_layers_never_take_the_fast_path(version, monkeypatch):
     assert torch.allclose(alone[:, 0], padded[:2, 1], atol=1e-6)
 
 
+@pytest.mark.parametrize(("wanted", "enabled"), [(None, False), ("1", True)])
+@pytest.mark.skipif(not hasattr(torch.backends.cuda, "enable_cudnn_sdp"), reason="this torch has no attention of cuDNN")
+def test_models_switch_cudnns_attention_off_unless_it_is_wanted(monkeypatch, wanted, enabled):
+    if wanted is not None:
+        monkeypatch.setenv("FAIRSEQ_COMPAT_CUDNN_ATTENTION", wanted)
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    try:
+        BaseFairseqModel()
+        assert torch.backends.cuda.cudnn_sdp_enabled() is enabled
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
+
+
 def test_offsets_of_large_data_do_not_overflow(tmp_path):
     builder = indexed_dataset.MMapIndexedDatasetBuilder(tmp_path / "x.bin", dtype=np.uint16)
     builder._sizes = [3, *[np.int32(2**29)] * 4, np.int32(7)]  # those of other workers are numpy's
