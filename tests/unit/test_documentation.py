@@ -62,7 +62,7 @@ def test_the_pages_say_version_licence_and_where_to_clone_from_as_setup_does():
         assert said in text_of("README.md")
     version = of_setup[2]
     assert f"\nversion: {version}\n" in text_of("CITATION.cff")
-    assert re.search(r"^## (\S+)", text_of("CHANGELOG.md"), re.MULTILINE)[1] == version
+    assert re.search(r"^## (\d\S+)", text_of("CHANGELOG.md"), re.MULTILINE)[1] == version
 
 
 # the trainings of docs/evidence/study/settings.json in the rows of the tables
