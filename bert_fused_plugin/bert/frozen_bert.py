@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
-from bert_fused_plugin.modules.weight_layout import lay_out_weights
+from bert_fused_plugin.modules.device_choices import lay_out_weights
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -24,8 +24,8 @@ from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.fairseq_settings import task_settings
 from bert_fused_plugin.flags import Rule, Specified, at_least, flag, flag_errors, only_for
 from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
+from bert_fused_plugin.modules.device_choices import is_plain_linear
 from bert_fused_plugin.modules.drop_net import batch_rng
-from bert_fused_plugin.modules.weight_layout import is_plain_linear
 
 _WRAPPERS = (DistributedTimeoutWrapper, ModuleProxyWrapper, LegacyDistributedDataParallel, DistributedDataParallel)
 # the decoders' methods that only apply `output_projection`

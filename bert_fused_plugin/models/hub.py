@@ -20,7 +20,7 @@ from bert_fused_plugin.bert.source import source_of
 from bert_fused_plugin.checkpoints.reading import read_saved, require_architecture
 from bert_fused_plugin.data.typed_text import TypedText
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.modules.weight_layout import lay_out_weights
+from bert_fused_plugin.modules.device_choices import lay_out_weights
 
 # the files that fairseq does not find itself in the directory of a model, by setting
 GPT2_FILES = {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"}

@@ -12,8 +12,8 @@ from bert_fused_plugin.checkpoints.reading import diverged
 from bert_fused_plugin.checkpoints.record import JsonRecord, changed_bert, changed_settings, finetuning_errors
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.models.hub import load_hub
+from bert_fused_plugin.modules.device_choices import lay_out_weights
 from bert_fused_plugin.modules.drop_net import batch_rng
-from bert_fused_plugin.modules.weight_layout import lay_out_weights
 
 logger = logging.getLogger(__name__)
 

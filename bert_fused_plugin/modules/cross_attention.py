@@ -4,7 +4,7 @@ from typing import List, NamedTuple, Optional, Sequence
 
 from torch import Tensor
 
-from bert_fused_plugin.modules.launches import Together
+from bert_fused_plugin.modules.device_choices import Together
 from bert_fused_plugin.modules.multihead_attention import Attended, MappedAttention
 
 

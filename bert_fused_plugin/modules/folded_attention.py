@@ -15,9 +15,8 @@ from torch import Tensor
 
 from bert_fused_plugin.modules.attention_map import attention_weights_of
 from bert_fused_plugin.modules.cross_attention import CrossAttention, KeysAndValues
-from bert_fused_plugin.modules.launches import launches_matter
+from bert_fused_plugin.modules.device_choices import is_plain_linear, launches_matter
 from bert_fused_plugin.modules.multihead_attention import Attended
-from bert_fused_plugin.modules.weight_layout import is_plain_linear
 
 # sentences x heads x positions, up to which a folded memory makes the steps of the search faster whatever the width:
 # measured with 5 beams (benchmarks/TRIED.md)

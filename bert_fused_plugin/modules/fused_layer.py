@@ -102,13 +102,7 @@ class FusedLayer(nn.Module):
         return x if self.options.normalize_before else norm(x)
 
     def attend(
-        self,
-        x: Tensor,
-        attention: nn.Module,
-        memory: Any,
-        norm: nn.Module,
-        bert: Optional[Memory],
-        need_weights: bool = False,
+        self, x: Tensor, attention: nn.Module, memory: Any, norm: nn.Module, bert: Any, need_weights: bool = False
     ) -> Fused:
         """Return the states, (B, T, C), after the NMT branch and BERT's branch, and the attention weights of both.
 

@@ -11,7 +11,7 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
 from bert_fused_plugin.modules.attention_map import attention_weights_of, build_attention_map
-from bert_fused_plugin.modules.launches import Together
+from bert_fused_plugin.modules.device_choices import Together
 
 Attended = Tuple[Tensor, Optional[Tensor]]  # the output of an attention, and its weights if somebody needs them
 

@@ -33,13 +33,7 @@ class RecurrentFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        weights: Sequence[float],
-        inputs: Tensor,
-        state: Tensor,
-        matrix: Tensor,
-        candidate: Tensor,
-        *parts: Any,
+        ctx: Any, weights: List[float], inputs: Tensor, state: Tensor, matrix: Tensor, candidate: Tensor, *parts: Any
     ) -> Tuple[Tensor, ...]:
         """Run the loop."""
         memories = _memories(parts)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from bert_fused_plugin.modules.launches import launches_matter
+from bert_fused_plugin.modules.device_choices import launches_matter
 from bert_fused_plugin.modules.recurrent_attention import AdditiveAttention, DotAttention, RecurrentAttention
 from bert_fused_plugin.modules.recurrent_function import RecurrentFunction
 from bert_fused_plugin.modules.recurrent_unit import ConditionalGru

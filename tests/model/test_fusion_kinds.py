@@ -154,3 +154,14 @@ def test_a_fusion_of_ones_own_joins_the_branches(build, source):
     first, second = model.encoder(source, return_all_hiddens=True)["encoder_states"][:2]
     normed = layer.self_attn_layer_norm(first)
     assert_close(second, layer.final_layer_norm(normed + layer.fc2(torch.relu(layer.fc1(normed)))), atol=1e-5)
+
+
+def test_a_gated_checkpoint_of_version_1_0_loads(build):
+    """Its gate had another name."""
+    model = build(bert_fusion="gated")
+    randomise(model)
+    old = {name.replace(".mix.", ".fusion.mix."): value.clone() for name, value in model.state_dict().items()}
+    assert sum(".fusion.mix." in name for name in old) == 12  # three parameters in each of four layers
+    other = build(bert_fusion="gated")
+    other.load_state_dict(old)
+    assert all(torch.equal(value, other.state_dict()[name]) for name, value in model.named_parameters())

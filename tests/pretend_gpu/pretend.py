@@ -17,7 +17,7 @@ from torch.utils._device import _device_constructors
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from bert_fused_plugin.modules import launches
+from bert_fused_plugin.modules import device_choices
 
 NAME = "gpu"
 _SET_UP = "_setup_privateuseone_for_python_backend"  # private to torch; seen in 2.10 to 2.13
@@ -148,7 +148,11 @@ def pretend_gpu():
             (torch.Tensor, "pin_memory", _pin_memory),
             (torch.nn.Module, "_apply", apply),
             (torch._VF, "gru", detoured(torch._VF.gru)),
-            (launches, "is_plain_linear", lambda module: type(module) is torch.nn.Linear),  # whose weights pretend, too
+            (
+                device_choices,
+                "is_plain_linear",
+                lambda module: type(module) is torch.nn.Linear,
+            ),  # whose weights pretend, too
         ):
             stack.enter_context(patch.object(owner, name, value))
         # the engine's threads for devices are those of the devices that there were at the first backward pass

@@ -89,10 +89,7 @@ class BertFusedDecoder(TransformerDecoderBase):
             layer.self_attn.reorder_incremental_state(incremental_state, new_order)
 
     def _memories(
-        self,
-        layers: Sequence[Any],
-        encoder_out: Dict[str, List[Any]],
-        incremental_state: Optional[Dict[str, Any]],
+        self, layers: Sequence[Any], encoder_out: Dict[str, List[Any]], incremental_state: Optional[Dict[str, Any]]
     ) -> Memories:
         """Return what each of the *layers* reads of the source; a search makes it in its first step."""
         if incremental_state is not None and encoder_out["memories"]:

@@ -12,7 +12,7 @@ from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.source import weights_fingerprint
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
-from bert_fused_plugin.modules.weight_layout import lay_out_weights
+from bert_fused_plugin.modules.device_choices import lay_out_weights
 
 MODELS = [(BertFusedModel, "fused"), (GruModel, "gru")]
 
