@@ -33,10 +33,18 @@ def sentences_to_keep(new_order: Tensor, num_sentences: int, beam_size: int) -> 
     as the encoder's states, needs no copy for each beam.  After any other order, each row is a sentence of its own.
 
     The answer depends on numbers that a GPU may not have computed yet, so the program waits for it: once in most steps.
+    The generator gives the same tensor to each model of an ensemble, so the answer is kept with the tensor.
 
     The rows *new_order* come next.  Before it there are *num_sentences* with *beam_size* rows each.  Returned are the
     sentences to keep, or None if all of them stay as they are, and the new number of rows of each.
     """
+    answers = vars(new_order).setdefault("sentences_to_keep", {})
+    if (num_sentences, beam_size) not in answers:
+        answers[num_sentences, beam_size] = _decide(new_order, num_sentences, beam_size)
+    return answers[num_sentences, beam_size]
+
+
+def _decide(new_order: Tensor, num_sentences: int, beam_size: int) -> Tuple[Optional[Tensor], int]:
     sentence = torch.div(new_order, beam_size, rounding_mode="floor")
     rows = len(new_order)
     size = rows // num_sentences if beam_size == 1 else beam_size

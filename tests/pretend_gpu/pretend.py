@@ -27,7 +27,7 @@ needs_pretend_gpu = pytest.mark.skipif(
 )
 aten = torch.ops.aten
 _make_tensor = torch.tensor
-_FOLDERS = ("/bert_fused_plugin/", "/fairseq/", "/transformers/", "/torch/nn/")
+_FOLDERS = ("/bert_fused_plugin/", "/fairseq_compat/", "/fairseq/", "/transformers/", "/torch/nn/")
 _gpus = []  # that are there now: the innermost last
 # a real GPU gives their result to the host, or needs it for the shape of the output
 WAITS = {
