@@ -26,7 +26,7 @@ def file_of_model(name: str, file: str) -> Optional[str]:
     quiet = {f"_raise_exceptions_for_{what}": False for what in ("missing_entries", "connection_errors", "gated_repo")}
     try:
         return cached_file(name, file, **quiet)
-    except OSError:  # the encoder cannot be loaded either
+    except (OSError, ValueError):  # no name that the hub could have
         return None
 
 
