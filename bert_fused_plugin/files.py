@@ -4,7 +4,7 @@ import os
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, Optional
 
 from safetensors import SafetensorError
 
@@ -14,6 +14,20 @@ from bert_fused_plugin.errors import BertFusedError
 def given_path(text: str) -> Path:
     """Return the path that *text* of a command line names; the shell leaves the ``~`` of ``--flag=~/FILE``."""
     return Path(text).expanduser()
+
+
+def file_of_model(name: str, file: str) -> Optional[str]:
+    """Return the path of a *file* of the encoder *name*, a directory or a name on the hub; None if it has none.
+
+    Where the hub cannot be reached, and the file was not fetched before, the answer is None, too.
+    """
+    from transformers.utils import cached_file
+
+    quiet = {f"_raise_exceptions_for_{what}": False for what in ("missing_entries", "connection_errors", "gated_repo")}
+    try:
+        return cached_file(name, file, **quiet)
+    except (OSError, ValueError):  # no name that the hub could have
+        return None
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from contextlib import suppress
 from typing import Optional, Tuple
 
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.files import file_of_model
 
 
 def layer_indices(layers: str, depth: int) -> Tuple[int, ...]:
@@ -32,10 +33,7 @@ def is_sentence_encoder(name: str) -> bool:
     sentence-transformers writes a file that says so, which loading the encoder does not fetch.  Where the hub cannot
     be reached, the answer may wrongly be no.
     """
-    from transformers.utils import cached_file
-
-    quiet = {f"_raise_exceptions_for_{what}": False for what in ("missing_entries", "connection_errors", "gated_repo")}
-    return name.startswith("sentence-transformers/") or cached_file(name, "modules.json", **quiet) is not None
+    return name.startswith("sentence-transformers/") or file_of_model(name, "modules.json") is not None
 
 
 def advised_layer(depth: int) -> int:

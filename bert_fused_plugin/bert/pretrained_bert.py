@@ -7,6 +7,7 @@ needs none of it.
 import inspect
 import logging
 import os
+import re
 from contextlib import contextmanager
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Set
@@ -16,7 +17,9 @@ from torch import Tensor, nn
 
 from bert_fused_plugin.bert.layer_choice import layer_indices
 from bert_fused_plugin.data.collate import BERT_PAD
+from bert_fused_plugin.data.hf_tokenizer import read_surely, take_program
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.files import file_of_model
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -26,7 +29,9 @@ logger = logging.getLogger(__name__)
 _NO_LIMIT = 1_000_000  # positions of encoders that have relative ones
 _FEWEST_TOKENS = 256  # that a CPU computes together, so that its products are large enough
 _TRIED_TOKENS = 12  # of the sentence that shows whether padding changes states
+_PROBE_TOKENS = 40  # of the sentence whose states are recorded
 _TOLERANCE = 1e-4  # of these states; rounding is at most a tenth of it
+_HEAD = re.compile("head|cls|classif|pool|predict|pred_|score|logits|outputs|summary|vocab_|decoder|loss|dense|linear")
 _BACKEND = "TokenizersBackend"  # the class by which transformers 5 names most fast tokenizers
 
 
@@ -163,11 +168,27 @@ class PretrainedBert(nn.Module):
             )
         self._is_checked |= self.training
 
+    def probe(self) -> List[List[float]]:
+        """Return some of the states of each layer for a fixed input, which tell whether BERT computes the same.
+
+        Settings, code and weights all show there; see `same_states` of the record.
+        """
+        with torch.no_grad():
+            states = self._compute(self._spread_tokens(_PROBE_TOKENS).to(self.model.device), None)
+        layers = states.float().unflatten(-1, (-1, self.dim)).transpose(1, 2)[0].flatten(1)
+        picked = torch.linspace(0, layers.size(1) - 1, max(4, _PROBE_TOKENS // len(layers)), dtype=torch.float64)
+        return [[float(f"{number:.4g}") for number in layer] for layer in layers[:, picked.long()].tolist()]
+
+    def _spread_tokens(self, count: int) -> Tensor:
+        """Return *count* tokens, or as many as BERT has positions, from all over its vocabulary, (1, L)."""
+        count = min(count, self.max_positions)
+        tokens = (torch.arange(count) + 1) * (self.num_symbols - 1) // count
+        return tokens.masked_fill(tokens.eq(self._filler), (self._filler + 1) % self.num_symbols).unsqueeze(0)
+
     def _depends_on_padding(self) -> bool:
         """Return whether a sentence gets other states if it is padded, as with FNet and ConvBERT."""
-        symbols = range(self.num_symbols)
-        sentence = [i for i in reversed(symbols) if i != self._filler][: min(_TRIED_TOKENS, self.max_positions)]
-        tokens, length = torch.tensor([sentence] * 2), len(sentence) // 2
+        tokens = self._spread_tokens(_TRIED_TOKENS).repeat(2, 1)
+        length = tokens.size(1) // 2
         tokens[1, length:] = BERT_PAD
         with torch.no_grad():
             padded, alone = self._compute(tokens, None)[1, :length], self._compute(tokens[1:, :length], None)[0]
@@ -205,29 +226,70 @@ def load_encoder(name: str) -> "PreTrainedModel":
     """Load the encoder *name* in single precision; of an encoder-decoder model only the encoder is kept.
 
     Raises:
-        BertFusedError: The encoder cannot be loaded, or some of its weights are missing.
+        BertFusedError: The encoder cannot be loaded, or the model of transformers is not what its files describe.
     """
     from transformers import AutoModel
 
+    if file_of_model(name, "adapter_config.json") is not None:
+        raise BertFusedError(
+            f"--bert-model {name!r} has an adapter (adapter_config.json), which is read or not according to the "
+            "packages that are installed; give a directory with the adapter merged into the weights (of peft: "
+            "merge_and_unload, then save_pretrained)"
+        )
     logger.info(f"loading BERT {name}")
     with _quiet():
         model, report = _load(AutoModel.from_pretrained, name, torch_dtype=torch.float32, output_loading_info=True)
     # the encoder of T5 that was saved alone says that it has no decoder, but AutoModel builds one
     has_decoder = model.config.is_encoder_decoder or any(key.startswith("decoder.") for key in report["missing_keys"])
-    computed = fixed_tables(model)
+    unused = ("pooler.", "decoder.") if has_decoder else ("pooler.",)
+    missing, unread = (
+        {key for key in report[f"{what}_keys"] if not any(part in key for part in unused)}
+        for what in ("missing", "unexpected")
+    )
+    problem = _problem(model, missing - fixed_tables(model), unread)
+    if problem:
+        raise BertFusedError(f"--bert-model {name!r} cannot be used: {problem}")
     model = model.get_encoder() if has_decoder else model  # nothing holds the decoder after this line
     if hasattr(model, "pooler"):
         model.pooler = nn.Identity()  # its output is never used, but SqueezeBERT calls it
-    unused = ("pooler.", "decoder.") if has_decoder else ("pooler.",)
-    missing = {key for key in report["missing_keys"] if not any(part in key for part in unused)} - computed
-    if missing:
-        raise BertFusedError(
-            f"--bert-model {name!r} cannot be used: {len(missing)} of its weights are missing ({min(missing)}, ...); "
-            "give a complete pre-trained encoder"
-        )
     for tensor in (*model.parameters(), *model.buffers()):
         tensor.data = tensor.data.clone()  # not a map of the file, whose content somebody may replace
     return model
+
+
+def _problem(model: "PreTrainedModel", missing: Set[str], unread: Set[str]) -> Optional[str]:
+    """Return why *model* is not what its files describe: they lack weights that are *missing*, and more are *unread*.
+
+    Heads may be left over: they stand beside the parts of the encoder, never inside.
+    """
+    code = {"AutoConfig", "AutoModel"} & set(model.config.to_dict().get("auto_map") or ())
+    if code:
+        return (
+            f"its config.json names code for {' and '.join(sorted(code))} (auto_map), which is never run, and "
+            "transformers may know another model; give another encoder, or remove auto_map if the model is the same"
+        )
+    if missing:
+        return f"{len(missing)} of its weights are missing ({min(missing)}, ...); give a complete pre-trained encoder"
+    parts, buffers = {name for name, _ in model.named_children()}, {name for name, _ in model.named_buffers()}
+    tops = {key: key.removeprefix(f"{model.base_model_prefix}.") for key in unread}
+    left = sorted(
+        key
+        for key, name in tops.items()
+        if name not in buffers and (name.split(".")[0] in parts or not _HEAD.search(name.split(".")[0]))
+    )
+    if left:
+        return (
+            f"{type(model).__name__} of this version of transformers does not read {len(left)} of its weights "
+            f"({', '.join(left[:3])}, ...); give an encoder without adapters or other additions, or install the "
+            "version of transformers that wrote it"
+        )
+    for name, weight in model.named_parameters():
+        some = weight.detach().flatten()[:1000]
+        if not weight.detach().sum().isfinite():
+            return f"its weight {name} has numbers that are infinite or not a number; give an undamaged encoder"
+        if weight.dim() > 1 and some.equal(some.round()) and some.abs().max() > 1:
+            return f"its weight {name} has integers and no quantization_config; give the encoder before quantisation"
+    return None
 
 
 def fixed_tables(model: nn.Module) -> Set[str]:
@@ -239,10 +301,17 @@ def load_tokenizer(name: str, options: Optional[Dict[str, Any]] = None) -> "PreT
     """Load the tokenizer of the encoder *name* with the *options* of ``--bert-tokenizer-options``.
 
     Raises:
-        BertFusedError: The tokenizer cannot be loaded, it has no vocabulary, or it does not know an option.
+        BertFusedError: The tokenizer cannot be loaded, it has no vocabulary, it does not know an option, or its file
+            does not let the option have its effect.
     """
     options = options or {}
     tokenizer: PreTrainedTokenizerBase = _load(_tokenizer_from_pretrained, name, **options)
+    file = file_of_model(name, "tokenizer.json")
+    if tokenizer.is_fast and file is not None:
+        plain = _load(_tokenizer_from_pretrained, name) if options else tokenizer
+        take_program(tokenizer, plain, file, name)
+    else:
+        read_surely([tokenizer._tokenizer.model] if tokenizer.is_fast else vars(tokenizer).values(), name)
     makers = (vars(kind)["__init__"] for kind in type(tokenizer).__mro__ if "__init__" in vars(kind))
     known = {option for maker in makers for option in inspect.signature(maker).parameters}
     if set(options) - known:

@@ -112,6 +112,7 @@ def _record(bert: PretrainedBert, bridge: DictionaryBridge, cfg: BertFlags) -> B
             "name": bert.name,
             "weights_in_layers": None if bert.saves_weights else weights_fingerprint(bert),
             "configuration": configuration(config),
+            "states": None if bert.saves_weights else bert.probe(),
             "tokenizer": bridge.tokenizer_fingerprint(),
             "settings": {
                 **recorded(cfg, Record.BERT),

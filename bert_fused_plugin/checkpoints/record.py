@@ -31,6 +31,7 @@ Difference = Tuple[str, Any, Any]  # the name of a setting, and both of its valu
 OF_DATA = ("bert_subword", "bert_detok", "bert_strip_tags", "bpe")  # settings of BERT that follow from the dictionary
 
 _BLOCK = 2048
+_SAME = 0.01  # the largest difference of states that count as the same, relative to them
 _SIDES = {"encoder": "source", "decoder": "target"}
 _FINGERPRINTS = {
     "weights_in_layers": "other weights",
@@ -181,6 +182,9 @@ def differences_of_bert(name: str, saved: Dict[str, Any], current: Dict[str, Any
         if None not in (saved.get(key), current[key])
         and differences(settings_of(saved[key]), settings_of(current[key]))
     ]
+    reads_same_layers = saved["settings"].get("bert_layer") == current["settings"]["bert_layer"]
+    if reads_same_layers and not parts and not same_states(saved.get("states"), current["states"]):
+        parts.append("other states for the same input (its settings, or the version of transformers, have changed)")
     errors = []
     if parts:
         errors.append(
@@ -195,6 +199,15 @@ def differences_of_bert(name: str, saved: Dict[str, Any], current: Dict[str, Any
     if flags:
         errors.append(f"the checkpoint was trained with {', '.join(flags)}; set the same values as at training")
     return errors
+
+
+def same_states(then: Optional[List[List[float]]], now: Optional[List[List[float]]]) -> bool:
+    """Return whether the states of two probes, of which small ones count as the median, differ by rounding at most."""
+    if then is None or now is None:
+        return True
+    one, other = torch.tensor(then), torch.tensor(now)
+    scale = one.abs().maximum(one.abs().median(dim=1, keepdim=True).values)
+    return one.shape == other.shape and bool(((one - other).abs() <= _SAME * scale).all())
 
 
 def as_given(key: str, value: Any) -> Any:

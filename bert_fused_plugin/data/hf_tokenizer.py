@@ -4,19 +4,30 @@ A fast tokenizer is a program in Rust, which reads many texts on all processor c
 """
 
 import json
+import logging
 from hashlib import blake2b
 from importlib.metadata import distributions
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Iterable, List, Sequence, Tuple
+
+from tokenizers import Tokenizer
+
+from bert_fused_plugin.errors import BertFusedError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+logger = logging.getLogger(__name__)
 
 Template = Tuple[List[int], List[int], List[int]]  # special tokens before, between and after one or two texts
 
 _PLACES = ("name_or_path", "is_local", "local_files_only")  # where the same tokenizer may lie
 _READERS = ("transformers", "sentencepiece", "sacremoses", "fugashi", "unidic-lite", "ipadic")  # of slow tokenizers
+_LONGEST_WORD = 1000  # letters: clauses of Thai and Khmer have no spaces; a longer word would take long
+_CHANCE = {"dropout": None, "alpha": None, "nbest_size": None, "_enable_sampling": False}  # and what switches it off
+# what programs treat in different ways: case, accents, forms of letters, spaces, scripts, special tokens
+_LINES = ("", "The Élan don't USA 1,234.5 -- «ß» 北京 𝔘  Ｆｕｌｌ ﬁne ½ İ\t<s> [SEP] </s> नमस्ते ไทย안녕 ")
 
 
 class _NoSpecialTokens:
@@ -110,3 +121,55 @@ class SlowTokenizer:
     def _encode(self, text: str) -> List[int]:
         pieces = self._tokenizer.tokenize(text, split_special_tokens=True) if text.strip() else []
         return self._as_text(self._tokenizer.convert_tokens_to_ids(pieces))
+
+
+def take_program(tokenizer: Any, plain: Any, file: str, name: str) -> None:
+    """Let the fast *tokenizer* of *name* run the program in its *file* tokenizer.json, which its class may rebuild.
+
+    The class adds special tokens if the file adds none, and does what the user's options change.  *plain* is the
+    tokenizer without these options.
+
+    Raises:
+        BertFusedError: Without the options, the class gives other word pieces than the file.
+    """
+    program, asked, before = Tokenizer.from_file(file), tokenizer._tokenizer, plain._tokenizer
+    program.no_truncation()
+    program.no_padding()
+    read_surely([program.model], name)
+    special = before.encode("")
+    known = [program.token_to_id(token) for token in special.tokens] == special.ids != []
+    if known and not program.encode("").ids:
+        program.post_processor = before.post_processor
+    parts = ("normalizer", "pre_tokenizer", "post_processor")
+    changed = [part for part in parts if _settings(asked, part) != _settings(before, part)]
+    of_file = [program.encode(line).ids for line in _LINES]
+    for part in changed:
+        setattr(program, part, getattr(before, part))
+    if [program.encode(line).ids for line in _LINES] != of_file:
+        raise BertFusedError(
+            f"--bert-tokenizer-options: {file} says another {' and '.join(changed)} than {type(tokenizer).__name__}, "
+            "which these options would change; leave them out, and change a copy of that file instead"
+        )
+    for part in changed:
+        setattr(program, part, getattr(asked, part))
+    tokenizer._tokenizer = program
+    if tokenizer.unk_token is not None and program.token_to_id(tokenizer.unk_token) is None:
+        pieces = program.encode("\U0010fffd", add_special_tokens=False).ids  # of a character that nobody uses
+        added = program.get_added_tokens_decoder()
+        tokenizer.unk_token = next((added[piece].content for piece in pieces if piece in added), None)
+
+
+def _settings(program: Any, part: str) -> Any:
+    """Return the settings of a *part* of the *program*, which are in no fixed order."""
+    return getattr(program, part) and json.loads(getattr(program, part).__getstate__())
+
+
+def read_surely(parts: Iterable[Any], name: str) -> None:
+    """Let the *parts* of the tokenizer of *name* give a text always the same word pieces, and split long words, too."""
+    for part in parts:
+        if hasattr(part, "max_input_chars_per_word"):
+            part.max_input_chars_per_word = max(_LONGEST_WORD, part.max_input_chars_per_word)
+        for setting in (setting for setting in _CHANCE if hasattr(part, setting) and getattr(part, setting)):
+            said = f"its tokenizer splits words at random ({setting} {getattr(part, setting)})"
+            logger.warning(f"--bert-model {name}: {said}, which is switched off")
+            setattr(part, setting, _CHANCE[setting])

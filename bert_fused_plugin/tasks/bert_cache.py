@@ -1,11 +1,14 @@
 """``--bert-cache`` for the data sets of a task: opens the directory, and loads BERT for what is missing there.
 
 The directory has a folder for each BERT, and in it one for each data set.  The name of a folder says what it is for.
-``bert.json`` says the same to people.
+``bert.json`` says the same to people, and has the states of BERT's probe.  If BERT computes other states today, since
+its settings or transformers have changed, it gets another folder.
 """
 
 import hashlib
 import json
+from itertools import count
+from pathlib import Path
 from typing import Any, Optional, Tuple
 
 import torch
@@ -14,6 +17,7 @@ from torch import Tensor
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.source import BertSource, weights_fingerprint
+from bert_fused_plugin.checkpoints.record import same_states
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
 from bert_fused_plugin.data.cached_states import CachedStates, ComputeStates
 from bert_fused_plugin.data.shared_work import ranks_in
@@ -48,7 +52,8 @@ class BertCache:
         self._weights = record["weights_in_layers"]
         fingerprint = hashlib.sha256(f"{self._weights} {record['configuration']}".encode())
         layers = "+".join(map(str, self._bert.layers))
-        self._folder = self._directory / f"{fingerprint.hexdigest()[:32]}-{layers}-{self._dtype}"
+        self._states = record["states"]
+        self._name = f"{fingerprint.hexdigest()[:32]}-{layers}-{self._dtype}"
 
     def use_for(self, dataset: BertPairDataset, name: str) -> None:
         """Let *dataset* take its states from the cache; what the cache does not have yet is computed and written.
@@ -59,16 +64,17 @@ class BertCache:
             BertFusedError: the directory cannot be used.
         """
         pieces = dataset.word_pieces
-        states = CachedStates(self._folder / f"{name}-{pieces.digest}", pieces, self._bert.state_dim, self._dtype)
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            with ranks_in(self._folder) as (rank, ranks):
+            folder = self._folder()
+            states = CachedStates(folder / f"{name}-{pieces.digest}", pieces, self._bert.state_dim, self._dtype)
+            folder.mkdir(parents=True, exist_ok=True)
+            with ranks_in(folder) as (rank, ranks):
                 if rank == 0:
-                    self._describe()
+                    self._describe(folder)
                 if self.part is not None:
                     rank, ranks = self.part[0] - 1, self.part[1]
                 states.add_missing(self._load_bert, rank, ranks, wait=self.part is None)
-        except (OSError, SafetensorError) as error:
+        except (OSError, ValueError, SafetensorError) as error:
             raise BertFusedError(
                 f"--bert-cache {self._directory} cannot be used ({error}); give a directory that can be written, on a "
                 "disk with room, or one that has all states of this run, or leave the flag out (where a checkpoint has "
@@ -76,18 +82,29 @@ class BertCache:
             ) from error
         dataset.states = states
 
-    def _describe(self) -> None:
-        """Write which BERT the folder is for, if it does not say so."""
-        if not (self._folder / DESCRIPTION).exists():
-            with written_whole(self._folder / DESCRIPTION) as new:
-                description = {"--bert-model": self._bert.name, "layers": self._bert.layers}
+    def _folder(self) -> Path:
+        """Return the first folder of BERT's name that has states as BERT computes them now, or none yet."""
+        for number in count(1):
+            folder = self._directory / (self._name if number == 1 else f"{self._name}-{number}")
+            if not (folder / DESCRIPTION).exists():
+                return folder
+            states = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8")).get("states")
+            if states is not None and same_states(states, self._states):
+                return folder
+        raise AssertionError
+
+    def _describe(self, folder: Path) -> None:
+        """Write which BERT the *folder* is for, if it does not say so."""
+        if not (folder / DESCRIPTION).exists():
+            with written_whole(folder / DESCRIPTION) as new:
+                description = {"--bert-model": self._bert.name, "layers": self._bert.layers, "states": self._states}
                 new.write_text(json.dumps(description), encoding="utf-8")
 
     def _load_bert(self) -> ComputeStates:
         """Load BERT once more, in full precision, whatever the model runs in; on a GPU if there is one."""
         device = torch.device("cuda" if torch.cuda.is_available() and not self._on_cpu else "cpu")
         bert = FrozenBert.from_pretrained(self._bert.name, self._layers)
-        if weights_fingerprint(bert) != self._weights:
+        if weights_fingerprint(bert) != self._weights or not same_states(bert.probe(), self._states):
             raise BertFusedError(f"--bert-model {self._bert.name} has changed since this run began; start it again")
         bert.to(device)
 

@@ -1,6 +1,7 @@
 """Ensembles whose members differ: in whether they read BERT, in which BERT, and in how it is given the source."""
 
 import copy
+import json
 from typing import Any, Dict, List, Sequence, Tuple
 from weakref import WeakValueDictionary
 
@@ -9,7 +10,7 @@ from bert_fused_plugin.bert.source import BertSource, source_of
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 
-Berts = WeakValueDictionary[Tuple[str, str], FrozenBert]  # by weights and configuration
+Berts = WeakValueDictionary[Tuple[str, str, str], FrozenBert]  # by weights and settings
 
 
 def members(models: Sequence[Any]) -> Sequence[Any]:
@@ -37,8 +38,9 @@ def without_bert_input(net_input: Dict[str, Any]) -> Dict[str, Any]:
 def share_bert(berts: Berts, source: BertSource) -> None:
     """Let *source* share the frozen BERT in *berts* that is the same; if there is none, its own one joins them."""
     if isinstance(source.bert, FrozenBert):  # a BERT that trains belongs to its own model
-        record = source.record.content
-        source.bert.share(berts.setdefault((record["weights_in_layers"], record["configuration"]), source.bert))
+        record, settings = source.record.content, {**source.bert.model.config.to_dict(), "_name_or_path": None}
+        key = (record["weights_in_layers"], record["configuration"], json.dumps(settings, default=str, sort_keys=True))
+        source.bert.share(berts.setdefault(key, source.bert))
 
 
 def agree_on_bert_input(models: Sequence[Any]) -> bool:

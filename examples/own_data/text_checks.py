@@ -8,14 +8,14 @@ import sys
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Iterator, List, Optional, Sequence
+from typing import Any, Iterator, List, Optional, Sequence
 from unicodedata import is_normalized
 
 from tqdm import tqdm
 
 _SHOWN = 5  # line numbers of one kind that are shown
 _SAME = 0.5  # share of lines alike on both sides that means that a file was copied
-_UNKNOWN = 0.3  # share of words that BERT's tokenizer does not know, over which BERT cannot help
+_UNKNOWN = 0.3  # share of letters that BERT's tokenizer does not know, over which BERT cannot help
 _FEW_SPACES = 0.05  # share of spaces among characters, below which the language is written without them
 _SAMPLE = 5000  # lines that are given to BERT's tokenizer
 _RULES = (
@@ -130,14 +130,16 @@ def check_tokenizer(name: str, path: Path, findings: Findings, options: Optional
     with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as file:
         lines = [line.strip() for line in islice(file, _SAMPLE)] or [""]
     split = [tokenizer(line, add_special_tokens=False, verbose=False)["input_ids"] for line in lines]
-    strange = [row.count(tokenizer.unk_token_id) for row in split]
+    strange = [
+        _unknown_letters(tokenizer, line) if tokenizer.unk_token_id in row else 0 for line, row in zip(lines, split)
+    ]
     words = max(1, sum(len(line.split()) for line in lines))
     pieces = max(1, sum(map(len, split)))
-    unknown = sum(strange) / pieces
+    unknown = sum(strange) / max(1, sum(len("".join(line.split())) for line in lines))
     if unknown > _UNKNOWN:
         worst = max(range(len(lines)), key=strange.__getitem__)
         findings.errors.append(
-            f"{path}: BERT={name} does not know this language: {unknown:.0%} of its word pieces are unknown (line "
+            f"{path}: BERT={name} does not know this language: {unknown:.0%} of its letters are unknown (line "
             f"{worst + 1}: {lines[worst][:60]!r}); give a BERT of the source language, or a multilingual one: "
             "BERT=xlm-roberta-base"
         )
@@ -146,9 +148,19 @@ def check_tokenizer(name: str, path: Path, findings: Findings, options: Optional
     if unknown > 0.05 or (has_words and pieces > 3 * words):
         makes = f"splits a word into {pieces / words:.1f} word pieces" if has_words else "makes word pieces"
         findings.warnings.append(
-            f"{path}: BERT={name} seems to be trained for another language: it {makes}, {unknown:.0%} of them unknown; "
-            "a BERT of the source language helps more"
+            f"{path}: BERT={name} seems to be trained for another language: it {makes}, and {unknown:.0%} of "
+            "the letters are unknown; a BERT of the source language helps more"
         )
+
+
+def _unknown_letters(tokenizer: Any, line: str) -> float:
+    """Return how many letters of *line* are in unknown word pieces; a slow tokenizer tells it only for each word."""
+    if tokenizer.is_fast:
+        found = tokenizer(line, add_special_tokens=False, verbose=False, return_offsets_mapping=True)
+        places = zip(found["input_ids"], found["offset_mapping"])
+        return sum(end - start for piece, (start, end) in places if piece == tokenizer.unk_token_id)
+    words = [(word, tokenizer(word, add_special_tokens=False, verbose=False)["input_ids"]) for word in line.split()]
+    return sum(len(word) * row.count(tokenizer.unk_token_id) / max(1, len(row)) for word, row in words)
 
 
 if __name__ == "__main__":

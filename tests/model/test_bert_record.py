@@ -1,6 +1,8 @@
 """A checkpoint knows its BERT: another one is an error that names the one expected."""
 
+import json
 import os
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -92,6 +94,43 @@ def test_another_bert_is_refused_by_name(build, bert_dir, changed_dir, change, p
         build(bert_model=other).load_state_dict(state)
     assert "'bert_unchecked': True" in str(error.value)
     build(bert_model=other, bert_unchecked=True).load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    "change", [{"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}}, {"is_causal": False}]
+)
+@pytest.mark.parametrize("layer", ["-1", "1", "mix"])
+def test_settings_that_change_states_are_seen_whatever_their_names(dictionary, tmp_path, change, layer):
+    save_language_model("Llama", tmp_path)
+    state = make_gru(dictionary, bert_model=str(tmp_path), bert_layer=layer).state_dict()
+    make_gru(dictionary, bert_model=str(tmp_path), bert_layer=layer).load_state_dict(state)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "rope_theta": 500.0, **change}))
+    with pytest.raises(BertFusedError, match=rf"--bert-model {tmp_path} has other states for the same input \(its set"):
+        make_gru(dictionary, bert_model=str(tmp_path), bert_layer=layer).load_state_dict(state)
+
+
+def test_states_of_other_machines_are_the_same_and_old_records_have_none(build, monkeypatch):
+    model = build()
+    record = model.encoder.source.record
+    exact = record.content["states"]
+    for error, is_same in ((0.002, True), (0.03, False)):
+        record.update(states=[[number * (1 + error * (-1) ** i) for i, number in enumerate(row)] for row in exact])
+        with nullcontext() if is_same else pytest.raises(BertFusedError, match="has other states for the same input"):
+            build().load_state_dict(model.state_dict())
+    record.update(states=[[float("nan")] * len(row) for row in exact])
+    with pytest.raises(BertFusedError, match="has other states for the same input"):
+        build().load_state_dict(model.state_dict())
+    del record.content["states"]
+    record.update()
+    build().load_state_dict(model.state_dict())
+
+
+def test_a_bert_that_trains_has_no_recorded_states_and_a_frozen_one_a_few_dozen_numbers(build):
+    assert build(bert_finetune=True).encoder.source.record.content["states"] is None
+    [last] = build().encoder.source.record.content["states"]
+    assert 20 <= len(last) <= 50
+    assert len(build(bert_layer="mix").encoder.source.record.content["states"]) == 3
 
 
 def test_settings_that_another_version_of_transformers_does_not_name_are_not_compared(build):

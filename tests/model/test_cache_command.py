@@ -1,5 +1,6 @@
 """bert-fused-cache on a directory that it has filled itself, for a training on two data directories."""
 
+import json
 import re
 import shutil
 
@@ -173,6 +174,24 @@ def test_each_bert_and_layer_and_format_has_states_of_its_own(training, bert_dir
         found = {file.parent.parent for file in blocks(tmp_path)}
         assert len(found - folders) == 1
         folders = found
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_states_that_bert_computes_no_more_are_never_read(training, tmp_path, known):
+    """As after a change of a setting that no list has, or of transformers, or of an old cache without a probe."""
+    main(["build", *training])
+    first = {file.parent.parent for file in blocks(tmp_path)}
+    [description] = (tmp_path / "cache").glob("*/bert.json")
+    content = json.loads(description.read_text())
+    content["states"] = [[number + 1 for number in layer] for layer in content["states"]]
+    description.write_text(json.dumps(content if known else {**content, "states": None}))
+    main(["build", *training])
+    [second] = {file.parent.parent for file in blocks(tmp_path)} - first
+    main(["build", *training])
+    assert {file.parent.parent for file in blocks(tmp_path)} == {*first, second}
+    (second / "bert.json").write_text("damaged")
+    with pytest.raises(BertFusedError, match=r"^--bert-cache .* cannot be used"):
+        main(["build", *training])
 
 
 def test_a_data_set_that_has_changed_is_computed_anew_and_info_names_both(training, loads, tmp_path, capsys):

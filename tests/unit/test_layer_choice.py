@@ -3,12 +3,12 @@
 import shutil
 from argparse import Namespace
 from functools import partial
-from pathlib import Path
 
 import bert_facts
 import pytest
 import transformers
 from helpers import GRU_SIZES, SIZES, translation_task
+from transformers import BertConfig, BertModel
 from transformers.utils import cached_file
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
@@ -76,8 +76,7 @@ def test_only_the_last_layer_alone_is_warned_of(of_sentences, layer):
 
 def test_one_layer_alone_and_other_encoders_are_not_warned_of(bert_dir, of_sentences):
     assert warning_of(FrozenBert.from_pretrained(bert_dir)) is None
-    config = Path(of_sentences) / "config.json"
-    config.write_text(config.read_text().replace('"num_hidden_layers": 2', '"num_hidden_layers": 1'))
+    BertModel(BertConfig.from_pretrained(bert_dir, num_hidden_layers=1)).save_pretrained(of_sentences)
     assert warning_of(FrozenBert.from_pretrained(of_sentences)) is None
 
 

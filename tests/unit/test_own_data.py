@@ -245,7 +245,7 @@ def test_a_carriage_return_that_fairseq_would_take_for_an_end_is_refused(data):
 def test_a_bert_that_does_not_know_the_language(data, bert_dir):
     write(data / "train.en", ["日本語の 文章 です" + "。" * (i % 7) for i in range(300)])
     [error] = refusal(data, "--bert", bert_dir)
-    assert "of its word pieces are unknown (line" in error
+    assert "of its letters are unknown (line" in error
     assert "give a BERT of the source language" in error
 
 
@@ -356,7 +356,7 @@ def test_a_bert_of_a_language_without_spaces(tmp_path, known, warned):
     check_tokenizer(str(tmp_path / "bert"), tmp_path / "train.zh", findings)
     assert findings.errors == []
     assert len(findings.warnings) == warned
-    assert not warned or "it makes word pieces, 14% of them unknown; a BERT of" in findings.warnings[0]
+    assert not warned or "it makes word pieces, and 14% of the letters are unknown; a BERT of" in findings.warnings[0]
 
 
 def test_a_bert_of_another_alphabet_language_splits_words(tmp_path):
