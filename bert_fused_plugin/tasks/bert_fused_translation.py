@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 import torch
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationTask
+from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from bert_fused_plugin import setup_messages
@@ -19,7 +20,7 @@ from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch, pie
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.document_context import files_of, read_document_starts
 from bert_fused_plugin.data.raw_text import read_raw_text
-from bert_fused_plugin.data.subwords import bleu_tokenizer, detect_subword
+from bert_fused_plugin.data.subwords import bleu_tokenizer, detect_subword, language_code
 from bert_fused_plugin.data.tags import language_tags
 from bert_fused_plugin.data.typed_text import TypedText
 from bert_fused_plugin.errors import BertFusedError, raise_all
@@ -136,7 +137,10 @@ class BertFusedTranslationTask(TranslationTask):
             self.datasets[split] = self._with_bert_input(self.bridge, split, None if evaluation else epoch, combine)
 
     def build_tokenizer(self, args: Any) -> Any:
-        """Build fairseq's tokenizer of raw text."""
+        """Build fairseq's tokenizer of raw text; that of Moses takes ``fr_CA`` for English, and so gets ``fr``."""
+        if isinstance(args, DictConfig) and args.get("_name") == "moses":
+            sides = {side: language_code(args[side]) for side in ("source_lang", "target_lang")}
+            args = OmegaConf.merge(args, sides)
         self._tokenizer = super().build_tokenizer(args)
         return self._tokenizer
 

@@ -32,7 +32,7 @@ class Translator:
         if self._settings["moses"]:
             from sacremoses import MosesDetokenizer, MosesTokenizer
 
-            source, target = (language.partition("_")[0] for language in self._settings["languages"])
+            source, target = self._settings["languages"]
             self._tokenizer, self._detokenizer = MosesTokenizer(source), MosesDetokenizer(target)
 
     def translate(self, lines: Iterable[str]) -> List[str]:
