@@ -8,7 +8,8 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple
 from fairseq.data import Dictionary
 from fairseq.data.encoders.byte_bpe import ByteBPE
 from fairseq.data.encoders.byte_utils import BCHAR_TO_BYTE
-from langcodes import Language, LanguageTagError
+from langcodes import Language
+from langcodes.tag_parser import LanguageTagError
 
 _OTHERS = re.compile(f"([^{re.escape(''.join(BCHAR_TO_BYTE))}\u2581]+)")  # characters that stand for no byte
 

@@ -213,7 +213,11 @@ class BertFusedTranslationTask(TranslationTask):
                 f"the models of the ensemble differ in BERT or its input, and do not use {', '.join(unused)}"
             )
         sample, models = {**sample, "net_input": net_input}, ensembles.members(models)
-        return super().inference_step(generator, models, sample, prefix_tokens, constraints)
+        found = super().inference_step(generator, models, sample, prefix_tokens, constraints)
+        if sample.get("target") is not None or prefix_tokens is not None:
+            return found
+        lengths = sample["net_input"]["src_lengths"].tolist()  # of typed lines: nothing is made of nothing
+        return [found[i] if length > 1 else list(map(_without_words, found[i])) for i, length in enumerate(lengths)]
 
     def _warn_of_input(self, model: Any, cfg: Any) -> None:
         """Warn before a training, of the model's flags *cfg*, if other settings would give *model* better input."""
@@ -286,3 +290,9 @@ class BertFusedTranslationTask(TranslationTask):
             return line
         logger.warning(f"a source line of {len(line)} tokens is cut to {limit} (--max-source-positions {limit})")
         return torch.cat([line[: limit - 1], line[-1:]])
+
+
+def _without_words(hypothesis: Dict[str, Any]) -> Dict[str, Any]:
+    """Return a *hypothesis* of fairseq's search with the end of the sentence alone."""
+    last = {name: hypothesis[name][-1:] for name in ("tokens", "positional_scores")}
+    return {**hypothesis, **last, "alignment": hypothesis["alignment"][:0]}

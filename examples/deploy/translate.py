@@ -11,6 +11,7 @@ import sys
 from itertools import islice
 from pathlib import Path
 from typing import Any, Iterable, List
+from unicodedata import category
 
 import ctranslate2
 
@@ -55,10 +56,14 @@ class Translator:
             max_input_length=most + 1,  # and its end
             max_decoding_length=min(length, most),
         )
-        return [result.hypotheses[0] for result in results]
+        return [result.hypotheses[0] if sentence else [] for sentence, result in zip(sentences, results)]
 
     def split(self, line: str) -> List[str]:
-        """Return the symbols of a raw sentence."""
+        """Return the symbols of a raw sentence, and none if it has no visible character."""
+        if all(category(sign) in ("Cc", "Cf", "Zs", "Zl", "Zp") for sign in line):
+            return []
+        if self._settings["lower"] and self._settings["languages"][0] in ("tr", "az"):
+            line = line.replace("İ", "i").replace("I", "ı")
         if self._settings["moses"]:
             hyphens, escape = self._settings["split_hyphens"], self._settings["escape"]
             line = self._tokenizer.tokenize(line, aggressive_dash_splits=hyphens, escape=escape, return_str=True)
