@@ -33,6 +33,7 @@ from bert_fused_plugin.tasks.bert_fused_translation_config import (
     given_flags,
     unusable_flags,
 )
+from bert_fused_plugin.tasks.raw_text_check import check_raw_text
 
 logger = logging.getLogger(__name__)
 
@@ -265,10 +266,13 @@ class BertFusedTranslationTask(TranslationTask):
         size = len(dataset)
         text = directory_of_epoch("--bert-text", cfg.bert_text, cfg.data, shard)
         documents = directory_of_epoch("--bert-documents", cfg.bert_documents, cfg.data, shard)
+        texts = read_raw_text(text, split, cfg.source_lang, size, combine=combine, upsample=cfg.upsample_primary)
+        if texts is not None:
+            check_raw_text(texts, dataset.src, bridge, f"--bert-text {text}: {name}")
         result = BertPairDataset(
             dataset,
             bridge,
-            read_raw_text(text, split, cfg.source_lang, size, combine=combine, upsample=cfg.upsample_primary),
+            texts,
             read_document_starts(documents, split, files_of(dataset.src)) if bridge.context else set(),
             piece_folders(cfg.data, shard, cfg.bert_cache),
             name,
