@@ -1,7 +1,7 @@
 """Is the raw text of ``--bert-text`` that of the sentences in the data?"""
 
 from collections import Counter
-from typing import Any, List, Sequence, Tuple
+from typing import Any, List, Tuple
 from unicodedata import normalize
 
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
@@ -13,7 +13,7 @@ _FEWEST = 20  # lines that tell something
 _LEAST = 0.25  # share of sequences of three letters that agree; 0.05 to 0.15 in other sentences of the same language
 
 
-def check_raw_text(texts: Sequence[str], sentences: Any, bridge: DictionaryBridge, place: str) -> None:
+def check_raw_text(texts: Any, sentences: Any, bridge: DictionaryBridge, place: str) -> None:
     """Compare some lines of *texts*, in the file *place*, with the text of fairseq's *sentences*, by their letters.
 
     Capitals, accents, spaces and punctuation do not count, since BERT's text may be segmented or normalised.

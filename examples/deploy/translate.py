@@ -7,6 +7,7 @@ README.md says what to install.  The search is that of fairseq-generate, with th
 
 import argparse
 import json
+import re
 import sys
 from itertools import islice
 from pathlib import Path
@@ -88,7 +89,8 @@ def _splitter(pieces: bool) -> Any:
 
     with (HERE / "codes").open(encoding="utf-8") as codes:
         bpe = BPE(codes)
-    return lambda line: bpe.process_line(line).split()
+    symbol = re.compile(r"(?<!\S)<(?=(s|/s|pad|unk)>(?!\S))")  # a word that would be a symbol of the model
+    return lambda line: bpe.process_line(symbol.sub("< ", line)).split()
 
 
 def main() -> None:
