@@ -217,11 +217,12 @@ class DictionaryBridge:
         return rows
 
 
-# The tokenizer splits off signs that are no letters to it.  A virama joins two letters, except in Tamil, where it
-# mostly ends a word; after another sign only a further sign goes on with the word.
+# What the tokenizer splits off, since it is no letter to it: the half-spaces inside Persian words and _, viramas, which
+# join two letters, but also end words in Tamil and Malayalam, and other signs, which belong to the letter before.
 _SPLIT_SIGNS = (
-    regex.compile(r"(?<=[\w\p{M}]) ([\p{M}--[\u200c\u200d]]+)(?= |$)(?: (?=\p{M}))?", regex.V1),
-    regex.compile(r"([\p{InSC=Virama}--\u0bcd]) (?=\w)", regex.V1),
+    regex.compile(r"(?<=\S) ([\u200c\u200d_]) (?=\S)"),
+    regex.compile(r"(?<=\S) ([\p{InSC=Virama}--[\u0bcd\u0d4d]]) (?=\S)", regex.V1),
+    regex.compile(r"(?<=\S) (\p{M})"),
 )
 _APOSTROPHES_ON_A_SIDE = ("en", "fr", "it", "ga")  # there it splits at one side of an apostrophe only
 # one between two letters, unless the next one ends a quotation, before a mark or at the end
@@ -238,8 +239,7 @@ def _moses_detokenizer(lang: str) -> Callable[[str], str]:
     def detokenize(text: str) -> str:
         for split in splits:
             text = split.sub(r"\1", text)
-        # the tokenizer splits at the half-spaces inside Persian words, and at _, but does not mark the places
-        text = re.sub(" ([\u200c\u200d_]) ", r"\1", str(moses.detokenize(text.split())))
+        text = str(moses.detokenize(text.split()))
         return text if has_spaces else re.sub("(?<=[^\0-\x7f]) (?=[^\0-\x7f])", "", text)
 
     return detokenize

@@ -92,6 +92,9 @@ def test_moses_knows_a_language_with_its_region(tokenizer, lang):
     [
         ("fa", "می \u200c خوانم &quot;", 'می\u200cخوانم "'),
         ("vi", "sinh _ viên &quot;", 'sinh_viên "'),
+        ("ml", "അത് കേരളം &quot;", 'അത് കേരളം "'),  # the first word ends with a virama
+        ("hi", "अर्थात् यह &quot;", 'अर्थात् यह "'),
+        ("si", "ශ ් \u200d රී &quot;", 'ශ්\u200dරී "'),
         ("uk", "Моє ім &apos; я , п &apos; ять м &apos; ячів .", "Моє ім'я, п'ять м'ячів."),
         ("tr", "İstanbul &apos; a ve Ankara &apos; ya", "İstanbul'a ve Ankara'ya"),
         ("de", "er sagt &apos; ja &apos; .", "er sagt 'ja'."),  # a quotation
