@@ -7,13 +7,22 @@ import re
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence
 
+import regex
 import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
 from bert_fused_plugin.data.collate import BERT_PAD, collate_bert_tokens
 from bert_fused_plugin.data.hf_tokenizer import FastTokenizer, SlowTokenizer
-from bert_fused_plugin.data.subwords import SUBWORDS, Join, bleu_tokenizer, cannot_join, detect_subword, joins_words
+from bert_fused_plugin.data.subwords import (
+    SUBWORDS,
+    Join,
+    bleu_tokenizer,
+    cannot_join,
+    detect_subword,
+    joins_words,
+    language_code,
+)
 from bert_fused_plugin.errors import BertFusedError
 
 if TYPE_CHECKING:
@@ -208,15 +217,29 @@ class DictionaryBridge:
         return rows
 
 
+# What the tokenizer splits off, since it is no letter to it: the half-spaces inside Persian words and _, viramas, which
+# join two letters, but also end words in Tamil and Malayalam, and other signs, which belong to the letter before.
+_SPLIT_SIGNS = (
+    regex.compile(r"(?<=\S) ([\u200c\u200d_]) (?=\S)"),
+    regex.compile(r"(?<=\S) ([\p{InSC=Virama}--[\u0bcd\u0d4d]]) (?=\S)", regex.V1),
+    regex.compile(r"(?<=\S) (\p{M})"),
+)
+_APOSTROPHES_ON_A_SIDE = ("en", "fr", "it", "ga")  # there it splits at one side of an apostrophe only
+# one between two letters, unless the next one ends a quotation, before a mark or at the end
+_SPLIT_APOSTROPHE = regex.compile(r"(?<=[^\W\d_]) (&apos;|') (?=[^\W\d_])(?!(?:(?!\1).)* \1(?: \W|$))")
+
+
 def _moses_detokenizer(lang: str) -> Callable[[str], str]:
     from sacremoses import MosesDetokenizer
 
-    moses = MosesDetokenizer(lang=lang.partition("_")[0])  # it takes fr_CA for English
-    has_spaces = bleu_tokenizer(lang) is None
+    code = language_code(lang)  # Moses takes fr_CA for English
+    moses, has_spaces = MosesDetokenizer(lang=code), bleu_tokenizer(lang) is None
+    splits = (*_SPLIT_SIGNS, *([] if code in _APOSTROPHES_ON_A_SIDE else [_SPLIT_APOSTROPHE]))
 
     def detokenize(text: str) -> str:
-        # the tokenizer splits at the half-spaces inside Persian words, and at _, but does not mark the places
-        text = re.sub(" ([\u200c\u200d_]) ", r"\1", str(moses.detokenize(text.split())))
+        for split in splits:
+            text = split.sub(r"\1", text)
+        text = str(moses.detokenize(text.split()))
         return text if has_spaces else re.sub("(?<=[^\0-\x7f]) (?=[^\0-\x7f])", "", text)
 
     return detokenize

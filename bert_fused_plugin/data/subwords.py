@@ -8,6 +8,8 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple
 from fairseq.data import Dictionary
 from fairseq.data.encoders.byte_bpe import ByteBPE
 from fairseq.data.encoders.byte_utils import BCHAR_TO_BYTE
+from langcodes import Language
+from langcodes.tag_parser import LanguageTagError
 
 _OTHERS = re.compile(f"([^{re.escape(''.join(BCHAR_TO_BYTE))}\u2581]+)")  # characters that stand for no byte
 
@@ -19,12 +21,9 @@ _BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
 _OF_ANY_KIND = re.compile(r"madeupword\d+|<.*>|__.*__|\[.*\]")
 _FEWEST_NUMBERS = 100  # a dictionary of at most so many symbols that are numbers may be that of a toy task
 
-# sacreBLEU's tokenisers that need no download and no other package, and the codes of their languages (ISO 639); cn and
-# jp are no codes, but names that people give to their files
-_CODES = {
-    "zh": "zh zho chi cmn yue wuu lzh cn",
-    "char": "ja jpn jp th tha lo lao km khm my mya bur shn bo bod tib dz dzo",
-}
+# sacreBLEU's tokenisers that need no download and no other package, and the codes of their languages (ISO 639)
+_CODES = {"zh": "zh cmn yue wuu lzh", "char": "ja th lo km my shn bo dz"}
+_NO_CODES = {"cn": "zh", "cz": "cs", "jp": "ja"}  # names that people give to their files
 _TOKENIZERS = {code: tokenizer for tokenizer, codes in _CODES.items() for code in codes.split()}
 
 
@@ -178,13 +177,25 @@ def decode_byte_bpe(text: str) -> str:
 def joins_words(language: str) -> bool:
     """Return whether a *language* has no spaces at all; Thai, for example, has some between clauses."""
     tokenizer = bleu_tokenizer(language)
-    return tokenizer == "zh" or (tokenizer is not None and language[0] in "jJ")
+    return tokenizer == "zh" or (tokenizer is not None and language_code(language) == "ja")
 
 
 def bleu_tokenizer(language: str) -> Optional[str]:
     """Return sacreBLEU's tokeniser for a *language* that is written without spaces, and None for other languages.
 
-    Codes such as ``zh_CN`` and ``tha_Thai`` are known, too; in Latin letters (``zho_Latn``) all languages have spaces.
+    In Latin letters (``zho_Latn``) all languages have spaces.
     """
-    code, *others = re.split("[-_]", language.lower())
-    return None if "latn" in others else _TOKENIZERS.get(code)
+    is_latin = "latn" in re.split("[-_]", language.lower())
+    return None if is_latin else _TOKENIZERS.get(language_code(language))
+
+
+def language_code(language: str) -> str:
+    """Return the shortest code of a *language*: ``fr`` for ``fr_CA``, ``fr-CA``, ``FR``, ``fra`` and ``fra_Latn``.
+
+    A name that is no code, such as ``source``, stays.
+    """
+    try:
+        code = Language.get(language).language or language
+    except LanguageTagError:
+        return language
+    return _NO_CODES.get(code, code)

@@ -7,6 +7,7 @@ import logging
 import re
 import reprlib
 from typing import Any, Iterable, List, Optional
+from unicodedata import category
 
 from fairseq.data import Dictionary
 from fairseq.data.encoders.moses_tokenizer import MosesTokenizer
@@ -17,6 +18,8 @@ from bert_fused_plugin.data.subwords import detect_subword
 logger = logging.getLogger(__name__)
 
 _SHARE = 0.05  # share of unknown symbols over which a line is warned of
+_INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")  # Unicode's categories of controls, formats and spaces
+_SYMBOL = re.compile(r"(?<!\S)<(?=(s|/s|pad|unk)>(?!\S))")  # the beginning of a word that is a symbol of fairseq
 _SPLIT_HYPHEN = "@-@"
 # a hyphen with a letter or a digit on its left, or one that begins a symbol in which sentencepiece begins no word
 _HYPHEN_IN_A_WORD = {False: re.compile(r"\w-(\w|@@$)|^-@@$"), True: re.compile(r"(?<![\u2581-])-(?!-)")}
@@ -30,13 +33,21 @@ class TypedText:
 
     def __init__(self, dictionary: Dictionary) -> None:
         self._dictionary = dictionary
+        self._subword = detect_subword(dictionary)
         # a bare @@ is of training text in which a word had a no-break space
-        self._splits_at_spaces = detect_subword(dictionary) == "subword_nmt" and "@@" not in dictionary
+        self._splits_at_spaces = self._subword == "subword_nmt" and "@@" not in dictionary
         self._has_warned = self._tokenizer_is_checked = False
 
     def plain(self, line: str) -> str:
-        """Return *line*, for subword-nmt with a space for any other white space, at which it splits no words."""
-        return re.sub(r"[^\S ]", " ", line) if self._splits_at_spaces else line
+        """Return *line*, or nothing if it has no visible character.
+
+        For subword-nmt, any other white space becomes a space, at which it splits words, and a word that is a symbol of
+        fairseq, such as ``</s>``, is split, so that it ends no sentence.
+        """
+        if all(category(sign) in _INVISIBLE for sign in line):
+            return ""
+        line = re.sub(r"[^\S ]", " ", line) if self._splits_at_spaces else line
+        return _SYMBOL.sub("< ", line) if self._subword == "subword_nmt" else line
 
     def check(self, lines: Iterable[str], tokenizer: Any) -> None:
         """Warn of *lines*, symbols with spaces between them, that fairseq's *tokenizer* has made, if not None."""

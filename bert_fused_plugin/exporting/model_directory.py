@@ -22,7 +22,7 @@ from bert_fused_plugin.bert.source import weights_fingerprint
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, require_architecture, without_training_state
 from bert_fused_plugin.checkpoints.record import BERT_RECORD, JsonRecord, read_json, without_folders
 from bert_fused_plugin.data.dictionary_bridge import detect_detok
-from bert_fused_plugin.data.subwords import bleu_tokenizer, detect_subword
+from bert_fused_plugin.data.subwords import bleu_tokenizer, detect_subword, language_code
 from bert_fused_plugin.data.typed_text import hyphen_warning
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 from bert_fused_plugin.exporting.subword_tool import FLAGS, Files, check_tool, choose_tool
@@ -156,7 +156,7 @@ def _translate_text(cfg: Dict[str, Any], model: Any, task: Any, tokenizer: Optio
     if isinstance(model, TranslationModel) and cfg["task"]["_name"] == "translation":
         cfg["task"]["_name"] = "bert_fused_translation"
     if tokenizer is not None:
-        cfg["tokenizer"] = {**(languages if tokenizer["_name"] == "moses" else {}), **tokenizer}
+        cfg["tokenizer"] = dict(tokenizer)
     chosen = cfg["tokenizer"]
     if chosen is None and detect_detok(task.source_dictionary) == "moses":
         logger.warning(
@@ -165,6 +165,7 @@ def _translate_text(cfg: Dict[str, Any], model: Any, task: Any, tokenizer: Optio
         )
     if chosen is None or chosen["_name"] != "moses":
         return
+    chosen.update({side: language_code(lang) for side, lang in languages.items()})  # Moses takes fr_CA for English
     no_dash_splits = chosen.get("moses_no_dash_splits", False)
     warning = hyphen_warning(no_dash_splits, task.source_dictionary)
     if warning is not None:

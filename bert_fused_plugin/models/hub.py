@@ -75,7 +75,7 @@ class TranslationHub(GeneratorHubInterface):
 
     def _reads(self, text: str) -> bool:
         """Return whether the tools of the model leave anything of the *text*."""
-        return bool(text.strip() and self.apply_bpe(self.tokenize(text)).strip())
+        return bool(self.apply_bpe(self.tokenize(text)).strip())
 
     def score(self, sources: Any, translations: Any) -> Any:
         """Return the mean log-probability of the symbols of each of the *translations*, the end of sentence included.

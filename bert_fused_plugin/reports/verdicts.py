@@ -10,6 +10,7 @@ from fairseq.models.transformer import TransformerModelBase
 from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
 from bert_fused_plugin.checkpoints.origins import described
+from bert_fused_plugin.data.subwords import language_code
 from bert_fused_plugin.reports.runs import Run
 from bert_fused_plugin.reports.scoring import SIGNIFICANT, Score, Scores, p_text
 
@@ -33,7 +34,7 @@ _WORDS = ("and {} do not differ significantly in BLEU", "is better than {}", "is
 def question(runs: Sequence[Run], systems: int, subsets: Sequence[str]) -> str:
     """Return what a report on *runs*, among a number of *systems*, answers."""
     main, several = with_bert(runs), sum(run.reads_bert for run in runs) > 1
-    source, target = (LANGUAGES.get(re.split("[-_]", code)[0], code) for code in runs[0].languages)
+    source, target = (LANGUAGES.get(language_code(code), code) for code in runs[0].languages)
     about = f"{source[0].upper()}{source[1:]} to {target[0].upper()}{target[1:]} on {' and '.join(subsets)}?"
     if systems == 1:
         return f"How good is {runs[0].name} from {about}"

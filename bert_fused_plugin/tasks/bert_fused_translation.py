@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 import torch
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationTask
+from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from bert_fused_plugin import setup_messages
@@ -19,7 +20,7 @@ from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch, pie
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.document_context import files_of, read_document_starts
 from bert_fused_plugin.data.raw_text import read_raw_text
-from bert_fused_plugin.data.subwords import bleu_tokenizer, detect_subword
+from bert_fused_plugin.data.subwords import bleu_tokenizer, detect_subword, language_code
 from bert_fused_plugin.data.tags import language_tags
 from bert_fused_plugin.data.typed_text import TypedText
 from bert_fused_plugin.errors import BertFusedError, raise_all
@@ -32,6 +33,7 @@ from bert_fused_plugin.tasks.bert_fused_translation_config import (
     given_flags,
     unusable_flags,
 )
+from bert_fused_plugin.tasks.raw_text_check import check_raw_text
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +138,10 @@ class BertFusedTranslationTask(TranslationTask):
             self.datasets[split] = self._with_bert_input(self.bridge, split, None if evaluation else epoch, combine)
 
     def build_tokenizer(self, args: Any) -> Any:
-        """Build fairseq's tokenizer of raw text."""
+        """Build fairseq's tokenizer of raw text; that of Moses takes ``fr_CA`` for English, and so gets ``fr``."""
+        if isinstance(args, DictConfig) and args.get("_name") == "moses":
+            sides = {side: language_code(args[side]) for side in ("source_lang", "target_lang")}
+            args = OmegaConf.merge(args, sides)
         self._tokenizer = super().build_tokenizer(args)
         return self._tokenizer
 
@@ -209,7 +214,11 @@ class BertFusedTranslationTask(TranslationTask):
                 f"the models of the ensemble differ in BERT or its input, and do not use {', '.join(unused)}"
             )
         sample, models = {**sample, "net_input": net_input}, ensembles.members(models)
-        return super().inference_step(generator, models, sample, prefix_tokens, constraints)
+        found = super().inference_step(generator, models, sample, prefix_tokens, constraints)
+        if sample.get("target") is not None or prefix_tokens is not None:
+            return found
+        lengths = sample["net_input"]["src_lengths"].tolist()  # of typed lines: nothing is made of nothing
+        return [found[i] if length > 1 else list(map(_without_words, found[i])) for i, length in enumerate(lengths)]
 
     def _warn_of_input(self, model: Any, cfg: Any) -> None:
         """Warn before a training, of the model's flags *cfg*, if other settings would give *model* better input."""
@@ -257,10 +266,13 @@ class BertFusedTranslationTask(TranslationTask):
         size = len(dataset)
         text = directory_of_epoch("--bert-text", cfg.bert_text, cfg.data, shard)
         documents = directory_of_epoch("--bert-documents", cfg.bert_documents, cfg.data, shard)
+        texts = read_raw_text(text, split, cfg.source_lang, size, combine=combine, upsample=cfg.upsample_primary)
+        if texts is not None:
+            check_raw_text(texts, dataset.src, bridge, f"--bert-text {text}: {name}")
         result = BertPairDataset(
             dataset,
             bridge,
-            read_raw_text(text, split, cfg.source_lang, size, combine=combine, upsample=cfg.upsample_primary),
+            texts,
             read_document_starts(documents, split, files_of(dataset.src)) if bridge.context else set(),
             piece_folders(cfg.data, shard, cfg.bert_cache),
             name,
@@ -282,3 +294,9 @@ class BertFusedTranslationTask(TranslationTask):
             return line
         logger.warning(f"a source line of {len(line)} tokens is cut to {limit} (--max-source-positions {limit})")
         return torch.cat([line[: limit - 1], line[-1:]])
+
+
+def _without_words(hypothesis: Dict[str, Any]) -> Dict[str, Any]:
+    """Return a *hypothesis* of fairseq's search with the end of the sentence alone."""
+    last = {name: hypothesis[name][-1:] for name in ("tokens", "positional_scores")}
+    return {**hypothesis, **last, "alignment": hypothesis["alignment"][:0]}

@@ -19,7 +19,7 @@ from ctranslate2.converters import FairseqConverter
 from fairseq.data import Dictionary
 
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, saved_flags
-from bert_fused_plugin.data.subwords import bleu_tokenizer
+from bert_fused_plugin.data.subwords import bleu_tokenizer, language_code
 from bert_fused_plugin.data.typed_text import hyphens_are_split
 from bert_fused_plugin.files import written_whole
 
@@ -89,7 +89,7 @@ def settings(args: argparse.Namespace, flags: Namespace) -> Dict[str, Any]:
     source = Dictionary.load(str(args.data / f"dict.{args.languages[0]}.txt"))
     words = "".join(source.symbols[source.nspecial :])
     return {
-        "languages": args.languages,
+        "languages": list(map(language_code, args.languages)),
         "moses": args.moses,
         "escape": not {"'", '"'} & set(words),  # Moses' escapes, such as &apos;, leave neither in the text
         "split_hyphens": hyphens_are_split(source) is not False,

@@ -7,10 +7,12 @@ README.md says what to install.  The search is that of fairseq-generate, with th
 
 import argparse
 import json
+import re
 import sys
 from itertools import islice
 from pathlib import Path
 from typing import Any, Iterable, List
+from unicodedata import category
 
 import ctranslate2
 
@@ -32,7 +34,7 @@ class Translator:
         if self._settings["moses"]:
             from sacremoses import MosesDetokenizer, MosesTokenizer
 
-            source, target = (language.partition("_")[0] for language in self._settings["languages"])
+            source, target = self._settings["languages"]
             self._tokenizer, self._detokenizer = MosesTokenizer(source), MosesDetokenizer(target)
 
     def translate(self, lines: Iterable[str]) -> List[str]:
@@ -55,10 +57,14 @@ class Translator:
             max_input_length=most + 1,  # and its end
             max_decoding_length=min(length, most),
         )
-        return [result.hypotheses[0] for result in results]
+        return [result.hypotheses[0] if sentence else [] for sentence, result in zip(sentences, results)]
 
     def split(self, line: str) -> List[str]:
-        """Return the symbols of a raw sentence."""
+        """Return the symbols of a raw sentence, and none if it has no visible character."""
+        if all(category(sign) in ("Cc", "Cf", "Zs", "Zl", "Zp") for sign in line):
+            return []
+        if self._settings["lower"] and self._settings["languages"][0] in ("tr", "az"):
+            line = line.replace("İ", "i").replace("I", "ı")
         if self._settings["moses"]:
             hyphens, escape = self._settings["split_hyphens"], self._settings["escape"]
             line = self._tokenizer.tokenize(line, aggressive_dash_splits=hyphens, escape=escape, return_str=True)
@@ -83,7 +89,8 @@ def _splitter(pieces: bool) -> Any:
 
     with (HERE / "codes").open(encoding="utf-8") as codes:
         bpe = BPE(codes)
-    return lambda line: bpe.process_line(line).split()
+    symbol = re.compile(r"(?<!\S)<(?=(s|/s|pad|unk)>(?!\S))")  # a word that would be a symbol of the model
+    return lambda line: bpe.process_line(symbol.sub("< ", line)).split()
 
 
 def main() -> None:

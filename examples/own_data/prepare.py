@@ -51,13 +51,14 @@ def main(args: argparse.Namespace) -> None:
 def check(args: argparse.Namespace) -> None:
     """End with all errors of the text, and print all warnings."""
     findings = Findings()
-    pairs = check_split(paths_of(args, "train"), findings)
+    keeps_symbols = args.subwords == "subword-nmt"
+    pairs = check_split(paths_of(args, "train"), findings, keeps_symbols)
     if pairs < _FEWEST and (pairs or not findings.errors):
         findings.errors.append(f"{args.data}/train.* has {pairs} pairs; it must have at least {_FEWEST}")
     for split in given_splits(args):
         if "," in split:
             findings.errors.append(f"{args.data}/{split}.*: fairseq splits names at commas; rename these files")
-        check_split(paths_of(args, split), findings)
+        check_split(paths_of(args, split), findings, keeps_symbols)
     if not findings.errors:
         warn_of_copies(args, findings)
     read = {path.name for split in ("train", *given_splits(args)) for path in paths_of(args, split)}

@@ -44,7 +44,7 @@ the hub, such as BERT=bert-base-cased, may help more'
 default_bert=$(cat "$out/default-bert.$source_lang" 2>/dev/null || true)
 if [ -n "$default_bert" ]; then
     why="as when $out was prepared; BERT= takes another one: docs/encoders.md"
-elif [[ ! $source_lang =~ ^(en|eng)(_|$) ]]; then
+elif [[ ! ${source_lang,,} =~ ^(en|eng)(_|$) ]]; then
     default_bert=bert-base-multilingual-cased
     why='the default: it knows 104 languages; an encoder of the source language alone may help more: docs/encoders.md'
 fi

@@ -4,6 +4,7 @@ python examples/own_data/text_checks.py SOURCE TARGET         ends with an error
 """
 
 import codecs
+import re
 import sys
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
@@ -18,6 +19,7 @@ _SAME = 0.5  # share of lines alike on both sides that means that a file was cop
 _UNKNOWN = 0.3  # share of letters that BERT's tokenizer does not know, over which BERT cannot help
 _FEW_SPACES = 0.05  # share of spaces among characters, below which the language is written without them
 _SAMPLE = 5000  # lines that are given to BERT's tokenizer
+_SYMBOL = re.compile(r"<(s|/s|pad|unk)>(?!\S)")  # of fairseq; a subword may be the end of a word
 _RULES = (
     "line N of one file must translate line N of the other",
     "line N of BERT_TEXT must be line N of DATA, prepared for BERT",
@@ -34,13 +36,14 @@ class Findings:
 
 @dataclass
 class _File:
-    """A file, whose lines can be read once: how many they are, and which of them are no UTF-8, empty or not in NFC."""
+    """A file, to be read once: how many lines, and which are no UTF-8, empty, not in NFC, with fairseq's symbols."""
 
     path: Path
     count: int = 0
     wrong: List[int] = field(default_factory=list)
     empty: List[int] = field(default_factory=list)
     apart: List[int] = field(default_factory=list)
+    symbols: List[int] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Optional[str]]:
         """Yield the text of each line, or None where it is not UTF-8."""
@@ -55,11 +58,16 @@ class _File:
                     self.empty.append(self.count)
                 if text is not None and not is_normalized("NFC", text):
                     self.apart.append(self.count)
+                if text and _SYMBOL.search(text):
+                    self.symbols.append(self.count)
                 yield text
 
 
-def check_split(paths: Sequence[Path], findings: Findings) -> int:
-    """Read the files of a split, source, target and what BERT reads, and return how many lines are in all of them."""
+def check_split(paths: Sequence[Path], findings: Findings, keeps_symbols: bool = False) -> int:
+    """Read the files of a split, source, target and what BERT reads, and return how many lines are in all of them.
+
+    With *keeps_symbols*, as with subword-nmt, fairseq would take a word ``</s>`` for its own symbol.
+    """
     missing = [path for path in paths if not path.is_file()]
     if missing:
         there = ", ".join(sorted(path.name for path in missing[0].parent.glob("*.*"))[:8])
@@ -83,8 +91,8 @@ def check_split(paths: Sequence[Path], findings: Findings) -> int:
         if file.count != files[0].count:
             counts = f"{paths[0]} has {files[0].count:,} lines and {file.path} has {file.count:,}"
             findings.errors.append(f"{counts}; {rule}")
-    for file in files:
-        _check_lines(file, findings)
+    for number, file in enumerate(files):
+        _check_lines(file, findings, keeps_symbols and number < 2)
     alike = f"{paths[0]} and {paths[1]} are the same"
     if len(same) > _SAME * min(file.count for file in files):
         findings.errors.append(f"{alike} text in {_listed(same)}; give the translations as {paths[1].name}")
@@ -93,13 +101,19 @@ def check_split(paths: Sequence[Path], findings: Findings) -> int:
     return complete
 
 
-def _check_lines(file: _File, findings: Findings) -> None:
+def _check_lines(file: _File, findings: Findings, keeps_symbols: bool) -> None:
     if file.wrong:
         with file.path.open("rb") as content:
             encoding = "utf-16" if content.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "latin1"
         findings.errors.append(
             f"{file.path}: {_listed(file.wrong)} are not UTF-8; convert the file, for example with "
             f"iconv -f {encoding} -t utf-8"
+        )
+    if file.symbols and keeps_symbols:
+        findings.errors.append(
+            f"{file.path}: {_listed(file.symbols)} have a word that is or ends with <s>, </s>, <pad> or <unk>, which "
+            "fairseq takes for its own symbols, such as the end of the sentence; write them otherwise, such as "
+            "&lt;s&gt;, or split the text with sentencepiece (SUBWORDS=sentencepiece)"
         )
     if not file.count:
         findings.errors.append(f"{file.path} is empty; it must hold one sentence a line")
@@ -167,7 +181,7 @@ if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit(f"error: usage: {sys.argv[0]} SOURCE TARGET")
     found = Findings()
-    check_split([Path(name) for name in sys.argv[1:]], found)
+    check_split([Path(name) for name in sys.argv[1:]], found, keeps_symbols=True)
     for name in () if found.errors else sys.argv[1:]:
         with open(name, "rb") as opened:
             broken = [number for number, line in enumerate(opened, start=1) if b"\r" in line.rstrip(b"\r\n")]

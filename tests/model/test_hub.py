@@ -33,7 +33,7 @@ def test_a_warning_is_shown_though_loading_is_quiet(caplog):
 @pytest.mark.parametrize(("model", "name"), MODELS)
 def test_a_line_that_does_not_fit_the_dictionary_is_warned_of(model, name, caplog):
     hub = model.from_pretrained(str(PINNED / name))
-    first, *others = hub.translate(["the old dog", "", " \t", "The old dog"], beam=1, max_len_b=3)
+    first, *others = hub.translate(["the old dog", "", " \t\u200b\ufeff\xad", "The old dog"], beam=1, max_len_b=3)
     assert first
     assert len(others) == 3
     assert others[:2] == ["", ""]  # nothing is made up
@@ -75,6 +75,15 @@ def test_a_model_that_was_trained_with_flags_for_data_sets_translates():
     nowhere = {"bert_text": "/nonexistent", "bert_cache": "/nonexistent"}
     hub = BertFusedModel.from_pretrained(str(PINNED / "fused"), eval_bleu=False, **nowhere)
     assert isinstance(hub.translate("the dog", max_len_b=5), str)
+
+
+@pytest.mark.parametrize(("model", "name"), MODELS)
+def test_nothing_is_made_of_a_line_without_visible_signs(model, name):
+    hub = model.from_pretrained(str(PINNED / name))
+    lines = [hub.encode("the old dog"), *map(hub.encode, ("", "\u200b", "\ufeff", "\xad", " "))]
+    first, *others = hub.generate(lines, beam=2, max_len_b=3)
+    assert len(first[0]["tokens"]) > 1
+    assert [found[0]["tokens"].tolist() for found in others] == [[hub.tgt_dict.eos()]] * 5
 
 
 def test_all_white_space_separates_words():

@@ -1,5 +1,7 @@
 """Ensembles of all kinds: each step's probability is the mean of the members', computed here one by one."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from conftest import GRU_SIZES, TINY
@@ -47,13 +49,19 @@ def test_the_ensembles_probability_is_the_mean_of_its_members(workspace, members
     assert turned.scores() == pytest.approx(searched.scores(), abs=1e-5)
 
 
+def write_with_dogs(workspace, folder):
+    """Write the raw text of the test set to *folder*, with another word in each line."""
+    lines = (Path(workspace.data).parent / "test.en").read_text(encoding="utf-8").splitlines()
+    (folder / "test.en").write_text("".join(f"dogs {line}\n" for line in lines), encoding="utf-8")
+
+
 def test_the_text_and_the_cache_of_bert_serve_a_member_beside_plain_ones(workspace, members, tmp_path, caplog):
     paths = [members[name] for name in ("plain", "fused", "gru")]
     derived = translate(workspace.data, paths, OWN)
     cached = translate(workspace.data, paths, OWN, "--bert-cache", tmp_path / "cache")
     assert cached.tokens() == derived.tokens()
     assert cached.scores() == pytest.approx(derived.scores(), abs=1e-3)  # of half precision
-    (tmp_path / "test.en").write_text("dogs\n" * 30, encoding="utf-8")
+    write_with_dogs(workspace, tmp_path)
     other = translate(workspace.data, paths, OWN, "--bert-text", tmp_path)
     assert other.scores() != pytest.approx(derived.scores(), abs=1e-3)
     assert "do not use" not in caplog.text
@@ -63,7 +71,7 @@ def test_members_of_different_berts_read_the_derived_text(workspace, members, tm
     state = torch.load(members["fused"], weights_only=False)
     state["cfg"]["model"].bert_max_tokens = 4
     torch.save(state, tmp_path / "short.pt")
-    (tmp_path / "test.en").write_text("dogs\n" * 30, encoding="utf-8")
+    write_with_dogs(workspace, tmp_path)
     paths = [members["fused"], str(tmp_path / "short.pt")]
     derived, other = (translate(workspace.data, paths, OWN, *more) for more in ([], ["--bert-text", tmp_path]))
     assert other.scores() == derived.scores()

@@ -80,7 +80,7 @@ def test_moses_tokenisation_is_undone(tokenizer):
     assert texts == ["a well-known dog, don't"] * 2 + [line]
 
 
-@pytest.mark.parametrize("lang", ["fr", "fr_CA"])
+@pytest.mark.parametrize("lang", ["fr", "fr_CA", "fr-CA", "FR", "fra", "fre", "fra_Latn"])
 def test_moses_knows_a_language_with_its_region(tokenizer, lang):
     dictionary = dictionary_of("l&apos;", "homme", "n&apos;", "est", "là")
     bridge = DictionaryBridge(dictionary, tokenizer, max_tokens=32, detok="moses", lang=lang)
@@ -92,6 +92,16 @@ def test_moses_knows_a_language_with_its_region(tokenizer, lang):
     [
         ("fa", "می \u200c خوانم &quot;", 'می\u200cخوانم "'),
         ("vi", "sinh _ viên &quot;", 'sinh_viên "'),
+        ("ml", "അത് കേരളം &quot;", 'അത് കേരളം "'),  # the first word ends with a virama
+        ("hi", "अर्थात् यह &quot;", 'अर्थात् यह "'),
+        ("si", "ශ ් \u200d රී &quot;", 'ශ්\u200dරී "'),
+        ("uk", "Моє ім &apos; я , п &apos; ять м &apos; ячів .", "Моє ім'я, п'ять м'ячів."),
+        ("tr", "İstanbul &apos; a ve Ankara &apos; ya", "İstanbul'a ve Ankara'ya"),
+        ("de", "er sagt &apos; ja &apos; .", "er sagt 'ja'."),  # a quotation
+        ("de", "so ist &apos; s , ja", "so ist's, ja"),
+        ("hi", "क ् या पढ ़ ा &quot;", 'क्या पढ़ा "'),  # the tokenizer in Perl
+        ("ta", "அவர ் கள ் &quot;", 'அவர் கள் "'),
+        ("pt", "cafe \u0301 bom &quot;", 'cafe\u0301 bom "'),
         ("zh_CN", "我 爱 北京 3 ， 他 ！", "我爱北京 3 ，他！"),  # words that another tool has split
         ("th", "ฉัน รัก เธอ", "ฉัน รัก เธอ"),  # which may be clauses
         ("th", "ฉัน รัก เธอ &quot;", 'ฉันรักเธอ "'),

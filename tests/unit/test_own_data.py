@@ -169,6 +169,17 @@ def test_everything_wrong_is_reported_together_with_file_and_line(data):
     assert len(errors) == 3
 
 
+@pytest.mark.parametrize("symbol", ["<s>", "</s>", "<pad>", "<unk>", "bold</s>"])
+def test_a_word_that_fairseq_takes_for_its_own_symbol_is_refused(data, symbol):
+    lines = read(data / "train.fr")
+    write(data / "train.fr", [*lines[:7], f"{symbol} {lines[7]} {symbol}", "<S> s> <s>. <unk", *lines[9:]])
+    errors = " ".join(refusal(data, "--subwords", "subword-nmt"))
+    assert "train.fr: 1 of the lines (number 8) have a word that is or ends with <s>, </s>, <pad> or <unk>" in errors
+    assert "SUBWORDS=sentencepiece" in errors
+    text = run(data, "--subwords", "sentencepiece")
+    assert not {"<s>", "</s>", "<pad>", "<unk>"} & {*" ".join(read(text / "train.fr")).split()}
+
+
 def test_text_in_utf_16_is_recognised(data):
     text = (data / "train.fr").read_text(encoding="utf-8")
     (data / "train.fr").write_text(text, encoding="utf-16")

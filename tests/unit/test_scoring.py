@@ -209,8 +209,8 @@ OTHER_THAI = [text.replace("เห็น", "ให้") for text in THAI]
 @pytest.mark.parametrize(
     ("languages", "tokenizer"),
     [
-        ("zh zh_CN zh-Hans zho_Hant ZH_TW cmn yue_Hant", "zh"),
-        ("ja ja_XX jpn_Jpan th tha_Thai lo lao_Laoo km_KH khm_Khmr my_MM mya_Mymr bod_Tibt", "char"),
+        ("zh cn chi zh_CN zh-Hans zho_Hant ZH_TW cmn yue_Hant", "zh"),
+        ("ja ja_XX jpn_Jpan JP tib th tha_Thai lo lao_Laoo km_KH khm_Khmr my_MM mya_Mymr bod_Tibt", "char"),
         ("de en ko kor_Hang ko_KR fa vi jv tl ms_MY zho_Latn ja-Latn unknown zhx", None),
     ],
 )
