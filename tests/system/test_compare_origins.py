@@ -37,7 +37,7 @@ def test_the_report_of_runs_that_began_from_others(workspace, plain, begun, tmp_
     assert [run["began_from"] for run in figures["runs"]] == [
         [],
         [{"path": str(base), "updates": first}],
-        [{"path": f"{workspace.save_dir}/checkpoint_best.pt", "updates": updates(load(workspace.checkpoint))}],
+        [{"path": f"{workspace.save_dir}/checkpoint_best.pt", "updates": updates(load(f"{workspace.save_dir}/checkpoint_best.pt"))}],
     ]
     assert f"began from {base} after {first:,} updates" in page
 
