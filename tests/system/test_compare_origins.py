@@ -1,8 +1,8 @@
 """bert-fused-compare on runs that began from others: the headline, the curves, the page, and what stderr says."""
 
 import json
-from pathlib import Path
 import re
+from pathlib import Path
 
 import pytest
 from conftest import REPORT_HOW, load, updates
