@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from conftest import REPORT_HOW, load, updates
@@ -33,11 +34,12 @@ def test_the_report_of_runs_that_began_from_others(workspace, plain, begun, tmp_
     figures = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     base, first = plain / "checkpoint_best.pt", updates(load(plain / "checkpoint_best.pt"))
+    best = Path(workspace.save_dir) / "checkpoint_best.pt"
     own = updates(load(begun["fused"] / "checkpoint_best.pt"))
     assert [run["began_from"] for run in figures["runs"]] == [
         [],
         [{"path": str(base), "updates": first}],
-        [{"path": f"{workspace.save_dir}/checkpoint_best.pt", "updates": updates(load(workspace.checkpoint))}],
+        [{"path": str(best), "updates": updates(load(best))}],
     ]
     assert f"began from {base} after {first:,} updates" in page
 
