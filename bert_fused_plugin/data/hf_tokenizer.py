@@ -11,8 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Iterable, List, Sequence, Tuple
 
-from tokenizers import Tokenizer
-
 from bert_fused_plugin.errors import BertFusedError
 
 if TYPE_CHECKING:
@@ -132,6 +130,8 @@ def take_program(tokenizer: Any, plain: Any, file: str, name: str) -> None:
     Raises:
         BertFusedError: Without the options, the class gives other word pieces than the file.
     """
+    from tokenizers import Tokenizer
+
     program, asked, before = Tokenizer.from_file(file), tokenizer._tokenizer, plain._tokenizer
     program.no_truncation()
     program.no_padding()

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 _SHARE = 0.05  # share of unknown symbols over which a line is warned of
 _INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")  # Unicode's categories of controls, formats and spaces
-_SYMBOL = re.compile(r"(?<!\S)<(?=(s|/s|pad|unk)>(?!\S))")  # the beginning of a word that is a symbol of fairseq
+_SYMBOL = re.compile(r"<(?=(s|/s|pad|unk)>(?!\S))")  # where a word that is or ends with a symbol of fairseq is split
 _SPLIT_HYPHEN = "@-@"
 # a hyphen with a letter or a digit on its left, or one that begins a symbol in which sentencepiece begins no word
 _HYPHEN_IN_A_WORD = {False: re.compile(r"\w-(\w|@@$)|^-@@$"), True: re.compile(r"(?<![\u2581-])-(?!-)")}

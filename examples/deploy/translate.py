@@ -89,7 +89,7 @@ def _splitter(pieces: bool) -> Any:
 
     with (HERE / "codes").open(encoding="utf-8") as codes:
         bpe = BPE(codes)
-    symbol = re.compile(r"(?<!\S)<(?=(s|/s|pad|unk)>(?!\S))")  # a word that would be a symbol of the model
+    symbol = re.compile(r"<(?=(s|/s|pad|unk)>(?!\S))")  # in a word that would be or end with a symbol of the model
     return lambda line: bpe.process_line(symbol.sub("< ", line)).split()
 
 

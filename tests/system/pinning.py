@@ -18,7 +18,7 @@ from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 
 PINNED = ROOT / "tests" / "pinned"
-LINES = ["the old man sees a dog", "a small play@@ hou@@ se", "", "red zzz"]
+LINES = ["the old man sees a dog", "a small play@@ hou@@ se", "red zzz"]
 MODELS = {"fused": BertFusedModel, "gru": GruModel}
 REGISTERED = {
     "bert_fused": fairseq.models.MODEL_REGISTRY,

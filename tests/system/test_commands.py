@@ -75,7 +75,8 @@ def test_attention_is_drawn(workspace, tmp_path):
 
 
 def test_attention_is_drawn_to_the_text_that_bert_read(workspace, tmp_path):
-    (tmp_path / "test.en").write_text("eats\n" * 30)
+    lines = (workspace.path / "test.en").read_text(encoding="utf-8").replace("@@ ", "").splitlines()
+    (tmp_path / "test.en").write_text("\n".join(["eats", *lines[1:], ""]), encoding="utf-8")
     done = workspace.run(
         "bert-fused-attention", workspace.data, "--path", workspace.checkpoint,
         "--bert-text", tmp_path, "--output", tmp_path / "x.svg",
