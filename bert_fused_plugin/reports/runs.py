@@ -187,10 +187,12 @@ def _remarks(run: Run, state: Mapping[str, Any], place: Place) -> List[str]:
         if run.reads_bert and saved.get(name) is not None and vars(place)[name] is None
     ]
     if source is not None and is_sentence_encoder(source.bert.name):
+        encoder = source.bert.model
+        size = source.bert.num_parameters - encoder.get_input_embeddings().weight.numel()
         remarks.append(
-            f"{run.name} reads {'/'.join(Path(source.bert.name).parts[-2:])}, which was made to compare "
-            f"sentences and has {run.parameters['frozen']:,} parameters (BERT-base has 110 million); a masked language "
-            "model, such as bert-base-cased, may help more."
+            f"{run.name} reads {'/'.join(Path(source.bert.name).parts[-2:])}, which was made to compare sentences and "
+            f"has {size:,} parameters without its embeddings (BERT-base has 86 million); a masked language model for "
+            "the source language may help more."
         )
     return remarks
 

@@ -78,15 +78,25 @@ def check(args: argparse.Namespace) -> None:
 
 
 def warn_of_copies(args: argparse.Namespace, findings: Findings) -> None:
-    """Add a warning for each set of the user whose pairs training sees."""
+    """Add a warning for each set of the user whose pairs, or sources, training sees."""
     given = {split: set(read_pairs(paths_of(args, split)[:2])) for split in given_splits(args)}
+    if not given:
+        return
+    wanted = {source for pairs in given.values() for source, _ in pairs}
     trained = filter(all, read_pairs(paths_of(args, "train")[:2]))  # without pairs that have an empty side
-    seen = given and set().union(*given.values()).intersection(trained)
+    seen = {pair for pair in trained if pair[0] in wanted}
+    sources = {source for source, _ in seen}
     for split, pairs in given.items():
-        if copies := len(pairs.intersection(seen)):
+        copies, others = len(pairs & seen), len({source for source, _ in pairs - seen} & sources)
+        if copies:
             findings.warnings.append(
                 f"{args.data}/{split}.*: {copies:,} of {len(pairs):,} different pairs are in train.*, too, which makes "
                 "scores too high; remove them from train.*"
+            )
+        if others:
+            findings.warnings.append(
+                f"{args.data}/{split}.*: the sources of {others:,} of {len(pairs):,} different pairs are in train.*, too, "
+                "with another translation, which may make scores too high; consider to remove them from train.*"
             )
 
 

@@ -6,12 +6,14 @@ python examples/own_data/text_checks.py SOURCE TARGET         ends with an error
 import codecs
 import re
 import sys
+import warnings
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any, Iterator, List, Optional, Sequence
+from typing import Any, Iterable, Iterator, List, Optional, Sequence, Tuple
 from unicodedata import is_normalized
 
+import numpy as np
 from tqdm import tqdm
 
 _SHOWN = 5  # line numbers of one kind that are shown
@@ -19,6 +21,16 @@ _SAME = 0.5  # share of lines alike on both sides that means that a file was cop
 _UNKNOWN = 0.3  # share of letters that BERT's tokenizer does not know, over which BERT cannot help
 _FEW_SPACES = 0.05  # share of spaces among characters, below which the language is written without them
 _SAMPLE = 5000  # lines that are given to BERT's tokenizer
+_BLOCK = 300  # pairs whose lengths are compared together
+_SHIFTS = (1, -1, 2, -2)  # by how many lines a file may be shifted
+_FITS_BETTER = 0.3  # by how much more the lengths of pairs correlate after a shift, if there is one
+_STRANGE = 2 / 3  # of the letters in a word piece of English: with fewer, a text is strange to an English encoder
+_ENGLISH = (
+    "The children were playing in the garden when their mother came home from work.  She had bought bread, apples and a "
+    "newspaper.  It is often difficult to say why people in one country live longer than those in another; the government "
+    "has promised to answer this question next year."
+)
+_RUSSIAN = "Дети играли в саду, когда мать вернулась домой с работы и купила хлеб.  Она часто читала газету на вокзале."
 _SYMBOL = re.compile(r"<(s|/s|pad|unk)>(?!\S)")  # of fairseq; a subword may be the end of a word
 _RULES = (
     "line N of one file must translate line N of the other",
@@ -44,6 +56,7 @@ class _File:
     empty: List[int] = field(default_factory=list)
     apart: List[int] = field(default_factory=list)
     symbols: List[int] = field(default_factory=list)
+    returns: int = 0  # carriage returns inside lines
 
     def __iter__(self) -> Iterator[Optional[str]]:
         """Yield the text of each line, or None where it is not UTF-8."""
@@ -60,6 +73,7 @@ class _File:
                     self.apart.append(self.count)
                 if text and _SYMBOL.search(text):
                     self.symbols.append(self.count)
+                self.returns += line.rstrip(b"\r\n").count(b"\r")
                 yield text
 
 
@@ -77,11 +91,12 @@ def check_split(paths: Sequence[Path], findings: Findings, keeps_symbols: bool =
             + (f" (it holds {there})" if there else "")
         )
         return 0
-    files, same, complete = [_File(path) for path in paths], [], 0
+    files, same, complete, lengths = [_File(path) for path in paths], [], 0, _Lengths()
     try:
         pairs = tqdm(zip_longest(*files), desc=f"checking {paths[0].stem}", unit=" pairs", disable=None, leave=False)
         for number, texts in enumerate(pairs, start=1):
             complete += all(texts)
+            lengths.add(*(len(text or "") for text in texts[:2]))
             if texts[0] and texts[0] == texts[1]:
                 same.append(number)
     except OSError as error:
@@ -98,7 +113,36 @@ def check_split(paths: Sequence[Path], findings: Findings, keeps_symbols: bool =
         findings.errors.append(f"{alike} text in {_listed(same)}; give the translations as {paths[1].name}")
     elif same:
         findings.warnings.append(f"{alike} in {_listed(same)}, which teaches the model to copy")
+    if lengths.shifted:
+        blocks = ", ".join(f"{first:,} to {first + _BLOCK - 1:,}" for first in lengths.shifted[:_SHOWN])
+        findings.warnings.append(
+            f"{paths[0]} and {paths[1]}: in lines {blocks}{', ...' if len(lengths.shifted) > _SHOWN else ''}, the lengths "
+            "fit those of the neighbouring line better; a line seems to be missing in one of the files"
+        )
     return complete
+
+
+class _Lengths:
+    """The lengths of lines and their translations, which correlate; after a line that is missing, neighbours do."""
+
+    def __init__(self) -> None:
+        self.shifted: List[int] = []  # the first line of each block where they do
+        self._pairs: List[Tuple[int, int]] = []
+        self._count = 0
+
+    def add(self, source: int, target: int) -> None:
+        """Add the lengths of a line and its translation."""
+        self._count += 1
+        self._pairs.append((source, target))
+        if len(self._pairs) == _BLOCK:
+            source_lengths, target_lengths = np.log1p(np.array(self._pairs)).T
+            with np.errstate(invalid="ignore"), warnings.catch_warnings():  # all of one length: no correlation
+                fit, *others = (
+                    np.corrcoef(source_lengths, np.roll(target_lengths, shift))[0, 1] for shift in (0, *_SHIFTS)
+                )
+            if max(others) > fit + _FITS_BETTER and max(others) > 2 * _FITS_BETTER:
+                self.shifted.append(self._count - _BLOCK + 1)
+            self._pairs.clear()
 
 
 def _check_lines(file: _File, findings: Findings, keeps_symbols: bool) -> None:
@@ -114,6 +158,10 @@ def _check_lines(file: _File, findings: Findings, keeps_symbols: bool) -> None:
             f"{file.path}: {_listed(file.symbols)} have a word that is or ends with <s>, </s>, <pad> or <unk>, which "
             "fairseq takes for its own symbols, such as the end of the sentence; write them otherwise, such as "
             "&lt;s&gt;, or split the text with sentencepiece (SUBWORDS=sentencepiece)"
+        )
+    if file.returns > file.count:
+        findings.errors.append(
+            f"{file.path}: its lines end with carriage returns alone; convert it with tr '\\r' '\\n' <{file.path} >NEW"
         )
     if not file.count:
         findings.errors.append(f"{file.path} is empty; it must hold one sentence a line")
@@ -165,6 +213,25 @@ def check_tokenizer(name: str, path: Path, findings: Findings, options: Optional
             f"{path}: BERT={name} seems to be trained for another language: it {makes}, and {unknown:.0%} of "
             "the letters are unknown; a BERT of the source language helps more"
         )
+    elif has_words and _reads_english_alone(tokenizer, lines):
+        findings.warnings.append(
+            f"{path}: BERT={name} seems to know English, and this text seems to be of another language: it splits a "
+            f"word into {pieces / words:.1f} word pieces; a BERT of the source language helps more (or are the two "
+            "files swapped?)"
+        )
+
+
+def _reads_english_alone(tokenizer: Any, lines: Iterable[str]) -> bool:
+    """Return whether *tokenizer* is made for English, neither for many languages nor for that of *lines*."""
+    english, many, text = (_letters_a_piece(tokenizer, sample) for sample in ([_ENGLISH], [_RUSSIAN], lines))
+    return many < english / 2 and text < _STRANGE * english
+
+
+def _letters_a_piece(tokenizer: Any, lines: Iterable[str]) -> float:
+    """Return how many letters a word piece has; it does not hang on the lengths of words, as pieces of a word do."""
+    words = [" ".join(re.findall(r"[^\W\d_]+", line)) for line in lines]
+    pieces = sum(len(tokenizer(line, add_special_tokens=False, verbose=False)["input_ids"]) for line in words)
+    return sum(len(line.replace(" ", "")) for line in words) / max(1, pieces)
 
 
 def _unknown_letters(tokenizer: Any, line: str) -> float:

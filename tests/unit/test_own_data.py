@@ -1,6 +1,8 @@
 """The programs behind examples/own_data/run.sh: checks of raw text, held-out pairs, subwords, settings of training."""
 
 import os
+import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +15,7 @@ import text_checks
 from documentation import ROOT
 from fairseq import options
 from fairseq.data import Dictionary
-from text_checks import Findings, check_split, check_tokenizer
+from text_checks import _ENGLISH, Findings, check_split, check_tokenizer
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
@@ -379,6 +381,55 @@ def test_a_bert_of_another_alphabet_language_splits_words(tmp_path):
     check_tokenizer(str(tmp_path / "bert"), tmp_path / "train.en", findings)
     [warning] = findings.warnings
     assert "seems to be trained for another language: it splits a word into 3." in warning
+
+
+@pytest.mark.parametrize(("missing", "said"), [(None, None), (320, "in lines 301 to 600, 601 to 900, the lengths fit")])
+def test_a_line_that_is_missing_in_one_file(tmp_path, missing, said):
+    draw = random.Random(1)
+    lengths = [draw.randint(2, 30) for _ in range(1_000)]
+    write(tmp_path / "train.en", ["word " * length for length in lengths])
+    translations = ["Wort " * (length + draw.randint(-1, 2)) for length in lengths]
+    if missing is not None:
+        del translations[missing]
+        translations.append("Ende")
+    write(tmp_path / "train.de", translations)
+    findings = Findings()
+    check_split([tmp_path / "train.en", tmp_path / "train.de"], findings)
+    assert findings.errors == []
+    assert [said in warning for warning in findings.warnings] == [True] * (missing is not None)
+
+
+def test_lines_that_end_with_carriage_returns(data):
+    (data / "train.en").write_bytes((data / "train.en").read_bytes().replace(b"\n", b"\r"))
+    with pytest.raises(SystemExit, match=r"train.en: its lines end with carriage returns alone; convert it with tr"):
+        run(data)
+
+
+def test_sources_that_training_sees_with_another_translation(data, capsys):
+    write(data / "test.en", [f"{sentence(i)}." for i in range(3)] + ["something else"])
+    write(data / "test.fr", [f"{sentence(i).upper()} !" for i in range(1)] + ["autre chose"] * 3)
+    run(data)
+    said = capsys.readouterr().err
+    assert f"warning: {data}/test.*: 1 of 4 different pairs are in train.*, too, which makes scores too high" in said
+    assert f"{data}/test.*: the sources of 2 of 4 different pairs are in train.*, too, with another translation" in said
+
+
+@pytest.mark.parametrize(
+    ("line", "warned"),
+    [
+        ("My mother bought apples in the garden", 0),
+        ("Meine Mutter kaufte Äpfel im Garten", 1),
+        ("Äitini osti omenoita puutarhasta", 1),
+    ],
+)
+def test_an_english_bert_of_another_language(tmp_path, line, warned):
+    letters = "abcdefghijklmnopqrstuvwxyzäабвгдежзийклмнопрстуфхцчшщъыьэюя"
+    english = re.findall(r"\w+", _ENGLISH.lower())
+    save_tokenizer(tmp_path / "bert", [*letters, *(f"##{letter}" for letter in letters), *english, "##fte", "##noita"])
+    write(tmp_path / "train.xx", [line] * 300)
+    findings = Findings()
+    check_tokenizer(str(tmp_path / "bert"), tmp_path / "train.xx", findings)
+    assert len(findings.warnings) == warned
 
 
 def save_tokenizer(folder, pieces):

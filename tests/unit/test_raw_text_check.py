@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from fairseq.data import Dictionary
+from fairseq.data import Dictionary, ListDataset
 from fairseq.data.encoders.byte_utils import byte_encode
 from helpers import dictionary_of, encode
 from transformers import AutoTokenizer
@@ -31,7 +31,8 @@ def lines_of(words, seed=1, count=60):
 def check(tokenizer, lines, texts, **flags):
     dictionary = dictionary_of(*{word for line in lines for word in line.split()})
     bridge = DictionaryBridge(dictionary, tokenizer, max_tokens=64, **flags)
-    check_raw_text(texts, [encode(dictionary, line) for line in lines], bridge, "--bert-text raw: train.en")
+    rows = ListDataset([encode(dictionary, line) for line in lines])
+    check_raw_text(texts, rows, bridge, "--bert-text raw: train.en")
 
 
 def test_other_sentences_are_refused(tokenizer):
@@ -68,5 +69,5 @@ def test_text_of_bytes_and_unknown_words(tokenizer):
         for symbol in line:
             dictionary.add_symbol(symbol)
     bridge = DictionaryBridge(dictionary, tokenizer, max_tokens=64)
-    rows = [encode(dictionary, " ".join(line)) for line in symbols]
+    rows = ListDataset([encode(dictionary, " ".join(line)) for line in symbols])
     check_raw_text(lines, rows, bridge, "--bert-text raw: train.ru")

@@ -41,6 +41,13 @@ def test_symbols_that_look_like_tags(tagged):
     assert language_tags(tagged) == ["<2de>", "<2fr>", "[de_DE]", "__en__"]
 
 
+def test_the_tags_of_other_toolkits():
+    tags = ">>fra<< >>zh_Hans<< en_XX zh_CN deu_Latn <de> <de_DE> <2zh-CN> <to_de> <lang:de> ｟de｠ __de_DE__"
+    tags += " __opt_tgt_de _de_ @de@ <BT>"
+    words = "2de de <unk> eng@@ re_use v_A a_b __init__ @user@@ <heading>"
+    assert language_tags(dictionary_of(*words.split(), *tags.split())) == tags.split()
+
+
 def test_bert_reads_what_it_would_read_without_the_tags(tagged, bert_dir):
     tokenizer = AutoTokenizer.from_pretrained(bert_dir)
     bridge = DictionaryBridge(tagged, tokenizer, max_tokens=32, tags=["<2de>", "<2fr>", "not there"])
