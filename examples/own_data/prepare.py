@@ -95,8 +95,8 @@ def warn_of_copies(args: argparse.Namespace, findings: Findings) -> None:
             )
         if others:
             findings.warnings.append(
-                f"{args.data}/{split}.*: the sources of {others:,} of {len(pairs):,} different pairs are in train.*, too, "
-                "with another translation, which may make scores too high; consider to remove them from train.*"
+                f"{args.data}/{split}.*: the sources of {others:,} of {len(pairs):,} different pairs are in train.*, "
+                "too, with another translation, which may make scores too high; consider to remove them from train.*"
             )
 
 

@@ -26,9 +26,9 @@ _SHIFTS = (1, -1, 2, -2)  # by how many lines a file may be shifted
 _FITS_BETTER = 0.3  # by how much more the lengths of pairs correlate after a shift, if there is one
 _STRANGE = 2 / 3  # of the letters in a word piece of English: with fewer, a text is strange to an English encoder
 _ENGLISH = (
-    "The children were playing in the garden when their mother came home from work.  She had bought bread, apples and a "
-    "newspaper.  It is often difficult to say why people in one country live longer than those in another; the government "
-    "has promised to answer this question next year."
+    "The children were playing in the garden when their mother came home from work.  She had bought bread, apples and "
+    "a newspaper.  It is often difficult to say why people in one country live longer than those in another; the "
+    "government has promised to answer this question next year."
 )
 _RUSSIAN = "Дети играли в саду, когда мать вернулась домой с работы и купила хлеб.  Она часто читала газету на вокзале."
 _SYMBOL = re.compile(r"<(s|/s|pad|unk)>(?!\S)")  # of fairseq; a subword may be the end of a word
@@ -113,12 +113,11 @@ def check_split(paths: Sequence[Path], findings: Findings, keeps_symbols: bool =
         findings.errors.append(f"{alike} text in {_listed(same)}; give the translations as {paths[1].name}")
     elif same:
         findings.warnings.append(f"{alike} in {_listed(same)}, which teaches the model to copy")
-    if lengths.shifted:
-        blocks = ", ".join(f"{first:,} to {first + _BLOCK - 1:,}" for first in lengths.shifted[:_SHOWN])
-        findings.warnings.append(
-            f"{paths[0]} and {paths[1]}: in lines {blocks}{', ...' if len(lengths.shifted) > _SHOWN else ''}, the lengths "
-            "fit those of the neighbouring line better; a line seems to be missing in one of the files"
-        )
+    findings.warnings += [
+        f"{paths[0]} and {paths[1]}: in lines {first:,} to {last:,}, lengths fit those of a neighbouring line better; a "
+        "line seems to be missing in one of the files"
+        for first, last in lengths.shifted
+    ]
     return complete
 
 
@@ -126,7 +125,7 @@ class _Lengths:
     """The lengths of lines and their translations, which correlate; after a line that is missing, neighbours do."""
 
     def __init__(self) -> None:
-        self.shifted: List[int] = []  # the first line of each block where they do
+        self.shifted: List[Tuple[int, int]] = []  # the first and the last lines where they do
         self._pairs: List[Tuple[int, int]] = []
         self._count = 0
 
@@ -141,7 +140,10 @@ class _Lengths:
                     np.corrcoef(source_lengths, np.roll(target_lengths, shift))[0, 1] for shift in (0, *_SHIFTS)
                 )
             if max(others) > fit + _FITS_BETTER and max(others) > 2 * _FITS_BETTER:
-                self.shifted.append(self._count - _BLOCK + 1)
+                first = self._count - _BLOCK + 1
+                if self.shifted and self.shifted[-1][1] == first - 1:
+                    first = self.shifted.pop()[0]
+                self.shifted.append((first, self._count))
             self._pairs.clear()
 
 

@@ -383,7 +383,7 @@ def test_a_bert_of_another_alphabet_language_splits_words(tmp_path):
     assert "seems to be trained for another language: it splits a word into 3." in warning
 
 
-@pytest.mark.parametrize(("missing", "said"), [(None, None), (320, "in lines 301 to 600, 601 to 900, the lengths fit")])
+@pytest.mark.parametrize(("missing", "said"), [(None, None), (320, "in lines 301 to 900, lengths fit")])
 def test_a_line_that_is_missing_in_one_file(tmp_path, missing, said):
     draw = random.Random(1)
     lengths = [draw.randint(2, 30) for _ in range(1_000)]
