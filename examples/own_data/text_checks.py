@@ -114,8 +114,8 @@ def check_split(paths: Sequence[Path], findings: Findings, keeps_symbols: bool =
     elif same:
         findings.warnings.append(f"{alike} in {_listed(same)}, which teaches the model to copy")
     findings.warnings += [
-        f"{paths[0]} and {paths[1]}: in lines {first:,} to {last:,}, lengths fit those of a neighbouring line better; a "
-        "line seems to be missing in one of the files"
+        f"{paths[0]} and {paths[1]}: in lines {first:,} to {last:,}, lengths fit those of a neighbouring line better; "
+        "a line seems to be missing in one of the files"
         for first, last in lengths.shifted
     ]
     return complete
