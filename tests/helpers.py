@@ -161,7 +161,7 @@ def pad(rows, padding_idx: int, left: bool) -> torch.Tensor:
     return result
 
 
-def assert_close(actual, expected, atol: float = 1e-6) -> None:
+def assert_close(actual, expected, atol: float = 1e-5) -> None:
     torch.testing.assert_close(actual, expected, atol=atol, rtol=1e-5)
 
 

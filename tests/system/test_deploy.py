@@ -80,7 +80,7 @@ def test_ctranslate2_translates_as_fairseq_does(repeats):
     scores = [sacrebleu.corpus_bleu(lines, references).score for lines in (by_fairseq, by_float32, by_int8)]
     assert scores[0] > 90  # it has learned to repeat
     assert sum(a == b for a, b in zip(by_fairseq, by_float32)) >= 98
-    assert scores[2] >= scores[0] - 1.5
+    assert scores[2] >= scores[0] - 5  # without AVX-512, int8 rounds more
     assert len(by_int8) == 100
 
 
