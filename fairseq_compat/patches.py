@@ -135,6 +135,11 @@ def no_lost_sentences(module: Any) -> None:
         return batches if len(lost) == 0 else [*batches, lost]
 
 
+def names_of_valid_subsets(module: Any) -> None:
+    """Let --valid-subset valid,valid1 name what fairseq looks for by the names of files, as valid1.en-de.en."""
+    around(module, "_find_extra_valid_paths")(lambda stock, path: {name.split(".")[0] for name in stock(path)})
+
+
 def same_batches_when_resumed(module: Any) -> None:
     """Let a training that is resumed in a later epoch have the batches of the unbroken one."""
     # fairseq's main makes the batches once, seeded with the number of this epoch.  0.12.2 has no make_batches.
@@ -184,9 +189,13 @@ def ngrams_so_far(module: Any) -> None:
     def forward(self, tokens, lprobs, bsz: int, beam_size: int, step: int):  # type: ignore
         if self.use_extension:
             return self.call_cuda_extension(tokens, lprobs, bsz, beam_size, step)
+        best, place = lprobs.max(dim=1, keepdim=True)
         if self.no_repeat_ngram_size == 1:  # which fairseq ignores; the first token is the end of sentence
-            return lprobs.scatter_(1, tokens[:, 1 : step + 1], -math.inf)
-        return self._no_repeat_ngram(tokens[:, : step + 1], lprobs, bsz, beam_size, step)
+            lprobs = lprobs.scatter_(1, tokens[:, 1 : step + 1], -math.inf)
+        else:
+            lprobs = self._no_repeat_ngram(tokens[:, : step + 1], lprobs, bsz, beam_size, step)
+        nothing_left = lprobs.max(dim=1, keepdim=True)[0] == -math.inf  # the token of a forced prefix stays
+        return lprobs.scatter_(1, place, torch.where(nothing_left, best, lprobs.gather(1, place)))
 
     module.NGramRepeatBlock.forward = forward
 

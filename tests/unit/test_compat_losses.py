@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from fairseq import checkpoint_utils, utils
+from fairseq.data import data_utils
 from fairseq.dataclass.configs import CheckpointConfig
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import (
@@ -46,6 +47,18 @@ def test_bad_validations_are_counted_over_a_restart():
         assert unbroken.step(epoch, score) == resumed.step(epoch, score)
     assert unbroken.optimizer.get_lr() < 0.1
     resumed.load_state_dict({"best": 1.0})  # of a checkpoint before
+
+
+def test_a_valid_subset_is_named_as_on_the_command_line(tmp_path):
+    for name in ("valid.en-de.en.bin", "valid1.en-de.en.bin", "valid1.en-de.en.idx", "valid1.en-de.de.bin"):
+        (tmp_path / name).touch()
+    settings = {"ignore_unused_valid_subsets": False, "combine_valid_subsets": False, "disable_validation": False}
+    cfg = SimpleNamespace(task=SimpleNamespace(data=str(tmp_path)), dataset=SimpleNamespace(**settings))
+    cfg.dataset.valid_subset = "valid,valid1"
+    data_utils.raise_if_valid_subsets_unintentionally_ignored(cfg)
+    cfg.dataset.valid_subset = "valid"
+    with pytest.raises(ValueError, match="valid1"):
+        data_utils.raise_if_valid_subsets_unintentionally_ignored(cfg)
 
 
 def test_swish_is_a_choice_and_a_function():
