@@ -8,7 +8,7 @@ from fairseq.data.data_utils import post_process
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.file_io import PathManager
 
-from bert_fused_plugin.fairseq_settings import flags_beside
+from bert_fused_plugin.fairseq_settings import flags_beside, resumed_from
 
 _BETTER = {"bleu": "higher", "accuracy": "higher", "loss": "lower", "nll_loss": "lower", "ppl": "lower"}
 _FROM_ZERO = ("inverse_sqrt", "polynomial_decay", "reduce_lr_on_plateau")  # schedules whose warm-up begins with 0
@@ -99,7 +99,7 @@ def _rate_errors(given: Mapping[str, Any]) -> List[str]:
         return []
     by_flag = given.get("warmup_init_lr")  # polynomial_decay has none
     first = max(by_flag, 0) if by_flag is not None else 0
-    if first > lowest or PathManager.exists(os.path.join(given["save_dir"], "checkpoint_last.pt")):
+    if first > lowest or (given["resumed"] and not given.get("reset_optimizer")):
         return []
     remedy = "leave --stop-min-lr out" if by_flag is None else "give a higher --warmup-init-lr, such as 1e-07"
     return [
@@ -114,4 +114,8 @@ def _settings_beside(flags: Any) -> Dict[str, Any]:
     given = {section: flags_beside(flags, section) for section in sections}
     schedule = given["lr_scheduler"]
     name = schedule.get("lr_scheduler", schedule.get("_name"))
-    return {**{key: value for part in given.values() for key, value in part.items()}, "lr_scheduler": name}
+    return {
+        **{key: value for part in given.values() for key, value in part.items()},
+        "lr_scheduler": name,
+        "resumed": resumed_from(flags),
+    }

@@ -52,6 +52,7 @@ RIGHT = [
     f"{WARMUP} --stop-min-lr -1 --save-dir new",
     f"{POLYNOMIAL} --save-dir new",
     WARMUP,  # goes on
+    f"{WARMUP} --restore-file x.pt --save-dir new",
 ]
 
 
