@@ -51,6 +51,46 @@ def checkpoints_of_any_version(module: Any) -> None:
         return state
 
 
+def best_checkpoints(module: Any) -> None:
+    """Let --keep-best-checkpoints N keep N from the first one on."""
+    paths = module.checkpoint_paths
+
+    @around(module, "save_checkpoint")
+    def save_checkpoint(stock: Any, cfg: Any, *args: Any) -> None:
+        def with_a_free_place(path: str, pattern: str, **options: Any) -> Any:
+            found = paths(path, pattern, **options)  # the last is the lowest
+            if "best_" not in pattern or len(found) >= cfg.keep_best_checkpoints:
+                return found
+            return [*found, "_-inf"] if cfg.maximize_best_checkpoint_metric else ["_inf", *found]
+
+        module.checkpoint_paths = with_a_free_place
+        try:
+            stock(cfg, *args)
+        finally:
+            module.checkpoint_paths = paths
+
+
+def bad_validations(module: Any) -> None:
+    """Let --lr-scheduler reduce_lr_on_plateau go on with its count of bad validations after a restart."""
+    schedule = module.ReduceLROnPlateauLRSchedule
+
+    @around(schedule, "state_dict")
+    def state_dict(stock: Any, self: Any) -> Any:
+        return {**stock(self), "num_bad_epochs": self.lr_scheduler.num_bad_epochs}
+
+    @around(schedule, "load_state_dict")
+    def load_state_dict(stock: Any, self: Any, state: Any) -> None:
+        stock(self, state)
+        self.lr_scheduler.num_bad_epochs = state.get("num_bad_epochs", 0)
+
+
+def swish(module: Any) -> None:
+    """Let --activation-fn swish be a choice, and a function."""
+    around(module, "get_available_activation_fns")(lambda stock: [*dict.fromkeys([*stock(), "swish"])])
+    silu = torch.nn.functional.silu
+    around(module, "get_activation_fn")(lambda stock, name: silu if name == "swish" else stock(name))
+
+
 def whole_copies(module: Any) -> None:
     """Let fairseq replace checkpoint_best.pt and checkpoint_last.pt, which are copies, whole or not at all."""
     manager = module.PathManager
@@ -93,6 +133,11 @@ def no_lost_sentences(module: Any) -> None:
         batches = stock(indices, *args, **options)
         lost = indices[sum(map(len, batches)) :]  # those of a batch follow those of the batch before
         return batches if len(lost) == 0 else [*batches, lost]
+
+
+def names_of_valid_subsets(module: Any) -> None:
+    """Let --valid-subset valid,valid1 name what fairseq looks for by the names of files, as valid1.en-de.en."""
+    around(module, "_find_extra_valid_paths")(lambda stock, path: {name.split(".")[0] for name in stock(path)})
 
 
 def same_batches_when_resumed(module: Any) -> None:
@@ -144,9 +189,13 @@ def ngrams_so_far(module: Any) -> None:
     def forward(self, tokens, lprobs, bsz: int, beam_size: int, step: int):  # type: ignore
         if self.use_extension:
             return self.call_cuda_extension(tokens, lprobs, bsz, beam_size, step)
+        best, place = lprobs.max(dim=1, keepdim=True)
         if self.no_repeat_ngram_size == 1:  # which fairseq ignores; the first token is the end of sentence
-            return lprobs.scatter_(1, tokens[:, 1 : step + 1], -math.inf)
-        return self._no_repeat_ngram(tokens[:, : step + 1], lprobs, bsz, beam_size, step)
+            lprobs = lprobs.scatter_(1, tokens[:, 1 : step + 1], -math.inf)
+        else:
+            lprobs = self._no_repeat_ngram(tokens[:, : step + 1], lprobs, bsz, beam_size, step)
+        nothing_left = lprobs.max(dim=1, keepdim=True)[0] == -math.inf  # the token of a forced prefix stays
+        return lprobs.scatter_(1, place, torch.where(nothing_left, best, lprobs.gather(1, place)))
 
     module.NGramRepeatBlock.forward = forward
 

@@ -18,6 +18,11 @@ def data_errors(data: Optional[str], source_lang: Optional[str], target_lang: Op
         return [f"data directory {path!r} does not exist; give the --destdir of fairseq-preprocess" for path in missing]
     path = paths[0]
     if source_lang is None or target_lang is None:  # as fairseq does
+        names = [name.split(".") for name in os.listdir(path)]
+        pairs = sorted({parts[1] for parts in names if len(parts) > 2 and parts[2] in parts[1].split("-")})
+        if len(pairs) > 1:
+            rule = f"has several language pairs, {', '.join(pairs)}, and fairseq would take any of them"
+            return [f"data directory {path} {rule}; give --source-lang and --target-lang"]
         source_lang, target_lang = infer_language_pair(path)
     if source_lang is None or target_lang is None:
         rule = "has no files of a language pair, such as train.en-de.en.bin"

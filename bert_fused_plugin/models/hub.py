@@ -5,7 +5,7 @@ import os
 import threading
 from argparse import Namespace
 from inspect import signature
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, Iterable, List, Sequence
 
 import numpy as np
 from fairseq.data.data_utils import batch_by_size, collate_tokens
@@ -66,12 +66,19 @@ class TranslationHub(GeneratorHubInterface):
         return super().generate(*args, **kwargs)
 
     def translate(self, sentences: Any, *args: Any, **kwargs: Any) -> Any:
-        """Translate, as fairseq does, but nothing from nothing: models make up a text for an empty sentence."""
+        """Translate, as fairseq does, but nothing from nothing: models make up a text for an empty sentence.
+
+        A sentence that ``skip_invalid_size_inputs=True`` leaves out has an empty translation, too.
+        """
         if isinstance(sentences, str):
             return self.translate([sentences], *args, **kwargs)[0]
         texts = list(sentences)
-        found = super().translate(texts, *args, **kwargs)
-        return [translation if self._reads(text) else "" for text, translation in zip(texts, found)]
+        places: Iterable[int] = range(len(texts))
+        if kwargs.get("skip_invalid_size_inputs"):
+            batches = self._build_batches([self.encode(text) for text in texts], True)
+            places = sorted(place for batch in batches for place in batch["id"].tolist())
+        found = dict(zip(places, super().translate(texts, *args, **kwargs)))
+        return [found.get(place, "") if self._reads(text) else "" for place, text in enumerate(texts)]
 
     def _reads(self, text: str) -> bool:
         """Return whether the tools of the model leave anything of the *text*."""

@@ -34,6 +34,7 @@ from bert_fused_plugin.tasks.bert_fused_translation_config import (
     unusable_flags,
 )
 from bert_fused_plugin.tasks.raw_text_check import check_raw_text
+from bert_fused_plugin.tasks.training_checks import training_errors
 
 logger = logging.getLogger(__name__)
 
@@ -74,8 +75,10 @@ class BertFusedTranslationTask(TranslationTask):
         """Build the model, and take its bridge for the data sets, and BERT's cache.
 
         Raises:
-            BertFusedError: the task's flags do not fit the model.
+            BertFusedError: the task's flags do not fit the model, or those of fairseq spoil the training.
         """
+        if not from_checkpoint:
+            raise_all(training_errors(self.cfg, cfg))
         model = super().build_model(cfg, from_checkpoint)
         if from_checkpoint:  # no training follows
             setup_messages.end(repeat=False)
@@ -183,6 +186,12 @@ class BertFusedTranslationTask(TranslationTask):
         """
         # --eval-bleu-args and the hub interface need not name it
         errors = ensembles.ensemble_errors(models, bool(getattr(args, "print_alignment", None)))
+        shards = flags_beside(args, "dataset").get("num_shards", 1)
+        if "extra_gen_cls_kwargs" in options and shards > 1:  # of fairseq-generate
+            errors.append(
+                f"--num-shards {shards} has no effect on fairseq-generate, which would translate all; leave it out, "
+                "or give each process a data-bin of its own part"
+            )
         if not (self.datasets or options or self.cfg.eval_bleu):  # the hub interface gives options
             errors += [
                 f"{flag} is for data sets, and not for the typed lines of fairseq-interactive; leave it out"

@@ -44,6 +44,16 @@ def test_a_line_that_does_not_fit_the_dictionary_is_warned_of(model, name, caplo
 
 
 @pytest.mark.parametrize(("model", "name"), MODELS)
+def test_a_line_that_is_skipped_takes_no_translation_of_another(model, name):
+    hub = model.from_pretrained(str(PINNED / name))
+    how = {"beam": 1, "max_len_b": 3}
+    short, other = hub.translate(["the dog", "old"], **how)
+    hub.max_positions = (4, 50)
+    lines = ["the old dog the old dog", "the dog", "", "old"]
+    assert hub.translate(lines, skip_invalid_size_inputs=True, **how) == ["", short, "", other]
+
+
+@pytest.mark.parametrize(("model", "name"), MODELS)
 def test_a_model_computes_in_bfloat16(model, name):
     single, half = model.from_pretrained(str(PINNED / name)), model.from_pretrained(str(PINNED / name)).bfloat16()
     assert {p.dtype for p in single.parameters()} == {torch.float32}

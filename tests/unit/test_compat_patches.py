@@ -289,6 +289,8 @@ def test_no_ngram_is_repeated_also_when_scripted(size, banned):
     for module in (block, torch.jit.script(block), pickle.loads(pickle.dumps(block))):
         scores = module(tokens, torch.zeros(2, 9), 1, 2, 2)
         assert [row.isinf().nonzero().flatten().tolist() for row in scores] == banned
+    forced = torch.full((2, 9), -float("inf")).scatter_(1, torch.tensor([[5], [6]]), -3.0)  # by a prefix
+    assert block(tokens, forced.clone(), 1, 2, 2).tolist() == forced.tolist()
 
 
 def test_configs_of_plug_ins_may_be_defaults():

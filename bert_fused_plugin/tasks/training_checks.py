@@ -1,0 +1,121 @@
+"""What is wrong in the settings of a training and would otherwise be seen after hours, or never."""
+
+import json
+import os
+from typing import Any, Dict, List, Mapping
+
+from fairseq.data.data_utils import post_process
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.file_io import PathManager
+
+from bert_fused_plugin.fairseq_settings import flags_beside, resumed_from
+
+_BETTER = {"bleu": "higher", "accuracy": "higher", "loss": "lower", "nll_loss": "lower", "ppl": "lower"}
+_FROM_ZERO = ("inverse_sqrt", "polynomial_decay", "reduce_lr_on_plateau")  # schedules whose warm-up begins with 0
+_RESETS = ("reset_optimizer", "reset_dataloader", "reset_meters", "reset_lr_scheduler")
+
+
+def training_errors(task: Any, flags: Any) -> List[str]:
+    """Return a sentence for each mistake in the settings of the *task* and in those beside *flags*, the model's."""
+    given = _settings_beside(flags)
+    if given.get("save_dir") is None:  # no training
+        return []
+    errors = [] if given.get("disable_validation") else [*_metric_errors(task, given), *_bleu_errors(task)]
+    return errors + _restore_errors(given) + _rate_errors(given)
+
+
+def _metric_errors(task: Any, given: Mapping[str, Any]) -> List[str]:
+    metric, errors = given.get("best_checkpoint_metric"), []
+    flag, direction = f"--best-checkpoint-metric {metric}", "--maximize-best-checkpoint-metric"
+    if metric == "bleu" and not task.eval_bleu:
+        errors.append(f"{flag} needs --eval-bleu, without which nothing computes it; add --eval-bleu")
+    better, is_max = _BETTER.get(str(metric)), bool(given.get("maximize_best_checkpoint_metric"))
+    if better == "higher" and not is_max:
+        errors.append(f"{flag} needs {direction}, or the worst checkpoint is kept; add it")
+    if better == "lower" and is_max:
+        errors.append(f"{direction} with {flag} keeps the worst checkpoint, as lower is better; leave it out")
+    every, saved = (given.get(f"{name}_interval_updates") or 0 for name in ("validate", "save"))
+    if (given.get("patience") or 0) > 0 and every > 0 and (saved <= 0 or every % saved):
+        errors.append(
+            f"--validate-interval-updates {every} with --patience {given['patience']} needs a checkpoint for each "
+            f"validation, got --save-interval-updates {saved}, and the best model is lost; give "
+            f"--save-interval-updates {every}"
+        )
+    return errors
+
+
+def _bleu_errors(task: Any) -> List[str]:
+    if not task.eval_bleu:
+        return []
+    errors = []
+    try:
+        post_process("", task.eval_bleu_remove_bpe)
+    except NotImplementedError:
+        errors.append(
+            f"--eval-bleu-remove-bpe {task.eval_bleu_remove_bpe} is no kind of subwords that fairseq joins; give "
+            "subword_nmt, sentencepiece, wordpiece, letter or _EOW"
+        )
+    flag = f"--eval-bleu-args {task.eval_bleu_args}"
+    try:
+        unknown = dict(json.loads(task.eval_bleu_args or "{}")).keys() - vars(GenerationConfig()).keys()
+    except (TypeError, ValueError):
+        return [*errors, f'{flag} must be a JSON object; give \'{{"beam": 4, "lenpen": 0.6}}\', for example']
+    if unknown:
+        errors.append(
+            f"{flag} has names that are no flags of fairseq-generate: {', '.join(sorted(unknown))}; write a flag "
+            "without its two dashes and with _ for -, such as max_len_b"
+        )
+    return errors
+
+
+def _restore_errors(given: Mapping[str, Any]) -> List[str]:
+    """Look for what begins from other parameters than those that a user means."""
+    named = given.get("restore_file") or "checkpoint_last.pt"
+    if named == "checkpoint_last.pt":
+        return []
+    suffix = given.get("checkpoint_suffix") or ""
+    path, save_dir = named.replace(".pt", f"{suffix}.pt"), os.path.abspath(given["save_dir"])
+    last = os.path.join(save_dir, f"checkpoint_last{suffix}.pt")
+    if os.path.abspath(path) == last:  # a habit: the default, written out
+        return []
+    if not PathManager.exists(path):
+        return [
+            f"--restore-file {named} does not exist, and the training would begin from random numbers; give a "
+            f"checkpoint, seen from {os.getcwd()}, or leave it out to go on from checkpoint_last.pt of --save-dir"
+        ]
+    resets = [f"--{name.replace('_', '-')}" for name in _RESETS if given.get(name)]
+    is_own = os.path.dirname(os.path.abspath(path)) == save_dir  # such as checkpoint_best.pt, for another rate
+    if resets and not is_own and os.path.exists(last):
+        return [
+            f"--restore-file {named} with {', '.join(resets)} would begin anew and overwrite {last}; leave them out to "
+            "go on from there, or give another --save-dir"
+        ]
+    return []
+
+
+def _rate_errors(given: Mapping[str, Any]) -> List[str]:
+    lowest, warmup = given.get("stop_min_lr"), given.get("warmup_updates") or 0
+    if lowest is None or lowest < 0 or warmup <= 0 or given.get("lr_scheduler") not in _FROM_ZERO:
+        return []
+    by_flag = given.get("warmup_init_lr")  # polynomial_decay has none
+    first = max(by_flag, 0) if by_flag is not None else 0
+    if first > lowest or (given["resumed"] and not given.get("reset_optimizer")):
+        return []
+    remedy = "leave --stop-min-lr out" if by_flag is None else "give a higher --warmup-init-lr, such as 1e-07"
+    return [
+        f"--stop-min-lr {lowest} must be below the first learning rate of the warm-up, which is {first}, or the "
+        f"training ends before it begins; {remedy}"
+    ]
+
+
+def _settings_beside(flags: Any) -> Dict[str, Any]:
+    """Return the settings of those sections of fairseq that the checks read, which were given beside *flags*."""
+    sections = ("checkpoint", "dataset", "optimization", "lr_scheduler")
+    given = {section: flags_beside(flags, section) for section in sections}
+    schedule = given["lr_scheduler"]
+    name = schedule.get("lr_scheduler", schedule.get("_name"))
+    return {
+        **{key: value for part in given.values() for key, value in part.items()},
+        "lr_scheduler": name,
+        "resumed": resumed_from(flags),
+    }
