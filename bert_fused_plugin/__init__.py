@@ -29,10 +29,14 @@ The map of the package; CONTRIBUTING.md says in which order to read it::
     commands/        the installed commands
 """
 
+from importlib.util import find_spec
+
 import fairseq_compat  # noqa: F401  # a Python that was running when it was installed has not read its .pth file
-from bert_fused_plugin.errors import install_excepthook
+from bert_fused_plugin.errors import BertFusedError, install_excepthook
 
 install_excepthook()
+if find_spec("fairseq") is None:  # no dependency of the package, since no pip can meet what fairseq demands
+    raise BertFusedError("bert_fused_plugin needs fairseq; install it with: pip install --no-deps fairseq==0.12.2")
 
 # fairseq's --user-dir imports models/ and tasks/ by itself, but not criterions/
 from bert_fused_plugin import models, tasks  # noqa: E402

@@ -88,7 +88,7 @@ def swish(module: Any) -> None:
     """Let --activation-fn swish be a choice, and a function."""
     around(module, "get_available_activation_fns")(lambda stock: [*dict.fromkeys([*stock(), "swish"])])
     silu = torch.nn.functional.silu
-    around(module, "get_activation_fn")(lambda stock, name: silu if name == "swish" else stock(name))
+    around(module, "get_activation_fn")(lambda stock, activation: silu if activation == "swish" else stock(activation))
 
 
 def whole_copies(module: Any) -> None:
@@ -180,6 +180,25 @@ def offsets_of_large_data(module: Any) -> None:
     def finalize(stock: Any, self: Any, index_file: str) -> None:
         self._sizes = [int(size) for size in self._sizes]
         stock(self, index_file)
+
+
+def sentences_of_a_cache(module: Any) -> None:
+    """Let --dataset-impl cached read a data set when its first sentence is asked for."""
+
+    @around(module.IndexedCachedDataset, "__getitem__")
+    def sentence(stock: Any, self: Any, i: int) -> Any:
+        if i not in self.cache_index:
+            self.prefetch(range(len(self)))
+        return stock(self, i)
+
+
+def sampling_of_unlikely_words(module: Any) -> None:
+    """Let --sampling with a low --temperature go on where no word is likely, as the end at the longest length."""
+
+    @around(module.Sampling, "step")
+    def step(stock: Any, self: Any, number: int, lprobs: Any, *args: Any) -> Any:
+        best = lprobs.max(dim=-1, keepdim=True).values
+        return stock(self, number, torch.where(best < -80, lprobs - best, lprobs), *args)
 
 
 def ngrams_so_far(module: Any) -> None:

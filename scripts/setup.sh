@@ -8,6 +8,7 @@
 #   PIP_CONSTRAINT=$PWD/constraints.txt   on Python 3.11: the versions that were tested, exactly
 # scripts/setup.sh --print-torch says what it would ask pip for, and installs nothing.
 set -euo pipefail
+export PIP_DISABLE_PIP_VERSION_CHECK=1
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 venv=${VENV:-$root/.venv}
@@ -38,15 +39,19 @@ find_python() {
         command -v "$PYTHON" >/dev/null || fail "PYTHON=$PYTHON: no such command"
         base=$(base_of "$PYTHON") && [ -n "$base" ] ||
             fail "PYTHON=$PYTHON is $("$PYTHON" --version 2>&1 | head -n 1 || true); 3.9 to 3.13 is needed." \
-                "Set PYTHON= to one of those."
+                "Set PYTHON= to one of those." "$other_python"
         echo "$base"
         return
     fi
     for candidate in "$venv/bin/python" python3 python3.11 python3.12 python3.13 python3.10 python3.9; do
         base=$(base_of "$candidate") && [ -n "$base" ] && echo "$base" && return
     done
-    fail "no Python 3.9 to 3.13 found. Install one, or name it: PYTHON=/path/to/python $0"
+    found=$(python3 --version 2>/dev/null || echo "no python3")
+    fail "3.9 to 3.13 is needed, and there is $found. Install another one beside it, or name it: PYTHON=/path/to/python $0" \
+        "$other_python"
 }
+other_python="Without a package of the system (apt install python3.13-dev python3.13-venv): uv python install 3.13 && \
+PYTHON=\$(uv python find 3.13) $0, or conda create -n py313 python=3.13"
 
 wanted_stamp() {
     {
@@ -72,7 +77,7 @@ make_venv() {
     fi
     say "making $venv with $("$python" --version) ($python)"
     "$python" -c 'import venv, ensurepip' 2>/dev/null ||
-        fail "$python has no venv module. Install it (Debian, Ubuntu: apt install python3-venv)," \
+        fail "$python has no venv module. Install it (Debian, Ubuntu: apt install python$version-venv)," \
             "or name another Python: PYTHON=/path/to/python $0"
     "$python" -m venv --clear "$venv" || fail "$python cannot make a virtual environment in $venv"
     touch "$made"
@@ -80,19 +85,27 @@ make_venv() {
 
 # pip's milestones go to the terminal, all of its output to the log.
 run_pip() {
-    "$venv/bin/python" -m pip install --disable-pip-version-check "$@" 2>&1 | tee -a "$log" |
+    "$venv/bin/python" -m pip "$@" 2>&1 | tee -a "$log" |
         { grep --line-buffered -E '^ *(Downloading|Building|Installing|Success|ERROR)' || true; } |
         cut -c 1-120
 }
 
+# pip unpacks wheels in the folder for temporary files, and the largest one of torch has 2 GB.
+check_room() {
+    local room
+    room=$(df -Pk "${TMPDIR:-/tmp}" | awk 'END { print int($4 / 1048576) }')
+    [ "$room" -ge 3 ] || say "warning: ${TMPDIR:-/tmp} has $room GB free, and pip may need 3 there; set TMPDIR= to another folder"
+}
+
+# install COMMAND MESSAGE ARGUMENTS: a command of pip
 install() {
-    local started=$SECONDS
-    say "$1"
-    shift
-    if ! run_pip "$@"; then
+    local started=$SECONDS command=$1
+    say "$2"
+    shift 2
+    if ! run_pip "$command" "$@"; then
         printf '%s\n' '--- the last lines of pip:' >&2
         tail -n 15 "$log" >&2
-        fail "pip could not install $*" ${lacks:+"$lacks"} "All of its output: $log" \
+        fail "pip $command failed: $*" ${lacks:+"$lacks"} "All of its output: $log" \
             "Is the package index reachable from here (network, proxy, pip's index-url)?" \
             "No build of torch for this Python? Choose another with TORCH= or PYTHON=."
     fi
@@ -112,6 +125,7 @@ PYTHON
 }
 
 python=$(find_python)
+version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 chosen_torch=${TORCH:-$(chosen TORCH)} torch=$chosen_torch
 if [ -z "$torch" ]; then # the tested version; an open range would take the newest
     torch=torch==2.13.0
@@ -122,7 +136,7 @@ earlier_fairseq=$(chosen FAIRSEQ) chosen_fairseq=${FAIRSEQ:-$(chosen FAIRSEQ)}
 [ ! -e "$chosen_fairseq" ] || chosen_fairseq=$(realpath "$chosen_fairseq")
 fairseq=${chosen_fairseq:-fairseq==0.12.2}
 fairseq_is=$(git -C "$fairseq" rev-parse HEAD 2>/dev/null || cksum "$fairseq" 2>/dev/null || true) # of a checkout or a wheel
-how=(--no-deps "$fairseq") needs=() from="built from source, half a minute" lacks=
+how=(--no-deps "$fairseq") needs=() from="built from source, half a minute" lacks= wheels=$venv/wheels
 # The repository's setup.py imports torch, and pip would download one more for the build; fairseq's main imports sklearn.
 case $fairseq in
     *.whl) from="a wheel" ;;
@@ -158,19 +172,35 @@ printf 'TORCH=%s\nFAIRSEQ=%s\n' "$chosen_torch" "$chosen_fairseq" >"$choices.new
 [[ $earlier_fairseq = "$chosen_fairseq" && -z $fairseq_is ]] || "$venv/bin/python" -m pip uninstall -y fairseq >>"$log" 2>&1
 [[ $earlier_torch = "$chosen_torch" || torch==$(torch_there) = "$torch" ]] || "$venv/bin/python" -m pip uninstall -y torch >>"$log" 2>&1
 # An older pip installs no hook.
-run_pip -q "pip>=21.3"
+run_pip install -q "pip>=21.3"
 if [ "$from" != "a wheel" ]; then
     lacks=$(missing_tools)
-    lacks=${lacks:+"what compiles fairseq is missing: $lacks; install it (apt install g++ python3-dev, dnf install gcc-c++ \
-python3-devel, or conda install cxx-compiler), or give a wheel of fairseq: FAIRSEQ=FILE.whl (scripts/release.sh makes one)"}
+    lacks=${lacks:+"what compiles fairseq is missing: $lacks; install it (apt install g++ python$version-dev, dnf install gcc-c++ \
+python$version-devel, or conda install cxx-compiler), or give a wheel of fairseq: FAIRSEQ=FILE.whl (scripts/release.sh makes one)"}
     [ -z "$lacks" ] || say "warning: $lacks"
 fi
 # torch together with the package, so that the package's open range finds the tested version.
-install "1/2 $torch, bert_fused_plugin and its tools (a minute or two)" "$torch" -e "$root[dev]" ${needs[@]+"${needs[@]}"}
-# fairseq's own pins cannot be met today; what it needs came with the package.  Where CUDA_HOME is set, its repository also
-# compiles kernels that nothing here uses, and fails if that CUDA is of another version than torch's.
+check_room
+# Where CUDA_HOME is set, fairseq's repository also compiles kernels that nothing here uses, and fails if that CUDA is of
+# another version than torch's.
 unset CUDA_HOME
-install "2/2 stock $fairseq ($from)" "${how[@]}"
+# What may fail comes before the gigabytes of torch: fairseq from PyPI is built now, and a checkout, which needs torch, later.
+if [ ${#needs[@]} = 0 ] && [ "$from" != "a wheel" ]; then
+    install wheel "1/4 stock $fairseq ($from)" --wheel-dir "$wheels" "${how[@]}"
+    how=(--no-deps "$wheels"/fairseq-*.whl) from="a wheel"
+fi
+install install "2/4 $torch and bert_fused_plugin (a minute or two)" "$torch" -e "$root" ${needs[@]+"${needs[@]}"}
+# fairseq's own pins cannot be met today; what it needs came with the package.
+install install "3/4 stock $fairseq ($from)" "${how[@]}"
+rm -rf "$wheels"
+say "4/4 tools for tests, plots and deployment"
+for extra in dev deploy japanese plots sparse; do # dev has all others
+    if run_pip install -e "$root[$extra]"; then
+        [ "$extra" != dev ] || break
+    else
+        say "warning: pip could not install the extra $extra, which training and translation do not need ($log)"
+    fi
+done
 "$venv/bin/python" -c 'import fairseq_compat, fairseq, bert_fused_plugin' >>"$log" 2>&1 || {
     tail -n 15 "$log" >&2
     fail "all is installed, but importing it fails: see above, and $log"

@@ -66,19 +66,10 @@ def piece_folders(data: str, epoch: Optional[int], cache: Optional[str]) -> List
     return [beside_data] if cache is None else [Path(os.path.expanduser(cache)) / "word-pieces", beside_data]
 
 
-def read_whole(dataset: Any) -> Any:
-    """Return *dataset*, a data set of fairseq, after it has read all of its sentences into memory if it needs to."""
-    if dataset.supports_prefetch:  # --dataset-impl cached reads nothing by itself
-        dataset.prefetch(range(len(dataset)))
-    return dataset
-
-
 def source_side(directory: str, split: str, task: Any) -> Any:
-    """Return the source sentences of *split* in a *directory* of *task*'s languages, whole; None if it has none."""
+    """Return the source sentences of *split* in a *directory* of *task*'s languages; None if it has none."""
     source, target = task.cfg.source_lang, task.cfg.target_lang
-    for pair in (f"{source}-{target}", f"{target}-{source}"):
-        file = os.path.join(directory, f"{split}.{pair}.{source}")
-        dataset = load_indexed_dataset(file, task.source_dictionary)
-        if dataset is not None:
-            return read_whole(dataset)
-    return None
+    pairs = (f"{source}-{target}", f"{target}-{source}")
+    files = (os.path.join(directory, f"{split}.{pair}.{source}") for pair in pairs)
+    found = (load_indexed_dataset(file, task.source_dictionary) for file in files)
+    return next((dataset for dataset in found if dataset is not None), None)

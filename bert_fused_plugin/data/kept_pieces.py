@@ -15,7 +15,6 @@ import shutil
 import tempfile
 from array import array
 from contextlib import suppress
-from functools import cached_property
 from importlib.metadata import version
 from itertools import chain, islice
 from pathlib import Path
@@ -27,7 +26,6 @@ from fairseq.data.bucket_pad_length_dataset import BucketPadLengthDataset
 from fairseq.data.indexed_dataset import data_file_path, index_file_path
 from torch.utils.data import ConcatDataset as ConcatTexts
 
-from bert_fused_plugin.data.data_bin import read_whole
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.document_context import with_context
 from bert_fused_plugin.data.shared_work import make_together, ranks_in
@@ -101,12 +99,7 @@ class Sentences:
         """Return the word pieces of the sentences with these *indices*, without special tokens."""
         if self._texts is not None:
             return self._bridge.word_pieces([self._texts[i] for i in indices])
-        return self._bridge.word_pieces_of_tokens([self._source[i].tolist() for i in indices])
-
-    @cached_property
-    def _source(self) -> Any:
-        source = self.dataset.src
-        return source if isinstance(source, list) else read_whole(source)  # a list in fairseq-interactive
+        return self._bridge.word_pieces_of_tokens([self.dataset.src[i].tolist() for i in indices])
 
 
 def kept_word_pieces(sentences: Sentences, folders: Sequence[Path], name: str) -> WordPieces:

@@ -63,6 +63,9 @@ class TranslationHub(GeneratorHubInterface):
         unknown = kwargs.keys() - signature(super().generate).parameters.keys() - _SEARCH
         if unknown:
             raise BertFusedError(f"{', '.join(sorted(unknown))}: no setting of the search by the hub interface")
+        given = signature(super().generate).bind(*args, **kwargs).arguments
+        if given.get("verbose") and kwargs.get("print_alignment") == "soft":
+            raise BertFusedError("verbose=True prints hard alignments only; give print_alignment='hard'")
         return super().generate(*args, **kwargs)
 
     def translate(self, sentences: Any, *args: Any, **kwargs: Any) -> Any:

@@ -15,7 +15,7 @@ from bert_fused_plugin.bert.source import source_of
 from bert_fused_plugin.checkpoints.origins import Origin, origins
 from bert_fused_plugin.checkpoints.reading import data_directory, read_checkpoint, require_architecture, saved_flags
 from bert_fused_plugin.checkpoints.record import SETTINGS_RECORD
-from bert_fused_plugin.data.data_bin import read_whole, source_side
+from bert_fused_plugin.data.data_bin import source_side
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
 from bert_fused_plugin.tasks.bert_fused_translation_config import training_defaults
@@ -246,7 +246,6 @@ def _load_test_set(task: BertFusedTranslationTask, data: str, subset: str) -> An
         raise BertFusedError(f"{data}: {subset!r} has no sentences; give another --subset")
     try:
         task.load_dataset(subset)
-        read_whole(task.dataset(subset))
     except FileNotFoundError as error:
         raise BertFusedError(
             f"{data} has no --subset {subset!r} for {task.cfg.source_lang}-{task.cfg.target_lang}; "

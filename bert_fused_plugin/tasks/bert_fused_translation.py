@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 import torch
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationTask
+from fairseq.token_generation_constraints import pack_constraints, unpack_constraints
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
@@ -34,7 +35,7 @@ from bert_fused_plugin.tasks.bert_fused_translation_config import (
     unusable_flags,
 )
 from bert_fused_plugin.tasks.raw_text_check import check_raw_text
-from bert_fused_plugin.tasks.training_checks import training_errors
+from bert_fused_plugin.tasks.training_checks import settings_beside, training_errors, trial_errors
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +59,8 @@ class BertFusedTranslationTask(TranslationTask):
         self._berts: ensembles.Berts = WeakValueDictionary()
         self._typed_text = TypedText(self.src_dict)
         self._tokenizer: Any = None
+        self._criterion: Any = None  # until a validation was tried
+        self._beside_model: Dict[str, Any] = {}
         self._warn_once = cache(logger.warning)
         setup_messages.collect()
 
@@ -79,6 +82,7 @@ class BertFusedTranslationTask(TranslationTask):
         """
         if not from_checkpoint:
             raise_all(training_errors(self.cfg, cfg))
+            self._beside_model = settings_beside(cfg)
         model = super().build_model(cfg, from_checkpoint)
         if from_checkpoint:  # no training follows
             setup_messages.end(repeat=False)
@@ -103,11 +107,32 @@ class BertFusedTranslationTask(TranslationTask):
 
     def can_reuse_epoch_itr(self, dataset: Any) -> bool:
         """Return whether fairseq may keep the batches of *dataset*; those of typed lines would fill the memory."""
-        return any(dataset is loaded for loaded in self.datasets.values()) and super().can_reuse_epoch_itr(dataset)
+        return self._has_loaded(dataset) and super().can_reuse_epoch_itr(dataset)
+
+    def get_batch_iterator(self, dataset: Any, max_tokens: Optional[int] = None, **options: Any) -> Any:
+        """Make batches of at most *max_tokens*; a typed line that is longer has a batch of its own size."""
+        if max_tokens is not None and not self._has_loaded(dataset):
+            max_tokens = max([max_tokens, *map(dataset.num_tokens, range(len(dataset)))])
+        return super().get_batch_iterator(dataset, max_tokens=max_tokens, **options)
+
+    def _has_loaded(self, dataset: Any) -> bool:
+        return any(dataset is loaded for loaded in self.datasets.values())
+
+    def build_criterion(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
+        """Build the criterion, which is tried before the first update."""
+        self._criterion = super().build_criterion(cfg, *args, **kwargs)
+        return self._criterion
 
     def begin_epoch(self, epoch: int, model: Any) -> None:
-        """Begin an epoch; before the first one of a launch, what matters of the set-up is logged once more."""
+        """Begin an epoch; before the first one of a launch, a validation is tried, and the set-up is logged once more.
+
+        Raises:
+            BertFusedError: the validations of this training would fail, or its best checkpoint could not be found.
+        """
         super().begin_epoch(epoch, model)
+        if self._criterion is not None:
+            raise_all(trial_errors(self, model, self._criterion, self._beside_model))
+            self._criterion = None
         setup_messages.end(repeat=True)
 
     def valid_step(self, sample: Dict[str, Any], model: Any, criterion: Any) -> Any:
@@ -163,6 +188,8 @@ class BertFusedTranslationTask(TranslationTask):
         """
         src_tokens = [self._truncated(line) for line in src_tokens]
         src_lengths = [len(line) for line in src_tokens]
+        if constraints is not None:
+            constraints = self._known(constraints)
         dataset = super().build_dataset_for_inference(src_tokens, src_lengths, constraints=constraints)
         if self.bridge is None or not self.bridge.context:
             return dataset
@@ -192,6 +219,11 @@ class BertFusedTranslationTask(TranslationTask):
                 f"--num-shards {shards} has no effect on fairseq-generate, which would translate all; leave it out, "
                 "or give each process a data-bin of its own part"
             )
+        if "extra_gen_cls_kwargs" in options and getattr(args, "constraints", None):
+            errors.append(
+                "--constraints has no effect on fairseq-generate, whose data has none; give them to "
+                "fairseq-interactive, after the source line, with a tab before each"
+            )
         if not (self.datasets or options or self.cfg.eval_bleu):  # the hub interface gives options
             errors += [
                 f"{flag} is for data sets, and not for the typed lines of fairseq-interactive; leave it out"
@@ -210,7 +242,8 @@ class BertFusedTranslationTask(TranslationTask):
     ) -> Any:
         """Generate; BERT reads a batch once, unless the members of an ensemble differ in BERT or in its input."""
         net_input = sample["net_input"]
-        if constraints is not None and self.bridge is not None and self.bridge.context:
+        reads_context = self.bridge is not None and self.bridge.context > 0
+        if reads_context and "bert_tokens" not in net_input and constraints is not None:  # see InteractiveDataset
             net_input, constraints = {**net_input, "bert_tokens": constraints}, None
         if ensembles.agree_on_bert_input(models):
             net_input = ensembles.with_bert_states(models, net_input)
@@ -295,6 +328,14 @@ class BertFusedTranslationTask(TranslationTask):
         if self.bert_cache is not None:
             self.bert_cache.use_for(result, name)
         return result
+
+    def _known(self, constraints: Tensor) -> Tensor:
+        """Return the packed *constraints* without those that would force unknown symbols."""
+        rows = [unpack_constraints(row) for row in constraints]
+        known = [[words for words in row if self.tgt_dict.unk() not in words] for row in rows]
+        if lost := sum(map(len, rows)) - sum(map(len, known)):
+            logger.warning(f"{lost} constraints have symbols that the target dictionary lacks, and are left out")
+        return pack_constraints(known)
 
     def _truncated(self, line: Tensor) -> Tensor:
         """Return the source *line*, cut to what the model can take; its end of sentence stays."""

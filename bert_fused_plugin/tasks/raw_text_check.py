@@ -24,10 +24,7 @@ def check_raw_text(texts: Any, sentences: Any, bridge: DictionaryBridge, place: 
     if bridge.problem:  # the ids do not tell the text
         return
     found: List[Tuple[float, int]] = []
-    lines = range(0, len(texts), max(1, len(texts) // _LINES))
-    if sentences.supports_prefetch:  # --dataset-impl cached reads nothing by itself
-        sentences.prefetch(lines)
-    for i in lines:
+    for i in range(0, len(texts), max(1, len(texts) // _LINES)):
         derived, raw = bridge.text(sentences[i]).replace("<unk>", " "), _sequences(texts[i])
         # fairseq's byte_bpe has no sign in the dictionary
         read = max(map(_sequences, (derived, decode_byte_bpe(derived))), key=lambda each: sum((each & raw).values()))

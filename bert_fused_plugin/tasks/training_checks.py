@@ -2,11 +2,14 @@
 
 import json
 import os
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Set
 
+import torch
+from fairseq import utils
 from fairseq.data.data_utils import post_process
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.file_io import PathManager
+from fairseq.logging import metrics
 
 from bert_fused_plugin.fairseq_settings import flags_beside, resumed_from
 
@@ -17,7 +20,7 @@ _RESETS = ("reset_optimizer", "reset_dataloader", "reset_meters", "reset_lr_sche
 
 def training_errors(task: Any, flags: Any) -> List[str]:
     """Return a sentence for each mistake in the settings of the *task* and in those beside *flags*, the model's."""
-    given = _settings_beside(flags)
+    given = settings_beside(flags)
     if given.get("save_dir") is None:  # no training
         return []
     errors = [] if given.get("disable_validation") else [*_metric_errors(task, given), *_bleu_errors(task)]
@@ -108,7 +111,56 @@ def _rate_errors(given: Mapping[str, Any]) -> List[str]:
     ]
 
 
-def _settings_beside(flags: Any) -> Dict[str, Any]:
+def trial_errors(task: Any, model: Any, criterion: Any, given: Mapping[str, Any]) -> List[str]:
+    """Make the batches of each validation, and validate on the longest sentence, as the training will do later.
+
+    Args:
+        given: the settings beside the model's, see `settings_beside`.
+    """
+    if given.get("save_dir") is None or given.get("disable_validation"):
+        return []
+    errors = []
+    # of argparse, these two are texts
+    most, sentences = (given[name] and int(given[name]) for name in ("max_tokens_valid", "batch_size_valid"))
+    for subset in filter(task.datasets.__contains__, given["valid_subset"].split(",")):
+        try:
+            batches = task.get_batch_iterator(
+                task.dataset(subset),
+                most,
+                max_sentences=sentences,
+                max_positions=utils.resolve_max_positions(task.max_positions(), model.max_positions()),
+                ignore_invalid_inputs=given["skip_invalid_size_inputs_valid_test"],
+                disable_iterator_cache=True,
+            ).frozen_batches
+        except Exception as error:  # fairseq has no class for it
+            errors.append(
+                f"--valid-subset {subset} has sentences that no batch takes ({error}); give a larger "
+                "--max-tokens-valid, or leave such sentences out with --skip-invalid-size-inputs-valid-test"
+            )
+            continue
+        metric, names = given["best_checkpoint_metric"], _validate(task, model, criterion, subset, batches)
+        if metric not in names:
+            flag = f"--best-checkpoint-metric {metric}"
+            errors.append(f"{flag} must be what validation computes; give one of {', '.join(sorted(names))}")
+    return list(dict.fromkeys(errors))
+
+
+def _validate(task: Any, model: Any, criterion: Any, subset: str, batches: Any) -> Set[str]:
+    """Return the names of what a validation computes, found with the longest sentence of *subset*."""
+    dataset, parameter = task.dataset(subset), next(model.parameters())
+    longest = max((i for batch in batches for i in batch), key=dataset.num_tokens)
+    sample = utils.apply_to_sample(
+        lambda tensor: tensor.to(parameter.device, parameter.dtype if tensor.is_floating_point() else None),
+        dataset.collater([dataset[longest]]),
+    )
+    with utils.model_eval(model), utils.model_eval(criterion), torch.no_grad():
+        _, _, logged = criterion(model, sample)
+    with metrics.aggregate(new_root=True) as computed:
+        task.reduce_metrics([logged], criterion)
+    return {*computed.get_smoothed_values(), *(["bleu"] if task.cfg.eval_bleu else [])}
+
+
+def settings_beside(flags: Any) -> Dict[str, Any]:
     """Return the settings of those sections of fairseq that the checks read, which were given beside *flags*."""
     sections = ("checkpoint", "dataset", "optimization", "lr_scheduler")
     given = {section: flags_beside(flags, section) for section in sections}
