@@ -94,5 +94,5 @@ def test_the_task_checks_the_lines_of_fairseq_interactive(caplog):
 
 def test_a_typed_symbol_of_fairseq_is_text_and_invisible_signs_are_nothing():
     text = TypedText(dictionary_of("the", "do@@", "g"))
-    assert text.plain("a </s> b <unk> x<s> </s>.") == "a < /s> b < unk> x<s> </s>."
+    assert text.plain("a </s> b <unk> x<s> </s>.") == "a < /s> b < unk> x< s> </s>."
     assert [text.plain(line) for line in (" \t", "\u200b", "\ufeff", "\xad", "\u200ba")] == [""] * 4 + ["\u200ba"]
