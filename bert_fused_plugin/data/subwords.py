@@ -22,7 +22,7 @@ _OF_ANY_KIND = re.compile(r"madeupword\d+|<.*>|__.*__|\[.*\]")
 _FEWEST_NUMBERS = 100  # a dictionary of at most so many symbols that are numbers may be that of a toy task
 
 # sacreBLEU's tokenisers that need no download and no other package, and the codes of their languages (ISO 639)
-_CODES = {"zh": "zh cmn yue wuu lzh", "char": "ja th lo km my shn bo dz"}
+_CODES = {"zh": "zh yue wuu lzh", "char": "ja th lo km my shn bo dz"}
 _NO_CODES = {"cn": "zh", "cz": "cs", "jp": "ja"}  # names that people give to their files
 _TOKENIZERS = {code: tokenizer for tokenizer, codes in _CODES.items() for code in codes.split()}
 
@@ -190,12 +190,12 @@ def bleu_tokenizer(language: str) -> Optional[str]:
 
 
 def language_code(language: str) -> str:
-    """Return the shortest code of a *language*: ``fr`` for ``fr_CA``, ``fr-CA``, ``FR``, ``fra`` and ``fra_Latn``.
+    """Return the usual code of a *language*: ``fr`` for ``fr_CA``, ``FR`` and ``fra_Latn``, ``fa`` for ``pes_Arab``.
 
     A name that is no code, such as ``source``, stays.
     """
     try:
-        code = Language.get(language).language or language
+        code = Language.get(language).prefer_macrolanguage().language or language
     except LanguageTagError:
         return language
     return _NO_CODES.get(code, code)
