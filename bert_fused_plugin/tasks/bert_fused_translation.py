@@ -219,7 +219,7 @@ class BertFusedTranslationTask(TranslationTask):
                 f"--num-shards {shards} has no effect on fairseq-generate, which would translate all; leave it out, "
                 "or give each process a data-bin of its own part"
             )
-        if "extra_gen_cls_kwargs" in options and getattr(args, "constraints", None):
+        if "extra_gen_cls_kwargs" in options and args.constraints:
             errors.append(
                 "--constraints has no effect on fairseq-generate, whose data has none; give them to "
                 "fairseq-interactive, after the source line, with a tab before each"

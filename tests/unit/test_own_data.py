@@ -1,8 +1,6 @@
 """The programs behind examples/own_data/run.sh: checks of raw text, held-out pairs, subwords, settings of training."""
 
 import os
-import random
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,9 +13,7 @@ import text_checks
 from documentation import ROOT
 from fairseq import options
 from fairseq.data import Dictionary
-from text_checks import _ENGLISH, Findings, check_split, check_tokenizer
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from text_checks import Findings, check_split
 
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_errors
 
@@ -359,87 +355,6 @@ def test_the_vocabulary_grows_with_the_text_and_not_with_an_alphabet(tmp_path):
     assert [prepare.default_symbols(pairs, 2_001) for pairs in (3_000, 10_000)] == [3_002, 4_000]
 
 
-@pytest.mark.parametrize(("known", "warned"), [(range(3_000), 0), (range(100, 3_000), 1)])
-def test_a_bert_of_a_language_without_spaces(tmp_path, known, warned):
-    """Its word pieces are characters, so the number of them in a word says nothing, but unknown ones do."""
-    signs = [chr(0x4E00 + i) for i in range(3_000)]
-    save_tokenizer(tmp_path / "bert", [signs[i] for i in known])
-    write(tmp_path / "train.zh", ["".join(signs[(7 * i + j) % 1_000] for j in range(20)) for i in range(300)])
-    findings = Findings()
-    check_tokenizer(str(tmp_path / "bert"), tmp_path / "train.zh", findings)
-    assert findings.errors == []
-    assert len(findings.warnings) == warned
-    assert not warned or "it makes word pieces, and 14% of the letters are unknown; a BERT of" in findings.warnings[0]
-
-
-def test_a_bert_of_another_alphabet_language_splits_words(tmp_path):
-    save_tokenizer(
-        tmp_path / "bert", [*"abcdefghijklmnopqrstuvwxyz", *(f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz")]
-    )
-    write(tmp_path / "train.en", [sentence(i) for i in range(300)])
-    findings = Findings()
-    check_tokenizer(str(tmp_path / "bert"), tmp_path / "train.en", findings)
-    [warning] = findings.warnings
-    assert "seems to be trained for another language: it splits a word into 3." in warning
-
-
-@pytest.mark.parametrize(("missing", "said"), [(None, None), (320, "in lines 301 to 900, lengths fit")])
-def test_a_line_that_is_missing_in_one_file(tmp_path, missing, said):
-    draw = random.Random(1)
-    lengths = [draw.randint(2, 30) for _ in range(1_000)]
-    write(tmp_path / "train.en", ["word " * length for length in lengths])
-    translations = ["Wort " * (length + draw.randint(-1, 2)) for length in lengths]
-    if missing is not None:
-        del translations[missing]
-        translations.append("Ende")
-    write(tmp_path / "train.de", translations)
-    findings = Findings()
-    check_split([tmp_path / "train.en", tmp_path / "train.de"], findings)
-    assert findings.errors == []
-    assert [said in warning for warning in findings.warnings] == [True] * (missing is not None)
-
-
-def test_lines_that_end_with_carriage_returns(data):
-    (data / "train.en").write_bytes((data / "train.en").read_bytes().replace(b"\n", b"\r"))
-    with pytest.raises(SystemExit, match=r"train.en: its lines end with carriage returns alone; convert it with tr"):
-        run(data)
-
-
-def test_sources_that_training_sees_with_another_translation(data, capsys):
-    write(data / "test.en", [f"{sentence(i)}." for i in range(3)] + ["something else"])
-    write(data / "test.fr", [f"{sentence(i).upper()} !" for i in range(1)] + ["autre chose"] * 3)
-    run(data)
-    said = capsys.readouterr().err
-    assert f"warning: {data}/test.*: 1 of 4 different pairs are in train.*, too, which makes scores too high" in said
-    assert f"{data}/test.*: the sources of 2 of 4 different pairs are in train.*, too, with another translation" in said
-
-
-@pytest.mark.parametrize(
-    ("line", "warned"),
-    [
-        ("My mother bought apples in the garden", 0),
-        ("Meine Mutter kaufte Äpfel im Garten", 1),
-        ("Äitini osti omenoita puutarhasta", 1),
-    ],
-)
-def test_an_english_bert_of_another_language(tmp_path, line, warned):
-    letters = "abcdefghijklmnopqrstuvwxyzäабвгдежзийклмнопрстуфхцчшщъыьэюя"
-    english = re.findall(r"\w+", _ENGLISH.lower())
-    save_tokenizer(tmp_path / "bert", [*letters, *(f"##{letter}" for letter in letters), *english, "##fte", "##noita"])
-    write(tmp_path / "train.xx", [line] * 300)
-    findings = Findings()
-    check_tokenizer(str(tmp_path / "bert"), tmp_path / "train.xx", findings)
-    assert len(findings.warnings) == warned
-
-
-def save_tokenizer(folder, pieces):
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    backend = Tokenizer(models.WordPiece({piece: i for i, piece in enumerate([*special, *pieces])}, unk_token="[UNK]"))
-    backend.normalizer = normalizers.BertNormalizer()  # which sets Chinese characters apart
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]", pad_token="[PAD]").save_pretrained(folder)
-
-
 # --- settings by the amount of text, the size and the device
 
 
@@ -484,3 +399,18 @@ def test_the_recurrent_models_of_each_size_share_their_embeddings(size):
     flags = ["data", "--arch", chosen["gru_arch"], *chosen["gru_sizes"].split(), "--share-all-embeddings"]
     args = options.parse_args_and_arch(options.get_training_parser(), flags)
     assert gru_config_errors(GruConfig.from_namespace(args), Dictionary(), Dictionary()) == []
+
+
+def test_lines_that_end_with_carriage_returns(data):
+    (data / "train.en").write_bytes((data / "train.en").read_bytes().replace(b"\n", b"\r"))
+    with pytest.raises(SystemExit, match=r"train.en: its lines end with carriage returns alone; convert it with tr"):
+        run(data)
+
+
+def test_sources_that_training_sees_with_another_translation(data, capsys):
+    write(data / "test.en", [f"{sentence(i)}." for i in range(3)] + ["something else"])
+    write(data / "test.fr", [f"{sentence(i).upper()} !" for i in range(1)] + ["autre chose"] * 3)
+    run(data)
+    said = capsys.readouterr().err
+    assert f"warning: {data}/test.*: 1 of 4 different pairs are in train.*, too, which makes scores too high" in said
+    assert f"{data}/test.*: the sources of 2 of 4 different pairs are in train.*, too, with another translation" in said
