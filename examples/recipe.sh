@@ -305,7 +305,8 @@ compare() {
             say "compare: $folder is not in the report; it is with SEEDS='${seeds[*]} ${folder##*-}'"
     done
     served
-    bert-fused-compare "$out/data-bin" "${given[@]}" "${scoring[@]}" --output "$out/report.html" --json "$out/report.json"
+    bert-fused-compare "$out/data-bin" "${given[@]}" "${scoring[@]}" --keep "$out/kept-translations" \
+        --output "$out/report.html" --json "$out/report.json"
 }
 
 average() { # average FOLDER: of its best checkpoints, to FOLDER/average.pt

@@ -99,7 +99,8 @@ def compare(options: Namespace) -> Dict[str, Any]:
     found: List[Comparison] = []
     for subset, lines in references.items():
         scorer = scoring.Scorer(lines, tokenised, options.samples, runs[0].languages[1], options.tokenize)
-        found.append(Comparison(seeds, *given[subset], subset, how, texts, scorer, not options.no_bert_tests))
+        with_ablations = not options.no_bert_tests
+        found.append(Comparison(seeds, *given[subset], subset, how, texts, scorer, with_ablations, options.keep))
         if options.write_text is not None:
             found[-1].write_texts(options.write_text)
     tests = [comparison.verdict(options.data) for comparison in found]
@@ -282,6 +283,8 @@ def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
         "line a sentence, without subwords, and detokenised if the references are; may be repeated")  # fmt: skip
     add("--output", type=given_path, required=True, help="HTML file to write; it needs no other file")
     add("--json", type=given_path, help="JSON file to write, which holds all figures")
+    add("--keep", type=given_path, metavar="DIR", help="directory that keeps translations, so that a later report "
+        "translates only what is new")  # fmt: skip
     _add_metrics(parser)
     add("--subset", action="append", metavar="NAME", help="name of a test set; may be repeated, with {subset} in the "
         "names of files that each set has; default: all whose name begins with test")  # fmt: skip

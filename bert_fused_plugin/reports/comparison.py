@@ -4,7 +4,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean
-from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from torch import Tensor
 
@@ -16,7 +16,7 @@ from bert_fused_plugin.progress import Progress, say
 from bert_fused_plugin.reports.attention import attention_maps, attention_statistics, evenness
 from bert_fused_plugin.reports.bert_ablations import MEANINGS, bert_ablations
 from bert_fused_plugin.reports.buckets import RARE, by_length, by_rare_words, count_training_words, words_of
-from bert_fused_plugin.reports.decoding import UNKNOWN, Decoding, Texts, Translations, batches, translate
+from bert_fused_plugin.reports.decoding import UNKNOWN, Decoding, Texts, Translations, batches, translate_once
 from bert_fused_plugin.reports.runs import Run, find_logs
 from bert_fused_plugin.reports.scoring import GivenScores, Scorer, Scores
 from bert_fused_plugin.reports.text_files import write_texts
@@ -41,6 +41,7 @@ class Comparison:
     texts: Texts
     scorer: Scorer  # which has the reference of each sentence
     with_ablations: bool  # whether to translate with BERT off, shuffled and random too
+    folder: Optional[Path]  # that keeps translations for later reports
 
     def __post_init__(self) -> None:
         self.runs = [first for first, *_ in self.seeds]
@@ -52,11 +53,11 @@ class Comparison:
         jobs += [(run, f"seed {i}", nullcontext) for _, *more in self.seeds for i, run in enumerate(more, 2)]
         # by run, and by the state of BERT or the seed
         self.found: Dict[str, Dict[str, Translations]] = {run.name: {} for run in self.runs}
+        titles = {"on": "", **{state: f", BERT {state}" for state in MEANINGS if state != "on"}}
         for number, (run, state, enter) in enumerate(jobs, 1):
-            about = {"on": ""}.get(state, f", BERT {state}" if state in MEANINGS else f", {state}")
-            with enter():
-                title = f"translation {number} of {len(jobs)}: {run.name}{about}"
-                self.found[run.name][state] = translate(run, self.subset, self.how, title)
+            title = f"translation {number} of {len(jobs)}: {run.name}{titles.get(state, f', {state}')}"
+            job = run, self.subset, self.how, state if state in MEANINGS else "on", enter
+            self.found[run.name][state] = translate_once(*job, self.folder, title)
         own = {
             name: [self._texts_of(each) for state, each in found.items() if state == "on" or state not in MEANINGS]
             for name, found in self.found.items()

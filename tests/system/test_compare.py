@@ -15,7 +15,11 @@ from conftest import REPORT_HOW, REPORT_QUICK, hypotheses, reported
 from bert_fused_plugin.commands import compare
 from bert_fused_plugin.commands.compare import main, parse_args, read_lines
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.reports import decoding
 from bert_fused_plugin.reports.page import render
+
+
+STATES = enumerate(["", ", BERT off", ", BERT shuffled", ", BERT random"], 1)
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +34,26 @@ def written(workspace, plain, tmp_path_factory):
         "--output", folder / "report.html", "--json", folder / "report.json", *REPORT_HOW,
     )  # fmt: skip
     return folder
+
+
+def test_a_later_report_translates_only_what_is_new(workspace, plain, tmp_path, monkeypatch):
+    keep = ["--keep", tmp_path / "kept", "--json", tmp_path / "report.json", *REPORT_QUICK]
+
+    def report(*more):
+        words = [workspace.data, "--baseline", f"fused={workspace.save_dir}", "--output", tmp_path / "report.html"]
+        main([str(word) for word in (*words, *keep, *more)])
+        return json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+
+    first, titles = report(), []
+    translate = decoding.translate
+    monkeypatch.setattr(decoding, "translate", lambda *of: titles.append(of[-1]) or translate(*of))
+    again = report()
+    assert {**again, "command": None} == {**first, "command": None}
+    assert titles == []
+    report("--run", f"plain={plain}")
+    assert titles == ["translation 5 of 5: plain"]
+    report("--lenpen", "0.5")
+    assert titles[1:] == [f"translation {i} of 4: fused{state}" for i, state in STATES]
 
 
 @pytest.fixture
