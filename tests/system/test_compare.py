@@ -37,7 +37,8 @@ def written(workspace, plain, tmp_path_factory):
 
 
 def test_a_later_report_translates_only_what_is_new(workspace, plain, tmp_path, monkeypatch):
-    keep = ["--keep", tmp_path / "kept", "--json", tmp_path / "report.json", *REPORT_QUICK]
+    keep = ["--keep", tmp_path / "kept", "--json", tmp_path / "report.json", "--samples", "100", "--examples", "1"]
+    keep += REPORT_HOW
 
     def report(*more):
         words = [workspace.data, "--baseline", f"fused={workspace.save_dir}", "--output", tmp_path / "report.html"]
@@ -52,7 +53,7 @@ def test_a_later_report_translates_only_what_is_new(workspace, plain, tmp_path, 
     assert titles == []
     report("--run", f"plain={plain}")
     assert titles == ["translation 5 of 5: plain"]
-    report("--lenpen", "0.5")
+    report("--lenpen", "0.6")
     assert titles[1:] == [f"translation {i} of 4: fused{state}" for i, state in STATES]
 
 
