@@ -72,11 +72,12 @@ setup(
         "Programming Language :: Python :: 3.11",
         "Programming Language :: Python :: 3.12",
         "Programming Language :: Python :: 3.13",
+        "Programming Language :: Python :: 3.14",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
         "Topic :: Text Processing :: Linguistic",
         "Typing :: Typed",
     ],
-    python_requires=">=3.9,<3.14",
+    python_requires=">=3.9,<3.15",
     packages=find_packages(include=["bert_fused_plugin", "bert_fused_plugin.*", "fairseq_compat"]),
     package_data={"bert_fused_plugin": ["py.typed"], "bert_fused_plugin.reports": ["templates/*"]},
     entry_points={

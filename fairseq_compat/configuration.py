@@ -8,7 +8,7 @@ import os
 import sys
 import warnings
 from argparse import Namespace
-from typing import Any, Callable, List, Set
+from typing import Any, Callable, List, Set, Union, get_args, get_origin
 
 # warnings that users can do nothing about: their category, and the start of message and module as regular expressions
 _HOPELESS_WARNINGS = (
@@ -16,7 +16,7 @@ _HOPELESS_WARNINGS = (
     (FutureWarning, r"`torch\.cuda\.amp\.autocast\(args\.\.\.\)` is", r"fairseq\.tasks\."),
     (FutureWarning, r"`torch\.cuda\.amp\.GradScaler\(args\.\.\.\)` is", r"fairseq\.optim\."),
     # torch 2.14: fairseq's parts of non-autoregressive models are scripted when they are imported
-    (FutureWarning, r"`torch\.jit\.script` is deprecated", r"torch\.jit\._script$"),
+    (FutureWarning, r"`torch\.jit\.script` is (deprecated|not supported in Python 3\.14)", r"torch\.jit\._script$"),
     # torch 2.0: fairseq's attention gives a bool padding mask and a float causal mask
     (UserWarning, r"Support for mismatched key_padding_mask and", r"torch\.nn\.functional$"),
     # fairseq's data loader asks for pinned memory with --cpu too
@@ -101,6 +101,30 @@ def current_hydra(module: Any) -> None:
     module.compose = quiet(hydra.compose)
     # version 1.1 keeps what fairseq's "@package _group_" headers and strict=False need
     module.initialize = quiet(hydra.initialize, caller_stack_depth=2, version_base="1.1")
+
+
+def optional_types(module: Any) -> None:
+    """Let fairseq see that a setting may be None, which it reads from the text of a type; Python 3.14 changed that."""
+
+    @around(module, "interpret_dc_type")
+    def interpret_dc_type(stock: Any, field_type: Any) -> Any:
+        kinds = get_args(field_type) if get_origin(field_type) is Union else ()
+        return kinds[0] if type(None) in kinds else stock(field_type)
+
+
+def hydra_flags(_module: Any) -> None:
+    """Let Hydra 1.3 describe its flags: Python 3.14 checks their help, and that of one is no text."""
+    from hydra._internal import utils
+
+    from fairseq_compat.patches import overlay
+
+    class Parser(utils.argparse.ArgumentParser):  # type: ignore[misc,name-defined]
+        def _check_help(self, action: Any) -> None:
+            if isinstance(action.help, str):
+                super()._check_help(action)  # type: ignore[misc]
+
+    if sys.version_info >= (3, 14):
+        utils.argparse = overlay(utils.argparse, ArgumentParser=Parser)
 
 
 def separate_jobs(module: Any) -> None:

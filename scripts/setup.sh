@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the virtual environment .venv: this package (editable), stock fairseq and the tools.
 # Does nothing where it is up to date.  Settings, all optional:
-#   PYTHON=python3.12     the interpreter to build on (3.9 to 3.13; default: the first that fits)
+#   PYTHON=python3.12     the interpreter to build on (3.9 to 3.14; default: the first that fits)
 #   VENV=/some/folder     where the environment goes (default: .venv in the repository)
 #   TORCH=torch==2.13.0   what to ask pip for as torch
 #   FAIRSEQ=/some/folder  a checkout of fairseq's repository, a wheel, or what to ask pip for (default: fairseq==0.12.2)
@@ -30,7 +30,7 @@ chosen() { sed -n "s/^$1=//p" "$choices" 2>/dev/null || true; }
 # The real interpreter behind a command, or nothing where its version does not fit.
 base_of() {
     "$1" -c 'import os, sys
-if (3, 9) <= sys.version_info[:2] <= (3, 13): print(os.path.realpath(sys.executable))' 2>/dev/null
+if (3, 9) <= sys.version_info[:2] <= (3, 14): print(os.path.realpath(sys.executable))' 2>/dev/null
 }
 
 find_python() {
@@ -38,16 +38,16 @@ find_python() {
     if [ -n "${PYTHON:-}" ]; then
         command -v "$PYTHON" >/dev/null || fail "PYTHON=$PYTHON: no such command"
         base=$(base_of "$PYTHON") && [ -n "$base" ] ||
-            fail "PYTHON=$PYTHON is $("$PYTHON" --version 2>&1 | head -n 1 || true); 3.9 to 3.13 is needed." \
+            fail "PYTHON=$PYTHON is $("$PYTHON" --version 2>&1 | head -n 1 || true); 3.9 to 3.14 is needed." \
                 "Set PYTHON= to one of those." "$other_python"
         echo "$base"
         return
     fi
-    for candidate in "$venv/bin/python" python3 python3.11 python3.12 python3.13 python3.10 python3.9; do
+    for candidate in "$venv/bin/python" python3 python3.11 python3.12 python3.13 python3.14 python3.10 python3.9; do
         base=$(base_of "$candidate") && [ -n "$base" ] && echo "$base" && return
     done
     found=$(python3 --version 2>/dev/null || echo "no python3")
-    fail "3.9 to 3.13 is needed, and there is $found. Install another one beside it, or name it: PYTHON=/path/to/python $0" \
+    fail "3.9 to 3.14 is needed, and there is $found. Install another one beside it, or name it: PYTHON=/path/to/python $0" \
         "$other_python"
 }
 other_python="Without a package of the system (apt install python3.13-dev python3.13-venv): uv python install 3.13 && \

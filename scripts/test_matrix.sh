@@ -4,7 +4,7 @@
 # A clone and its environment are removed after their run; the logs stay.  It takes about a quarter of an hour for each
 # version.  The script fails where a version failed, and where nothing was tested.
 #
-#   scripts/test_matrix.sh [3.9|3.10|3.11|3.12|3.13|floor|main]...      (default: all seven)
+#   scripts/test_matrix.sh [3.9|3.10|3.11|3.12|3.13|3.14|floor|main]... (default: all eight)
 #
 # "floor" is the oldest of these versions with the lower bounds of setup.py, and "main" is Python 3.11 with the last commit of
 # fairseq's repository in the place of fairseq 0.12.2.
@@ -16,7 +16,7 @@
 set -uo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-all=(3.9 3.10 3.11 3.12 3.13)
+all=(3.9 3.10 3.11 3.12 3.13 3.14)
 fairseq_main=3d262bb25690e4eb2e7d3c1309b1e9c406ca4b99
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONUTF8=1
 unset VENV PYTHON TORCH FAIRSEQ DEMO_DIR

@@ -114,6 +114,6 @@ def test_set_up_names_what_is_wrong_with_python_and_folder(tmp_path):
     old = tmp_path / "python3.7"
     old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.7.9\n')
     old.chmod(0o755)
-    assert "is Python 3.7.9; 3.9 to 3.13 is needed" in fails(PYTHON=str(old), VENV=str(tmp_path / "v"))
+    assert "is Python 3.7.9; 3.9 to 3.14 is needed" in fails(PYTHON=str(old), VENV=str(tmp_path / "v"))
     (tmp_path / "mine").mkdir()
     assert "exists and is no virtual environment" in fails(VENV=str(tmp_path / "mine"))
