@@ -118,10 +118,10 @@ def hydra_flags(_module: Any) -> None:
 
     from fairseq_compat.patches import overlay
 
-    class Parser(utils.argparse.ArgumentParser):  # type: ignore[misc,name-defined]
+    class Parser(utils.argparse.ArgumentParser):
         def _check_help(self, action: Any) -> None:
             if isinstance(action.help, str):
-                super()._check_help(action)  # type: ignore[misc]
+                super()._check_help(action)
 
     if sys.version_info >= (3, 14):
         utils.argparse = overlay(utils.argparse, ArgumentParser=Parser)

@@ -18,7 +18,6 @@ from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.reports import decoding
 from bert_fused_plugin.reports.page import render
 
-
 STATES = enumerate(["", ", BERT off", ", BERT shuffled", ", BERT random"], 1)
 
 
