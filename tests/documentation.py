@@ -99,7 +99,7 @@ def _code(sentence: str) -> str:
 def argument_table(function: Any) -> str:
     """Return the table of the arguments of *function*, from its signature and its docstring."""
     rows = ["| argument | default | meaning |", "| --- | --- | --- |"]
-    meanings = dict(re.findall(r"^ {8}(\w+): (.*)$", function.__doc__, re.MULTILINE))
+    meanings = dict(re.findall(r"^ {4}(\w+): (.*)$", inspect.getdoc(function), re.MULTILINE))
     for name, parameter in inspect.signature(function).parameters.items():
         given = f"`{name}`" if parameter.kind is not parameter.VAR_KEYWORD else f"`**{name}`"
         default = "" if parameter.default is parameter.empty else f"`{parameter.default!r}`"

@@ -99,7 +99,7 @@ def test_a_choice_is_remembered_and_another_one_replaces_what_is_installed(set_u
     assert set_up() == []
     assert set_up(FAIRSEQ=str(tmp_path / "checkout")) == []
     (tmp_path / "venv" / "setup-stamp").unlink()  # as after a change of setup.py
-    _, torch, fairseq, _ = set_up()
+    *_, torch, fairseq, _ = set_up()
     assert torch.startswith("install torch==2.8.0 ")
     assert fairseq.endswith(f" {tmp_path / 'checkout'}")
     removal, fairseq, *_ = set_up(FAIRSEQ="fairseq==0.12.2")

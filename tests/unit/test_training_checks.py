@@ -117,4 +117,4 @@ def test_a_part_of_a_test_set_is_refused(dictionary):
     task = translation_task(dictionary)
     task.datasets["test"] = []
     with pytest.raises(BertFusedError, match="--num-shards 2 has no effect on fairseq-generate"):
-        task.build_generator([], Namespace(num_shards=2), extra_gen_cls_kwargs={})
+        task.build_generator([], Namespace(num_shards=2, constraints=None), extra_gen_cls_kwargs={})
