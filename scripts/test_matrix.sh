@@ -7,7 +7,8 @@
 #   scripts/test_matrix.sh [3.9|3.10|3.11|3.12|3.13|3.14|floor|main]... (default: all eight)
 #
 # "floor" is the oldest of these versions with the lower bounds of setup.py, and "main" is Python 3.11 with the last commit of
-# fairseq's repository in the place of fairseq 0.12.2.
+# fairseq's repository in the place of fairseq 0.12.2.  For a Python that this system lacks, a chroot will do, as root:
+#   debootstrap --variant=minbase --include=python3.14-venv,python3.14-dev,g++,git,ca-certificates sid DIR && chroot DIR
 #
 # Settings, all optional:
 #   CUDA=1       install builds of torch that bring CUDA, some gigabytes each; without it such a version is left out
