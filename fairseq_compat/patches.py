@@ -51,12 +51,20 @@ def checkpoints_of_any_version(module: Any) -> None:
         return state
 
 
-def best_checkpoints(module: Any) -> None:
-    """Let --keep-best-checkpoints N keep N from the first one on."""
+def checkpoints_asked_for(module: Any) -> None:
+    """Let --keep-best-checkpoints N keep N from the first one on, and --save-interval-updates save at the end of epochs.
+
+    There, fairseq writes the checkpoint of the epoch instead, and with --no-epoch-checkpoints none.
+    """
     paths = module.checkpoint_paths
 
     @around(module, "save_checkpoint")
-    def save_checkpoint(stock: Any, cfg: Any, *args: Any) -> None:
+    def save_checkpoint(stock: Any, cfg: Any, trainer: Any, epoch_itr: Any, *args: Any) -> None:
+        every = cfg.save_interval_updates
+        if cfg.no_epoch_checkpoints and every > 0 and trainer.get_num_updates() % every == 0:
+            within = {"end_of_epoch": lambda: False, "state_dict": epoch_itr.state_dict}
+            epoch_itr = SimpleNamespace(epoch=epoch_itr.epoch, **within)
+
         def with_a_free_place(path: str, pattern: str, **options: Any) -> Any:
             found = paths(path, pattern, **options)  # the last is the lowest
             if "best_" not in pattern or len(found) >= cfg.keep_best_checkpoints:
@@ -65,7 +73,7 @@ def best_checkpoints(module: Any) -> None:
 
         module.checkpoint_paths = with_a_free_place
         try:
-            stock(cfg, *args)
+            stock(cfg, trainer, epoch_itr, *args)
         finally:
             module.checkpoint_paths = paths
 

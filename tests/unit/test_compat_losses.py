@@ -32,6 +32,26 @@ def test_the_best_checkpoints_are_kept_from_the_first_on(tmp_path, monkeypatch, 
     assert found[-1] == kept
 
 
+@pytest.mark.parametrize(
+    ("no_epoch_checkpoints", "updates", "name"), [(True, 6, "_2_6"), (True, 5, None), (False, 6, "2")]
+)
+def test_an_interval_that_ends_with_an_epoch_is_saved(tmp_path, no_epoch_checkpoints, updates, name):
+    trainer = SimpleNamespace(
+        data_parallel_rank=0, should_save_checkpoint_on_current_rank=True, checkpoint_suffix="",
+        consolidate_optimizer=lambda: None, save_checkpoint=lambda path, extra: open(path, "wb").close(),
+        get_num_updates=lambda: updates,
+    )  # fmt: skip
+    cfg = CheckpointConfig(
+        save_dir=str(tmp_path),
+        no_epoch_checkpoints=no_epoch_checkpoints,
+        save_interval_updates=3,
+        no_last_checkpoints=True,
+    )
+    epoch_itr = SimpleNamespace(epoch=2, end_of_epoch=lambda: True, state_dict=dict)
+    checkpoint_utils.save_checkpoint(cfg, trainer, epoch_itr, None)
+    assert [path.name for path in tmp_path.iterdir()] == ([f"checkpoint{name}.pt"] if name else [])
+
+
 def test_bad_validations_are_counted_over_a_restart():
     def schedule():
         adam = FairseqAdamConfig(lr=[0.1], adam_betas="(0.9, 0.98)", tpu=False, use_old_adam=False)
