@@ -52,7 +52,7 @@ def checkpoints_of_any_version(module: Any) -> None:
 
 
 def checkpoints_asked_for(module: Any) -> None:
-    """Let --keep-best-checkpoints N keep N from the first one on, and --save-interval-updates save at the end of epochs.
+    """Let --keep-best-checkpoints N keep N from the first on, and --save-interval-updates save at the end of epochs.
 
     There, fairseq writes the checkpoint of the epoch instead, and with --no-epoch-checkpoints none.
     """
