@@ -200,15 +200,6 @@ def sentences_of_a_cache(module: Any) -> None:
         return stock(self, i)
 
 
-def sampling_of_unlikely_words(module: Any) -> None:
-    """Let --sampling with a low --temperature go on where no word is likely, as the end at the longest length."""
-
-    @around(module.Sampling, "step")
-    def step(stock: Any, self: Any, number: int, lprobs: Any, *args: Any) -> Any:
-        best = lprobs.max(dim=-1, keepdim=True).values
-        return stock(self, number, torch.where(best < -80, lprobs - best, lprobs), *args)
-
-
 def ngrams_so_far(module: Any) -> None:
     """Correct --no-repeat-ngram-size without the CUDA extension, where fairseq compares with padding."""
 
