@@ -81,8 +81,8 @@ class BertFusedTranslationTask(TranslationTask):
             BertFusedError: the task's flags do not fit the model, or those of fairseq spoil the training.
         """
         if not from_checkpoint:
-            raise_all(training_errors(self.cfg, cfg))
             self._beside_model = settings_beside(cfg)
+            raise_all(training_errors(self.cfg, self._beside_model))
         model = super().build_model(cfg, from_checkpoint)
         if from_checkpoint:  # no training follows
             setup_messages.end(repeat=False)

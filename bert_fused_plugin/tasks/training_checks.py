@@ -18,9 +18,8 @@ _FROM_ZERO = ("inverse_sqrt", "polynomial_decay", "reduce_lr_on_plateau")  # sch
 _RESETS = ("reset_optimizer", "reset_dataloader", "reset_meters", "reset_lr_scheduler")
 
 
-def training_errors(task: Any, flags: Any) -> List[str]:
-    """Return a sentence for each mistake in the settings of the *task* and in those beside *flags*, the model's."""
-    given = settings_beside(flags)
+def training_errors(task: Any, given: Mapping[str, Any]) -> List[str]:
+    """Return a sentence for each mistake in the settings of the *task* and in those *given* beside the model's."""
     if given.get("save_dir") is None:  # no training
         return []
     errors = [] if given.get("disable_validation") else [*_metric_errors(task, given), *_bleu_errors(task)]
@@ -136,6 +135,11 @@ def trial_errors(task: Any, model: Any, criterion: Any, given: Mapping[str, Any]
             errors.append(
                 f"--valid-subset {subset} has sentences that no batch takes ({error}); give a larger "
                 "--max-tokens-valid, or leave such sentences out with --skip-invalid-size-inputs-valid-test"
+            )
+            continue
+        if not batches:
+            errors.append(
+                f"--valid-subset {subset} has no sentence that a batch takes; give one, or --disable-validation"
             )
             continue
         metric, names = given["best_checkpoint_metric"], _validate(task, model, criterion, subset, batches)

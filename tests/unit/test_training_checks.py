@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from bert_fused_plugin.data.data_bin import data_errors
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
-from bert_fused_plugin.tasks.training_checks import training_errors
+from bert_fused_plugin.tasks.training_checks import settings_beside, training_errors
 
 BLEU = "--best-checkpoint-metric bleu"
 UP = "--maximize-best-checkpoint-metric"
@@ -67,7 +67,7 @@ def errors_of(tmp_path, monkeypatch):
         given = "data --task bert_fused_translation --arch transformer_tiny --lr 0.1 --save-dir save".split()
         parser = options.get_training_parser()
         cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, [*given, *words.split()]))
-        return training_errors(cfg.task, cfg.model)
+        return training_errors(cfg.task, settings_beside(cfg.model))
 
     return errors
 
@@ -93,7 +93,7 @@ def test_the_sections_of_a_yaml_file_are_read(tmp_path):
     kept = {"save_dir": str(tmp_path), "best_checkpoint_metric": "bleu", "maximize_best_checkpoint_metric": True}
     sections = {"checkpoint": kept, "optimization": {"stop_min_lr": 0.0}, "lr_scheduler": schedule, "dataset": {}}
     cfg = OmegaConf.create({"model": {"_name": "bert_fused"}, **sections})
-    assert len(training_errors(BertFusedTranslationConfig(), cfg.model)) == 2
+    assert len(training_errors(BertFusedTranslationConfig(), settings_beside(cfg.model))) == 2
 
 
 def test_the_task_checks_before_it_builds_a_model(dictionary, tmp_path):
