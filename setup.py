@@ -78,16 +78,20 @@ setup(
         "Typing :: Typed",
     ],
     python_requires=">=3.9,<3.15",
-    packages=find_packages(include=["bert_fused_plugin", "bert_fused_plugin.*", "fairseq_compat"]),
-    package_data={"bert_fused_plugin": ["py.typed"], "bert_fused_plugin.reports": ["templates/*"]},
+    packages=find_packages(include=["bert_fused_plugin*", "bert_fused_lab*", "fairseq_compat"]),
+    package_data={
+        "bert_fused_plugin": ["py.typed"],
+        "bert_fused_lab": ["py.typed"],
+        "bert_fused_lab.report": ["templates/*"],
+    },
     entry_points={
         "console_scripts": [
-            "bert-fused-attention = bert_fused_plugin.commands.plot_attention:main",
-            "bert-fused-average = bert_fused_plugin.commands.average_checkpoints:main",
-            "bert-fused-cache = bert_fused_plugin.commands.cache:main",
-            "bert-fused-compare = bert_fused_plugin.commands.compare:main",
-            "bert-fused-export = bert_fused_plugin.commands.export_model:main",
-            "bert-fused-import = bert_fused_plugin.commands.import_bert_nmt:main",
+            "bert-fused-attention = bert_fused_lab.evidence.plot_attention:main",
+            "bert-fused-average = bert_fused_lab.exporting.average_checkpoints:main",
+            "bert-fused-cache = bert_fused_plugin.cache_command:main",
+            "bert-fused-compare = bert_fused_lab.report.compare:main",
+            "bert-fused-export = bert_fused_lab.exporting.export_model:main",
+            "bert-fused-import = bert_fused_lab.importing.import_bert_nmt:main",
         ]
     },
     headers=[STARTUP_FILE],

@@ -16,7 +16,7 @@ from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLE, PICTURE = ROOT / "docs" / "sample_report.html", ROOT / "docs" / "pictures" / "report.png"
-TEMPLATES = [ROOT / "bert_fused_plugin" / "reports" / "templates" / f"report.{kind}" for kind in ("css", "html", "js")]
+TEMPLATES = [ROOT / "bert_fused_lab" / "report" / "templates" / f"report.{kind}" for kind in ("css", "html", "js")]
 
 
 def made_from() -> str:

@@ -1,4 +1,4 @@
-"""The installed commands, one in each file; `setup.py` names them."""
+"""What the installed commands share."""
 
 import os
 from argparse import ArgumentTypeError, Namespace

@@ -23,10 +23,7 @@ The map of the package; CONTRIBUTING.md says in which order to read it::
     tasks/           fairseq's translation task with BERT's input in every batch
     criterions/      cross entropy with label smoothing, without the scores of a whole batch
     checkpoints/     what checkpoints record of a model, and how their files are read
-    exporting/       finished models as files: averaged, or in a directory with all that they need
-    importing/       checkpoints of the authors' code
-    reports/         does BERT help, and what do translations attend to?
-    commands/        the installed commands
+    cache_command.py  ``bert-fused-cache``, which prepares BERT's states before a training
 """
 
 from importlib.util import find_spec

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from fork_server import FORK_SERVER
 
-from bert_fused_plugin.commands import import_bert_nmt
+from bert_fused_lab.importing import import_bert_nmt
 
 PAD = 1
 

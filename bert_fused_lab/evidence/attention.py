@@ -8,8 +8,8 @@ from fairseq.data.data_utils import collate_tokens
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor
 
+from bert_fused_lab.evidence.words import merge, merge_attention, merged_words, piece_marks
 from bert_fused_plugin.models.gru_bahdanau.decoder import GruDecoder
-from bert_fused_plugin.reports.words import merge, merge_attention, merged_words, piece_marks
 
 SOURCE, BERT = "source", "BERT"  # what a decoder attends to
 TOO_EVEN = 0.95  # a share of the largest entropy; at 20 positions, one may then get a fifth, and the others 1/24 each

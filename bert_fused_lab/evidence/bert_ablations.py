@@ -11,11 +11,11 @@ from typing import Any, Callable, ContextManager, Dict, Iterator
 import torch
 from torch import Tensor, nn
 
+from bert_fused_lab.evidence.runs import Run
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.source import BertSource
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.modules.drop_net import DropNet
-from bert_fused_plugin.reports.runs import Run
 
 MEANINGS = {
     "on": "The model is as trained.",

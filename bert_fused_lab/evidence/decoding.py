@@ -18,13 +18,13 @@ from fairseq.dataclass.configs import GenerationConfig
 from sacremoses import MosesDetokenizer
 from torch import Tensor
 
+from bert_fused_lab.evidence.runs import Run, on_device
+from bert_fused_lab.evidence.words import PIECES, word_marks
 from bert_fused_plugin.bert.source import source_of
 from bert_fused_plugin.data.dictionary_bridge import DETOKENIZERS, detect_detok
 from bert_fused_plugin.data.subwords import SUBWORDS, detect_subword
 from bert_fused_plugin.files import written_whole
 from bert_fused_plugin.progress import Progress
-from bert_fused_plugin.reports.runs import Run, on_device
-from bert_fused_plugin.reports.words import PIECES, word_marks
 
 UNKNOWN = "\N{APL FUNCTIONAL SYMBOL QUAD QUESTION}"  # an unknown word of a reference, which no translation matches
 

@@ -16,6 +16,7 @@ from fairseq.utils import split_paths
 from transformers import AutoModel
 from transformers.utils import cached_file
 
+from bert_fused_lab.exporting.subword_tool import FLAGS, Files, check_tool, choose_tool
 from bert_fused_plugin.bert.flags import BertFlags
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert, load_tokenizer
 from bert_fused_plugin.bert.source import weights_fingerprint
@@ -25,7 +26,6 @@ from bert_fused_plugin.data.dictionary_bridge import detect_detok
 from bert_fused_plugin.data.subwords import bleu_tokenizer, detect_subword, language_code
 from bert_fused_plugin.data.typed_text import hyphen_warning
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
-from bert_fused_plugin.exporting.subword_tool import FLAGS, Files, check_tool, choose_tool
 from bert_fused_plugin.files import written_output
 from bert_fused_plugin.models.hub import bpe_files
 from bert_fused_plugin.models.translation_model import TranslationModel

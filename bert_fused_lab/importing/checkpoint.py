@@ -12,11 +12,11 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from bert_fused_lab.importing.flags import DEFAULTS, Flags, flag_errors, new_args
+from bert_fused_lab.importing.weights import BERT, Layers, Weights, bert_weights, new_weights
 from bert_fused_plugin.checkpoints.reading import diverged, read_saved
 from bert_fused_plugin.checkpoints.record import BERT_RECORD, OF_DATA, SETTINGS_RECORD, JsonRecord
 from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.importing.flags import DEFAULTS, Flags, flag_errors, new_args
-from bert_fused_plugin.importing.weights import BERT, Layers, Weights, bert_weights, new_weights
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 
 _REMEDY = "give a checkpoint of bert-nmt, such as its checkpoint_best.pt"

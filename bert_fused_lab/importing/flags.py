@@ -9,7 +9,7 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig
 from fairseq.models.transformer.transformer_legacy import base_architecture
 
-from bert_fused_plugin.importing.weights import SIDES, Layers
+from bert_fused_lab.importing.weights import SIDES, Layers
 from bert_fused_plugin.models.bert_fused.config import BertFusedConfig
 
 Flags = Dict[str, Any]

@@ -14,11 +14,8 @@ from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from typing import Any, Callable, List, Optional, Sequence
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
-from bert_fused_plugin.bert.pretrained_bert import load_encoder
-from bert_fused_plugin.commands import output_errors
-from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
-from bert_fused_plugin.files import given_path, written_output
-from bert_fused_plugin.importing.checkpoint import (
+from bert_fused_lab.commands import output_errors
+from bert_fused_lab.importing.checkpoint import (
     Imported,
     bert_errors,
     import_bert_nmt,
@@ -26,6 +23,9 @@ from bert_fused_plugin.importing.checkpoint import (
     recorded_and_checked,
     write_imported,
 )
+from bert_fused_plugin.bert.pretrained_bert import load_encoder
+from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
+from bert_fused_plugin.files import given_path, written_output
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:

@@ -1,1 +1,1 @@
-"""Does BERT help on my data?  What ``bert-fused-compare`` reports, and what ``bert-fused-attention`` draws."""
+"""Does BERT help on my data?  Scores, tests and the page of ``bert-fused-compare``."""

@@ -7,9 +7,9 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from fairseq.utils import split_paths
 
+from bert_fused_lab.evidence.words import word_positions
 from bert_fused_plugin.data.data_bin import source_side
 from bert_fused_plugin.progress import Progress
-from bert_fused_plugin.reports.words import word_positions
 
 RARE = 5  # a word is rare if it is seen at most this often in training
 _LENGTHS = (10, 15, 20, 25, 30)

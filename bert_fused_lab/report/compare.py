@@ -19,20 +19,20 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import torch
 from fairseq.utils import split_paths
 
-from bert_fused_plugin.commands import output_errors, user_module
+from bert_fused_lab.commands import output_errors, user_module
+from bert_fused_lab.evidence.decoding import UNKNOWN, Decoding, Texts, hardware
+from bert_fused_lab.evidence.runs import NamedPaths, Place, Run, find_runs, load_run, require_context
+from bert_fused_lab.report import scoring
+from bert_fused_lab.report.comparison import Comparison
+from bert_fused_lab.report.page import render, to_json
+from bert_fused_lab.report.text_files import read_scores
+from bert_fused_lab.report.verdicts import question
 from bert_fused_plugin.data.dictionary_bridge import DETOKENIZERS
 from bert_fused_plugin.data.raw_text import TextFile
 from bert_fused_plugin.data.subwords import JOINABLE, bleu_tokenizer
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 from bert_fused_plugin.files import given_path, written_output
 from bert_fused_plugin.progress import say
-from bert_fused_plugin.reports import scoring
-from bert_fused_plugin.reports.comparison import Comparison
-from bert_fused_plugin.reports.decoding import UNKNOWN, Decoding, Texts, hardware
-from bert_fused_plugin.reports.page import render, to_json
-from bert_fused_plugin.reports.runs import NamedPaths, Place, Run, find_runs, load_run, require_context
-from bert_fused_plugin.reports.text_files import read_scores
-from bert_fused_plugin.reports.verdicts import question
 
 _NO_TEXT = re.compile(r"[SHTDP]-\d+\t|.*(@@( |$)|▁)")  # the beginning of a line with columns, or marks, of fairseq
 

@@ -8,21 +8,21 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from torch import Tensor
 
+from bert_fused_lab.evidence.attention import attention_maps, attention_statistics, evenness
+from bert_fused_lab.evidence.bert_ablations import MEANINGS, bert_ablations
+from bert_fused_lab.evidence.decoding import UNKNOWN, Decoding, Texts, Translations, batches, translate_once
+from bert_fused_lab.evidence.runs import Run, find_logs
+from bert_fused_lab.evidence.words import PIECES
+from bert_fused_lab.report.buckets import RARE, by_length, by_rare_words, count_training_words, words_of
+from bert_fused_lab.report.scoring import GivenScores, Scorer, Scores
+from bert_fused_lab.report.text_files import write_texts
+from bert_fused_lab.report.training_log import Curves, read_curves
+from bert_fused_lab.report.verdicts import answer, bert_verdict, fairness, verdict, with_bert
 from bert_fused_plugin.checkpoints.origins import updates_before
 from bert_fused_plugin.data.subwords import SUBWORDS
 from bert_fused_plugin.modules.attention_map import learned_alphas
 from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.progress import Progress, say
-from bert_fused_plugin.reports.attention import attention_maps, attention_statistics, evenness
-from bert_fused_plugin.reports.bert_ablations import MEANINGS, bert_ablations
-from bert_fused_plugin.reports.buckets import RARE, by_length, by_rare_words, count_training_words, words_of
-from bert_fused_plugin.reports.decoding import UNKNOWN, Decoding, Texts, Translations, batches, translate_once
-from bert_fused_plugin.reports.runs import Run, find_logs
-from bert_fused_plugin.reports.scoring import GivenScores, Scorer, Scores
-from bert_fused_plugin.reports.text_files import write_texts
-from bert_fused_plugin.reports.training_log import Curves, read_curves
-from bert_fused_plugin.reports.verdicts import answer, bert_verdict, fairness, verdict, with_bert
-from bert_fused_plugin.reports.words import PIECES
 
 
 @dataclass

@@ -11,9 +11,9 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from matplotlib.ticker import MaxNLocator
 
+from bert_fused_lab.report.scoring import p_text
+from bert_fused_lab.report.training_log import Points
 from bert_fused_plugin.checkpoints.origins import Origin, described
-from bert_fused_plugin.reports.scoring import p_text
-from bert_fused_plugin.reports.training_log import Points
 
 FEW = 30  # BLEU says little about a group of fewer sentences
 WIDTH, HEIGHT = 360, 220
@@ -37,7 +37,7 @@ def render(report: Mapping[str, Any]) -> str:
     )
     how: Dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
     how.update(autoescape=select_autoescape(["html"]), undefined=StrictUndefined)
-    environment = Environment(loader=PackageLoader("bert_fused_plugin.reports"), **how)
+    environment = Environment(loader=PackageLoader("bert_fused_lab.report"), **how)
     environment.filters["p_text"] = p_text
     return environment.get_template("report.html").render(
         report,

@@ -4,8 +4,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Callable, List, Mapping, Sequence
 
+from bert_fused_lab.report.scoring import GivenScores, Systems
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.reports.scoring import GivenScores, Systems
 
 
 def write_texts(folder: Path, subset: str, sources: Sequence[str], references: Sequence[str], systems: Systems) -> None:

@@ -9,10 +9,10 @@ from typing import Dict, List, Optional, Sequence, Tuple
 from fairseq.models.transformer import TransformerModelBase
 from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
+from bert_fused_lab.evidence.runs import Run
+from bert_fused_lab.report.scoring import SIGNIFICANT, Score, Scores, p_text
 from bert_fused_plugin.checkpoints.origins import described
 from bert_fused_plugin.data.subwords import language_code
-from bert_fused_plugin.reports.runs import Run
-from bert_fused_plugin.reports.scoring import SIGNIFICANT, Score, Scores, p_text
 
 _OF_FAIRSEQ = re.compile(r"checkpoint(\d*|_best|_last|_\d+_\d+|\.best_.*)\.pt")  # the names that fairseq-train gives
 

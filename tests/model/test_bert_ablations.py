@@ -8,11 +8,11 @@ from fairseq.data import BaseWrapperDataset
 from helpers import assert_close, encode, make_gru, pad, randomise
 from language_models import save_language_model
 
+from bert_fused_lab.evidence.attention import BERT, SOURCE, AttentionMap, attention_maps, attention_statistics
+from bert_fused_lab.evidence.bert_ablations import bert_ablations, bert_off, random_bert, shuffled_bert
+from bert_fused_lab.evidence.runs import count_parameters
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.modules.drop_net import batch_rng
-from bert_fused_plugin.reports.attention import BERT, SOURCE, AttentionMap, attention_maps, attention_statistics
-from bert_fused_plugin.reports.bert_ablations import bert_ablations, bert_off, random_bert, shuffled_bert
-from bert_fused_plugin.reports.runs import count_parameters
 
 LINES = ["the old man sees a play@@ hou@@ se .", "a dog ?"]
 TRANSLATIONS = ["a hou@@ se runs", "the big red apple eats ."]

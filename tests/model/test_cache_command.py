@@ -10,7 +10,7 @@ from helpers import SIZES, WORDS
 from transformers import BertModel
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.commands.cache import main, parse_args
+from bert_fused_plugin.cache_command import main, parse_args
 from bert_fused_plugin.data import cached_states
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.tasks.bert_cache import BertCache

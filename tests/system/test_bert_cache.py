@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from bert_fused_plugin.commands.cache import main
+from bert_fused_plugin.cache_command import main
 
 
 def losses(done):

@@ -9,7 +9,7 @@ import pytest
 from conftest import ROOT
 from matplotlib import font_manager
 
-from bert_fused_plugin.commands.plot_attention import fonts
+from bert_fused_lab.evidence.plot_attention import fonts
 
 
 def test_all_bad_settings_are_reported_together(workspace, tmp_path):

@@ -12,11 +12,11 @@ import sacrebleu
 import torch
 from conftest import REPORT_HOW, REPORT_QUICK, hypotheses, reported
 
-from bert_fused_plugin.commands import compare
-from bert_fused_plugin.commands.compare import main, parse_args, read_lines
+from bert_fused_lab.evidence import decoding
+from bert_fused_lab.report import compare
+from bert_fused_lab.report.compare import main, parse_args, read_lines
+from bert_fused_lab.report.page import render
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.reports import decoding
-from bert_fused_plugin.reports.page import render
 
 STATES = enumerate(["", ", BERT off", ", BERT shuffled", ", BERT random"], 1)
 
@@ -344,7 +344,7 @@ def test_runs_from_elsewhere(refused, workspace, plain, tmp_path, monkeypatch):
         "bert_fused_translation"
     )
     raw = edited(Path(workspace.checkpoint), tmp_path / "raw.pt", bert_text="some/where", data=str(data))
-    monkeypatch.setattr("bert_fused_plugin.reports.runs.is_sentence_encoder", lambda name: True)
+    monkeypatch.setattr("bert_fused_lab.evidence.runs.is_sentence_encoder", lambda name: True)
     remarks = reported(workspace.data, f"plain={plain}", f"raw={raw}")["remarks"]
     assert [remark for remark in remarks if remark.startswith("raw was trained with --bert-text")]
     assert not [remark for remark in remarks if "another dictionary" in remark]  # raw has a record, and plain the same

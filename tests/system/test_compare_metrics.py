@@ -7,10 +7,10 @@ import pytest
 import sacrebleu
 from conftest import REPORT_HOW, REPORT_QUICK, reported
 
-from bert_fused_plugin.commands.compare import main
+from bert_fused_lab.report.compare import main
+from bert_fused_lab.report.page import render
+from bert_fused_lab.report.text_files import write_texts
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.reports.page import render
-from bert_fused_plugin.reports.text_files import write_texts
 
 
 def lines(path):

@@ -10,10 +10,10 @@ from random_checkpoints import save_model
 from test_compare import edited
 from torch import nn
 
-from bert_fused_plugin.commands.compare import parse_args, read_references
-from bert_fused_plugin.reports.buckets import count_training_words, words_of
-from bert_fused_plugin.reports.decoding import Texts
-from bert_fused_plugin.reports.runs import Place, RunFiles, load_run
+from bert_fused_lab.evidence.decoding import Texts
+from bert_fused_lab.evidence.runs import Place, RunFiles, load_run
+from bert_fused_lab.report.buckets import count_training_words, words_of
+from bert_fused_lab.report.compare import parse_args, read_references
 
 
 def loaded(workspace, checkpoint, data=None, **place):

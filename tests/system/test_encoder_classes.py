@@ -9,7 +9,7 @@ from in_process import command
 from language_models import LANGUAGES, MAKERS, save_language_model
 from translating import Model, train
 
-from bert_fused_plugin.exporting.model_directory import export_model
+from bert_fused_lab.exporting.model_directory import export_model
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 
 

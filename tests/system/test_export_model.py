@@ -16,16 +16,16 @@ from random_checkpoints import gone, save_model
 from safetensors.torch import load_file
 from transformers import BertConfig, BertModel
 
+from bert_fused_lab.evidence.runs import Place, RunFiles, load_run
+from bert_fused_lab.exporting import model_directory
+from bert_fused_lab.exporting.export_model import main
+from bert_fused_lab.exporting.model_directory import export_model
 from bert_fused_plugin.bert.from_flags import locate_bert
 from bert_fused_plugin.checkpoints.reading import read_checkpoint
 from bert_fused_plugin.checkpoints.record import BERT_RECORD, read_json
-from bert_fused_plugin.commands.export_model import main
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.exporting import model_directory
-from bert_fused_plugin.exporting.model_directory import export_model
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
-from bert_fused_plugin.reports.runs import Place, RunFiles, load_run
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
 

@@ -10,6 +10,7 @@ import zipfile
 import pytest
 from documentation import ROOT
 
+PACKAGES = ("bert_fused_plugin", "bert_fused_lab", "fairseq_compat")
 STARTUP_FILE = "bert_fused_plugin_compat.pth"
 HOOKED = "import sys; print([type(f).__module__ for f in sys.meta_path].count('fairseq_compat'))"
 
@@ -62,9 +63,8 @@ def site_packages(python):
 def test_the_wheel_carries_every_module_the_hook_and_the_type_marker(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert not [name for name in names if name.endswith("removed.py")]
-    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "bert_fused_plugin").rglob("*.py")}
-    modules |= {str(path.relative_to(ROOT)) for path in ROOT.glob("fairseq_compat/*.py")}
-    modules |= {str(path.relative_to(ROOT)) for path in ROOT.glob("bert_fused_plugin/reports/templates/*")}
+    modules = {str(path.relative_to(ROOT)) for name in PACKAGES for path in (ROOT / name).rglob("*.py")}
+    modules |= {str(path.relative_to(ROOT)) for path in ROOT.glob("bert_fused_lab/report/templates/*")}
     assert modules <= set(names)
     assert "bert_fused_plugin/py.typed" in names
     assert [name for name in names if name.endswith(".pth")] == [

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from conftest import REPORT_HOW, ROOT
 
-from bert_fused_plugin.commands.compare import main
-from bert_fused_plugin.reports.page import render
+from bert_fused_lab.report.compare import main
+from bert_fused_lab.report.page import render
 
 
 @pytest.fixture
@@ -251,7 +251,7 @@ def test_all_text_is_shown_as_text(browse, report):
 
 def test_dark_and_light_text_can_be_read():
     """Contrast of text and page is 4.5 or more (WCAG 2.2, 1.4.3), for each colour of text."""
-    css = (Path(ROOT) / "bert_fused_plugin/reports/templates/report.css").read_text(encoding="utf-8")
+    css = (Path(ROOT) / "bert_fused_lab/report/templates/report.css").read_text(encoding="utf-8")
     light, dark = (dict(re.findall(r"--(\w+): (#\w+)", part)) for part in css.split("@media", 2)[:2])
     for colours in (light, dark):
         for page in ("page", "panel"):

@@ -5,8 +5,8 @@ import shutil
 
 from conftest import hypotheses, load, updates
 
+from bert_fused_lab.exporting.averaging import average_checkpoints
 from bert_fused_plugin.checkpoints.origins import Origin, origins
-from bert_fused_plugin.exporting.averaging import average_checkpoints
 
 
 def log_of(done):

@@ -6,10 +6,10 @@ from argparse import Namespace
 import pytest
 import torch
 
+from bert_fused_lab.exporting.average_checkpoints import main
+from bert_fused_lab.exporting.averaging import average_checkpoints, last_checkpoints
 from bert_fused_plugin.checkpoints.reading import read_checkpoint
-from bert_fused_plugin.commands.average_checkpoints import main
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.exporting.averaging import average_checkpoints, last_checkpoints
 
 
 def as_text(**parts):

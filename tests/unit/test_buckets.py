@@ -3,8 +3,8 @@
 from collections import Counter
 from types import SimpleNamespace
 
-from bert_fused_plugin.reports import buckets
-from bert_fused_plugin.reports.buckets import by_length, by_rare_words, count_training_words, words_of
+from bert_fused_lab.report import buckets
+from bert_fused_lab.report.buckets import by_length, by_rare_words, count_training_words, words_of
 
 
 def test_groups_of_lengths():

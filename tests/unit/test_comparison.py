@@ -6,14 +6,14 @@ from types import SimpleNamespace
 import pytest
 from fairseq.models.transformer import TransformerModelBase
 
+from bert_fused_lab.evidence.runs import RunFiles
+from bert_fused_lab.report.compare import main, remarks
+from bert_fused_lab.report.comparison import Comparison
+from bert_fused_lab.report.scoring import Score
+from bert_fused_lab.report.verdicts import answer, bert_verdict, fairness, question, verdict
 from bert_fused_plugin.checkpoints.origins import Origin
-from bert_fused_plugin.commands.compare import main, remarks
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.gru_bahdanau import GruModel
-from bert_fused_plugin.reports.comparison import Comparison
-from bert_fused_plugin.reports.runs import RunFiles
-from bert_fused_plugin.reports.scoring import Score
-from bert_fused_plugin.reports.verdicts import answer, bert_verdict, fairness, question, verdict
 
 
 def score(gain, better, p=0.25):

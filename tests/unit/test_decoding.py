@@ -5,9 +5,9 @@ from functools import partial
 import torch
 from helpers import dictionary_of, encode, task_of
 
-from bert_fused_plugin.reports.buckets import words_of
-from bert_fused_plugin.reports.decoding import UNKNOWN, Texts, Translations
-from bert_fused_plugin.reports.words import PIECES
+from bert_fused_lab.evidence.decoding import UNKNOWN, Texts, Translations
+from bert_fused_lab.evidence.words import PIECES
+from bert_fused_lab.report.buckets import words_of
 
 LINE = "the old man sees a play@@ hou@@ se ."
 

@@ -15,6 +15,7 @@ import sample_report
 from documentation import MADE, PAGES, ROOT, blocks, text_of, typed, with_tables
 from fairseq import options
 
+import bert_fused_lab
 import bert_fused_plugin
 
 SHELL_BLOCKS = [block for page in PAGES for block in blocks(page) if block.language == "bash"]
@@ -26,7 +27,8 @@ PARSERS = {
 COMMANDS = {
     entry.name: import_module(entry.module).parse_args for entry in distribution("bert_fused_plugin").entry_points
 }
-FOLDERS = ("bert_fused_plugin", "fairseq_compat", "benchmarks", "docs", "examples", "scripts", "tests")
+PACKAGES = ("bert_fused_plugin", "bert_fused_lab", "fairseq_compat")
+FOLDERS = (*PACKAGES, "benchmarks", "docs", "examples", "scripts", "tests")
 
 
 def anchors(page):
@@ -190,7 +192,7 @@ def test_the_tables_follow_from_the_specifications_and_docstrings(page):
 def test_the_questions_quote_errors_that_there_are():
     """A line that begins with a quotation is about an error of the package or of its set-up."""
     texts = [text_of("scripts/setup.sh")]
-    for file in [path for name in ("bert_fused_plugin", "fairseq_compat") for path in (ROOT / name).rglob("*.py")]:
+    for file in [path for name in PACKAGES for path in (ROOT / name).rglob("*.py")]:
         constants = filter(lambda node: isinstance(node, ast.Constant), ast.walk(ast.parse(file.read_text("utf-8"))))
         texts += [node.value for node in constants if isinstance(node.value, str)]
     quotations = re.findall(r"^\*\*`([^`]+)`\*\*", text_of("docs/faq.md"), re.MULTILINE)
@@ -198,6 +200,7 @@ def test_the_questions_quote_errors_that_there_are():
     assert [quoted for quoted in quotations if not any(quoted in text for text in texts)] == []
 
 
-def test_the_map_of_the_package_has_a_line_for_each_folder():
-    folders = {path.parent.name for path in (ROOT / "bert_fused_plugin").glob("*/__init__.py")}
-    assert set(re.findall(r"^    (\w+)/ {2,}\S", bert_fused_plugin.__doc__, re.MULTILINE)) == folders
+@pytest.mark.parametrize("package", [bert_fused_plugin, bert_fused_lab], ids=lambda package: package.__name__)
+def test_the_map_of_a_package_has_a_line_for_each_folder(package):
+    folders = {path.parent.name for path in (ROOT / package.__name__).glob("*/__init__.py")}
+    assert set(re.findall(r"^    (\w+)/ {2,}\S", package.__doc__, re.MULTILINE)) == folders

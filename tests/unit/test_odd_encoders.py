@@ -24,13 +24,13 @@ from transformers import (
     XmodModel,
 )
 
+from bert_fused_lab.exporting.model_directory import save_bert
 from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.pretrained_bert import count_positions
 from bert_fused_plugin.bert.source import weights_fingerprint
 from bert_fused_plugin.data.collate import BERT_PAD
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.exporting.model_directory import save_bert
 
 TOKENS = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 3, BERT_PAD, BERT_PAD]])
 SMALL = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 2, "intermediate_size": 10}

@@ -5,11 +5,11 @@ import json
 import pytest
 from helpers import dictionary_of, task_of
 
-from bert_fused_plugin.commands import compare
+from bert_fused_lab.evidence.attention import AttentionMap
+from bert_fused_lab.evidence.decoding import Texts
+from bert_fused_lab.report import compare
+from bert_fused_lab.report.page import HEIGHT, WIDTH, line_chart, to_json
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.reports.attention import AttentionMap
-from bert_fused_plugin.reports.decoding import Texts
-from bert_fused_plugin.reports.page import HEIGHT, WIDTH, line_chart, to_json
 
 
 def test_files_are_written_together_or_not_at_all(tmp_path, monkeypatch):

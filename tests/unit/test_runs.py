@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from bert_fused_lab.evidence import runs
+from bert_fused_lab.evidence.runs import RunFiles, find_logs, selection
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.reports import runs
-from bert_fused_plugin.reports.runs import RunFiles, find_logs, selection
 
 
 @pytest.fixture

@@ -10,11 +10,9 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest
 
-from bert_fused_plugin.commands.compare import main
-from bert_fused_plugin.data.subwords import bleu_tokenizer
-from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.reports.comparison import Comparison
-from bert_fused_plugin.reports.scoring import (
+from bert_fused_lab.report.compare import main
+from bert_fused_lab.report.comparison import Comparison
+from bert_fused_lab.report.scoring import (
     FEWEST_SAMPLES,
     SIGNIFICANT,
     GivenScores,
@@ -27,7 +25,9 @@ from bert_fused_plugin.reports.scoring import (
     p_text,
     tokenizer_errors,
 )
-from bert_fused_plugin.reports.verdicts import verdict
+from bert_fused_lab.report.verdicts import verdict
+from bert_fused_plugin.data.subwords import bleu_tokenizer
+from bert_fused_plugin.errors import BertFusedError
 
 REFERENCES = [f"the {a} {b} sees the {c} ." for a in ("big", "old") for b in "man dog".split() for c in "abcde"]
 GOOD = list(REFERENCES)

@@ -4,8 +4,8 @@ import pytest
 import torch
 from helpers import assert_close
 
-from bert_fused_plugin.reports.attention import TOO_EVEN, Entropy, entropy, evenness
-from bert_fused_plugin.reports.words import PIECES, merge, merge_attention, piece_marks, word_marks
+from bert_fused_lab.evidence.attention import TOO_EVEN, Entropy, entropy, evenness
+from bert_fused_lab.evidence.words import PIECES, merge, merge_attention, piece_marks, word_marks
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""What systems translate and attend to: the material of the report."""
