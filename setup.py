@@ -89,9 +89,11 @@ setup(
             "bert-fused-attention = bert_fused_lab.evidence.plot_attention:main",
             "bert-fused-average = bert_fused_lab.exporting.average_checkpoints:main",
             "bert-fused-cache = bert_fused_plugin.cache_command:main",
-            "bert-fused-compare = bert_fused_lab.report.compare:main",
+            "bert-fused-compare = bert_fused_lab.compare:main",
+            "bert-fused-evidence = bert_fused_lab.evidence.command:main",
             "bert-fused-export = bert_fused_lab.exporting.export_model:main",
             "bert-fused-import = bert_fused_lab.importing.import_bert_nmt:main",
+            "bert-fused-report = bert_fused_lab.report.command:main",
         ]
     },
     headers=[STARTUP_FILE],

@@ -15,7 +15,7 @@ import torch
 import transformers
 from tqdm import tqdm
 
-from bert_fused_lab.evidence.decoding import hardware
+from bert_fused_lab.evidence.translating import hardware
 
 # does the work of one system in a round; returns the amount of it
 Turn = Callable[[], Dict[str, float]]

@@ -305,7 +305,7 @@ compare() {
             say "compare: $folder is not in the report; it is with SEEDS='${seeds[*]} ${folder##*-}'"
     done
     served
-    bert-fused-compare "$out/data-bin" "${given[@]}" "${scoring[@]}" --keep "$out/kept-translations" \
+    bert-fused-compare "$out/data-bin" "${given[@]}" "${scoring[@]}" --evidence "$out/evidence" \
         --output "$out/report.html" --json "$out/report.json"
 }
 

@@ -17,17 +17,9 @@ from bert_fused_plugin.bert.source import BertSource
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.modules.drop_net import DropNet
 
-MEANINGS = {
-    "on": "The model is as trained.",
-    "off": "Each layer uses its NMT branch alone, with weight 1, as drop-net lets it in training; stacked layers leave "
-    "their attention to BERT out.",
-    "shuffled": "BERT reads another sentence of the test set.",
-    "random": "BERT has the same size but random weights.",
-}
-
 
 def bert_ablations(run: Run, subset: str) -> Dict[str, Callable[[], ContextManager[None]]]:
-    """Return, for each name in `MEANINGS` that applies to *run*, what brings it into that state."""
+    """Return, for each of `STATES` that applies to *run*, what brings it into that state."""
     states: Dict[str, Callable[[], ContextManager[None]]] = {"on": nullcontext}
     if not run.reads_bert:
         return states

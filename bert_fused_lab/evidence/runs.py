@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from fairseq import checkpoint_utils, tasks, utils
 from omegaconf import OmegaConf
 
+from bert_fused_lab.arguments import NamedPaths
 from bert_fused_plugin.bert.layer_choice import is_sentence_encoder
 from bert_fused_plugin.bert.source import source_of
 from bert_fused_plugin.checkpoints.origins import Origin, origins
@@ -23,10 +24,8 @@ from bert_fused_plugin.tasks.bert_fused_translation_config import training_defau
 _TASKS = ("translation", "bert_fused_translation")
 _NEVER_USED = re.compile(r".*\.layers\.\d+\.\w+_(weight|bias)")  # parameters that fairseq's encoder layers hold in vain
 
-NamedPaths = Tuple[str, List[Path]]  # NAME=PATH,PATH,... of the command line
 
-
-@dataclass
+@dataclass(frozen=True)
 class RunFiles:
     """A run as the command line gives it, as ``NAME=PATH`` or without a name; messages name the *flag*."""
 
@@ -91,25 +90,28 @@ class Place:
     device: str = "cpu"
     bf16: bool = False
 
+    @property
+    def texts(self) -> List[str]:
+        """The folders of texts beside the data."""
+        return [folder for folder in (self.bert_text, self.bert_documents) if folder is not None]
 
-def find_runs(
-    baseline: NamedPaths, others: Sequence[NamedPaths], hypotheses: Sequence[NamedPaths]
-) -> List[List[RunFiles]]:
-    """Return the seeds of the runs that ``--baseline`` and ``--run`` name, the baseline first.
+
+def find_runs(given: Sequence[Tuple[str, NamedPaths]], hypotheses: Sequence[NamedPaths] = ()) -> List[List[RunFiles]]:
+    """Return the seeds of the runs that are *given*, each with its flag.
 
     The names of *hypotheses*, which are translations of other systems, must be others.
 
     Raises:
         BertFusedError: a name, or a checkpoint of one run, is used twice, or a file is missing.
     """
-    names = [name for name, _ in (baseline, *others, *hypotheses)]
+    names = [name for name, _ in (*(named for _, named in given), *hypotheses)]
     errors = [
         f"--baseline, --run and --hypotheses must have names of their own, got {name!r} twice; rename one"
         for name in sorted({name for name in names if names.count(name) > 1})
     ]
     runs = {
         name: [RunFiles(flag, name, path / "checkpoint_best.pt" if path.is_dir() else path) for path in paths]
-        for flag, (name, paths) in [("--baseline", baseline), *(("--run", run) for run in others)]
+        for flag, (name, paths) in given
     }
     errors += [
         f"{files}: there is no such file; give a checkpoint, or a --save-dir with checkpoint_best.pt"

@@ -1,18 +1,17 @@
 """Translates a test set as fairseq-generate does, and measures the time."""
 
-import hashlib
-import json
 import os
 import platform
 import re
 import sys
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import torch
+import transformers
 from fairseq import utils
 from fairseq.dataclass.configs import GenerationConfig
 from sacremoses import MosesDetokenizer
@@ -20,13 +19,9 @@ from torch import Tensor
 
 from bert_fused_lab.evidence.runs import Run, on_device
 from bert_fused_lab.evidence.words import PIECES, word_marks
-from bert_fused_plugin.bert.source import source_of
 from bert_fused_plugin.data.dictionary_bridge import DETOKENIZERS, detect_detok
 from bert_fused_plugin.data.subwords import SUBWORDS, detect_subword
-from bert_fused_plugin.files import written_whole
 from bert_fused_plugin.progress import Progress
-
-UNKNOWN = "\N{APL FUNCTIONAL SYMBOL QUAD QUESTION}"  # an unknown word of a reference, which no translation matches
 
 
 @dataclass(frozen=True)
@@ -80,49 +75,6 @@ def translate(run: Run, subset: str, how: Decoding, title: str) -> Translations:
     return result
 
 
-def translate_once(
-    run: Run,
-    subset: str,
-    how: Decoding,
-    state: str,
-    enter: Callable[[], ContextManager[None]],
-    folder: Optional[Path],
-    title: str,
-) -> Translations:
-    """Return the translations of *subset* in a *state* of BERT, which *enter* brings the run into.
-
-    A *folder* keeps them, under a name that follows from all that they and their speed depend on.
-    """
-    file = None if folder is None else folder / f"{subset}-{state}-{_digest(run, subset, how, state)}.json"
-    if file is not None and file.exists():
-        kept = json.loads(file.read_text(encoding="utf-8"))
-        return Translations(dict(enumerate(map(torch.tensor, kept["tokens"]))), kept["seconds"])
-    with enter():
-        found = translate(run, subset, how, title)
-    if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(file) as new:
-            tokens = [found.tokens[i].tolist() for i in range(len(found.tokens))]
-            new.write_text(json.dumps({"seconds": found.seconds, "tokens": tokens}), encoding="utf-8")
-    return found
-
-
-def _digest(run: Run, subset: str, how: Decoding, state: str) -> str:
-    digest, dataset, source = hashlib.blake2b(digest_size=16), run.task.dataset(subset), source_of(run.model)
-    with run.files.checkpoint.open("rb") as file:
-        for block in iter(lambda: file.read(2**22), b""):
-            digest.update(block)
-    for i in range(len(dataset)):
-        digest.update(dataset.src[i].numpy().tobytes())
-        if source is not None:
-            digest.update(dataset.bert_tokens(i).numpy().tobytes())
-    parameter = next(run.model.parameters())
-    of_bert = source and source.record.content
-    facts = [of_bert, asdict(how), state, hardware(parameter.device.type), str(parameter.dtype)]
-    digest.update(json.dumps(facts, sort_keys=True, default=str).encode())
-    return digest.hexdigest()
-
-
 def searcher(run: Run, how: Decoding) -> Callable[[Dict[str, Any]], List[Tensor]]:
     """Return the function from a batch to the best hypothesis of each sentence, (T,), on the CPU."""
     options = GenerationConfig(beam=how.beam, lenpen=how.lenpen, max_len_a=how.max_len_a, max_len_b=how.max_len_b)
@@ -158,8 +110,8 @@ class Texts:
         words = " ".join(task.target_dictionary.symbols[task.target_dictionary.nspecial :])
         self.lower_cased = words == words.lower()  # the target side
         self.detokenised, self._detokenize = map(DETOKENIZERS[detok], languages)  # of source and target
-        escaped = "moses" in map(detect_detok, self.dictionaries)
-        self.shown: Callable[[str], str] = MosesDetokenizer().unescape_xml if escaped else str  # as people write it
+        self.escaped = "moses" in map(detect_detok, self.dictionaries)
+        self.shown: Callable[[str], str] = MosesDetokenizer().unescape_xml if self.escaped else str  # as people write
 
     def source(self, tokens: Tensor) -> str:
         """Return the text of a source sentence, which `detokenised` makes plain text of."""
@@ -182,6 +134,7 @@ def hardware(device: str) -> Dict[str, Any]:
         "threads": torch.get_num_threads(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "torch": torch.__version__,
+        "transformers": transformers.__version__,
         "python": platform.python_version(),
     }
 

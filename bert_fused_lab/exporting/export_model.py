@@ -14,7 +14,7 @@ from typing import Any, Dict, Optional, Sequence
 
 from transformers.utils import logging as hf_logging
 
-from bert_fused_lab.commands import user_module
+from bert_fused_lab.arguments import user_module
 from bert_fused_lab.exporting.model_directory import export_model
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import given_path

@@ -14,7 +14,7 @@ from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from typing import Any, Callable, List, Optional, Sequence
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
-from bert_fused_lab.commands import output_errors
+from bert_fused_lab.arguments import output_errors
 from bert_fused_lab.importing.checkpoint import (
     Imported,
     bert_errors,

@@ -8,13 +8,14 @@ are read out by screen readers.
 import json
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
+import sacrebleu
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from matplotlib.ticker import MaxNLocator
 
 from bert_fused_lab.report.scoring import p_text
-from bert_fused_lab.report.training_log import Points
-from bert_fused_plugin.checkpoints.origins import Origin, described
+from bert_fused_lab.report.systems import Origin, described
 
+Points = List[Tuple[int, float]]  # (updates, value)
 FEW = 30  # BLEU says little about a group of fewer sentences
 WIDTH, HEIGHT = 360, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 42, 10, 10, 30
@@ -45,6 +46,7 @@ def render(report: Mapping[str, Any]) -> str:
         names=[system["name"] for system in systems],
         depth=max((len(layers) for run in runs for layers in run["entropy"].values()), default=0),
         several=len(systems) > 1,
+        sacrebleu=sacrebleu.__version__,
         origins={run["name"]: described([Origin(**origin) for origin in run["began_from"]]) for run in runs},
         few=FEW,
         units=_UNITS,

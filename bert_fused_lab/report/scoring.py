@@ -13,8 +13,6 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import estimate_ci
 
-from bert_fused_plugin.data.subwords import bleu_tokenizer
-
 SIGNIFICANT = 0.05
 DEFAULT_SAMPLES = 1000
 _SEED = 12345  # that of sacreBLEU
@@ -28,10 +26,10 @@ _UNSPACED = (
 )
 
 
-def is_unspaced(lines: Sequence[str], language: str) -> bool:
-    """Return whether *language* is written without spaces between words, and *lines* have none either."""
+def is_unspaced(lines: Sequence[str]) -> bool:
+    """Return whether *lines*, in a language that is written without spaces between words, have none either."""
     text = "".join(lines)
-    return bleu_tokenizer(language) is not None and text.count(" ") < _FEW_SPACES * len(text)
+    return text.count(" ") < _FEW_SPACES * len(text)
 
 
 @dataclass
@@ -95,8 +93,8 @@ class Scorer:
         references: one text for each sentence.
         tokenised: whether the texts are tokenised already, so that BLEU only splits them at spaces.
         samples: number of bootstrap resamples, and of trials of the test; at least `FEWEST_SAMPLES`.
-        language: language of the texts.  One that is written without spaces, such as ``zh``, has its own tokeniser,
-            unless the texts are tokenised.
+        language: language of the texts.
+        by_language: sacreBLEU's tokeniser for it, if it is written without spaces, unless the texts are tokenised.
         tokenize: name of sacreBLEU's tokeniser; None chooses by language and texts.
     """
 
@@ -106,6 +104,7 @@ class Scorer:
         tokenised: bool,
         samples: int = DEFAULT_SAMPLES,
         language: str = "",
+        by_language: Optional[str] = None,
         tokenize: Optional[str] = None,
     ) -> None:
         self.references = list(references)
@@ -114,9 +113,8 @@ class Scorer:
         # sacreBLEU would repeat its warning about text that looks tokenised for each score; the page has one remark
         self._bleu: Dict[str, Any] = {"force": True, **({"tokenize": "none"} if tokenised else {})}
         ter: Dict[str, Any] = {}
-        by_characters = bleu_tokenizer(language)
-        if by_characters is not None and not tokenised:
-            self._bleu["tokenize"], ter = by_characters, {"normalized": True, "asian_support": True}
+        if by_language is not None and not tokenised:
+            self._bleu["tokenize"], ter = by_language, {"normalized": True, "asian_support": True}
             self.remarks.append(_UNSPACED.format(language=language))
         if tokenize is not None:
             self._bleu["tokenize"] = tokenize

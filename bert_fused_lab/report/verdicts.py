@@ -6,13 +6,8 @@ import shlex
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from fairseq.models.transformer import TransformerModelBase
-from transformers.models.whisper.tokenization_whisper import LANGUAGES
-
-from bert_fused_lab.evidence.runs import Run
 from bert_fused_lab.report.scoring import SIGNIFICANT, Score, Scores, p_text
-from bert_fused_plugin.checkpoints.origins import described
-from bert_fused_plugin.data.subwords import language_code
+from bert_fused_lab.report.systems import EvaluationSet, System, described
 
 _OF_FAIRSEQ = re.compile(r"checkpoint(\d*|_best|_last|_\d+_\d+|\.best_.*)\.pt")  # the names that fairseq-train gives
 
@@ -31,23 +26,24 @@ _LEADS = {  # the sign of a significant gain, and whether the model uses BERT: w
 _WORDS = ("and {} do not differ significantly in BLEU", "is better than {}", "is worse than {}")  # by the sign
 
 
-def question(runs: Sequence[Run], systems: int, subsets: Sequence[str]) -> str:
-    """Return what a report on *runs*, among a number of *systems*, answers."""
-    main, several = with_bert(runs), sum(run.reads_bert for run in runs) > 1
-    source, target = (LANGUAGES.get(language_code(code), code) for code in runs[0].languages)
-    about = f"{source[0].upper()}{source[1:]} to {target[0].upper()}{target[1:]} on {' and '.join(subsets)}?"
-    if systems == 1:
-        return f"How good is {runs[0].name} from {about}"
-    helps = f"Does BERT help{f' in {main.name},' if several else ''}" if main else "Which system is better from"
-    return f"{helps} {about}"
+def question(systems: Sequence[System], test_sets: Sequence[EvaluationSet]) -> str:
+    """Return what a report on *systems* answers."""
+    main, several = with_bert(systems), sum(system.reads_bert for system in systems) > 1
+    source, target = (f"{name[:1].upper()}{name[1:]}" for name in test_sets[0].facts.names)
+    languages = f"{source} to {target} " if source else ""
+    about = f"{languages}on {' and '.join(test_set.name for test_set in test_sets)}?"
+    if main:
+        return f"Does BERT help {f'in {main.name}, ' if several else ''}{about}"
+    lead = f"How good is {systems[0].name}" if len(systems) == 1 else "Which system is better"
+    return f"{lead} {'from ' if languages else ''}{about}"
 
 
-def with_bert(runs: Sequence[Run]) -> Optional[Run]:
+def with_bert(runs: Sequence[System]) -> Optional[System]:
     """Return the first of *runs* with BERT, if the baseline, which is the first of all, has none."""
     return None if runs[0].reads_bert else next((run for run in runs if run.reads_bert), None)
 
 
-def answer(run: Run, baseline: str, scores: Dict[str, Scores], used: Optional[bool], unfair: bool) -> str:
+def answer(run: System, baseline: str, scores: Dict[str, Scores], used: Optional[bool], unfair: bool) -> str:
     """Return the joined verdict on *run*, which has BERT; *used* is what `bert_verdict` says of it."""
     score = scores[run.name]["BLEU"]
     lead = _LEADS[score.better, used]
@@ -83,7 +79,7 @@ def _by_chrf(name: str, scores: Dict[str, Scores]) -> str:
     return f" By chrF, {name} is {word} ({chrf.gain:+.2f}, p = {p_text(chrf.p_holm)})."
 
 
-def fairness(run: Run, baseline: Run, runs: Sequence[Run], data: str) -> Optional[str]:
+def fairness(run: System, baseline: System, runs: Sequence[System], data: str) -> Optional[str]:
     """Return what the reader must know if *run* and *baseline* differ in more than BERT, and None if they do not.
 
     One of *runs*, all runs of the report, may be the fair control; *data* is for the command that trains one.
@@ -93,36 +89,34 @@ def fairness(run: Run, baseline: Run, runs: Sequence[Run], data: str) -> Optiona
     return " ".join(filter(None, (*said, _longer(run, baseline, runs, data)))) or None
 
 
-def _beside_bert(run: Run, baseline: Run) -> List[str]:
+def _beside_bert(run: System, baseline: System) -> List[str]:
     """Return in what else *run*, which reads BERT, and *baseline*, which does not, differ, or the other way round."""
     found, name = [], baseline.name
-    if isinstance(run.model, TransformerModelBase) != isinstance(baseline.model, TransformerModelBase):
-        found.append(
-            f"{run.name} is a model of another kind ({run.architecture}) than {name} ({baseline.architecture})"
-        )
-    if run.consistency != baseline.consistency:
-        found.append(
-            f"{run.name} was trained with --consistency {run.consistency}, and {name} with {baseline.consistency}"
-        )
+    own, base = run.known, baseline.known
+    if own.is_transformer != base.is_transformer:
+        found.append(f"{run.name} is a model of another kind ({own.architecture}) than {name} ({base.architecture})")
+    if own.consistency != base.consistency:
+        found.append(f"{run.name} was trained with --consistency {own.consistency}, and {name} with {base.consistency}")
     if run.origins and not baseline.origins and _start(run, baseline) is None:
         found.append(f"{run.name} {described(run.origins)}, and no such start of {name} is recorded")
     return found
 
 
-def _longer(run: Run, baseline: Run, runs: Sequence[Run], data: str) -> Optional[str]:
+def _longer(run: System, baseline: System, runs: Sequence[System], data: str) -> Optional[str]:
     start_path = _start(run, baseline)
     if start_path is None:
         return None
     name = baseline.name
-    path = shlex.quote(str(start_path if start_path.exists() else baseline.files.checkpoint))
-    trained_on = f"was trained on for {run.updates:,} updates, with a new optimizer and learning rate"
+    path = shlex.quote(str(start_path if start_path.exists() else baseline.checkpoint))
+    trained_on = f"was trained on for {run.known.updates:,} updates, with a new optimizer and learning rate"
     start = f"{run.name} began from {name} and {trained_on}"
     if _is_control(run, baseline):
         return f"{start}."
     control = next((other.name for other in runs if _is_control(other, baseline)), None)
+    most = max(run.known.max_update, run.known.updates)
     remedy = (
         f"with the flags of its own training (and --patience, if {run.name} had it): fairseq-train "
-        f"{shlex.quote(data)} ... --finetune-from-model {path} --max-update {max(run.max_update, run.updates)}"
+        f"{shlex.quote(data)} ... --finetune-from-model {path} --max-update {most}"
         if control is None
         else f"and {control} is {name} trained on: give {control} as --baseline."
     )
@@ -145,23 +139,23 @@ def bert_verdict(name: str, scores: Dict[str, Scores]) -> Tuple[Optional[bool], 
     return used, f"{lead}: when BERT reads another sentence, it {gain(score)}."
 
 
-def _is_control(run: Run, baseline: Run) -> bool:
+def _is_control(run: System, baseline: System) -> bool:
     """Say whether *run* is *baseline* trained on, as the same kind of model."""
     return _start(run, baseline) is not None and run.reads_bert == baseline.reads_bert
 
 
-def _start(run: Run, baseline: Run) -> Optional[Path]:
+def _start(run: System, baseline: System) -> Optional[Path]:
     """Return the checkpoint of the training of *baseline* that *run* began from, if it did: maybe not the one compared.
 
     There, one of the two has a name that fairseq-train gives; other files of one folder may be of other trainings.
     A folder that is no longer where it was is known by its name, and a file by its name and number of updates.
     """
-    own = baseline.files.checkpoint.resolve()
+    own = baseline.checkpoint.resolve()
 
     def is_of_baseline(path: Path, updates: Optional[int]) -> bool:
         same = path.name == own.name
         moved = not os.path.exists(path) and path.parent.name == own.parent.name
-        if path.parent == own.parent or (moved and (not same or updates in (None, baseline.updates))):
+        if path.parent == own.parent or (moved and (not same or updates in (None, baseline.known.updates))):
             return same or any(map(_OF_FAIRSEQ.fullmatch, (path.name, own.name)))
         return False
 

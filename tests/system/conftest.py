@@ -14,7 +14,7 @@ from fork_server import ENVIRONMENT, FORK_SERVER
 from helpers import write_corpus
 from subword_nmt.learn_bpe import learn_bpe
 
-from bert_fused_lab.report.compare import compare, parse_args
+from bert_fused_lab.compare import compare, parse_args
 
 TINY = (
     "--encoder-embed-dim 16 --encoder-ffn-embed-dim 24 --encoder-layers 2 --decoder-layers 2 "

@@ -12,9 +12,11 @@ import sacrebleu
 import torch
 from conftest import REPORT_HOW, REPORT_QUICK, hypotheses, reported
 
-from bert_fused_lab.evidence import decoding
-from bert_fused_lab.report import compare
-from bert_fused_lab.report.compare import main, parse_args, read_lines
+from bert_fused_lab.compare import main, parse_args
+from bert_fused_lab.evidence import collection, command
+from bert_fused_lab.evidence.collection import Collection
+from bert_fused_lab.report import texts
+from bert_fused_lab.report.errors import ReportError
 from bert_fused_lab.report.page import render
 from bert_fused_plugin.errors import BertFusedError
 
@@ -36,7 +38,7 @@ def written(workspace, plain, tmp_path_factory):
 
 
 def test_a_later_report_translates_only_what_is_new(workspace, plain, tmp_path, monkeypatch):
-    keep = ["--keep", tmp_path / "kept", "--json", tmp_path / "report.json", "--samples", "100", "--examples", "1"]
+    keep = ["--evidence", tmp_path / "kept", "--json", tmp_path / "report.json", "--samples", "100", "--examples", "1"]
     keep += REPORT_HOW
 
     def report(*more):
@@ -45,13 +47,13 @@ def test_a_later_report_translates_only_what_is_new(workspace, plain, tmp_path, 
         return json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
 
     first, titles = report(), []
-    translate = decoding.translate
-    monkeypatch.setattr(decoding, "translate", lambda *of: titles.append(of[-1]) or translate(*of))
+    translate = collection.translate
+    monkeypatch.setattr(collection, "translate", lambda *of: titles.append(of[-1]) or translate(*of))
     again = report()
     assert {**again, "command": None} == {**first, "command": None}
     assert titles == []
     report("--run", f"plain={plain}")
-    assert titles == ["translation 5 of 5: plain"]
+    assert titles == ["translation 1 of 1: plain"]
     report("--lenpen", "0.6")
     assert titles[1:] == [f"translation {i} of 4: fused{state}" for i, state in STATES]
 
@@ -62,7 +64,7 @@ def refused(workspace, plain, tmp_path):
 
     def run(*arguments, data=None, baseline=None, output=tmp_path / "report.html"):
         given = [data or workspace.data, "--baseline", baseline or f"plain={plain}", "--output", output, *REPORT_QUICK]
-        with pytest.raises(BertFusedError) as error:
+        with pytest.raises((BertFusedError, ReportError)) as error:
             main([str(word) for word in (*given, *(arguments or ["--run", f"fused={workspace.save_dir}"]))])
         assert not list(tmp_path.glob("*.html"))
         return str(error.value)
@@ -169,8 +171,8 @@ def test_detokenised_references_from_a_file(workspace, plain, tmp_path):
 
 
 def test_plain_text_in_the_data_is_not_taken_for_tokenised(workspace, plain, monkeypatch):
-    read = compare.read_references
-    monkeypatch.setattr(compare, "read_references", lambda *place: [f"{line}." for line in read(*place)])
+    read = Collection._references
+    monkeypatch.setattr(Collection, "_references", lambda *place: [f"{line}." for line in read(*place)])
     figures = reported(workspace.data, f"plain={plain}", f"fused={workspace.save_dir}")
     assert "tok:13a" in figures["signatures"]["BLEU"]
     assert figures["references"] == f"{workspace.data}, plain text"
@@ -272,15 +274,13 @@ def test_names_of_test_sets_may_have_dots(tmp_path):
         for end in ("en.bin", "en.idx", "de.bin", "de.idx"):
             (tmp_path / f"{name}.en-de.{end}").touch()
     (tmp_path / "test2.en-de.en").touch()  # --dataset-impl raw
-    assert compare.test_sets(str(tmp_path)) == ["test", "test1", "test2", "test-a b", "test-v1.2"]
+    assert command.test_sets(str(tmp_path)) == ["test", "test1", "test2", "test-a b", "test-v1.2"]
 
 
-def test_files_of_several_test_sets_differ(workspace, plain, tmp_path):
-    options = parse_args(
-        [workspace.data, "--baseline", "a=b", "--output", "c", "--subset", "test", "--subset", "valid"]
-    )
-    with pytest.raises(BertFusedError, match=r"must be a file for each of test and valid; write \{subset\} where"):
-        read_lines("--reference ", tmp_path / "x", options, "test", 30)
+@pytest.mark.parametrize("flag", ["--reference ", "--hypotheses x="])
+def test_files_of_several_test_sets_differ(refused, workspace, flag):
+    run = ["--run", f"fused={workspace.save_dir}", "--subset", "test", "--subset", "valid"]
+    assert "; write {subset} where their names differ, or choose one --subset" in refused(*run, *f"{flag}y".split())
 
 
 def test_translations_that_do_not_fit(refused, tmp_path):
@@ -307,13 +307,13 @@ RAW, TOKENISED = ["A dog."] * 10, ["A dog ."] * 10
     ],
 )
 def test_translations_in_another_form_are_refused(lines, references, said):
-    found = compare.form_error("other", lines, references)
+    found = texts.form_error("--hypotheses other", lines, references)
     assert (found is None) if said is None else found.startswith(f"--hypotheses other {said}")
 
 
 def test_final_marks_of_other_scripts_tell_tokenised_text():
-    assert compare.marks_apart(["那个男人。", "他来吗？"], 1.0) == 0
-    assert compare.marks_apart(["那个 男人 。", "他来吗？"], 0.0) == 0.5
+    assert texts.marks_apart(["那个男人。", "他来吗？"], 1.0) == 0
+    assert texts.marks_apart(["那个 男人 。", "他来吗？"], 0.0) == 0.5
 
 
 def test_data_that_do_not_fit(refused, workspace, plain, tmp_path):

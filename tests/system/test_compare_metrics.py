@@ -7,45 +7,38 @@ import pytest
 import sacrebleu
 from conftest import REPORT_HOW, REPORT_QUICK, reported
 
-from bert_fused_lab.report.compare import main
+from bert_fused_lab.compare import main
+from bert_fused_lab.evidence.files import read_lines, write_lines
+from bert_fused_lab.report.errors import ReportError
 from bert_fused_lab.report.page import render
-from bert_fused_lab.report.text_files import write_texts
 from bert_fused_plugin.errors import BertFusedError
 
 
-def lines(path):
-    return path.read_text(encoding="utf-8").split("\n")[:-1]
-
-
-def test_the_files_have_the_texts_of_the_report(workspace, plain, tmp_path):
-    data, out = shutil.copytree(workspace.data, tmp_path / "data"), tmp_path / "text"
-    out.mkdir()
+def test_the_evidence_has_the_texts_of_the_report(workspace, plain, tmp_path):
+    data, out = shutil.copytree(workspace.data, tmp_path / "data"), tmp_path / "evidence"
     for file in sorted(data.glob("test.*")):
         shutil.copy(file, data / file.name.replace("test.", "test1."))
     (tmp_path / "other").write_text("".join(f"a {i}\n" for i in range(30)), encoding="utf-8")
     runs = [f"plain={plain}", f"fused={workspace.save_dir},{workspace.checkpoint}"]
-    more = ["--hypotheses", f"other={tmp_path}/{{subset}}", "--write-text", out]
+    more = ["--hypotheses", f"other={tmp_path}/{{subset}}", "--evidence", out]
     for name in ("test", "test1"):
         shutil.copy(tmp_path / "other", tmp_path / name)
     report = reported(data, *runs, how=[*REPORT_HOW, "--samples", "100", "--examples", "2"], more=more)
-    systems = ["plain.1", "fused.1", "fused.2", "other.1"]
-    names = ["source", "reference", *systems]
-    assert sorted(p.name for p in out.iterdir()) == sorted(f"{s}.{name}" for s in ("test", "test1") for name in names)
-    read = {name: lines(out / f"test.{name}") for name in names}
+    names = ["source", "reference", *(f"{system}/on" for system in ("plain.1", "fused.1", "fused.2"))]
+    assert sorted(path.name for path in out.iterdir()) == ["test", "test1"]
+    read = {name: read_lines(out / "test" / f"{name}.txt") for name in names}
     assert {len(found) for found in read.values()} == {30}
-    assert read["other.1"] == lines(tmp_path / "other")
     for number, sentence in report["sentence_texts"].items():
         assert read["source"][number] == sentence["source"]
         assert read["reference"][number] == sentence["reference"]
-        assert read["fused.1"][number] == sentence["translations"]["fused"]["text"]
-    bleu = sacrebleu.corpus_bleu(read["fused.1"], [read["reference"]], tokenize="none", force=True).score
+        assert read["fused.1/on"][number] == sentence["translations"]["fused"]["text"]
+    bleu = sacrebleu.corpus_bleu(read["fused.1/on"], [read["reference"]], tokenize="none", force=True).score
     assert report["systems"][1]["scores"]["BLEU"]["seeds"][0] == pytest.approx(bleu)
 
 
 def test_no_text_ends_its_line(tmp_path):
-    write_texts(tmp_path, "test", ["a\u2028b \r c"], ["d\x85e"], [("x", [["f\x0bg  h"]])])
-    assert (tmp_path / "test.source").read_text(encoding="utf-8") == "a b c\n"
-    assert (tmp_path / "test.x.1").read_text(encoding="utf-8") == "f g h\n"
+    write_lines(tmp_path / "x.txt", ["a\u2028b \r c", "f\x0bg  h\x85"])
+    assert (tmp_path / "x.txt").read_text(encoding="utf-8") == "a b c\nf g h\n"
 
 
 def test_scores_of_other_metrics_are_tested_too(workspace, plain, tmp_path):
@@ -94,14 +87,6 @@ def test_scores_that_do_not_fit(workspace, plain, tmp_path, given, said):
     (tmp_path / "plain.nan").write_text("nan\n" + "3\n" * 29, encoding="utf-8")
     name, file = given.split("=")
     command = [workspace.data, "--baseline", f"plain={plain}", "--run", f"fused={workspace.save_dir}", *REPORT_QUICK]
-    with pytest.raises(BertFusedError) as error:
+    with pytest.raises((BertFusedError, ReportError)) as error:
         main([*command, "--output", f"{tmp_path}/x.html", "--scores", f"{name}={tmp_path}/{file}"])
     assert said in str(error.value)
-
-
-def test_files_that_cannot_be_written(tmp_path):
-    command = ["data", "--baseline", "a=b", "--output", f"{tmp_path}/x"]
-    with pytest.raises(BertFusedError) as error:
-        main([*command, "--write-text", f"{tmp_path}/no"])
-    [folder] = error.value.errors
-    assert folder.startswith(f"--write-text {tmp_path}/no/test.source must be a file in an existing directory")

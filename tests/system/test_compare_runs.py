@@ -10,10 +10,9 @@ from random_checkpoints import save_model
 from test_compare import edited
 from torch import nn
 
-from bert_fused_lab.evidence.decoding import Texts
+from bert_fused_lab.evidence.files import read_lines
 from bert_fused_lab.evidence.runs import Place, RunFiles, load_run
-from bert_fused_lab.report.buckets import count_training_words, words_of
-from bert_fused_lab.report.compare import parse_args, read_references
+from bert_fused_lab.evidence.training_words import count_training_words, words_of
 
 
 def loaded(workspace, checkpoint, data=None, **place):
@@ -37,11 +36,10 @@ def words(workspace, lang):
     ],
 )
 def test_flags_of_the_training_change_no_text(workspace, tmp_path, flags):
-    run = loaded(workspace, edited(workspace.checkpoint, tmp_path / "x.pt", **flags))
-    texts = Texts(run.task, "auto", "none")
-    assert [texts.source(run.sources["test"][i]) for i in range(30)] == words(workspace, "en")
-    options = parse_args([workspace.data, "--baseline", "a=unused", "--output", "unused"])
-    assert read_references(options, "test", run, texts) == words(workspace, "de")
+    checkpoint = edited(workspace.checkpoint, tmp_path / "x.pt", **flags)
+    reported(workspace.data, f"a={checkpoint}", more=["--evidence", tmp_path])
+    assert read_lines(tmp_path / "test" / "source.txt") == words(workspace, "en")
+    assert read_lines(tmp_path / "test" / "reference.txt") == words(workspace, "de")
     assert not (tmp_path / "cache").exists()
 
 

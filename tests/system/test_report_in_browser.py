@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import REPORT_HOW, ROOT
 
-from bert_fused_lab.report.compare import main
+from bert_fused_lab.compare import main
 from bert_fused_lab.report.page import render
 
 

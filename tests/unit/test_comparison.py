@@ -1,19 +1,17 @@
 """The sentences of the report."""
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from fairseq.models.transformer import TransformerModelBase
 
-from bert_fused_lab.evidence.runs import RunFiles
-from bert_fused_lab.report.compare import main, remarks
+from bert_fused_lab.compare import main
+from bert_fused_lab.evidence.files import EvaluationFacts, SystemFacts
 from bert_fused_lab.report.comparison import Comparison
 from bert_fused_lab.report.scoring import Score
+from bert_fused_lab.report.systems import EvaluationSet, Origin, System
+from bert_fused_lab.report.texts import remarks
 from bert_fused_lab.report.verdicts import answer, bert_verdict, fairness, question, verdict
-from bert_fused_plugin.checkpoints.origins import Origin
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.models.gru_bahdanau import GruModel
 
 
 def score(gain, better, p=0.25):
@@ -59,7 +57,8 @@ def test_the_answer_joins_what_is_gained_and_whether_bert_is_used(better, used):
 def test_models_that_do_not_translate_say_nothing_about_bert():
     scores = {name: both(score(bleu - 30, 0)) for name, bleu in (("plain", 0.0), ("other", 0.1), ("fused", 0.9))}
     runs = [PLAIN, run("fused", "/runs/fused.pt", reads_bert=True)]
-    [said] = Comparison._verdicts(SimpleNamespace(scores=scores, baseline=PLAIN, runs=runs), [], "data")
+    own = SimpleNamespace(scores=scores, systems=runs, runs=runs, test_set=a_set())
+    [said] = Comparison._verdicts(own, [])
     assert said == "No system translates yet (BLEU below 1), so this says nothing: train longer."
     states = {"on": scores["fused"], "shuffled": {"BLEU": score(-0.1, -1)}}
     assert bert_verdict("fused", states) == (None, None)
@@ -77,8 +76,9 @@ def test_models_that_do_not_translate_say_nothing_about_bert():
 def test_the_page_begins_with_the_answer_about_bert(origins, better, lead):
     fused = run("fused", "/runs/fused.pt", *[BEGUN for _ in origins], reads_bert=True)
     scores = {name: both(score(gain, gain)) for name, gain in (("plain", 0), ("gru", 1), ("fused", better))}
-    own = SimpleNamespace(scores=scores, baseline=PLAIN, runs=[PLAIN, fused])
-    answer, other = Comparison._verdicts(own, [{"run": "fused", "used": True, "verdict": "x"}], "data")
+    runs = [PLAIN, fused]
+    own = SimpleNamespace(scores=scores, systems=runs, runs=runs, test_set=a_set())
+    answer, other = Comparison._verdicts(own, [{"run": "fused", "used": True, "verdict": "x"}])
     assert answer.startswith(lead)
     assert other.startswith("gru ")
 
@@ -94,15 +94,15 @@ def test_what_only_chrf_says_is_said(bleu):
 
 
 def test_the_question():
-    runs = [
-        SimpleNamespace(name=name, reads_bert=name == "fused", languages=("en", "zh_CN")) for name in ("plain", "fused")
-    ]
-    assert question(runs, 2, ["test", "test1"]) == "Does BERT help English to Chinese on test and test1?"
-    assert question([*runs, runs[1]], 3, ["test"]) == "Does BERT help in fused, English to Chinese on test?"
-    assert question(runs[::-1], 2, ["test"]) == "Which system is better from English to Chinese on test?"
-    assert question(runs[:1], 1, ["test"]) == "How good is plain from English to Chinese on test?"
-    other = SimpleNamespace(name="a", reads_bert=False, languages=("src", "de"))
-    assert question([other, other], 3, ["test"]) == "Which system is better from Src to German on test?"
+    runs = plain, fused = PLAIN, run("fused", "/runs/fused.pt", reads_bert=True)
+    sets = [a_set("test", names=("English", "Chinese"))]
+    two = [*sets, a_set("test1")]
+    assert question(runs, two) == "Does BERT help English to Chinese on test and test1?"
+    assert question([*runs, fused], sets) == "Does BERT help in fused, English to Chinese on test?"
+    assert question(runs[::-1], sets) == "Which system is better from English to Chinese on test?"
+    assert question([plain], sets) == "How good is plain from English to Chinese on test?"
+    assert question([plain, plain], [a_set(names=("src", "German"))]).endswith("better from Src to German on test?")
+    assert question([plain, plain], [a_set()]) == "Which system is better on test?"
 
 
 def test_numbers_out_of_their_ranges_are_named_together():
@@ -115,24 +115,27 @@ def test_numbers_out_of_their_ranges_are_named_together():
         "--max-len-a must be a finite number of at least 0, got -0.5",
         "--max-len-b must be a finite number of at least 1, got 0",
         "--max-tokens must be a finite number of at least 1, got 0",
-        "--examples must be a finite number of at least 0, got -1",
-        "--samples must be a finite number of at least 100, got 99",
+        "--examples must be at least 0, got -1",
+        "--samples must be at least 100, got 99",
     )
     for number in ("--lenpen=-inf", "--max-len-a=inf"):
         with pytest.raises(BertFusedError, match="must be a finite number"):
             main(["data", "--baseline", "a=b", "--output", "c", number])
 
 
-def run(name, checkpoint, *origins, reads_bert=False, consistency="none"):
-    model = SimpleNamespace(files=RunFiles("--run", name, Path(checkpoint)), name=name, reads_bert=reads_bert)
-    facts = {
-        "updates": 2000,
-        "max_update": 0,
-        "consistency": consistency,
-        "model": TransformerModelBase.__new__(TransformerModelBase),
-        "architecture": "transformer",
+def run(name, checkpoint, *origins, reads_bert=False, **facts):
+    known = {
+        **{"key": "x", "architecture": "transformer", "is_transformer": True, "updates": 2000, "max_update": 0},
+        **{"parameters": {}, "drops_bert": True, "consistency": "none", "selection": {}, "curves": {}, "states": []},
+        **{"decoding": {}, "bf16": False, "hardware": {}, "speed": {}},
     }
-    return SimpleNamespace(**vars(model), **facts, origins=list(origins))
+    began = [origin._asdict() for origin in origins]
+    own = {"checkpoint": str(checkpoint), "reads_bert": reads_bert, "began_from": began, **facts}
+    return System(name, [[]], facts=SystemFacts(**{**known, **own}))
+
+
+def a_set(name="test", references=(), **facts):
+    return EvaluationSet(name, [*references], [], EvaluationFacts("x", "data", **facts))
 
 
 PLAIN = run("plain", "/runs/plain/checkpoint_best.pt")
@@ -147,7 +150,9 @@ def test_a_run_that_began_from_the_baseline_needs_a_fair_control():
         "with the flags of its own training (and --patience, if fused had it): fairseq-train 'my data' ... "
         "--finetune-from-model /runs/plain/checkpoint_best.pt --max-update 2000"
     )
-    fused.max_update = 10000  # the control may train as long as the run
+    fused = run(
+        "fused", "/runs/fused/checkpoint_best.pt", BEGUN, reads_bert=True, max_update=10000
+    )  # as long as the run
     assert fairness(fused, PLAIN, [PLAIN, fused], "data").endswith(" --max-update 10000")
 
 
@@ -184,8 +189,8 @@ def test_checkpoints_of_one_training(path, began):
 
 
 def test_a_model_of_another_kind_may_be_the_reason_of_a_gain():
-    gru, fused = run("gru", "/runs/gru.pt", reads_bert=True), run("fused", "/runs/fused.pt", reads_bert=True)
-    gru.model, gru.architecture = GruModel.__new__(GruModel), "gru_bahdanau"
+    fused = run("fused", "/runs/fused.pt", reads_bert=True)
+    gru = run("gru", "/runs/gru.pt", reads_bert=True, is_transformer=False, architecture="gru_bahdanau")
     assert fairness(gru, PLAIN, [PLAIN, gru], "data") == (
         "gru is a model of another kind (gru_bahdanau) than plain (transformer), so the difference may come from that "
         "and not from BERT."
@@ -199,7 +204,7 @@ def test_a_control_begins_from_the_checkpoint_that_the_run_began_from(tmp_path):
     best = tmp_path / "checkpoint_best.pt"
     plain = run("plain", tmp_path / "average.pt")
     fused = run("fused", "/runs/fused/checkpoint_best.pt", Origin(str(best), 1240), reads_bert=True)
-    for path in (plain.files.checkpoint, best):  # the latter is gone at first
+    for path in (plain.checkpoint, best):  # the latter is gone at first
         path.touch()
         assert f" --finetune-from-model {path} --max-update " in fairness(fused, plain, [plain, fused], "data")
 
@@ -250,16 +255,17 @@ def test_files_of_one_folder_with_names_of_their_own_are_other_trainings():
     )
 
 
+def remarks_on(references, translations, tokenised=False, **facts):
+    return remarks(a_set(references=references, **facts), tokenised, references, translations, [])
+
+
 @pytest.mark.parametrize(("separate", "said"), [(0, 0), (1, 0), (3, 1)])
 def test_references_that_look_tokenised_get_one_remark(separate, said):
     references = ["A dog ."] * separate + ["A dog."] * (20 - separate)
-    texts = SimpleNamespace(lower_cased=False, languages=("en", "de"))
-    options = SimpleNamespace(reference="test.de", bf16=False, hypotheses=[])
-    found = remarks(options, texts, False, references, references)
+    found = remarks_on(references, references, reference="test.de")
     assert len(found) == said
     assert not said or f"{separate} of 20 end in a full stop that stands alone" in found[0]
-    options = SimpleNamespace(reference=None, bf16=False, hypotheses=[("other", "file")])
-    [own] = remarks(options, texts, True, references, references)
+    [own] = remarks_on(references, references, tokenised=True)
     assert own.startswith("The scores are those of tokenised text")
 
 
@@ -275,15 +281,12 @@ def test_references_that_look_tokenised_get_one_remark(separate, said):
     ],
 )
 def test_tokenised_translations_against_raw_references_get_a_remark(reference, translation, said):
-    options = SimpleNamespace(reference="test.de", bf16=False)
-    texts = SimpleNamespace(lower_cased=False, languages=("en", "zh" if "我" in reference else "de"))
-    found = remarks(options, texts, False, [reference], [translation])
+    by_language = "zh" if "我" in reference else None
+    found = remarks_on([reference], [translation], reference="test.de", bleu_tokenizer=by_language)
     assert "".join(found).count("the references of --reference are not, so the scores are too low") == said
 
 
 def test_references_with_capitals_are_told_from_data_without():
-    options = SimpleNamespace(reference="test.de", bf16=False)
     for lower_cased, reference, said in ((True, "A dog.", 1), (True, "a dog.", 0), (False, "A dog.", 0)):
-        texts = SimpleNamespace(lower_cased=lower_cased, languages=("en", "de"))
-        found = remarks(options, texts, False, [reference], [reference])
+        found = remarks_on([reference], [reference], reference="test.de", lower_cased=lower_cased)
         assert "".join(found).count("have capitals, and the data has none") == said

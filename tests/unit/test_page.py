@@ -1,36 +1,40 @@
 """How the files of the report are written, and what the page and the JSON show of the texts."""
 
 import json
+from pathlib import Path
 
 import pytest
 from helpers import dictionary_of, task_of
 
+from bert_fused_lab import compare
 from bert_fused_lab.evidence.attention import AttentionMap
-from bert_fused_lab.evidence.decoding import Texts
-from bert_fused_lab.report import compare
+from bert_fused_lab.evidence.translating import Texts
+from bert_fused_lab.report import command
+from bert_fused_lab.report.errors import ReportError
 from bert_fused_lab.report.page import HEIGHT, WIDTH, line_chart, to_json
-from bert_fused_plugin.errors import BertFusedError
 
 
 def test_files_are_written_together_or_not_at_all(tmp_path, monkeypatch):
     monkeypatch.setattr(compare, "compare", lambda _: {"tests": []})
-    monkeypatch.setattr(compare, "render", lambda _: "new")
-    monkeypatch.setattr(compare, "to_json", lambda _: "{}")
+    monkeypatch.setattr(command, "render", lambda _: "new")
+    monkeypatch.setattr(command, "to_json", lambda _: "{}")
     first, second = tmp_path / "a.html", tmp_path / "a.json"
     first.write_text("old", encoding="utf-8")
-    command = ["data", "--baseline", "a=b", "--output", str(first), "--json", str(second)]
-    compare.main(command)
+    given = ["data", "--baseline", "a=b", "--output", str(first), "--json", str(second)]
+    compare.main(given)
     assert (first.read_text(), second.read_text()) == ("new", "{}")
 
-    def full(_):
-        raise OSError("disk full")
+    monkeypatch.setattr(command, "render", lambda _: "newer")
+    write_text = Path.write_text
 
-    monkeypatch.setattr(compare, "render", lambda _: "newer")
-    monkeypatch.setattr("bert_fused_plugin.files.os.fsync", full)
-    with pytest.raises(
-        BertFusedError, match=r"--json .*a\.json cannot be written, and nothing was changed \(disk full\)"
-    ):
-        compare.main(command)
+    def full(path, *text):
+        if path.name == ".a.json.new":
+            raise OSError("disk full")
+        return write_text(path, *text)
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(ReportError, match=r"a\.json cannot be written, and nothing was changed \(disk full\)"):
+        compare.main(given)
     assert (first.read_text(), second.read_text()) == ("new", "{}")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.html", "a.json"]
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from bert_fused_lab.report.training_log import read_curves
+from bert_fused_lab.evidence.training_log import read_curves
 
 SIMPLE = """\
 2026-01-01 10:00:00 | INFO | train_inner | epoch 001:     10 / 31 loss=12.7, nll_loss=12.5, ppl=6104.9, wps=4180.9, num_updates=10, lr=0.0004

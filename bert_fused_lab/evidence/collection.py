@@ -1,0 +1,299 @@
+"""Writes the evidence of models on test sets, each file once; a model is loaded only where a file is missing."""
+
+import hashlib
+import json
+import shutil
+from argparse import Namespace
+from collections import Counter
+from contextlib import nullcontext
+from dataclasses import asdict
+from glob import escape
+from pathlib import Path
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from fairseq.models.transformer import TransformerModelBase
+from fairseq.utils import split_paths
+from torch import Tensor
+from transformers.models.whisper.tokenization_whisper import LANGUAGES
+
+from bert_fused_lab.evidence.attention import attention_maps, attention_statistics, evenness
+from bert_fused_lab.evidence.bert_ablations import bert_ablations
+from bert_fused_lab.evidence.files import (
+    RARE,
+    UNKNOWN,
+    EvaluationFacts,
+    SystemFacts,
+    folder_of,
+    read_json,
+    write_json,
+    write_lines,
+)
+from bert_fused_lab.evidence.files import read_lines as lines_of
+from bert_fused_lab.evidence.runs import Place, Run, RunFiles, find_logs, load_run, require_context
+from bert_fused_lab.evidence.training_log import read_curves
+from bert_fused_lab.evidence.training_words import count_training_words, words_of
+from bert_fused_lab.evidence.translating import Decoding, Texts, Translations, batches, hardware, searcher, translate
+from bert_fused_lab.evidence.words import PIECES
+from bert_fused_plugin.data.subwords import SUBWORDS, bleu_tokenizer, language_code
+from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.modules.attention_map import learned_alphas
+from bert_fused_plugin.modules.drop_net import DropNet
+from bert_fused_plugin.progress import Progress, say
+
+
+class _Job(NamedTuple):
+    """One translation of a test set that is missing."""
+
+    files: RunFiles
+    seed: int  # its number, from 1
+    subset: str
+    state: str
+    enter: Callable[[], ContextManager[None]]
+
+
+class Collection:
+    """The evidence of the *seeds* of some systems in the folder ``options.evidence``.
+
+    Args:
+        options: the settings of the command line; *subset* has the names of the test sets.
+        seeds: the checkpoints of each system; all are of one language pair.
+        device: where the models compute.
+    """
+
+    def __init__(self, options: Namespace, seeds: Sequence[Sequence[RunFiles]], device: str) -> None:
+        self.options, self.seeds, self.folder = options, seeds, Path(options.evidence)
+        how = {name: vars(options)[name] for name in asdict(Decoding())}
+        self.how = Decoding(**how)
+        place = options.bert_text, options.bert_documents, device, options.bf16
+        self.place = Place(options.data, options.subset, *place)
+        self._digests: Dict[Path, str] = {}
+        self._loaded: Dict[Path, Run] = {}
+
+    def prepare(self) -> None:
+        """Load the models of which a file is missing, and write the texts of the test sets.
+
+        Raises:
+            BertFusedError: a checkpoint or a test set cannot be used.
+        """
+        missing = [files for files, seed, subset in self._systems() if not self._is_done(files, seed, subset)]
+        if not all(self._test_set_is_done(subset) for subset in self.options.subset):
+            missing.append(self.seeds[0][0])
+        runs = [self._run(files) for files in dict.fromkeys(missing)]
+        if len({run.languages for run in runs}) > 1:
+            translated = ", ".join(f"{run.files} translates {'-'.join(run.languages)}" for run in runs)
+            raise BertFusedError(f"{translated}; compare runs of one language pair")
+        if runs:
+            require_context(runs, self.options.bert_documents)
+        for subset in self.options.subset:
+            if not self._test_set_is_done(subset):
+                self._write_test_set(runs[-1], subset)
+
+    def translate(self) -> None:
+        """Write what is missing of the translations, and of the facts about each model and its attention."""
+        jobs = [job for place in self._systems() for job in self._jobs(*place)]
+        for number, job in enumerate(jobs, 1):
+            state = "" if job.state == "on" else f", BERT {job.state}"
+            seed = "" if job.seed == 1 else f", seed {job.seed}"
+            title = f"translation {number} of {len(jobs)}: {job.files.name}{state}{seed}"
+            title += f", {job.subset}" if len(self.options.subset) > 1 else ""
+            run, folder = self._run(job.files), folder_of(self.folder / job.subset, job.files.name, job.seed)
+            with job.enter():
+                found = translate(run, job.subset, self.how, title)
+            texts = self._texts(run)
+            lines = [texts.target(found.tokens[i]) for i in range(len(found.tokens))]
+            write_lines(folder / f"{job.state}.txt", lines)
+            if job.state == "on":
+                if job.seed == 1:
+                    write_json(folder / "attention.json", self._attention(run, job.subset, found))
+                write_json(folder / "facts.json", self._facts(run, job.subset, found))
+
+    def add_maps(self, subset: str, numbers: Sequence[int]) -> None:
+        """Write what each system, in its first seed, attends to in the sentences of these *numbers*."""
+        for first, *_ in self.seeds:
+            file = folder_of(self.folder / subset, first.name, 1) / "attention.json"
+            known = read_json(file)
+            missing = [i for i in numbers if str(i) not in known["maps"]]
+            if not missing:
+                continue
+            run = self._run(first)
+            search, texts = searcher(run, self.how), self._texts(run)
+            with Progress(f"attention of {first.name} in the sentences shown", len(missing), "sentences") as progress:
+                for number in missing:
+                    sample = run.sample(subset, number)
+                    [tokens] = search(sample)
+                    maps = attention_maps(run.model, run.task, sample, tokens, (texts.source_words, texts.target_words))
+                    known["maps"][str(number)] = [found.figures(texts.shown) for found in maps]
+                    progress.update(1)
+            write_json(file, known)
+
+    def _systems(self) -> Iterator[Tuple[RunFiles, int, str]]:
+        for subset in self.options.subset:
+            for seeds in self.seeds:
+                yield from ((files, seed, subset) for seed, files in enumerate(seeds, 1))
+
+    def _run(self, files: RunFiles) -> Run:
+        if files.checkpoint not in self._loaded:
+            say(f"loading {files.name} from {files.checkpoint}")
+            self._loaded[files.checkpoint] = load_run(files, self.place)
+        return self._loaded[files.checkpoint]
+
+    def _texts(self, run: Run) -> Texts:
+        return Texts(run.task, self.options.remove_bpe, self.options.detok)
+
+    # --- what there is already
+
+    def _is_done(self, files: RunFiles, seed: int, subset: str) -> bool:
+        folder = folder_of(self.folder / subset, files.name, seed)
+        facts = read_json(folder / "facts.json")
+        if facts.get("key") != self._key(subset, files.checkpoint):
+            return False
+        return all((folder / f"{state}.txt").exists() for state in self._wanted(seed, facts["states"]))
+
+    def _wanted(self, seed: int, states: Sequence[str]) -> List[str]:
+        return [*states] if seed == 1 and not self.options.no_bert_tests else ["on"]
+
+    def _jobs(self, files: RunFiles, seed: int, subset: str) -> List[_Job]:
+        if self._is_done(files, seed, subset):
+            return []
+        run, folder = self._run(files), folder_of(self.folder / subset, files.name, seed)
+        if read_json(folder / "facts.json").get("key") != self._key(subset, files.checkpoint):
+            shutil.rmtree(folder, ignore_errors=True)  # of another checkpoint, or half of this one
+        states = {"on": nullcontext, **bert_ablations(run, subset)}
+        wanted = [state for state in self._wanted(seed, [*states]) if not (folder / f"{state}.txt").exists()]
+        return [_Job(files, seed, subset, state, states[state]) for state in wanted]
+
+    def _key(self, subset: str, *files: Path) -> str:
+        """Return a digest of all that the translations of *subset* by the checkpoint in *files* follow from."""
+        options, data = self.options, Path(split_paths(self.options.data)[0])
+        folders = [(data, f"{escape(subset)}.*"), (data, "dict.*.txt")]
+        folders += [(Path(given), f"{escape(subset)}.*") for given in self.place.texts]
+        texts = [path for folder, pattern in folders for path in sorted(folder.glob(pattern)) if path.is_file()]
+        settings = [asdict(self.how), options.bf16, options.remove_bpe, options.detok]
+        parts = [json.dumps(settings), *(self._digest(path) for path in (*texts, *files))]
+        return hashlib.blake2b(" ".join(parts).encode(), digest_size=16).hexdigest()
+
+    def _digest(self, path: Path) -> str:
+        if path not in self._digests:
+            digest = hashlib.blake2b(digest_size=16)
+            with path.open("rb") as file:
+                for block in iter(lambda: file.read(2**22), b""):
+                    digest.update(block)
+            self._digests[path] = digest.hexdigest()
+        return self._digests[path]
+
+    # --- test sets
+
+    def _reference(self, subset: str) -> Optional[Path]:
+        given = self.options.reference
+        return given and Path(str(given).replace("{subset}", subset))
+
+    def _test_set_key(self, subset: str) -> str:
+        train = [path for folder in split_paths(self.options.data) for path in sorted(Path(folder).glob("train*.idx"))]
+        reference = self._reference(subset)
+        return self._key(subset, *train, *([reference] if reference and reference.is_file() else []))
+
+    def _test_set_is_done(self, subset: str) -> bool:
+        return read_json(self.folder / subset / "facts.json").get("key") == self._test_set_key(subset)
+
+    def _write_test_set(self, run: Run, subset: str) -> None:
+        texts, sources, folder = self._texts(run), run.sources[subset], self.folder / subset
+        references = self._references(run, subset, texts)
+        marks = texts.source_words
+        words = [words_of(run.task.source_dictionary, sources[i].tolist(), marks) for i in range(len(sources))]
+        seen = count_training_words(run.task, self.options.data, marks, words)
+        write_lines(folder / "source.txt", (texts.detokenised(texts.source(sources[i])) for i in range(len(sources))))
+        write_lines(folder / "reference.txt", references)
+        source, target = (LANGUAGES.get(language_code(code), code) for code in run.languages)
+        facts = EvaluationFacts(
+            key=self._test_set_key(subset),
+            data=self.options.data,
+            languages=run.languages,
+            names=(source, target),
+            bleu_tokenizer=bleu_tokenizer(run.languages[1]),
+            reference=self.options.reference and str(self.options.reference),
+            detok=self.options.detok,
+            lower_cased=texts.lower_cased,
+            escaped=texts.escaped,
+            of_subwords=marks == PIECES or SUBWORDS[marks].join is None,
+            words=[*map(len, words)],
+            rare=None if seen is None else [_rare(sentence, seen) for sentence in words],
+            remarks=texts.remarks,
+        )
+        write_json(folder / "facts.json", facts)
+
+    def _references(self, run: Run, subset: str, texts: Texts) -> List[str]:
+        """Return the reference of each sentence, from the file of ``--reference`` or from the data."""
+        dataset, path = run.task.dataset(subset), self._reference(subset)
+        if path is None:
+            if dataset.tgt is None:
+                side = f"{self.options.data} has no {run.languages[1]} side of {subset!r}"
+                raise BertFusedError(f"{side}; give the references: --reference FILE")
+            return [texts.target(dataset.tgt[i], UNKNOWN) for i in range(len(dataset))]
+        if not texts.joins_target:
+            rule = f"needs translations as text, but {self.options.data} has subwords that the report cannot join"
+            raise BertFusedError(f"--reference {path} {rule}; leave it out")
+        if path == self.options.reference and len(self.options.subset) > 1:
+            rule = f"must be a file for each of {' and '.join(self.options.subset)}"
+            remedy = "write {subset} where their names differ, or choose one --subset"
+            raise BertFusedError(f"--reference {path} {rule}; {remedy}")
+        try:
+            lines = lines_of(path)
+        except (OSError, UnicodeDecodeError) as error:
+            raise BertFusedError(f"--reference {path} cannot be read as UTF-8 text ({error})") from error
+        if len(lines) != len(dataset):
+            raise BertFusedError(
+                f"--reference {path} has {len(lines)} lines, but {subset!r} of {self.options.data} has {len(dataset)} "
+                "sentences; give a file with one line for each of these sentences, in their order"
+            )
+        return lines
+
+    # --- what a model is
+
+    def _facts(self, run: Run, subset: str, found: Translations) -> SystemFacts:
+        checkpoint = run.files.checkpoint
+        logs = find_logs(checkpoint)
+        curves, remarks = read_curves(logs), [*run.remarks]
+        if not curves:
+            where = ", ".join(map(str, logs)) or f"the folder of {checkpoint} and beside it"
+            remarks.append(f"{run.name} has no curves, since there is no output of fairseq-train in {where}.")
+        return SystemFacts(
+            key=self._key(subset, checkpoint),
+            checkpoint=str(checkpoint),
+            architecture=run.architecture,
+            is_transformer=isinstance(run.model, TransformerModelBase),
+            updates=run.updates,
+            max_update=run.max_update,
+            parameters=run.parameters,
+            reads_bert=run.reads_bert,
+            drops_bert=any(isinstance(module, DropNet) and module.p_net > 0 for module in run.model.modules()),
+            began_from=[origin._asdict() for origin in run.origins],
+            consistency=run.consistency,
+            selection=run.selection,
+            curves=curves,
+            states=[*bert_ablations(run, subset)],
+            decoding=asdict(self.how),
+            bf16=self.options.bf16,
+            hardware=hardware(self.place.device),
+            speed=found.speed(),
+            remarks=remarks,
+        )
+
+    def _attention(self, run: Run, subset: str, found: Translations) -> Dict[str, Any]:
+        def read() -> Iterator[Tuple[Dict[str, Any], List[Tensor]]]:
+            with Progress(f"entropy of the attention of {run.name}", len(found.tokens), "sentences") as progress:
+                for sample in batches(run, subset, self.how.max_tokens):
+                    tokens = [found.tokens[i] for i in sample["id"].tolist()]
+                    yield sample["net_input"], tokens
+                    progress.update(len(tokens))
+
+        entropies = attention_statistics(run.model, read())
+        return {
+            "entropy": {kind: [layer and layer._asdict() for layer in layers] for kind, layers in entropies.items()},
+            "too_even": [too_even for kind, layers in entropies.items() if (too_even := evenness(kind, layers))],
+            "alphas": learned_alphas(run.model),
+            "maps": {},  # of single sentences, by their numbers
+        }
+
+
+def _rare(sentence: Sequence[Any], seen: "Counter[Any]") -> int:
+    return sum(seen[word] <= RARE for word in sentence)

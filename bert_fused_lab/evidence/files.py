@@ -1,0 +1,123 @@
+"""The files of evidence, which any program can write and read: what the systems are, and how they translate.
+
+``EVIDENCE/TESTSET/`` is a test set:
+
+- ``reference.txt``, and ``source.txt`` where it is known: one text a line;
+- ``facts.json``, a `EvaluationFacts`, where the test set is one of fairseq's.
+
+``EVIDENCE/TESTSET/SYSTEM.SEED/`` (or ``SYSTEM/``) is a system, trained with one seed:
+
+- ``on.txt``, its translations, one a line; for models that read BERT, those of the other states in `STATES` as well;
+- ``facts.json``, a `SystemFacts`, and ``attention.json``, where it is a model of fairseq.
+
+This module imports neither torch nor fairseq, so that who only reads evidence needs none of them.
+"""
+
+import json
+import os
+import re
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, Optional, Tuple
+
+STATES = {
+    "on": "The model is as trained.",
+    "off": "Each layer uses its NMT branch alone, with weight 1, as drop-net lets it in training; stacked layers leave "
+    "their attention to BERT out.",
+    "shuffled": "BERT reads another sentence of the test set.",
+    "random": "BERT has the same size but random weights.",
+}
+RARE = 5  # a word is rare if it is seen at most this often in training
+UNKNOWN = "\N{APL FUNCTIONAL SYMBOL QUAD QUESTION}"  # an unknown word of a reference, which no translation matches
+_SEED = re.compile(r"(.*?)(?:\.(\d+))?")  # the name of a system's folder: its name, and the number of its seed
+
+
+@dataclass(frozen=True)
+class EvaluationFacts:
+    """What fairseq's data tells of a test set beside its texts."""
+
+    key: str  # a digest of all that the facts and texts follow from
+    data: str = ""
+    languages: Tuple[str, str] = ("", "")  # the codes of source and target
+    names: Tuple[str, str] = ("", "")  # the same in English
+    bleu_tokenizer: Optional[str] = None  # sacreBLEU's, of a target language without spaces between words
+    reference: Optional[str] = None  # the file of the references; None if they are those of the data
+    detok: str = "none"
+    lower_cased: bool = False  # the target side of the data
+    escaped: bool = False  # whether Moses has written characters such as &apos;
+    of_subwords: bool = False  # whether *words* counts subwords
+    words: Optional[List[int]] = None  # the number of words of each source
+    rare: Optional[List[int]] = None  # the number of those that are rare in training; None without training data
+    remarks: List[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class SystemFacts:
+    """What the checkpoint of a model tells of it, and how fast it translated."""
+
+    key: str  # a digest of all that the translations follow from
+    checkpoint: str
+    architecture: str
+    is_transformer: bool
+    updates: int
+    max_update: int  # of the training, 0 for no limit
+    parameters: Dict[str, int]  # that train, and that are frozen
+    reads_bert: bool
+    drops_bert: bool  # whether it was trained with drop-net
+    began_from: List[Dict[str, Any]]  # path and updates of the checkpoint, then those of what that one began from, ...
+    consistency: str  # the kind of the loss, "none" of other criteria
+    selection: Dict[str, Any]  # how the checkpoint was chosen
+    curves: Dict[str, List[Tuple[int, float]]]  # (updates, value) by "valid bleu" and others
+    states: List[str]  # of BERT that the model can be tested in
+    decoding: Dict[str, Any]
+    bf16: bool
+    hardware: Dict[str, Any]
+    speed: Dict[str, float]
+    remarks: List[str] = field(default_factory=list)  # what a reader of its scores must know
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write *value*, JSON's or a dataclass of it, whole or not at all."""
+    _replace(path, json.dumps(value if isinstance(value, dict) else asdict(value), ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Dict[str, Any]:
+    """Return what a file holds; nothing if there is none."""
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+
+def write_lines(path: Path, texts: Iterable[str]) -> None:
+    """Write a line for each of *texts*, with single spaces: not all programs agree on what ends a line."""
+    _replace(path, "".join(" ".join(text.split()) + "\n" for text in texts))
+
+
+def read_lines(path: Path) -> List[str]:
+    """Return the lines of a file in UTF-8; only a line feed ends a line.
+
+    Raises:
+        OSError: the file cannot be read.
+        UnicodeDecodeError: the file is not UTF-8.
+    """
+    *lines, rest = path.read_bytes().decode("utf-8-sig").split("\n")
+    return [line.rstrip("\r") for line in (*lines, *([rest] if rest else []))]
+
+
+def _replace(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text, encoding="utf-8")
+    os.replace(new, path)
+
+
+def folder_of(test_set: Path, system: str, seed: int) -> Path:
+    """Return the folder of a *system*, trained with the *seed* of that number, which counts from 1."""
+    return test_set / f"{system}.{seed}"
+
+
+def systems_in(test_set: Path) -> Dict[str, List[Path]]:
+    """Return the folders of the seeds of each system that has translations of a test set, in alphabetical order."""
+    found: Dict[str, List[Tuple[int, Path]]] = {}
+    for folder in sorted(file.parent for file in test_set.glob("*/on.txt")):
+        if match := _SEED.fullmatch(folder.name):
+            found.setdefault(match[1], []).append((int(match[2] or 1), folder))
+    return {name: [folder for _, folder in sorted(seeds)] for name, seeds in found.items()}

@@ -1,0 +1,229 @@
+"""Says which system is better, and whether BERT helps, from files of translations; in seconds, and without models.
+
+bert-fused-report EVIDENCE --baseline control --run bert_fused --output report.html
+
+EVIDENCE is what bert-fused-evidence has written.  Any system takes part whose translations of the test set are there:
+put them, one line a sentence, into EVIDENCE/test/NAME/on.txt, or give them as --hypotheses NAME=FILE.
+"""
+
+import os
+import shlex
+import sys
+from argparse import ArgumentParser, Namespace
+from itertools import chain
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from bert_fused_lab.arguments import given_path, named_paths, output_errors, parser_of
+from bert_fused_lab.evidence.files import systems_in
+from bert_fused_lab.report import scoring
+from bert_fused_lab.report.comparison import Comparison, hardware_remarks
+from bert_fused_lab.report.errors import ReportError
+from bert_fused_lab.report.page import render, to_json
+from bert_fused_lab.report.systems import EvaluationSet, System, read_system, read_test_set
+from bert_fused_lab.report.texts import form_error, given_lines, marks_apart, read_scores, remarks
+from bert_fused_lab.report.verdicts import question
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> None:
+    """Run the command.
+
+    Raises:
+        ReportError: a flag or a file cannot be used; nothing is written then.
+    """
+    options = parse_args(arguments)
+    if found := errors(options):
+        raise ReportError(*found)
+    write(options, report(options, comparisons(options)))
+
+
+def errors(options: Namespace) -> List[str]:
+    """Return a sentence for each problem with the flags."""
+    least = {"examples": 0, "samples": scoring.FEWEST_SAMPLES}
+    found = [
+        f"--{name} must be at least {bound}, got {value}"
+        for name, bound in least.items()
+        if (value := vars(options)[name]) < bound
+    ]
+    found += scoring.tokenizer_errors(options.tokenize) + output_errors(output=options.output, json=options.json)
+    if options.json is not None and options.json.resolve() == options.output.resolve():
+        found.append("--output and --json must be different files; rename one")
+    metrics = [*scoring.SACREBLEU, *(metric for metric, paths in options.scores + options.error_scores for _ in paths)]
+    return found + [
+        f"there are two metrics of the name {metric}; give each of --scores and --error-scores its own"
+        for metric in sorted({metric for metric in metrics if metrics.count(metric) > 1})
+    ]
+
+
+def comparisons(options: Namespace, seeds: Optional[Mapping[str, int]] = None) -> List[Comparison]:
+    """Return the comparison of each test set, with the scores.
+
+    Args:
+        options: the settings of the command line.
+        seeds: the number of seeds of each system in the folder, the baseline first; None takes those of the flags.
+    """
+    test_sets = [read_test_set(options.evidence / name) for name in options.subset or _test_sets(options.evidence)]
+    sentences = [*chain(*(test_set.references for test_set in test_sets))]
+    tokenised = is_tokenised(test_sets[0], sentences)
+    found = []
+    for test_set in test_sets:
+        systems = _systems(options, test_set, seeds)
+        texts, facts = given_texts(options, test_set, len(test_sets) == 1), test_set.facts
+        systems += [System(name, each) for name, each in texts.items()]
+        given = given_scores(options, test_set, len(test_sets) == 1, {each.name: len(each.texts) for each in systems})
+        language = facts.languages[1], facts.bleu_tokenizer
+        scorer = scoring.Scorer(test_set.references, tokenised, options.samples, *language, options.tokenize)
+        size = len(test_set.references)
+        print(
+            f"scores of {size:,} sentences of {test_set.name}, with {options.samples:,} resamples",
+            file=sys.stderr,
+            flush=True,
+        )
+        found.append(Comparison(test_set, systems, scorer, given))
+    return found
+
+
+def report(options: Namespace, found: Sequence[Comparison]) -> Dict[str, Any]:
+    """Return all that the page shows of the comparisons; the first one's test set has all details."""
+    first, test_sets = found[0], [each.test_set for each in found]
+    tests = [comparison.verdict() for comparison in found]
+    sentences = [*chain(*(test_set.references for test_set in test_sets))]
+    facts, tokenised = first.test_set.facts, is_tokenised(first.test_set, sentences)
+    runs = [run for each in found for run in each.runs]
+    own = [line for run in runs for line in run.texts[0]]
+    said = [*chain(*(run.known.remarks for run in runs)), *chain(*(test_set.facts.remarks for test_set in test_sets))]
+    said += [*chain(*(comparison.remarks for comparison in found)), *hardware_remarks(first.runs)]
+    said += remarks(first.test_set, tokenised, sentences, own, runs)
+    details = first.details(options.examples)
+    return {
+        "question": options.title or question(first.systems, test_sets),
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "data": facts.data or str(options.evidence),
+        "languages": facts.languages,
+        "references": facts.reference
+        or f"{facts.data or options.evidence}, {'tokenised' if tokenised else 'plain text'}",
+        "decoding": first.runs[0].known.decoding if first.runs else {},
+        "samples": options.samples,
+        "hardware": first.runs[0].known.hardware if first.runs else {},
+        **tests[0],
+        "tests": tests,
+        **details,
+        "attention": first.attention([*details["sentence_texts"]]),
+        "remarks": [*dict.fromkeys(said)],
+    }
+
+
+def write(options: Namespace, made: Mapping[str, Any]) -> None:
+    """Write the page and the JSON, and print the verdicts."""
+    texts = {options.output: render(made), **({options.json: to_json(made)} if options.json else {})}
+    new = {path: path.with_name(f".{path.name}.new") for path in texts}
+    try:
+        for path, text in texts.items():
+            new[path].write_text(text, "utf-8", "replace")
+    except OSError as error:
+        for file in new.values():
+            file.unlink(missing_ok=True)
+        raise ReportError(f"{path} cannot be written, and nothing was changed ({error})") from error
+    for path in texts:
+        os.replace(new[path], path.resolve())
+    for test in made["tests"]:
+        of_bert = [found["verdict"] for found in test["bert_tests"] if found["verdict"]]
+        for line in dict.fromkeys([*test["verdicts"], *of_bert]):
+            print(line if len(made["tests"]) == 1 else f"{test['subset']}: {line}")
+    for path in texts:
+        print(f"written: {path}")
+
+
+def is_tokenised(test_set: EvaluationSet, sentences: Sequence[str]) -> bool:
+    """Return whether the references, *sentences*, are tokenised text, by the facts of a *test_set* and their marks."""
+    facts = test_set.facts
+    is_raw = facts.reference is not None or facts.detok != "none"
+    is_raw |= facts.bleu_tokenizer is not None and scoring.is_unspaced(sentences)
+    return not is_raw and marks_apart(sentences, 1.0 if facts.key else 0.0) > 0.5
+
+
+def _test_sets(evidence: Path) -> List[str]:
+    names = [file.parent.name for file in evidence.glob("*/reference.txt")]
+    if not names:
+        raise ReportError(f"{evidence} has no TESTSET/reference.txt; bert-fused-evidence writes it")
+    return sorted(names, key=lambda name: (len(name), name))
+
+
+def _systems(options: Namespace, test_set: EvaluationSet, seeds: Optional[Mapping[str, int]]) -> List[System]:
+    folder = options.evidence / test_set.name
+    there = systems_in(folder)
+    others = options.run or [name for name in there if name != options.baseline]
+    number = seeds or {name: len(there.get(name, ())) for name in (options.baseline, *others)}
+    missing = [name for name in number if name not in there]
+    if missing:
+        raise ReportError(*(f"{folder} has no translations of {name}; it has {', '.join(there)}" for name in missing))
+    systems = [read_system(name, there[name][:count]) for name, count in number.items()]
+    size = len(test_set.references)
+    wrong = [
+        f"{folder}: {system.name} has {len(texts)} translations of {size} sentences"
+        for system in systems
+        for texts in (*system.texts, *system.states.values())
+        if len(texts) != size
+    ]
+    wrong += [
+        error
+        for system in systems
+        if system.facts is None and (error := form_error(system.name, system.texts[0], test_set.references))
+    ]
+    if wrong:
+        raise ReportError(*dict.fromkeys(wrong))
+    return systems
+
+
+def given_texts(options: Namespace, test_set: EvaluationSet, is_only: bool) -> Dict[str, List[List[str]]]:
+    """Return the texts of ``--hypotheses``, by system and seed."""
+    texts = {
+        name: [given_lines(f"--hypotheses {name}=", path, test_set, is_only) for path in paths]
+        for name, paths in options.hypotheses
+    }
+    each = [(f"--hypotheses {name}", text) for name, seeds in texts.items() for text in seeds]
+    if wrong := [error for flag, text in each if (error := form_error(flag, text, test_set.references))]:
+        raise ReportError(*wrong)
+    return texts
+
+
+def given_scores(
+    options: Namespace, test_set: EvaluationSet, is_only: bool, seeds: Mapping[str, int]
+) -> List[scoring.GivenScores]:
+    """Return the scores of ``--scores`` and ``--error-scores``; *seeds* has the number of seeds of each system."""
+
+    def read(flag: str, path: Path) -> List[str]:
+        return given_lines(flag, path, test_set, is_only)
+
+    flags = {"--scores": options.scores, "--error-scores": options.error_scores}
+    return [read_scores(flag, name, path, seeds, read) for flag, given in flags.items() for name, [path] in given]
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add what the page depends on, beside the systems with evidence."""
+    add = parser.add_argument
+    named: Dict[str, Any] = {"type": named_paths, "action": "append", "default": []}
+    add("--hypotheses", **named, metavar="NAME=FILE[,FILE]", help="name and translations of another system, one "
+        "line a sentence, without subwords, and detokenised if the references are; may be repeated")  # fmt: skip
+    add("--output", type=given_path, required=True, help="HTML file to write; it needs no other file")
+    add("--json", type=given_path, help="JSON file to write, which holds all figures")
+    add("--title", help="heading of the page; default: the question that it answers")
+    add("--tokenize", choices=scoring.TOKENIZERS, help="sacreBLEU's tokeniser for BLEU; default: by text and language")
+    add("--examples", type=int, default=10, help="number of best and worst sentences of a run; default: %(default)s")
+    add("--samples", type=int, default=scoring.DEFAULT_SAMPLES,
+        help=f"number of resamples and trials, at least {scoring.FEWEST_SAMPLES}; default: %(default)s")  # fmt: skip
+    add("--scores", **named, metavar="NAME=FILE", help="name of a metric, and its scores, one a line for each "
+        "sentence, with {system} and {seed} where names of files differ; may be repeated")  # fmt: skip
+    add("--error-scores", **named, metavar="NAME=FILE", help="the same, of a metric whose lower scores are better")
+
+
+def parse_args(arguments: Optional[Sequence[str]] = None) -> Namespace:
+    """Return the settings of the command line."""
+    parser = parser_of(__doc__)
+    add = parser.add_argument
+    add("evidence", type=given_path, metavar="EVIDENCE", help="directory with a folder for each test set")
+    add("--baseline", required=True, metavar="NAME", help="the system to compare with, or the only one")
+    add("--run", action="append", metavar="NAME", help="another system; may be repeated; default: all that are there")
+    add("--subset", action="append", metavar="NAME", help="name of a test set; may be repeated; default: all")
+    add_arguments(parser)
+    return parser.parse_args(arguments)
