@@ -14,10 +14,6 @@ class Origin(NamedTuple):
     path: Optional[str]
     updates: Optional[int]
 
-    def __str__(self) -> str:
-        place = self.path or "another checkpoint"
-        return f"{place} after {'an unknown number of' if self.updates is None else f'{self.updates:,}'} updates"
-
 
 def origins(checkpoint: Mapping[str, Any]) -> List[Origin]:
     """Return the checkpoint that the training of *checkpoint* began from, then the one that that one began from, ...
@@ -28,16 +24,6 @@ def origins(checkpoint: Mapping[str, Any]) -> List[Origin]:
     """
     warm_start = [Origin(*recorded) for recorded in recorded_origins(checkpoint["model"])]
     return [*_of_flags(checkpoint), *warm_start]
-
-
-def updates_before(found: List[Origin]) -> int:
-    """Return the number of updates that the parameters had seen when the training began, as far as it is known."""
-    return sum(origin.updates or 0 for origin in found)
-
-
-def described(found: List[Origin]) -> str:
-    """Return *found* as words: "began from A after 10 updates, which began from B after 20 updates"; "" for none."""
-    return ", which ".join(f"began from {origin}" for origin in found)
 
 
 def _of_flags(checkpoint: Mapping[str, Any]) -> List[Origin]:

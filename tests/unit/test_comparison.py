@@ -8,7 +8,7 @@ from bert_fused_lab.compare import main
 from bert_fused_lab.evidence.files import EvaluationFacts, SystemFacts
 from bert_fused_lab.report.comparison import Comparison
 from bert_fused_lab.report.scoring import Score
-from bert_fused_lab.report.systems import EvaluationSet, Origin, System
+from bert_fused_lab.report.systems import EvaluationSet, Origin, System, described
 from bert_fused_lab.report.texts import remarks
 from bert_fused_lab.report.verdicts import answer, bert_verdict, fairness, question, verdict
 from bert_fused_plugin.errors import BertFusedError
@@ -290,3 +290,10 @@ def test_references_with_capitals_are_told_from_data_without():
     for lower_cased, reference, said in ((True, "A dog.", 1), (True, "a dog.", 0), (False, "A dog.", 0)):
         found = remarks_on([reference], [reference], reference="test.de", lower_cased=lower_cased)
         assert "".join(found).count("have capitals, and the data has none") == said
+
+
+def test_how_origins_are_said():
+    found = [Origin("/a.pt", 1200), Origin(None, None)]
+    second = "which began from another checkpoint after an unknown number of updates"
+    assert described(found) == f"began from /a.pt after 1,200 updates, {second}"
+    assert described([]) == ""

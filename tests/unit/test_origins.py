@@ -5,7 +5,7 @@ from argparse import Namespace
 import pytest
 from omegaconf import OmegaConf
 
-from bert_fused_plugin.checkpoints.origins import Origin, described, origins, updates_before
+from bert_fused_plugin.checkpoints.origins import origins
 
 RESTORED = {"restore_file": "base.pt", "reset_optimizer": True}
 
@@ -39,11 +39,3 @@ def test_what_fairseq_knows(launches, flags, expected):
     assert origins(saved) == expected
     assert origins({**saved, "cfg": OmegaConf.create(saved["cfg"])}) == expected
     assert origins({**saved, "cfg": None, "args": Namespace(**saved["cfg"]["checkpoint"])}) == expected
-
-
-def test_how_it_is_said():
-    found = [Origin("/a.pt", 1200), Origin(None, None)]
-    second = "which began from another checkpoint after an unknown number of updates"
-    assert described(found) == f"began from /a.pt after 1,200 updates, {second}"
-    assert updates_before(found) == 1200
-    assert described([]) == ""
