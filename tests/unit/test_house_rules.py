@@ -4,6 +4,7 @@ import ast
 import re
 from graphlib import TopologicalSorter
 
+import pytest
 from documentation import ROOT
 
 PACKAGE, LAB = "bert_fused_plugin", "bert_fused_lab"
@@ -27,9 +28,9 @@ def nodes(kind, *folders):
     return [(path, node) for path, node in found if isinstance(node, kind)]
 
 
-def imports_of(text):
-    """Return the folders, and the files beside them, of the package that *text* imports from."""
-    return set(re.findall(rf"^ *(?:from|import) {PACKAGE}(?:\.| import )(\w+)", text, re.MULTILINE))
+def imports_of(text, package=PACKAGE):
+    """Return the folders, and the files beside them, of the *package* that *text* imports from."""
+    return set(re.findall(rf"^ *(?:from|import) {package}(?:\.| import )(\w+)", text, re.MULTILINE))
 
 
 def test_no_file_is_too_long():
@@ -60,11 +61,20 @@ def test_the_plug_in_imports_nothing_that_judges():
     assert not found
 
 
-def test_no_folders_of_the_package_import_each_other():
+@pytest.mark.parametrize("package", [PACKAGE, LAB])
+def test_no_folders_of_a_package_import_each_other(package):
     imports = {}
-    for path, text in sources(PACKAGE).items():
+    for path, text in sources(package).items():
         _, folder, *file = path.split("/")
         if file:
-            imports.setdefault(folder, set()).update(imports_of(text) - {folder})
-    assert len(imports) > 5
+            imports.setdefault(folder, set()).update(imports_of(text, package) - {folder})
+    assert len(imports) > 3
     TopologicalSorter(imports).prepare()  # which raises an error that names a circle
+
+
+def test_only_the_evidence_loads_models_to_judge_them():
+    """The report runs where neither torch nor fairseq is installed."""
+    for path, text in sources(LAB).items():
+        if path.startswith(f"{LAB}/report/") or path in (f"{LAB}/arguments.py", f"{LAB}/evidence/files.py"):
+            found = re.findall(rf"^(?:from|import) (torch|fairseq|transformers|{PACKAGE})\b", text, re.MULTILINE)
+            assert not found, path
