@@ -12,10 +12,11 @@ import math
 import os
 import sys
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fairseq_compat.configuration import around
 
@@ -198,6 +199,29 @@ def sentences_of_a_cache(module: Any) -> None:
         if i not in self.cache_index:
             self.prefetch(range(len(self)))
         return stock(self, i)
+
+
+def sampling_of_unlikely_words(module: Any) -> None:
+    """Let --sampling with a low --temperature go on where all probabilities are 0 in fp32, as at the longest length."""
+    module.Sampling.step_of_likely_words = module.Sampling.step
+
+    @torch.jit.export  # which compiles this from its source, as fairseq's: what has no type is a tensor
+    def step(  # type: ignore
+        self,
+        step: int,
+        lprobs,
+        scores,
+        prev_output_tokens: Optional[Tensor] = None,
+        original_batch_idxs: Optional[Tensor] = None,
+    ):
+        best = lprobs.max(dim=2)[0]
+        shift = best.masked_fill(best > -80, 0.0)
+        scores, words, beams = self.step_of_likely_words(
+            step, lprobs - shift.unsqueeze(2), scores, prev_output_tokens, original_batch_idxs
+        )
+        return scores + shift, words, beams
+
+    module.Sampling.step = step
 
 
 def ngrams_so_far(module: Any) -> None:

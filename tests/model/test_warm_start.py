@@ -7,7 +7,7 @@ import pytest
 import torch
 from helpers import PRE_NORM, SIZES, assert_close, dictionary_of, randomise, task_of, warnings_of
 from settings_cases import FUSED
-from warm_start_helpers import LARGER, REORDERED, assert_same_logits, logits, table
+from warm_start_helpers import LARGER, REORDERED, assert_same_logits, logits, said
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
@@ -30,25 +30,17 @@ def test_without_identity_start_berts_branch_counts(stock, save, start, dictiona
     assert (logits(model, dictionary) - logits(baseline, dictionary)).abs().max() > 0.1
 
 
-def test_the_table_tells_what_became_of_each_tensor(stock, save, start, caplog):
-    baseline = stock(encoder_layers=3, decoder_ffn_embed_dim=20, layernorm_embedding=True)
-    model = start(save(baseline), decoder_layers=3)
-    text, sections = table(caplog)
-    attention, side = 4 * (8 * 8 + 8), 2 * 4 * 8
-    to_bert = 2 * (8 * 8 + 8) + 2 * (12 * 8 + 8)
-    assert sections["copied"]["encoder.layers.*.self_attn"] == (16, 2 * attention)
-    assert sections["copied"]["decoder.layers.*.encoder_attn"] == (16, 2 * attention)
-    assert sections["copied"]["decoder.layers.*.final_layer_norm"] == (4, side // 2)
-    assert sections["new"]["decoder.layers.*.encoder_attn"] == (8, attention)
-    assert sections["new"]["decoder.layers.*.bert_attn"] == (24, 3 * to_bert)
-    assert sections["unused"]["encoder.layers.*.fc1"] == (2, 8 * 18 + 18)
-    assert sections["unused"]["encoder.layernorm_embedding.weight"] == (1, 8)
-    name = "decoder.layers.*.fc1.weight (20 x 8 in the checkpoint, 18 x 8 in the model)"
-    assert sections["shape mismatch"][name] == (2, 2 * 18 * 8)
-    assert not any(word in text for word in ("version", "_float_tensor", "in_proj"))
-    copied = sum(parameters for _, parameters in sections["copied"].values())
-    total = sum(p.numel() for name, p in model.named_parameters() if "bert" not in name)
-    assert f": {copied / total:.1%} of the {total:,} parameters outside BERT's branch" in text
+def test_the_log_counts_parameters_and_names_the_first_that_are_not_copied(stock, save, start, caplog):
+    path = save(stock(encoder_layers=3, decoder_ffn_embed_dim=20, layernorm_embedding=True))
+    model = start(path, decoder_layers=3)
+    total, attention, norm, ffn = len([*model.parameters()]), 8, 2, 4
+    new = (attention + norm) + (attention + norm) + (ffn + norm) + 2 * 3 + 5 * attention  # 3 in each FFN of other size
+    assert said(caplog).startswith(
+        f"initialised {total - new} of {total} parameters from {path}; {new} keep their initial values: "
+        "decoder.layers.0.fc1.weight (20 x 8 there, 18 x 8 here), decoder.layers.0.fc1.bias (20 there, 18 here), "
+        "decoder.layers.0.fc2.weight (8 x 20 there, 8 x 18 here), ...; "
+        f"{attention + norm + ffn + norm + 2 * norm} of the checkpoint are not used: encoder."
+    )
 
 
 def test_an_identity_start_that_leaves_parameters_out_is_warned_of(stock, save, start, caplog):
@@ -87,14 +79,13 @@ def test_embedding_fusion_takes_all_but_the_source_embeddings(stock, save, start
         model.decoder.output_projection.weight[index],
         baseline.decoder.output_projection.weight[dictionary.index("dog")],
     )
-    _, sections = table(caplog)
-    assert set(sections["unused"]) == {"encoder.embed_tokens.weight"}
-    assert set(sections["new"]) == {"encoder.bert_proj.weight", "encoder.bert_proj.bias"}
+    assert "; 1 of the checkpoint are not used: encoder.embed_tokens.weight; " in said(caplog)
+    assert "; 2 keep their initial values: encoder.bert_proj.weight, encoder.bert_proj.bias; " in said(caplog)
 
 
 def test_a_second_name_of_what_is_used_is_not_unused(stock, save, start, caplog):
     start(save(stock(share_all_embeddings=True)), bert_fusion="embedding")
-    assert table(caplog)[1]["unused"] == {}
+    assert "not used" not in said(caplog)
 
 
 def test_embeddings_that_the_checkpoint_does_not_have_are_new(stock, save, start, caplog):
@@ -102,20 +93,16 @@ def test_embeddings_that_the_checkpoint_does_not_have_are_new(stock, save, start
     state = baseline.state_dict()
     del state["decoder.embed_tokens.weight"]
     start(save(baseline, model=state))
-    _, sections = table(caplog)
-    new = {name for name in sections["new"] if "bert" not in name}
-    assert new == {"decoder.embed_tokens.weight", "decoder.output_projection.weight"}
-    count = len(baseline.encoder.embed_tokens.weight)
-    assert f"encoder.embed_tokens.weight ({count} of {count} symbols)" in sections["copied"]
+    first = "decoder.embed_tokens.weight, decoder.output_projection.weight, encoder.layers.0.bert_attn.k_proj.weight"
+    assert f"keep their initial values: {first}, ...; " in said(caplog)
+    assert "symbols of the source dictionary are in" in said(caplog)
 
 
 def test_a_model_without_encoder_layers_takes_the_decoder(stock, save, start, caplog):
     baseline = stock()
     model = start(save(baseline), bert_fusion="embedding", encoder_layers=0, encoder_embed_dim=10)
-    _, sections = table(caplog)
-    assert {name.split()[0] for name in sections["shape mismatch"]} == {
-        f"decoder.layers.*.encoder_attn.{part}_proj.weight" for part in ("k", "v")
-    }
+    key, value = (f"decoder.layers.0.encoder_attn.{part}_proj.weight (8 x 8 there, 8 x 12 here)" for part in "kv")
+    assert f"; 4 keep their initial values: {key}, {value}, " in said(caplog)
     assert torch.equal(model.decoder.layers[1].fc2.weight, baseline.decoder.layers[1].fc2.weight)
 
 
@@ -163,7 +150,8 @@ def test_with_identity_start_the_attention_to_bert_of_a_checkpoint_counts_as_not
     model = start(path, bert_identity_start=True)
     for layer in (*model.encoder.layers, *model.decoder.layers):
         assert not layer.bert_attn.out_proj.weight.any()
-    assert "decoder.layers.*.bert_attn" in table(caplog)[1]["unused"]
+    first = "encoder.layers.0.bert_attn.out_proj.weight, encoder.layers.0.bert_attn.out_proj.bias"
+    assert f"; 8 of the checkpoint are not used: {first}, " in said(caplog)
 
 
 def test_a_finetuned_bert_is_taken_with_its_factor(start, save, tmp_path, dictionary):
@@ -188,9 +176,8 @@ def test_a_finetuned_bert_of_another_size_is_left_out_as_a_whole(start, save, tm
     fresh = start(None, bert_finetune=True, bert_lr_factor=2.0)
     for name, value in fresh.encoder.source.bert.state_dict().items():
         assert torch.equal(model.encoder.source.bert.state_dict()[name], value), name
-    _, sections = table(caplog)
-    assert "encoder.bert" in sections["unused"]
-    assert "encoder.bert" not in sections["new"]
+    assert " of the checkpoint are not used: encoder.bert." in said(caplog)
+    assert "initial values" not in said(caplog)
 
 
 def arguments(bert_dir, path, **options):

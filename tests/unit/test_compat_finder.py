@@ -19,7 +19,7 @@ def toy(tmp_path, monkeypatch):
     """A module `compat_toy` with VALUE = 1, which the hook is told to set to 2."""
     (tmp_path / "compat_toy.py").write_text("VALUE = 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setitem(fairseq_compat._PATCHES, "compat_toy", ("patches.toy_patch",))
+    monkeypatch.setitem(fairseq_compat._PATCHES, "compat_toy", ("toy_patch",))
     monkeypatch.setattr(patches, "toy_patch", lambda module: setattr(module, "VALUE", 2), raising=False)
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     fairseq_compat._install()  # in front of pytest's own finder
@@ -73,7 +73,7 @@ def test_a_patch_that_does_not_fit_leaves_the_module_as_it_is_and_says_so(misfit
 
 
 def test_without_safe_checkpoints_nothing_is_imported(misfit, monkeypatch):
-    monkeypatch.setattr(fairseq_compat, "_NEEDED", ("patches.toy_patch",))
+    monkeypatch.setattr(fairseq_compat, "_NEEDED", ("toy_patch",))
     with pytest.raises(ImportError, match=r"cannot adapt compat_toy \(fairseq .*, torch .*NO_SUCH_NAME.*0\.12\.2"):
         importlib.import_module(misfit)
     assert misfit not in sys.modules

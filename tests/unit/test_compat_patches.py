@@ -33,6 +33,7 @@ from fairseq.models.transformer import TransformerConfig, base_architecture
 from fairseq.modules import transformer_layer
 from fairseq.ngram_repeat_block import NGramRepeatBlock
 from fairseq.optim.amp_optimizer import AMPOptimizer
+from fairseq.search import Sampling
 from omegaconf import OmegaConf
 from omegaconf.errors import ConfigKeyError
 
@@ -291,6 +292,23 @@ def test_no_ngram_is_repeated_also_when_scripted(size, banned):
         assert [row.isinf().nonzero().flatten().tolist() for row in scores] == banned
     forced = torch.full((2, 9), -float("inf")).scatter_(1, torch.tensor([[5], [6]]), -3.0)  # by a prefix
     assert block(tokens, forced.clone(), 1, 2, 2).tolist() == forced.tolist()
+
+
+@pytest.mark.parametrize("options", [{}, {"sampling_topk": 2}, {"sampling_topp": 0.9}])
+def test_unlikely_words_are_sampled_also_when_scripted(options):
+    """A forced end, whose probability is 0 in fp32, as of a low temperature; likely words keep fairseq's draws."""
+    search = Sampling(Dictionary(), **options)
+    forced = torch.full((1, 2, 5), -float("inf")).index_fill_(2, torch.tensor(3), -200.0)
+    likely = torch.randn(1, 2, 5).log_softmax(2)
+    for module in (search, torch.jit.script(search), pickle.loads(pickle.dumps(search))):
+        for number, before in ((0, 0.0), (1, -1.5)):
+            scores, words, beams = module.step(number, forced.clone(), torch.full((1, 2, number), before))
+            assert (scores.tolist(), words.tolist()) == ([[before - 200] * 2], [[3, 3]])
+            assert beams.tolist() == [[0, number]]
+        torch.manual_seed(1)
+        found = module.step(1, likely.clone(), torch.zeros(1, 2, 1))
+        torch.manual_seed(1)
+        assert all(map(torch.equal, found, search.step_of_likely_words(1, likely.clone(), torch.zeros(1, 2, 1))))
 
 
 def test_configs_of_plug_ins_may_be_defaults():

@@ -3,9 +3,9 @@
 import logging
 import os
 import re
-from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 from fairseq.data import Dictionary
@@ -18,14 +18,13 @@ from bert_fused_plugin.checkpoints.record import (
     BERT_RECORD,
     OF_DATA,
     SETTINGS_RECORD,
-    Difference,
     differences,
     differences_of_bert,
     fingerprint,
     read_json,
     reason_and_remedy,
 )
-from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 from bert_fused_plugin.fairseq_settings import flags_beside, resumed_from, task_settings
 from bert_fused_plugin.models.bert_fused.config import HOST, OF_BOTH, OF_SIDES, BertFusedConfig
 from bert_fused_plugin.models.translation_model import shape_text
@@ -38,13 +37,8 @@ State = Dict[str, Tensor]
 _EMBEDDINGS = ("decoder.output_projection.weight", "decoder.embed_tokens.weight", "encoder.embed_tokens.weight")
 _BERT = "encoder.bert."
 _OF_BERT = re.compile(r"encoder\.(bert|bert_proj|layer_mix)\.|.+\.(bert_attn|bert_attn_layer_norm|fusion)\.")
-# version numbers, sinusoids, the records of BERT and of the settings, and the weights that encoder layers of
-# fairseq 0.12 save twice
-_NO_PARAMETER = re.compile(
-    r"settings_record\.text$|(en|de)coder\.(version|bert\.scaled|bert_record\.text|embed_positions\.(weights|_float_tensor)|"
-    r"layers\.\d+\.(in_proj|out_proj|fc1|fc2)_\w+)$"
-)
-_SECTIONS = ("copied", "new", "unused", "shape mismatch")
+# version numbers, records, sinusoids, and the weights that encoder layers of fairseq 0.12 save twice
+_NO_PARAMETER = re.compile(r".*(\.(version|text|weights|_float_tensor)|(in_proj|out_proj|fc1|fc2)_(weight|bias))$")
 _REMEDY = "give the checkpoint of a fairseq transformer, such as its checkpoint_best.pt"
 
 
@@ -71,7 +65,10 @@ def read_warm_start(args: Any, cfg: BertFusedConfig, task: Any) -> Tuple[Optiona
     except BertFusedError as error:
         return None, list(error.errors)
     errors = [*warm_start.incompatibilities(cfg), *warm_start.sharing_errors(cfg)]
-    return warm_start, [*errors, *warm_start.match_vocabularies(cfg, task)]
+    for side, what in (("encoder", "source"), ("decoder", "target")):
+        if side == "decoder" or not cfg.fusion.replaces_embeddings:
+            errors += warm_start.match_vocabulary(side, what, task)
+    return warm_start, errors
 
 
 @dataclass
@@ -123,26 +120,22 @@ class WarmStart:
         if cfg.fusion.replaces_embeddings:
             then.pop("encoder_learned_pos", None)  # here these are positions of word pieces
         settings = [(name, then[name], getattr(cfg, name)) for name in names if name in then]
-        return [
-            "; ".join(reason_and_remedy(f"--bert-warm-start {self.path}", (name, old, new)))
-            for name, old, new in settings
-            if (old or new) and str(old) != str(new)
-        ]
+        changed = [setting for setting in settings if any(setting[1:]) and str(setting[1]) != str(setting[2])]
+        return ["; ".join(reason_and_remedy(f"--bert-warm-start {self.path}", setting)) for setting in changed]
 
     def sharing_errors(self, cfg: BertFusedConfig) -> List[str]:
         """Return a sentence if *cfg* shares embeddings that differ in the checkpoint; warn if it shares fewer."""
-        now = {"share_all_embeddings": cfg.share_all_embeddings}
-        now["share_decoder_input_output_embed"] = cfg.share_all_embeddings or cfg.share_decoder_input_output_embed
-        lost = [name.replace("_", "-") for name in now if self.flags.get(name) and not now[name]]
+        shared = cfg.share_all_embeddings or cfg.share_decoder_input_output_embed
+        now = {"share_all_embeddings": cfg.share_all_embeddings, "share_decoder_input_output_embed": shared}
+        lost = [flag_name(name) for name in now if self.flags.get(name) and not now[name]]
         if lost:
             logger.warning(
-                f"--bert-warm-start {self.path} was trained with --{lost[0]}, and this model is built without it, so "
+                f"--bert-warm-start {self.path} was trained with {lost[0]}, and this model is built without it, so "
                 "its embeddings are more parameters; give the flag here, too, unless each language has a dictionary"
             )
         all_three = cfg.share_all_embeddings and not cfg.fusion.replaces_embeddings
-        if not (cfg.share_all_embeddings or cfg.share_decoder_input_output_embed):
-            return []
-        tables = [self.state[name] for name in _EMBEDDINGS[: 3 if all_three else 2] if name in self.state]
+        names = _EMBEDDINGS if all_three else _EMBEDDINGS[:2] if shared else ()
+        tables = [self.state[name] for name in names if name in self.state]
         if all(table.shape == tables[0].shape and torch.equal(table, tables[0]) for table in tables):
             return []
         flag = "--share-all-embeddings" if all_three else "--share-decoder-input-output-embed"
@@ -151,16 +144,11 @@ class WarmStart:
             f"(bert_fused_tiny implies --share-all-embeddings); train that model with {flag}, too, or leave it out here"
         ]
 
-    def match_vocabularies(self, cfg: BertFusedConfig, task: Any) -> List[str]:
-        """Find the symbols of the dictionaries of *task*; return a sentence for each reason why this is impossible."""
-        sides = (("encoder", "source"), ("decoder", "target"))
-        used = sides[1:] if cfg.fusion.replaces_embeddings else sides
-        return [error for side, what in used for error in self._match_vocabulary(side, what, task)]
-
-    def _match_vocabulary(self, side: str, what: str, task: Any) -> List[str]:
+    def match_vocabulary(self, side: str, what: str, task: Any) -> List[str]:
         """Find the symbols of the *what* dictionary of *task* in the embeddings of one *side*, if it has embeddings.
 
-        The dictionary of the training is looked up beside the checkpoint, then in the data directory of the training.
+        Return a sentence if this is impossible.  The dictionary of the training is looked up beside the checkpoint,
+        then in the data directory of the training.
         """
         if f"{side}.embed_tokens.weight" not in self.state:
             return []
@@ -170,17 +158,20 @@ class WarmStart:
         name = f"dict.{self.flags.get(f'{what}_lang') or task_settings(task)[f'{what}_lang']}.txt"
         paths = [os.path.join(folder, name) for folder in (os.path.dirname(self.path), *self.flags["data"])]
         for path in paths:
-            old = _load_dictionary(path)
+            old: Any = None
+            with suppress(Exception):  # fairseq raises various exceptions for a file that is no dictionary
+                old = Dictionary.load(path)
             if old is not None and len(dictionary) == size and dictionary.symbols[: len(old)] == old.symbols:
                 old = dictionary  # a task may append tags of languages to that of the file
             if old is not None and len(old) == size and symbols in (None, fingerprint(old)):
                 self.rows[side] = torch.tensor([old.indices.get(symbol, -1) for symbol in dictionary.symbols])
                 known = self.rows[side] >= 0
-                self.notes.append(f"{what} dictionary: {_count(known)} are in {path}")
+                count = f"{int(known.sum()):,} of {len(known):,} symbols of the {what} dictionary"
+                self.notes.append(f"{count} are in {path}")
                 if known.sum() < len(known) / 2:
                     logger.warning(
-                        f"--bert-warm-start {self.path} knows only {_count(known)} of the {what} dictionary; the other "
-                        "embeddings begin with random numbers; prepare the data with the subwords of its training"
+                        f"--bert-warm-start {self.path} knows only {count}; the other embeddings begin "
+                        "with random numbers; prepare the data with the subwords of its training"
                     )
                 return []
         return [
@@ -189,51 +180,46 @@ class WarmStart:
         ]
 
     def copy_to(self, model: Any) -> None:
-        """Copy the parameters that fit into *model*, a `BertFusedModel`, and log which ones were copied."""
+        """Copy the parameters that fit into *model*, a `BertFusedModel`, and log which ones do not."""
         # This is fairseq's own renaming; it also drops the final layer norms that the oldest models did not have.
         model.upgrade_state_dict(self.state)
         expected: State = model.state_dict(keep_vars=True)
         offered = self._offered(expected, model.cfg.bert_identity_start)
-        names_of: Dict[int, List[str]] = defaultdict(list)  # of each tensor, because some are tied
-        for name, tensor in expected.items():
-            if name in offered or not name.startswith(_BERT):  # --bert-model gives BERT, or the checkpoint
-                names_of[id(tensor)].append(name)
-        table: List[_Row] = []
-        used: Set[int] = set()
-        values: State = {}
-        for names in names_of.values():
-            found = [name for name in dict.fromkeys((*_EMBEDDINGS, *names)) if name in names and name in offered]
-            value, row = self._value(names, found, expected[names[0]])
-            used.update(offered[name].data_ptr() for name in found)
-            table.append(row)
-            if value is not None:
-                values.update(dict.fromkeys(names, value))
-        for name, tensor in self.state.items():
-            if tensor.data_ptr() not in used:  # nor under another name
-                table.append(_Row("unused", name, tensor.numel()))
-        table = [row for row in table if not _NO_PARAMETER.match(row.name)]
-        fitting = [row.size for row in table if row.section == "copied" and not _OF_BERT.match(row.name)]
-        total = sum(p.numel() for n, p in model.named_parameters() if not _OF_BERT.match(n))
-        share = f"{sum(fitting) / total:.1%} of the {total:,} parameters outside BERT's branch"
-        logger.info("\n".join([f"warm start from {self.path}: {share}", *self.notes, *_lines(table)]))
-        if model.cfg.bert_identity_start and any(
-            row.section != "copied" and not _OF_BERT.match(row.name) for row in table
-        ):
-            logger.warning(
-                f"training does not begin exactly as {self.path}: the log lists under new, unused and shape mismatch "
-                "which parameters differ; give the flags of its training that set sizes and layers"
-            )
-        nn.Module.load_state_dict(model, {**model.state_dict(), **values})
+        fitting = {name: value for name, value in offered.items() if value.shape == expected[name].shape}
+        nn.Module.load_state_dict(model, fitting, strict=False)
+        # --bert-model gives BERT, or the checkpoint
+        total = [n for n, _ in model.named_parameters() if n in offered or not n.startswith(_BERT)]
+        new = [
+            f"{n} ({shape_text(offered[n])} there, {shape_text(expected[n])} here)" if n in offered else n
+            for n in total
+            if n not in fitting
+        ]
+        used = {self.state[name].data_ptr() for name in offered}
+        unused = [n for n, value in self.state.items() if value.data_ptr() not in used and not _NO_PARAMETER.match(n)]
+        self._log_copy(len(total), new, unused, model.cfg.bert_identity_start)
         for change in self._changes(model):
             logger.warning(f"--bert-warm-start {change}")
         model.encoder.source.record.update(began_from=self.origins)
 
+    def _log_copy(self, total: int, new: List[str], unused: List[str], identity_start: bool) -> None:
+        """Log how many of the *total* parameters are copied, and the first that are *new* or *unused*."""
+        found = {"keep their initial values": new, "of the checkpoint are not used": unused}
+        parts = [f"{len(names)} {what}: {_first(names)}" for what, names in found.items() if names]
+        start = f"initialised {total - len(new)} of {total} parameters from {self.path}"
+        logger.info("; ".join([start, *parts, *self.notes]))
+        unlike = [name for name in (*new, *unused) if not _OF_BERT.match(name)]
+        if identity_start and unlike:
+            logger.warning(
+                f"training does not begin exactly as {self.path}, because of {_first(unlike)}; give the flags of its "
+                "training that set sizes and layers"
+            )
+
     def _changes(self, model: Any) -> List[str]:
         """Return a sentence for each way in which *model* uses BERT, or computes attention, unlike the checkpoint."""
         computed = read_json(self.state, SETTINGS_RECORD).get("computed", {})
-        # the flags of fairseq are compared before the model is built, or the table shows what they change
+        # the flags of fairseq are compared before the model is built, or the log says what they change
         then = {name: value for name, value in computed.items() if name not in HOST}
-        changed: List[Difference] = differences(then, model.settings_record.content["computed"])
+        changed = differences(then, model.settings_record.content["computed"])
         if not model.cfg.bert_finetune and any(name.startswith(f"{_BERT}model.") for name in self.state):
             changed.append(("bert_finetune", True, False))
         sentences = ["; ".join(reason_and_remedy(self.path, difference)) for difference in changed]
@@ -251,38 +237,29 @@ class WarmStart:
         return sentences
 
     def _offered(self, expected: State, identity_start: bool) -> State:
-        """Return the values that a model may take whose parameters are *expected*.
+        """Return the values for a model whose parameters are *expected*, of which some may have other shapes.
 
         It takes BERT as a whole or not.  With *identity_start* BERT's branch stays zero.
         """
         of_bert = [name for name in expected if name.startswith(f"{_BERT}model.")]
         has_bert = all(name in self.state and self.state[name].shape == expected[name].shape for name in of_bert)
         return {
-            name: value
+            name: self._remapped(name, expected[name])
+            if name in _EMBEDDINGS and value.shape[1:] == expected[name].shape[1:]
+            else value
             for name, value in self.state.items()
-            if (has_bert or not name.startswith(_BERT))
+            if name in expected
+            and (has_bert or not name.startswith(_BERT))
             and (name not in _EMBEDDINGS or name.split(".")[0] in self.rows)
             and not (identity_start and ".bert_attn.out_proj." in name)
         }
 
-    def _value(self, names: List[str], found: List[str], tensor: Tensor) -> Tuple[Optional[Tensor], "_Row"]:
-        """Return what the *tensor* that has *names* in the model takes, and its row in the table.
-
-        It takes nothing, and keeps its initial value, if its names *found* in the checkpoint are none, or do not fit.
-        """
-        if not found:
-            return None, _Row("new", names[0], tensor.numel())
-        value, is_embedding = self.state[found[0]], found[0] in _EMBEDDINGS
-        if value.shape[is_embedding:] != tensor.shape[is_embedding:]:  # embeddings may have other rows
-            note = f"{shape_text(value)} in the checkpoint, {shape_text(tensor)} in the model"
-            return None, _Row("shape mismatch", names[0], tensor.numel(), note)
-        if not is_embedding:
-            return value, _Row("copied", names[0], tensor.numel())
-        # a copy of the tensor, (V, C), with the embeddings of the symbols that the checkpoint has
-        table, rows = value, self.rows[found[0].split(".")[0]]
+    def _remapped(self, name: str, tensor: Tensor) -> Tensor:
+        """Return the embeddings *tensor*, (V, C), with the rows of the symbols that the checkpoint has under *name*."""
+        table, rows = self.state[name], self.rows[name.split(".")[0]]
         value, known = tensor.detach().clone(), rows >= 0
         value[known] = table[rows[known]].to(value)
-        return value, _Row("copied", " = ".join(names), value[known].numel(), _count(known))
+        return value
 
 
 def _bring_up_to_date(state: State) -> None:
@@ -301,52 +278,12 @@ def _bring_up_to_date(state: State) -> None:
 def _languages(flags: Dict[str, Any], state: State) -> Dict[str, Any]:
     """Return the languages of a training; fairseq saves among its *flags* only those that were given."""
     noted = read_json(state, SETTINGS_RECORD).get("noted", {})
-    pair = (None, None)
-    for folder in filter(os.path.isdir, flags["data"]):
-        pair = infer_language_pair(folder)
-    names = ("source_lang", "target_lang")
-    return {name: flags.get(name) or noted.get(name) or found for name, found in zip(names, pair)}
+    pairs = [infer_language_pair(folder) for folder in flags["data"] if os.path.isdir(folder)] or [(None, None)]
+    found = zip(("source_lang", "target_lang"), pairs[0])
+    return {name: flags.get(name) or noted.get(name) or lang for name, lang in found}
 
 
-def _load_dictionary(path: str) -> Optional[Dictionary]:
-    try:
-        return Dictionary.load(path)
-    except Exception:  # fairseq raises various exceptions for a file that is no dictionary
-        return None
-
-
-def _count(symbols: Tensor) -> str:
-    return f"{int(symbols.sum()):,} of {len(symbols):,} symbols"
-
-
-class _Row(NamedTuple):
-    """A tensor in the table for the log that says how each tensor was used."""
-
-    section: str
-    name: str
-    size: int
-    note: str = ""
-
-
-def _lines(table: List[_Row]) -> List[str]:
-    """Return a line for each section of the table, followed by one for each part of the model in it."""
-    lines = []
-    for section in _SECTIONS:
-        sizes: Dict[str, List[int]] = {"": []}
-        for row in table:
-            if row.section == section:
-                sizes[""].append(row.size)
-                sizes.setdefault(f"  {_part(row)}", []).append(row.size)
-        for part, numbers in sorted(sizes.items()):
-            lines.append(f"{part or section}: {len(numbers):,} tensors, {sum(numbers):,} parameters")
-    return lines
-
-
-def _part(row: _Row) -> str:
-    """Return the part of the model that a row belongs to, and its note; ``*`` stands for the number of a layer."""
-    if row.name.startswith(_BERT):
-        return "encoder.bert"
-    name = re.sub(r"\.\d+(?=\.|$)", ".*", row.name)
-    if row.note:
-        return f"{name} ({row.note})"
-    return re.sub(r"^(\w+\.layers\.\*\.\w+).*", r"\1", name)
+def _first(names: List[str]) -> str:
+    """Return the first three of *names*, with those outside BERT's branch before the others."""
+    shown = sorted(names, key=lambda name: bool(_OF_BERT.match(name)))
+    return ", ".join(shown if len(shown) < 4 else [*shown[:3], "..."])
