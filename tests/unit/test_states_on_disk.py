@@ -18,7 +18,7 @@ from helpers import processes
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import safe_open
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from bert_fused_plugin.data import cached_states
 from bert_fused_plugin.data.cached_states import NUMBER_FORMATS, CachedStates
@@ -234,6 +234,18 @@ def test_two_jobs_at_once_both_end_with_all_states(tmp_path, many_blocks):
     number = len(blocks(tmp_path))
     assert number <= computed < 2 * number  # they begin with other blocks
     check(states_in(tmp_path, MANY), MANY)
+
+
+def test_a_block_that_another_job_writes_first_is_no_error(tmp_path, monkeypatch):
+    def overtaken(*arguments):
+        monkeypatch.setattr(cached_states, "save_file", save_file)
+        states_in(tmp_path).add_missing(CountingBert().load)  # which also removes what the first job has begun
+        save_file(*arguments)
+
+    monkeypatch.setattr(cached_states, "save_file", overtaken)
+    states_in(tmp_path).add_missing(CountingBert().load)
+    check(states_in(tmp_path))
+    assert blocks(tmp_path) == ["00000.safetensors"]
 
 
 def _build_in_process(*arguments):

@@ -20,21 +20,16 @@ from fairseq.data import (
 )
 from fairseq.data.bucket_pad_length_dataset import BucketPadLengthDataset
 from helpers import WORDS, dictionary_of, encode, translation_task, warnings_of
-from test_states_on_disk import CountingBert, D
 from tokenizers import normalizers
-from torch.utils.data import DataLoader
 
 from bert_fused_plugin.bert.pretrained_bert import load_tokenizer
 from bert_fused_plugin.data import word_pieces
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
-from bert_fused_plugin.data.cached_states import CachedStates
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.raw_text import read_raw_text
 from bert_fused_plugin.data.word_pieces import Sentences
-from bert_fused_plugin.files import written_whole
 
 LINES = ["a dog", "the old man sees a small dog", "dog", "", "play@@ hou@@ se , a dog", "a man", "red dog"]
-BATCHES = [[0, 1], [4], [3, 2]]
 TEXT = ["A dog.", "old", "the dog eats", "", "play house", "men?", "red"]
 
 
@@ -195,37 +190,23 @@ def test_data_that_is_in_no_file_and_small_data_are_not_kept(make, dictionary, t
     rows = [encode(dictionary, line) for line in LINES]
     make(ListDataset(rows, np.array([len(row) for row in rows])))
     [warning] = warnings_of(caplog)
-    assert warning.startswith(
-        "the word pieces of train.en are not kept, and are made anew at each start: nothing tells"
-    )
-    assert warning.endswith("give --dataset-impl mmap")
+    assert "the word pieces of train.en are not kept, and are made anew at each start: nothing tells which" in warning
     monkeypatch.setattr(word_pieces, "KEPT_FROM", len(LINES) + 1)
     make()
     assert not (tmp_path / "kept").exists()
 
 
-def assert_workers_agree(dataset):
-    here = [dataset.collater([dataset[i] for i in batch]) for batch in BATCHES]
-    loader = DataLoader(dataset, batch_sampler=BATCHES, collate_fn=dataset.collater, num_workers=2)
-    for batch, expected in zip(list(loader), here):
-        assert batch["id"].tolist() == expected["id"].tolist()
-        assert set(batch["net_input"]) == set(expected["net_input"])
-        for name in set(batch["net_input"]) - {"prev_output_tokens"}:  # there are no targets
-            assert torch.equal(batch["net_input"][name], expected["net_input"][name])
-
-
-def test_workers_read_pieces_and_states(make, tmp_path):
-    dataset = make()
-    for other in (dataset, make(folder=None)):
-        assert_workers_agree(other)
-    states = CachedStates(tmp_path / "states", dataset.word_pieces, D, "fp32")
-    states.add_missing(CountingBert().load)
-    dataset.states = states
-    assert "bert_out" in dataset[0]
-    assert_workers_agree(dataset)
-
-
 # --- faults
+
+
+@pytest.mark.parametrize("name", ["meta.json", "offsets.npy", "pieces.npy"])
+def test_a_folder_in_which_a_file_is_missing_is_completed(make, tmp_path, name):
+    expected = make(folder=None)
+    make()
+    [folder] = (tmp_path / "kept").iterdir()
+    (folder / name).unlink()  # as if a process had been killed
+    assert_equal(make(), expected)
+    assert files(folder) == ["meta.json", "offsets.npy", "pieces.npy"]
 
 
 @pytest.mark.parametrize("name", ["meta.json", "offsets.npy", "pieces.npy"])
@@ -251,22 +232,6 @@ def test_a_folder_that_cannot_be_read_or_written_costs_only_the_files(make, smal
     assert_equal(make(folder=disk / "other"), expected)
     [warning] = warnings_of(caplog)
     assert warning.endswith("Read-only file system: '%s'); give a --bert-cache on a disk with room" % (disk / "other"))
-
-
-@pytest.mark.parametrize("name", ["offsets.npy", "pieces.npy", "meta.json"])
-def test_a_process_that_dies_leaves_nothing_that_is_read(make, tmp_path, monkeypatch, name):
-    def dying(path):
-        if path.name == name:
-            raise KeyboardInterrupt
-        return written_whole(path)
-
-    expected = make(folder=None)
-    monkeypatch.setattr(word_pieces, "written_whole", dying)
-    with pytest.raises(KeyboardInterrupt):
-        make()
-    monkeypatch.setattr(word_pieces, "written_whole", written_whole)
-    assert_equal(make(), expected)
-    assert len([*tmp_path.glob("kept/*/*")]) == 3
 
 
 def test_processes_that_train_together_read_and_do_not_write(make, tmp_path, monkeypatch, caplog):
