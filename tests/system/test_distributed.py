@@ -74,7 +74,7 @@ def test_ranks_that_lack_states_all_end_and_name_the_command_that_computes_them(
     assert [rank.wait() for rank in ranks] == [1, 1]
     logs = [(tmp_path / f"rank{rank}.log").read_text() for rank in range(2)]
     assert not any("Traceback" in log for log in logs)
-    named = [re.findall("^bert_fused_plugin: error: .*; run, once: bert-fused-cache (.*)", log, re.M) for log in logs]
+    named = [re.findall("bert_fused_plugin: error: .*; run, once: bert-fused-cache (.*)", log) for log in logs]
     assert list(map(len, named)) == [1, 1]
     assert not (tmp_path / "my cache").exists()
     main(shlex.split(named[1][0]))
