@@ -1,12 +1,13 @@
-"""Builds and shows the directory of --bert-cache.
+"""Prepares word pieces and BERT's states for trainings, and shows the directory of --bert-cache.
 
-    bert-fused-cache build DATA --arch ARCH --bert-model BERT --bert-cache DIR [--part K/N] [flags of the training]
+    bert-fused-cache build DATA --bert-model BERT [--bert-cache DIR] [--part K/N] [flags of the training]
     bert-fused-cache info DIR
 
-build computes BERT's states of all sentences of a training before the training, as a job of its own; it takes the
-command line of the training.  The flags about the data, BERT and its input count, such as --bert-layer and --bert-text,
-which fairseq does not list.  Most other flags do nothing.  With --part K/N it computes one of N shares, so that N jobs
-build the cache together.
+build makes the word pieces of all large data sets of a training, and with --bert-cache BERT's states of all sentences,
+before the training, as a job of its own.  A training in several processes needs the states before it begins.  build
+takes the command line of the training.  The flags about the data, BERT and its input count, such as --bert-layer and
+--bert-text, which fairseq does not list.  Most other flags do nothing.  With --part K/N it computes one of N shares of
+the states, so that N jobs build the cache together.
 
 info shows of which BERTs and data sets the directory has states.  What is not wanted any more is removed by rm -r.
 """
@@ -17,7 +18,7 @@ import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
+from typing import Optional, Sequence, Tuple
 
 from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
@@ -25,7 +26,7 @@ from fairseq.utils import split_paths
 from safetensors import SafetensorError, safe_open
 
 from bert_fused_plugin.data.cached_states import SUFFIX, in_bytes
-from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.tasks.bert_cache import DESCRIPTION
 
 logger = logging.getLogger(__name__)
@@ -45,33 +46,25 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
         training.prog, training.description = "bert-fused-cache build", __doc__
         training.formatter_class = RawDescriptionHelpFormatter
         # argparse would list all flags of fairseq, a screen full, before each error
-        training.usage = "%(prog)s DATA --arch ARCH --bert-model BERT --bert-cache DIR [--part K/N] [flags of training]"
-        training.add_argument("--part", type=_share, metavar="K/N", help="compute the share K of N of the states")
+        training.usage = "%(prog)s DATA --bert-model BERT [--bert-cache DIR] [--part K/N] [flags of the training]"
+        training.add_argument("--part", type=_share, default=(1, 1), metavar="K/N", help="compute share K of N")
         training.set_defaults(arch="bert_fused", run=build)
         return options.parse_args_and_arch(training, input_args=words[1:])
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(metavar="{build,info}", required=True)
-    commands.add_parser("build", help="compute BERT's states of all sentences of a training", add_help=False)
-    info_parser = commands.add_parser("info", help="show of which BERTs and data sets the directory has states")
-    info_parser.add_argument("directory", type=Path, metavar="DIR", help="directory of --bert-cache")
-    info_parser.set_defaults(run=info)
+    parser.add_argument("command", choices=("build", "info"))
+    parser.add_argument("directory", type=Path, metavar="DIR", help="directory of --bert-cache, for info")
+    parser.set_defaults(run=info)
     return parser.parse_args(words)
 
 
 def build(args: Namespace) -> None:
-    """Compute what the cache lacks of all data sets of the training whose settings are *args*.
+    """Make what is missing of the word pieces and states of all data sets of the training whose settings are *args*.
 
     Raises:
-        BertFusedError: the settings are not those of a training with a cache.
+        BertFusedError: the settings are not those of a training with BERT.
     """
-    needed = {"bert_model": "--bert-model NAME_OR_DIR", "bert_cache": "--bert-cache DIR"}
-    raise_all(
-        [
-            f"bert-fused-cache build needs {flag}, got none; give the flags of the training that shall use the cache"
-            for name, flag in needed.items()
-            if vars(args).get(name) is None
-        ]
-    )
+    if vars(args).get("bert_model") is None:
+        raise BertFusedError("bert-fused-cache build needs --bert-model, got none; give the flags of the training")
     part = args.part
     del args.part, args.run  # which fairseq's configuration does not have
     if "bert_warm_start" in args:
@@ -79,23 +72,17 @@ def build(args: Namespace) -> None:
     cfg = convert_namespace_to_omegaconf(args)
     task = tasks.setup_task(cfg.task)
     task.build_model(cfg.model)
-    task.bert_cache.part = part
-    for split, options_of_split in _splits(cfg):
-        task.load_dataset(split, **options_of_split)  # which computes what the cache lacks
+    if task.bert_cache is not None:
+        task.bert_cache.part = part
+    combine = bool(cfg.dataset.combine_valid_subsets)
+    loads = [(split, 1, combine) for split in (["valid"] if combine else cfg.dataset.valid_subset.split(","))]
+    loads += [(cfg.dataset.train_subset, epoch + 1, True) for epoch in range(len(split_paths(cfg.task.data)))]
+    for split, *how in loads:  # as fairseq-train does
+        task.load_dataset(split, *how)  # which makes what is missing
         del task.datasets[split]
-    share = "" if part is None else f"share {part[0]} of {part[1]} of "
-    logger.info(f"{share}the BERT cache {cfg.task.bert_cache} is complete for this training")
-
-
-def _splits(cfg: Any) -> Iterator[Tuple[str, Dict[str, Any]]]:
-    """Yield the data sets that fairseq-train loads, each with the options with which it loads them."""
-    if cfg.dataset.combine_valid_subsets:
-        yield "valid", {"combine": True, "epoch": 1}
-    else:
-        for split in cfg.dataset.valid_subset.split(","):
-            yield split, {"combine": False, "epoch": 1}
-    for epoch in range(1, 1 + len(split_paths(cfg.task.data))):
-        yield cfg.dataset.train_subset, {"combine": True, "epoch": epoch}
+    states = "no --bert-cache, so no states" if task.bert_cache is None else f"states in {cfg.task.bert_cache}"
+    share = "" if part == (1, 1) else f" (share {part[0]} of {part[1]})"
+    logger.info(f"the data of this training is prepared: word pieces of large data sets, {states}{share}")
 
 
 def _share(text: str) -> Tuple[int, int]:

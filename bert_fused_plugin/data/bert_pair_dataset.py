@@ -1,7 +1,7 @@
 """A fairseq translation dataset with BERT's input for each source sentence."""
 
 from pathlib import Path
-from typing import Any, Collection, Dict, List, Optional, Sequence
+from typing import Any, Collection, Dict, List, Optional
 
 import numpy as np
 import torch
@@ -14,19 +14,19 @@ from torch.utils.data import ConcatDataset
 from bert_fused_plugin.data.cached_states import CachedStates
 from bert_fused_plugin.data.collate import collate_bert_tokens
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.data.kept_pieces import Sentences, kept_word_pieces
+from bert_fused_plugin.data.word_pieces import Sentences, kept_word_pieces
 
 
 class BertPairDataset(BaseWrapperDataset):
     """Adds ``bert_tokens`` to the samples and batches of a `LanguagePairDataset`.
 
     All sentences are tokenised at the start, since ``--max-tokens`` counts BERT's word pieces too.  The word pieces
-    are one flat int32 array.  Those of a corpus are in files that all processes map, see kept_pieces.py.
+    are one flat int32 array.  Those of a corpus are in files that all processes map.
 
     Args:
         texts: raw source texts, one for each sentence; default: derived from fairseq's ids.
         document_starts: indices of the sentences that begin a document, for a bridge with context.
-        folders: folders that may keep the word pieces of a corpus, under the *name* of the data set.
+        kept_in: the beginning of the path of the folder that keeps the word pieces of a corpus.
     """
 
     def __init__(
@@ -35,11 +35,10 @@ class BertPairDataset(BaseWrapperDataset):
         bridge: DictionaryBridge,
         texts: Optional[ConcatDataset[str]] = None,
         document_starts: Collection[int] = (),
-        folders: Sequence[Path] = (),
-        name: str = "",
+        kept_in: Optional[Path] = None,
     ) -> None:
         super().__init__(dataset)
-        self.word_pieces = kept_word_pieces(Sentences(dataset, bridge, texts, document_starts), folders, name)
+        self.word_pieces = kept_word_pieces(Sentences(dataset, bridge, texts, document_starts), kept_in)
         self.states: Optional[CachedStates] = None  # of BERT, where there is a cache
 
     src = property(lambda self: self.dataset.src, doc="The source sentences, which fairseq's commands ask for.")

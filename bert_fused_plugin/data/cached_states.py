@@ -2,19 +2,19 @@
 
 import logging
 import os
+import random
 import shutil
-from functools import cache
 from pathlib import Path
-from typing import Callable, Dict, List
+from typing import Callable, Dict, List, Tuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
 from bert_fused_plugin.data.collate import collate_bert_tokens
-from bert_fused_plugin.data.shared_work import make_together
 from bert_fused_plugin.data.word_pieces import WordPieces
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import written_whole
@@ -86,8 +86,8 @@ class CachedStates:
         there = set(os.listdir(self.folder)) if self.folder.exists() else set()
         return [number for number in range(len(self._sizes)) if f"{number:05}{SUFFIX}" not in there]
 
-    def add_missing(self, load_bert: Callable[[], ComputeStates], rank: int, ranks: int, wait: bool = True) -> None:
-        """Compute the share of this process, *rank* of *ranks*, of the missing blocks, and *wait* for the other ranks.
+    def add_missing(self, load_bert: Callable[[], ComputeStates], part: Tuple[int, int] = (1, 1)) -> None:
+        """Compute the missing blocks, or of N shares of the blocks the share K, for *part* (K, N).
 
         *load_bert* loads BERT and returns how it computes states; it is not called if nothing is missing.
 
@@ -96,25 +96,28 @@ class CachedStates:
             OSError, SafetensorError: the folder cannot be written.
         """
         missing = self.missing()
-        if not missing:
+        own = [number for number in missing if number % part[1] == part[0] - 1]
+        if not own:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
         self._check_space(missing)
-        own = [number for number in missing if number % ranks == rank]
-        bert = cache(load_bert)
-
-        def make(number: int) -> None:
-            states = self._computed(number, bert(), shown)
-            with written_whole(self.file(number)) as new:
-                save_file({"states": states}, new, {"blocks": str(len(self._sizes))})
-
-        if own:
-            bert()  # before the time of the states is taken
+        compute = load_bert()
+        random.SystemRandom().shuffle(own)  # two jobs that begin together do little twice
         with Progress("BERT cache", int(self._sizes[own].sum()), "word pieces", say=logger.info) as shown:
-            make_together(self.missing, make, rank, ranks, str(self.folder), wait)
+            for number in own:
+                if not self.file(number).exists():  # of another job
+                    self._write(number, self._computed(number, compute, shown))
         if not self.missing():
             for leftover in self.folder.glob(".*"):  # of killed processes
                 shutil.rmtree(leftover, ignore_errors=True)
+
+    def _write(self, number: int, states: Tensor) -> None:
+        try:
+            with written_whole(self.file(number)) as new:
+                save_file({"states": states}, new, {"blocks": str(len(self._sizes))})
+        except (OSError, SafetensorError):
+            if not self.file(number).exists():  # else another job has written it, and removed what this one had begun
+                raise
 
     def _check_space(self, missing: List[int]) -> None:
         pieces = int(self._sizes[missing].sum())

@@ -1,7 +1,6 @@
 """What this package reads from the directories of fairseq-preprocess, beside what fairseq reads itself."""
 
 import os
-from pathlib import Path
 from typing import Any, List, Optional
 
 from fairseq.data.data_utils import infer_language_pair, load_indexed_dataset
@@ -54,16 +53,6 @@ def directory_of_epoch(flag: str, given: Optional[str], data: str, epoch: Option
             "one; give as many, in the same order, joined by colons"
         )
     return os.path.expanduser(ours[((epoch or 1) - 1) % len(ours)])  # the shell leaves the ~ of --bert-text=~/DIR
-
-
-def piece_folders(data: str, epoch: Optional[int], cache: Optional[str]) -> List[Path]:
-    """Return the folders that may keep word pieces: in *cache*, the directory of ``--bert-cache``, and beside the data.
-
-    For *data* and *epoch* see `directory_of_epoch`.
-    """
-    paths = split_paths(data)
-    beside_data = Path(paths[((epoch or 1) - 1) % len(paths)]) / "bert-pieces"
-    return [beside_data] if cache is None else [Path(os.path.expanduser(cache)) / "word-pieces", beside_data]
 
 
 def source_side(directory: str, split: str, task: Any) -> Any:

@@ -11,15 +11,14 @@ from bert_fused_plugin.errors import BertFusedError
 
 
 def with_context(
-    bridge: DictionaryBridge, sentences: Iterable[List[int]], starts: Container[int] = (), first: int = 0
+    bridge: DictionaryBridge, sentences: Iterable[List[int]], starts: Container[int] = ()
 ) -> Iterator[List[int]]:
     """Yield BERT's input for each of the *sentences* of a text, word-piece ids, with preceding ones of its document.
 
     A document ends at a blank line, or any other sentence without word pieces, and before each sentence in *starts*.
-    The sentence with the index *first* comes first.
     """
     before: Deque[List[int]] = deque(maxlen=bridge.context)
-    for index, pieces in enumerate(sentences, first):
+    for index, pieces in enumerate(sentences):
         if index in starts or not pieces:
             before.clear()
         yield bridge.frame(pieces, [piece for sentence in before for piece in sentence])

@@ -7,11 +7,14 @@ its settings or transformers have changed, it gets another folder.
 
 import hashlib
 import json
+import shlex
+import sys
 from itertools import count
 from pathlib import Path
-from typing import Any, Optional, Tuple
+from typing import Any, Tuple
 
 import torch
+from fairseq.distributed.utils import get_global_world_size
 from safetensors import SafetensorError
 from torch import Tensor
 
@@ -20,7 +23,6 @@ from bert_fused_plugin.bert.source import BertSource, weights_fingerprint
 from bert_fused_plugin.checkpoints.record import same_states
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
 from bert_fused_plugin.data.cached_states import CachedStates, ComputeStates
-from bert_fused_plugin.data.shared_work import ranks_in
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import given_path, written_whole
 from bert_fused_plugin.tasks.bert_fused_translation_config import BertFusedTranslationConfig
@@ -36,23 +38,20 @@ class BertCache:
         on_cpu: whether BERT computes on the CPU, although there may be a GPU.
 
     Attributes:
-        part: (K, N) to compute the share K, from 1 to N, of the states, for no training in this process; or None.
+        part: (K, N) to compute only the share K, from 1 to N, of the states, for no training in this process.
     """
 
-    part: Optional[Tuple[int, int]] = None
+    part: Tuple[int, int] = (1, 1)
 
     def __init__(self, cfg: BertFusedTranslationConfig, model: Any, on_cpu: bool = False) -> None:
-        self._directory = given_path(str(cfg.bert_cache))
-        self._dtype = str(cfg.bert_cache_dtype)
-        self._on_cpu = on_cpu
         source: BertSource = model.encoder.source
-        self._bert, self._bridge = source.bert, source.bridge
-        self._layers = str(model.cfg.bert_layer)
+        self._bert, self._bridge, self._layers = source.bert, source.bridge, str(model.cfg.bert_layer)
+        self._directory, self._dtype, self._data = given_path(str(cfg.bert_cache)), str(cfg.bert_cache_dtype), cfg.data
+        self._on_cpu = on_cpu
         record = source.record.content
-        self._weights = record["weights_in_layers"]
+        self._weights, self._states = record["weights_in_layers"], record["states"]
         fingerprint = hashlib.sha256(f"{self._weights} {record['configuration']}".encode())
         layers = "+".join(map(str, self._bert.layers))
-        self._states = record["states"]
         self._name = f"{fingerprint.hexdigest()[:32]}-{layers}-{self._dtype}"
 
     def use_for(self, dataset: BertPairDataset, name: str) -> None:
@@ -61,26 +60,36 @@ class BertCache:
         Its folder begins with *name*, that of its split and language, such as ``train.en``.
 
         Raises:
-            BertFusedError: the directory cannot be used.
+            BertFusedError: the directory cannot be used, or several processes train and states are missing.
         """
         pieces = dataset.word_pieces
         try:
             folder = self._folder()
             states = CachedStates(folder / f"{name}-{pieces.digest}", pieces, self._bert.state_dim, self._dtype)
-            folder.mkdir(parents=True, exist_ok=True)
-            with ranks_in(folder) as (rank, ranks):
-                if rank == 0:
-                    self._describe(folder)
-                if self.part is not None:
-                    rank, ranks = self.part[0] - 1, self.part[1]
-                states.add_missing(self._load_bert, rank, ranks, wait=self.part is None)
-        except (OSError, ValueError, SafetensorError) as error:
+            if get_global_world_size() == 1:
+                self._describe(folder)
+                states.add_missing(self._load_bert, self.part)
+            elif states.missing():
+                raise BertFusedError(
+                    f"--bert-cache {self._directory} must have all states of {name} before several processes train, "
+                    f"and some are missing; run, once: {self._build_command()}"
+                )
+        except (OSError, json.JSONDecodeError, SafetensorError) as error:
             raise BertFusedError(
                 f"--bert-cache {self._directory} cannot be used ({error}); give a directory that can be written, on a "
                 "disk with room, or one that has all states of this run, or leave the flag out (where a checkpoint has "
                 "set it: --model-overrides \"{'bert_cache': None, 'bert_cache_dtype': 'fp16'}\")"
             ) from error
         dataset.states = states
+
+    def _build_command(self) -> str:
+        """Return the command that computes what is missing; it takes all flags of fairseq-train."""
+        flags, more = sys.argv[1:], ""
+        if not any(flag.startswith("--bert-cache") for flag in flags):  # of fairseq-hydra-train
+            flags = [self._data, "--bert-model", self._bert.name, "--bert-layer", self._layers]
+            flags += ["--bert-cache", str(self._directory), "--bert-cache-dtype", self._dtype]
+            more = " (and the other settings about the data and BERT, as flags)"
+        return shlex.join(["bert-fused-cache", "build", *flags]) + more
 
     def _folder(self) -> Path:
         """Return the first folder of BERT's name that has states as BERT computes them now, or none yet."""
@@ -96,6 +105,7 @@ class BertCache:
     def _describe(self, folder: Path) -> None:
         """Write which BERT the *folder* is for, if it does not say so."""
         if not (folder / DESCRIPTION).exists():
+            folder.mkdir(parents=True, exist_ok=True)
             with written_whole(folder / DESCRIPTION) as new:
                 description = {"--bert-model": self._bert.name, "layers": self._bert.layers, "states": self._states}
                 new.write_text(json.dumps(description), encoding="utf-8")

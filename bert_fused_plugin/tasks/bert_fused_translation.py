@@ -3,6 +3,7 @@
 import copy
 import logging
 from functools import cache
+from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence
 from weakref import WeakValueDictionary
 
@@ -17,7 +18,7 @@ from bert_fused_plugin import setup_messages
 from bert_fused_plugin.bert.layer_choice import last_layer_warning
 from bert_fused_plugin.bert.source import source_of
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, InteractiveDataset
-from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch, piece_folders
+from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.document_context import files_of, read_document_starts
 from bert_fused_plugin.data.raw_text import read_raw_text
@@ -26,6 +27,7 @@ from bert_fused_plugin.data.tags import language_tags
 from bert_fused_plugin.data.typed_text import TypedText
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.fairseq_settings import flags_beside, resumed_from
+from bert_fused_plugin.files import given_path
 from bert_fused_plugin.modules.attention_map import log_alphas
 from bert_fused_plugin.tasks import ensembles
 from bert_fused_plugin.tasks.bert_cache import BertCache
@@ -308,6 +310,8 @@ class BertFusedTranslationTask(TranslationTask):
         size = len(dataset)
         text = directory_of_epoch("--bert-text", cfg.bert_text, cfg.data, shard)
         documents = directory_of_epoch("--bert-documents", cfg.bert_documents, cfg.data, shard)
+        beside_data = Path(str(directory_of_epoch("", cfg.data, cfg.data, shard)), "bert-pieces")
+        pieces_in = beside_data if cfg.bert_cache is None else given_path(cfg.bert_cache) / "word-pieces"
         texts = read_raw_text(text, split, cfg.source_lang, size, combine=combine, upsample=cfg.upsample_primary)
         if texts is not None:
             check_raw_text(texts, dataset.src, bridge, f"--bert-text {text}: {name}")
@@ -316,8 +320,7 @@ class BertFusedTranslationTask(TranslationTask):
             bridge,
             texts,
             read_document_starts(documents, split, files_of(dataset.src)) if bridge.context else set(),
-            piece_folders(cfg.data, shard, cfg.bert_cache),
-            name,
+            pieces_in / name,
         )
         pieces = result.word_pieces
         total = int(pieces.offsets[-1])

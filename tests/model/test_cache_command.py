@@ -2,7 +2,9 @@
 
 import json
 import re
+import shlex
 import shutil
+import sys
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.cache_command import main, parse_args
 from bert_fused_plugin.data import cached_states
 from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.tasks import bert_cache
 from bert_fused_plugin.tasks.bert_cache import BertCache
 
 SHAPE = [word for name, value in SIZES.items() for word in (f"--{name.replace('_', '-')}", str(value))]
@@ -93,7 +96,7 @@ def info(capsys, directory):
 def test_the_cache_of_a_training_is_complete_after_it(training, loads, tmp_path, caplog):
     main(["build", *training, "--bert-warm-start", "not-there-yet.pt"])
     assert len(loads) == 3  # for the validation set and for each training set
-    assert "is complete for this training" in caplog.text
+    assert "the data of this training is prepared: word pieces of large data sets, states in" in caplog.text
     before = blocks(tmp_path)
     main(["build", *training])
     assert len(loads) == 3
@@ -106,7 +109,7 @@ def test_shares_are_disjoint_and_together_complete(training, loads, monkeypatch,
     main(["build", *training, "--part", "2/2"])
     some = {file: file.stat().st_mtime_ns for file in blocks(tmp_path)}
     assert {int(file.stem) % 2 for file in some} == {1}
-    assert "share 2 of 2 of the BERT cache" in caplog.text
+    assert "(share 2 of 2)" in caplog.text
     main(["build", *training, "--part", "1/2"])
     done = len(loads)
     assert done == 6
@@ -115,13 +118,31 @@ def test_shares_are_disjoint_and_together_complete(training, loads, monkeypatch,
     assert len(loads) == done
 
 
+def test_processes_that_train_together_only_read_and_name_the_command_that_writes(training, loads, monkeypatch):
+    def command_named_by(*started_by):
+        monkeypatch.setattr(sys, "argv", started_by)
+        with pytest.raises(BertFusedError, match=r"must have all states of valid\.en before several proces") as error:
+            main(["build", *training])
+        return str(error.value).partition("; run, once: ")[2]
+
+    monkeypatch.setattr(bert_cache, "get_global_world_size", lambda: 2)
+    assert shlex.split(command_named_by("fairseq-train", *training)) == ["bert-fused-cache", "build", *training]
+    command, _ = command_named_by("fairseq-hydra-train", "model=bert_fused").split(" (and the other settings")
+    assert not loads
+    monkeypatch.setattr(bert_cache, "get_global_world_size", lambda: 1)
+    main([*shlex.split(command)[1:], "--dataset-impl", "raw"])
+    assert len(loads) == 3
+    monkeypatch.setattr(bert_cache, "get_global_world_size", lambda: 2)
+    main(["build", *training])
+
+
 def test_a_wrong_command_line_gets_a_short_usage(capsys):
     wrong = {f"--part={share}": f"such as 1/8, got '{share}'" for share in ("0/3", "4/3", "1", "a/b", "1/0", "-1/2")}
     for word, message in {**wrong, "--arch=bert_fused": "the following arguments are required: data"}.items():
         with pytest.raises(SystemExit):
             parse_args(["build", word])
         usage, error = capsys.readouterr().err.splitlines()
-        assert "usage: bert-fused-cache build DATA --arch ARCH --bert-model BERT --bert-cache DIR [--part K/N]" in usage
+        assert "usage: bert-fused-cache build DATA --bert-model BERT [--bert-cache DIR] [--part K/N]" in usage
         assert message in error
 
 
@@ -129,8 +150,8 @@ def test_what_cannot_be_built_or_shown_is_refused(training, tmp_path):
     at = training.index("--bert-cache")
     for words, message in (
         (
-            ["build", *training[:at], *training[at + 4 :]],
-            "build needs --bert-cache DIR, got none; give the flags of the",
+            ["build", str(tmp_path), "--arch", "gru_bahdanau"],
+            "build needs --bert-model, got none; give the flags of the",
         ),
         (["build", *training[: at + 1], __file__, *training[at + 2 :]], r"cannot be used .*, or leave the flag out"),
         (["info", str(tmp_path)], "it holds no states of any BERT; give the directory of --bert-cache"),

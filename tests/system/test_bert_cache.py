@@ -5,8 +5,6 @@ import re
 import pytest
 import torch
 
-from bert_fused_plugin.cache_command import main
-
 
 def losses(done):
     """Return the losses of all updates and of validation."""
@@ -30,13 +28,3 @@ def test_training_with_and_without_the_cache_is_the_same(workspace, tmp_path):
         [state["extra_state"]["val_loss"] for state in states[1:]], abs=1e-6
     )
     assert losses(second) == losses(first)
-
-
-def test_the_training_finds_the_cache_complete_that_the_command_has_built(workspace, tmp_path):
-    cache = ["--bert-cache", tmp_path / "cache"]
-    main(["build", *map(str, workspace.training(*cache, save_dir=tmp_path / "save"))])
-    before = sorted((tmp_path / "cache").rglob("*.safetensors"))
-    done = workspace.train(*cache, save_dir=tmp_path / "save")
-    assert before
-    assert "are missing" not in done.stdout + done.stderr
-    assert sorted((tmp_path / "cache").rglob("*.safetensors")) == before

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import shlex
 import signal
 import sys
 import time
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 from fairseq.distributed import utils
 from ranks import CPU_DDP, FAIRSEQ_TRAIN, assert_all_end, assert_as_alone, command, free_port, parameters, start
+
+from bert_fused_plugin.cache_command import main
 
 pytestmark = pytest.mark.timeout(900)  # nothing else limits the time of a training: a busy machine needs more
 
@@ -53,12 +56,36 @@ def test_two_ranks_train_as_one_process_with_two_batches_an_update(workspace, al
     assert_as_alone(tmp_path, alone(arch, *flags))
 
 
+def in_cache(folder):
+    return ["--bert-cache", folder, "--bert-cache-dtype", "fp32"]
+
+
+@pytest.fixture(scope="module")
+def cached(workspace, tmp_path_factory):
+    """The flags of a cache that one process has filled."""
+    flags = in_cache(tmp_path_factory.mktemp("filled"))
+    main(["build", *map(str, command(workspace, "none", *flags, arch="bert_fused_tiny", train=()))])
+    return flags
+
+
+def test_ranks_that_lack_states_all_end_and_name_the_command_that_computes_them(workspace, alone, tmp_path):
+    arch, options = "bert_fused_tiny", ["--ddp-backend", "legacy_ddp", *in_cache(tmp_path / "my cache")]
+    ranks = start_two_ranks(command(workspace, tmp_path / "save", *options, arch=arch), tmp_path)
+    assert [rank.wait() for rank in ranks] == [1, 1]
+    logs = [(tmp_path / f"rank{rank}.log").read_text() for rank in range(2)]
+    assert not any("Traceback" in log for log in logs)
+    named = [re.findall("bert_fused_plugin: error: .*; run, once: bert-fused-cache (.*)", log) for log in logs]
+    assert list(map(len, named)) == [1, 1]
+    assert not (tmp_path / "my cache").exists()
+    main(shlex.split(named[1][0]))
+    train_with_two_ranks(workspace, tmp_path / "save", *options, arch=arch)
+    assert_as_alone(tmp_path / "save", alone(arch))
+
+
 @pytest.mark.further
-def test_when_a_rank_is_killed_the_other_ends_and_training_resumes(workspace, alone, tmp_path):
-    """Both ranks share a cache of BERT's states, which they build together."""
+def test_when_a_rank_is_killed_the_other_ends_and_training_resumes(workspace, alone, cached, tmp_path):
     save_dir, arch = tmp_path / "save", "bert_fused_tiny"
-    options = ["--ddp-backend", "legacy_ddp", "--num-workers", "2"]
-    options += ["--bert-cache", tmp_path / "cache", "--bert-cache-dtype", "fp32"]
+    options = ["--ddp-backend", "legacy_ddp", "--num-workers", "2", *cached]
     endless = command(workspace, save_dir, *options, "--save-interval-updates", "4", "--max-epoch", "10000", arch=arch)
     survivor, victim = start_two_ranks(endless, save_dir)
     try:
@@ -82,23 +109,15 @@ def test_when_a_rank_is_killed_the_other_ends_and_training_resumes(workspace, al
     "cfg.distributed_rank % torch.cuda.device_count()" in inspect.getsource(utils),
     reason="fairseq's main divides by the number of GPUs where torchrun has started it",
 )
-@pytest.mark.parametrize(
-    "caches",
-    [pytest.param(["shared", "shared"], marks=pytest.mark.slow), ["of-0", "of-1"]],
-    ids=["shared cache", "own caches"],
-)
-def test_two_machines_train_as_one_process_with_two_batches_an_update(workspace, alone, tmp_path, caches):
+def test_two_machines_train_as_one_process_with_two_batches_an_update(workspace, alone, cached, tmp_path):
     """Two agents of torchrun stand for the machines."""
     torchrun = [Path(sys.executable).with_name("torchrun"), "--nnodes", 2, "--nproc-per-node", 1]
     torchrun += ["--master-addr", "127.0.0.1", "--master-port", free_port(), "--node-rank"]
-    options, agents = ["--distributed-backend", "gloo", "--distributed-world-size", "2"], []
-    for machine, cache in enumerate(caches):
-        cached = ["--bert-cache-dtype", "fp32", "--bert-cache", tmp_path / cache]
+    options = ["--distributed-backend", "gloo", "--distributed-world-size", "2", *cached]
+    agents = []
+    for machine in range(2):
         train = [*torchrun, machine, CPU_DDP[1]]
-        line = command(workspace, tmp_path / "save", *options, *cached, arch="bert_fused_tiny", train=train)
+        line = command(workspace, tmp_path / "save", *options, arch="bert_fused_tiny", train=train)
         agents.append(start(line, tmp_path / f"machine{machine}.log"))
     assert_all_end(agents, tmp_path)
     assert_as_alone(tmp_path / "save", alone("bert_fused_tiny"))
-    sizes = {cache: sum(f.stat().st_size for f in (tmp_path / cache).glob("*/*/*.safetensors")) for cache in caches}
-    assert all(sizes.values())
-    assert len(set(sizes.values())) == 1

@@ -2,11 +2,7 @@
 
 import os
 import subprocess
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from importlib.metadata import version
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,22 +20,16 @@ from fairseq.data import (
 )
 from fairseq.data.bucket_pad_length_dataset import BucketPadLengthDataset
 from helpers import WORDS, dictionary_of, encode, translation_task, warnings_of
-from test_states_on_disk import CountingBert, D
 from tokenizers import normalizers
-from torch.utils.data import DataLoader
 
-import bert_fused_plugin.files
 from bert_fused_plugin.bert.pretrained_bert import load_tokenizer
-from bert_fused_plugin.data import kept_pieces
+from bert_fused_plugin.data import word_pieces
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
-from bert_fused_plugin.data.cached_states import CachedStates
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-from bert_fused_plugin.data.kept_pieces import Sentences
 from bert_fused_plugin.data.raw_text import read_raw_text
-from bert_fused_plugin.errors import BertFusedError
+from bert_fused_plugin.data.word_pieces import Sentences
 
 LINES = ["a dog", "the old man sees a small dog", "dog", "", "play@@ hou@@ se , a dog", "a man", "red dog"]
-BATCHES = [[0, 1], [4], [3, 2]]
 TEXT = ["A dog.", "old", "the dog eats", "", "play house", "men?", "red"]
 
 
@@ -53,17 +43,17 @@ def write_data(dictionary, prefix, lines=LINES):
 
 @pytest.fixture
 def make(dictionary, bert_dir, tmp_path, monkeypatch):
-    """A function that makes the data set of the corpus: make(folders=..., max_tokens=..., ...)."""
-    monkeypatch.setattr(kept_pieces, "KEPT_FROM", 2)
-    monkeypatch.setattr(kept_pieces, "_PART", 2)
+    """A function that makes the data set of the corpus: make(folder=..., max_tokens=..., ...)."""
+    monkeypatch.setattr(word_pieces, "KEPT_FROM", 2)
+    monkeypatch.setattr(word_pieces, "_CHUNK", 2)
     corpus = write_data(dictionary, tmp_path / "src")
 
-    def make(source=None, folders=(tmp_path / "kept",), texts=None, starts=(), tokenizer=None, words=None, **options):
+    def make(source=None, folder=tmp_path / "kept", texts=None, starts=(), tokenizer=None, words=None, **options):
         source = indexed_dataset.MMapIndexedDataset(corpus) if source is None else source
         tokenizer = tokenizer or load_tokenizer(bert_dir)
         bridge = DictionaryBridge(words or dictionary, tokenizer, **{"max_tokens": 32, **options})
         pairs = LanguagePairDataset(source, source.sizes, dictionary)
-        return BertPairDataset(pairs, bridge, texts, document_starts=set(starts), folders=folders, name="train.en")
+        return BertPairDataset(pairs, bridge, texts, set(starts), folder and folder / "train.en")
 
     return make
 
@@ -90,11 +80,11 @@ def corpus(make, tmp_path):
 def test_kept_pieces_are_those_that_are_made_in_memory(make, tmp_path, options, raw, monkeypatch, caplog):
     (tmp_path / "train.en").write_text("\n".join(TEXT), encoding="utf-8")
     texts = read_raw_text(str(tmp_path), "train", "en", len(LINES)) if raw else None
-    expected = make(texts=texts, folders=(), **options)
-    assert expected.word_pieces.folder is None
+    expected = make(texts=texts, folder=None, **options)
+    assert not (tmp_path / "kept").exists()
     assert_equal(make(texts=texts, **options), expected)
     [folder] = (tmp_path / "kept").iterdir()
-    assert f"the word pieces of 7 sentences are made, and kept in {folder}" in caplog.messages
+    assert f"the word pieces of train.en are kept in {folder} from now on" in caplog.messages
     caplog.clear()
     monkeypatch.setattr(Sentences, "word_pieces", None)  # a later start makes nothing
     again = make(texts=texts, **options)
@@ -135,7 +125,7 @@ def test_other_settings_have_other_files(make, options, bert_dir, tmp_path):
     assert len(files(tmp_path / "kept")) == 1
     dataset = make(**options)
     assert len(files(tmp_path / "kept")) == 2
-    assert_equal(dataset, make(folders=(), **options))
+    assert_equal(dataset, make(folder=None, **options))
 
 
 def test_other_data_of_the_same_size_and_time_and_other_raw_text_have_other_files(make, dictionary, corpus, tmp_path):
@@ -148,11 +138,11 @@ def test_other_data_of_the_same_size_and_time_and_other_raw_text_have_other_file
     second = make()
     assert len(files(tmp_path / "kept")) == 2
     assert second.bert_tokens(0).tolist() != first.bert_tokens(0).tolist()
-    assert_equal(second, make(folders=()))
+    assert_equal(second, make(folder=None))
     for text in (TEXT, [*TEXT[:-1], "dog"], TEXT):
         (tmp_path / "train.en").write_text("\n".join(text) + "\n", encoding="utf-8")
         dataset = make(texts=read_raw_text(str(tmp_path), "train", "en", len(LINES)))
-        assert_equal(dataset, make(texts=text, folders=()))
+        assert_equal(dataset, make(texts=text, folder=None))
     assert len(files(tmp_path / "kept")) == 4
 
 
@@ -168,13 +158,13 @@ def test_what_fairseq_combines_or_changes_counts(make, corpus, dictionary, tmp_p
         for _ in range(2):
             dataset = make(source)
             assert len(files(tmp_path / "kept")) == number
-            assert_equal(dataset, make(source, folders=()))
+            assert_equal(dataset, make(source, folder=None))
 
 
 @pytest.mark.parametrize(("package", "detok"), [("tokenizers", "none"), ("sacremoses", "moses")])
 def test_other_versions_of_what_makes_the_pieces_have_other_files(make, tmp_path, monkeypatch, package, detok):
     make(detok=detok)
-    monkeypatch.setattr(kept_pieces, "version", lambda name: "0" if name == package else version(name))
+    monkeypatch.setattr(word_pieces, "version", lambda name: "0" if name == package else version(name))
     make(detok=detok)
     assert len(files(tmp_path / "kept")) == 2
 
@@ -182,7 +172,7 @@ def test_other_versions_of_what_makes_the_pieces_have_other_files(make, tmp_path
 def test_padding_to_few_lengths_changes_nothing(make, dictionary, corpus, tmp_path):
     source = indexed_dataset.MMapIndexedDataset(corpus)
     padded = BucketPadLengthDataset(source, source.sizes, num_buckets=2, pad_idx=dictionary.pad(), left_pad=True)
-    assert_equal(make(padded), make(folders=()))
+    assert_equal(make(padded), make(folder=None))
     assert len(files(tmp_path / "kept")) == 1
 
 
@@ -192,7 +182,7 @@ def test_the_pieces_of_old_formats_are_kept_too(make, dictionary, tmp_path, kind
     for line in LINES:
         builder.add_item(encode(dictionary, line))
     builder.finalize(str(tmp_path / "old.idx"))
-    assert_equal(make(kind(str(tmp_path / "old"), fix_lua_indexing=True)), make(folders=()))
+    assert_equal(make(kind(str(tmp_path / "old"), fix_lua_indexing=True)), make(folder=None))
     assert len(files(tmp_path / "kept")) == 1
 
 
@@ -200,42 +190,30 @@ def test_data_that_is_in_no_file_and_small_data_are_not_kept(make, dictionary, t
     rows = [encode(dictionary, line) for line in LINES]
     make(ListDataset(rows, np.array([len(row) for row in rows])))
     [warning] = warnings_of(caplog)
-    assert "makes the word pieces of train.en by itself, each time they are loaded, since nothing tells" in warning
-    assert warning.endswith("to keep them, give --dataset-impl mmap")
-    monkeypatch.setattr(kept_pieces, "KEPT_FROM", len(LINES) + 1)
+    assert "the word pieces of train.en are not kept, and are made anew at each start: nothing tells which" in warning
+    monkeypatch.setattr(word_pieces, "KEPT_FROM", len(LINES) + 1)
     make()
     assert not (tmp_path / "kept").exists()
-
-
-def assert_workers_agree(dataset):
-    here = [dataset.collater([dataset[i] for i in batch]) for batch in BATCHES]
-    loader = DataLoader(dataset, batch_sampler=BATCHES, collate_fn=dataset.collater, num_workers=2)
-    for batch, expected in zip(list(loader), here):
-        assert batch["id"].tolist() == expected["id"].tolist()
-        assert set(batch["net_input"]) == set(expected["net_input"])
-        for name in set(batch["net_input"]) - {"prev_output_tokens"}:  # there are no targets
-            assert torch.equal(batch["net_input"][name], expected["net_input"][name])
-
-
-def test_workers_read_pieces_and_states(make, tmp_path):
-    dataset = make()
-    for other in (dataset, make(folders=())):
-        assert_workers_agree(other)
-    states = CachedStates(tmp_path / "states", dataset.word_pieces, D, "fp32")
-    states.add_missing(CountingBert().load, 0, 1)
-    dataset.states = states
-    assert "bert_out" in dataset[0]
-    assert_workers_agree(dataset)
 
 
 # --- faults
 
 
 @pytest.mark.parametrize("name", ["meta.json", "offsets.npy", "pieces.npy"])
+def test_a_folder_in_which_a_file_is_missing_is_completed(make, tmp_path, name):
+    expected = make(folder=None)
+    make()
+    [folder] = (tmp_path / "kept").iterdir()
+    (folder / name).unlink()  # as if a process had been killed
+    assert_equal(make(), expected)
+    assert files(folder) == ["meta.json", "offsets.npy", "pieces.npy"]
+
+
+@pytest.mark.parametrize("name", ["meta.json", "offsets.npy", "pieces.npy"])
 @pytest.mark.parametrize("damage", [lambda data: data[:-5], lambda data: b""], ids=["cut", "empty"])
 def test_damaged_files_are_made_anew_with_a_warning(make, tmp_path, caplog, name, damage):
     make()
-    expected = make(folders=())
+    expected = make(folder=None)
     [folder] = (tmp_path / "kept").iterdir()
     (folder / name).write_bytes(damage((folder / name).read_bytes()))
     assert_equal(make(), expected)
@@ -245,99 +223,28 @@ def test_damaged_files_are_made_anew_with_a_warning(make, tmp_path, caplog, name
     assert files(folder) == ["meta.json", "offsets.npy", "pieces.npy"]
 
 
-def test_an_error_of_the_system_removes_nothing(make, monkeypatch, caplog):
-    make()
-    monkeypatch.setattr(Sentences, "word_pieces", None)  # nothing is made anew
-
-    def failing(folder):
-        raise OSError(24, "Too many open files")
-
-    monkeypatch.setattr(kept_pieces.WordPieces, "load", failing)
-    with pytest.raises(BertFusedError, match=r"cannot be written or read \(.*Too many open files\)"):
-        make()
-    assert warnings_of(caplog) == []
-
-
-def test_the_first_folder_that_has_them_or_can_be_written_is_used(make, tmp_path, small_disk, caplog, monkeypatch):
+def test_a_folder_that_cannot_be_read_or_written_costs_only_the_files(make, small_disk, caplog):
     disk = small_disk("1m")
-    (disk / "full").mkdir()
-    expected = make(folders=[disk / "kept"])
+    expected = make(folder=disk / "kept")
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-    assert_equal(make(folders=[disk / "kept"]), expected)
-    folders = [disk / "full", tmp_path / "a", tmp_path / "b"]
-    assert make(folders=folders).word_pieces.folder.parent == tmp_path / "a"
-    assert make(folders=folders[::-1]).word_pieces.folder.parent == tmp_path / "a"
+    assert_equal(make(folder=disk / "kept"), expected)
     assert warnings_of(caplog) == []
-    assert_equal(make(folders=folders[:1]), expected)
+    assert_equal(make(folder=disk / "other"), expected)
     [warning] = warnings_of(caplog)
-    assert "each process makes the word pieces of train.en by itself, each time they are loaded, since" in warning
-    assert "Read-only file system" in warning
-    monkeypatch.setattr(kept_pieces.shutil, "disk_usage", lambda path: SimpleNamespace(free=100))
-    assert_equal(make(folders=[tmp_path / "c"]), expected)  # a disk without room costs only the files
-    assert "about 0 MiB must be written, and 0 MiB are free" in caplog.text
+    assert warning.endswith("Read-only file system: '%s'); give a --bert-cache on a disk with room" % (disk / "other"))
 
 
-def test_a_disk_that_fills_up_is_an_error_with_a_remedy(make, monkeypatch):
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(bert_fused_plugin.files.os, "fsync", full)
-    with pytest.raises(BertFusedError, match=r"cannot be written or read \(.*No space left on device\); make room on"):
+def test_processes_that_train_together_read_and_do_not_write(make, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(word_pieces, "get_global_world_size", lambda: 2)
+    expected = make()
+    [warning] = warnings_of(caplog)
+    assert warning.endswith("write nothing; run bert-fused-cache build first, with their flags")
+    assert not (tmp_path / "kept").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(word_pieces, "get_global_world_size", lambda: 1)
         make()
-
-
-@pytest.fixture
-def made(monkeypatch):
-    """The first sentence of each part that is made, for each rank, and what is called after each part."""
-    real = Sentences.word_pieces
-    made = SimpleNamespace(local=threading.local(), starts={0: [], 1: []}, then=lambda: None)
-    made.local.rank = 0
-
-    def word_pieces(sentences, start, stop, *read):
-        pieces = real(sentences, start, stop, *read)
-        made.starts[made.local.rank].append(start)
-        made.then()
-        return pieces
-
-    monkeypatch.setattr(Sentences, "word_pieces", word_pieces)
-    return made
-
-
-def test_what_a_killed_process_has_made_is_used(make, made, caplog):
-    def die():
-        if len(made.starts[0]) == 3:
-            raise KeyboardInterrupt
-
-    expected, made.starts[0], made.then = make(folders=()), [], die
-    with pytest.raises(KeyboardInterrupt):
-        make()
-    del made.starts[0][2:]  # the part that was not written yet
-    made.then = lambda: None
+    monkeypatch.setattr(Sentences, "word_pieces", None)
     assert_equal(make(), expected)
-    assert sorted(made.starts[0]) == [0, 2, 4, 6]
-    assert (
-        "word pieces for BERT: 3 sentences" in caplog.messages or "word pieces for BERT: 4 sentences" in caplog.messages
-    )
-
-
-def test_a_job_that_comes_last_leaves_nothing_beside_what_another_has_made(make, made):
-    expected, made.starts[0] = make(folders=()), []
-    made.then = lambda: len(made.starts[0]) == 1 and make()  # the other job, from its beginning to its end
-    dataset = make()
-    assert_equal(dataset, expected)
-    assert files(dataset.word_pieces.folder) == ["meta.json", "offsets.npy", "pieces.npy"]
-
-
-def test_ranks_share_the_work(make, made, monkeypatch):
-    def run(rank):
-        made.local.rank = rank
-        return make().word_pieces.digest
-
-    expected, made.starts[0] = make(folders=()).word_pieces.digest, []
-    monkeypatch.setattr(kept_pieces, "ranks_in", lambda place: nullcontext((made.local.rank, 2)))
-    with ThreadPoolExecutor() as pool:
-        assert list(pool.map(run, range(2))) == [expected] * 2
-    assert {rank: sorted(starts) for rank, starts in made.starts.items()} == {0: [0, 4], 1: [2, 6]}
 
 
 # --- the task
@@ -346,7 +253,7 @@ def test_ranks_share_the_work(make, made, monkeypatch):
 @pytest.fixture
 def task(tmp_path, dictionary, bert_dir, monkeypatch):
     """Make a task on two data directories, of which BERT reads at most 4 word pieces: task(bert_cache=...)."""
-    monkeypatch.setattr(kept_pieces, "KEPT_FROM", 5)
+    monkeypatch.setattr(word_pieces, "KEPT_FROM", 5)
     for split, lines in (("a/train", LINES), ("b/train", LINES[::-1]), ("a/valid", LINES[:6]), ("a/test", LINES[:4])):
         (tmp_path / split).parent.mkdir(exist_ok=True)
         for lang in ("en", "de"):
@@ -368,7 +275,6 @@ def test_each_data_directory_keeps_its_own_and_the_log_stays_the_same(task, tmp_
         made = task()
         made.load_dataset("train", epoch=epoch)
         said += [message for message in caplog.messages if message.startswith("train: ")]
-        assert made.datasets["train"].word_pieces.folder is not None
         assert len(files(tmp_path / "a" / "bert-pieces")) == 1
         assert (tmp_path / "b" / "bert-pieces").exists() == (epoch > 1)
     assert said == ["train: 25 word pieces for BERT, 3.6 a sentence, 5 sentences reach the limit of 4"] * 3
@@ -383,8 +289,3 @@ def test_the_directory_of_the_cache_keeps_them_if_there_is_one(task, tmp_path):
     task(bert_cache=f"{tmp_path}/cache").load_dataset("train")
     assert len(files(tmp_path / "cache" / "word-pieces")) == 1
     assert not (tmp_path / "a" / "bert-pieces").exists()
-    task().load_dataset("train")
-    made = task(bert_cache=f"{tmp_path}/other")
-    made.load_dataset("train")  # finds those beside the data
-    assert made.datasets["train"].word_pieces.folder.parent == tmp_path / "a" / "bert-pieces"
-    assert not (tmp_path / "other").exists()
