@@ -101,7 +101,7 @@ setup(
     zip_safe=False,
     # scripts/test_matrix.sh makes pip's constraints of the lower bounds, one in each line.
     install_requires=[
-        "torch>=2.0",
+        "torch>=2.6",
         "safetensors>=0.4.1",
         "transformers>=4.40",
         "protobuf",  # transformers reads models of sentencepiece with it

@@ -8,7 +8,6 @@ it is a class, fill an instance through ``__setstate__`` or its ``__dict__``.
 """
 
 import argparse
-import codecs
 import collections
 import contextlib
 import os
@@ -16,7 +15,6 @@ import pickle
 import re
 import sys
 import threading
-import types
 import typing
 from _compat_pickle import IMPORT_MAPPING  # of pickle
 from typing import Any, Dict, List
@@ -112,49 +110,20 @@ def load(file: Any, map_location: Any = None, weights_only: Any = None) -> Any:
         return torch.load(file, map_location=map_location, weights_only=False)
     allowed = allowed_globals()
     try:
-        if hasattr(torch.serialization, "get_unsafe_globals_in_checkpoint"):  # since torch 2.6
-            entries: List[Any] = [(value, name) for name, value in allowed.items()]
-            with _LIST_OF_TORCH, torch.serialization.safe_globals(entries):
-                state = torch.load(file, map_location=map_location, weights_only=True)
-        else:
-            state = load_with_restricted_pickle(file, map_location, allowed)
-        return _unwrap(state)
+        entries: List[Any] = [(value, name) for name, value in allowed.items()]
+        with _LIST_OF_TORCH, torch.serialization.safe_globals(entries):
+            return _unwrap(torch.load(file, map_location=map_location, weights_only=True))
     except MemoryError:
         raise
     except Exception as error:  # a damaged file can raise anything, OSError too
         raise _explain(error, file, allowed) from None
 
 
-def load_with_restricted_pickle(file: Any, map_location: Any, allowed: Dict[str, Any]) -> Any:
-    """Read a checkpoint with torch 2.0 to 2.5, whose weights_only cannot be told of other types by name.
-
-    This is second best: unlike torch's unpickler, Python's lets a file set attributes on the classes of the list.
-    Can go with support for torch < 2.6.
-    """
-    tensors = ("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_parameter")
-    names = {**allowed, **{f"torch._utils.{name}": getattr(torch._utils, name) for name in tensors}}
-    names.update({f"__builtin__.{t.__name__}": t for t in (bool, bytes, dict, float, int, list, set)})
-    names.update({"__builtin__.long": int, "__builtin__.unicode": str, "_codecs.encode": codecs.encode})
-    plain = (collections.OrderedDict, torch.nn.Parameter, torch.Size, torch.device)
-    names.update({f"{kind.__module__}.{kind.__name__}": kind for kind in plain})
-    names.update({str(kind): kind for kind in vars(torch).values() if isinstance(kind, torch.dtype)})
-
-    class Unpickler(pickle.Unpickler):
-        def find_class(self, module: str, name: str) -> Any:
-            if f"{module}.{name}" not in names:
-                raise pickle.UnpicklingError(f"GLOBAL {module}.{name}")
-            return names[f"{module}.{name}"]
-
-    restricted = types.ModuleType("restricted_pickle")
-    vars(restricted).update(Unpickler=Unpickler, load=lambda f, **kw: Unpickler(f, **kw).load())
-    return torch.load(file, map_location=map_location, pickle_module=restricted, weights_only=False)
-
-
 def _explain(error: Exception, file: Any, allowed: Dict[str, Any]) -> CheckpointError:
     """Return the error for the user: the file holds types that are not allowed, or it is damaged."""
     name = getattr(file, "name", None) or "the state sent by another process"
     unsafe = re.findall(r"GLOBAL (\S+)", str(error))[:1]
-    with contextlib.suppress(Exception):  # torch < 2.6, or not in zip format: torch cannot list them all
+    with contextlib.suppress(Exception):  # not in zip format: torch cannot list them all
         file.seek(0)
         unsafe = sorted(set(torch.serialization.get_unsafe_globals_in_checkpoint(file)) - set(allowed)) or unsafe
     # protocol 2 writes the names of modules in Python 2, such as commands for subprocess

@@ -276,7 +276,7 @@ def attention_without_plans(module: Any) -> None:
     @around(module.BaseFairseqModel, "__init__")
     def init(stock: Any, self: Any) -> None:
         stock(self)
-        if hasattr(torch.backends.cuda, "enable_cudnn_sdp") and os.environ.get("FAIRSEQ_COMPAT_CUDNN_ATTENTION") != "1":
+        if os.environ.get("FAIRSEQ_COMPAT_CUDNN_ATTENTION") != "1":
             torch.backends.cuda.enable_cudnn_sdp(False)
 
 

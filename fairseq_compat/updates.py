@@ -111,7 +111,7 @@ def _in_fp32(self: Any, name: str) -> List[Any]:
 
 
 def _fit(*lists: Any) -> bool:
-    """Return whether a call takes each of these lists: tensors in fp32, dense, on one GPU, with torch 2.1 or later."""
+    """Return whether a call takes each of these lists: tensors in fp32, dense, on one GPU."""
     kinds = {t if t is None else (t.is_cpu, t.dtype, t.layout, t.device) for tensors in lists for t in tensors}
     [kind] = kinds if len(kinds) == 1 else [None]
-    return (kind or ())[:3] == (False, torch.float32, torch.strided) and hasattr(torch, "_foreach_copy_")
+    return (kind or ())[:3] == (False, torch.float32, torch.strided)

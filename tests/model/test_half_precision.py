@@ -78,9 +78,6 @@ def test_a_training_step_is_near_that_in_single_precision(make, dictionary, dtyp
     assert min(gradient_errors) < 12 * ROUNDING[dtype]
 
 
-@pytest.mark.skipif(
-    torch.__version__ < (2, 2), reason="autocast on a CPU covers attention since torch 2.2, on a GPU since 2.0"
-)
 def test_a_training_step_under_autocast(make, dictionary):
     """What --amp does on a GPU: parameters in single precision, products in half."""
     expected_loss = step(make(), dictionary)[1]

@@ -58,14 +58,3 @@ def round_trip(state):
     buffer = io.BytesIO()
     torch.save(state, buffer)
     return checkpoint.load(io.BytesIO(buffer.getvalue()))
-
-
-def restricted_round_trip(state):
-    """As with torch < 2.6, in both formats of torch.save."""
-    for zipped in (False, True):
-        buffer = io.BytesIO()
-        torch.save(state, buffer, _use_new_zipfile_serialization=zipped)
-        buffer.seek(0)
-        allowed = checkpoint.allowed_globals()
-        loaded = checkpoint.load_with_restricted_pickle(buffer, "cpu", allowed)
-    return checkpoint._unwrap(loaded)
