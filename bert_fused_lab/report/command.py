@@ -153,11 +153,15 @@ def _systems(options: Namespace, test_set: EvaluationSet, seeds: Optional[Mappin
     folder = options.evidence / test_set.name
     there = systems_in(folder)
     others = options.run or [name for name in there if name != options.baseline]
-    number = seeds or {name: len(there.get(name, ())) for name in (options.baseline, *others)}
-    missing = [name for name in number if name not in there]
-    if missing:
-        raise ReportError(*(f"{folder} has no translations of {name}; it has {', '.join(there)}" for name in missing))
-    systems = [read_system(name, there[name][:count]) for name, count in number.items()]
+    names = [*seeds] if seeds else [options.baseline, *others]
+    found = [
+        f"{folder} has no translations of {name}; it has {', '.join(there)}" for name in names if name not in there
+    ]
+    named = [*names, *(name for name, _ in options.hypotheses)]
+    found += [f"there are two systems of the name {name}; rename one" for name in {*named} if named.count(name) > 1]
+    if found:
+        raise ReportError(*found)
+    systems = [read_system(name, there[name][: seeds[name] if seeds else None]) for name in names]
     size = len(test_set.references)
     wrong = [
         f"{folder}: {system.name} has {len(texts)} translations of {size} sentences"

@@ -48,7 +48,7 @@ class System:
     @property
     def attention(self) -> Dict[str, Any]:
         """What the evidence has of its attention, as it is now."""
-        return read_json(self.folder / "attention.json")
+        return {"entropy": {}, "too_even": [], "alphas": {}, "maps": {}, **read_json(self.folder / "attention.json")}
 
     @property
     def checkpoint(self) -> Path:
@@ -99,14 +99,21 @@ def read_test_set(folder: Path) -> EvaluationSet:
 
 
 def read_system(name: str, folders: Sequence[Path]) -> System:
-    """Return the system that has a folder of evidence for each seed."""
+    """Return the system that has a folder of evidence for each seed.
+
+    Raises:
+        ReportError: a file cannot be read.
+    """
     first, *_ = folders
-    known = [read_json(folder / "facts.json") for folder in folders]
-    return System(
-        name,
-        [read_lines(folder / "on.txt") for folder in folders],
-        {state: read_lines(file) for state in STATES if (file := first / f"{state}.txt").exists()},
-        SystemFacts(**known[0]) if known[0] else None,
-        first,
-        [facts["checkpoint"] for facts in known if facts],
-    )
+    try:
+        known = [read_json(folder / "facts.json") for folder in folders]
+        return System(
+            name,
+            [read_lines(folder / "on.txt") for folder in folders],
+            {state: read_lines(file) for state in STATES if (file := first / f"{state}.txt").exists()},
+            SystemFacts(**known[0]) if known[0] else None,
+            first,
+            [facts["checkpoint"] for facts in known if facts],
+        )
+    except (OSError, ValueError, TypeError) as error:  # text that is not UTF-8, or facts of another version
+        raise ReportError(f"the translations of {name} in {first.parent} cannot be read ({error})") from error

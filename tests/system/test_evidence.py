@@ -92,13 +92,19 @@ def test_translations_of_any_toolkit(tmp_path):
             [],
             "joey has subword marks or columns of fairseq-generate in 1 of",
         ),
+        ({"reference": "a\n", "joey/on": "a\n", "joey/facts": "{"}, [], "the translations of joey in "),
+        (
+            {"reference": "a\n", "joey/on": "a\n"},
+            ["--run", "joey"],
+            "there are two systems of the name joey; rename one",
+        ),
         ({"reference": "a\n", "joey/on": "a\n"}, ["--run", "no"], " has no translations of no; it has joey"),
         ({"reference": "a\n", "joey/on": "a\n"}, ["--subset", "no"], "no must have reference.txt, in UTF-8 with one"),
     ],
 )
 def test_what_does_not_fit_is_said(tmp_path, files, flags, said):
     for name, text in files.items():
-        file = tmp_path / "test" / f"{name}.txt"
+        file = tmp_path / "test" / (f"{name}.json" if name.endswith("facts") else f"{name}.txt")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     with pytest.raises(ReportError) as error:
