@@ -92,6 +92,7 @@ setup(
             "bert-fused-compare = bert_fused_lab.report.compare:main",
             "bert-fused-export = bert_fused_lab.exporting.export_model:main",
             "bert-fused-import = bert_fused_lab.importing.import_bert_nmt:main",
+            "bert-fused-recipe = bert_fused_lab.recipe.command:main",
         ]
     },
     headers=[STARTUP_FILE],

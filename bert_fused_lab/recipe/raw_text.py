@@ -1,167 +1,190 @@
 """From raw parallel text to text in subwords.
 
-python examples/own_data/prepare.py DATA OUT SRC TGT [--bert NAME] [--subwords sentencepiece] [--symbols N]
-    [--bert-text DIR]
-
 DATA holds train.SRC and train.TGT, one sentence a line, and valid, test and test-NAME where they exist.  What is wrong
 with the text is reported together, with file and line, before anything is written.  OUT/text appears when it is
-complete.  It holds SPLIT.{SRC,TGT} in subwords, raw/SPLIT.{SRC,TGT} before they were split,
-reference.SPLIT.TGT (the raw target side) of each test set, the subword model, and `numbers`: how many pairs there are.
-With --bert-text, bert/SPLIT.SRC is the text that BERT reads, in the same lines.
+complete.  It holds SPLIT.{SRC,TGT} in subwords, raw/SPLIT.{SRC,TGT} before they were split, reference.SPLIT.TGT (the
+raw target side) of each test set, and the subword model.  Where BERT reads another text, bert/SPLIT.SRC is that text,
+in the same lines.
 """
 
-import argparse
 import os
 import sys
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterable, List, Optional, Sequence
 
-from splitting import Pair, choose_held_out, read_pairs, training_pairs
-from subwords import KINDS, count_characters, default_symbols, learn, split_file
-from text_checks import Findings, check_split, check_tokenizer
 from tqdm import tqdm
 
+from bert_fused_lab.recipe.splitting import Pair, choose_held_out, read_pairs, training_pairs
+from bert_fused_lab.recipe.subwords import count_characters, default_symbols, learn, split_file
+from bert_fused_lab.recipe.text_checks import Findings, check_split, check_tokenizer
+from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.files import written_whole
 
 _FEWEST = 50  # training pairs
 _VALIDATED = 500  # pairs of a validation set that is made here
 
 
-def main(args: argparse.Namespace) -> None:
+@dataclass(frozen=True)
+class RawText:
+    """Raw text, and how it becomes text in subwords.
+
+    Args:
+        data: its directory.
+        text: the directory of the text in subwords.
+        languages: source and target.
+        bert: name of the BERT whose tokenizer reads the source text.
+        bert_options: those of ``--bert-tokenizer-options``.
+        bert_text: directory of what BERT reads, such as segmented text, with the same lines as in *data*.
+        subwords: one of `KINDS`.
+        symbols: size of the vocabulary; by default it follows from the amount of text.
+        seed: of the pairs that are put aside.
+    """
+
+    data: Path
+    text: Path
+    languages: Sequence[str]
+    bert: Optional[str] = None
+    bert_options: Optional[str] = None
+    bert_text: Optional[Path] = None
+    subwords: str = "sentencepiece"
+    symbols: Optional[int] = None
+    seed: int = 1
+
+
+def make_text(given: RawText) -> None:
     """Check, split, learn subwords, write.
 
     Raises:
-        SystemExit: the text cannot be used, or the place of the output holds other things of the user.
+        BertFusedError: the text cannot be used, or the place of the output holds other things of the user.
     """
-    text = args.output / "text"
-    if text.exists() and not (text / "numbers").is_file():
-        raise SystemExit(f"error: {text} is there and was not made by this recipe; give another OUT")
-    if text.resolve() in (args.data.resolve(), *args.data.resolve().parents):
-        raise SystemExit(f"error: DATA={args.data} is inside {text}, which is made anew; give another OUT")
-    check(args)
+    text = given.text
+    if text.exists() and not (text / "raw").is_dir():
+        raise BertFusedError(f"{text} is there and was not made by this recipe; give another --out")
+    if text.resolve() in (given.data.resolve(), *given.data.resolve().parents):
+        raise BertFusedError(f"DATA {given.data} is inside {text}, which is made anew; give another --out")
+    check(given)
     try:
         with written_whole(text) as new:
             (new / "raw").mkdir(parents=True)
-            make(args, new)
+            write_text(given, new)
     except OSError as error:
-        raise SystemExit(f"error: {error.filename or text} cannot be written ({error.strerror})") from None
+        raise BertFusedError(f"{error.filename or text} cannot be written ({error.strerror})") from None
 
 
-def check(args: argparse.Namespace) -> None:
+def check(given: RawText) -> None:
     """End with all errors of the text, and print all warnings."""
     findings = Findings()
-    keeps_symbols = args.subwords == "subword-nmt"
-    pairs = check_split(paths_of(args, "train"), findings, keeps_symbols)
+    keeps_symbols = given.subwords == "subword-nmt"
+    pairs = check_split(paths_of(given, "train"), findings, keeps_symbols)
     if pairs < _FEWEST and (pairs or not findings.errors):
-        findings.errors.append(f"{args.data}/train.* has {pairs} pairs; it must have at least {_FEWEST}")
-    for split in given_splits(args):
+        findings.errors.append(f"{given.data}/train.* has {pairs} pairs; it must have at least {_FEWEST}")
+    for split in given_splits(given):
         if "," in split:
-            findings.errors.append(f"{args.data}/{split}.*: fairseq splits names at commas; rename these files")
-        check_split(paths_of(args, split), findings, keeps_symbols)
+            findings.errors.append(f"{given.data}/{split}.*: fairseq splits names at commas; rename these files")
+        check_split(paths_of(given, split), findings, keeps_symbols)
     if not findings.errors:
-        warn_of_copies(args, findings)
-    read = {path.name for split in ("train", *given_splits(args)) for path in paths_of(args, split)}
-    ends = tuple(f".{language}{packed}" for language in args.languages for packed in ("", ".gz"))
-    unread = sorted(path.name for path in args.data.glob("*.*") if path.name.endswith(ends) and path.name not in read)
+        warn_of_copies(given, findings)
+    read = {path.name for split in ("train", *given_splits(given)) for path in paths_of(given, split)}
+    ends = tuple(f".{language}{packed}" for language in given.languages for packed in ("", ".gz"))
+    unread = sorted(path.name for path in given.data.glob("*.*") if path.name.endswith(ends) and path.name not in read)
     if unread:
         findings.warnings.append(
-            f"{args.data} holds {', '.join(unread)}: not read; only unpacked train, valid, test and test-NAME are"
+            f"{given.data} holds {', '.join(unread)}: not read; only unpacked train, valid, test and test-NAME are"
         )
-    source = paths_of(args, "train")[::2][-1]
-    if args.bert is not None and os.access(source, os.R_OK):
-        check_tokenizer(args.bert, source, findings, args.bert_tokenizer_options)
+    source = paths_of(given, "train")[::2][-1]
+    if given.bert is not None and os.access(source, os.R_OK):
+        check_tokenizer(given.bert, source, findings, given.bert_options)
     for warning in findings.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    if findings.errors:
-        raise SystemExit("\n".join(f"error: {error}" for error in findings.errors))
+    raise_all(findings.errors)
 
 
-def warn_of_copies(args: argparse.Namespace, findings: Findings) -> None:
+def warn_of_copies(given: RawText, findings: Findings) -> None:
     """Add a warning for each set of the user whose pairs, or sources, training sees."""
-    given = {split: set(read_pairs(paths_of(args, split)[:2])) for split in given_splits(args)}
-    if not given:
+    sets = {split: set(read_pairs(paths_of(given, split)[:2])) for split in given_splits(given)}
+    if not sets:
         return
-    wanted = {source for pairs in given.values() for source, _ in pairs}
-    trained = filter(all, read_pairs(paths_of(args, "train")[:2]))  # without pairs that have an empty side
+    wanted = {source for pairs in sets.values() for source, _ in pairs}
+    trained = filter(all, read_pairs(paths_of(given, "train")[:2]))  # without pairs that have an empty side
     seen = {pair for pair in trained if pair[0] in wanted}
     sources = {source for source, _ in seen}
-    for split, pairs in given.items():
+    for split, pairs in sets.items():
         copies, others = len(pairs & seen), len({source for source, _ in pairs - seen} & sources)
         if copies:
             findings.warnings.append(
-                f"{args.data}/{split}.*: {copies:,} of {len(pairs):,} different pairs are in train.*, too, which makes "
-                "scores too high; remove them from train.*"
+                f"{given.data}/{split}.*: {copies:,} of {len(pairs):,} different pairs are in train.*, too, which "
+                "makes scores too high; remove them from train.*"
             )
         if others:
             findings.warnings.append(
-                f"{args.data}/{split}.*: the sources of {others:,} of {len(pairs):,} different pairs are in train.*, "
+                f"{given.data}/{split}.*: the sources of {others:,} of {len(pairs):,} different pairs are in train.*, "
                 "too, with another translation, which may make scores too high; consider to remove them from train.*"
             )
 
 
-def given_splits(args: argparse.Namespace) -> List[str]:
+def given_splits(given: RawText) -> List[str]:
     """Return which of ``valid``, ``test`` and ``test-NAME`` the user has, at least one side of it."""
-    further = {path.stem for language in args.languages for path in args.data.glob(f"test-*.{language}")}
+    further = {path.stem for language in given.languages for path in given.data.glob(f"test-*.{language}")}
     splits = ("valid", "test", *sorted(further))
-    return [split for split in splits if any(path.exists() for path in paths_of(args, split)[:2])]
+    return [split for split in splits if any(path.exists() for path in paths_of(given, split)[:2])]
 
 
-def paths_of(args: argparse.Namespace, split: str) -> List[Path]:
+def paths_of(given: RawText, split: str) -> List[Path]:
     """Return the user's files of *split*: source, target, and what BERT reads where it is another text."""
-    source, target = (f"{split}.{language}" for language in args.languages)
-    return [args.data / source, args.data / target, *([args.bert_text / source] if args.bert_text else [])]
+    source, target = (f"{split}.{language}" for language in given.languages)
+    return [given.data / source, given.data / target, *([given.bert_text / source] if given.bert_text else [])]
 
 
-def make(args: argparse.Namespace, new: Path) -> None:
+def write_text(given: RawText, new: Path) -> None:
     """Write everything to the directory *new*."""
-    train, drawn = paths_of(args, "train"), put_aside(args)
-    splits: Dict[str, Iterable[Pair]] = {split: read_pairs(paths_of(args, split)) for split in given_splits(args)}
+    train, drawn = paths_of(given, "train"), put_aside(given)
+    splits: Dict[str, Iterable[Pair]] = {split: read_pairs(paths_of(given, split)) for split in given_splits(given)}
     splits.update(drawn, train=training_pairs(train, [pair for pairs in drawn.values() for pair in pairs]))
     tests = [split for split in splits if split.startswith("test")]
     for split in tests:
         splits[split] = list(splits[split])
         reference = "".join(f"{pair[1]}\n" for pair in splits[split])
-        (new / f"reference.{split}.{args.languages[1]}").write_bytes(reference.encode())
-    counts = {split: write_raw(args, new, split, pairs) for split, pairs in splits.items()}
+        (new / f"reference.{split}.{given.languages[1]}").write_bytes(reference.encode())
+    counts = {split: write_raw(given, new, split, pairs) for split, pairs in splits.items()}
     files = [new / "raw" / path.name for path in train[:2]]
-    characters = count_characters(files) if args.subwords == "sentencepiece" else 0  # subword-nmt has them besides
-    symbols = args.symbols or default_symbols(counts["train"], characters)
-    split_line = learn(args.subwords, files, symbols, new)
+    characters = count_characters(files) if given.subwords == "sentencepiece" else 0  # subword-nmt has them besides
+    symbols = given.symbols or default_symbols(counts["train"], characters)
+    split_line = learn(given.subwords, files, symbols, new)
     for path in sorted((new / "raw").iterdir()):
         split_file(path, new / path.name, split_line)
     with (new / train[1].name).open(encoding="utf-8") as file:
         tokens = sum(len(line.split()) + 1 for line in file)
-    (new / "numbers").write_text(f"pairs={counts['train']}\n", encoding="utf-8")
-    given = sum(1 for _ in filter(all, read_pairs(train)))
+    all_pairs = sum(1 for _ in filter(all, read_pairs(train)))
     sizes = ", ".join(f"{counts[split]:,} for {split}" for split in ("valid", *tests))
     print(
-        f"own_data: {counts['train']:,} of {given:,} pairs of train for training, {sizes}; "
-        f"{args.subwords} with {symbols:,} symbols; the target text has {tokens:,} tokens"
+        f"prepare: {counts['train']:,} of {all_pairs:,} pairs of train for training, {sizes}; "
+        f"{given.subwords} with {symbols:,} symbols; the target text has {tokens:,} tokens"
     )
 
 
-def put_aside(args: argparse.Namespace) -> Dict[str, List[Pair]]:
+def put_aside(given: RawText) -> Dict[str, List[Pair]]:
     """Return the pairs of train that become ``valid`` and ``test``, where the user has none."""
-    wanted = [split for split in ("valid", "test") if split not in given_splits(args)]
-    drawn = choose_held_out(paths_of(args, "train"), wanted, args.seed) if wanted else {}
+    wanted = [split for split in ("valid", "test") if split not in given_splits(given)]
+    drawn = choose_held_out(paths_of(given, "train"), wanted, given.seed) if wanted else {}
     if not all(drawn.values()):
-        raise SystemExit(
-            f"error: {args.data}/train.* has too few different sentences to put {' and '.join(wanted)} aside; give them"
+        raise BertFusedError(
+            f"{given.data}/train.* has too few different sentences to put {' and '.join(wanted)} aside; give them"
         )
     drawn.update({"valid": drawn["valid"][:_VALIDATED]} if "valid" in drawn else {})
     for split, pairs in drawn.items():
         count = f"{len(pairs):,} pairs of train are"
-        print(f"own_data: {count} put aside for {split} (seed {args.seed}); their copies are left out")
+        print(f"prepare: {count} put aside for {split} (seed {given.seed}); their copies are left out")
     return drawn
 
 
-def write_raw(args: argparse.Namespace, new: Path, split: str, pairs: Iterable[Pair]) -> int:
+def write_raw(given: RawText, new: Path, split: str, pairs: Iterable[Pair]) -> int:
     """Write *pairs*, and the text for BERT; return their number."""
     folders, count = ("raw", "raw", "bert"), 0
     with ExitStack() as opened:
         files = []
-        for folder, path in zip(folders, paths_of(args, split)):
+        for folder, path in zip(folders, paths_of(given, split)):
             (new / folder).mkdir(exist_ok=True)
             files.append(opened.enter_context((new / folder / path.name).open("w", encoding="utf-8", newline="\n")))
         for pair in tqdm(pairs, desc=f"reading {split}", unit=" pairs", disable=None, leave=False):
@@ -169,23 +192,3 @@ def write_raw(args: argparse.Namespace, new: Path, split: str, pairs: Iterable[P
                 file.write(f"{text}\n")
             count += 1
     return count
-
-
-def parse_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("output", type=Path)
-    parser.add_argument("languages", nargs=2, metavar=("SRC", "TGT"))
-    parser.add_argument("--bert", metavar="NAME", help="BERT whose tokenizer reads the source text")
-    parser.add_argument("--bert-tokenizer-options", metavar="NAME=VALUE", help="options of this tokenizer")
-    parser.add_argument(
-        "--bert-text", type=Path, metavar="DIR", help="what BERT reads, such as segmented text, as DIR/{split}.SRC"
-    )
-    parser.add_argument("--subwords", choices=KINDS, default="sentencepiece", help="kind of subwords")
-    parser.add_argument("--symbols", type=int, metavar="N", help="size of the vocabulary; default: by amount of text")
-    parser.add_argument("--seed", type=int, default=1, help="seed of the pairs that are put aside")
-    return parser.parse_args(argv)
-
-
-if __name__ == "__main__":
-    main(parse_args())
