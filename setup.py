@@ -93,6 +93,7 @@ setup(
             "bert-fused-evidence = bert_fused_lab.evidence.command:main",
             "bert-fused-export = bert_fused_lab.exporting.export_model:main",
             "bert-fused-import = bert_fused_lab.importing.import_bert_nmt:main",
+            "bert-fused-recipe = bert_fused_lab.recipe.command:main",
             "bert-fused-report = bert_fused_lab.report.command:main",
         ]
     },

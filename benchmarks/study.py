@@ -3,7 +3,7 @@
 
 DATA=dir OUT=dir benchmarks/study.py queue.json
 
-DATA has what examples/own_data/run.sh prepare leaves: data-bin and text.  queue.json is a list of trainings, such as
+DATA has what the step prepare of bert-fused-recipe leaves: data-bin and text.  queue.json lists trainings, such as
 
   [{"name": "transformer"},
    {"name": "control", "base": "transformer", "lr": "0.0025", "warmup": "100"},

@@ -6,4 +6,5 @@
     report/      does BERT help?  Scores, tests and the page
     exporting/   finished models as files: averaged, or in a directory with all that they need
     importing/   checkpoints of other programs
+    recipe/      from parallel text to a report, as the commands that a user would type
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The whole way in one command: sets up, and gives a small English-German corpus, which a grammar made (examples/demo), to
-# examples/own_data/run.sh, as you would give your own text.  That trains a transformer, the transformer for longer (the
+# bert-fused-recipe, as you would give your own text.  That trains a transformer, the transformer for longer (the
 # fair control), and a BERT-fused model that begins with the transformer's parameters, and compares the three.  Then five
 # translations are shown, and a picture of what one of them attends to.  No network but for the package index.
 #
@@ -19,10 +19,10 @@ export HF_HUB_OFFLINE=1
 unset BERT BERT_FLAGS BERT_TEXT SEED SEEDS CONSISTENCY BASELINE CACHE_GB # which are exported for one's own text
 started=$SECONDS
 
-say "1/3 transformer, control, BERT-fused model and report, by examples/own_data/run.sh with small models and batches"
-SRC=en TGT=de DATA=$root/examples/demo OUT=$out SIZE=tiny SUBWORDS=subword-nmt SYMBOLS=4000 UPDATES=300 MORE=300 WARMUP=100 LR=0.004 \
-    TRAIN_FLAGS="--encoder-layers 3 --decoder-layers 3 --dropout 0.2 --max-tokens 1000 --clip-norm 1.0 ${TRAIN_FLAGS:-}" \
-    "$root/examples/own_data/run.sh" prepare transformer continued bert_fused compare
+say "1/3 transformer, control, BERT-fused model and report, by bert-fused-recipe with small models and batches"
+bert-fused-recipe en de "$root/examples/demo" prepare transformer control bert_fused compare --out "$out" --size tiny \
+    --subwords subword-nmt --symbols 4000 --updates 300 --more 300 --warmup 100 --lr 0.004 --train-flags \
+    "--encoder-layers 3 --decoder-layers 3 --dropout 0.2 --max-tokens 1000 --clip-norm 1.0 ${TRAIN_FLAGS:-}"
 
 say "2/3 five translations of the BERT-fused model (fairseq-generate, beam 5)"
 fairseq-generate "$out/data-bin" --user-dir bert_fused_plugin --task bert_fused_translation \

@@ -6,7 +6,6 @@
 set -euo pipefail
 
 dir=${1:?usage: prepare.sh DIR}
-examples=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 url=http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz
 raw=$dir/raw/de-en
 export PYTHONUTF8=1
@@ -30,7 +29,7 @@ for lang in de en; do
         sed -n -E -e "s/’/'/g" -e 's#^<seg id="[0-9]+"> *(.*[^ ]) *</seg>.*#\1#p' "$raw/$set.de-en.$lang.xml"
     done | tokenised "$lang" >"$dir/raw/test.$lang"
 done
-"$examples/clean_pairs.sh" "$dir/raw/all" "$dir/raw/clean" de en 175
+python -m bert_fused_lab.recipe.clean_pairs "$dir/raw/all" "$dir/raw/clean" de en 175
 for lang in de en; do
     awk 'NR % 23 != 0' "$dir/raw/clean.$lang" >"$dir/raw/train.$lang"
     awk 'NR % 23 == 0' "$dir/raw/clean.$lang" >"$dir/raw/valid.$lang"

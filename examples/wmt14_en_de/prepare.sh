@@ -6,7 +6,6 @@
 set -euo pipefail
 
 dir=${1:?usage: prepare.sh DIR}
-examples=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export PYTHONUTF8=1
 mkdir -p "$dir/raw"
 fetch() { # fetch URL
@@ -34,7 +33,7 @@ for split in valid:wmt13 test:wmt14/full; do
     sacrebleu -t "${split#*:}" -l en-de --echo src | tokenised en >"$dir/raw/${split%%:*}.en"
     sacrebleu -t "${split#*:}" -l en-de --echo ref | tokenised de >"$dir/raw/${split%%:*}.de"
 done
-"$examples/clean_pairs.sh" "$dir/raw/all" "$dir/raw/train" en de 250
+python -m bert_fused_lab.recipe.clean_pairs "$dir/raw/all" "$dir/raw/train" en de 250
 cat "$dir"/raw/train.{en,de} | subword-nmt learn-bpe -s 32000 -o "$dir/codes"
 for file in {train,valid,test}.{en,de}; do
     subword-nmt apply-bpe -c "$dir/codes" <"$dir/raw/$file" >"$dir/$file"

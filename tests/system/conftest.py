@@ -121,16 +121,14 @@ def codes(workspace):
 
 
 @pytest.fixture
-def dry(tmp_path):
-    return Dry(tmp_path)
+def dry(tmp_path, monkeypatch):
+    return Dry(tmp_path, monkeypatch)
 
 
 @pytest.fixture
-def out(tmp_path):
+def out(dry):
     """The folder of the recipe multi30k, whose text is prepared."""
-    folder = tmp_path / "multi30k-out"
-    (folder / "data-bin").mkdir(parents=True)
-    return folder
+    return dry.prepared("multi30k")
 
 
 # --- reports

@@ -1,64 +1,73 @@
-"""The recipes of examples/ without their work: each command only writes down what it was called with."""
+"""bert-fused-recipe without its work: each command is only written down."""
 
 import json
-import os
-import shutil
-import stat
-import subprocess
-import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
+import pytest
 from documentation import ROOT
 
-STUB = """#!{python}
-import json, sys
-from pathlib import Path
-with open({log!r}, "a") as log:
-    log.write(json.dumps([Path(sys.argv[0]).name, *sys.argv[1:]]) + "\\n")
-if "--save-dir" in sys.argv:
-    folder = Path(sys.argv[sys.argv.index("--save-dir") + 1])
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in ("_best", "_last", ".best_bleu_8.99", ".best_bleu_10.02", ".best_bleu_9.03", ".best_bleu_9.50"):
-        (folder / ("checkpoint" + name + ".pt")).touch()
-"""
+from bert_fused_lab.recipe import command, steps
+from bert_fused_lab.recipe.data import text_settings
+from bert_fused_plugin.errors import BertFusedError
+
+CHECKPOINTS = ("_best", "_last", ".best_bleu_8.99", ".best_bleu_10.02", ".best_bleu_9.03", ".best_bleu_9.50")
 
 
 class Dry:
-    """A copy of the examples whose commands only write down what they were called with."""
+    """Runs recipes of examples/ in the folder *path*."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.log = path, path / "log"
-        shutil.copytree(ROOT / "examples", path / "examples")
-        (path / "scripts").mkdir()
-        shutil.copy(ROOT / "scripts" / "environment.sh", path / "scripts")
-        for program in ("scripts/setup.sh", *(f"venv/bin/{name}" for name in self.programs())):
-            file = path / program
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(STUB.format(python=sys.executable, log=str(self.log)), encoding="utf-8")
-            file.chmod(file.stat().st_mode | stat.S_IXUSR)
+    def __init__(self, path: Path, monkeypatch) -> None:
+        self.path, self.words = path, []
+        self.fails = None  # the program that fails
+        monkeypatch.chdir(path)
+        monkeypatch.setattr(steps, "layer_and_width", lambda name: (None, 384))
+        for name in ("SEED", *(name.upper().replace("-", "_") for name, *_ in command.OPTIONS)):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("BERT", "some-bert")
 
-    @staticmethod
-    def programs():
-        fairseq = [f"fairseq-{name}" for name in ("preprocess", "train", "generate")]
-        return [*fairseq, "bert-fused-compare", "bert-fused-average", "python"]
+    def __call__(self, words, log=None, training=None, held=()):
+        """Write the command down, and leave what it would leave."""
+        if words[0] == self.fails:
+            raise BertFusedError(f"{words[0]} ended with status 1")
+        self.words.append(list(map(str, words)))
+        if log is not None:
+            log.touch()
+        if words[0] == "fairseq-train":
+            folder = Path(words[words.index("--save-dir") + 1])
+            folder.mkdir(parents=True, exist_ok=True)
+            for name in CHECKPOINTS:
+                (folder / f"checkpoint{name}.pt").touch()
+        if words[0] == "fairseq-preprocess":
+            Path(words[words.index("--destdir") + 1]).mkdir(parents=True)
 
-    def run(self, recipe, *steps, **variables):
-        """What a recipe prints that comes to its end."""
-        done = self.attempt(recipe, *steps, **variables)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+    def arguments(self, recipe, *steps, data=".", source="en", target="de", **options):
+        given = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+        if recipe != "own_data":
+            given += ["--settings", str(ROOT / "examples" / recipe / "settings.yaml")]
+        return [source, target, str(data), *given, *steps]
 
-    def refused(self, recipe, *steps, **variables):
-        """The message with which a recipe ends early."""
-        done = self.attempt(recipe, *steps, **variables)
-        assert done.returncode == 2, done.stdout
-        return done.stderr
+    def run(self, recipe, *steps, **options):
+        """Return what a recipe prints that comes to its end."""
+        with redirect_stdout(StringIO()) as said:
+            command.main(self.arguments(recipe, *steps, **options), self)
+        return said.getvalue()
 
-    def attempt(self, recipe, *steps, **variables):
-        script = self.path / "examples" / recipe / "run.sh"
-        env = {**os.environ, "VENV": str(self.path / "venv"), "BERT": "some-bert", **variables}
-        return subprocess.run([script, *steps], capture_output=True, text=True, cwd=self.path, env=env)
+    def refused(self, recipe, *steps, **options):
+        """Return the message with which a recipe ends early."""
+        with pytest.raises(BertFusedError) as caught:
+            self.run(recipe, *steps, **options)
+        return str(caught.value)
+
+    def prepared(self, recipe, **options):
+        """Return the folder of a recipe whose text is prepared."""
+        args = command.parse_args(self.arguments(recipe, **options))
+        (args.out / "data-bin").mkdir(parents=True)
+        made = {"settings": text_settings(args), "bert": "some-bert", "text": None, "pairs": 3000, "tokens": 6000}
+        (args.out / "data-bin" / "made-from.json").write_text(json.dumps({**made, "files": {}}))
+        return self.path / args.out
 
     def calls(self, program):
-        rows = [json.loads(line) for line in self.log.read_text().splitlines()]
-        return [row[1:] for row in rows if row[0] == program]
+        """Return the words after the name of each command of a *program*."""
+        return [words[1:] for words in self.words if words[0] == program]

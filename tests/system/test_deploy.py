@@ -1,4 +1,4 @@
-"""From a trained transformer to CTranslate2: examples/deploy and examples/distill.py."""
+"""From a trained transformer to CTranslate2: the steps distill and deploy."""
 
 import json
 import os
@@ -11,12 +11,14 @@ import subprocess
 import sys
 import time
 
-import distill
 import pytest
 import sacrebleu
 from conftest import ROOT, TRANSFORMER, Workspace, hypotheses
 from helpers import WORDS
-from subwords import learn, split_file
+
+from bert_fused_lab.exporting import measure_ctranslate2, to_ctranslate2
+from bert_fused_lab.recipe import distill
+from bert_fused_lab.recipe.subwords import learn, split_file
 
 pytestmark = pytest.mark.timeout(600)  # it trains
 pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed; `pip install ctranslate2` where it has wheels")
@@ -54,7 +56,7 @@ def repeats(tmp_path_factory, bert_dir):
 
 
 def convert(workspace, checkpoint, folder, *flags, **options):
-    script = ROOT / "examples" / "deploy" / "convert.py"
+    script = to_ctranslate2.__file__
     places = [workspace.data, workspace.path / "text", workspace.path / folder, "en", "de"]
     return workspace.run("python", script, checkpoint, *places, "--max-len-b", "20", *flags, **options)
 
@@ -129,8 +131,9 @@ def test_a_directory_of_other_things_is_not_replaced(repeats):
 
 
 def test_a_test_set_is_measured(repeats):
-    script = ROOT / "examples" / "deploy" / "measure.py"
-    done = repeats.run("python", script, repeats.path / "deploy", repeats.path / "text" / "test.en")
+    done = repeats.run(
+        "python", measure_ctranslate2.__file__, repeats.path / "deploy", repeats.path / "text" / "test.en"
+    )
     assert re.search(r"^ctranslate2_int8: [\d,.]+ sentences a second on one core, \d\.\d MB$", done.stdout, re.M)
     lines = (repeats.path / "deploy.test.float32").read_text(encoding="utf-8").splitlines()
     assert lines == translated(repeats.path / "deploy", (repeats.path / "test.en").read_text(encoding="utf-8"))
@@ -138,7 +141,7 @@ def test_a_test_set_is_measured(repeats):
 
 def test_after_an_interrupt_no_further_part_is_distilled(tmp_path):
     (tmp_path / "slow.py").write_text(
-        "import time\n\nimport distill\n\n\n"
+        "import time\n\nfrom bert_fused_lab.recipe import distill\n\n\n"
         "def translate(part, command):\n    time.sleep(1)\n    part.touch()\n\n\n"
         "def main(out):\n    distill.translate = translate\n"
         "    distill.translate_all([out / str(number) for number in range(200)], out.with_name('log'), [])\n"
@@ -148,7 +151,7 @@ def test_after_an_interrupt_no_further_part_is_distilled(tmp_path):
         "    signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # these tests may run where it is ignored
         "    slow.main(pathlib.Path('parts'))\n"
     )
-    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/examples:{tmp_path}"}
+    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"}
     process = subprocess.Popen([sys.executable, "run.py"], cwd=tmp_path, env=env, start_new_session=True)
     while not (tmp_path / "parts").is_dir() or not any((tmp_path / "parts").iterdir()):
         time.sleep(0.1)

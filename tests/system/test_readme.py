@@ -90,7 +90,7 @@ def test_the_commands_translate_and_score(reader):
 def test_the_report_compares_both_models(reader):
     after(reader, "bert-fused-compare")
     report = json.loads((reader.path / "report.json").read_text(encoding="utf-8"))
-    assert [(run["name"], run["reads_bert"]) for run in report["runs"]] == [("continued", False), ("fused", True)]
+    assert [(run["name"], run["reads_bert"]) for run in report["runs"]] == [("control", False), ("fused", True)]
     assert (reader.path / "report.html").exists()
 
 

@@ -1,61 +1,89 @@
-"""The recipes of examples/, run again: what is done is not done twice, and what is not done is not taken for done."""
+"""bert-fused-recipe, run again: what is done is not done twice, and what is not done is not taken for done."""
 
 import fcntl
+import json
 import shutil
+from pathlib import Path
 
 import pytest
 
+from bert_fused_lab.recipe import data as recipe_data
+from bert_fused_lab.recipe.running import run_command, settings_of
+from bert_fused_plugin.errors import BertFusedError
+
+
+def unfinished(folder):
+    """Make the record of a system that of a training that was interrupted."""
+    file = folder / "recipe.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "finished": False}))
+
 
 def test_what_began_from_another_transformer_is_not_taken_for_done(dry, out):
-    dry.run("multi30k", "transformer", "continued", "bert_fused", UPDATES="10")
-    assert "continued: done before" in dry.run("multi30k", "transformer", "continued", UPDATES="10")
-    dry.run("multi30k", "transformer", UPDATES="20")
-    for step in ("continued", "bert_fused"):
-        said = dry.refused("multi30k", step, UPDATES="20")
+    dry.run("multi30k", "transformer", "control", "bert_fused", updates=10)
+    assert "control: done before" in dry.run("multi30k", "transformer", "control", updates=10)
+    dry.run("multi30k", "transformer", updates=20)
+    for step in ("control", "bert_fused"):
+        said = dry.refused("multi30k", step, updates=20)
         assert f"multi30k-out/{step} began from another transformer; remove it to train it again" in said
         shutil.rmtree(out / step)
-        dry.run("multi30k", step, UPDATES="20")
+        dry.run("multi30k", step, updates=20)
 
 
 def test_a_training_goes_on_only_with_the_settings_that_it_began_with(dry, out):
-    dry.run("multi30k", "transformer", UPDATES="10")
+    dry.run("multi30k", "transformer", updates=10)
     for spelling in (f"{out}/", "./multi30k-out"):
-        assert "transformer: done before" in dry.run("multi30k", "transformer", UPDATES="10", OUT=spelling)
-    assert "transformer: done before" in dry.run("multi30k", "transformer")  # no limit is given
-    assert "continued: 7 updates" in dry.run("multi30k", "continued", MORE="7")
-    (out / "continued" / "finished").unlink()
-    assert "continued: 7 updates" in dry.run("multi30k", "continued")
+        assert "transformer: done before" in dry.run("multi30k", "transformer", updates=10, out=spelling)
+    assert "transformer: done before" in dry.run("multi30k", "transformer", lr="5e-3")  # no limit is given
+    assert "control: 7 updates" in dry.run("multi30k", "control", more=7)
+    unfinished(out / "control")
+    assert "control: 7 updates" in dry.run("multi30k", "control")
     for given, changed in (
-        ({"LR": "0.1"}, "(before: --lr 0.005; now: --lr 0.1)"),
-        ({"UPDATES": "9"}, "(before: --max-update 10; now: --max-update 9)"),
-        ({"UPDATES": "20", "TRAIN_FLAGS": "--fp16"}, "(before: ; now: --fp16)"),
+        ({"lr": 0.1}, "(before: --lr 0.005; now: --lr 0.1)"),
+        ({"updates": 9}, "(before: --max-update 10; now: --max-update 9)"),
+        ({"updates": 20, "train_flags": "--fp16"}, "(before: ; now: --fp16)"),
     ):
-        said = dry.refused("multi30k", "transformer", **{"UPDATES": "10", **given})
-        assert f"multi30k-out/transformer began with other settings {changed}; give another OUT=" in said
+        said = dry.refused("multi30k", "transformer", **{"updates": 10, **given})
+        assert f"multi30k-out/transformer began with other settings {changed}; give another --out" in said
     assert len(dry.calls("fairseq-train")) == 3
-    dry.run("multi30k", "transformer", UPDATES="20")
-    (out / "transformer" / "begun").unlink()
-    dry.run("multi30k", "transformer", UPDATES="20", LR="0.1")
+    dry.run("multi30k", "transformer", updates=20)
+    (out / "transformer" / "recipe.json").unlink()
+    dry.run("multi30k", "transformer", updates=20, lr=0.1)
     assert len(dry.calls("fairseq-train")) == 5
 
 
+def test_settings_are_compared_by_their_values():
+    words = "fairseq-train out/data-bin --lr 5e-4 --fp16 --lr=0.001 --save-dir out/x --bert-model /a/site-packages/b"
+    values = settings_of([*words.split(), "--bert-cache", "out/c", "--eval-bleu-args", '{"beam":1}'], Path("out"))
+    assert values == {
+        "": ["OUT/data-bin"], "--lr": [0.001], "--fp16": [], "--save-dir": ["OUT/x"], "--bert-model": ["b"],
+        "--eval-bleu-args": [{"beam": 1}],
+    }  # fmt: skip
+
+
 def test_a_half_trained_system_is_not_taken_for_a_trained_one(dry, out):
-    dry.run("multi30k", "transformer", "continued")
-    (out / "continued" / "finished").unlink()  # as if it had been interrupted
-    assert "multi30k: compare: continued is not trained to its end" in dry.run("multi30k", "compare")
-    (out / "transformer" / "finished").unlink()
+    dry.run("multi30k", "transformer", "control")
+    unfinished(out / "control")
+    assert "control is not trained to its end" in dry.run("multi30k", "compare")
+    unfinished(out / "transformer")
     said = dry.refused("multi30k", "bert_fused")
     assert "multi30k-out/transformer is not trained to its end; run the step transformer first" in said
 
 
+def test_a_training_that_fails_is_not_finished(dry, out):
+    dry.fails = "fairseq-train"
+    dry.refused("multi30k", "transformer", updates=7)
+    dry.fails = None
+    assert "transformer: 7 updates" in dry.run("multi30k", "transformer")  # the limit stays
+
+
 def test_the_log_of_a_training_that_was_removed_is_removed_too(dry, out):
     log = out / "transformer.log"
-    dry.run("multi30k", "transformer", UPDATES="10")
+    dry.run("multi30k", "transformer", updates=10)
     log.write_text("valid")
-    dry.run("multi30k", "transformer", UPDATES="20")
+    dry.run("multi30k", "transformer", updates=20)
     assert log.read_text() == "valid"
     shutil.rmtree(out / "transformer")
-    dry.run("multi30k", "transformer", UPDATES="10")
+    dry.run("multi30k", "transformer", updates=10)
     assert log.read_text() == ""
 
 
@@ -68,62 +96,73 @@ def test_a_system_without_its_checkpoints_is_trained_again(dry, out):
 
 
 @pytest.fixture
-def text(tmp_path):
-    folder = tmp_path / "data"
+def text(dry, monkeypatch):
+    """Text in subwords; the encoder is not loaded."""
+    monkeypatch.setattr(recipe_data, "description", lambda name, flags: "x")
+    folder = dry.path / "data"
     folder.mkdir()
-    for name in ("train.en", "train.de", "valid.en", "valid.de"):
-        (folder / name).write_text("a\n" * 3000)
+    for split, lines in (("train", 3000), ("valid", 2000), ("test", 3)):
+        for lang in ("en", "de"):
+            (folder / f"{split}.{lang}").write_text(f"a {lang}\n" * lines)
     return folder
 
 
-def prepared(run, dry, text, preprocess="mkdir -p out[1]/data-bin.new out[1]/text"):
-    (dry.path / "venv/bin/fairseq-preprocess").write_text(f"#!/bin/sh\n{preprocess}\n")
-    (dry.path / "out[1]" / "text").mkdir(parents=True, exist_ok=True)
-    for lang in ("en", "de"):
-        (dry.path / "out[1]" / "text" / f"valid.{lang}").write_text("a\n" * 2000)
-    return run("tatoeba_en_de", "prepare", DATA=str(text), OUT="out[1]")
-
-
-def test_other_text_is_noticed(dry, text, tmp_path):
-    out = tmp_path / "out[1]"  # to the shell, this is a pattern
-    prepared(dry.run, dry, text)
-    assert "prepare: done before" in prepared(dry.run, dry, text)
-    assert (out / "valid.de").read_text() == "a\n" * 500
-    text = shutil.copytree(text, tmp_path / "copy")
-    assert "prepare: done before" in prepared(dry.run, dry, text)
+def test_other_text_is_noticed(dry, text):
+    out, given = dry.path / "out[1]", {"data": text, "out": "out[1]"}  # to the shell, this is a pattern
+    dry.run("multi30k", "prepare", **given)
+    made = json.loads((out / "data-bin" / "made-from.json").read_text())
+    assert (made["pairs"], made["tokens"], made["text"]) == (3000, 10000, str(text))
+    assert "prepare: done before" in dry.run("multi30k", "prepare", **given)
+    assert (out / "valid.de").read_text() == "a de\n" * 500
+    text = given["data"] = shutil.copytree(text, dry.path / "copy")
+    assert "prepare: done before" in dry.run("multi30k", "prepare", **given)
     (text / "train.de").write_text("b\n" * 3000)
     (out / "probe" / "plain").mkdir(parents=True)
     (out / "probe" / "plain" / "checkpoint_last.pt").touch()  # of an estimate that was interrupted
-    prepared(dry.run, dry, text)
-    (text / "train.de").write_text("b\n" * 3001)
+    dry.run("multi30k", "prepare", **given)
+    (text / "train.de").write_text("b\n" * 2999 + "c\n")
     for folder in (out / "transformer", out / "seed-2" / "transformer"):
         folder.mkdir(parents=True)
         (folder / "checkpoint_last.pt").touch()
-        assert "out[1] holds models of other text (changed: train.de); give" in prepared(dry.refused, dry, text)
+        said = dry.refused("multi30k", "prepare", **given)
+        assert "out[1] holds models of other text (changed: train.de); give this data another --out" in said
         shutil.rmtree(folder)
-    assert prepared(dry.refused, dry, text, preprocess="exit 1")
-    assert not (out / "data-bin").exists()
+    dry.fails = "fairseq-preprocess"
+    assert dry.refused("multi30k", "prepare", **given)
+    dry.fails = None
+    (text / "train.de").write_text("b\n" * 3000)
+    assert "prepare: BERT is some-bert" in dry.run("multi30k", "prepare", **given)
 
 
-def test_a_later_step_takes_the_settings_that_the_text_was_prepared_with(dry, tmp_path):
-    made_from = tmp_path / "own_data-out" / "data-bin" / "made-from"
-    made_from.parent.mkdir(parents=True)
-    made_from.write_text("en-de --subwords sentencepiece --seed 1 --bert-text\n")
-    reverse = {"SRC": "de", "TGT": "en", "DATA": str(tmp_path), "BERT_TEXT": str(tmp_path)}
-    assert "(before: en-de --subwords sentencepiece --seed 1 --bert-text; now: de-en --subwords" in dry.refused(
-        "own_data", "deploy", **reverse
-    )
-    given = {"SRC": "en", "TGT": "de", "DATA": str(tmp_path)}
-    said = dry.refused("own_data", "deploy", **given)
-    before = "(before: en-de --subwords sentencepiece --seed 1 --bert-text;"
-    assert f"own_data-out/data-bin was made with other settings {before}" in said
-    said = dry.refused("own_data", "deploy", **given, BERT_TEXT=str(tmp_path))
-    assert "run the step prepare first" in said  # no text/numbers: the next check
-    (tmp_path / "own_data-out" / "text").mkdir()
-    (tmp_path / "own_data-out" / "text" / "numbers").write_text("pairs=3000\n")
-    (tmp_path / "own_data-out" / "default-bert.en").write_text("other\n")
-    said = dry.refused("own_data", "deploy", **given, BERT_TEXT=str(tmp_path))
-    assert "own_data-out was prepared with BERT=other; for BERT=some-bert give another OUT=" in said
+def test_text_is_fetched_or_made_by_the_program_of_the_recipe(dry, text):
+    def fetch(words, *rest, **more):
+        if words[0].endswith("prepare.sh"):
+            shutil.copytree(text, words[1], dirs_exist_ok=True)
+        dry(words, *rest, **more)
+
+    from bert_fused_lab.recipe import command
+
+    command.main(dry.arguments("multi30k", "prepare", data=""), fetch)
+    [words] = [words for words in dry.words if words[0].endswith("/multi30k/prepare.sh")]
+    assert words[1:] == ["multi30k-out/text"]
+    assert "done before" in dry.run("multi30k", "prepare", data="")
+    with pytest.raises(BertFusedError):  # the encoder of the test knows no language
+        command.main(dry.arguments("tatoeba_en_de", "prepare", data=str(text)), fetch)
+    [words] = [words for words in dry.words if words[0].endswith("/tatoeba_en_de/prepare.sh")]
+    assert words[1:] == ["tatoeba_en_de-out/raw", str(text)]
+    assert "DATA None is no directory" in dry.refused("tatoeba_en_de", "prepare", data="")
+
+
+def test_a_later_step_takes_the_settings_that_the_text_was_prepared_with(dry):
+    (dry.path / "segmented").mkdir()
+    dry.prepared("own_data", bert_text="segmented")
+    said = dry.refused("own_data", "deploy", source="de", target="en", bert_text="segmented")
+    assert "own_data-out/data-bin was made with other settings (before: SRC en, TGT de; now: SRC de, TGT en)" in said
+    said = dry.refused("own_data", "deploy")
+    assert "(before: --bert-text True; now: --bert-text False); give them again, or another --out" in said
+    said = dry.refused("own_data", "deploy", bert_text="segmented", bert="other")
+    assert "own_data-out was prepared with --bert some-bert; for --bert other give another --out" in said
+    assert "run the step student first" in dry.refused("own_data", "deploy", bert_text="segmented")
 
 
 def test_two_processes_do_not_train_the_same_system(dry, out):
@@ -135,52 +174,71 @@ def test_two_processes_do_not_train_the_same_system(dry, out):
     dry.run("multi30k", "transformer")
 
 
-def test_another_encoder_is_another_setting_and_another_environment_is_none(dry, out):
+def test_an_encoder_in_another_environment_is_the_same(dry):
+    file = dry.prepared("own_data") / "data-bin" / "made-from.json"
+    file.write_text(file.read_text().replace("some-bert", "/old/lib/site-packages/small"))
+    (dry.path / "own_data-out" / "random-small").mkdir()
     steps = ("transformer", "bert_fused", "random_bert")
-    dry.run("multi30k", *steps, BERT="/old/lib/site-packages/small")
-    again = dry.run("multi30k", *steps, BERT="/new/lib/site-packages/small")
+    dry.run("own_data", *steps, bert="/old/lib/site-packages/small")
+    file.write_text(file.read_text().replace("/old/", "/new/"))
+    again = dry.run("own_data", *steps, bert="/new/lib/site-packages/small", consistency="none")
     assert [f"{step}: done before" in again for step in steps] == [True] * 3
-    assert "transformer: done before" in dry.run("multi30k", "transformer", CONSISTENCY="none")
-    for step in steps[1:]:
-        assert "began with other settings" in dry.refused("multi30k", step, BERT="/old/lib/site-packages/large")
 
 
-def test_a_directory_of_an_encoder_is_the_same_however_it_is_named(dry, out, tmp_path):
-    (tmp_path / "my bert").mkdir()
-    dry.run("multi30k", "transformer", "bert_fused", BERT="my bert")
-    for name in ("my bert/", "./my bert", str(tmp_path / "my bert")):
-        assert "bert_fused: done before" in dry.run("multi30k", "bert_fused", BERT=name)
+def test_a_directory_of_an_encoder_is_the_same_however_it_is_named(dry):
+    folder = dry.path / "my bert"
+    folder.mkdir()
+    file = dry.prepared("own_data") / "data-bin" / "made-from.json"
+    file.write_text(file.read_text().replace("some-bert", str(folder)))
+    dry.run("own_data", "transformer", "bert_fused", bert="my bert")
+    for name in ("my bert/", "./my bert", folder):
+        assert "bert_fused: done before" in dry.run("own_data", "bert_fused", bert=name)
 
 
-def test_the_directory_that_a_recipe_writes_is_not_its_text(dry, text, tmp_path):
-    raw = tmp_path / "tatoeba_en_de-out" / "raw"
+def test_the_directory_that_a_recipe_writes_is_not_its_text(dry, text):
+    raw = dry.path / "tatoeba_en_de-out" / "raw"
     raw.parent.mkdir()
     text.rename(raw)
-    said = dry.refused("tatoeba_en_de", "prepare", DATA=str(raw))
-    assert f"DATA={raw} is written by the recipe itself; give another directory OUT=dir" in said
-    assert (raw / "train.en").stat().st_size == 6000
+    said = dry.refused("tatoeba_en_de", "prepare", data=str(raw))
+    assert "the text lies in --out tatoeba_en_de-out, where it would be overwritten" in said
+    assert len((raw / "train.en").read_text().splitlines()) == 3000
 
 
 def test_a_limit_stays_unless_it_is_given_and_holds_for_all_seeds_and_new_systems(dry, out):
     def limits(*steps, **given):
-        before = len(dry.calls("fairseq-train")) if dry.log.exists() else 0
+        before = len(dry.calls("fairseq-train"))
         dry.run("multi30k", *steps, **given)
         calls = dry.calls("fairseq-train")[before:]
         return [int(call[call.index("--max-update") + 1]) for call in calls]
 
-    steps = ("transformer", "continued", "scratch")
-    assert limits(*steps, UPDATES="2000", MORE="1000") == [2000, 1000, 3000]
-    assert limits(*steps, SEEDS="1 2") == [2000, 1000, 3000]
-    assert limits("continued_r_drop", "bert_fused", "gru_dot") == [1000, 1000, 3000]
-    assert limits(*steps[:2], MORE="1500") == [1500]
+    steps = ("transformer", "control", "scratch")
+    assert limits(*steps, updates=2000, more=1000) == [2000, 1000, 3000]
+    assert limits(*steps, seeds="1 2") == [2000, 1000, 3000]
+    assert limits("control_r_drop", "bert_fused", "gru_dot") == [1000, 1000, 3000]
+    assert limits(*steps[:2], more=1500) == [1500]
+
+
+def test_a_command_that_fails_names_its_log(tmp_path, capsys):
+    log = tmp_path / "x.log"
+    words = ["python", "-c", "print('no space'); raise SystemExit(3)"]
+    with pytest.raises(BertFusedError, match=r"python ended with status 3; all that it said is in .*x\.log"):
+        run_command(words, log)
+    said = capsys.readouterr()
+    assert said.out == "$ python -c 'print('\"'\"'no space'\"'\"'); raise SystemExit(3)'\n"
+    assert "no space" in said.err
+    with pytest.raises(BertFusedError, match=r"python ended with status 3; "):
+        run_command(words, log, training=5)
+    assert capsys.readouterr().out.endswith("\nno space\n")  # as a training that shows its log
+    assert log.read_text() == "no space\n" * 2
 
 
 @pytest.mark.parametrize(("source", "bert"), [("en", "bert-base-cased"), ("de", "bert-base-multilingual-cased")])
-def test_another_direction_has_a_bert_of_its_own(dry, tmp_path, source, bert):
-    files = {"data-bin/text": "", "data-bin/made-from": "en-fr --seed 9\n", "default-bert.en": "bert-base-cased\n"}
-    for name, text in files.items():
-        (tmp_path / "own_data-out" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "own_data-out" / name).write_text(text)
-    dry.attempt("own_data", "prepare", SRC=source, TGT="fr", DATA=str(tmp_path), BERT="")
-    [call] = [call for call in dry.calls("python") if any("prepare.py" in word for word in call)]
-    assert call[call.index("--bert") + 1] == bert
+def test_each_language_has_a_default_encoder(monkeypatch, source, bert):
+    from bert_fused_lab.recipe import encoder
+
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr(encoder, "layer_and_width", lambda name: (None, 768))
+    assert encoder.choose_bert(None, source)[0] == bert
+    assert encoder.choose_bert("other", source) == ("other", "as --bert says")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert (encoder.choose_bert(None, source)[0] == "minilm") is (source == "en")

@@ -43,13 +43,12 @@ def place(tmp_path_factory):
     return path
 
 
-def settings(place, **more):
-    given = {"SRC": "vi", "TGT": "en", "DATA": place / "raw", "BERT": place / "phobert", "SYMBOLS": 70}
-    return {**given, "UPDATES": 2, "MORE": 1, "TRAIN_FLAGS": "--cpu", **more}
+def given(place, **more):
+    return {"bert": place / "phobert", "symbols": 70, "updates": 2, "more": 1, "train_flags": "--cpu", **more}
 
 
 def test_the_encoder_is_tried_before_anything_else(place, tmp_path):
-    done = run(tmp_path, "prepare", **settings(place, BERT=tmp_path / "nowhere"))
+    done = run(tmp_path, "vi", "en", place / "raw", "prepare", **given(place, bert=tmp_path / "nowhere"))
     assert done.returncode == 1
     assert "nowhere': no such directory; give an existing one, or a name on the Hugging Face hub" in done.stderr
     assert not (tmp_path / "own_data-out" / "text").exists()
@@ -60,7 +59,7 @@ def test_bert_reads_the_validation_sentences_that_are_left_of_many(place, tmp_pa
         shutil.copytree(place / folder, tmp_path / folder)
     for file in [*tmp_path.glob("*/train.*")]:
         file.with_stem("valid").write_text(13 * file.read_text(encoding="utf-8"), encoding="utf-8")
-    done = run(tmp_path, "prepare", **settings(place, DATA=tmp_path / "raw", BERT_TEXT=tmp_path / "segmented"))
+    done = run(tmp_path, "vi", "en", "raw", "prepare", **given(place, bert_text="segmented"))
     assert done.returncode == 0, done.stderr
     out = tmp_path / "own_data-out"
     subwords = (out / "valid.vi").read_text(encoding="utf-8").splitlines()
@@ -77,16 +76,16 @@ def test_bert_reads_the_validation_sentences_that_are_left_of_many(place, tmp_pa
 def test_the_recipe_reads_segmented_text(place, tmp_path, alone):
     """BERT reads it *alone*, or the transformer reads it, too."""
     steps = ["prepare", "estimate", "transformer", "bert_fused", *(["distill"] if alone else []), "compare"]
-    more = {"BERT_TEXT" if alone else "DATA": place / "segmented"}
-    done = run(tmp_path, *steps, **settings(place, **more))
+    data, more = (place / "raw", {"bert_text": place / "segmented"}) if alone else (place / "segmented", {})
+    done = run(tmp_path, "vi", "en", data, *steps, **given(place, **more))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert "phobert (as BERT= says): RobertaModel of " in done.stdout
+    assert "phobert (as --bert says): RobertaModel of " in done.stdout
     assert "PhobertTokenizer (slow, written in Python); at most 40 word pieces" in done.stdout
     out = tmp_path / "own_data-out"
     assert json.loads((out / "report.json").read_text(encoding="utf-8"))["sentences"] == 2
     assert "_" in (out / "text" / ("bert/train.vi" if alone else "train.vi")).read_text(encoding="utf-8")
-    [training] = (out / "bert_fused" / "finished").read_text().splitlines()
-    assert ("--bert-text OUT/text/bert" in training) == alone
+    trained = json.loads((out / "bert_fused" / "recipe.json").read_text(encoding="utf-8"))["settings"]
+    assert trained.get("--bert-text") == (["OUT/text/bert"] if alone else None)
     command = [sys.executable.replace("python", "fairseq-interactive"), out / "data-bin", "--user-dir"]
     command += [ROOT / "bert_fused_plugin", "--task", "bert_fused_translation", "-s", "vi", "-t", "en", "--cpu"]
     command += ["--path", out / "bert_fused" / "average.pt", "--bpe", "sentencepiece", "--sentencepiece-model"]

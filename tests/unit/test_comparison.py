@@ -158,11 +158,11 @@ def test_a_run_that_began_from_the_baseline_needs_a_fair_control():
 
 def test_a_control_that_is_there_is_named():
     fused = run("fused", "/runs/fused/checkpoint_best.pt", BEGUN, reads_bert=True)
-    control = run("continued", "/runs/continued/checkpoint_best.pt", BEGUN)
+    control = run("control2", "/runs/control2/checkpoint_best.pt", BEGUN)
     said = fairness(fused, PLAIN, [PLAIN, fused, control], "data")
-    assert said.endswith("and continued is plain trained on: give continued as --baseline.")
+    assert said.endswith("and control2 is plain trained on: give control2 as --baseline.")
     assert fairness(control, PLAIN, [PLAIN, fused, control], "data") == (
-        "continued began from plain and was trained on for 2,000 updates, with a new optimizer and learning rate."
+        "control2 began from plain and was trained on for 2,000 updates, with a new optimizer and learning rate."
     )
     assert fairness(fused, control, [control, fused], "data") is None
 

@@ -1,12 +1,10 @@
 """How long a recipe will take, from what its step estimate has measured, and what it shows of a training."""
 
-import re
-import subprocess
-import sys
-
-import estimate
 import pytest
-from progress import shown
+
+from bert_fused_lab.recipe.estimate import Probe, steps
+from bert_fused_lab.recipe.progress import shown
+from bert_fused_plugin.errors import BertFusedError
 
 LOG = "2026-01-02 03:04:05 | INFO | "
 
@@ -27,8 +25,16 @@ def write_probe(folder, kind, ups, states=0):
     lines = [LOG + line for line in lines]
     lines[-3] = lines[-3].replace(":05", ":07")  # the end of the validation
     write(folder / f"{kind}.log", lines)
-    write(folder / f"{kind}.seconds", [f"{25 / ups + 3 + 60 * states + 8:.0f}"])
     write(folder / f"{kind}-test.log", [f"{LOG}x | Translated 10 sentences (40 tokens) in 4.0s (2.5 sentences/s)"])
+
+
+def tried(probe, kind):
+    """What was measured of a kind of model, of whose states the fused one computes a minute's."""
+    return Probe(probe, kind, "fr", 25 / 2 + 3 + 8 if kind == "plain" else 25 + 3 + 60 + 8)
+
+
+def seconds_of(probe, *numbers):
+    return steps(tried(probe, "plain"), tried(probe, "fused"), probe, probe.parent / "text", "fr", *numbers)
 
 
 @pytest.fixture
@@ -44,45 +50,42 @@ def probe(tmp_path):
 
 
 def test_the_estimate_adds_updates_validations_checkpoints_and_starts(probe, tmp_path):
-    plain = estimate.Probe(probe, "plain", "fr")
+    plain = tried(probe, "plain")
     assert plain.update == 0.5
     assert plain.validation == 2 + 1  # seconds of the log, and two checkpoints
     assert plain.start == pytest.approx(8, abs=1)
     assert plain.translation == 0.1
     assert plain.training(110, every=50) == pytest.approx(plain.start + 55 + 3 * 3)
-    seconds, three = (estimate.steps(probe, tmp_path / "text", "fr", 1000, 500, 100, seeds) for seeds in (1, 3))
+    seconds, three = (seconds_of(probe, 1000, 500, 100, seeds) for seeds in (1, 3))
     assert seconds["transformer"] == plain.start + 500 + 10 * 3
-    assert seconds["continued"] == plain.start + 250 + 5 * 3
+    assert seconds["control"] == plain.start + 250 + 5 * 3
     several = {"BERT's states": 1, "compare": pytest.approx(6, rel=0.1)}  # once; after each seed all are compared
     assert {step: three[step] / seconds[step] for step in seconds} == {
-        **dict.fromkeys(("transformer", "continued", "bert_fused"), 3), **several
+        **dict.fromkeys(("transformer", "control", "bert_fused"), 3), **several
     }  # fmt: skip
 
 
 def test_each_test_set_counts(probe, tmp_path):
-    one = estimate.steps(probe, tmp_path / "text", "fr", 1000, 500, 100, 1)["compare"]
+    one = seconds_of(probe, 1000, 500, 100, 1)["compare"]
     for name in ("test-news.fr", "reference.test-news.fr", "test-news.en", "test2016.fr"):
         write(tmp_path / "text" / name, ["a b c"] * 100)
-    two = estimate.steps(probe, tmp_path / "text", "fr", 1000, 500, 100, 1)["compare"]
-    start = estimate.Probe(probe, "plain", "fr").start
+    two = seconds_of(probe, 1000, 500, 100, 1)["compare"]
+    start = tried(probe, "plain").start
     assert two - start == pytest.approx(2 * (one - start))
 
 
 def test_the_estimate_of_berts_states_follows_the_amount_of_text(probe, tmp_path):
-    fused = estimate.Probe(probe, "fused", "fr")
+    fused = tried(probe, "fused")
     assert fused.states == 60 / 80  # a minute for 20 sentences of four tokens
     assert fused.start == pytest.approx(8, abs=1)
-    script = [sys.executable, estimate.__file__, probe, tmp_path / "text", "fr", "1000", "500", "100", "1"]
-    printed = subprocess.run(list(map(str, script)), capture_output=True, text=True, check=True).stdout
-    assert "BERT's states 6 minutes" in printed  # of 110 sentences, five and a half
-    assert re.match(r"expected time, at most: \d+ minutes \(transformer 9 minutes, continued 5 minutes, ", printed)
+    assert seconds_of(probe, 1000, 500, 100, 1)["BERT's states"] == 0.75 * 110 * 4  # of 110 sentences
 
 
 @pytest.mark.parametrize("name", ["plain.log", "fused-test.log"])
 def test_an_estimate_without_figures_says_where_to_look(probe, name):
     write(probe / name, ["killed"])
-    with pytest.raises(SystemExit, match=rf"probe/{name[:5]}.log or {name[:5]}-test.log has no figures"):
-        estimate.Probe(probe, name[:5], "fr")
+    with pytest.raises(BertFusedError, match=rf"probe/{name[:5]}.log or {name[:5]}-test.log has no figures"):
+        tried(probe, name[:5])
 
 
 def test_progress_shows_updates_validation_and_what_went_wrong(monkeypatch):
@@ -108,7 +111,7 @@ def test_progress_shows_updates_validation_and_what_went_wrong(monkeypatch):
         "2026-01-02 03:04:05 | WARNING | fairseq.x | take care",
         "bert_fused_plugin: error: --bert-model must be there",
     ]
-    assert list(shown(log, "gru", 250)) == [
+    assert [text for _, text in shown(log, "gru", 250)] == [
         "gru: 50 of 250 updates, nll_loss 8.5, 1,235 tokens a second",
         "gru: 100 of 250 updates, nll_loss nan, 1,235 tokens a second, about 5 minutes left",
         "gru: after 100 updates BLEU 3.5, nll_loss 6.25 in validation",
@@ -124,4 +127,4 @@ def test_progress_shows_updates_validation_and_what_went_wrong(monkeypatch):
     "line", ["usage: fairseq-train: error: unrecognized arguments: --x", "Traceback (most recent):"]
 )
 def test_a_log_may_begin_with_an_error(line):
-    assert list(shown([line], "gru", 250)) == [line]
+    assert list(shown([line], "gru", 250)) == [(None, line)]

@@ -1,4 +1,4 @@
-"""The small programs that the recipes prepare their data with."""
+"""The small programs of the recipes."""
 
 import os
 import subprocess
@@ -7,17 +7,16 @@ import unicodedata
 from pathlib import Path
 from random import Random
 
-import distill
 import normalise
 import pytest
-import random_bert
 import torch
-import typing_errors
-from documentation import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModel, AutoTokenizer
 
+from bert_fused_lab.recipe import distill, typing_errors
+from bert_fused_lab.recipe.clean_pairs import clean_pairs
+from bert_fused_lab.recipe.encoder import write_random_bert
 from bert_fused_plugin.errors import BertFusedError
 
 
@@ -58,19 +57,18 @@ def test_pairs_that_are_no_translations_go(tmp_path):
     pairs += [("a\tb", "c d")]
     for lang, side in (("en", 0), ("de", 1)):
         (tmp_path / f"in.{lang}").write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
-    script = Path(random_bert.__file__).with_name("clean_pairs.sh")
-    subprocess.run([script, tmp_path / "in", tmp_path / "out", "en", "de", "5"], check=True)
+    places = (str(tmp_path / "in"), str(tmp_path / "out"), "en", "de", 5)
+    clean_pairs(*places)
     kept = [(tmp_path / f"out.{lang}").read_text(encoding="utf-8").splitlines() for lang in ("en", "de")]
     assert list(zip(*kept)) == [("a b", "c d"), ("a a a", "b b"), ("a\tb", "c d")]
     (tmp_path / "in.de").write_text("one line less\n" * (len(pairs) - 1), encoding="utf-8")
-    done = subprocess.run([script, tmp_path / "in", tmp_path / "out", "en", "de", "5"], capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "must have equally many lines" in done.stderr
+    with pytest.raises(BertFusedError, match="must have equally many lines"):
+        clean_pairs(*places)
 
 
 def test_a_random_bert_differs_in_its_weights_alone(bert_dir, tmp_path):
     for name in ("one", "other"):
-        random_bert.main(bert_dir, tmp_path / name)
+        write_random_bert(bert_dir, tmp_path / name)
     one, other, real = (AutoModel.from_pretrained(path) for path in (tmp_path / "one", tmp_path / "other", bert_dir))
     assert AutoTokenizer.from_pretrained(tmp_path / "one").get_vocab() == (
         AutoTokenizer.from_pretrained(bert_dir).get_vocab()
@@ -83,7 +81,7 @@ def test_a_random_bert_differs_in_its_weights_alone(bert_dir, tmp_path):
 
 def test_a_random_bert_needs_a_model(tmp_path):
     with pytest.raises(BertFusedError, match="no-such-model"):
-        random_bert.main(str(tmp_path / "no-such-model"), tmp_path / "output")
+        write_random_bert(str(tmp_path / "no-such-model"), tmp_path / "output")
     assert not list(tmp_path.iterdir())
 
 
@@ -100,7 +98,7 @@ def test_typing_errors_are_of_four_kinds():
 
 def test_typing_errors_keep_lines_tags_and_numbers():
     text = "<2de> the  &apos; 12 !\n\n\tgroße 北京\r\n" + "the old man sees a big red house\n" * 200
-    command = [sys.executable, ROOT / "examples" / "typing_errors.py", "0.1"]
+    command = [sys.executable, typing_errors.__file__, "0.1"]
     done = subprocess.run(command, input=text.encode(), capture_output=True, check=True).stdout.decode()
     assert done == typing_errors.with_errors(text, 0.1, Random(1))
     assert done.count("\n") == text.count("\n")

@@ -4,13 +4,13 @@ import shutil
 from argparse import Namespace
 from functools import partial
 
-import bert_facts
 import pytest
 import transformers
 from helpers import GRU_SIZES, SIZES, translation_task
 from transformers import BertConfig, BertModel
 from transformers.utils import cached_file
 
+from bert_fused_lab.recipe.encoder import layer_and_width
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.layer_choice import advised_layer, is_sentence_encoder, last_layer_warning, layer_indices
 from bert_fused_plugin.errors import BertFusedError
@@ -101,7 +101,6 @@ def test_the_task_warns_where_a_training_begins(dictionary, of_sentences, tmp_pa
 
 
 @pytest.mark.parametrize("directory", ["bert_dir", "of_sentences"])
-def test_the_recipe_takes_the_layer_that_the_warning_names(directory, request, capsys):
-    bert_facts.main(request.getfixturevalue(directory))
-    layer = "--bert-layer 1" if directory == "of_sentences" else ""
-    assert capsys.readouterr().out == f"layer='{layer}'\nwidth=12\n"
+def test_the_recipe_takes_the_layer_that_the_warning_names(directory, request):
+    layer = 1 if directory == "of_sentences" else None
+    assert layer_and_width(request.getfixturevalue(directory)) == (layer, 12)

@@ -1,20 +1,19 @@
-"""The programs behind examples/own_data/run.sh: checks of raw text, held-out pairs, subwords, settings of training."""
+"""What bert-fused-recipe makes of raw text: checks, held-out pairs, subwords, settings of training."""
 
-import os
-import subprocess
-import sys
+from argparse import Namespace
 from pathlib import Path
 
-import prepare
 import pytest
 import sentencepiece
-import splitting
-import text_checks
-from documentation import ROOT
 from fairseq import options
 from fairseq.data import Dictionary
-from text_checks import Findings, check_split
 
+from bert_fused_lab.recipe.raw_text import RawText, make_text
+from bert_fused_lab.recipe.settings import SIZES, dropout_for, size_for
+from bert_fused_lab.recipe.splitting import choose_held_out
+from bert_fused_lab.recipe.subwords import count_characters, default_symbols
+from bert_fused_lab.recipe.text_checks import Findings, check_for_fairseq, check_split
+from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.gru_bahdanau.config import GruConfig, gru_config_errors
 
 WORDS = "the a small big old man woman dog house red apple eats sees gives runs".split()
@@ -43,12 +42,10 @@ def read(path):
     return path.read_text(encoding="utf-8").splitlines()
 
 
-def run(data, *options):
-    out = data.parent / "out"
-    if "--out" in options:
-        *options, _, out = options
+def run(data, languages=("en", "fr"), symbols=60, out=None, **settings):
+    out = out or data.parent / "out"
     out.mkdir(exist_ok=True)
-    prepare.main(prepare.parse_args([str(data), str(out), "en", "fr", "--symbols", "60", *map(str, options)]))
+    make_text(RawText(data, out / "text", languages, symbols=symbols, **settings))
     return out / "text"
 
 
@@ -57,11 +54,11 @@ def words(line):
     return line.replace(" ", "").replace("▁", " ").strip(" .!")
 
 
-def refusal(data, *options):
-    with pytest.raises(SystemExit) as caught:
-        run(data, *options)
+def refusal(data, **settings):
+    with pytest.raises(BertFusedError) as caught:
+        run(data, **settings)
     assert not list((data.parent / "out").iterdir())  # nothing half-made is left
-    return str(caught.value).splitlines()
+    return list(caught.value.errors)
 
 
 def test_pairs_are_put_aside_that_training_never_sees(data, capsys):
@@ -96,7 +93,7 @@ def test_the_text_for_bert_is_put_aside_in_the_same_lines(data):
     segmented = data.parent / "segmented"
     segmented.mkdir()
     write(segmented / "train.en", [line.replace(" ", "_", 1) for line in read(data / "train.en")])
-    text = run(data, "--bert-text", segmented)
+    text = run(data, bert_text=segmented)
     for split in ("train", "valid", "test"):
         assert [words(line) for line in read(text / f"{split}.en")] == [
             line.replace("_", " ").strip(".") for line in read(text / "bert" / f"{split}.en")
@@ -110,16 +107,16 @@ def test_text_for_bert_that_does_not_fit_is_named(data):
     segmented = data.parent / "segmented"
     segmented.mkdir()
     write(segmented / "train.en", read(data / "train.en")[1:])
-    errors = refusal(data, "--bert-text", segmented)
-    assert f"{data}/train.en has 300 lines and {segmented}/train.en has 299; line N of BERT_TEXT" in errors[0]
+    errors = refusal(data, bert_text=segmented)
+    assert f"{data}/train.en has 300 lines and {segmented}/train.en has 299; line N of --bert-text" in errors[0]
     assert f"{segmented}/test.en: there is no such file" in errors[1]
-    assert "BERT_TEXT, where it is given, test.en as BERT reads it (it holds train.en)" in errors[1]
+    assert "--bert-text, if given, test.en as BERT reads it (it holds train.en)" in errors[1]
 
 
 def test_a_name_with_a_comma_is_refused(data):
     for lang in ("en", "fr"):
         write(data / f"test-x,y.{lang}", [f"a dog {lang}"])
-    assert refusal(data) == [f"error: {data}/test-x,y.*: fairseq splits names at commas; rename these files"]
+    assert refusal(data) == [f"{data}/test-x,y.*: fairseq splits names at commas; rename these files"]
 
 
 def test_given_sets_are_taken_as_they_are(data):
@@ -148,7 +145,7 @@ def test_what_is_not_read_and_what_training_sees_is_said(data, capsys):
 
 
 def test_the_same_seed_puts_the_same_pairs_aside(data):
-    draws = [splitting.choose_held_out([data / "train.en", data / "train.fr"], ["test"], seed) for seed in (1, 1, 2)]
+    draws = [choose_held_out([data / "train.en", data / "train.fr"], ["test"], seed) for seed in (1, 1, 2)]
     assert draws[0] == draws[1]
     assert draws[0] != draws[2]
 
@@ -161,9 +158,9 @@ def test_everything_wrong_is_reported_together_with_file_and_line(data):
     (data / "train.fr").write_bytes(b"".join(raw))
     write(data / "valid.en", ["a dog."])
     errors = refusal(data)
-    assert f"error: {data}/train.en has 299 lines and {data}/train.fr has 300;" in errors[0]
-    assert f"error: {data}/train.fr: 1 of the lines (number 7) are not UTF-8; convert the file" in errors[1]
-    assert f"error: {data}/valid.fr: there is no such file" in errors[2]
+    assert f"{data}/train.en has 299 lines and {data}/train.fr has 300;" in errors[0]
+    assert f"{data}/train.fr: 1 of the lines (number 7) are not UTF-8; convert the file" in errors[1]
+    assert f"{data}/valid.fr: there is no such file" in errors[2]
     assert len(errors) == 3
 
 
@@ -171,10 +168,10 @@ def test_everything_wrong_is_reported_together_with_file_and_line(data):
 def test_a_word_that_fairseq_takes_for_its_own_symbol_is_refused(data, symbol):
     lines = read(data / "train.fr")
     write(data / "train.fr", [*lines[:7], f"{symbol} {lines[7]} {symbol}", "<S> s> <s>. <unk", *lines[9:]])
-    errors = " ".join(refusal(data, "--subwords", "subword-nmt"))
+    errors = " ".join(refusal(data, subwords="subword-nmt"))
     assert "train.fr: 1 of the lines (number 8) have a word that is or ends with <s>, </s>, <pad> or <unk>" in errors
-    assert "SUBWORDS=sentencepiece" in errors
-    text = run(data, "--subwords", "sentencepiece")
+    assert "--subwords sentencepiece" in errors
+    text = run(data, subwords="sentencepiece")
     assert not {"<s>", "</s>", "<pad>", "<unk>"} & {*" ".join(read(text / "train.fr")).split()}
 
 
@@ -239,31 +236,27 @@ def test_a_carriage_return_shifts_no_line(data):
 
 def test_a_carriage_return_that_fairseq_would_take_for_an_end_is_refused(data):
     source, target = data / "train.en", data / "train.fr"
-    script = [sys.executable, text_checks.__file__, source, target]
     source.write_bytes(source.read_bytes().replace(b"\n", b"\r\n"))
-    assert subprocess.run(script, check=True, capture_output=True).stderr == b""
+    check_for_fairseq([source, target])
     target.write_bytes(target.read_bytes().replace(b" !", b"\r!", 1))
-    done = subprocess.run(script, capture_output=True, text=True)
-    assert (
-        done.stderr
-        == f"error: {target}: 1 of the lines (number 1) have a carriage return, which ends a line for fairseq\n"
-    )
-    assert done.returncode == 1
+    with pytest.raises(BertFusedError) as caught:
+        check_for_fairseq([source, target])
+    said = f"{target}: 1 of the lines (number 1) have a carriage return, which ends a line for fairseq"
+    assert caught.value.errors == (said,)
 
 
 def test_a_bert_that_does_not_know_the_language(data, bert_dir):
     write(data / "train.en", ["日本語の 文章 です" + "。" * (i % 7) for i in range(300)])
-    [error] = refusal(data, "--bert", bert_dir)
+    [error] = refusal(data, bert=bert_dir)
     assert "of its letters are unknown (line" in error
     assert "give a BERT of the source language" in error
 
 
 @pytest.mark.parametrize(("kind", "file"), [("sentencepiece", "sentencepiece.model"), ("subword-nmt", "codes")])
-def test_both_kinds_of_subwords(data, kind, file, monkeypatch):
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
+def test_both_kinds_of_subwords(data, kind, file):
     write(data / "test.en", ["a well-known dog isn't red."])
     write(data / "test.fr", ["LE CHIEN n'est pas là."])
-    text = run(data, "--subwords", kind)
+    text = run(data, subwords=kind)
     assert (text / file).stat().st_size > 0
     [split] = read(text / "test.en")
     joined = split.replace(" ", "").replace("▁", " ").strip() if kind == "sentencepiece" else split.replace("@@ ", "")
@@ -285,20 +278,19 @@ def test_every_character_and_line_is_kept(data):
 def test_nothing_of_the_user_is_removed_or_written_over(data, tmp_path):
     (tmp_path / "out" / "text").mkdir(parents=True)
     write(tmp_path / "out" / "text" / "mine", ["x"])
-    with pytest.raises(SystemExit, match=r"out/text is there and was not made by this recipe; give another OUT"):
+    with pytest.raises(BertFusedError, match=r"out/text is there and was not made by this recipe; give another --out"):
         run(data)
     assert read(tmp_path / "out" / "text" / "mine") == ["x"]
-    (tmp_path / "out" / "text" / "numbers").touch()
+    (tmp_path / "out" / "text" / "raw").mkdir()
     data.rename(tmp_path / "out" / "text" / "data")
-    with pytest.raises(SystemExit, match=r"is inside .*out/text, which is made anew"):
-        run(tmp_path / "out" / "text" / "data", "--out", tmp_path / "out")
+    with pytest.raises(BertFusedError, match=r"is inside .*out/text, which is made anew"):
+        run(tmp_path / "out" / "text" / "data", out=tmp_path / "out")
 
 
 def test_a_place_that_cannot_be_written_is_named(data, tmp_path):
     (tmp_path / "file").touch()
-    arguments = prepare.parse_args([str(data), str(tmp_path / "file"), "en", "fr"])
-    with pytest.raises(SystemExit, match=r"error: .*/file.* cannot be written \(Not a directory\)"):
-        prepare.main(arguments)
+    with pytest.raises(BertFusedError, match=r"/file.* cannot be written \(Not a directory\)"):
+        make_text(RawText(data, tmp_path / "file" / "text", ("en", "fr")))
 
 
 def test_text_that_cannot_be_read_is_named(data, monkeypatch):
@@ -322,8 +314,8 @@ def test_a_byte_order_mark_is_no_text(data):
 
 def test_numbers_that_make_no_sense(data):
     for symbols in (5, 99999999999):
-        with pytest.raises(SystemExit, match=f"sentencepiece cannot make SYMBOLS={symbols} of this text"):
-            run(data, "--symbols", symbols)
+        with pytest.raises(BertFusedError, match=f"sentencepiece cannot make --symbols {symbols} of this text"):
+            run(data, symbols=symbols)
 
 
 # --- text of scripts that have no alphabet, or no spaces
@@ -335,8 +327,7 @@ def test_the_vocabulary_has_room_for_all_characters(tmp_path, capsys):
     write(tmp_path / "train.zh", [f"{signs[9 * i : 9 * i + 9]}我喜欢猫。" for i in range(330)])
     write(tmp_path / "train.en", [f"{sentence(i)}." for i in range(330)])
     (tmp_path / "out").mkdir()
-    prepare.main(prepare.parse_args([str(tmp_path), str(tmp_path / "out"), "zh", "en"]))
-    text = tmp_path / "out" / "text"
+    text = run(tmp_path, ("zh", "en"), None, tmp_path / "out")
     kept = set("".join((text / "train.zh").read_text(encoding="utf-8").split())) - {"\u2581"}
     assert len(kept) > 2_000
     used = int(capsys.readouterr().out.split("sentencepiece with ")[1].split(" symbols")[0].replace(",", ""))
@@ -348,62 +339,57 @@ def test_the_vocabulary_has_room_for_all_characters(tmp_path, capsys):
 def test_the_vocabulary_grows_with_the_text_and_not_with_an_alphabet(tmp_path):
     write(tmp_path / "train.de", ["Grüße, Bär!"])
     write(tmp_path / "train.fa", ["سلام"])
-    characters = prepare.count_characters([tmp_path / "train.de", tmp_path / "train.fa"])
+    characters = count_characters([tmp_path / "train.de", tmp_path / "train.fa"])
     assert characters == len(set("Grüße, Bär!سلام"))
-    sizes = [prepare.default_symbols(pairs, characters) for pairs in (3_000, 10_000, 100_000, 1_000_000, 100_000_000)]
+    sizes = [default_symbols(pairs, characters) for pairs in (3_000, 10_000, 100_000, 1_000_000, 100_000_000)]
     assert sizes == [2_000, 4_000, 8_000, 16_000, 32_000]
-    assert [prepare.default_symbols(pairs, 2_001) for pairs in (3_000, 10_000)] == [3_002, 4_000]
+    assert [default_symbols(pairs, 2_001) for pairs in (3_000, 10_000)] == [3_002, 4_000]
 
 
 # --- settings by the amount of text, the size and the device
 
 
-def choose(pairs, device, **variables):
-    """What the recipe chooses: size, dropout, the two largest numbers of updates, the learning rates, and the rest."""
-    functions = [("recipe.sh", "tiny"), ("own_data/run.sh", "choose_size")]
-    shell = [f"eval \"$(sed -n '/^{name}() {{/,/^}}/p' {ROOT}/examples/{file})\"" for file, name in functions]
-    names = "size dropout updates more lr warmup more_lr control_lr gru_arch gru_sizes[*]"
-    shell += ["gru_sizes=() control_lr=", f"choose_size {pairs} {device}"]
-    shell += [f'echo "{name.partition("[")[0]}=${{{name}}}"' for name in names.split()]
-    done = subprocess.run(
-        ["bash", "-euc", "\n".join(shell)], capture_output=True, text=True, check=True, env={**os.environ, **variables}
-    )
-    return dict(line.split("=", 1) for line in done.stdout.splitlines())
-
-
 @pytest.mark.parametrize(
-    ("pairs", "device", "size", "dropout", "updates", "more"),
+    ("pairs", "gpu", "size", "dropout"),
     [
-        (3_000, "cpu", "tiny", "0.3", "10000", "10000"),
-        (3_000_000, "cpu", "tiny", "0.1", "10000", "10000"),
-        (9_999, "gpu", "tiny", "0.3", "10000", "10000"),
-        (10_000, "gpu", "iwslt", "0.3", "30000", "15000"),
-        (1_000_000, "gpu", "base", "0.1", "100000", "50000"),
+        (3_000, False, "tiny", 0.3),
+        (3_000_000, False, "tiny", 0.1),
+        (9_999, True, "tiny", 0.3),
+        (10_000, True, "iwslt", 0.3),
+        (1_000_000, True, "base", 0.1),
     ],
 )
-def test_settings_follow_the_amount_of_text(pairs, device, size, dropout, updates, more):
-    chosen = choose(pairs, device)
-    assert [chosen[name] for name in ("size", "dropout", "updates", "more")] == [size, dropout, updates, more]
+def test_settings_follow_the_amount_of_text(pairs, gpu, size, dropout):
+    nothing = dict.fromkeys(("updates", "more", "warmup", "lr"))
+    chosen = size_for(Namespace(size="auto", of_size={}, **nothing), pairs, gpu, {})
+    assert (chosen, dropout_for(chosen, pairs)) == (SIZES[size], dropout)
 
 
 def test_settings_that_are_given():
-    chosen = choose(3_000, "cpu", SIZE="iwslt", UPDATES="7", MORE="5", LR="0.1", WARMUP="3")
-    names = ("size", "updates", "more", "lr", "warmup", "more_lr", "control_lr")
-    assert [chosen[name] for name in names] == ["iwslt", "7", "5", "0.1", "3", "0.0005", ""]
-    assert choose(3_000, "cpu", LR="0.1")["control_lr"] == "0.002"
+    file = {
+        "updates": 6,
+        "more": 4,
+        "warmup": 3,
+        "more_lr": 0.2,
+    }  # earlier calls come before it, and options before both
+    given = Namespace(size="iwslt", of_size=file, updates=7, more=None, warmup=None, lr=0.1)
+    chosen = size_for(given, 3_000, False, {"updates": 8, "more": 5})
+    assert (chosen.updates, chosen.more, chosen.warmup, chosen.lr, chosen.more_lr) == (7, 5, 3, 0.1, 0.2)
+    assert chosen.every == SIZES["iwslt"].every
 
 
-@pytest.mark.parametrize("size", ["tiny", "iwslt", "base"])
+@pytest.mark.parametrize("size", SIZES)
 def test_the_recurrent_models_of_each_size_share_their_embeddings(size):
-    chosen = choose(3_000, "cpu", SIZE=size)
-    flags = ["data", "--arch", chosen["gru_arch"], *chosen["gru_sizes"].split(), "--share-all-embeddings"]
+    flags = ["data", *SIZES[size].gru.split(), "--share-all-embeddings"]
     args = options.parse_args_and_arch(options.get_training_parser(), flags)
     assert gru_config_errors(GruConfig.from_namespace(args), Dictionary(), Dictionary()) == []
 
 
 def test_lines_that_end_with_carriage_returns(data):
     (data / "train.en").write_bytes((data / "train.en").read_bytes().replace(b"\n", b"\r"))
-    with pytest.raises(SystemExit, match=r"train.en: its lines end with carriage returns alone; convert it with tr"):
+    with pytest.raises(
+        BertFusedError, match=r"train.en: its lines end with carriage returns alone; convert it with tr"
+    ):
         run(data)
 
 

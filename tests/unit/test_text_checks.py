@@ -5,9 +5,10 @@ import re
 
 import pytest
 from test_own_data import sentence, write
-from text_checks import _ENGLISH, Findings, check_split, check_tokenizer
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
+
+from bert_fused_lab.recipe.text_checks import _ENGLISH, Findings, check_split, check_tokenizer
 
 
 @pytest.mark.parametrize(("known", "warned"), [(range(3_000), 0), (range(100, 3_000), 1)])

@@ -1,11 +1,7 @@
-"""Checks of raw parallel text: everything that is wrong is collected with file and line.
-
-python examples/own_data/text_checks.py SOURCE TARGET         ends with an error if fairseq would not read parallel text
-"""
+"""Checks of parallel text: everything that is wrong is collected with file and line."""
 
 import codecs
 import re
-import sys
 import warnings
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
@@ -15,6 +11,10 @@ from unicodedata import is_normalized
 
 import numpy as np
 from tqdm import tqdm
+
+from bert_fused_plugin.bert.flags import parse_options
+from bert_fused_plugin.bert.pretrained_bert import load_tokenizer
+from bert_fused_plugin.errors import raise_all
 
 _SHOWN = 5  # line numbers of one kind that are shown
 _SAME = 0.5  # share of lines alike on both sides that means that a file was copied
@@ -34,7 +34,7 @@ _RUSSIAN = "Дети играли в саду, когда мать вернул�
 _SYMBOL = re.compile(r"<(s|/s|pad|unk)>(?!\S)")  # of fairseq; a subword may be the end of a word
 _RULES = (
     "line N of one file must translate line N of the other",
-    "line N of BERT_TEXT must be line N of DATA, prepared for BERT",
+    "line N of --bert-text must be line N of DATA, prepared for BERT",
 )
 
 
@@ -87,7 +87,7 @@ def check_split(paths: Sequence[Path], findings: Findings, keeps_symbols: bool =
         there = ", ".join(sorted(path.name for path in missing[0].parent.glob("*.*"))[:8])
         findings.errors.append(
             f"{' and '.join(map(str, missing))}: there is no such file; DATA must hold {paths[0].name} and "
-            f"{paths[1].name}, one sentence a line, and BERT_TEXT, where it is given, {paths[0].name} as BERT reads it"
+            f"{paths[1].name}, one sentence a line, and --bert-text, if given, {paths[0].name} as BERT reads it"
             + (f" (it holds {there})" if there else "")
         )
         return 0
@@ -119,6 +119,22 @@ def check_split(paths: Sequence[Path], findings: Findings, keeps_symbols: bool =
         for first, last in lengths.shifted
     ]
     return complete
+
+
+def check_for_fairseq(paths: Sequence[Path]) -> None:
+    """Raise an error if fairseq would not read the files *paths*, a split in subwords, as parallel text.
+
+    Raises:
+        BertFusedError: it would not.
+    """
+    findings = Findings()
+    check_split(paths, findings, keeps_symbols=True)
+    for path in () if findings.errors else paths:
+        with path.open("rb") as opened:
+            broken = [number for number, line in enumerate(opened, start=1) if b"\r" in line.rstrip(b"\r\n")]
+        if broken:
+            findings.errors.append(f"{path}: {_listed(broken)} have a carriage return, which ends a line for fairseq")
+    raise_all(findings.errors)
 
 
 class _Lengths:
@@ -159,7 +175,7 @@ def _check_lines(file: _File, findings: Findings, keeps_symbols: bool) -> None:
         findings.errors.append(
             f"{file.path}: {_listed(file.symbols)} have a word that is or ends with <s>, </s>, <pad> or <unk>, which "
             "fairseq takes for its own symbols, such as the end of the sentence; write them otherwise, such as "
-            "&lt;s&gt;, or split the text with sentencepiece (SUBWORDS=sentencepiece)"
+            "&lt;s&gt;, or split the text with --subwords sentencepiece"
         )
     if file.returns > file.count:
         findings.errors.append(
@@ -187,9 +203,6 @@ def check_tokenizer(name: str, path: Path, findings: Findings, options: Optional
 
     The *options* are those of ``--bert-tokenizer-options``.
     """
-    from bert_fused_plugin.bert.flags import parse_options
-    from bert_fused_plugin.bert.pretrained_bert import load_tokenizer
-
     tokenizer = load_tokenizer(name, parse_options(options))
     with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as file:
         lines = [line.strip() for line in islice(file, _SAMPLE)] or [""]
@@ -203,21 +216,21 @@ def check_tokenizer(name: str, path: Path, findings: Findings, options: Optional
     if unknown > _UNKNOWN:
         worst = max(range(len(lines)), key=strange.__getitem__)
         findings.errors.append(
-            f"{path}: BERT={name} does not know this language: {unknown:.0%} of its letters are unknown (line "
+            f"{path}: BERT {name} does not know this language: {unknown:.0%} of its letters are unknown (line "
             f"{worst + 1}: {lines[worst][:60]!r}); give a BERT of the source language, or a multilingual one: "
-            "BERT=xlm-roberta-base"
+            "--bert xlm-roberta-base"
         )
         return
     has_words = sum(line.count(" ") for line in lines) >= _FEW_SPACES * sum(map(len, lines))
     if unknown > 0.05 or (has_words and pieces > 3 * words):
         makes = f"splits a word into {pieces / words:.1f} word pieces" if has_words else "makes word pieces"
         findings.warnings.append(
-            f"{path}: BERT={name} seems to be trained for another language: it {makes}, and {unknown:.0%} of "
+            f"{path}: BERT {name} seems to be trained for another language: it {makes}, and {unknown:.0%} of "
             "the letters are unknown; a BERT of the source language helps more"
         )
     elif has_words and _reads_english_alone(tokenizer, lines):
         findings.warnings.append(
-            f"{path}: BERT={name} seems to know English, and this text seems to be of another language: it splits a "
+            f"{path}: BERT {name} seems to know English, and this text seems to be of another language: it splits a "
             f"word into {pieces / words:.1f} word pieces; a BERT of the source language helps more (or are the two "
             "files swapped?)"
         )
@@ -244,16 +257,3 @@ def _unknown_letters(tokenizer: Any, line: str) -> float:
         return sum(end - start for piece, (start, end) in places if piece == tokenizer.unk_token_id)
     words = [(word, tokenizer(word, add_special_tokens=False, verbose=False)["input_ids"]) for word in line.split()]
     return sum(len(word) * row.count(tokenizer.unk_token_id) / max(1, len(row)) for word, row in words)
-
-
-if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit(f"error: usage: {sys.argv[0]} SOURCE TARGET")
-    found = Findings()
-    check_split([Path(name) for name in sys.argv[1:]], found, keeps_symbols=True)
-    for name in () if found.errors else sys.argv[1:]:
-        with open(name, "rb") as opened:
-            broken = [number for number, line in enumerate(opened, start=1) if b"\r" in line.rstrip(b"\r\n")]
-        if broken:
-            found.errors.append(f"{name}: {_listed(broken)} have a carriage return, which ends a line for fairseq")
-    sys.exit("\n".join(f"error: {error}" for error in found.errors) or None)

@@ -9,6 +9,7 @@ import argparse
 import json
 import re
 import sys
+from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 from typing import Any, Iterable, List
@@ -100,9 +101,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=0, metavar="N", help="number of cores")
     args = parser.parse_args()
     translator = Translator("int8" if args.int8 else "float32", args.threads)
-    sys.stdin.reconfigure(encoding="utf-8-sig", errors="replace", newline="\n")  # as fairseq-interactive reads bytes
-    sys.stdout.reconfigure(encoding="utf-8")
-    lines = (line.rstrip("\r\n") for line in sys.stdin)
+    given = TextIOWrapper(sys.stdin.buffer, "utf-8-sig", "replace", "\n")  # as fairseq-interactive reads bytes
+    sys.stdout = TextIOWrapper(sys.stdout.buffer, "utf-8")
+    lines = (line.rstrip("\r\n") for line in given)
     while chunk := list(islice(lines, _LINES)):
         print(*translator.translate(chunk), sep="\n", flush=True)
 

@@ -1,6 +1,6 @@
 """Convert a plain transformer of fairseq into a directory that needs ctranslate2, but neither fairseq nor torch.
 
-python examples/deploy/convert.py CHECKPOINT DATA_BIN TEXT OUT SRC TGT [--moses] [flags of the search]
+    python -m bert_fused_lab.exporting.to_ctranslate2 CHECKPOINT DATA_BIN TEXT OUT SRC TGT [--moses] [flags]
 
 TEXT holds sentencepiece.model, or the codes of subword-nmt, with which the training text was split.  OUT gets the model
 in float32 and in int8, that file, settings.json, translate.py and README.md.  An earlier model at OUT is replaced.
@@ -21,6 +21,7 @@ from fairseq.data import Dictionary
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, saved_flags
 from bert_fused_plugin.data.subwords import bleu_tokenizer, language_code
 from bert_fused_plugin.data.typed_text import hyphens_are_split
+from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import written_whole
 
 PRECISIONS = ("float32", "int8")
@@ -44,13 +45,13 @@ def main(args: argparse.Namespace) -> None:
     """Write the directory, which appears when it is complete.
 
     Raises:
-        SystemExit: the model is of another kind, or the file of its subwords is missing.
+        BertFusedError: the model is of another kind, or the file of its subwords is missing.
     """
     subwords = next((name for name in _SUBWORDS if (args.text / name).is_file()), None)
     if subwords is None:
-        raise SystemExit(f"error: {args.text} has neither {' nor '.join(_SUBWORDS)}; put the file there that split it")
+        raise BertFusedError(f"{args.text} has neither {' nor '.join(_SUBWORDS)}; put the file there that split it")
     if any(args.output.glob("*")) and not (args.output / "settings.json").is_file():
-        raise SystemExit(f"error: {args.output} holds other things than a converted model; give another directory")
+        raise BertFusedError(f"{args.output} holds other things than a converted model; give another directory")
     with written_whole(args.output) as new:
         new.mkdir()
         flags = convert(args, new)
@@ -78,8 +79,8 @@ def convert(args: argparse.Namespace, new: Path) -> Namespace:
             with patch("torch.load", return_value={"args": flags, "model": dict(state["model"])}):
                 converter.convert(str(new / precision), quantization=precision)
         except ValueError as error:  # it names all flags that it does not support
-            raise SystemExit(
-                f"error: {args.checkpoint} cannot be converted; give a plain transformer, such as a student\n{error}"
+            raise BertFusedError(
+                f"{args.checkpoint} cannot be converted; give a plain transformer, such as a student\n{error}"
             ) from None
     return flags
 
@@ -100,6 +101,7 @@ def settings(args: argparse.Namespace, flags: Namespace) -> Dict[str, Any]:
 
 
 def parse_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
+    """Return the settings of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("checkpoint", "data", "text", "output"):
         parser.add_argument(name, type=Path)

@@ -1,7 +1,6 @@
-#!/usr/bin/env python
 """Makes typing errors in text, to measure how a model translates what people type.
 
-python examples/typing_errors.py 0.05 < test.en > test-typos.en
+    python -m bert_fused_lab.recipe.typing_errors 0.05 < test.en > test-typos.en
 
 Each letter has an error with the given probability: it is swapped with the next one, dropped, doubled, or replaced by a
 neighbour on the keyboard.  Tags (<2de>, __de__, [de_DE]) and words with & of Moses' tokenizer (&apos;) stay.

@@ -1,6 +1,6 @@
-"""Translate a test set by a directory of convert.py on one core, for a report beside the systems of fairseq.
+"""Translate a test set by a directory of to_ctranslate2 on one core, for a report beside the systems of fairseq.
 
-python examples/deploy/measure.py DEPLOY TEXT [--tokenised]
+    python -m bert_fused_lab.exporting.measure_ctranslate2 DEPLOY TEXT [--tokenised]
 
 TEXT is the source side in subwords, such as test.en.  DEPLOY.test.float32 and DEPLOY.test.int8, beside the directory,
 get the translations, one a line.  With --tokenised, their words stay tokenised.

@@ -1,6 +1,6 @@
 """Let trained models translate the training text: what a student learns from (Kim and Rush 2016).
 
-python examples/distill.py TEXT OUT SRC TGT DATA_BIN --path CHECKPOINT [flags of fairseq-generate]
+    python -m bert_fused_lab.recipe.distill TEXT OUT SRC TGT DATA_BIN --path CHECKPOINT [flags of fairseq-generate]
 
 TEXT/train.SRC is the text of DATA_BIN.  It is translated in parts, by a process on each GPU, or on each core that has
 2 GB.  OUT/parts keeps the parts, so that a run that was interrupted goes on.  OUT/train.{SRC,TGT} are written when all
@@ -23,6 +23,7 @@ import torch
 from fairseq import options
 from fairseq_cli import generate
 
+from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import written_whole
 from bert_fused_plugin.progress import Progress
 
@@ -65,7 +66,7 @@ def translate_all(parts: Sequence[Path], log: Path, command: Sequence[str]) -> N
                 worker.terminate()
             if not isinstance(error, Exception):
                 raise
-            raise SystemExit(f"error: {error}; all that was said is in {log}") from None
+            raise BertFusedError(f"{error}; all that was said is in {log}") from None
 
 
 def usable_cores() -> int:

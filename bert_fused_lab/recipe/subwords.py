@@ -11,6 +11,8 @@ from typing import Callable, Iterator, Sequence, Set
 import sentencepiece
 from tqdm import tqdm
 
+from bert_fused_plugin.errors import BertFusedError
+
 KINDS = ("sentencepiece", "subword-nmt")
 _LEARN_FROM = 2_000_000  # sentences, evenly taken from the training text of both languages
 
@@ -48,7 +50,7 @@ def learn(kind: str, files: Sequence[Path], symbols: int, folder: Path) -> Split
         folder: place for ``sentencepiece.model``, or ``codes``.
 
     Raises:
-        SystemExit: the text is too small for so many symbols.
+        BertFusedError: the text is too small for so many symbols.
     """
     return (_sentencepiece if kind == "sentencepiece" else _subword_nmt)(files, symbols, folder)
 
@@ -77,8 +79,8 @@ def _sentencepiece(files: Sequence[Path], symbols: int, folder: Path) -> Split:
             minloglevel=1,
         )
     except (RuntimeError, ValueError) as error:
-        raise SystemExit(
-            f"error: sentencepiece cannot make SYMBOLS={symbols} of this text ({error}); give another number"
+        raise BertFusedError(
+            f"sentencepiece cannot make --symbols {symbols} of this text ({error}); give another number"
         ) from None
     rules.unlink()
     model = sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model")

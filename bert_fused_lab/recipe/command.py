@@ -1,0 +1,111 @@
+"""From parallel text to an answer: does BERT help?
+
+    bert-fused-recipe en fr my-text                                   the steps without brackets below
+    bert-fused-recipe en fr my-text distill student deploy            these steps alone
+
+Each command is printed before it runs.  A training that was interrupted goes on where it was; a finished one is
+skipped; one with other settings is an error.  A variable of the environment, such as UPDATES for --updates, sets the
+default of its option.
+"""
+
+import logging
+import os
+import re
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence
+
+from omegaconf import OmegaConf
+
+from bert_fused_lab.recipe.running import Run, run_command
+from bert_fused_lab.recipe.settings import MORE, OPTIONS, SPLIT_BEFORE, Size
+from bert_fused_lab.recipe.steps import STEPS, Recipe
+from bert_fused_plugin.errors import BertFusedError, raise_all
+from bert_fused_plugin.files import given_path
+
+
+def main(argv: Optional[Sequence[str]] = None, run: Run = run_command) -> None:
+    """Do the steps of the command line; *run* runs the commands."""
+    logging.getLogger().setLevel(logging.WARNING)  # fairseq sets INFO when it is imported
+    args = parse_args(argv)
+    raise_all(_errors(args))
+    os.environ["PYTHONUTF8"] = "1"
+    if "--cpu" in args.train_flags:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # for all that is not fairseq-train, too
+    Recipe(args, run).do(args.steps)
+
+
+def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
+    """Return the settings: those of the command line, of the environment, of the file --settings, and the defaults."""
+    steps = "\n".join(f"  {step if each.default else f'[{step}]':22}{each.help}" for step, each in STEPS.items())
+    epilog = f"steps, in their order:\n{steps}"
+    form: Any = {"formatter_class": RawDescriptionHelpFormatter, "allow_abbrev": False}
+    parser = ArgumentParser(prog="bert-fused-recipe", description=__doc__, epilog=epilog, **form)
+    parser.add_argument("source", metavar="SRC", help="source language, such as en or pt_BR")
+    parser.add_argument("target", metavar="TGT", help="target language")
+    parser.add_argument("data", metavar="DATA", help="directory with train.SRC and train.TGT, one sentence a line, and "
+        "perhaps valid, test, and test-NAME for further test sets")  # fmt: skip
+    parser.add_argument("steps", metavar="STEP", nargs="*", help="what to do; default: the steps without brackets")
+    first = ArgumentParser(add_help=False, allow_abbrev=False)
+    for each in (parser, first):
+        each.add_argument("--settings", type=given_path, metavar="FILE", help="YAML file of defaults for these options")
+    for name, kind, default, metavar, text in OPTIONS:
+        parser.add_argument(f"--{name}", type=kind, default=default, metavar=metavar, help=text)
+    file = first.parse_known_args(argv)[0].settings
+    parser.set_defaults(of_size={}, **dict.fromkeys(MORE, ""))
+    parser.set_defaults(**{**(_of_file(file) if file else {}), **_of_environment()})
+    args = parser.parse_intermixed_args(argv)
+    default_steps = args.default_steps.split() or [step for step, each in STEPS.items() if each.default]
+    args.steps = [step.replace("continued", "control") for step in args.steps] or default_steps
+    args.data = Path(args.data).resolve() if args.data else None
+    return args
+
+
+def _of_environment() -> Dict[str, str]:
+    """Return the settings in variables, such as UPDATES for --updates; empty ones do not count."""
+    names = {"SEED": "seeds", **{name.upper().replace("-", "_"): name.replace("-", "_") for name, *_ in OPTIONS}}
+    return {name: os.environ[variable] for variable, name in names.items() if os.environ.get(variable)}
+
+
+def _of_file(file: Path) -> Dict[str, Any]:
+    """Return the settings in a YAML *file*.
+
+    Raises:
+        BertFusedError: it cannot be read, or has others.
+    """
+    try:
+        given: Any = OmegaConf.to_container(OmegaConf.load(file))
+    except (OSError, ValueError) as error:
+        raise BertFusedError(f"--settings {file} cannot be read: {error}") from None
+    of_size = {field.name: given.pop(field.name) for field in fields(Size) if field.name in given}
+    known = [*(name.replace("-", "_") for name, *_ in OPTIONS), *MORE]
+    if unknown := sorted(set(given) - {*known}):
+        names = [*known, *(field.name for field in fields(Size))]
+        raise BertFusedError(f"--settings {file} has {', '.join(unknown)}; it may have {', '.join(names)}")
+    if "script" in given:
+        given["script"] = file.resolve().with_name(given["script"])
+    return {"of_size": of_size, **{name: str(value) for name, value in given.items()}}
+
+
+def _errors(args: Namespace) -> List[str]:
+    """Return a sentence for each setting that cannot be."""
+    errors = [f"there is no step {step}; the steps are {' '.join(STEPS)}" for step in args.steps if step not in STEPS]
+    for system in (*args.teacher, args.deploy, *filter(None, [args.baseline])):
+        if system not in STEPS:
+            errors.append(f"--teacher, --deploy and --baseline name systems, such as bert_fused, got {system}")
+    if not all(re.fullmatch("[A-Za-z_]+", each) for each in (args.source, args.target)):
+        # fairseq takes a hyphen for the one between the two
+        errors.append(f"SRC {args.source!r} and TGT {args.target!r} must be names of languages, such as en and pt_BR")
+    if args.source == args.target:
+        errors.append(f"SRC and TGT must differ, got {args.source} twice")
+    if re.search("[:,]", f"{args.out}"):
+        errors.append(f"--out {args.out} must have no colon and no comma: they end the name of a directory or a file")
+    is_fetched = args.script and args.subwords == SPLIT_BEFORE
+    if not (args.data.is_dir() if args.data else is_fetched):
+        errors.append(f"DATA {args.data} is no directory; give the directory of the text")
+    if args.bert_text and not args.bert_text.is_dir():
+        errors.append(f"--bert-text {args.bert_text} is no directory; give the directory of the text")
+    if "," in f"{args.data}":
+        errors.append(f"DATA {args.data} must have no comma: it ends the name of a file")
+    return errors

@@ -1,0 +1,161 @@
+"""The step prepare: from text to OUT/data-bin, and data-bins of other text that are like it."""
+
+import shutil
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Dict, Sequence, Tuple
+
+from bert_fused_lab.recipe.encoder import among_flags, bert_path, choose_bert, description
+from bert_fused_lab.recipe.raw_text import RawText, make_text
+from bert_fused_lab.recipe.running import Run, checksum, need, read_json, say, write_json
+from bert_fused_lab.recipe.settings import SPLIT_BEFORE
+from bert_fused_lab.recipe.text_checks import check_for_fairseq
+from bert_fused_plugin.errors import BertFusedError
+
+RECORD = "made-from.json"  # in data-bin
+_VALIDATED = 500  # sentences
+
+
+def prepare(args: Namespace, run: Run) -> None:
+    """Make data-bin of the text, unless it is there.
+
+    Raises:
+        BertFusedError: the text cannot be used, or OUT holds other things.
+    """
+    out, data_bin = args.out, args.out / "data-bin"
+    made_from = {"settings": text_settings(args), "files": _checksums(args)}
+    before = read_json(data_bin / RECORD)
+    if {**before, **made_from} == before:
+        say("prepare: done before")
+        return
+    models = [path for path in out.rglob("checkpoint_*.pt") if path.relative_to(out).parts[0] != "probe"]
+    if models:
+        prepared(args)
+        changed = dict(before["files"].items() ^ made_from["files"].items())
+        raise BertFusedError(
+            f"{out} holds models of other text (changed: {' '.join(sorted(changed))}); give this data another --out"
+        )
+    if data_bin.exists() and not before:
+        raise BertFusedError(f"{data_bin} was not made by this recipe; give another --out")
+    if {args.data, args.bert_text} & {out.resolve(), (out / "raw").resolve()}:
+        raise BertFusedError(f"the text lies in --out {out}, where it would be overwritten; give another --out")
+    out.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(data_bin, ignore_errors=True)  # what follows may be interrupted
+    bert, why = choose_bert(args.bert, args.source)
+    path = bert_path(bert)
+    say(f"prepare: BERT is {path} ({why}): {description(path, args.bert_flags)}")
+    text = _text(args, path, run)
+    _binarise(args, text, run)
+    pairs, tokens = _size(text / f"train.{args.source}")
+    sizes = {"pairs": pairs, "tokens": tokens + _size(text / f"valid.{args.source}")[1]}
+    place = None if text == out / "text" else str(text)  # OUT may move
+    write_json(data_bin / RECORD, {**made_from, **sizes, "bert": bert, "text": place})
+
+
+def prepared(args: Namespace) -> Dict[str, Any]:
+    """Return what prepare has recorded.
+
+    Raises:
+        BertFusedError: a later call has forgotten a setting of prepare, so that the text that BERT reads would differ.
+    """
+    need(args.out / "data-bin" / RECORD, "prepare")
+    made, now = read_json(args.out / "data-bin" / RECORD), text_settings(args)
+    if made["settings"] != now:
+        names = [name for name in now if now[name] != made["settings"][name]]
+        said = [", ".join(f"{name} {each[name]}" for name in names) for each in (made["settings"], now)]
+        raise BertFusedError(
+            f"{args.out}/data-bin was made with other settings (before: {said[0]}; now: {said[1]}); give them again, "
+            "or another --out; to add seeds, keep the first one at its place: --seeds '1 2'"
+        )
+    return made
+
+
+def text_settings(args: Namespace) -> Dict[str, Any]:
+    """Return the settings that the text in subwords depends on."""
+    settings = {"SRC": args.source, "TGT": args.target, "--subwords": args.subwords, "--symbols": args.symbols}
+    return {**settings, "--seeds": args.seeds[0], "--bert-text": args.bert_text is not None}
+
+
+def text_of(args: Namespace, made: Dict[str, Any]) -> Path:
+    """Return the directory of the text in subwords that data-bin is *made* from."""
+    return Path(made["text"] or args.out / "text")
+
+
+def binarise_alike(args: Namespace, run: Run, train: Path, valid: Path, test: Path, folder: Path) -> None:
+    """Make a data-bin of text in subwords with the dictionaries of OUT/data-bin; languages end the names."""
+    source, target = (f"{args.out}/data-bin/dict.{language}.txt" for language in (args.source, args.target))
+    _preprocess(args, run, train, valid, [test], folder, "--srcdict", source, "--tgtdict", target)
+
+
+def sample(number: int, given: Path, output: Path) -> None:
+    """Copy so many lines, evenly, since text may be sorted by length."""
+    lines = given.read_bytes().split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    count = len(lines)
+    chosen = (n for n in range(count) if count <= number or (n + 1) * number // count > n * number // count)
+    output.write_bytes(b"".join(lines[n] + b"\n" for n in chosen))
+
+
+def _checksums(args: Namespace) -> Dict[str, int]:
+    """Return checksums of the user's text, wherever it is."""
+    found = {}
+    for folder, languages in ((args.data, (args.source, args.target)), (args.bert_text, (args.source,))):
+        for language in languages if folder else ():
+            for pattern in ("train", "valid", "test", "test-*"):
+                for path in sorted(folder.glob(f"{pattern}.{language}")):
+                    found[f"{'--bert-text ' * (folder == args.bert_text)}{path.name}"] = checksum(path)
+    return found
+
+
+def _text(args: Namespace, bert: str, run: Run) -> Path:
+    """Return the directory of the text in subwords, which is made unless it is the user's."""
+    text, raw = args.out / "text", args.data
+    if args.script and not (args.data and args.subwords == SPLIT_BEFORE):
+        raw = text if args.subwords == SPLIT_BEFORE else args.out / "raw"
+        raw.mkdir(exist_ok=True)
+        run([args.script, str(raw), *([str(args.data)] if args.data else [])])
+    if args.subwords == SPLIT_BEFORE:
+        return Path(raw)
+    options = among_flags(args.bert_flags).bert_tokenizer_options
+    languages = (args.source, args.target)
+    make_text(RawText(raw, text, languages, bert, options, args.bert_text, args.subwords, args.symbols, args.seeds[0]))
+    return Path(text)
+
+
+def _binarise(args: Namespace, text: Path, run: Run) -> None:
+    """Make data-bin of {train,valid,test,test-*} in *text*, with subwords of both languages; of valid 500 lines."""
+    further = sorted(path.stem for path in text.glob(f"test-*.{args.source}"))
+    languages, data_bin = (args.source, args.target), args.out / "data-bin"
+    for split in ("train", "valid", "test", *further):
+        check_for_fairseq([text / f"{split}.{language}" for language in languages])
+    for language in languages:
+        sample(_VALIDATED, text / f"valid.{language}", args.out / f"valid.{language}")
+    if args.bert_text:  # of the same sentences
+        read = text / "bert" / f"valid.{args.source}"
+        sample(_VALIDATED, read, read)
+    tests = [text / split for split in ("test", *further)]
+    new = data_bin.with_suffix(".new")
+    _preprocess(args, run, text / "train", args.out / "valid", tests, new, "--joined-dictionary")
+    for number, split in enumerate(further, start=1):  # fairseq has called them test1, test2, ...
+        for file in new.glob(f"test{number}.*"):
+            file.rename(file.with_name(file.name.replace(f"test{number}", split, 1)))
+    new.rename(data_bin)
+
+
+def _preprocess(
+    args: Namespace, run: Run, train: Path, valid: Path, tests: Sequence[Path], folder: Path, *flags: str
+) -> None:
+    run(
+        ["fairseq-preprocess", "--source-lang", args.source, "--target-lang", args.target, *flags,
+         "--trainpref", str(train), "--validpref", str(valid), "--testpref", ",".join(map(str, tests)),
+         "--destdir", str(folder), "--workers", "2"],
+        folder.with_suffix(".log"),
+    )  # fmt: skip
+
+
+def _size(path: Path) -> Tuple[int, int]:
+    """Return the numbers of lines and of tokens of a text."""
+    with path.open("rb") as lines:
+        counts = [len(line.split()) for line in lines]
+    return len(counts), sum(counts)

@@ -1,0 +1,153 @@
+"""The settings of a recipe, and the sizes of models, as tables."""
+
+import re
+import shlex
+from argparse import ArgumentTypeError, Namespace
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Callable, List, Mapping, Sequence
+
+from bert_fused_lab.recipe.subwords import KINDS
+from bert_fused_plugin.files import given_path
+
+SPLIT_BEFORE = "none"  # of --subwords
+
+
+@dataclass(frozen=True)
+class Size:
+    """Architectures, and the rates and lengths of their trainings (docs/tuning.md).
+
+    Attributes:
+        transformer: the flags of fairseq's transformer.
+        fused_arch: BERT-fused's architecture, of the same sizes.
+        gru: the flags of the recurrent models, for shared embeddings.
+        updates, warmup, lr: of a training from random parameters, at most; the recurrent models take gru_lr.
+        more, more_warmup, more_lr: of a training that begins with the transformer's parameters; the control takes
+            control_lr.
+        every: updates between validations; ten of these are a few epochs, and warm-ups end before the first one.
+    """
+
+    transformer: str
+    fused_arch: str
+    gru: str
+    updates: int
+    warmup: int
+    lr: float
+    gru_lr: float
+    more: int
+    more_warmup: int
+    more_lr: float
+    control_lr: float
+    every: int
+
+
+_TINY = (  # the sizes of bert_fused_tiny
+    "--arch transformer --encoder-layers 4 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 "
+    "--encoder-attention-heads 4 --decoder-layers 4 --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 "
+    "--decoder-attention-heads 4"
+)
+SIZES = {
+    # as docs/results.md has them; up to 40,000 pairs of Tatoeba, trainings end before these numbers of updates
+    "tiny": Size(_TINY, "bert_fused_tiny", "--arch gru_bahdanau_tiny",
+        10_000, 500, 0.005, 0.003, 10_000, 100, 0.0035, 0.002, 100),
+    "iwslt": Size("--arch transformer_iwslt_de_en", "bert_fused_iwslt_de_en", "--arch gru_bahdanau_iwslt_de_en",
+        30_000, 4000, 0.0005, 0.001, 15_000, 300, 0.0005, 0.0005, 1000),
+    "base": Size("--arch transformer", "bert_fused", "--arch gru_bahdanau --decoder-out-embed-dim 620",
+        100_000, 4000, 0.0007, 0.001, 50_000, 1000, 0.0007, 0.0007, 4000),
+}  # fmt: skip
+
+
+def size_for(args: Namespace, pairs: int, gpu: bool, kept: Mapping[str, Any]) -> Size:
+    """Return the size for so many *pairs* of training text, with what *args* or earlier calls, *kept*, have of it."""
+    by_text = "base" if pairs >= 1_000_000 else "iwslt"
+    name = (by_text if gpu and pairs >= 10_000 else "tiny") if args.size == "auto" else args.size
+    given = {key: vars(args)[key] or kept.get(key) for key in ("updates", "more", "warmup", "lr")}
+    return replace(SIZES[name], **{**args.of_size, **{key: value for key, value in given.items() if value}})
+
+
+def dropout_for(size: Size, pairs: int) -> float:
+    """Return the dropout: less of it with much text."""
+    return 0.1 if pairs >= (100_000 if size.fused_arch == SIZES["tiny"].fused_arch else 1_000_000) else 0.3
+
+
+def _whole(text: str) -> int:
+    if not re.fullmatch(r"[1-9]\d*", text):
+        raise ArgumentTypeError(f"must be a whole number, at least 1, got {text!r}")
+    return int(text)
+
+
+def _seeds(text: str) -> List[int]:
+    words = text.replace(",", " ").split()
+    if not words or not all(re.fullmatch(r"0|[1-9]\d*", word) for word in words):
+        raise ArgumentTypeError(f"must be whole numbers, such as '1 2 3', got {text!r}")
+    if len(set(words)) < len(words):
+        raise ArgumentTypeError(f"must be different, since each counts as a training of its own, got {text!r}")
+    return list(map(int, words))
+
+
+def _student(text: str) -> str:
+    if not re.fullmatch(r"[1-9]\d*\+[1-9]\d*|transformer", text):
+        raise ArgumentTypeError(f"must be transformer, or ENCODER+DECODER layers, such as 6+2, got {text!r}")
+    return text
+
+
+def _directory(text: str) -> Path:
+    return given_path(text).resolve()
+
+
+def _model(text: str) -> str:
+    """Return a directory of BERT as it is named from anywhere, or the name on the hub."""
+    return str(given_path(text).resolve()) if given_path(text).is_dir() else text
+
+
+def _one_of(*choices: str) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        if text not in choices:  # argparse checks no choices of a default, which the environment may set
+            raise ArgumentTypeError(f"must be one of {', '.join(choices)}, got {text!r}")
+        return text
+
+    return check
+
+
+# the options: name, type, default, and help
+OPTIONS: Sequence[Any] = (
+    ("out", given_path, "own_data-out", "DIR", "directory of everything that is made; each data set needs its own"),
+    ("bert", _model, None, "NAME", "pre-trained encoder: a directory, a name on the hub, or minilm, a small English "
+        "one from the package index; default: that of earlier calls; at first, for English bert-base-cased on a GPU "
+        "with a hub in reach, otherwise minilm; for other languages bert-base-multilingual-cased (docs/encoders.md)"),
+    ("bert-text", _directory, None, "DIR", "the source text as BERT must read it, such as segmented into words: "
+        "train.SRC, and valid.SRC and test.SRC if DATA has them, with the same lines as in DATA"),
+    ("bert-flags", shlex.split, "", "FLAGS", "further flags about BERT, such as --bert-tokenizer-options, or "
+        "'--bert-layer 8' instead of the last layer, or of that at two thirds of the depth of a sentence encoder"),
+    ("subwords", _one_of(*KINDS, SPLIT_BEFORE), KINDS[0], "KIND", "sentencepiece, subword-nmt, or none: DATA is split "
+        "already, and has valid and test; default: %(default)s"),
+    ("symbols", _whole, None, "N", "number of subwords; default by the amount of text: 2000 to 32000"),
+    ("size", _one_of("auto", *SIZES), "auto", "SIZE", "sizes of the models, from which other settings follow: tiny, "
+        "iwslt or base; default: by the amount of text and the device"),
+    ("updates", _whole, None, "N", "most updates of the transformer; default: as in earlier calls, or by the size "
+        "10000, 30000 or 100000"),
+    ("more", _whole, None, "N", "most updates of what begins with the transformer's parameters; default: as in earlier "
+        "calls, or by the size 10000, 15000 or 50000"),
+    ("warmup", _whole, None, "N", "warm-up of trainings from random parameters"),
+    ("lr", float, None, "RATE", "learning rate of these, but for the recurrent models"),
+    ("seeds", _seeds, "1", "SEEDS", "such as '1 2 3': all is trained with the first seed and compared, then with the "
+        "next one in OUT/seed-2, and so on; default: %(default)s"),
+    ("teacher", str.split, "bert_fused", "SYSTEMS", "systems that distill lets translate, several as an ensemble; "
+        "default: %(default)s"),
+    ("student", _student, "transformer", "KIND", "the transformer, trained on, or layers of the encoder and decoder of "
+        "a new one, such as 6+2; default: %(default)s"),
+    ("deploy", str, "student", "SYSTEM", "system that the step deploy converts; default: %(default)s"),
+    ("baseline", str, None, "SYSTEM", "what all others are compared with; default: control, control_r_drop or "
+        "transformer, the first that is there"),
+    ("consistency", _one_of("none", "simcut", "r-drop"), "none", "KIND", "none, simcut or r-drop: every training takes "
+        "this loss and twice the time, also the transformer's, which learns more slowly with it"),
+    ("cache-gb", float, None, "GB", "disk that BERT's states may take, 0 for no cache; default: as in earlier calls, "
+        "or half of what was free.  If those of one layer need more, BERT runs in every step.  The states of several "
+        "layers, and those of random_bert, are not counted"),
+    ("train-flags", shlex.split, "", "FLAGS", "for every fairseq-train, such as --cpu, or '--bf16 --update-freq 2'; on "
+        "a GPU, --fp16 is added unless --bf16, --amp or --cpu is there"),
+)  # fmt: skip
+# What a file of --settings may also set, beside the values of `Size`: the steps that are run by default, the program
+# that makes or fetches the text, further flags of each fairseq-train, those of BERT-fused models that
+# begin with the transformer, and those of the translation of the test set.
+MORE = ("default_steps", "script", "training", "fused_start", "scoring")

@@ -1,0 +1,326 @@
+"""The steps of a recipe, as a table: each prints the commands that it runs."""
+
+import importlib.util
+import re
+import shutil
+from argparse import Namespace
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Callable, Dict, List
+
+import torch
+
+from bert_fused_lab.recipe.data import binarise_alike, prepare, prepared, text_of
+from bert_fused_lab.recipe.encoder import among_flags, bert_path, layer_and_width, write_random_bert
+from bert_fused_lab.recipe.estimate import estimate
+from bert_fused_lab.recipe.running import RECORD, Run, checksum, need, portable, read_json, say, train, write_json
+from bert_fused_lab.recipe.settings import SPLIT_BEFORE, Size, dropout_for, size_for
+from bert_fused_lab.recipe.systems import FUSED, SYSTEMS, System, of_student, training_flags
+from bert_fused_plugin.errors import BertFusedError
+
+_KEPT = "kept.json"  # what later calls keep: limits, and the room for BERT's states
+_SEARCH = ("--beam", "--lenpen", "--max-len-a", "--max-len-b")
+_ALL = [  # flags of all trainings
+    "--criterion", "bert_fused_label_smoothed_cross_entropy", "--label-smoothing", "0.1",
+    "--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--lr-scheduler", "inverse_sqrt",
+    # on little text the loss rises while translations still get better; BLEU of subwords needs no rules of a language
+    "--eval-bleu", "--eval-tokenized-bleu", "--eval-bleu-args", '{"beam": 1, "max_len_a": 2, "max_len_b": 10}',
+    "--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric", "--patience", "10",
+    "--validate-interval", "1000000", "--save-interval", "1000000", "--keep-interval-updates", "1",
+    "--no-epoch-checkpoints", "--keep-best-checkpoints", "5", "--log-format", "simple", "--log-interval", "50",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What follows from the text and the device: sizes, BERT, and flags."""
+
+    made: Dict[str, Any]
+    text: Path
+    size: Size
+    bert: str
+    bert_flags: List[str]
+    cache: List[str]
+    training: List[str]
+    train_flags: List[str]
+
+
+class Recipe:
+    """A call of the command, with the settings *args*; *run* runs the commands."""
+
+    def __init__(self, args: Namespace, run: Run) -> None:
+        self.args, self.run, self.out = args, run, args.out
+        self.seed, self.runs = args.seeds[0], args.out  # of the trainings, whose directory is that of the seed
+        self._reached: List[int] = []  # the further seeds that are trained, up to this one
+        self._trained_anew = False  # whether a system was trained since the last report
+
+    def do(self, steps: List[str]) -> None:
+        """Do the *steps*, first for the first seed."""
+        for step in steps:
+            STEPS[step].run(self, step)
+        for seed in self.args.seeds[1:]:
+            self._reached.append(seed)
+            self.seed, self.runs = seed, self.out / f"seed-{seed}"
+            for step in steps:
+                if not STEPS[step].shared or step == "compare":
+                    STEPS[step].run(self, step)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """What follows from the text that is prepared."""
+        args, made = self.args, prepared(self.args)
+        bert, first = bert_path(made["bert"]), bert_path(args.bert or made["bert"])
+        if portable(bert) != portable(first):
+            raise BertFusedError(f"{self.out} was prepared with --bert {bert}; for --bert {first} give another --out")
+        gpu, pairs, flags = torch.cuda.is_available(), made["pairs"], list(args.train_flags)
+        if gpu and not re.search("fp16( |$)|bf16( |$)|--amp( |$)", " ".join(flags)):
+            flags.insert(0, "--fp16")
+        kept = read_json(self.out / _KEPT)
+        size = size_for(args, pairs, gpu, kept)
+        layer, width = layer_and_width(bert)
+        dropout = str(dropout_for(size, pairs))
+        # a sentence in valid that is too long for the models would end the training; longer ones of train are left out
+        training = ["--dropout", dropout, "--share-all-embeddings", "--max-tokens", "4096"]
+        training += ["--skip-invalid-size-inputs-valid-test", *args.training.split()]
+        bert_flags = [*([] if layer is None else ["--bert-layer", str(layer)]), *args.bert_flags]
+        # a word piece for each subword and two special tokens, in two bytes a number
+        needed = (made["tokens"] + 2 * pairs) * width * 2 / 1e9
+        room = kept.get("cache_gb", shutil.disk_usage(self.out).free / 2e9) if args.cache_gb is None else args.cache_gb
+        write_json(self.out / _KEPT, {**kept, "cache_gb": room})
+        cache = [] if needed > room else ["--bert-cache", str(self.out / "bert-cache")]
+        if not cache:
+            say(f"BERT's states would take more than --cache-gb {room:g}, so BERT runs in every step")
+        device = "GPU" if gpu else "CPU"
+        say(
+            f"{pairs:,} pairs on a {device}: {size.fused_arch}, dropout {dropout}, {size.updates:,} updates (learning "
+            f"rate {size.lr}, warm-up {size.warmup}) and {size.more:,} more ({size.more_lr}, of the control "
+            f"{size.control_lr}; {size.more_warmup}); {' '.join([*bert_flags, *flags])}"
+        )
+        return Plan(made, text_of(args, made), size, bert, bert_flags, cache, training, flags)
+
+    def prepare(self, step: str) -> None:
+        """Make data-bin of the text."""
+        prepare(self.args, self.run)
+
+    def estimate(self, step: str) -> None:
+        """Print how long the trainings will take."""
+        if (self.out / "transformer" / RECORD).exists():
+            say("estimate: skipped, because the training has begun")
+        else:
+            trainings = {"plain": self._command("transformer"), "fused": self._command("bert_fused")}
+            estimate(self.args, self.run, self.plan.text, trainings)
+
+    def train(self, name: str) -> None:
+        """Train a system."""
+        system, transformer, origin = self._system(name), self.runs / "transformer", {}
+        if system.begins:
+            need(transformer / "checkpoint_best.pt", "transformer")
+            record = read_json(transformer / RECORD)  # a transformer that was put there has none
+            if record and not record["finished"]:
+                raise BertFusedError(f"{transformer} is not trained to its end; run the step transformer first")
+            origin = {"transformer": record.get("settings")}
+        if system.distilled:
+            need(self._distilled / "data-bin", "distill")
+            origin["taught by"] = [checksum(path) for path in sorted(self._distilled.glob("train.*"))]
+        if system.arch == FUSED and system.begins:  # a warm start looks for them there first
+            for dictionary in (self.out / "data-bin").glob("dict.*.txt"):
+                shutil.copy(dictionary, transformer)
+        if system.bert == "random" and not self._random_bert.is_dir():
+            write_random_bert(self.plan.bert, self._random_bert)
+        if train(self._run_training, self.runs / name, self._command(name), self.out, origin):
+            self._trained_anew = True
+
+    def distill(self, step: str) -> None:
+        """Let the teacher, or the ensemble of several, translate the training text."""
+        args, plan, folder = self.args, self.plan, self._distilled
+        teachers = [self._average(self.out / system) for system in args.teacher]
+        made_from = {"teachers": {each: self._model(each) for each in args.teacher}, "search": self._search()}
+        if read_json(folder / RECORD) not in ({}, made_from):
+            raise BertFusedError(
+                f"{folder} was begun by another teacher, or with another search; remove it to translate the text anew"
+            )
+        if (folder / "data-bin").exists():
+            say("distill: done before")
+            return
+        folder.mkdir(exist_ok=True)
+        write_json(folder / RECORD, made_from)
+        precision = [flag for flag in ("--fp16", "--bf16") if flag in plan.train_flags]
+        self.run(
+            ["python", "-m", "bert_fused_lab.recipe.distill", str(plan.text), str(folder), args.source, args.target,
+             f"{self.out}/data-bin", "--user-dir", "bert_fused_plugin", "--task", "bert_fused_translation",
+             "--path", ":".join(map(str, teachers)), *self._search(), *precision, *self._bert_text,
+             "--max-tokens", "4096", "--skip-invalid-size-inputs-valid-test"],
+        )  # fmt: skip
+        new = folder / "data-bin.new"
+        binarise_alike(args, self.run, folder / "train", self.out / "valid", plan.text / "test", new)
+        new.rename(folder / "data-bin")
+
+    def deploy(self, step: str) -> None:
+        """Convert a plain transformer to a directory for CTranslate2."""
+        args, plan = self.args, self.plan
+        average = self._average(self.out / args.deploy)
+        if importlib.util.find_spec("ctranslate2") is None:
+            self.run(["python", "-m", "pip", "install", "-q", "ctranslate2"])
+        moses = ["--moses"] * (among_flags(plan.bert_flags).bert_detok == "moses")
+        self.run(
+            ["python", "-m", "bert_fused_lab.exporting.to_ctranslate2", str(average), f"{self.out}/data-bin",
+             str(plan.text), f"{self.out}/deploy", args.source, args.target, *self._search(), *moses],
+        )  # fmt: skip
+        write_json(self.out / "deploy.json", {args.deploy: self._model(args.deploy)})
+
+    def compare(self, step: str) -> None:
+        """Write the report, unless that of the next seed will have all that this one would have."""
+        if not (self._trained_anew or self.seed == self.args.seeds[-1]):
+            return
+        self._trained_anew, out = False, self.out
+        there = [name for name in SYSTEMS if (out / name / "checkpoint_best.pt").exists()]
+        controls = [name for name in ("control", "control_r_drop") if name in there]
+        baseline = self.args.baseline or [*controls, "transformer"][0]
+        need(out / baseline / "checkpoint_best.pt", baseline)
+        if len(there) == 1:
+            raise BertFusedError(f"there is nothing to compare {baseline} with; train another system first")
+        if baseline == "control_r_drop" and "bert_fused_r_drop" in there:  # what its report begins with
+            there = list(dict.fromkeys(["bert_fused_r_drop", *there]))
+        places, given = [out, *(out / f"seed-{seed}" for seed in self._reached)], []
+        for name in there:
+            folders = [place / name for place in places if (place / name / "checkpoint_best.pt").exists()]
+            averages = ",".join(str(self._average(folder)) for folder in folders)
+            given += ["--baseline" if name == baseline else "--run", f"{name}={averages}"]
+        for folder in sorted(out.glob("seed-*")):  # there if an earlier call had more seeds
+            if folder not in places and self.seed == self.args.seeds[-1]:
+                say(f"compare: {folder} is not in the report; it is with --seeds of {folder.name[5:]}, too")
+        report = ["--output", f"{out}/report.html", "--json", f"{out}/report.json"]
+        report += ["--evidence", f"{out}/evidence"]
+        self.run(["bert-fused-compare", f"{out}/data-bin", *given, *self._served(), *self._scoring, *report])
+
+    def _served(self) -> List[str]:
+        """Return the flags for the translations of what is deployed, which this makes for each test set."""
+        made_from, deployed = read_json(self.out / "deploy.json"), self.out / "deploy"
+        if not made_from:
+            return []
+        if made_from != {name: self._model(name) for name in made_from}:
+            say(f"compare: {deployed} is of an earlier training, and not in the report; run the step deploy")
+            return []
+        tokenised = [] if "--detok" in self._scoring else ["--tokenised"]
+        log, source = self.out / "deploy.log", self.args.source
+        log.unlink(missing_ok=True)
+        for file in [self.plan.text / f"test.{source}", *sorted(self.plan.text.glob(f"test-*.{source}"))]:
+            words = ["bert_fused_lab.exporting.measure_ctranslate2", str(deployed), str(file), *tokenised]
+            self.run(["python", "-m", *words], log)
+        say(log.read_text(encoding="utf-8") if log.exists() else "")
+        files = [f"ctranslate2_{each}={deployed}.{{subset}}.{each}" for each in ("float32", "int8")]
+        return [word for file in files for word in ("--hypotheses", file)]
+
+    def _average(self, folder: Path) -> Path:
+        """Average the best checkpoints of a system, and return the file."""
+        need(folder / "checkpoint_best.pt", folder.name)
+        if not read_json(folder / RECORD).get("finished", True):
+            say(f"{folder.name} is not trained to its end")
+        output = folder / "average.pt"
+        self.run(["bert-fused-average", "--inputs", *map(str, near_best(folder)), "--output", str(output)])
+        return output
+
+    def _model(self, name: str) -> int:
+        return checksum(self.out / name / "checkpoint_best.pt")
+
+    def _system(self, name: str) -> System:
+        system, layers = SYSTEMS[name], self.args.student
+        is_student = name.startswith("student") and layers != "transformer"
+        return replace(of_student(layers), distilled=system.distilled) if is_student else system
+
+    def _command(self, name: str) -> List[str]:
+        """Return the command that trains a system."""
+        args, plan, system, start = (
+            self.args,
+            self.plan,
+            self._system(name),
+            self.runs / "transformer/checkpoint_best.pt",
+        )
+        data = self._distilled if system.distilled else self.out
+        with_bert: List[str] = []
+        if system.bert:
+            model = str(self._random_bert) if system.bert == "random" else plan.bert
+            with_bert = ["--task", "bert_fused_translation", "--bert-model", model, *plan.bert_flags]
+            with_bert += [*self._bert_text, *plan.cache]
+        given = among_flags(plan.bert_flags)  # some of these replace the identity start
+        is_usual = not given.bert_drop_net and given.bert_fusion in (None, "parallel")
+        fused_start = args.fused_start.split() or ["--bert-identity-start"] * is_usual
+        every = str(plan.size.every)
+        return [
+            "fairseq-train", f"{data}/data-bin", "--user-dir", "bert_fused_plugin",
+            *training_flags(system, plan.size, start, fused_start), *with_bert,
+            "--consistency", args.consistency, *system.flags.split(), *plan.training, *_ALL,
+            "--validate-interval-updates", every, "--save-interval-updates", every, "--seed", str(self.seed),
+            "--save-dir", f"{self.runs}/{name}", *plan.train_flags,
+        ]  # fmt: skip
+
+    def _run_training(self, command: List[str], *how: Any) -> None:
+        """Run a training; later calls keep the limits of this one."""
+        size = self.plan.size
+        limits = {name: vars(size)[name] for name in ("updates", "more") if vars(self.args)[name]}
+        write_json(self.out / _KEPT, {**read_json(self.out / _KEPT), **limits})
+        if "--bert-cache" in command and torch.cuda.device_count() > 1:  # several processes only read it
+            self.run(["bert-fused-cache", "build", *command[1:]])
+        self.run(command, *how)
+
+    def _search(self) -> List[str]:
+        words, beam = self._scoring, ["--beam", "5"]
+        return beam + [word for i, flag in enumerate(words) if flag in _SEARCH for word in words[i : i + 2]]
+
+    @property
+    def _scoring(self) -> List[str]:
+        reference = f"{self.out}/text/reference.{{subset}}.{self.args.target}"
+        of_raw = [] if self.args.subwords == SPLIT_BEFORE else ["--reference", reference, "--max-len-a", "1.5"]
+        lengths = [*of_raw, "--max-len-b", "10"] if of_raw else []
+        return [*lengths, *self._bert_text, *self.args.scoring.split()]
+
+    @property
+    def _bert_text(self) -> List[str]:
+        return ["--bert-text", f"{self.out}/text/bert"] if self.args.bert_text else []
+
+    @property
+    def _random_bert(self) -> Path:
+        return Path(self.out / f"random-{Path(self.plan.bert).name}")
+
+    @property
+    def _distilled(self) -> Path:
+        return Path(self.out / f"distilled-{'+'.join(self.args.teacher)}")
+
+
+def near_best(folder: Path) -> List[Path]:
+    """Return the best checkpoints whose BLEU is at most 1 below the highest, the best one first.
+
+    Of a short training, the other ones are so different that their average is worse than each.
+    """
+    found = {path: float(path.stem.rpartition("_")[2]) for path in folder.glob("checkpoint.best_bleu_*.pt")}
+    if not found:  # of another --best-checkpoint-metric, or put there alone
+        return sorted(folder.glob("checkpoint.best_*.pt")) or [folder / "checkpoint_best.pt"]
+    return sorted(
+        (path for path in found if found[path] >= max(found.values()) - 1), key=found.__getitem__, reverse=True
+    )
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step does; one that is *shared* is done once for all seeds."""
+
+    run: Callable[[Recipe, str], None]
+    help: str
+    default: bool = False
+    shared: bool = True
+
+
+_SYSTEMS = {name: Step(Recipe.train, each.help, each.default, each.shared) for name, each in SYSTEMS.items()}
+_STUDENTS = {name: _SYSTEMS.pop(name) for name in ("student", "student_control")}
+STEPS: Dict[str, Step] = {
+    "prepare": Step(Recipe.prepare, "text to OUT/data-bin", True),
+    "estimate": Step(
+        Recipe.estimate, "how long the trainings will take, from some updates on a part of the text", True
+    ),
+    **_SYSTEMS,
+    "distill": Step(Recipe.distill, "TEACHER translates the training text, in parts, on all cores or GPUs"),
+    **_STUDENTS,
+    "deploy": Step(Recipe.deploy, "DEPLOY, a plain transformer, for CTranslate2, without fairseq or torch: OUT/deploy"),
+    "compare": Step(Recipe.compare, "averages of the best checkpoints, scored on the test sets: OUT/report.html", True),
+}

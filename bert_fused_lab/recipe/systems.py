@@ -1,0 +1,91 @@
+"""The systems that a recipe trains, as a table, and the flags of their trainings."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, List, Sequence
+
+from bert_fused_lab.recipe.settings import Size
+
+TRANSFORMER, FUSED, RECURRENT = "transformer", "BERT-fused", "recurrent"  # architectures of a size
+
+
+@dataclass(frozen=True)
+class System:
+    """What is trained, and how.
+
+    Attributes:
+        help: what it is for.
+        arch: TRANSFORMER, FUSED or RECURRENT.
+        begins: whether it begins with the transformer's parameters, and is trained for MORE updates.
+        bert: which BERT it reads: "", ``given`` or ``random``.
+        rate: the learning rate, one of `Size`.
+        flags: further flags.
+        default: whether it is trained if no step is named.
+        shared: whether all seeds share it, and it is trained once.
+        distilled: whether it learns from what its teacher has translated.
+    """
+
+    help: str
+    arch: str = TRANSFORMER
+    begins: bool = False
+    bert: str = ""
+    rate: str = "lr"
+    flags: str = ""
+    default: bool = False
+    shared: bool = False
+    distilled: bool = False
+
+
+def _fused(text: str, flags: str = "", bert: str = "given", default: bool = False) -> System:
+    return System(text, FUSED, True, bert, "more_lr", flags, default)
+
+
+def _recurrent(text: str, flags: str = "", bert: str = "") -> System:
+    return System(text, RECURRENT, False, bert, "gru_lr", f"--clip-norm 1.0 {flags}")
+
+
+_R_DROP = "--consistency r-drop"
+SYSTEMS: Dict[str, System] = {
+    "transformer": System("fairseq's own, for UPDATES updates", default=True),
+    "control": System("the transformer, trained on for MORE updates: what bert_fused has to beat",
+        begins=True, rate="control_lr", default=True),
+    "control_r_drop": System("the same with R-Drop, in more than twice the time (docs/tuning.md)", begins=True,
+        rate="control_lr", flags=_R_DROP),
+    "bert_fused": _fused("the transformer, trained on for MORE updates with BERT", default=True),
+    "bert_fused_r_drop": _fused("the same with R-Drop", _R_DROP),
+    "bert_mix": _fused("the same, and it learns which of BERT's layers to read", "--bert-layer mix"),
+    "random_bert": _fused("the same with a BERT of random weights: is it pre-training that helps?", bert="random"),
+    "scratch": System("bert_fused from random parameters, for UPDATES + MORE updates", FUSED, bert="given"),
+    "gru_bahdanau": _recurrent("RNNsearch, for UPDATES + MORE updates"),
+    "gru_dot": _recurrent("the same with dot-product attention", "--attention dot"),
+    "gru_seq2seq": _recurrent("the same without attention", "--attention none"),
+    "gru_bert": _recurrent("RNNsearch with BERT", "--bert-drop-net 0", "given"),
+    "bert_decoder": System("BERT instead of the encoder", FUSED, bert="given",
+        flags="--bert-fusion embedding --encoder-layers 0"),
+    "student": System("what STUDENT says, on what the teacher has translated", begins=True, rate="more_lr", shared=True,
+        distilled=True),
+    "student_control": System("the same on the text itself", begins=True, rate="more_lr", shared=True),
+}  # fmt: skip
+
+
+def of_student(layers: str) -> System:
+    """Return a student of *layers* such as 6+2, which begins with random parameters.
+
+    Layer norms are before the sub-layers: with those behind them, six layers learn slowly at these rates.
+    """
+    encoder, decoder = layers.split("+")
+    norms = "--encoder-normalize-before --decoder-normalize-before"
+    return System("", flags=f"--encoder-layers {encoder} --decoder-layers {decoder} {norms}")
+
+
+def training_flags(system: System, size: Size, transformer: Path, fused_start: Sequence[str]) -> List[str]:
+    """Return the flags of a *system* about architecture, start (the checkpoint *transformer*) and length."""
+    arch = {TRANSFORMER: size.transformer, FUSED: f"--arch {size.fused_arch}", RECURRENT: size.gru}[system.arch]
+    flags = arch.split()
+    if system.begins and system.arch == FUSED:
+        flags += [*fused_start, "--bert-warm-start", str(transformer)]
+    elif system.begins:
+        flags += ["--finetune-from-model", str(transformer)]
+    rate, warmup = vars(size)[system.rate], size.more_warmup if system.begins else size.warmup
+    updates = size.more if system.begins else size.updates + size.more * (system is not SYSTEMS["transformer"])
+    return [*flags, "--lr", str(rate), "--warmup-updates", str(warmup), "--max-update", str(updates)]
