@@ -231,12 +231,8 @@ class Recipe:
 
     def _command(self, name: str) -> List[str]:
         """Return the command that trains a system."""
-        args, plan, system, start = (
-            self.args,
-            self.plan,
-            self._system(name),
-            self.runs / "transformer/checkpoint_best.pt",
-        )
+        args, plan, system = self.args, self.plan, self._system(name)
+        start = self.runs / "transformer" / "checkpoint_best.pt"
         data = self._distilled if system.distilled else self.out
         with_bert: List[str] = []
         if system.bert:
@@ -271,9 +267,9 @@ class Recipe:
     @property
     def _scoring(self) -> List[str]:
         reference = f"{self.out}/text/reference.{{subset}}.{self.args.target}"
-        of_raw = [] if self.args.subwords == SPLIT_BEFORE else ["--reference", reference, "--max-len-a", "1.5"]
-        lengths = [*of_raw, "--max-len-b", "10"] if of_raw else []
-        return [*lengths, *self._bert_text, *self.args.scoring.split()]
+        of_raw = ["--reference", reference, "--max-len-a", "1.5", "--max-len-b", "10"]
+        of_raw *= self.args.subwords != SPLIT_BEFORE
+        return [*of_raw, *self._bert_text, *self.args.scoring.split()]
 
     @property
     def _bert_text(self) -> List[str]:

@@ -15,7 +15,6 @@ for lang in en de; do
     for pair in train:train valid:val test:test_2016_flickr; do
         file=$dir/raw/${pair%%:*}.$lang
         [ -s "$file" ] && continue
-        echo "download: ${file##*/}"
         curl -fsSL --retry 3 "$url/${pair##*:}.$lang.gz" -o "$file.gz" || {
             echo "prepare.sh: error: $url/${pair##*:}.$lang.gz cannot be fetched." \
                 "Is there an internet connection? Otherwise give your own copy: DATA=dir run.sh" >&2

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # prepare.sh DIR DATA: normalises, and the last 200 training pairs become DIR/valid, and DATA/valid becomes DIR/test.
 set -euo pipefail
-
 normalised() { if [ "${1##*.}" = fa ]; then python "$(dirname "$0")/normalise.py" <"$1"; else cat "$1"; fi; }
 for lang in en fa; do
     normalised "$2/train.$lang" >"$1/all.$lang"

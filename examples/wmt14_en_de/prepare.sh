@@ -11,7 +11,6 @@ mkdir -p "$dir/raw"
 fetch() { # fetch URL
     local file=$dir/raw/${1##*/}
     if [ ! -e "$file" ]; then
-        echo "prepare: ${1##*/}"
         curl -fsSL --retry 3 "$1" -o "$file.part" || {
             echo "prepare.sh: error: $1 cannot be fetched; prepare the data elsewhere and give it: DATA=dir run.sh" >&2
             exit 1
