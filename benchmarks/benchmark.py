@@ -148,10 +148,10 @@ def rnn(bench: Bench) -> List[Result]:
 
 
 def count_launches(options: argparse.Namespace) -> None:
-    """Print how many kernels a GPU would be told to run, which tests/pretend_gpu/launches.py counts."""
+    """Print how many kernels a GPU would be told to run, which tests/plugin/pretend_gpu/launches.py counts."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     tests = Path(__file__).resolve().parent.parent / "tests"
-    sys.path[:0] = [str(tests), str(tests / "pretend_gpu")]
+    sys.path[:0] = [str(tests), str(tests / "plugin" / "pretend_gpu")]
     from cases import Cases
     from helpers import WORDS, dictionary_of, write_bert
     from launches import Counts, as_json

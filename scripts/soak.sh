@@ -13,7 +13,7 @@ SOAK=$(mktemp)
 export SOAK HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1
 started=$SECONDS
 "$bin/python" -m pytest -q -n auto --dist loadfile \
-    tests/system/test_{interruptions,nasty_lines,long_runs,full_disk,untrusted_files,pinned,flag_pairs}.py "$@"
+    tests/plugin/system/test_{interruptions,nasty_lines,long_runs,full_disk,untrusted_files,pinned,flag_pairs}.py "$@"
 status=$?
 printf '\nsoak: %d s\n' $((SECONDS - started))
 "$bin/python" -c 'import json, sys

@@ -7,8 +7,8 @@ import sys
 from argparse import Namespace
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-# Only tests/system/test_gpu.py uses GPUs: -m gpu.  In the other tests, fairseq would start a process for each GPU.
-if "PYTEST_XDIST_WORKER" not in os.environ and not {"gpu", "tests/system/test_gpu.py"} & {*sys.argv}:
+# Only test_gpu.py uses GPUs: -m gpu.  In the other tests, fairseq would start a process for each GPU.
+if "PYTEST_XDIST_WORKER" not in os.environ and not {"gpu", "tests/plugin/system/test_gpu.py"} & {*sys.argv}:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
 os.environ.pop("FAIRSEQ_COMPAT_TRUST_CHECKPOINTS", None)
 
@@ -20,6 +20,8 @@ from helpers import LINES, SIZES, WORDS, dictionary_of, encode, make_model, pad,
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
 
 torch.set_num_threads(1)
+
+pytest_plugins = ["workspace"]  # a corpus and models of the real commands
 
 # The rings of scripts/test.sh, by the names of files: of the tests of whole commands those that find most, and those of
 # what stands around the package, which are recipes, benchmarks and documentation.

@@ -1,6 +1,6 @@
 """What is pinned under tests/pinned: interfaces, and files that later versions must read as this one does.
 
-To pin anew, on purpose, after what users rely on has changed: python -m pytest tests/system/pinning.py
+To pin anew, on purpose, after what users rely on has changed: python -m pytest tests/pinning.py
 """
 
 import argparse
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import fairseq.models
 import torch
-from conftest import ROOT
 from fairseq import criterions, tasks
+from workspace import ROOT
 
 import bert_fused_plugin  # noqa: F401
 from bert_fused_plugin.models.bert_fused import BertFusedModel

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 import torch
-from conftest import REPORT_HOW, REPORT_QUICK, hypotheses, reported
+from workspace import REPORT_HOW, REPORT_QUICK, hypotheses, reported
 
 from bert_fused_lab.compare import main, parse_args
 from bert_fused_lab.evidence import collection, command

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 import sacrebleu
-from conftest import REPORT_HOW, REPORT_QUICK, reported
+from workspace import REPORT_HOW, REPORT_QUICK, reported
 
 from bert_fused_lab.compare import main
 from bert_fused_lab.evidence.files import read_lines, write_lines

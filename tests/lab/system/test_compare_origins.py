@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from conftest import REPORT_HOW, load, updates
+from workspace import REPORT_HOW, load, updates
 
 from bert_fused_plugin.checkpoints.origins import Origin, origins
 

@@ -5,10 +5,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import reported
 from random_checkpoints import save_model
 from test_compare import edited
 from torch import nn
+from workspace import reported
 
 from bert_fused_lab.evidence.files import read_lines
 from bert_fused_lab.evidence.runs import Place, RunFiles, load_run

@@ -13,8 +13,8 @@ import time
 
 import pytest
 import sacrebleu
-from conftest import ROOT, TRANSFORMER, Workspace, hypotheses
 from helpers import WORDS
+from workspace import ROOT, TRANSFORMER, Workspace, hypotheses
 
 from bert_fused_lab.exporting import measure_ctranslate2, to_ctranslate2
 from bert_fused_lab.recipe import distill

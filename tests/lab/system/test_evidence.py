@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import REPORT_HOW
+from workspace import REPORT_HOW
 
 from bert_fused_lab.report.command import main
 from bert_fused_lab.report.errors import ReportError

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import ROOT, hypotheses
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 from fairseq.models.transformer import TransformerModel
 from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
 from random_checkpoints import gone, save_model
 from safetensors.torch import load_file
 from transformers import BertConfig, BertModel
+from workspace import ROOT, hypotheses
 
 from bert_fused_lab.evidence.runs import Place, RunFiles, load_run
 from bert_fused_lab.exporting import model_directory

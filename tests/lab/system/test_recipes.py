@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import ROOT
 from fairseq import options
 from fairseq.data import Dictionary
 from transformers import BertConfig, BertModel
+from workspace import ROOT
 
 from bert_fused_lab.recipe import command
 from bert_fused_lab.recipe.data import sample

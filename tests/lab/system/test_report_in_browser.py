@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import REPORT_HOW, ROOT
+from workspace import REPORT_HOW, ROOT
 
 from bert_fused_lab.compare import main
 from bert_fused_lab.report.page import render

@@ -9,11 +9,11 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
 from documentation import blocks
 from slow_tokenizers import phobert
 from test_own_data_recipe import run
 from transformers import RobertaConfig, RobertaModel
+from workspace import ROOT
 
 WHO = ["con chó:the dog", "con mèo:the cat", "người phụ_nữ:the woman", "ngôi_nhà:the house", "đất_nước:the country"]
 DOES = ["nhìn_thấy:sees", "yêu_thích:loves", "giúp_đỡ:helps", "không biết:does not know", "tìm_kiếm:looks for"]

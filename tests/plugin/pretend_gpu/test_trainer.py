@@ -1,7 +1,7 @@
 """fairseq's own trainer and generator run on the pretend GPU, in each precision, and end near the CPU's result.
 
 `pretend_cuda` says how much of ``torch.cuda`` is imitated.  Four things are left out.  ``--amp`` needs a GPU with
-kernels of its own, as in tests/system/test_gpu.py.  Dropout is off, because a GPU draws other masks.  Apex, whose
+kernels of its own, as in test_gpu.py.  Dropout is off, because a GPU draws other masks.  Apex, whose
 kernels fairseq would use, is not there.  There is one device, so nothing is said about several.
 """
 

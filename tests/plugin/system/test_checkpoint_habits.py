@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import sacrebleu
 import torch
-from conftest import TINY, hypotheses, load, updates
 from fairseq.checkpoint_utils import load_model_ensemble_and_task, save_ema_as_checkpoint
 from translating import Model, train
+from workspace import TINY, hypotheses, load, updates
 
 from bert_fused_lab.exporting.model_directory import export_model
 

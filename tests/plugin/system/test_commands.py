@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
 from matplotlib import font_manager
+from workspace import ROOT
 
 from bert_fused_lab.evidence.plot_attention import fonts
 

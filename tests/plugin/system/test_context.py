@@ -1,7 +1,7 @@
 """Document context through the real commands: the previous sentences change a translation, other documents do not."""
 
 import pytest
-from conftest import hypotheses, reported
+from workspace import hypotheses, reported
 
 
 @pytest.fixture(scope="module")

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from conftest import TINY
 from helpers import LINES, write_corpus
 from in_process import command
 from language_models import LANGUAGES, MAKERS, save_language_model
 from translating import Model, train
+from workspace import TINY
 
 from bert_fused_lab.exporting.model_directory import export_model
 from bert_fused_plugin.models.bert_fused import BertFusedModel

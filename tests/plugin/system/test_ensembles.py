@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import GRU_SIZES, TINY
 from fairseq import checkpoint_utils
 from in_process import Printed, command
 from translating import mean_log_probabilities, train
+from workspace import GRU_SIZES, TINY
 
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 

@@ -8,7 +8,7 @@ from itertools import combinations
 from random import Random
 
 import pytest
-from conftest import hypotheses
+from workspace import hypotheses
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,7 @@ import contextlib
 import os
 
 import pytest
-from conftest import load, updates
+from workspace import load, updates
 
 
 @pytest.mark.parametrize("checkpoints", [0, 0.5, 1.5])

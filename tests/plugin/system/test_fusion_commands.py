@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import ROOT, TINY, hypotheses
 from documentation import blocks
 from language_models import save_language_model
 from ranks import parameters
+from workspace import ROOT, TINY, hypotheses
 
 
 def train_and_translate(workspace, save_dir, *flags, generate=()):

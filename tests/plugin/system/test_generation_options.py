@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import GRU_SIZES, TINY
 from fairseq import checkpoint_utils
 from fairseq.search import DiverseBeamSearch
 from in_process import command
 from translating import Model, mean_log_probabilities, train
+from workspace import GRU_SIZES, TINY
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import ROOT, hypotheses
 from helpers import assert_close, encode, make_gru, pad, randomise
 from ranks import free_port
+from workspace import ROOT, hypotheses
 
 GPUS = torch.cuda.device_count()
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="no GPU, or pytest was started without -m gpu")]

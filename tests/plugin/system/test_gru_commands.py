@@ -4,7 +4,7 @@ import json
 import re
 
 import torch
-from conftest import REPORT_QUICK, hypotheses
+from workspace import REPORT_QUICK, hypotheses
 
 
 def test_a_learned_map_is_logged_translates_beside_softmax_and_is_reported(workspace, tmp_path):

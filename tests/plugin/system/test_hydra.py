@@ -6,9 +6,9 @@ from argparse import Namespace
 
 import pytest
 import torch
-from conftest import ROOT, hypotheses
 from documentation import blocks, typed
 from ranks import parameters
+from workspace import ROOT, hypotheses
 
 from bert_fused_lab.evidence.training_log import read_curves
 

@@ -4,7 +4,6 @@ import io
 import re
 
 import pytest
-from conftest import ROOT, TINY, Workspace
 from in_process import Printed, command
 from language_models import save_language_model
 from sacremoses import MosesDetokenizer, MosesTokenizer
@@ -12,6 +11,7 @@ from sentencepiece import SentencePieceProcessor
 from slow_tokenizers import sentencepiece_model
 from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
+from workspace import ROOT, TINY, Workspace
 
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 

@@ -1,11 +1,11 @@
 """Several language pairs in one model: fairseq's multilingual task, and tags in the source of one task."""
 
 import pytest
-from conftest import ROOT, TINY, write_corpus
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 from helpers import WORDS
 from in_process import Printed, command
 from translating import train
+from workspace import ROOT, TINY, write_corpus
 
 TAGS = ("<2de>", "<2fr>")
 MULTI = ("--task", "translation_multi_simple_epoch", "--lang-pairs", "en-de,en-fr", "--encoder-langtok", "tgt")

@@ -4,8 +4,8 @@ import math
 
 import pytest
 import translating
-from conftest import ROOT, hypotheses
 from in_process import command
+from workspace import ROOT, hypotheses
 
 
 def train(workspace, save_dir, arch):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 import tokenizers
-from conftest import ROOT
+from workspace import ROOT
 
 noisy_forks = pytest.mark.skipif(
     tuple(map(int, tokenizers.__version__.split(".")[:2])) < (0, 22), reason="tokenizers before 0.22 warn in each fork"

@@ -3,7 +3,7 @@
 import re
 import shutil
 
-from conftest import hypotheses, load, updates
+from workspace import hypotheses, load, updates
 
 from bert_fused_lab.exporting.averaging import average_checkpoints
 from bert_fused_plugin.checkpoints.origins import Origin, origins

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from documentation import ROOT
 from helpers import FORMULAS, Times, assert_close, randomise, weighted
 
 from bert_fused_plugin.modules.cross_attention import project
@@ -213,5 +214,5 @@ def test_a_layer_of_the_encoder_calls_at_most_five_functions_deep():
     finally:
         sys.setprofile(None)
     assert deepest == 5
-    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert [name for name in files if f"`modules/{name}`" not in text] == []

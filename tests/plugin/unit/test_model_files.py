@@ -13,7 +13,6 @@ from helpers import dictionary_of
 from language_models import TEXT, TOKENIZERS, save_language_model
 from safetensors.torch import load_file, save_file
 from slow_tokenizers import SLOW
-from text_checks import Findings, check_tokenizer
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import (
     AutoModelForMaskedLM,
@@ -23,6 +22,7 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
+from bert_fused_lab.recipe.text_checks import Findings, check_tokenizer
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.pretrained_bert import load_tokenizer
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge

@@ -4,9 +4,9 @@ import json
 import math
 
 import pytest
-from conftest import ROOT, write_corpus
 from fork_server import FORK_SERVER
 from torch.utils import backend_registration
+from workspace import ROOT, write_corpus
 
 TRAIN, TEST = 64, 30
 FUSED = ["bert_fused-p1.0", "bert_fused-p0.5", "bert_fused-p0"]

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, write_corpus
 from documentation import blocks, definitions
 from fork_server import ENVIRONMENT
 from subword_nmt.learn_bpe import learn_bpe
+from workspace import ROOT, write_corpus
 
 # The workflow comes first: the other pages go on with what its commands have made.
 PAGES = [
