@@ -72,6 +72,7 @@ def test_a_half_trained_system_is_not_taken_for_a_trained_one(dry, out):
 def test_a_training_that_fails_is_not_finished(dry, out):
     dry.fails = "fairseq-train"
     dry.refused("multi30k", "transformer", updates=7)
+    (out / "transformer" / "checkpoint_best.pt").touch()  # which it had written
     dry.fails = None
     assert "transformer: 7 updates" in dry.run("multi30k", "transformer")  # the limit stays
 
