@@ -233,6 +233,14 @@ def test_a_command_that_fails_names_its_log(tmp_path, capsys):
     assert log.read_text() == "no space\n" * 2
 
 
+def test_the_program_of_a_recipe_is_run_by_its_path(tmp_path):
+    program = tmp_path / "prepare.sh"
+    program.write_text('#!/bin/sh\necho "$1" >"$0.out"\n')
+    program.chmod(0o755)
+    run_command([str(program), "raw"])
+    assert (tmp_path / "prepare.sh.out").read_text() == "raw\n"
+
+
 @pytest.mark.parametrize(("source", "bert"), [("en", "bert-base-cased"), ("de", "bert-base-multilingual-cased")])
 def test_each_language_has_a_default_encoder(monkeypatch, source, bert):
     from bert_fused_lab.recipe import encoder
