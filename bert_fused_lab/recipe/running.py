@@ -48,7 +48,7 @@ def run_command(
         BertFusedError: the command fails.
     """
     say(f"$ {shlex.join(words)}")
-    ours = Path(sys.executable).with_name(words[0])
+    ours = Path(sys.executable).parent / words[0]  # a path stays as it is
     command = [str(ours) if ours.exists() else words[0], *words[1:]]
     if log is None:
         process = subprocess.Popen(command)

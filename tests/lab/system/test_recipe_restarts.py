@@ -72,6 +72,7 @@ def test_a_half_trained_system_is_not_taken_for_a_trained_one(dry, out):
 def test_a_training_that_fails_is_not_finished(dry, out):
     dry.fails = "fairseq-train"
     dry.refused("multi30k", "transformer", updates=7)
+    (out / "transformer" / "checkpoint_best.pt").touch()  # which it had written
     dry.fails = None
     assert "transformer: 7 updates" in dry.run("multi30k", "transformer")  # the limit stays
 
@@ -230,6 +231,14 @@ def test_a_command_that_fails_names_its_log(tmp_path, capsys):
         run_command(words, log, training=5)
     assert capsys.readouterr().out.endswith("\nno space\n")  # as a training that shows its log
     assert log.read_text() == "no space\n" * 2
+
+
+def test_the_program_of_a_recipe_is_run_by_its_path(tmp_path):
+    program = tmp_path / "prepare.sh"
+    program.write_text('#!/bin/sh\necho "$1" >"$0.out"\n')
+    program.chmod(0o755)
+    run_command([str(program), "raw"])
+    assert (tmp_path / "prepare.sh.out").read_text() == "raw\n"
 
 
 @pytest.mark.parametrize(("source", "bert"), [("en", "bert-base-cased"), ("de", "bert-base-multilingual-cased")])
