@@ -80,17 +80,20 @@ class Both:
         return found
 
     def difference(self, line: str, target: List[str]) -> float:
-        """Return the largest difference of log-probabilities, for a *line* and the symbols of a translation."""
-        source, known = self.tokens(line), [s for s in self.symbols[1] if s in self.target.indices]
+        """Return the largest difference of log-probabilities, for a *line* and the symbols of a translation.
+
+        If the import has a part of the vocabulary, those of transformers are also among these symbols.
+        """
+        source, known = self.tokens(line), [symbol for symbol in self.symbols[1] if symbol in self.target.indices]
+        columns = [list(map(place, known)) for place in (self.symbols[1].index, self.target.index)]
         start = torch.tensor([[self.hf.config.decoder_start_token_id]])
         with torch.no_grad():
             before = torch.cat([start, self.ids(target[:-1], 1)], dim=1)
-            theirs = self.hf(input_ids=self.ids(source, 0), decoder_input_ids=before).logits.log_softmax(-1)
+            theirs = self.hf(input_ids=self.ids(source, 0), decoder_input_ids=before).logits
             tokens = torch.tensor([[self.source.index(symbol) for symbol in source]])
             previous = torch.tensor([[self.target.eos(), *map(self.target.index, target[:-1])]])
             ours = self.model(tokens, torch.tensor([len(source)]), previous)[0].log_softmax(-1)
-        columns = [list(map(self.symbols[1].index, known)), list(map(self.target.index, known))]
-        return float((theirs[..., columns[0]] - ours[..., columns[1]]).abs().max())
+        return float((theirs[..., columns[0]].log_softmax(-1) - ours[..., columns[1]]).abs().max())
 
 
 def main(args: Namespace) -> None:

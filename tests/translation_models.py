@@ -64,6 +64,8 @@ def trained(model, pad):
         optimizer.zero_grad()
     for table in (model.get_encoder().embed_tokens, model.get_decoder().embed_tokens):
         table.weight.data[pad] = 0
+    if isinstance(model, MarianMTModel):
+        model.final_logits_bias[0, config.eos_token_id] = -2
     return model.eval()
 
 

@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
 
-from bert_fused_lab.importing.hf_models import EMBEDDINGS, SIDES, model_flags, to_fairseq, to_hf
+from bert_fused_lab.importing.hf_models import SIDES, model_flags, to_fairseq, to_hf
 from bert_fused_lab.importing.hf_vocabulary import numbers_of, read_vocabulary
 from bert_fused_lab.importing.import_hf import ORIGINAL
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, saved_flags
@@ -36,7 +36,7 @@ def run(args: Namespace) -> None:
         raise BertFusedError(f"OUT {args.output} exists; name a new directory, or remove this one first")
     checkpoint = read_checkpoint(args.checkpoint)
     state, flags = checkpoint["model"], saved_flags(checkpoint, "checkpoint", "model")
-    imported = args.imported or _imported(args.checkpoint, flags.get("finetune_from_model"))
+    imported = _imported(args.imported, args.checkpoint, flags.get("finetune_from_model"))
     original, languages = str(imported / ORIGINAL), infer_language_pair(str(imported))
     config = AutoConfig.from_pretrained(original)
     vocabulary = read_vocabulary(original, AutoTokenizer.from_pretrained(original), config, languages)
@@ -71,21 +71,22 @@ def run(args: Namespace) -> None:
     print(f"wrote {args.output}, a model of transformers")
 
 
-def _imported(checkpoint: Path, began_from: Optional[str]) -> Path:
-    """Return the directory of the import, if the *checkpoint*, or the one that its training *began_from*, is in it."""
-    for place in (checkpoint.parent, Path(began_from or checkpoint).parent):
+def _imported(given: Optional[Path], checkpoint: Path, began_from: Optional[str]) -> Path:
+    """Return the directory of the import: as *given*, or where the *checkpoint* or the start of its training lies."""
+    places = (checkpoint.parent, Path(began_from or checkpoint).parent) if given is None else (given,)
+    for place in places:
         if (place / ORIGINAL).is_dir():
             return place
     raise BertFusedError(
-        f"{checkpoint} lies beside no import; give what bert-fused-import hf has written: --imported DIR"
+        f"{places[-1]} is no import; give the directory that bert-fused-import hf wrote: --imported DIR"
     )
 
 
 def _is_same(name: str, read: Tensor, saved: Optional[Tensor]) -> bool:
-    """Return whether transformers has *read* what was *saved*, except for the rows of <s> and padding."""
+    """Return whether transformers has *read* what was *saved*, except for rows that no sentence has."""
     if saved is None or read.shape != saved.shape:
         return False
-    first = 2 if name in EMBEDDINGS else 0
+    first = 2 if ".embed_" in name else 0
     return torch.allclose(read[first:], saved[first:].float(), atol=1e-5)
 
 

@@ -7,6 +7,7 @@ import torch
 from fairseq.data import Dictionary
 from sentencepiece import SentencePieceProcessor
 from torch import Tensor
+from transformers.convert_slow_tokenizer import import_protobuf
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import file_of_model
@@ -88,13 +89,15 @@ def symbols_of_text(vocabulary: Vocabulary, files: Iterable[Path]) -> Set[str]:
 
 def write_model(path: str, keep: Optional[Set[str]], output: Path) -> None:
     """Write the model of sentencepiece in the file *path* so that it splits text into the pieces *keep* alone."""
-    model = _model(path)
-    if keep is not None:
-        model.SetVocabulary(sorted(keep))
-    output.write_bytes(model.serialized_model_proto())
+    model = import_protobuf().ModelProto()
+    model.ParseFromString(Path(path).read_bytes())
+    for piece in model.pieces:
+        if keep is not None and piece.type == piece.NORMAL and piece.piece not in keep:
+            piece.type = piece.UNUSED
+    output.write_bytes(model.SerializeToString())
 
 
-def _model(path: str) -> Any:
+def _model(path: str) -> SentencePieceProcessor:
     return SentencePieceProcessor(model_file=path)
 
 
