@@ -82,6 +82,7 @@ setup(
     package_data={
         "bert_fused_plugin": ["py.typed"],
         "bert_fused_lab": ["py.typed"],
+        "bert_fused_lab.importing": ["templates/*"],
         "bert_fused_lab.report": ["templates/*"],
     },
     entry_points={

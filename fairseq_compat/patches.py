@@ -182,6 +182,18 @@ def no_encoder_fast_path(module: Any) -> None:
             self.can_use_fastpath = False
 
 
+def bias_of_scores(module: Any) -> None:
+    """Let a decoder whose checkpoint has a bias of the scores add it, as a constant; fairseq's has no place for it."""
+
+    @around(module.TransformerDecoderBase, "upgrade_state_dict_named")
+    def upgrade_state_dict_named(stock: Any, self: Any, state_dict: Any, name: str) -> Any:
+        bias, projection = state_dict.get(f"{name}.output_projection.bias"), self.output_projection
+        if bias is not None and "bias" in projection._parameters:
+            del projection.bias  # which is None
+            projection.register_buffer("bias", bias.to(projection.weight, copy=True))
+        return stock(self, state_dict, name)
+
+
 def offsets_of_large_data(module: Any) -> None:
     """Let fairseq-preprocess add up sizes as integers of Python; those of numpy 2 have 32 bits."""
 

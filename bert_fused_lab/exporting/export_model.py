@@ -6,15 +6,20 @@ model.pt is the checkpoint without optimizer state and without paths of this mac
 directory as its data directory, and fairseq's hub interface takes it as a model; the README in it says how.  A BERT
 that was fine-tuned is taken out of the checkpoint and put, with its trained weights, into the directory bert.  As a
 check, the model is loaded from the new directory before the directory gets its name.
+
+``bert-fused-export hf CHECKPOINT OUT`` writes a plain transformer that began as an imported model for transformers;
+``bert-fused-export hf --help`` describes it.
 """
 
 import logging
+import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from typing import Any, Dict, Optional, Sequence
 
 from transformers.utils import logging as hf_logging
 
 from bert_fused_lab.arguments import user_module
+from bert_fused_lab.exporting import export_hf
 from bert_fused_lab.exporting.model_directory import export_model
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import given_path
@@ -25,6 +30,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     logging.getLogger().setLevel(logging.WARNING)  # fairseq sets INFO when it is imported
     hf_logging.disable_progress_bar()
     args = parse_args(arguments)
+    if "imported" in args:
+        export_hf.run(args)
+        return
     given = {"subword_nmt": args.codes, "sentencepiece": args.sentencepiece_model}
     files = {tool: file for tool, file in given.items() if file is not None}
     if args.tokenizer != "moses" and (args.moses_no_dash_splits or args.moses_no_escape):
@@ -46,6 +54,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 
 def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     """Return the settings of the command line."""
+    words = sys.argv[1:] if argv is None else argv
+    if words[:1] == ["hf"]:
+        return export_hf.parse_args(words[1:])
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("checkpoint", type=given_path, help="checkpoint of fairseq-train")
@@ -61,4 +72,4 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     add("--with-bert", action="store_true", help="put BERT into the directory")
     add("--bert-model", metavar="NAME_OR_DIR", help="name or directory of BERT; default: that of the training")
     add("--user-dir", type=user_module, metavar="DIR", help="plug-in that has the architecture of a model")
-    return parser.parse_args(argv)
+    return parser.parse_args(words)

@@ -5,16 +5,21 @@ bert-fused-import checkpoint_best.pt --bert ./bert-base-uncased --output importe
 --bert is the Hugging Face directory of the BERT that the model was trained with.  Nothing that a file holds is
 executed.  To compare translations, let bert-nmt translate one sentence at a time: it pads BERT's input on the left, so
 its results depend on the other sentences of a batch.
+
+``bert-fused-import hf MODEL OUT`` converts a pre-trained translation model of transformers; ``bert-fused-import hf
+--help`` describes it.
 """
 
 import logging
 import os
 import shlex
+import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from typing import Any, Callable, List, Optional, Sequence
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
 from bert_fused_lab.arguments import output_errors
+from bert_fused_lab.importing import import_hf
 from bert_fused_lab.importing.checkpoint import (
     Imported,
     bert_errors,
@@ -32,6 +37,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Convert the checkpoint; if there are errors, report all of them together and write nothing."""
     logging.getLogger().setLevel(logging.WARNING)  # fairseq sets INFO when it is imported
     args = parse_args(arguments)
+    if "model" in args:
+        import_hf.run(args)
+        return
     place = os.path.abspath(args.bert)  # which is no name on the hub
     errors = output_errors(output=args.output)
     if args.output.resolve() == args.checkpoint.resolve():
@@ -80,9 +88,12 @@ def _report(args: Namespace, imported: Imported) -> None:
 
 def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     """Return the settings of the command line."""
+    words = sys.argv[1:] if argv is None else argv
+    if words[:1] == ["hf"]:
+        return import_hf.parse_args(words[1:])
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("checkpoint", type=given_path, help="checkpoint of bert-nmt")
     add("--bert", type=given_path, required=True, help="Hugging Face directory of the BERT of the training")
     add("--output", type=given_path, required=True, help="checkpoint to write")
-    return parser.parse_args(argv)
+    return parser.parse_args(words)

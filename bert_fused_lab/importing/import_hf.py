@@ -1,0 +1,141 @@
+"""Converts a pre-trained translation model of transformers into a checkpoint of fairseq's transformer.
+
+    bert-fused-import hf Helsinki-NLP/opus-mt-en-de imported
+    bert-fused-import hf facebook/nllb-200-distilled-600M imported -s eng_Latn -t fra_Latn --vocabulary-of train.*
+
+OPUS-MT (Marian), M2M100, dense NLLB and mBART-50 models compute the same in fairseq.  The new directory holds the
+checkpoint, dictionaries, sentencepiece models, and a README with the commands that prepare text, translate, train
+further, and fuse BERT.
+"""
+
+import shlex
+import shutil
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from pathlib import Path
+from typing import Any, Dict, Optional, Sequence
+
+import transformers
+from fairseq.models.transformer.transformer_legacy import base_architecture
+from jinja2 import Environment, PackageLoader
+from torch import Tensor
+from transformers.utils import logging as hf_logging
+
+from bert_fused_lab.importing.checkpoint import Imported, write_imported
+from bert_fused_lab.importing.hf_models import EMBEDDINGS, SIDES, model_flags, to_fairseq
+from bert_fused_lab.importing.hf_vocabulary import (
+    dictionary_of,
+    numbers_of,
+    read_vocabulary,
+    symbols_of_text,
+    write_model,
+)
+from bert_fused_plugin.checkpoints.reading import diverged
+from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
+from bert_fused_plugin.files import file_of_model, given_path, written_output
+
+ORIGINAL = "hf"  # the folder with all files of the model of transformers but its weights
+_FILES = (
+    *("config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "tokenizer.json"),
+    *("added_tokens.json", "vocab.json", "target_vocab.json", "source.spm", "target.spm", "sentencepiece.bpe.model"),
+)
+_DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
+_COMPUTED = ("embed_positions", "final_logits_bias")  # weights that files may lack
+
+
+def run(args: Namespace) -> None:
+    """Write the directory; if there is an error, write nothing."""
+    hf_logging.set_verbosity_error()
+    hf_logging.disable_progress_bar()
+    name = args.model
+    if args.output.exists():
+        raise BertFusedError(f"OUT {args.output} exists; name a new directory, or remove this one first")
+    config, tokenizer = _load(transformers.AutoConfig, name), _load(transformers.AutoTokenizer, name)
+    flags = {**model_flags(name, config), **{dropout: config.to_dict()[dropout] for dropout in _DROPOUTS}}
+    own = vars(tokenizer) if config.model_type == "marian" else {}
+    languages = [vars(args)[side] or own.get(side) or "" for side in ("source_lang", "target_lang")]
+    if "" in languages:
+        raise BertFusedError(f"{name} does not say its languages; give --source-lang and --target-lang")
+    vocabulary = read_vocabulary(name, tokenizer, config, languages)
+    keep = symbols_of_text(vocabulary, args.vocabulary_of) if args.vocabulary_of else None
+    dictionaries = [dictionary_of(symbols, keep) for symbols in vocabulary.symbols]
+    model, report = _load(transformers.AutoModelForSeq2SeqLM, name, output_loading_info=True)
+    other = [str(key) for keys in report.values() for key in keys if not any(part in str(key) for part in _COMPUTED)]
+    if other:
+        raise BertFusedError(
+            f"{name} lacks {other[0]}, or has it in another form; give a whole model, without adapters"
+        )
+    state = to_fairseq(model.state_dict(), config, dict(zip(SIDES, map(numbers_of, dictionaries, vocabulary.symbols))))
+    raise_all(diverged(name, state))
+    encoder, decoder, scores = (state[table].data_ptr() for table in EMBEDDINGS)
+    flags.update(share_all_embeddings=encoder == decoder == scores, share_decoder_input_output_embed=decoder == scores)
+    with written_output(args.output, "OUT") as new:
+        (new / ORIGINAL).mkdir(parents=True)
+        for file, path in ((file, file_of_model(name, file)) for file in _FILES):
+            if path is not None:
+                shutil.copyfile(path, new / ORIGINAL / file)
+        for side, path, dictionary, lang in zip(("source", "target"), vocabulary.models, dictionaries, languages):
+            write_model(path, keep, new / f"{side}.spm")
+            dictionary.save(str(new / f"dict.{lang}.txt"))
+        _write(
+            new, name, flags, dict(zip(("source_lang", "target_lang"), languages)), vocabulary.tags, state, keep is None
+        )
+    size, whole = sum({value.data_ptr(): value.numel() for value in state.values()}.values()), model.num_parameters()
+    less = (
+        "" if keep is None else f" ({1 - size / whole:.0%} less than {name}, of {len(vocabulary.symbols[0]):,} symbols)"
+    )
+    print(
+        f"wrote {args.output}: {size:,} parameters, {' and '.join(f'{len(d):,}' for d in dictionaries)} symbols{less}"
+    )
+
+
+def _write(
+    new: Path,
+    name: str,
+    flags: Dict[str, Any],
+    languages: Dict[str, str],
+    tags: Sequence[str],
+    state: Dict[str, Tensor],
+    is_whole: bool,
+) -> None:
+    """Write the checkpoint and the README into the directory *new*."""
+    args = Namespace(**flags, **languages, arch="transformer", task="translation")
+    args.criterion = "label_smoothed_cross_entropy"
+    base_architecture(args)
+    write_imported(Imported(args, state), new / "checkpoint.pt")
+    words = [flag_name(flag) + f" {value}" * (value is not True) for flag, value in flags.items() if value is not False]
+    source_tag, target_tag = (f" {shlex.quote(tag)}" if tag else "" for tag in tags)
+    template = Environment(loader=PackageLoader(__package__), trim_blocks=True, keep_trailing_newline=True)
+    text = template.get_template("imported.md").render(
+        languages, name=name, flags=" ".join(words), source_tag=source_tag, target_tag=target_tag, is_whole=is_whole
+    )
+    # fairseq takes the languages from the name of such a file if they are not given
+    (new / f"README.{'-'.join(languages.values())}.md").write_text(text, encoding="utf-8")
+
+
+def _load(kind: Any, name: str, **options: Any) -> Any:
+    """Return what a class of transformers loads.
+
+    Raises:
+        BertFusedError: It cannot be loaded.
+    """
+    try:
+        return kind.from_pretrained(name, trust_remote_code=False, **options)
+    except Exception as error:  # a damaged file can raise any exception
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise BertFusedError(
+            f"MODEL {name} cannot be loaded ({reason}); give a directory with config.json, the tokenizer's files and "
+            "the weights, or a name on the Hugging Face hub"
+        ) from error
+
+
+def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
+    """Return the settings of the words after ``hf`` of the command line."""
+    parser = ArgumentParser("bert-fused-import hf", description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="directory, or name on the Hugging Face hub")
+    add("output", metavar="OUT", type=given_path, help="directory to write, which is new")
+    add("-s", "--source-lang", metavar="LANG", help="source language, as the model names it (default: the model's)")
+    add("-t", "--target-lang", metavar="LANG", help="target language, as the model names it (default: the model's)")
+    add("--vocabulary-of", type=given_path, nargs="+", metavar="FILE",
+        help="text in both languages; keep only the symbols that it needs, single letters and tags")  # fmt: skip
+    return parser.parse_args(argv)
