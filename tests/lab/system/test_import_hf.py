@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from check_import import Both
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 from fairseq.data import Dictionary
 from fork_server import ENVIRONMENT
@@ -19,6 +18,7 @@ from translation_models import MODELS, TEXT, lines, write
 
 from bert_fused_lab.exporting import export_model
 from bert_fused_lab.importing import import_bert_nmt
+from bert_fused_lab.importing.check_import import Both
 from bert_fused_lab.importing.hf_models import EMBEDDINGS
 from bert_fused_plugin.errors import BertFusedError
 

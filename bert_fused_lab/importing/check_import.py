@@ -1,7 +1,7 @@
 """Compare an imported model with transformers: symbols, scores and translations of the sentences on standard input.
 
     bert-fused-import hf Helsinki-NLP/opus-mt-en-de imported
-    head -20 test.en | python examples/check_import.py Helsinki-NLP/opus-mt-en-de imported
+    head -20 test.en | python -m bert_fused_lab.importing.check_import Helsinki-NLP/opus-mt-en-de imported
 
 It ends with an error if symbols or scores differ.  Translations may: transformers leaves the probability of a language
 tag out of the score of a sentence, and both search for a best sentence in slightly different ways.
