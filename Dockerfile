@@ -10,6 +10,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends g++ python3-dev
 WORKDIR /bert_fused_plugin
 COPY setup.py pyproject.toml MANIFEST.in README.md LICENSE bert_fused_plugin_compat.pth ./
 COPY bert_fused_plugin bert_fused_plugin/
+COPY bert_fused_lab bert_fused_lab/
 COPY fairseq_compat fairseq_compat/
 COPY scripts scripts/
 COPY examples examples/

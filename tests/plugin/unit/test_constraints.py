@@ -9,14 +9,6 @@ from packaging.utils import canonicalize_name
 REQUIRED = [each for each in map(Requirement, metadata.requires("bert_fused_plugin") or []) if each.marker is None]
 
 
-def test_the_lower_bounds_are_the_versions_that_were_tested():
-    bounds = {each.name: bound.version for each in REQUIRED for bound in each.specifier if bound.operator == ">="}
-    lines = text_of("docs/install.md").splitlines()
-    [row] = [line for line in lines if line.startswith("|") and "the lower bounds of `setup.py`" in line]
-    tested = [cell.strip() for cell in row.split("|")[2:5]]
-    assert [f"{bounds[name]}.0" for name in ("torch", "transformers", "numpy")] == tested
-
-
 def test_the_constraints_file_has_a_version_for_each_requirement_that_setup_allows():
     lines = [line for line in text_of("constraints.txt").splitlines() if not line.startswith("#")]
     versions = {canonicalize_name(name): version for name, version in (line.split("==") for line in lines)}
