@@ -24,11 +24,11 @@ from bert_fused_lab.evidence.files import (
     EvaluationFacts,
     SystemFacts,
     folder_of,
+    lines_for,
     read_json,
     write_json,
     write_lines,
 )
-from bert_fused_lab.evidence.files import read_lines as lines_of
 from bert_fused_lab.evidence.runs import Place, Run, RunFiles, find_logs, load_run, require_context
 from bert_fused_lab.evidence.training_log import read_curves
 from bert_fused_lab.evidence.training_words import count_training_words, words_of
@@ -67,7 +67,7 @@ class Collection:
         place = options.bert_text, options.bert_documents, device, options.bf16
         self.place = Place(options.data, options.subset, *place)
         self._digests: Dict[Path, str] = {}
-        self._loaded: Dict[Path, Run] = {}
+        self._loaded: Dict[RunFiles, Run] = {}
 
     def prepare(self) -> None:
         """Load the models of which a file is missing, and write the texts of the test sets.
@@ -132,10 +132,10 @@ class Collection:
                 yield from ((files, seed, subset) for seed, files in enumerate(seeds, 1))
 
     def _run(self, files: RunFiles) -> Run:
-        if files.checkpoint not in self._loaded:
+        if files not in self._loaded:
             say(f"loading {files.name} from {files.checkpoint}")
-            self._loaded[files.checkpoint] = load_run(files, self.place)
-        return self._loaded[files.checkpoint]
+            self._loaded[files] = load_run(files, self.place)
+        return self._loaded[files]
 
     def _texts(self, run: Run) -> Texts:
         return Texts(run.task, self.options.remove_bpe, self.options.detok)
@@ -237,15 +237,9 @@ class Collection:
             remedy = "write {subset} where their names differ, or choose one --subset"
             raise BertFusedError(f"--reference {path} {rule}; {remedy}")
         try:
-            lines = lines_of(path)
-        except (OSError, UnicodeDecodeError) as error:
-            raise BertFusedError(f"--reference {path} cannot be read as UTF-8 text ({error})") from error
-        if len(lines) != len(dataset):
-            raise BertFusedError(
-                f"--reference {path} has {len(lines)} lines, but {subset!r} of {self.options.data} has {len(dataset)} "
-                "sentences; give a file with one line for each of these sentences, in their order"
-            )
-        return lines
+            return lines_for(f"--reference {path}", path, f"{subset!r} of {self.options.data}", len(dataset))
+        except ValueError as error:
+            raise BertFusedError(str(error)) from error
 
     # --- what a model is
 

@@ -102,6 +102,24 @@ def read_lines(path: Path) -> List[str]:
     return [line.rstrip("\r") for line in (*lines, *([rest] if rest else []))]
 
 
+def lines_for(given: str, path: Path, test_set: str, size: int) -> List[str]:
+    """Return the lines of the file *path*, one for each of the *size* sentences of *test_set*; *given* names its flag.
+
+    Raises:
+        ValueError: the file cannot be read, or has another number of lines.
+    """
+    try:
+        lines = read_lines(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{given} cannot be read as UTF-8 text ({error})") from error
+    if len(lines) != size:
+        raise ValueError(
+            f"{given} has {len(lines)} lines, but {test_set} has {size} sentences; give a file with one line for each "
+            "of these sentences, in their order"
+        )
+    return lines
+
+
 def _replace(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.new")

@@ -16,12 +16,12 @@ from typing import Any, List, Optional, Sequence, Tuple
 from matplotlib import font_manager, rc_context
 from matplotlib.figure import Figure
 
-from bert_fused_lab.arguments import output_errors, user_module
+from bert_fused_lab.arguments import given_path, output_errors, user_module
 from bert_fused_lab.evidence.attention import SOURCE, AttentionMap, attention_maps, evenness
 from bert_fused_lab.evidence.runs import Place, RunFiles, load_run, require_context
 from bert_fused_lab.evidence.translating import Decoding, Texts, searcher
 from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.files import given_path, written_output
+from bert_fused_plugin.files import written_output
 from bert_fused_plugin.modules.attention_map import learned_alphas
 
 _ENDINGS = (".png", ".svg", ".pdf")

@@ -13,10 +13,10 @@ from typing import List, Optional, Sequence
 
 import torch
 
-from bert_fused_lab.arguments import output_errors
+from bert_fused_lab.arguments import given_path, output_errors
 from bert_fused_lab.exporting.averaging import average_checkpoints, last_checkpoints
 from bert_fused_plugin.errors import raise_all
-from bert_fused_plugin.files import given_path, written_output
+from bert_fused_plugin.files import written_output
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:

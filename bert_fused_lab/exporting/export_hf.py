@@ -18,12 +18,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
 
+from bert_fused_lab.arguments import given_path
 from bert_fused_lab.importing.hf_models import SIDES, model_flags, to_fairseq, to_hf
 from bert_fused_lab.importing.hf_vocabulary import numbers_of, read_vocabulary
 from bert_fused_lab.importing.import_hf import ORIGINAL
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, saved_flags
 from bert_fused_plugin.errors import BertFusedError, flag_name
-from bert_fused_plugin.files import given_path, written_output
+from bert_fused_plugin.files import written_output
 
 
 def run(args: Namespace) -> None:

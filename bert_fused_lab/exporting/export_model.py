@@ -18,11 +18,10 @@ from typing import Any, Dict, Optional, Sequence
 
 from transformers.utils import logging as hf_logging
 
-from bert_fused_lab.arguments import user_module
+from bert_fused_lab.arguments import given_path, user_module
 from bert_fused_lab.exporting import export_hf
 from bert_fused_lab.exporting.model_directory import export_model
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.files import given_path
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:

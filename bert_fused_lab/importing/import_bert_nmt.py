@@ -18,7 +18,7 @@ from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from typing import Any, Callable, List, Optional, Sequence
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
-from bert_fused_lab.arguments import output_errors
+from bert_fused_lab.arguments import given_path, output_errors
 from bert_fused_lab.importing import import_hf
 from bert_fused_lab.importing.checkpoint import (
     Imported,
@@ -30,7 +30,7 @@ from bert_fused_lab.importing.checkpoint import (
 )
 from bert_fused_plugin.bert.pretrained_bert import load_encoder
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
-from bert_fused_plugin.files import given_path, written_output
+from bert_fused_plugin.files import written_output
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:

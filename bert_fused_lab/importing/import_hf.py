@@ -20,6 +20,7 @@ from jinja2 import Environment, PackageLoader
 from torch import Tensor
 from transformers.utils import logging as hf_logging
 
+from bert_fused_lab.arguments import given_path
 from bert_fused_lab.importing.checkpoint import Imported, write_imported
 from bert_fused_lab.importing.hf_models import EMBEDDINGS, SIDES, model_flags, to_fairseq
 from bert_fused_lab.importing.hf_vocabulary import (
@@ -31,7 +32,7 @@ from bert_fused_lab.importing.hf_vocabulary import (
 )
 from bert_fused_plugin.checkpoints.reading import diverged
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
-from bert_fused_plugin.files import file_of_model, given_path, written_output
+from bert_fused_plugin.files import file_of_model, written_output
 
 ORIGINAL = "hf"  # the folder with all files of the model of transformers but its weights
 _FILES = (

@@ -18,11 +18,11 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from omegaconf import OmegaConf
 
+from bert_fused_lab.arguments import given_path
 from bert_fused_lab.recipe.running import Run, run_command
 from bert_fused_lab.recipe.settings import MORE, OPTIONS, SPLIT_BEFORE, Size
 from bert_fused_lab.recipe.steps import STEPS, Recipe
 from bert_fused_plugin.errors import BertFusedError, raise_all
-from bert_fused_plugin.files import given_path
 
 
 def main(argv: Optional[Sequence[str]] = None, run: Run = run_command) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable, List, Mapping, Sequence
 
+from bert_fused_lab.arguments import given_path
 from bert_fused_lab.recipe.subwords import KINDS
-from bert_fused_plugin.files import given_path
 
 SPLIT_BEFORE = "none"  # of --subwords
 

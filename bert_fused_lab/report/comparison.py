@@ -1,14 +1,19 @@
 """All figures of the report in one dictionary, which the JSON holds and the page shows."""
 
+from bisect import bisect_left
 from dataclasses import asdict, dataclass
 from statistics import mean
 from typing import Any, Dict, List, Mapping, Sequence
 
 from bert_fused_lab.evidence.files import RARE, STATES, UNKNOWN
-from bert_fused_lab.report.groups import by_length, by_rare_words
 from bert_fused_lab.report.scoring import GivenScores, Scorer, Scores
 from bert_fused_lab.report.systems import EvaluationSet, System
 from bert_fused_lab.report.verdicts import answer, bert_verdict, fairness, verdict, with_bert
+
+_LENGTHS = (10, 15, 20, 25, 30)
+_LENGTH_NAMES = [*(f"{start + 1}-{end}" for start, end in zip((0, *_LENGTHS), _LENGTHS)), f"over {_LENGTHS[-1]}"]
+_RARE_NAMES = ["none", "1", "2", "3 or more"]
+Groups = Dict[str, List[int]]  # the numbers of the sentences of each group, by its name
 
 
 @dataclass
@@ -173,3 +178,18 @@ def hardware_remarks(runs: Sequence[System]) -> List[str]:
         return []
     names = ", ".join(f"{run.name} on {run.known.hardware['device']}" for run in places.values())
     return [f"The systems were not translated alike, so their speeds are not comparable: {names}."]
+
+
+def by_length(words: Sequence[int]) -> Groups:
+    """Return groups of sentences by their numbers of *words*."""
+    return _group([bisect_left(_LENGTHS, count) for count in words], _LENGTH_NAMES)
+
+
+def by_rare_words(rare: Sequence[int]) -> Groups:
+    """Return groups of sentences by their numbers of *rare* words."""
+    return _group([min(count, 3) for count in rare], _RARE_NAMES)
+
+
+def _group(places: Sequence[int], names: Sequence[str]) -> Groups:
+    groups = {name: [i for i, own in enumerate(places) if own == place] for place, name in enumerate(names)}
+    return {name: found for name, found in groups.items() if found}

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Callable, List, Mapping, Optional, Sequence
 
-from bert_fused_lab.evidence.files import read_lines
+from bert_fused_lab.evidence.files import lines_for
 from bert_fused_lab.report.errors import ReportError
 from bert_fused_lab.report.scoring import GivenScores
 from bert_fused_lab.report.systems import EvaluationSet, System
@@ -28,18 +28,11 @@ def given_lines(flag: str, given: Path, test_set: EvaluationSet, is_only: bool) 
     if path == given and not is_only:
         rule = "must be a file for each test set"
         raise ReportError(f"{flag}{given} {rule}; write {{subset}} where their names differ, or choose one --subset")
+    data = f" of {test_set.facts.data}" if test_set.facts.data else ""
     try:
-        lines = read_lines(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ReportError(f"{flag}{path} cannot be read as UTF-8 text ({error})") from error
-    size = len(test_set.references)
-    if len(lines) != size:
-        data = f" of {test_set.facts.data}" if test_set.facts.data else ""
-        raise ReportError(
-            f"{flag}{path} has {len(lines)} lines, but {test_set.name!r}{data} has {size} sentences; give a file with "
-            "one line for each of these sentences, in their order"
-        )
-    return lines
+        return lines_for(f"{flag}{path}", path, f"{test_set.name!r}{data}", len(test_set.references))
+    except ValueError as error:
+        raise ReportError(str(error)) from error
 
 
 def read_scores(

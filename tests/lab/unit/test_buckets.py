@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from bert_fused_lab.evidence import training_words
 from bert_fused_lab.evidence.collection import _rare
 from bert_fused_lab.evidence.training_words import count_training_words, words_of
-from bert_fused_lab.report.groups import by_length, by_rare_words
+from bert_fused_lab.report.comparison import by_length, by_rare_words
 
 
 def test_groups_of_lengths():
