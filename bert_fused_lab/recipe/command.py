@@ -19,9 +19,11 @@ from typing import Any, Dict, List, Optional, Sequence
 from omegaconf import OmegaConf
 
 from bert_fused_lab.arguments import given_path
+from bert_fused_lab.recipe.back_translation import mono_errors
 from bert_fused_lab.recipe.running import Run, run_command
 from bert_fused_lab.recipe.settings import MORE, OPTIONS, SPLIT_BEFORE, Size
-from bert_fused_lab.recipe.steps import STEPS, Recipe
+from bert_fused_lab.recipe.steps import MONO_STEPS, STEPS, Recipe
+from bert_fused_lab.recipe.systems import SYSTEMS
 from bert_fused_plugin.errors import BertFusedError, raise_all
 
 
@@ -57,6 +59,7 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     parser.set_defaults(**{**(_of_file(file) if file else {}), **_of_environment()})
     args = parser.parse_intermixed_args(argv)
     default_steps = args.default_steps.split() or [step for step, each in STEPS.items() if each.default]
+    default_steps = [step for step in STEPS if step in (*default_steps, *(MONO_STEPS if args.mono else ()))]
     args.steps = [step.replace("continued", "control") for step in args.steps] or default_steps
     args.data = Path(args.data).resolve() if args.data else None
     return args
@@ -92,7 +95,7 @@ def _errors(args: Namespace) -> List[str]:
     """Return a sentence for each setting that cannot be."""
     errors = [f"there is no step {step}; the steps are {' '.join(STEPS)}" for step in args.steps if step not in STEPS]
     for system in (*args.teacher, args.deploy, *filter(None, [args.baseline])):
-        if system not in STEPS:
+        if system not in SYSTEMS and not (args.mono and re.sub("_mono$", "", system) in SYSTEMS):
             errors.append(f"--teacher, --deploy and --baseline name systems, such as bert_fused, got {system}")
     if not all(re.fullmatch("[A-Za-z_]+", each) for each in (args.source, args.target)):
         # fairseq takes a hyphen for the one between the two
@@ -108,4 +111,4 @@ def _errors(args: Namespace) -> List[str]:
         errors.append(f"--bert-text {args.bert_text} is no directory; give the directory of the text")
     if "," in f"{args.data}":
         errors.append(f"DATA {args.data} must have no comma: it ends the name of a file")
-    return errors
+    return errors + mono_errors(args)

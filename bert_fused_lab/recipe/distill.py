@@ -2,6 +2,8 @@
 
     python -m bert_fused_lab.recipe.distill TEXT OUT SRC TGT DATA_BIN --path CHECKPOINT [flags of fairseq-generate]
 
+Monolingual text is translated in the same way, from the target language (see back_translation.py).
+
 TEXT/train.SRC is the text of DATA_BIN.  It is translated in parts, by a process on each GPU, or on each core that has
 2 GB.  OUT/parts keeps the parts, so that a run that was interrupted goes on.  OUT/train.{SRC,TGT} are written when all
 parts are there.
@@ -42,7 +44,7 @@ def main(text: Path, out: Path, source: str, target: str, command: Sequence[str]
     for part in parts:
         found.update((int(number), line) for number, line in (row.split("\t") for row in read(part)))
     if len(found) < len(lines):
-        print(f"distill: {len(lines) - len(found):,} sentences are too long for the teacher, and are left out")
+        print(f"{len(lines) - len(found):,} sentences are too long for the model, and are left out")
     for language, text_of in ((source, lines), (target, found)):
         with written_whole(out / f"train.{language}") as new:
             new.write_text("".join(f"{text_of[number]}\n" for number in sorted(found)), encoding="utf-8")
@@ -54,7 +56,7 @@ def translate_all(parts: Sequence[Path], log: Path, command: Sequence[str]) -> N
     gpus = torch.cuda.device_count()
     workers = min(gpus or usable_cores(), len(parts))
     context = get_context("spawn")  # no threads of tokenizers, and no GPU, pass a fork
-    title = f"distill on {workers} {'GPU' if gpus else 'core'}{'s' * (workers > 1)}"
+    title = f"translation on {workers} {'GPU' if gpus else 'core'}{'s' * (workers > 1)}"
     with ProcessPoolExecutor(workers, context, begin, (gpus, log)) as pool:
         try:
             with Progress(title, len(parts), "parts", parts=workers) as progress:

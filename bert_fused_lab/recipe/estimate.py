@@ -17,7 +17,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Dict, List, Mapping, Sequence
 
+import torch
+
 from bert_fused_lab.recipe.data import binarise_alike, sample
+from bert_fused_lab.recipe.distill import usable_cores
 from bert_fused_lab.recipe.progress import minutes
 from bert_fused_lab.recipe.running import Run, say, settings_of
 from bert_fused_plugin.errors import BertFusedError
@@ -58,6 +61,11 @@ def estimate(args: Namespace, run: Run, text: Path, trainings: Mapping[str, Sequ
     updates, more = (batches * each["--max-update"][0] for each in settings)
     every = batches * settings[0]["--validate-interval-updates"][0]
     seconds = steps(plain, fused, probe, text, args.target, updates, more, every, len(args.seeds))
+    if args.mono:
+        mono = size(args.out / "mono" / "text" / f"train.{args.target}")
+        back = mono * plain.translation / (torch.cuda.device_count() or usable_cores())
+        seconds = {"reverse": plain.training(updates, every), "back_translate": plain.start + back, **seconds}
+        seconds["BERT's states"] += fused.states * 1.5 * mono  # the parallel text, which comes several times, is less
     each = ", ".join(f"{step} {minutes(took)}" for step, took in seconds.items())
     say(f"expected time, at most: {minutes(sum(seconds.values()))} ({each})")
     shutil.rmtree(probe)

@@ -117,6 +117,9 @@ OPTIONS: Sequence[Any] = (
         "with a hub in reach, otherwise minilm; for other languages bert-base-multilingual-cased (docs/encoders.md)"),
     ("bert-text", _directory, None, "DIR", "the source text as BERT must read it, such as segmented into words: "
         "train.SRC, and valid.SRC and test.SRC if DATA has them, with the same lines as in DATA"),
+    ("mono", _directory, None, "DIR", "directory of mono.TGT, one sentence a line, which a model of the other "
+        "direction translates.  All systems learn from it, too, in OUT/mono; the report calls them SYSTEM_mono, and "
+        "has those of OUT, too"),
     ("bert-flags", shlex.split, "", "FLAGS", "further flags about BERT, such as --bert-tokenizer-options, or "
         "'--bert-layer 8' instead of the last layer, or of that at two thirds of the depth of a sentence encoder"),
     ("subwords", _one_of(*KINDS, SPLIT_BEFORE), KINDS[0], "KIND", "sentencepiece, subword-nmt, or none: DATA is split "

@@ -11,6 +11,13 @@ from typing import Any, Callable, Dict, List
 
 import torch
 
+from bert_fused_lab.recipe.back_translation import (
+    back_translate,
+    prepare_mono,
+    prepared_mono,
+    search_flags,
+    upsampling,
+)
 from bert_fused_lab.recipe.data import binarise_alike, prepare, prepared, text_of
 from bert_fused_lab.recipe.encoder import among_flags, bert_path, layer_and_width, write_random_bert
 from bert_fused_lab.recipe.estimate import estimate
@@ -20,6 +27,7 @@ from bert_fused_lab.recipe.systems import FUSED, SYSTEMS, System, of_student, tr
 from bert_fused_plugin.errors import BertFusedError
 
 _KEPT = "kept.json"  # what later calls keep: limits, and the room for BERT's states
+_BOTH = "Are BERT and monolingual text together better than each alone?"
 _SEARCH = ("--beam", "--lenpen", "--max-len-a", "--max-len-b")
 _ALL = [  # flags of all trainings
     "--criterion", "bert_fused_label_smoothed_cross_entropy", "--label-smoothing", "0.1",
@@ -44,6 +52,7 @@ class Plan:
     cache: List[str]
     training: List[str]
     train_flags: List[str]
+    mono: Dict[str, int]  # lines and tokens of the monolingual text, if there is some
 
 
 class Recipe:
@@ -51,7 +60,8 @@ class Recipe:
 
     def __init__(self, args: Namespace, run: Run) -> None:
         self.args, self.run, self.out = args, run, args.out
-        self.seed, self.runs = args.seeds[0], args.out  # of the trainings, whose directory is that of the seed
+        self.base = args.out / "mono" if args.mono else args.out  # of what is trained on one text
+        self.seed, self.runs = args.seeds[0], self.base  # of the trainings, whose directory is that of the seed
         self._reached: List[int] = []  # the further seeds that are trained, up to this one
         self._trained_anew = False  # whether a system was trained since the last report
 
@@ -61,7 +71,7 @@ class Recipe:
             STEPS[step].run(self, step)
         for seed in self.args.seeds[1:]:
             self._reached.append(seed)
-            self.seed, self.runs = seed, self.out / f"seed-{seed}"
+            self.seed, self.runs = seed, self.base / f"seed-{seed}"
             for step in steps:
                 if not STEPS[step].shared or step == "compare":
                     STEPS[step].run(self, step)
@@ -73,19 +83,22 @@ class Recipe:
         bert, first = bert_path(made["bert"]), bert_path(args.bert or made["bert"])
         if portable(bert) != portable(first):
             raise BertFusedError(f"{self.out} was prepared with --bert {bert}; for --bert {first} give another --out")
-        gpu, pairs, flags = torch.cuda.is_available(), made["pairs"], list(args.train_flags)
+        gpu, pairs, tokens, flags = torch.cuda.is_available(), made["pairs"], made["tokens"], list(args.train_flags)
         if gpu and not re.search("fp16( |$)|bf16( |$)|--amp( |$)", " ".join(flags)):
             flags.insert(0, "--fp16")
         kept = read_json(self.out / _KEPT)
         size = size_for(args, pairs, gpu, kept)
         layer, width = layer_and_width(bert)
-        dropout = str(dropout_for(size, pairs))
+        mono = prepared_mono(args)
+        copies = upsampling(mono["lines"], pairs)
+        dropout = str(dropout_for(size, pairs + mono["lines"]))
         # a sentence in valid that is too long for the models would end the training; longer ones of train are left out
         training = ["--dropout", dropout, "--share-all-embeddings", "--max-tokens", "4096"]
         training += ["--skip-invalid-size-inputs-valid-test", *args.training.split()]
+        training += ["--upsample-primary", str(copies)] * bool(args.mono)
         bert_flags = [*([] if layer is None else ["--bert-layer", str(layer)]), *args.bert_flags]
         # a word piece for each subword and two special tokens, in two bytes a number
-        needed = (made["tokens"] + 2 * pairs) * width * 2 / 1e9
+        needed = (copies * (tokens + 2 * pairs) + mono["tokens"] + 2 * mono["lines"]) * width * 2 / 1e9
         room = kept.get("cache_gb", shutil.disk_usage(self.out).free / 2e9) if args.cache_gb is None else args.cache_gb
         write_json(self.out / _KEPT, {**kept, "cache_gb": room})
         cache = [] if needed > room else ["--bert-cache", str(self.out / "bert-cache")]
@@ -97,19 +110,39 @@ class Recipe:
             f"rate {size.lr}, warm-up {size.warmup}) and {size.more:,} more ({size.more_lr}, of the control "
             f"{size.control_lr}; {size.more_warmup}); {' '.join([*bert_flags, *flags])}"
         )
-        return Plan(made, text_of(args, made), size, bert, bert_flags, cache, training, flags)
+        return Plan(made, text_of(args, made), size, bert, bert_flags, cache, training, flags, mono)
 
     def prepare(self, step: str) -> None:
-        """Make data-bin of the text."""
+        """Make data-bin of the text, and prepare the monolingual text."""
         prepare(self.args, self.run)
+        if self.args.mono:
+            prepare_mono(self.args, text_of(self.args, prepared(self.args)))
 
     def estimate(self, step: str) -> None:
         """Print how long the trainings will take."""
-        if (self.out / "transformer" / RECORD).exists():
+        if (self.out / ("reverse" if self.args.mono else "transformer") / RECORD).exists():
             say("estimate: skipped, because the training has begun")
         else:
             trainings = {"plain": self._command("transformer"), "fused": self._command("bert_fused")}
             estimate(self.args, self.run, self.plan.text, trainings)
+
+    def reverse(self, step: str) -> None:
+        """Train a transformer from the target to the source, which back_translate uses, on the parallel text alone."""
+        args, folder, command = self.args, self.out / "reverse", self._command("transformer")
+        other = ["--source-lang", args.target, "--target-lang", args.source, "--save-dir", str(folder)]
+        other += ["--dropout", str(dropout_for(self.plan.size, self.plan.made["pairs"]))]
+        command[1] = f"{self.out}/data-bin"
+        train(self._run_training, folder, [*command, *other], self.out, {})
+
+    def back_translate(self, step: str) -> None:
+        """Translate the monolingual text to the source language, and make the data-bin that all systems learn from."""
+        args, plan, model = self.args, self.plan, self._average(self.out / "reverse")
+        search = search_flags(plan.mono["lines"], plan.made["pairs"], self._search())
+        made_from = {"models": {"reverse": self._model(self.out / "reverse")}, "search": search}
+        if self._is_translated(step, self.base, made_from):
+            return
+        flags = ["--user-dir", "bert_fused_plugin", "--path", str(model), *search, "--seed", str(args.seeds[0])]
+        back_translate(args, self.run, plan.text, [*flags, *self._translation])
 
     def train(self, name: str) -> None:
         """Train a system."""
@@ -120,9 +153,14 @@ class Recipe:
             if record and not record["finished"]:
                 raise BertFusedError(f"{transformer} is not trained to its end; run the step transformer first")
             origin = {"transformer": record.get("settings")}
+        if self.args.mono:
+            need(self.base / "data-bin", "back_translate")
+        taught = sorted(self.base.glob("synthetic.*"))
         if system.distilled:
             need(self._distilled / "data-bin", "distill")
-            origin["taught by"] = [checksum(path) for path in sorted(self._distilled.glob("train.*"))]
+            taught += sorted(self._distilled.glob("train.*"))
+        if taught:
+            origin["taught by"] = [checksum(path) for path in taught]
         if system.arch == FUSED and system.begins:  # a warm start looks for them there first
             for dictionary in (self.out / "data-bin").glob("dict.*.txt"):
                 shutil.copy(dictionary, transformer)
@@ -134,76 +172,98 @@ class Recipe:
     def distill(self, step: str) -> None:
         """Let the teacher, or the ensemble of several, translate the training text."""
         args, plan, folder = self.args, self.plan, self._distilled
-        teachers = [self._average(self.out / system) for system in args.teacher]
-        made_from = {"teachers": {each: self._model(each) for each in args.teacher}, "search": self._search()}
-        if read_json(folder / RECORD) not in ({}, made_from):
-            raise BertFusedError(
-                f"{folder} was begun by another teacher, or with another search; remove it to translate the text anew"
-            )
-        if (folder / "data-bin").exists():
-            say("distill: done before")
+        teachers = [self._average(self.base / system) for system in args.teacher]
+        models = {each: self._model(self.base / each) for each in args.teacher}
+        if self._is_translated(step, folder, {"teachers": models, "search": self._search()}):
             return
-        folder.mkdir(exist_ok=True)
-        write_json(folder / RECORD, made_from)
-        precision = [flag for flag in ("--fp16", "--bf16") if flag in plan.train_flags]
         self.run(
             ["python", "-m", "bert_fused_lab.recipe.distill", str(plan.text), str(folder), args.source, args.target,
              f"{self.out}/data-bin", "--user-dir", "bert_fused_plugin", "--task", "bert_fused_translation",
-             "--path", ":".join(map(str, teachers)), *self._search(), *precision, *self._bert_text,
-             "--max-tokens", "4096", "--skip-invalid-size-inputs-valid-test"],
+             "--path", ":".join(map(str, teachers)), *self._search(), *self._bert_text, *self._translation],
         )  # fmt: skip
         new = folder / "data-bin.new"
         binarise_alike(args, self.run, folder / "train", self.out / "valid", plan.text / "test", new)
+        for file in (self.base / "data-bin").glob("train1.*"):  # what was translated back
+            shutil.copy(file, new)
         new.rename(folder / "data-bin")
+
+    def _is_translated(self, step: str, folder: Path, made_from: Dict[str, Any]) -> bool:
+        """Return whether *folder* has the data-bin of what models have translated; otherwise, begin it.
+
+        Raises:
+            BertFusedError: it was begun by other models, or with another search.
+        """
+        if read_json(folder / RECORD) not in ({}, made_from):
+            raise BertFusedError(
+                f"{folder} was begun by another model, or with another search; remove it to translate the text anew"
+            )
+        if (folder / "data-bin").exists():
+            say(f"{step}: done before")
+            return True
+        folder.mkdir(exist_ok=True)
+        write_json(folder / RECORD, made_from)
+        return False
+
+    @property
+    def _translation(self) -> List[str]:
+        """The flags with which models translate text to learn from."""
+        precision = [flag for flag in ("--fp16", "--bf16") if flag in self.plan.train_flags]
+        return [*precision, "--max-tokens", "4096", "--skip-invalid-size-inputs-valid-test"]
 
     def deploy(self, step: str) -> None:
         """Convert a plain transformer to a directory for CTranslate2."""
         args, plan = self.args, self.plan
-        average = self._average(self.out / args.deploy)
+        average = self._average(self.base / args.deploy)
         if importlib.util.find_spec("ctranslate2") is None:
             self.run(["python", "-m", "pip", "install", "-q", "ctranslate2"])
         moses = ["--moses"] * (among_flags(plan.bert_flags).bert_detok == "moses")
         self.run(
             ["python", "-m", "bert_fused_lab.exporting.to_ctranslate2", str(average), f"{self.out}/data-bin",
-             str(plan.text), f"{self.out}/deploy", args.source, args.target, *self._search(), *moses],
+             str(plan.text), f"{self.base}/deploy", args.source, args.target, *self._search(), *moses],
         )  # fmt: skip
-        write_json(self.out / "deploy.json", {args.deploy: self._model(args.deploy)})
+        write_json(self.base / "deploy.json", {args.deploy: self._model(self.base / args.deploy)})
 
     def compare(self, step: str) -> None:
         """Write the report, unless that of the next seed will have all that this one would have."""
         if not (self._trained_anew or self.seed == self.args.seeds[-1]):
             return
         self._trained_anew, out = False, self.out
-        there = [name for name in SYSTEMS if (out / name / "checkpoint_best.pt").exists()]
-        controls = [name for name in ("control", "control_r_drop") if name in there]
-        baseline = self.args.baseline or [*controls, "transformer"][0]
-        need(out / baseline / "checkpoint_best.pt", baseline)
+        bases = {"": out, **({"_mono": self.base} if self.args.mono else {})}
+        places = {f"{name}{end}": base / name for end, base in bases.items() for name in SYSTEMS}
+        there = [name for name, place in places.items() if (place / "checkpoint_best.pt").exists()]
+        usual = [f"{name}{end}" for end in bases for name in ("control", "control_r_drop", "transformer")]
+        baseline = self.args.baseline or next(filter(there.__contains__, usual), usual[-1])
+        need(places[baseline] / "checkpoint_best.pt", places[baseline].name)
         if len(there) == 1:
             raise BertFusedError(f"there is nothing to compare {baseline} with; train another system first")
         if baseline == "control_r_drop" and "bert_fused_r_drop" in there:  # what its report begins with
             there = list(dict.fromkeys(["bert_fused_r_drop", *there]))
-        places, given = [out, *(out / f"seed-{seed}" for seed in self._reached)], []
+        given = []
         for name in there:
-            folders = [place / name for place in places if (place / name / "checkpoint_best.pt").exists()]
-            averages = ",".join(str(self._average(folder)) for folder in folders)
-            given += ["--baseline" if name == baseline else "--run", f"{name}={averages}"]
-        for folder in sorted(out.glob("seed-*")):  # there if an earlier call had more seeds
-            if folder not in places and self.seed == self.args.seeds[-1]:
+            base, system = places[name].parent, places[name].name
+            folders = [places[name], *(base / f"seed-{seed}" / system for seed in self._reached)]
+            averages = [str(self._average(folder)) for folder in folders if (folder / "checkpoint_best.pt").exists()]
+            given += ["--baseline" if name == baseline else "--run", f"{name}={','.join(averages)}"]
+        for folder in sorted(self.base.glob("seed-*")):  # there if an earlier call had more seeds
+            if folder.name[5:] not in map(str, self._reached) and self.seed == self.args.seeds[-1]:
                 say(f"compare: {folder} is not in the report; it is with --seeds of {folder.name[5:]}, too")
         report = ["--output", f"{out}/report.html", "--json", f"{out}/report.json"]
         report += ["--evidence", f"{out}/evidence"]
         self.run(["bert-fused-compare", f"{out}/data-bin", *given, *self._served(), *self._scoring, *report])
+        if {"bert_fused_mono", "control_mono", "bert_fused"} <= {*there}:
+            both = ["--baseline", "bert_fused_mono", "--run", "control_mono", "--run", "bert_fused", "--title", _BOTH]
+            self.run(["bert-fused-report", f"{out}/evidence", *both, "--output", f"{out}/both.html"])
 
     def _served(self) -> List[str]:
         """Return the flags for the translations of what is deployed, which this makes for each test set."""
-        made_from, deployed = read_json(self.out / "deploy.json"), self.out / "deploy"
+        made_from, deployed = read_json(self.base / "deploy.json"), self.base / "deploy"
         if not made_from:
             return []
-        if made_from != {name: self._model(name) for name in made_from}:
+        if made_from != {name: self._model(self.base / name) for name in made_from}:
             say(f"compare: {deployed} is of an earlier training, and not in the report; run the step deploy")
             return []
         tokenised = [] if "--detok" in self._scoring else ["--tokenised"]
-        log, source = self.out / "deploy.log", self.args.source
+        log, source = self.base / "deploy.log", self.args.source
         log.unlink(missing_ok=True)
         for file in [self.plan.text / f"test.{source}", *sorted(self.plan.text.glob(f"test-*.{source}"))]:
             words = ["bert_fused_lab.exporting.measure_ctranslate2", str(deployed), str(file), *tokenised]
@@ -221,8 +281,8 @@ class Recipe:
         self.run(["bert-fused-average", "--inputs", *map(str, near_best(folder)), "--output", str(output)])
         return output
 
-    def _model(self, name: str) -> int:
-        return checksum(self.out / name / "checkpoint_best.pt")
+    def _model(self, folder: Path) -> int:
+        return checksum(folder / "checkpoint_best.pt")
 
     def _system(self, name: str) -> System:
         system, layers = SYSTEMS[name], self.args.student
@@ -233,7 +293,7 @@ class Recipe:
         """Return the command that trains a system."""
         args, plan, system = self.args, self.plan, self._system(name)
         start = self.runs / "transformer" / "checkpoint_best.pt"
-        data = self._distilled if system.distilled else self.out
+        data = self._distilled if system.distilled else self.base
         with_bert: List[str] = []
         if system.bert:
             model = str(self._random_bert) if system.bert == "random" else plan.bert
@@ -281,7 +341,7 @@ class Recipe:
 
     @property
     def _distilled(self) -> Path:
-        return Path(self.out / f"distilled-{'+'.join(self.args.teacher)}")
+        return Path(self.base / f"distilled-{'+'.join(self.args.teacher)}")
 
 
 def near_best(folder: Path) -> List[Path]:
@@ -309,11 +369,18 @@ class Step:
 
 _SYSTEMS = {name: Step(Recipe.train, each.help, each.default, each.shared) for name, each in SYSTEMS.items()}
 _STUDENTS = {name: _SYSTEMS.pop(name) for name in ("student", "student_control")}
+MONO_STEPS = {
+    "reverse": Step(Recipe.reverse, "with --mono: the transformer of the opposite direction"),
+    "back_translate": Step(
+        Recipe.back_translate, "with --mono: it translates the monolingual text, in parts, on all cores or GPUs"
+    ),
+}
 STEPS: Dict[str, Step] = {
     "prepare": Step(Recipe.prepare, "text to OUT/data-bin", True),
     "estimate": Step(
         Recipe.estimate, "how long the trainings will take, from some updates on a part of the text", True
     ),
+    **MONO_STEPS,
     **_SYSTEMS,
     "distill": Step(Recipe.distill, "TEACHER translates the training text, in parts, on all cores or GPUs"),
     **_STUDENTS,

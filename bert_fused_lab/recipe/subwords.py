@@ -52,7 +52,19 @@ def learn(kind: str, files: Sequence[Path], symbols: int, folder: Path) -> Split
     Raises:
         BertFusedError: the text is too small for so many symbols.
     """
-    return (_sentencepiece if kind == "sentencepiece" else _subword_nmt)(files, symbols, folder)
+    (_sentencepiece if kind == "sentencepiece" else _subword_nmt)(files, symbols, folder)
+    return learned(kind, folder)
+
+
+def learned(kind: str, folder: Path) -> Split:
+    """Return the function that splits a line into the subwords that `learn` has left in *folder*."""
+    if kind == "sentencepiece":
+        model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "sentencepiece.model"))
+        return lambda line: " ".join(model.encode(line, out_type=str))
+    from subword_nmt.apply_bpe import BPE
+
+    with (folder / "codes").open(encoding="utf-8") as file:
+        return BPE(file).process_line
 
 
 def split_file(path: Path, output: Path, split: Split) -> None:
@@ -62,7 +74,7 @@ def split_file(path: Path, output: Path, split: Split) -> None:
             out.write(split(line.rstrip("\n")) + "\n")
 
 
-def _sentencepiece(files: Sequence[Path], symbols: int, folder: Path) -> Split:
+def _sentencepiece(files: Sequence[Path], symbols: int, folder: Path) -> None:
     prefix, rules = folder / "sentencepiece", folder / "rules.tsv"
     # Spaces of all kinds become U+0020, as in the training text: fairseq would lose them.  Nothing else changes; the
     # default rules would change the text, Persian half-spaces for example.
@@ -83,19 +95,14 @@ def _sentencepiece(files: Sequence[Path], symbols: int, folder: Path) -> Split:
             f"sentencepiece cannot make --symbols {symbols} of this text ({error}); give another number"
         ) from None
     rules.unlink()
-    model = sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model")
-    return lambda line: " ".join(model.encode(line, out_type=str))
 
 
-def _subword_nmt(files: Sequence[Path], symbols: int, folder: Path) -> Split:
-    from subword_nmt.apply_bpe import BPE
+def _subword_nmt(files: Sequence[Path], symbols: int, folder: Path) -> None:
     from subword_nmt.learn_bpe import learn_bpe
 
-    codes = folder / "codes"
-    with codes.open("w", encoding="utf-8") as out, redirect_stderr(StringIO()):  # it says that a small text has fewer
+    # it says that a small text has fewer
+    with (folder / "codes").open("w", encoding="utf-8") as out, redirect_stderr(StringIO()):
         learn_bpe(_evenly(files), out, symbols)
-    with codes.open(encoding="utf-8") as file:
-        return BPE(file).process_line
 
 
 def _evenly(files: Sequence[Path]) -> Iterator[str]:

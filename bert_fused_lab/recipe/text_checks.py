@@ -121,6 +121,14 @@ def check_split(paths: Sequence[Path], findings: Findings, keeps_symbols: bool =
     return complete
 
 
+def check_file(path: Path, findings: Findings, keeps_symbols: bool) -> None:
+    """Read a file of one language, as `check_split` reads those of two."""
+    file = _File(path)
+    for _ in tqdm(file, desc=f"checking {path.name}", unit=" lines", disable=None, leave=False):
+        pass
+    _check_lines(file, findings, keeps_symbols)
+
+
 def check_for_fairseq(paths: Sequence[Path]) -> None:
     """Raise an error if fairseq would not read the files *paths*, a split in subwords, as parallel text.
 
@@ -184,7 +192,8 @@ def _check_lines(file: _File, findings: Findings, keeps_symbols: bool) -> None:
     if not file.count:
         findings.errors.append(f"{file.path} is empty; it must hold one sentence a line")
     elif file.empty:
-        what = "these pairs are left out" if file.path.stem == "train" else "they stay, and count in the scores"
+        of_train = {"train": "these pairs are left out", "mono": "they are left out"}
+        what = of_train.get(file.path.stem, "they stay, and count in the scores")
         findings.warnings.append(f"{file.path}: {_listed(file.empty)} are empty; {what}")
     if file.apart:
         findings.warnings.append(
