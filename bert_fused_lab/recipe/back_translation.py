@@ -31,7 +31,7 @@ from bert_fused_plugin.files import written_whole
 
 TAG = "<s>"
 _TEXT = "text.json"  # in OUT/mono: what was prepared
-_LONGER, _MORE = 1.5, 10  # a sentence has at most 1.5 times as many subwords as its translation, and ten more
+_LONGER, _MORE, _LONGEST = 1.5, 10, 3  # a sentence has at most 1.5 n + 10 and 3 n subwords if its translation has n
 _SAMPLED_FROM = 10  # times the parallel text
 
 
@@ -165,7 +165,10 @@ def main(text: Path, folder: Path, source: str, target: str, command: Sequence[s
         said = ", ".join(f"{count:,} {reason}" for reason, count in sorted(left_out.items())) or "none"
         say(f"back_translate: {kept:,} pairs for training; left out: {said}")
         if not kept:
-            raise BertFusedError(f"no translation is left; is the text in {folder}/text of the language {target}?")
+            raise BertFusedError(
+                f"no translation in {translated} can be used; is mono.{target} in that language, and was the model of the "
+                "step reverse trained long enough?"
+            )
 
 
 def filtered(
@@ -181,7 +184,7 @@ def filtered(
             left_out["empty or with unknown symbols"] += 1
         elif source == target:
             left_out["copied"] += 1
-        elif longer > _LONGER * shorter + _MORE:
+        elif longer > min(_LONGER * shorter + _MORE, _LONGEST * shorter):
             left_out["too long or too short"] += 1
         elif leaning(source) <= 0 or leaning(target) >= 0:
             left_out["in another language"] += 1

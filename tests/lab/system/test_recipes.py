@@ -247,7 +247,7 @@ def test_a_student_learns_from_the_teacher_that_is_named(dry):
     assert "student learned from other translations; remove it to train it again" in said
     (out / "transformer" / "checkpoint_best.pt").write_text("of another training")
     said = dry.refused("wmt14_en_de", "distill", **given)
-    assert f"{folder} was begun by another teacher, or with another search; remove it" in said
+    assert f"{folder} was begun by another model, or with another search; remove it" in said
 
 
 def test_the_model_that_is_named_is_deployed_and_joins_the_report(dry, out, monkeypatch):
@@ -276,7 +276,11 @@ def test_the_model_that_is_named_is_deployed_and_joins_the_report(dry, out, monk
 @pytest.mark.parametrize(
     ("steps", "options", "message"),
     [
-        (["transformer", "tranlate"], {}, "there is no step tranlate; the steps are prepare estimate transformer "),
+        (
+            ["transformer", "tranlate"],
+            {},
+            "there is no step tranlate; the steps are prepare estimate reverse back_translate ",
+        ),
         (
             ["distill"],
             {"teacher": "bert"},
