@@ -166,8 +166,8 @@ def main(text: Path, folder: Path, source: str, target: str, command: Sequence[s
         say(f"back_translate: {kept:,} pairs for training; left out: {said}")
         if not kept:
             raise BertFusedError(
-                f"no translation in {translated} can be used; is mono.{target} in that language, and was the model of the "
-                "step reverse trained long enough?"
+                f"no translation in {translated} can be used; is mono.{target} in that language, and was the model in "
+                "OUT/reverse trained long enough?"
             )
 
 

@@ -129,10 +129,12 @@ class Recipe:
     def reverse(self, step: str) -> None:
         """Train a transformer from the target to the source, which back_translate uses, on the parallel text alone."""
         args, folder, command = self.args, self.out / "reverse", self._command("transformer")
-        other = ["--source-lang", args.target, "--target-lang", args.source, "--save-dir", str(folder)]
-        other += ["--dropout", str(dropout_for(self.plan.size, self.plan.made["pairs"]))]
+        dropout = str(dropout_for(self.plan.size, self.plan.made["pairs"]))
         command[1] = f"{self.out}/data-bin"
-        train(self._run_training, folder, [*command, *other], self.out, {})
+        for flag, value in (("--save-dir", str(folder)), ("--dropout", dropout)):
+            command[command.index(flag) + 1] = value
+        command += ["--source-lang", args.target, "--target-lang", args.source]
+        train(self._run_training, folder, command, self.out, {})
 
     def back_translate(self, step: str) -> None:
         """Translate the monolingual text to the source language, and make the data-bin that all systems learn from."""

@@ -1,0 +1,233 @@
+"""bert-fused-recipe with --mono: from monolingual text to a report on what it adds to BERT, and BERT to it."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from documentation import ROOT
+from fairseq import options
+from fork_server import FORK_SERVER
+
+from bert_fused_lab.recipe import back_translation, command, distill
+from bert_fused_lab.recipe.settings import dropout_for, size_for
+
+ENGLISH = "the a small big old man woman dog house red apple eats sees gives runs".split()
+GERMAN = "der ein klein gross alt Mann Frau Hund Haus rot Apfel isst sieht gibt rennt".split()
+STEPS = ("reverse", "back_translate", "transformer", "control", "bert_fused")
+
+
+@pytest.fixture
+def mono(dry):
+    """The recipe own_data with a text of 3,000 pairs and 6,000 other lines, which are prepared."""
+    (dry.path / "mono.de").touch()
+    out = dry.prepared("own_data")
+    (out / "mono" / "text").mkdir(parents=True)
+    known = {"checksum": 0, "lines": 12000, "tokens": 24000}
+    (out / "mono" / "text.json").write_text(json.dumps(known))
+    (out / "data-bin" / "train.en-de.en.bin").write_text("parallel")
+    return out
+
+
+def of(call, flag):
+    """Return the last value of a flag, which counts."""
+    return call[len(call) - call[::-1].index(flag)]
+
+
+def test_all_systems_learn_from_what_is_translated_back(dry, mono):
+    def run(words, *more):
+        dry(words, *more)
+        if words[0] == "fairseq-preprocess" and "--only-source" not in words:
+            Path(words[words.index("--destdir") + 1], "train.en-de.en.bin").write_text("synthetic")
+
+    steps = (*STEPS, "distill", "student", "student_control", "compare")
+    command.main(dry.arguments("own_data", *steps, mono=".", student="6+2"), run)
+    calls = {Path(of(call, "--save-dir")).name: call for call in dry.calls("fairseq-train")}
+    assert [*calls] == ["reverse", "transformer", "control", "bert_fused", "student", "student_control"]
+    reverse = calls.pop("reverse")
+    assert (reverse[0], of(reverse, "--save-dir")) == ("own_data-out/data-bin", "own_data-out/reverse")
+    assert (of(reverse, "--source-lang"), of(reverse, "--target-lang")) == ("de", "en")
+    for name, call in calls.items():
+        folder = "own_data-out/mono/distilled-bert_fused" if name == "student" else "own_data-out/mono"
+        assert (call[0], of(call, "--save-dir")) == (f"{folder}/data-bin", f"own_data-out/mono/{name}")
+        assert of(call, "--upsample-primary") == "2"
+        for split, text in (("train1", "synthetic"), ("train", "parallel")):
+            kept = "synthetic" if (name, split) == ("student", "train") else text
+            assert (dry.path / call[0] / f"{split}.en-de.en.bin").read_text() == kept
+    start = "own_data-out/mono/transformer/checkpoint_best.pt"
+    assert start == of(calls["control"], "--finetune-from-model") == of(calls["bert_fused"], "--bert-warm-start")
+    [[_, module, text, folder, *words], _] = dry.calls("python")
+    assert (module, text, folder) == (
+        "bert_fused_lab.recipe.back_translation",
+        "own_data-out/text",
+        "own_data-out/mono",
+    )
+    assert words[:3] == ["en", "de", "own_data-out/mono/text/data-bin"]
+    args = options.parse_args_and_arch(
+        options.get_generation_parser(), [*words[2:], "--user-dir", str(ROOT / "bert_fused_plugin")]
+    )
+    assert (args.source_lang, args.target_lang, args.path) == ("de", "en", "own_data-out/reverse/average.pt")
+    assert (args.beam, args.sampling, args.max_len_a, args.max_len_b, args.seed) == (5, False, 1.5, 10, 1)
+    assert not args.no_seed_provided  # or nothing would be seeded
+    again = dry.run("own_data", *steps[:-1], mono=".", student="6+2")
+    assert [line for line in again.splitlines() if "done before" in line] == [
+        f"{step}: done before" for step in steps[:-1]
+    ]
+
+
+def test_the_report_has_the_systems_with_and_without_monolingual_text(dry, mono):
+    dry.run("own_data", *STEPS[2:], seeds="1 2")
+    dry.run("own_data", *STEPS, "compare", mono=".", seeds="1 2")
+    first, second = dry.calls("bert-fused-compare")
+    for call, seeds in ((first, 1), (second, 2)):
+        given = dict(call[i + 1].split("=") for i, word in enumerate(call) if word in ("--baseline", "--run"))
+        assert given == {
+            f"{name}{end}": ",".join(
+                f"own_data-out{folder}{seed}/{name}/average.pt" for seed in ("", "/seed-2")[:seeds]
+            )
+            for end, folder in (("", ""), ("_mono", "/mono"))
+            for name in STEPS[2:]
+        }
+        assert of(call, "--baseline").startswith("control=")
+        assert call[0] == "own_data-out/data-bin"
+    [both, _] = dry.calls("bert-fused-report")
+    assert [both[i + 1] for i, word in enumerate(both) if word in ("--baseline", "--run")] == [
+        "bert_fused_mono", "control_mono", "bert_fused"
+    ]  # fmt: skip
+    dry.run("own_data", "compare", mono=".", baseline="control_mono")
+    assert of(dry.calls("bert-fused-compare")[-1], "--baseline") == "control_mono=own_data-out/mono/control/average.pt"
+    for name in STEPS[2:]:
+        shutil.rmtree(mono / name)
+    dry.run("own_data", "compare", mono=".")
+    assert of(dry.calls("bert-fused-compare")[-1], "--baseline") == "control_mono=own_data-out/mono/control/average.pt"
+    assert len(dry.calls("bert-fused-report")) == 3
+
+
+def test_usual_steps_have_the_monolingual_text_at_their_place(dry):
+    (dry.path / "mono.de").touch()
+    usual = ["prepare", "transformer", "control", "bert_fused", "gru_bahdanau", "compare"]
+    args = command.parse_args(dry.arguments("multi30k", mono="."))
+    assert args.steps == [usual[0], "reverse", "back_translate", *usual[1:]]
+    assert command.parse_args(dry.arguments("multi30k")).steps == usual
+
+
+def test_sizes_follow_the_parallel_text_and_dropout_and_disk_all_text(dry, mono):
+    file = mono / "mono" / "text.json"
+    file.write_text(json.dumps({"checksum": 0, "lines": 97_000, "tokens": 50_000}))
+    # the parallel text comes 16 times, and each sentence has two special tokens
+    room = (16 * (6000 + 2 * 3000) + 50_000 + 2 * 97_000) * 384 * 2 / 1e9
+    for more, cached in ((1e-4, True), (-1e-4, False)):
+        dry.run("own_data", *STEPS, mono=".", cache_gb=room + more)
+        assert ("--bert-cache" in dry.calls("fairseq-train")[-1]) is cached
+        shutil.rmtree(mono / "mono" / "bert_fused")
+    trained = {of(call, "--save-dir"): of(call, "--dropout") for call in dry.calls("fairseq-train")}
+    assert (trained["own_data-out/reverse"], trained["own_data-out/mono/transformer"]) == ("0.3", "0.1")
+    args = command.parse_args(dry.arguments("own_data"))
+    assert [dropout_for(size_for(args, 3000, False, {}), pairs) for pairs in (3000, 100_000)] == [0.3, 0.1]
+
+
+@pytest.mark.parametrize(
+    ("steps", "given", "message"),
+    [
+        (["reverse"], {}, "the step reverse needs --mono; give the directory of the monolingual text"),
+        (["reverse"], {"mono": "data-bin"}, "/data-bin has no mono.de; give the directory of this file"),
+        (
+            ["reverse"],
+            {"mono": ".", "bert_text": "."},
+            "--bert-text has no text for what is translated back from --mono",
+        ),
+        (["compare"], {"baseline": "control_mono"}, "name systems, such as bert_fused, got control_mono"),
+        (["reverse"], {"mono": ".", "out": "new"}, "there is no new/mono/text.json; run the step prepare first"),
+        (["transformer"], {"mono": "."}, "own_data-out/mono/data-bin; run the step back_translate first"),
+        (["back_translate"], {"mono": "."}, "own_data-out/reverse/checkpoint_best.pt; run the step reverse first"),
+    ],
+)
+def test_what_monolingual_text_needs(dry, mono, steps, given, message):
+    if given.get("out"):
+        dry.prepared("own_data", out=given["out"])
+    assert message in dry.refused("own_data", *steps, **given)
+
+
+def test_other_translations_are_noticed(dry, mono):
+    dry.run("own_data", *STEPS, mono=".")
+    (mono / "mono" / "synthetic.en").write_text("other")
+    said = dry.refused("own_data", "control", mono=".")
+    assert "own_data-out/mono/control learned from other translations; remove it to train it again" in said
+    (mono / "reverse" / "checkpoint_best.pt").write_text("of another training")
+    said = dry.refused("own_data", "back_translate", mono=".")
+    assert "own_data-out/mono was begun by another model, or with another search; remove it" in said
+
+
+def test_the_same_seed_gives_the_same_text_also_after_a_kill(workspace, tmp_path, monkeypatch):
+    monkeypatch.setattr(distill, "_PART", 50)
+    monkeypatch.setattr(
+        back_translation, "leaning_between", lambda *paths: lambda line: 1 - 2 * ("the" not in line.split())
+    )
+    texts = []
+    for folder in (tmp_path / "first", tmp_path / "second"):
+        (folder / "text").mkdir(parents=True)
+        shutil.copy(workspace.path / "train.en", folder / "text")
+        flags = [
+            "--user-dir",
+            str(ROOT / "bert_fused_plugin"),
+            "--task",
+            "bert_fused_translation",
+            "--sampling",
+            "--beam",
+            "1",
+        ]
+        flags += ["--path", workspace.checkpoint, "--seed", "1", "--max-len-b", "9", "--max-tokens", "120", "--cpu"]
+        given = (workspace.path, folder, "de", "en", [workspace.data, *flags])
+        if folder.name == "second":  # killed within the second of three parts
+            back_translation.main(*given)
+            for name in ("synthetic.de", "synthetic.en", "translated/parts/1-of-3", "translated/parts/2-of-3"):
+                (folder / name).unlink()
+            kept = (folder / "translated" / "parts" / "0-of-3").stat().st_mtime_ns
+        back_translation.main(*given)
+        texts.append([(folder / f"synthetic.{lang}").read_text() for lang in ("de", "en")])
+    assert (folder / "translated" / "parts" / "0-of-3").stat().st_mtime_ns == kept
+    assert texts[0] == texts[1] != ["", ""]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_monolingual_text_becomes_a_report_on_four_systems(tmp_path, bert_dir):
+    rng, (data, out) = random.Random(1), (tmp_path / "data", tmp_path / "out")
+    data.mkdir()
+    numbers = [[rng.randrange(15) for _ in range(rng.randint(3, 8))] for _ in range(800)]
+    pairs = [
+        [f"{' '.join(words[i] for i in line)}{end}\n" for words, end in ((ENGLISH, "."), (GERMAN, "!"))]
+        for line in numbers
+    ]
+    for side, lang in enumerate(("en", "de")):
+        (data / f"train.{lang}").write_text("".join(pair[side] for pair in pairs[:600]))
+    (data / "mono.de").write_text("".join(["\n", *(pair[1] for pair in pairs[500:])]))
+    given = ["en", "de", data, f"--bert={bert_dir}", "--symbols=90", "--train-flags=--cpu", f"--out={out}", "--more=2"]
+
+    def run(*words):
+        done = FORK_SERVER.run("bert-fused-recipe", *given, *words, cwd=tmp_path, timeout=1000)
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        return done.stdout
+
+    run("prepare", "transformer", "control", "bert_fused", "--updates=4")
+    said = run(f"--mono={data}", "--updates=150", "--warmup=20")
+    assert "expected time, at most: " in said
+    assert "(reverse " in said
+    synthetic = [distill.read(out / "mono" / f"synthetic.{lang}") for lang in ("en", "de")]
+    held_out = {*distill.read(out / "text" / "valid.de"), *distill.read(out / "text" / "test.de")}
+    assert 20 < len(synthetic[0]) == len(synthetic[1]) == len({*synthetic[1]}) <= 200
+    assert not {*synthetic[1]} & held_out
+    for source, target in zip(*synthetic):
+        tag, *words = source.split()
+        assert tag == "<s>"
+        assert words != target.split()
+        assert 0 < len(words) <= 3 * len(target.split())
+    log = (out / "mono" / "bert_fused.log").read_text()
+    assert f"train1 en-de {len(synthetic[0])} examples" in log
+    report = json.loads((out / "report.json").read_text())
+    names = ["control", "transformer", "bert_fused", "transformer_mono", "control_mono", "bert_fused_mono"]
+    assert [run["name"] for run in report["runs"]] == names
+    assert "Are BERT and monolingual text together better than each alone?" in (out / "both.html").read_text()
+    again = run(f"--mono={data}", "prepare", "reverse", "back_translate", "transformer", "--updates=150", "--warmup=20")
+    assert again.count("done before\n") == 5

@@ -1,0 +1,123 @@
+"""Monolingual text: what is translated back, and which of the translations training sees."""
+
+from argparse import Namespace
+from collections import Counter
+
+import pytest
+from fairseq.data import Dictionary
+from helpers import LINES, encode
+from transformers import AutoTokenizer
+
+from bert_fused_lab.recipe import back_translation, distill
+from bert_fused_lab.recipe.back_translation import TAG, filtered, leaning_between, prepare_mono
+from bert_fused_lab.recipe.subwords import learn
+from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.errors import BertFusedError
+
+PAIRS = [("a dog runs", "ein Hund rennt"), ("a house", "ein Haus"), ("the man sees Tom", "der Mann sieht Tom")]
+
+
+def write(path, lines):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode())
+
+
+@pytest.fixture
+def leaning(tmp_path):
+    for number, name in enumerate(("en", "de")):
+        write(tmp_path / f"train.{name}", [pair[number] for pair in PAIRS])
+    return leaning_between(tmp_path / "train.en", tmp_path / "train.de")
+
+
+def test_only_what_may_be_a_translation_is_learned(leaning):
+    good, long = [("the dog sees a house", "der Hund sieht ein Haus"), *PAIRS], "a dog runs a dog runs"
+    bad = {
+        "empty or with unknown symbols": [("", "ein Hund"), ("a <unk>", "ein Hund"), ("a", "")],
+        "copied": [("Tom", "Tom"), ("ein Haus", "ein Haus")],
+        "too long or too short": [(long, "ein"), ("a", "ein Hund rennt ein"), ("a " * 26, "ein " * 10)],
+        "in another language": [("Haus ein", "ein Haus"), ("a dog", "a house"), ("Tom", "ein Tom"), ("a", "Tom")],
+    }
+    given, left_out = [*good, *(pair for pairs in bad.values() for pair in pairs), ("a " * 25, "ein " * 10)], Counter()
+    assert [*filtered(given, leaning, left_out)] == [*good, given[-1]]
+    assert left_out == {reason: len(pairs) for reason, pairs in bad.items()}
+
+
+def test_a_line_leans_to_the_language_that_has_its_words_more_often(leaning):
+    assert leaning("a dog") > 0 > leaning("ein Hund")
+    assert leaning("Tom") == leaning("unseen") == 0
+    assert leaning("a Hund a") == pytest.approx(leaning("a Hund") + leaning("a"))
+
+
+def test_the_search_and_the_share_of_parallel_text_follow_from_the_amounts():
+    for lines, sampled in ((1000, False), (1001, True)):
+        flags = back_translation.search_flags(lines, 100, ["--beam", "5"])
+        assert ("--sampling" in flags, flags[flags.index("--beam") + 1]) == (sampled, "1" if sampled else "5")
+    assert [back_translation.upsampling(lines, 100) for lines in (0, 100, 400, 1000)] == [1, 1, 2, 5]
+
+
+def test_bert_does_not_see_the_tag_which_every_dictionary_has(dictionary, bert_dir):
+    bridge = DictionaryBridge(dictionary, AutoTokenizer.from_pretrained(bert_dir), max_tokens=32)
+    tagged = encode(dictionary, f"{TAG} {LINES[0]}")
+    assert tagged[0] == Dictionary().index(TAG) != dictionary.unk()
+    assert bridge.text(tagged) == bridge.text(encode(dictionary, LINES[0])) != ""
+    assert bridge.bert_tokens(tagged[None]).tolist() == bridge.bert_tokens(encode(dictionary, LINES[0])[None]).tolist()
+
+
+@pytest.fixture
+def args(tmp_path):
+    """Settings of a recipe whose parallel text is prepared."""
+    out, text = tmp_path / "out", tmp_path / "out" / "text"
+    write(text / "train.de", [pair[1] for pair in PAIRS])
+    for number, name in enumerate(("valid", "test", "test-news")):
+        write(text / f"{name}.de", [f"ein Mann {number}"])
+    write(
+        out / "data-bin" / "dict.de.txt",
+        [f"{word} 1" for word in "ein Hund rennt Haus der Mann sieht Tom 0 1 2".split()],
+    )
+    return Namespace(out=out, mono=tmp_path, target="de", subwords="none")
+
+
+def test_only_new_lines_of_the_language_are_translated_back(args, capsys):
+    lines = ["\ufeffein  Hund\u00a0sieht\tTom ", "", " ", "ein Hund sieht Tom", "ein Hund rennt", "der\rHund"]
+    write(args.mono / "mono.de", [*lines, *(f"ein Mann {number}" for number in (0, 1, 2)), "ein Hund \u0434"])
+    prepare_mono(args, args.out / "text")
+    assert distill.read(args.out / "mono" / "text" / "train.de") == ["ein Hund sieht Tom", "der Hund"]
+    said = capsys.readouterr()
+    assert "prepare: 2 of 10 lines of mono.de are translated back" in said.out
+    assert "mono.de: 2 of the lines (number 2, 3) are empty; they are left out" in said.err
+    assert back_translation.prepared_mono(args).items() >= {"lines": 2, "tokens": 6}.items()
+    prepare_mono(args, args.out / "text")
+    assert "done before" in capsys.readouterr().out
+    write(args.mono / "mono.de", ["der Mann"])
+    with pytest.raises(
+        BertFusedError, match=r"out/mono was made from another mono.de; remove it, or give another --out"
+    ):
+        prepare_mono(args, args.out / "text")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("Où".encode("latin1"), "mono.de: 1 of the lines (number 1) are not UTF-8; convert the file"),
+        (b"", "mono.de is empty; it must hold one sentence a line"),
+        (b"ein Hund rennt\n", "mono.de has no line that can be translated back; give other sentences"),
+    ],
+)
+def test_monolingual_text_that_cannot_be_used(args, line, message):
+    (args.mono / "mono.de").write_bytes(line)
+    with pytest.raises(BertFusedError) as caught:
+        prepare_mono(args, args.out / "text")
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["sentencepiece", "subword-nmt"])
+def test_monolingual_text_is_split_as_the_parallel_text_is(args, kind):
+    text, line = args.out / "text", "der Hund sieht ein Haus"
+    write(text / "raw" / "train.de", [pair[1] for pair in PAIRS] * 20)
+    split = learn(kind, [text / "raw" / "train.de"], 40, text)
+    symbols = {word for pair in PAIRS for word in split(f"{pair[1]} {line}").split()}
+    write(args.out / "data-bin" / "dict.de.txt", [f"{word} 1" for word in symbols])
+    write(args.mono / "mono.de", [line])
+    args.subwords = kind
+    prepare_mono(args, text)
+    assert distill.read(args.out / "mono" / "text" / "train.de") == [split(line)]
