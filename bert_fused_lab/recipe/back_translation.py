@@ -2,10 +2,10 @@
 
     python -m bert_fused_lab.recipe.back_translation TEXT MONO SRC TGT DATA_BIN --path CHECKPOINT [further flags]
 
-The step prepare writes the text in subwords to MONO/text/train.TGT.  The command above, with flags of fairseq-generate,
-lets a model of the opposite direction translate it, in parts as `distill` does.  MONO/synthetic.{SRC,TGT} are the pairs
-that pass the filter.  Each of their sources begins with a tag (Caswell et al. 2019): ``<s>``, which is in each of
-fairseq's dictionaries and in no text, and which the plug-in does not show to BERT.
+MONO/text/train.TGT is this text in subwords.  With the flags of fairseq-generate, a model of the other direction
+translates it in parts, as in `distill`.  MONO/synthetic.{SRC,TGT} are the pairs that pass the filter.  Each of their
+sources begins with a tag (Caswell et al. 2019): ``<s>``, which is in all of fairseq's dictionaries and in no text, and
+which the plug-in does not show to BERT.
 """
 
 import math
@@ -14,7 +14,7 @@ import sys
 from argparse import Namespace
 from collections import Counter
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
+from typing import Callable, Dict, List, Sequence
 
 from fairseq.data import Dictionary
 from tqdm import tqdm
@@ -30,9 +30,9 @@ from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.files import written_whole
 
 TAG = "<s>"
-_TEXT = "text.json"  # in OUT/mono: what was prepared
-_LONGER, _MORE, _LONGEST = 1.5, 10, 3  # a sentence has at most 1.5 n + 10 and 3 n subwords if its translation has n
-_SAMPLED_FROM = 10  # times the parallel text
+_RECORD = "text.json"  # in OUT/mono: what prepare_mono has made
+# A sentence has at most 1.5 n + 10 and 3 n subwords if its translation has n; what the search has cut has more.
+_LONGER, _MORE, _LONGEST = 1.5, 10, 3
 
 
 def prepare_mono(args: Namespace, text: Path) -> None:
@@ -42,11 +42,10 @@ def prepare_mono(args: Namespace, text: Path) -> None:
         BertFusedError: the text cannot be used, or it has changed.
     """
     given, folder = args.mono / f"mono.{args.target}", args.out / "mono"
-    found, before = checksum(given), read_json(folder / _TEXT)
+    found, before = checksum(given), read_json(folder / _RECORD)
     if before.get("checksum", found) != found:
         raise BertFusedError(f"{folder} was made from another {given.name}; remove it, or give another --out")
     if before:
-        say("prepare: the monolingual text was done before")
         return
     findings = Findings()
     check_file(given, findings, args.subwords == "subword-nmt")
@@ -58,7 +57,7 @@ def prepare_mono(args: Namespace, text: Path) -> None:
     parallel = [file for name in ("train", "valid", "test*") for file in text.glob(f"{name}.{args.target}")]
     seen, total, lines, tokens = {hash(line) for file in parallel for line in distill.read(file)}, 0, 0, 0
     (folder / "text").mkdir(parents=True, exist_ok=True)
-    with written_whole(folder / "text" / f"train.{args.target}") as new, new.open("w", encoding="utf-8") as out:
+    with (folder / "text" / f"train.{args.target}").open("w", encoding="utf-8") as out:
         for (plain,) in tqdm(read_pairs([given]), desc=f"reading {given.name}", unit=" lines", disable=None):
             total, words = total + 1, split(plain).split()
             line = " ".join(words)
@@ -66,54 +65,31 @@ def prepare_mono(args: Namespace, text: Path) -> None:
                 seen.add(hash(line))
                 lines, tokens = lines + 1, tokens + len(words)
                 out.write(f"{line}\n")
+    if not lines:
+        raise BertFusedError(f"{given} has no line that can be translated back; give other sentences")
     say(
         f"prepare: {lines:,} of {total:,} lines of {given.name} are translated back; the others are empty, come twice, "
         "are in the parallel text, or have symbols that its training text has not"
     )
-    if not lines:
-        raise BertFusedError(f"{given} has no line that can be translated back; give other sentences")
-    write_json(folder / _TEXT, {"checksum": found, "lines": lines, "tokens": tokens})
+    write_json(folder / _RECORD, {"checksum": found, "lines": lines, "tokens": tokens})
 
 
 def prepared_mono(args: Namespace) -> Dict[str, int]:
     """Return how many ``lines`` and ``tokens`` the monolingual text has, if some is given."""
-    if args.mono:
-        need(args.out / "mono" / _TEXT, "prepare")
-        return read_json(args.out / "mono" / _TEXT)
-    return {"lines": 0, "tokens": 0}
+    if not args.mono:
+        return {"lines": 0, "tokens": 0}
+    need(args.out / "mono" / _RECORD, "prepare")
+    return read_json(args.out / "mono" / _RECORD)
 
 
 def mono_errors(args: Namespace) -> List[str]:
     """Return a sentence for each problem with the settings of the monolingual text."""
+    steps = [step for step in args.steps if step in ("reverse", "back_translate")]
     if not args.mono:
-        steps = [step for step in args.steps if step in ("reverse", "back_translate")]
         return [f"the step {step} needs --mono; give the directory of the monolingual text" for step in steps]
-    errors = []
-    if not (args.mono / f"mono.{args.target}").is_file():
-        errors.append(f"--mono {args.mono} has no mono.{args.target}; give the directory of this file")
-    if args.bert_text:
-        errors.append("--bert-text has no text for what is translated back from --mono; leave one of them out")
-    return errors
-
-
-def search_flags(lines: int, pairs: int, beam: Sequence[str]) -> Sequence[str]:
-    """Return the flags of the search for so many *lines* of monolingual text; *beam* are those of beam search.
-
-    Sampling gives the stronger signal, but with little parallel text beam search does (Edunov et al. 2018).
-    """
-    sampled = lines > _SAMPLED_FROM * pairs
-    return [
-        *(["--sampling", "--beam", "1"] if sampled else beam),
-        "--max-len-a",
-        str(_LONGER),
-        "--max-len-b",
-        str(_MORE),
-    ]
-
-
-def upsampling(lines: int, pairs: int) -> int:
-    """Return how often an epoch has the parallel text: so often that it is at least a third of all, about."""
-    return max(1, round(lines / (2 * pairs)))
+    text = "--bert-text has no text for what is translated back from --mono; leave one of them out"
+    file = f"--mono {args.mono} has no mono.{args.target}; give the directory of this file"
+    return [text] * bool(args.bert_text) + [file] * (not (args.mono / f"mono.{args.target}").is_file())
 
 
 def back_translate(args: Namespace, run: Run, text: Path, flags: Sequence[str]) -> None:
@@ -121,24 +97,17 @@ def back_translate(args: Namespace, run: Run, text: Path, flags: Sequence[str]) 
 
     There, ``train`` is the parallel text and ``train1`` the synthetic pairs, which fairseq joins to one training set.
     """
-    folder, languages = args.out / "mono", (args.target, args.source)
-    given = folder / "text" / "data-bin"
-    if not given.exists():
-        run(
-            ["fairseq-preprocess", "--source-lang", args.target, "--target-lang", args.source, "--only-source",
-             "--srcdict", f"{args.out}/data-bin/dict.{args.target}.txt", "--trainpref", f"{folder}/text/train",
-             "--destdir", f"{given}.new", "--workers", "2"], folder / "text" / "data-bin.log",
-        )  # fmt: skip
-        for dictionary in (args.out / "data-bin").glob("dict.*.txt"):
-            shutil.copy(dictionary, f"{given}.new")
+    folder, sets = args.out / "mono", (args.out / "valid", text / "test")
+    given, new = folder / "text" / "data-bin", folder / "data-bin.new"
+    if not given.exists():  # fairseq wants the other side, too, which nothing reads
+        shutil.copy(folder / "text" / f"train.{args.target}", folder / "text" / f"train.{args.source}")
+        binarise_alike(args, run, folder / "text" / "train", *sets, given.with_suffix(".new"))
         given.with_suffix(".new").rename(given)
-    ways = [word for side, language in zip(("source", "target"), languages) for word in (f"--{side}-lang", language)]
-    module = ["python", "-m", "bert_fused_lab.recipe.back_translation"]
-    run([*module, str(text), str(folder), args.source, args.target, str(given), *ways, *flags])
-    new = folder / "data-bin.new"
-    binarise_alike(args, run, folder / "synthetic", args.out / "valid", text / "test", new)
+    words = ["python", "-m", "bert_fused_lab.recipe.back_translation", str(text), str(folder), args.source, args.target]
+    run([*words, str(given), "--source-lang", args.target, "--target-lang", args.source, *flags])
+    binarise_alike(args, run, folder / "synthetic", *sets, new)
     for file in sorted(new.glob("train.*")):
-        file.rename(new / f"train1{file.name[len('train') :]}")
+        file.rename(new / file.name.replace("train", "train1", 1))
     for file in (args.out / "data-bin").glob("train.*"):
         shutil.copy(file, new)
     new.rename(folder / "data-bin")
@@ -150,46 +119,31 @@ def main(text: Path, folder: Path, source: str, target: str, command: Sequence[s
     Raises:
         BertFusedError: no pair passes the filter.
     """
-    translated, left_out, kept = folder / "translated", Counter[str](), 0
-    translated.mkdir(exist_ok=True)
+    translated = folder / "translated"
     distill.main(folder / "text", translated, target, source, command)
-    files = [folder / f"synthetic.{language}" for language in (source, target)]
-    pairs = zip(*(distill.read(translated / f"train.{language}") for language in (source, target)))
+    pairs = [*zip(distill.read(translated / f"train.{source}"), distill.read(translated / f"train.{target}"))]
     leaning = leaning_between(text / f"train.{source}", text / f"train.{target}")
-    with written_whole(files[0]) as new_source, written_whole(files[1]) as new_target:
-        with new_source.open("w", encoding="utf-8") as sources, new_target.open("w", encoding="utf-8") as targets:
-            for pair in filtered(pairs, leaning, left_out):
-                sources.write(f"{TAG} {pair[0]}\n")
-                targets.write(f"{pair[1]}\n")
-                kept += 1
-        said = ", ".join(f"{count:,} {reason}" for reason, count in sorted(left_out.items())) or "none"
-        say(f"back_translate: {kept:,} pairs for training; left out: {said}")
-        if not kept:
-            raise BertFusedError(
-                f"no translation in {translated} can be used; is mono.{target} in that language, and was the model in "
-                "OUT/reverse trained long enough?"
-            )
+    faults = [fault(*pair, leaning) for pair in pairs]
+    kept = [pair for pair, found in zip(pairs, faults) if not found]
+    counts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(Counter(filter(None, faults)).items()))
+    say(f"back_translate: {len(kept):,} pairs for training; left out: {counts or 'none'}")
+    if not kept:
+        raise BertFusedError(f"{translated} has no usable translation; train reverse longer, or give text in {target}")
+    for side, (language, tag) in enumerate(((source, f"{TAG} "), (target, ""))):
+        with written_whole(folder / f"synthetic.{language}") as new:
+            new.write_text("".join(f"{tag}{pair[side]}\n" for pair in kept), encoding="utf-8")
 
 
-def filtered(
-    pairs: Iterable[Tuple[str, str]], leaning: Callable[[str], float], left_out: "Counter[str]"
-) -> Iterator[Tuple[str, str]]:
-    """Yield the pairs that may be translations of each other; *left_out* counts the others by their reasons.
-
-    A translation that was cut at the greatest length of the search is longer than this length check allows.
-    """
-    for source, target in pairs:
-        shorter, longer = sorted(len(line.split()) for line in (source, target))
-        if not shorter or "<unk>" in source.split():
-            left_out["empty or with unknown symbols"] += 1
-        elif source == target:
-            left_out["copied"] += 1
-        elif longer > min(_LONGER * shorter + _MORE, _LONGEST * shorter):
-            left_out["too long or too short"] += 1
-        elif leaning(source) <= 0 or leaning(target) >= 0:
-            left_out["in another language"] += 1
-        else:
-            yield source, target
+def fault(source: str, target: str, leaning: Callable[[str], float]) -> str:
+    """Return why *source* can be no translation of *target*, if there is a reason."""
+    shorter, longer = sorted(len(line.split()) for line in (source, target))
+    if not shorter or "<unk>" in source.split():
+        return "empty or with unknown symbols"
+    if source == target:
+        return "copied"
+    if longer > min(_LONGER * shorter + _MORE, _LONGEST * shorter):
+        return "too long or too short"
+    return "" if leaning(source) > 0 > leaning(target) else "in another language"
 
 
 def leaning_between(source: Path, target: Path) -> Callable[[str], float]:

@@ -1,8 +1,6 @@
-"""Let trained models translate the training text: what a student learns from (Kim and Rush 2016).
+"""Let trained models translate text: what a student learns from (Kim and Rush 2016), or back-translation.
 
     python -m bert_fused_lab.recipe.distill TEXT OUT SRC TGT DATA_BIN --path CHECKPOINT [flags of fairseq-generate]
-
-Monolingual text is translated in the same way, from the target language (see back_translation.py).
 
 TEXT/train.SRC is the text of DATA_BIN.  It is translated in parts, by a process on each GPU, or on each core that has
 2 GB.  OUT/parts keeps the parts, so that a run that was interrupted goes on.  OUT/train.{SRC,TGT} are written when all

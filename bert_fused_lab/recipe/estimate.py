@@ -63,8 +63,8 @@ def estimate(args: Namespace, run: Run, text: Path, trainings: Mapping[str, Sequ
     seconds = steps(plain, fused, probe, text, args.target, updates, more, every, len(args.seeds))
     if args.mono:
         mono = size(args.out / "mono" / "text" / f"train.{args.target}")
-        back = mono * plain.translation / (torch.cuda.device_count() or usable_cores())
-        seconds = {"reverse": plain.training(updates, every), "back_translate": plain.start + back, **seconds}
+        back = plain.start + mono * plain.translation / (torch.cuda.device_count() or usable_cores())
+        seconds = {"reverse": plain.training(updates, every), "back_translate": back, **seconds}
         seconds["BERT's states"] += fused.states * 1.5 * mono  # the parallel text, which comes several times, is less
     each = ", ".join(f"{step} {minutes(took)}" for step, took in seconds.items())
     say(f"expected time, at most: {minutes(sum(seconds.values()))} ({each})")

@@ -11,13 +11,7 @@ from typing import Any, Callable, Dict, List
 
 import torch
 
-from bert_fused_lab.recipe.back_translation import (
-    back_translate,
-    prepare_mono,
-    prepared_mono,
-    search_flags,
-    upsampling,
-)
+from bert_fused_lab.recipe.back_translation import back_translate, prepare_mono, prepared_mono
 from bert_fused_lab.recipe.data import binarise_alike, prepare, prepared, text_of
 from bert_fused_lab.recipe.encoder import among_flags, bert_path, layer_and_width, write_random_bert
 from bert_fused_lab.recipe.estimate import estimate
@@ -52,7 +46,6 @@ class Plan:
     cache: List[str]
     training: List[str]
     train_flags: List[str]
-    mono: Dict[str, int]  # lines and tokens of the monolingual text, if there is some
 
 
 class Recipe:
@@ -83,14 +76,14 @@ class Recipe:
         bert, first = bert_path(made["bert"]), bert_path(args.bert or made["bert"])
         if portable(bert) != portable(first):
             raise BertFusedError(f"{self.out} was prepared with --bert {bert}; for --bert {first} give another --out")
-        gpu, pairs, tokens, flags = torch.cuda.is_available(), made["pairs"], made["tokens"], list(args.train_flags)
+        gpu, pairs, flags = torch.cuda.is_available(), made["pairs"], list(args.train_flags)
         if gpu and not re.search("fp16( |$)|bf16( |$)|--amp( |$)", " ".join(flags)):
             flags.insert(0, "--fp16")
         kept = read_json(self.out / _KEPT)
         size = size_for(args, pairs, gpu, kept)
         layer, width = layer_and_width(bert)
         mono = prepared_mono(args)
-        copies = upsampling(mono["lines"], pairs)
+        copies = max(1, round(mono["lines"] / (2 * pairs)))  # of the parallel text, which is then a third or more
         dropout = str(dropout_for(size, pairs + mono["lines"]))
         # a sentence in valid that is too long for the models would end the training; longer ones of train are left out
         training = ["--dropout", dropout, "--share-all-embeddings", "--max-tokens", "4096"]
@@ -98,7 +91,7 @@ class Recipe:
         training += ["--upsample-primary", str(copies)] * bool(args.mono)
         bert_flags = [*([] if layer is None else ["--bert-layer", str(layer)]), *args.bert_flags]
         # a word piece for each subword and two special tokens, in two bytes a number
-        needed = (copies * (tokens + 2 * pairs) + mono["tokens"] + 2 * mono["lines"]) * width * 2 / 1e9
+        needed = (copies * (made["tokens"] + 2 * pairs) + mono["tokens"] + 2 * mono["lines"]) * width * 2 / 1e9
         room = kept.get("cache_gb", shutil.disk_usage(self.out).free / 2e9) if args.cache_gb is None else args.cache_gb
         write_json(self.out / _KEPT, {**kept, "cache_gb": room})
         cache = [] if needed > room else ["--bert-cache", str(self.out / "bert-cache")]
@@ -110,7 +103,7 @@ class Recipe:
             f"rate {size.lr}, warm-up {size.warmup}) and {size.more:,} more ({size.more_lr}, of the control "
             f"{size.control_lr}; {size.more_warmup}); {' '.join([*bert_flags, *flags])}"
         )
-        return Plan(made, text_of(args, made), size, bert, bert_flags, cache, training, flags, mono)
+        return Plan(made, text_of(args, made), size, bert, bert_flags, cache, training, flags)
 
     def prepare(self, step: str) -> None:
         """Make data-bin of the text, and prepare the monolingual text."""
@@ -138,13 +131,15 @@ class Recipe:
 
     def back_translate(self, step: str) -> None:
         """Translate the monolingual text to the source language, and make the data-bin that all systems learn from."""
-        args, plan, model = self.args, self.plan, self._average(self.out / "reverse")
-        search = search_flags(plan.mono["lines"], plan.made["pairs"], self._search())
-        made_from = {"models": {"reverse": self._model(self.out / "reverse")}, "search": search}
-        if self._is_translated(step, self.base, made_from):
-            return
-        flags = ["--user-dir", "bert_fused_plugin", "--path", str(model), *search, "--seed", str(args.seeds[0])]
-        back_translate(args, self.run, plan.text, [*flags, *self._translation])
+        args, plan, reverse = self.args, self.plan, self.out / "reverse"
+        # sampling gives the stronger signal, but with little parallel text beam search does (Edunov et al. 2018)
+        is_sampled = prepared_mono(args)["lines"] > 10 * plan.made["pairs"]
+        search = [*self._search(), "--max-len-a", "1.5", "--max-len-b", "10", "--seed", str(args.seeds[0])]
+        search += ["--sampling", "--beam", "1"] * is_sampled
+        model = self._average(reverse)
+        if not self._is_translated(step, self.base, {"reverse": self._model(reverse), "search": search}):
+            flags = ["--user-dir", "bert_fused_plugin", "--path", str(model), *search, *self._translation]
+            back_translate(args, self.run, plan.text, flags)
 
     def train(self, name: str) -> None:
         """Train a system."""
@@ -196,9 +191,7 @@ class Recipe:
             BertFusedError: it was begun by other models, or with another search.
         """
         if read_json(folder / RECORD) not in ({}, made_from):
-            raise BertFusedError(
-                f"{folder} was begun by another model, or with another search; remove it to translate the text anew"
-            )
+            raise BertFusedError(f"{folder} was begun by another model or another search; remove it to begin anew")
         if (folder / "data-bin").exists():
             say(f"{step}: done before")
             return True
@@ -242,8 +235,8 @@ class Recipe:
             there = list(dict.fromkeys(["bert_fused_r_drop", *there]))
         given = []
         for name in there:
-            base, system = places[name].parent, places[name].name
-            folders = [places[name], *(base / f"seed-{seed}" / system for seed in self._reached)]
+            first = places[name]
+            folders = [first, *(first.parent / f"seed-{seed}" / first.name for seed in self._reached)]
             averages = [str(self._average(folder)) for folder in folders if (folder / "checkpoint_best.pt").exists()]
             given += ["--baseline" if name == baseline else "--run", f"{name}={','.join(averages)}"]
         for folder in sorted(self.base.glob("seed-*")):  # there if an earlier call had more seeds
@@ -372,10 +365,8 @@ class Step:
 _SYSTEMS = {name: Step(Recipe.train, each.help, each.default, each.shared) for name, each in SYSTEMS.items()}
 _STUDENTS = {name: _SYSTEMS.pop(name) for name in ("student", "student_control")}
 MONO_STEPS = {
-    "reverse": Step(Recipe.reverse, "with --mono: the transformer of the opposite direction"),
-    "back_translate": Step(
-        Recipe.back_translate, "with --mono: it translates the monolingual text, in parts, on all cores or GPUs"
-    ),
+    "reverse": Step(Recipe.reverse, "with --mono: a transformer of the other direction"),
+    "back_translate": Step(Recipe.back_translate, "with --mono: it translates mono.TGT, on all cores or GPUs"),
 }
 STEPS: Dict[str, Step] = {
     "prepare": Step(Recipe.prepare, "text to OUT/data-bin", True),

@@ -124,8 +124,7 @@ def check_split(paths: Sequence[Path], findings: Findings, keeps_symbols: bool =
 def check_file(path: Path, findings: Findings, keeps_symbols: bool) -> None:
     """Read a file of one language, as `check_split` reads those of two."""
     file = _File(path)
-    for _ in tqdm(file, desc=f"checking {path.name}", unit=" lines", disable=None, leave=False):
-        pass
+    sum(1 for _ in tqdm(file, desc=f"checking {path.name}", unit=" lines", disable=None, leave=False))
     _check_lines(file, findings, keeps_symbols)
 
 
@@ -192,8 +191,7 @@ def _check_lines(file: _File, findings: Findings, keeps_symbols: bool) -> None:
     if not file.count:
         findings.errors.append(f"{file.path} is empty; it must hold one sentence a line")
     elif file.empty:
-        of_train = {"train": "these pairs are left out", "mono": "they are left out"}
-        what = of_train.get(file.path.stem, "they stay, and count in the scores")
+        what = "these are left out" if file.path.stem in ("train", "mono") else "they stay, and count in the scores"
         findings.warnings.append(f"{file.path}: {_listed(file.empty)} are empty; {what}")
     if file.apart:
         findings.warnings.append(

@@ -27,6 +27,7 @@ def mono(dry):
     known = {"checksum": 0, "lines": 12000, "tokens": 24000}
     (out / "mono" / "text.json").write_text(json.dumps(known))
     (out / "data-bin" / "train.en-de.en.bin").write_text("parallel")
+    (out / "mono" / "text" / "train.de").write_text("ein Hund\n")
     return out
 
 
@@ -38,7 +39,7 @@ def of(call, flag):
 def test_all_systems_learn_from_what_is_translated_back(dry, mono):
     def run(words, *more):
         dry(words, *more)
-        if words[0] == "fairseq-preprocess" and "--only-source" not in words:
+        if words[0] == "fairseq-preprocess":
             Path(words[words.index("--destdir") + 1], "train.en-de.en.bin").write_text("synthetic")
 
     steps = (*STEPS, "distill", "student", "student_control", "compare")
@@ -112,6 +113,15 @@ def test_usual_steps_have_the_monolingual_text_at_their_place(dry):
     assert command.parse_args(dry.arguments("multi30k")).steps == usual
 
 
+@pytest.mark.parametrize(("lines", "sampled", "copies"), [(30_000, False, 5), (30_001, True, 5), (4000, False, 1)])
+def test_the_search_and_the_share_of_parallel_text_follow_from_the_amounts(dry, mono, lines, sampled, copies):
+    (mono / "mono" / "text.json").write_text(json.dumps({"checksum": 0, "lines": lines, "tokens": 1}))
+    dry.run("own_data", *STEPS[:3], mono=".")
+    [call] = dry.calls("python")
+    assert ("--sampling" in call, of(call, "--beam")) == (sampled, "1" if sampled else "5")
+    assert of(dry.calls("fairseq-train")[-1], "--upsample-primary") == str(copies)
+
+
 def test_sizes_follow_the_parallel_text_and_dropout_and_disk_all_text(dry, mono):
     file = mono / "mono" / "text.json"
     file.write_text(json.dumps({"checksum": 0, "lines": 97_000, "tokens": 50_000}))
@@ -156,38 +166,34 @@ def test_other_translations_are_noticed(dry, mono):
     assert "own_data-out/mono/control learned from other translations; remove it to train it again" in said
     (mono / "reverse" / "checkpoint_best.pt").write_text("of another training")
     said = dry.refused("own_data", "back_translate", mono=".")
-    assert "own_data-out/mono was begun by another model, or with another search; remove it" in said
+    assert "own_data-out/mono was begun by another model or another search; remove it" in said
 
 
 def test_the_same_seed_gives_the_same_text_also_after_a_kill(workspace, tmp_path, monkeypatch):
-    monkeypatch.setattr(distill, "_PART", 50)
-    monkeypatch.setattr(
-        back_translation, "leaning_between", lambda *paths: lambda line: 1 - 2 * ("the" not in line.split())
-    )
-    texts = []
-    for folder in (tmp_path / "first", tmp_path / "second"):
-        (folder / "text").mkdir(parents=True)
-        shutil.copy(workspace.path / "train.en", folder / "text")
-        flags = [
-            "--user-dir",
-            str(ROOT / "bert_fused_plugin"),
-            "--task",
-            "bert_fused_translation",
-            "--sampling",
-            "--beam",
-            "1",
-        ]
-        flags += ["--path", workspace.checkpoint, "--seed", "1", "--max-len-b", "9", "--max-tokens", "120", "--cpu"]
-        given = (workspace.path, folder, "de", "en", [workspace.data, *flags])
-        if folder.name == "second":  # killed within the second of three parts
-            back_translation.main(*given)
-            for name in ("synthetic.de", "synthetic.en", "translated/parts/1-of-3", "translated/parts/2-of-3"):
-                (folder / name).unlink()
-            kept = (folder / "translated" / "parts" / "0-of-3").stat().st_mtime_ns
-        back_translation.main(*given)
-        texts.append([(folder / f"synthetic.{lang}").read_text() for lang in ("de", "en")])
-    assert (folder / "translated" / "parts" / "0-of-3").stat().st_mtime_ns == kept
-    assert texts[0] == texts[1] != ["", ""]
+    monkeypatch.setattr(distill, "_PART", 75)
+    targets = {*distill.read(workspace.path / "train.en")}  # which are of the same words as their translations
+    monkeypatch.setattr(back_translation, "leaning_between", lambda *paths: lambda line: -1 if line in targets else 1)
+    (tmp_path / "text").mkdir()
+    shutil.copy(workspace.path / "train.en", tmp_path / "text")
+    flags = [
+        "--user-dir",
+        str(ROOT / "bert_fused_plugin"),
+        "--task",
+        "bert_fused_translation",
+        "--sampling",
+        "--beam",
+        "1",
+    ]
+    flags += ["--path", workspace.checkpoint, "--seed", "1", "--max-len-b", "9", "--max-tokens", "120", "--cpu"]
+    given = (workspace.path, tmp_path, "de", "en", [workspace.data, *flags])
+    back_translation.main(*given)
+    synthetic, parts = ([tmp_path / f"synthetic.{lang}" for lang in ("de", "en")], tmp_path / "translated" / "parts")
+    before, kept = [file.read_text() for file in synthetic], (parts / "0-of-2").stat().st_mtime_ns
+    for file in (*synthetic, parts / "1-of-2"):  # killed within the second part
+        file.unlink()
+    back_translation.main(*given)
+    assert (parts / "0-of-2").stat().st_mtime_ns == kept
+    assert [file.read_text() for file in synthetic] == before != ["", ""]
 
 
 @pytest.mark.slow

@@ -247,7 +247,7 @@ def test_a_student_learns_from_the_teacher_that_is_named(dry):
     assert "student learned from other translations; remove it to train it again" in said
     (out / "transformer" / "checkpoint_best.pt").write_text("of another training")
     said = dry.refused("wmt14_en_de", "distill", **given)
-    assert f"{folder} was begun by another model, or with another search; remove it" in said
+    assert f"{folder} was begun by another model or another search; remove it" in said
 
 
 def test_the_model_that_is_named_is_deployed_and_joins_the_report(dry, out, monkeypatch):

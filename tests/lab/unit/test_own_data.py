@@ -195,7 +195,7 @@ def test_empty_lines_are_named_and_their_pairs_left_out(data, capsys):
     write(data / "train.en", lines)
     text = run(data)
     assert (
-        f"warning: {data}/train.en: 2 of the lines (number 5, 10) are empty; these pairs are left out"
+        f"warning: {data}/train.en: 2 of the lines (number 5, 10) are empty; these are left out"
         in capsys.readouterr().err
     )
     total = sum(len(read(text / f"{split}.en")) for split in ("train", "valid", "test"))
