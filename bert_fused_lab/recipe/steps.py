@@ -16,6 +16,7 @@ from bert_fused_lab.recipe.encoder import among_flags, bert_path, layer_and_widt
 from bert_fused_lab.recipe.estimate import estimate
 from bert_fused_lab.recipe.running import RECORD, Run, checksum, need, portable, read_json, say, train, write_json
 from bert_fused_lab.recipe.settings import SPLIT_BEFORE, Size, dropout_for, size_for
+from bert_fused_lab.recipe.start import FOLDER, imported_settings, size_of_start
 from bert_fused_lab.recipe.systems import FUSED, SYSTEMS, System, of_student, training_flags
 from bert_fused_plugin.errors import BertFusedError
 
@@ -77,13 +78,15 @@ class Recipe:
         if gpu and not re.search("fp16( |$)|bf16( |$)|--amp( |$)", " ".join(flags)):
             flags.insert(0, "--fp16")
         kept = read_json(self.out / _KEPT)
-        size = size_for(args, pairs, gpu, kept)
+        size = size_for(args, pairs, gpu, kept, size_of_start(self.out) if args.start else None)
         layer, width = layer_and_width(bert)
         dropout = str(dropout_for(size, pairs))
         # a sentence in valid that is too long for the models would end the training; longer ones of train are left out
-        training = ["--dropout", dropout, "--share-all-embeddings", "--max-tokens", "4096"]
-        training += ["--skip-invalid-size-inputs-valid-test", *args.training.split()]
-        bert_flags = [*([] if layer is None else ["--bert-layer", str(layer)]), *args.bert_flags]
+        training = ["--dropout", dropout, "--max-tokens", "4096", "--skip-invalid-size-inputs-valid-test"]
+        training += [*args.training.split(), *([] if args.start else ["--share-all-embeddings"])]
+        tag = self._tags[0]
+        bert_flags = [*([] if layer is None else ["--bert-layer", str(layer)])]
+        bert_flags += [*(["--bert-strip-tags", tag] if tag else []), *args.bert_flags]
         # a word piece for each subword and two special tokens, in two bytes a number
         needed = (made["tokens"] + 2 * pairs) * width * 2 / 1e9
         room = kept.get("cache_gb", shutil.disk_usage(self.out).free / 2e9) if args.cache_gb is None else args.cache_gb
@@ -93,9 +96,9 @@ class Recipe:
             say(f"BERT's states would take more than --cache-gb {room:g}, so BERT runs in every step")
         device = "GPU" if gpu else "CPU"
         say(
-            f"{pairs:,} pairs on a {device}: {size.fused_arch}, dropout {dropout}, {size.updates:,} updates (learning "
-            f"rate {size.lr}, warm-up {size.warmup}) and {size.more:,} more ({size.more_lr}, of the control "
-            f"{size.control_lr}; {size.more_warmup}); {' '.join([*bert_flags, *flags])}"
+            f"{pairs:,} pairs on a {device}: {args.start or size.fused_arch}, dropout {dropout}, {size.updates:,} "
+            f"updates (learning rate {size.lr}, warm-up {size.warmup}) and {size.more:,} more ({size.more_lr}, of the "
+            f"control {size.control_lr}; {size.more_warmup}); {' '.join([*bert_flags, *flags])}"
         )
         return Plan(made, text_of(args, made), size, bert, bert_flags, cache, training, flags)
 
@@ -105,27 +108,31 @@ class Recipe:
 
     def estimate(self, step: str) -> None:
         """Print how long the trainings will take."""
-        if (self.out / "transformer" / RECORD).exists():
+        plain = "control" if self.args.start else "transformer"
+        if (self.out / plain / RECORD).exists():
             say("estimate: skipped, because the training has begun")
         else:
-            trainings = {"plain": self._command("transformer"), "fused": self._command("bert_fused")}
+            trainings = {"plain": self._command(plain), "fused": self._command("bert_fused")}
             estimate(self.args, self.run, self.plan.text, trainings)
 
     def train(self, name: str) -> None:
         """Train a system."""
-        system, transformer, origin = self._system(name), self.runs / "transformer", {}
+        system, start, origin = self._system(name), self._start, {}
+        if name == "transformer" and self.args.start:
+            say(f"transformer: {start}, as it was downloaded")
+            return
         if system.begins:
-            need(transformer / "checkpoint_best.pt", "transformer")
-            record = read_json(transformer / RECORD)  # a transformer that was put there has none
+            need(start, "transformer")
+            record = read_json(start.with_name(RECORD))  # a transformer that was put there has none
             if record and not record["finished"]:
-                raise BertFusedError(f"{transformer} is not trained to its end; run the step transformer first")
+                raise BertFusedError(f"{start.parent} is not trained to its end; run the step transformer first")
             origin = {"transformer": record.get("settings")}
         if system.distilled:
             need(self._distilled / "data-bin", "distill")
             origin["taught by"] = [checksum(path) for path in sorted(self._distilled.glob("train.*"))]
         if system.arch == FUSED and system.begins:  # a warm start looks for them there first
             for dictionary in (self.out / "data-bin").glob("dict.*.txt"):
-                shutil.copy(dictionary, transformer)
+                shutil.copy(dictionary, start.parent)
         if system.bert == "random" and not self._random_bert.is_dir():
             write_random_bert(self.plan.bert, self._random_bert)
         if train(self._run_training, self.runs / name, self._command(name), self.out, origin):
@@ -157,9 +164,16 @@ class Recipe:
         new.rename(folder / "data-bin")
 
     def deploy(self, step: str) -> None:
-        """Convert a plain transformer to a directory for CTranslate2."""
+        """Convert a plain transformer to a directory for CTranslate2, or one that began so for transformers."""
         args, plan = self.args, self.plan
         average = self._average(self.out / args.deploy)
+        if args.start:
+            exported = self.out / "deploy"
+            shutil.rmtree(exported, ignore_errors=True)
+            self.run(["bert-fused-export", "hf", str(average), str(exported), "--imported", str(self._start.parent)])
+            say(f"for CTranslate2: ct2-transformers-converter --model {exported} --output_dir {exported}-int8 "
+                "--quantization int8")  # fmt: skip
+            return
         if importlib.util.find_spec("ctranslate2") is None:
             self.run(["python", "-m", "pip", "install", "-q", "ctranslate2"])
         moses = ["--moses"] * (among_flags(plan.bert_flags).bert_detok == "moses")
@@ -174,10 +188,12 @@ class Recipe:
         if not (self._trained_anew or self.seed == self.args.seeds[-1]):
             return
         self._trained_anew, out = False, self.out
-        there = [name for name in SYSTEMS if (out / name / "checkpoint_best.pt").exists()]
+        trained = [name for name in SYSTEMS if (out / name / "checkpoint_best.pt").exists()]
+        there = [*(["transformer"] if self.args.start else []), *trained]
         controls = [name for name in ("control", "control_r_drop") if name in there]
         baseline = self.args.baseline or [*controls, "transformer"][0]
-        need(out / baseline / "checkpoint_best.pt", baseline)
+        if baseline not in there:
+            need(out / baseline / "checkpoint_best.pt", baseline)
         if len(there) == 1:
             raise BertFusedError(f"there is nothing to compare {baseline} with; train another system first")
         if baseline == "control_r_drop" and "bert_fused_r_drop" in there:  # what its report begins with
@@ -185,8 +201,9 @@ class Recipe:
         places, given = [out, *(out / f"seed-{seed}" for seed in self._reached)], []
         for name in there:
             folders = [place / name for place in places if (place / name / "checkpoint_best.pt").exists()]
-            averages = ",".join(str(self._average(folder)) for folder in folders)
-            given += ["--baseline" if name == baseline else "--run", f"{name}={averages}"]
+            averages = [str(self._average(folder)) for folder in folders] or [str(self._start)]
+            shown = name if folders else "as_downloaded"
+            given += ["--baseline" if name == baseline else "--run", f"{shown}={','.join(averages)}"]
         for folder in sorted(out.glob("seed-*")):  # there if an earlier call had more seeds
             if folder not in places and self.seed == self.args.seeds[-1]:
                 say(f"compare: {folder} is not in the report; it is with --seeds of {folder.name[5:]}, too")
@@ -232,7 +249,6 @@ class Recipe:
     def _command(self, name: str) -> List[str]:
         """Return the command that trains a system."""
         args, plan, system = self.args, self.plan, self._system(name)
-        start = self.runs / "transformer" / "checkpoint_best.pt"
         data = self._distilled if system.distilled else self.out
         with_bert: List[str] = []
         if system.bert:
@@ -245,7 +261,7 @@ class Recipe:
         every = str(plan.size.every)
         return [
             "fairseq-train", f"{data}/data-bin", "--user-dir", "bert_fused_plugin",
-            *training_flags(system, plan.size, start, fused_start), *with_bert,
+            *training_flags(system, plan.size, self._start, fused_start), *with_bert,
             "--consistency", args.consistency, *system.flags.split(), *plan.training, *_ALL,
             "--validate-interval-updates", every, "--save-interval-updates", every, "--seed", str(self.seed),
             "--save-dir", f"{self.runs}/{name}", *plan.train_flags,
@@ -269,7 +285,20 @@ class Recipe:
         reference = f"{self.out}/text/reference.{{subset}}.{self.args.target}"
         of_raw = ["--reference", reference, "--max-len-a", "1.5", "--max-len-b", "10"]
         of_raw *= self.args.subwords != SPLIT_BEFORE
-        return [*of_raw, *self._bert_text, *self.args.scoring.split()]
+        prefix = ["--prefix-size", "1"] if self._tags[1] else []  # a model of many languages needs the target's tag
+        return [*of_raw, *prefix, *self._bert_text, *self.args.scoring.split()]
+
+    @property
+    def _start(self) -> Path:
+        """The checkpoint that systems begin with."""
+        if self.args.start:
+            return Path(self.out / FOLDER / "checkpoint.pt")
+        return Path(self.runs / "transformer" / "checkpoint_best.pt")
+
+    @property
+    def _tags(self) -> List[str]:
+        """The symbols that begin source and target sentences, or empty texts."""
+        return imported_settings(self.out)["tags"] if self.args.start else ["", ""]
 
     @property
     def _bert_text(self) -> List[str]:
