@@ -19,7 +19,7 @@ from bert_fused_plugin.errors import BertFusedError
 
 FOLDER = "start"  # in OUT
 _MANY = 100_000  # symbols; M2M100, NLLB and mBART-50 have more, OPUS-MT has fewer
-# mBART is fine-tuned with this rate for at most 40,000 updates (Liu et al. 2020); its warm-up of 2,500 updates is for
+# mBART is fine-tuned with this rate for at most 40,000 updates (Liu et al. 2020, TACL 8); its warm-up of 2,500 is for
 # 600,000 pairs, and the recipe's text is mostly less.  Dropout is theirs, too: 0.3.
 _FINE_TUNING = Size("", "", "", 0, 0, 0.0, 0.0, 40_000, 500, 3e-5, 3e-5, 250)
 
