@@ -95,10 +95,11 @@ class Recipe:
         if not cache:
             say(f"BERT's states would take more than --cache-gb {room:g}, so BERT runs in every step")
         device = "GPU" if gpu else "CPU"
+        first = f"{size.updates:,} updates (learning rate {size.lr}, warm-up {size.warmup}), then "
         say(
-            f"{pairs:,} pairs on a {device}: {args.start or size.fused_arch}, dropout {dropout}, {size.updates:,} "
-            f"updates (learning rate {size.lr}, warm-up {size.warmup}) and {size.more:,} more ({size.more_lr}, of the "
-            f"control {size.control_lr}; {size.more_warmup}); {' '.join([*bert_flags, *flags])}"
+            f"{pairs:,} pairs on a {device}: {args.start or size.fused_arch}, dropout {dropout}, "
+            f"{'' if args.start else first}{size.more:,} updates (learning rate {size.more_lr}, of the control "
+            f"{size.control_lr}; warm-up {size.more_warmup}); {' '.join([*bert_flags, *flags])}"
         )
         return Plan(made, text_of(args, made), size, bert, bert_flags, cache, training, flags)
 
