@@ -46,3 +46,4 @@ print(*report["verdicts"], *(test["verdict"] for test in report["bert_tests"] if
 for run in report["runs"]:
     print(f"demo: {run['name']:11} BLEU = {run['scores']['BLEU']['score']:.2f}")
 PYTHON
+say "next, your own text, such as train.en and train.fr in the folder my-text: bert-fused-recipe en fr my-text"

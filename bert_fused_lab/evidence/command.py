@@ -24,7 +24,7 @@ from bert_fused_plugin.data.dictionary_bridge import DETOKENIZERS
 from bert_fused_plugin.data.subwords import JOINABLE
 from bert_fused_plugin.errors import flag_name, raise_all
 
-_LEAST = {"beam": 1, "lenpen": -math.inf, "max_len_a": 0, "max_len_b": 1, "max_tokens": 1}
+_LEAST = {"beam": 1, "lenpen": -math.inf, "max_len_a": 0, "max_len_b": 1, "max_tokens": 1, "prefix_size": 0}
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
@@ -83,6 +83,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--max-len-a", type=float, help="a of ax + b, the length limit for x source tokens")
     add("--max-len-b", type=int, help="b of this limit; defaults: 0 and %(default)s")
     add("--max-tokens", type=int, help="most tokens in a batch; default: %(default)s")
+    add("--prefix-size", type=int, help="begin translations with so many tokens of the references, such as the tag of "
+        "the language; default: %(default)s")  # fmt: skip
     add("--bert-text", metavar="DIR", help="directory with the raw source text for BERT, as for the task")
     add("--bert-documents", metavar="DIR", help="directory with document boundaries, as for the task")
     add("--no-bert-tests", action="store_true", help="leave out the translations with BERT off, shuffled and random")

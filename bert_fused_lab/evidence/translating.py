@@ -21,6 +21,7 @@ from bert_fused_lab.evidence.runs import Run, on_device
 from bert_fused_lab.evidence.words import PIECES, word_marks
 from bert_fused_plugin.data.dictionary_bridge import DETOKENIZERS, detect_detok
 from bert_fused_plugin.data.subwords import SUBWORDS, detect_subword
+from bert_fused_plugin.data.tags import language_tags
 from bert_fused_plugin.progress import Progress
 
 
@@ -33,6 +34,7 @@ class Decoding:
     max_len_a: float = 0.0
     max_len_b: int = 200
     max_tokens: int = 4096
+    prefix_size: int = 0
 
 
 @dataclass
@@ -79,21 +81,29 @@ def searcher(run: Run, how: Decoding) -> Callable[[Dict[str, Any]], List[Tensor]
     """Return the function from a batch to the best hypothesis of each sentence, (T,), on the CPU."""
     options = GenerationConfig(beam=how.beam, lenpen=how.lenpen, max_len_a=how.max_len_a, max_len_b=how.max_len_b)
     generator = run.task.build_generator([run.model], options)
-    return lambda batch: [best["tokens"].cpu() for best, *_ in run.task.inference_step(generator, [run.model], batch)]
+
+    def search(batch: Dict[str, Any]) -> List[Tensor]:
+        prefix = batch["target"][:, : how.prefix_size] if how.prefix_size else None
+        found = run.task.inference_step(generator, [run.model], batch, prefix)
+        return [best["tokens"].cpu() for best, *_ in found]
+
+    return search
 
 
 class Texts:
     """Makes texts of ids as fairseq-generate does: *subwords* are joined, and the target is detokenised by *detok*.
 
-    The *subwords* are a kind of the table in data/subwords.py; ``auto`` joins those that the dictionary has.
+    The *subwords* are a kind of the table in data/subwords.py; ``auto`` joins those that the dictionary has.  Tags of
+    languages are left out.
     """
 
     def __init__(self, task: Any, subwords: str, detok: str) -> None:
         self.dictionaries = task.source_dictionary, task.target_dictionary
+        self._tags = [{*map(each.index, language_tags(each))} for each in self.dictionaries]
         self.languages = languages = task.cfg.source_lang, task.cfg.target_lang
         kinds = [detect_subword(each) if subwords == "auto" else subwords for each in self.dictionaries]
         marks = [word_marks(kind, language) for kind, language in zip(kinds, languages)]
-        self._subwords = kinds
+        self._joins = [SUBWORDS[kind].join for kind in kinds]
         self.source_words, self.target_words = marks  # by which symbols become words, as for `merge`
         self.remarks = [  # what the reader of a report must know about these words
             f"{language} is written without spaces between words, so in tables and in maps of attention each of its "
@@ -106,7 +116,7 @@ class Texts:
             for language, kind in zip(languages, kinds)
             if SUBWORDS[kind].join is None
         ]
-        self.joins_target = SUBWORDS[kinds[1]].join is not None
+        self.joins_target = self._joins[1] is not None
         words = " ".join(task.target_dictionary.symbols[task.target_dictionary.nspecial :])
         self.lower_cased = words == words.lower()  # the target side
         self.detokenised, self._detokenize = map(DETOKENIZERS[detok], languages)  # of source and target
@@ -115,16 +125,16 @@ class Texts:
 
     def source(self, tokens: Tensor) -> str:
         """Return the text of a source sentence, which `detokenised` makes plain text of."""
-        return _joined(self.dictionaries[0], tokens, self._subwords[0])
+        return self._joined(0, tokens)
 
     def target(self, tokens: Tensor, unknown: Optional[str] = None) -> str:
         """Return the text of a translation, or of a reference, where *unknown* stands for each unknown word."""
-        return self._detokenize(_joined(self.dictionaries[1], tokens, self._subwords[1], unknown))
+        return self._detokenize(self._joined(1, tokens, unknown))
 
-
-def _joined(dictionary: Any, tokens: Tensor, subwords: str, unknown: Optional[str] = None) -> str:
-    symbols, join = str(dictionary.string(tokens, unk_string=unknown)), SUBWORDS[subwords].join
-    return symbols if join is None else join(symbols.split(" "))
+    def _joined(self, side: int, tokens: Tensor, unknown: Optional[str] = None) -> str:
+        ignored = {"extra_symbols_to_ignore": self._tags[side]}
+        symbols, join = self.dictionaries[side].string(tokens, unk_string=unknown, **ignored), self._joins[side]
+        return str(symbols) if join is None else join(symbols.split(" "))
 
 
 def hardware(device: str) -> Dict[str, Any]:

@@ -33,12 +33,11 @@ class Both:
         )
         self.model, self.source, self.target = model.eval(), task.source_dictionary, task.target_dictionary
         languages = [task.cfg.source_lang, task.cfg.target_lang]
-        is_marian = self.hf.config.model_type == "marian"
-        self.tokenizer = AutoTokenizer.from_pretrained(
-            name, **({} if is_marian else {"src_lang": languages[0], "tgt_lang": languages[1]})
-        )
-        vocabulary = read_vocabulary(str(name), self.tokenizer, self.hf.config, languages)
-        self.symbols, self.tags, self.is_marian = vocabulary.symbols, vocabulary.tags, is_marian
+        self.is_marian, tokenizer = self.hf.config.model_type == "marian", AutoTokenizer.from_pretrained(name)
+        vocabulary = read_vocabulary(str(name), tokenizer, self.hf.config, languages)
+        self.symbols, self.tags = vocabulary.symbols, vocabulary.tags
+        codes = {} if self.is_marian else dict(zip(("src_lang", "tgt_lang"), (tag.strip("_") for tag in self.tags)))
+        self.tokenizer = AutoTokenizer.from_pretrained(name, **codes)
         self.pieces = [SentencePieceProcessor(model_file=f"{imported}/{side}.spm") for side in ("source", "target")]
 
     def tokens(self, line: str, side: int = 0) -> List[str]:

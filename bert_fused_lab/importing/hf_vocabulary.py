@@ -5,14 +5,17 @@ from typing import Any, Iterable, List, NamedTuple, Optional, Sequence, Set, Tup
 
 import torch
 from fairseq.data import Dictionary
+from langcodes import closest_match, tag_is_valid
 from sentencepiece import SentencePieceProcessor
 from torch import Tensor
 from transformers.convert_slow_tokenizer import import_protobuf
 
+from bert_fused_plugin.data.tags import LANGUAGE_TAG
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import file_of_model
 
 _UNNAMED = "madeupword"  # as fairseq names rows without a symbol
+_SAME_LANGUAGE = 5  # a distance of langcodes; Norwegian and its Bokmål have 1, Swiss German and German 8
 
 
 class Vocabulary(NamedTuple):
@@ -24,7 +27,7 @@ class Vocabulary(NamedTuple):
 
 
 def read_vocabulary(name: str, tokenizer: Any, config: Any, languages: Sequence[str]) -> Vocabulary:
-    """Return the vocabulary of the model *name*, with the tags of the pair of *languages*.
+    """Return the vocabulary of the model *name*, with the tags of the pair of *languages*, as it names them or as ISO.
 
     Raises:
         BertFusedError: A file or a tag is missing.
@@ -45,12 +48,14 @@ def read_vocabulary(name: str, tokenizer: Any, config: Any, languages: Sequence[
     others = set(symbols[0]) - _pieces(models)
     form = ">>{}<<" if is_marian else "__{}__" if "__en__" in others else "{}"
     marian_tags = sorted(symbol for symbol in others if symbol.startswith(">>"))
-    wanted = [form.format(language) for language in (languages[1:] if is_marian else languages)]
-    for language, tag in zip(languages[-len(wanted) :], wanted):
-        if tag not in others and (marian_tags or not is_marian):
+    wanted = [(language, _tag(language, form, others)) for language in (languages[1:] if is_marian else languages)]
+    for language, tag in wanted:
+        if not tag and (marian_tags or not is_marian):
             codes = ", ".join(marian_tags[:99]) or "eng_Latn (NLLB), en (M2M100) or en_XX (mBART-50)"
-            raise BertFusedError(f"--source-lang, --target-lang: {name} has no {tag}; name {language} as in {codes}")
-    return Vocabulary(symbols, models, (*(tag for tag in wanted if tag in others), "", "")[:2])
+            raise BertFusedError(
+                f"--source-lang, --target-lang: {name} has no {form.format(language)}; name {language} as in {codes}"
+            )
+    return Vocabulary(symbols, models, (*(tag for _, tag in wanted if tag), "", "")[:2])
 
 
 def dictionary_of(symbols: Sequence[str], keep: Optional[Set[str]]) -> Dictionary:
@@ -95,6 +100,16 @@ def write_model(path: str, keep: Optional[Set[str]], output: Path) -> None:
         if keep is not None and piece.type == piece.NORMAL and piece.piece not in keep:
             piece.type = piece.UNUSED
     output.write_bytes(model.SerializeToString())
+
+
+def _tag(language: str, form: str, symbols: Set[str]) -> str:
+    """Return that of the *symbols* that is a *language* in this *form*, or the tag of the same language, or ""."""
+    if form.format(language) in symbols:
+        return form.format(language)
+    tags = {symbol.strip("_<>").replace("_", "-"): symbol for symbol in symbols if LANGUAGE_TAG.fullmatch(symbol)}
+    known = [tag for tag in tags if tag_is_valid(tag)]
+    found, _ = closest_match(language, known, max_distance=_SAME_LANGUAGE) if tag_is_valid(language) else ("", 0)
+    return tags.get(found, "")
 
 
 def _model(path: str) -> SentencePieceProcessor:

@@ -8,6 +8,7 @@ checkpoint, dictionaries, sentencepiece models, and a README with the commands t
 further, and fuse BERT.
 """
 
+import json
 import shlex
 import shutil
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
@@ -35,6 +36,7 @@ from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 from bert_fused_plugin.files import file_of_model, written_output
 
 ORIGINAL = "hf"  # the folder with all files of the model of transformers but its weights
+SETTINGS = "imported.json"  # the flags of the architecture, and the tags that begin source and target sentences
 _FILES = (
     *("config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "tokenizer.json"),
     *("added_tokens.json", "vocab.json", "target_vocab.json", "source.spm", "target.spm", "sentencepiece.bpe.model"),
@@ -77,9 +79,8 @@ def run(args: Namespace) -> None:
         for side, path, dictionary, lang in zip(("source", "target"), vocabulary.models, dictionaries, languages):
             write_model(path, keep, new / f"{side}.spm")
             dictionary.save(str(new / f"dict.{lang}.txt"))
-        _write(
-            new, name, flags, dict(zip(("source_lang", "target_lang"), languages)), vocabulary.tags, state, keep is None
-        )
+        named = dict(zip(("source_lang", "target_lang"), languages))
+        _write(new, name, flags, named, vocabulary.tags, state, keep is None)
     size, whole = sum({value.data_ptr(): value.numel() for value in state.values()}.values()), model.num_parameters()
     less = (
         "" if keep is None else f" ({1 - size / whole:.0%} less than {name}, of {len(vocabulary.symbols[0]):,} symbols)"
@@ -98,12 +99,13 @@ def _write(
     state: Dict[str, Tensor],
     is_whole: bool,
 ) -> None:
-    """Write the checkpoint and the README into the directory *new*."""
+    """Write the checkpoint, the settings and the README into the directory *new*."""
     args = Namespace(**flags, **languages, arch="transformer", task="translation")
     args.criterion = "label_smoothed_cross_entropy"
     base_architecture(args)
     write_imported(Imported(args, state), new / "checkpoint.pt")
     words = [flag_name(flag) + f" {value}" * (value is not True) for flag, value in flags.items() if value is not False]
+    (new / SETTINGS).write_text(json.dumps({"flags": words, "tags": tags}, indent=1), encoding="utf-8")
     source_tag, target_tag = (f" {shlex.quote(tag)}" if tag else "" for tag in tags)
     template = Environment(loader=PackageLoader(__package__), trim_blocks=True, keep_trailing_newline=True)
     text = template.get_template("imported.md").render(
@@ -135,8 +137,8 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     add = parser.add_argument
     add("model", metavar="MODEL", help="directory, or name on the Hugging Face hub")
     add("output", metavar="OUT", type=given_path, help="directory to write, which is new")
-    add("-s", "--source-lang", metavar="LANG", help="source language, as the model names it (default: the model's)")
-    add("-t", "--target-lang", metavar="LANG", help="target language, as the model names it (default: the model's)")
+    add("-s", "--source-lang", metavar="LANG", help="source language, such as en or eng_Latn (default: the model's)")
+    add("-t", "--target-lang", metavar="LANG", help="target language (default: the model's)")
     add("--vocabulary-of", type=given_path, nargs="+", metavar="FILE",
         help="text in both languages; keep only the symbols that it needs, single letters and tags")  # fmt: skip
     return parser.parse_args(argv)

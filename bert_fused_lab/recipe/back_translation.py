@@ -87,9 +87,13 @@ def mono_errors(args: Namespace) -> List[str]:
     steps = [step for step in args.steps if step in ("reverse", "back_translate")]
     if not args.mono:
         return [f"the step {step} needs --mono; give the directory of the monolingual text" for step in steps]
-    text = "--bert-text has no text for what is translated back from --mono; leave one of them out"
-    file = f"--mono {args.mono} has no mono.{args.target}; give the directory of this file"
-    return [text] * bool(args.bert_text) + [file] * (not (args.mono / f"mono.{args.target}").is_file())
+    given = {
+        "--start names no model of the other direction, which --mono needs; leave one of them out": args.start,
+        "--bert-text has no text for what is translated back from --mono; leave one of them out": args.bert_text,
+    }
+    errors = [sentence for sentence, is_given in given.items() if is_given]
+    is_there = (args.mono / f"mono.{args.target}").is_file()
+    return errors + [f"--mono {args.mono} has no mono.{args.target}; give the directory of this file"] * (not is_there)
 
 
 def back_translate(args: Namespace, run: Run, text: Path, flags: Sequence[str]) -> None:

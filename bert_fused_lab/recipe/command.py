@@ -22,6 +22,7 @@ from bert_fused_lab.arguments import given_path
 from bert_fused_lab.recipe.back_translation import mono_errors
 from bert_fused_lab.recipe.running import Run, run_command
 from bert_fused_lab.recipe.settings import MORE, OPTIONS, SPLIT_BEFORE, Size
+from bert_fused_lab.recipe.start import start_errors
 from bert_fused_lab.recipe.steps import MONO_STEPS, STEPS, Recipe
 from bert_fused_lab.recipe.systems import SYSTEMS
 from bert_fused_plugin.errors import BertFusedError, raise_all
@@ -100,6 +101,7 @@ def _errors(args: Namespace) -> List[str]:
     if not all(re.fullmatch("[A-Za-z_]+", each) for each in (args.source, args.target)):
         # fairseq takes a hyphen for the one between the two
         errors.append(f"SRC {args.source!r} and TGT {args.target!r} must be names of languages, such as en and pt_BR")
+    errors += start_errors(args) if args.start else []
     if args.source == args.target:
         errors.append(f"SRC and TGT must differ, got {args.source} twice")
     if re.search("[:,]", f"{args.out}"):

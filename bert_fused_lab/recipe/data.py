@@ -3,12 +3,13 @@
 import shutil
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from bert_fused_lab.recipe.encoder import among_flags, bert_path, choose_bert, description
 from bert_fused_lab.recipe.raw_text import RawText, make_text
 from bert_fused_lab.recipe.running import Run, checksum, need, read_json, say, write_json
 from bert_fused_lab.recipe.settings import SPLIT_BEFORE
+from bert_fused_lab.recipe.start import FOLDER, import_model
 from bert_fused_lab.recipe.text_checks import check_for_fairseq
 from bert_fused_plugin.errors import BertFusedError
 
@@ -61,8 +62,8 @@ def prepared(args: Namespace) -> Dict[str, Any]:
     need(args.out / "data-bin" / RECORD, "prepare")
     made, now = read_json(args.out / "data-bin" / RECORD), text_settings(args)
     if made["settings"] != now:
-        names = [name for name in now if now[name] != made["settings"][name]]
-        said = [", ".join(f"{name} {each[name]}" for name in names) for each in (made["settings"], now)]
+        names = [name for name in {**made["settings"], **now} if now.get(name) != made["settings"].get(name)]
+        said = [", ".join(f"{name} {each.get(name)}" for name in names) for each in (made["settings"], now)]
         raise BertFusedError(
             f"{args.out}/data-bin was made with other settings (before: {said[0]}; now: {said[1]}); give them again, "
             "or another --out; to add seeds, keep the first one at its place: --seeds '1 2'"
@@ -73,6 +74,7 @@ def prepared(args: Namespace) -> Dict[str, Any]:
 def text_settings(args: Namespace) -> Dict[str, Any]:
     """Return the settings that the text in subwords depends on."""
     settings = {"SRC": args.source, "TGT": args.target, "--subwords": args.subwords, "--symbols": args.symbols}
+    settings.update({"--start": args.start} if args.start else {})
     return {**settings, "--seeds": args.seeds[0], "--bert-text": args.bert_text is not None}
 
 
@@ -83,8 +85,12 @@ def text_of(args: Namespace, made: Dict[str, Any]) -> Path:
 
 def binarise_alike(args: Namespace, run: Run, train: Path, valid: Path, test: Path, folder: Path) -> None:
     """Make a data-bin of text in subwords with the dictionaries of OUT/data-bin; languages end the names."""
-    source, target = (f"{args.out}/data-bin/dict.{language}.txt" for language in (args.source, args.target))
-    _preprocess(args, run, train, valid, [test], folder, "--srcdict", source, "--tgtdict", target)
+    dictionaries = _given_dictionaries(args, args.out / "data-bin")
+    _preprocess(args, run, train, valid, [test], folder, *dictionaries)
+
+
+def _given_dictionaries(args: Namespace, folder: Path) -> List[str]:
+    return ["--srcdict", f"{folder}/dict.{args.source}.txt", "--tgtdict", f"{folder}/dict.{args.target}.txt"]
 
 
 def sample(number: int, given: Path, output: Path) -> None:
@@ -117,9 +123,11 @@ def _text(args: Namespace, bert: str, run: Run) -> Path:
         run([args.script, str(raw), *([str(args.data)] if args.data else [])])
     if args.subwords == SPLIT_BEFORE:
         return Path(raw)
+    if args.start:
+        import_model(args, raw, run)
     options = among_flags(args.bert_flags).bert_tokenizer_options
-    languages = (args.source, args.target)
-    make_text(RawText(raw, text, languages, bert, options, args.bert_text, args.subwords, args.symbols, args.seeds[0]))
+    languages, subwords = (args.source, args.target), (args.subwords, args.symbols, args.start is not None)
+    make_text(RawText(raw, text, languages, bert, options, args.bert_text, *subwords, args.seeds[0]))
     return Path(text)
 
 
@@ -136,7 +144,8 @@ def _binarise(args: Namespace, text: Path, run: Run) -> None:
         sample(_VALIDATED, read, read)
     tests = [text / split for split in ("test", *further)]
     new = data_bin.with_suffix(".new")
-    _preprocess(args, run, text / "train", args.out / "valid", tests, new, "--joined-dictionary")
+    dictionaries = _given_dictionaries(args, args.out / FOLDER) if args.start else ["--joined-dictionary"]
+    _preprocess(args, run, text / "train", args.out / "valid", tests, new, *dictionaries)
     for number, split in enumerate(further, start=1):  # fairseq has called them test1, test2, ...
         for file in new.glob(f"test{number}.*"):
             file.rename(file.with_name(file.name.replace(f"test{number}", split, 1)))

@@ -12,12 +12,13 @@ import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Iterable, List, Optional, Sequence
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from tqdm import tqdm
 
 from bert_fused_lab.recipe.splitting import Pair, choose_held_out, read_pairs, training_pairs
-from bert_fused_lab.recipe.subwords import count_characters, default_symbols, learn, split_file
+from bert_fused_lab.recipe.start import splits_of_start
+from bert_fused_lab.recipe.subwords import Split, count_characters, default_symbols, learn, split_file
 from bert_fused_lab.recipe.text_checks import Findings, check_split, check_tokenizer
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.files import written_whole
@@ -39,6 +40,7 @@ class RawText:
         bert_text: directory of what BERT reads, such as segmented text, with the same lines as in *data*.
         subwords: one of `KINDS`.
         symbols: size of the vocabulary; by default it follows from the amount of text.
+        start: whether the subwords are those of the model imported beside *text*.
         seed: of the pairs that are put aside.
     """
 
@@ -50,6 +52,7 @@ class RawText:
     bert_text: Optional[Path] = None
     subwords: str = "sentencepiece"
     symbols: Optional[int] = None
+    start: bool = False
     seed: int = 1
 
 
@@ -148,20 +151,28 @@ def write_text(given: RawText, new: Path) -> None:
         reference = "".join(f"{pair[1]}\n" for pair in splits[split])
         (new / f"reference.{split}.{given.languages[1]}").write_bytes(reference.encode())
     counts = {split: write_raw(given, new, split, pairs) for split, pairs in splits.items()}
-    files = [new / "raw" / path.name for path in train[:2]]
-    characters = count_characters(files) if given.subwords == "sentencepiece" else 0  # subword-nmt has them besides
-    symbols = given.symbols or default_symbols(counts["train"], characters)
-    split_line = learn(given.subwords, files, symbols, new)
+    splits_of, said = splitters(given, counts["train"], new)
     for path in sorted((new / "raw").iterdir()):
-        split_file(path, new / path.name, split_line)
+        split_file(path, new / path.name, splits_of[path.suffix[1:]])
     with (new / train[1].name).open(encoding="utf-8") as file:
         tokens = sum(len(line.split()) + 1 for line in file)
     all_pairs = sum(1 for _ in filter(all, read_pairs(train)))
     sizes = ", ".join(f"{counts[split]:,} for {split}" for split in ("valid", *tests))
     print(
         f"prepare: {counts['train']:,} of {all_pairs:,} pairs of train for training, {sizes}; "
-        f"{given.subwords} with {symbols:,} symbols; the target text has {tokens:,} tokens"
+        f"{said}; the target text has {tokens:,} tokens"
     )
+
+
+def splitters(given: RawText, pairs: int, new: Path) -> Tuple[Dict[str, Split], str]:
+    """Return for each language the function that splits a line into subwords, and what these are."""
+    if given.start:
+        return splits_of_start(given.text.parent, given.languages), "subwords of the model of --start"
+    files = [new / "raw" / f"train.{language}" for language in given.languages]
+    characters = count_characters(files) if given.subwords == "sentencepiece" else 0  # subword-nmt has them besides
+    symbols = given.symbols or default_symbols(pairs, characters)
+    split = learn(given.subwords, files, symbols, new)
+    return dict.fromkeys(given.languages, split), f"{given.subwords} with {symbols:,} symbols"
 
 
 def put_aside(given: RawText) -> Dict[str, List[Pair]]:

@@ -5,7 +5,7 @@ import shlex
 from argparse import ArgumentTypeError, Namespace
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Callable, List, Mapping, Sequence
+from typing import Any, Callable, List, Mapping, Optional, Sequence
 
 from bert_fused_lab.arguments import given_path
 from bert_fused_lab.recipe.subwords import KINDS
@@ -57,12 +57,15 @@ SIZES = {
 }  # fmt: skip
 
 
-def size_for(args: Namespace, pairs: int, gpu: bool, kept: Mapping[str, Any]) -> Size:
-    """Return the size for so many *pairs* of training text, with what *args* or earlier calls, *kept*, have of it."""
+def size_for(args: Namespace, pairs: int, gpu: bool, kept: Mapping[str, Any], start: Optional[Size] = None) -> Size:
+    """Return the size for so many *pairs* of training text, with what *args* or earlier calls, *kept*, have of it.
+
+    Where a pre-trained model is fine-tuned, it is that of *start*.
+    """
     by_text = "base" if pairs >= 1_000_000 else "iwslt"
     name = (by_text if gpu and pairs >= 10_000 else "tiny") if args.size == "auto" else args.size
     given = {key: vars(args)[key] or kept.get(key) for key in ("updates", "more", "warmup", "lr")}
-    return replace(SIZES[name], **{**args.of_size, **{key: value for key, value in given.items() if value}})
+    return replace(start or SIZES[name], **{**args.of_size, **{key: value for key, value in given.items() if value}})
 
 
 def dropout_for(size: Size, pairs: int) -> float:
@@ -122,6 +125,9 @@ OPTIONS: Sequence[Any] = (
         "has those of OUT, too"),
     ("bert-flags", shlex.split, "", "FLAGS", "further flags about BERT, such as --bert-tokenizer-options, or "
         "'--bert-layer 8' instead of the last layer, or of that at two thirds of the depth of a sentence encoder"),
+    ("start", _model, None, "MODEL", "pre-trained translation model to fine-tune instead of training one: OPUS-MT, "
+        "M2M100, NLLB or mBART-50, a directory or a name on the hub; transformer is then this model as it is, and "
+        "control and bert_fused are its fine-tuning without and with BERT (docs/from_other_code.md)"),
     ("subwords", _one_of(*KINDS, SPLIT_BEFORE), KINDS[0], "KIND", "sentencepiece, subword-nmt, or none: DATA is split "
         "already, and has valid and test; default: %(default)s"),
     ("symbols", _whole, None, "N", "number of subwords; default by the amount of text: 2000 to 32000"),

@@ -17,6 +17,7 @@ from bert_fused_lab.recipe.encoder import among_flags, bert_path, layer_and_widt
 from bert_fused_lab.recipe.estimate import estimate
 from bert_fused_lab.recipe.running import RECORD, Run, checksum, need, portable, read_json, say, train, write_json
 from bert_fused_lab.recipe.settings import SPLIT_BEFORE, Size, dropout_for, size_for
+from bert_fused_lab.recipe.start import FOLDER, imported_settings, size_of_start
 from bert_fused_lab.recipe.systems import FUSED, SYSTEMS, System, of_student, training_flags
 from bert_fused_plugin.errors import BertFusedError
 
@@ -80,16 +81,18 @@ class Recipe:
         if gpu and not re.search("fp16( |$)|bf16( |$)|--amp( |$)", " ".join(flags)):
             flags.insert(0, "--fp16")
         kept = read_json(self.out / _KEPT)
-        size = size_for(args, pairs, gpu, kept)
+        size = size_for(args, pairs, gpu, kept, size_of_start(self.out) if args.start else None)
         layer, width = layer_and_width(bert)
         mono = prepared_mono(args)
         copies = max(1, round(mono["lines"] / (2 * pairs)))  # of the parallel text, which is then a third or more
         dropout = str(dropout_for(size, pairs + mono["lines"]))
         # a sentence in valid that is too long for the models would end the training; longer ones of train are left out
-        training = ["--dropout", dropout, "--share-all-embeddings", "--max-tokens", "4096"]
-        training += ["--skip-invalid-size-inputs-valid-test", *args.training.split()]
+        training = ["--dropout", dropout, "--max-tokens", "4096", "--skip-invalid-size-inputs-valid-test"]
+        training += [*args.training.split(), *([] if args.start else ["--share-all-embeddings"])]
         training += ["--upsample-primary", str(copies)] * bool(args.mono)
-        bert_flags = [*([] if layer is None else ["--bert-layer", str(layer)]), *args.bert_flags]
+        tag = self._tags[0]
+        bert_flags = [*([] if layer is None else ["--bert-layer", str(layer)])]
+        bert_flags += [*(["--bert-strip-tags", tag] if tag else []), *args.bert_flags]
         # a word piece for each subword and two special tokens, in two bytes a number
         needed = (copies * (made["tokens"] + 2 * pairs) + mono["tokens"] + 2 * mono["lines"]) * width * 2 / 1e9
         room = kept.get("cache_gb", shutil.disk_usage(self.out).free / 2e9) if args.cache_gb is None else args.cache_gb
@@ -98,10 +101,11 @@ class Recipe:
         if not cache:
             say(f"BERT's states would take more than --cache-gb {room:g}, so BERT runs in every step")
         device = "GPU" if gpu else "CPU"
+        first = f"{size.updates:,} updates (learning rate {size.lr}, warm-up {size.warmup}), then "
         say(
-            f"{pairs:,} pairs on a {device}: {size.fused_arch}, dropout {dropout}, {size.updates:,} updates (learning "
-            f"rate {size.lr}, warm-up {size.warmup}) and {size.more:,} more ({size.more_lr}, of the control "
-            f"{size.control_lr}; {size.more_warmup}); {' '.join([*bert_flags, *flags])}"
+            f"{pairs:,} pairs on a {device}: {args.start or size.fused_arch}, dropout {dropout}, "
+            f"{'' if args.start else first}{size.more:,} updates (learning rate {size.more_lr}, of the control "
+            f"{size.control_lr}; warm-up {size.more_warmup}); {' '.join([*bert_flags, *flags])}"
         )
         return Plan(made, text_of(args, made), size, bert, bert_flags, cache, training, flags)
 
@@ -113,10 +117,11 @@ class Recipe:
 
     def estimate(self, step: str) -> None:
         """Print how long the trainings will take."""
-        if (self.out / ("reverse" if self.args.mono else "transformer") / RECORD).exists():
+        plain = "control" if self.args.start else "transformer"
+        if (self.out / ("reverse" if self.args.mono else plain) / RECORD).exists():
             say("estimate: skipped, because the training has begun")
         else:
-            trainings = {"plain": self._command("transformer"), "fused": self._command("bert_fused")}
+            trainings = {"plain": self._command(plain), "fused": self._command("bert_fused")}
             estimate(self.args, self.run, self.plan.text, trainings)
 
     def reverse(self, step: str) -> None:
@@ -143,28 +148,34 @@ class Recipe:
 
     def train(self, name: str) -> None:
         """Train a system."""
-        system, transformer, origin = self._system(name), self.runs / "transformer", {}
+        system, start, origin = self._system(name), self._start, {}
+        if name == "transformer" and self.args.start:
+            say(f"transformer: {start}, as it was downloaded")
+            return
         if system.begins:
-            need(transformer / "checkpoint_best.pt", "transformer")
-            record = read_json(transformer / RECORD)  # a transformer that was put there has none
+            need(start, "transformer")
+            record = read_json(start.with_name(RECORD))  # a transformer that was put there has none
             if record and not record["finished"]:
-                raise BertFusedError(f"{transformer} is not trained to its end; run the step transformer first")
+                raise BertFusedError(f"{start.parent} is not trained to its end; run the step transformer first")
             origin = {"transformer": record.get("settings")}
-        if self.args.mono:
-            need(self.base / "data-bin", "back_translate")
-        taught = sorted(self.base.glob("synthetic.*"))
-        if system.distilled:
-            need(self._distilled / "data-bin", "distill")
-            taught += sorted(self._distilled.glob("train.*"))
-        if taught:
+        if taught := self._taught_by(system):
             origin["taught by"] = [checksum(path) for path in taught]
         if system.arch == FUSED and system.begins:  # a warm start looks for them there first
             for dictionary in (self.out / "data-bin").glob("dict.*.txt"):
-                shutil.copy(dictionary, transformer)
+                shutil.copy(dictionary, start.parent)
         if system.bert == "random" and not self._random_bert.is_dir():
             write_random_bert(self.plan.bert, self._random_bert)
         if train(self._run_training, self.runs / name, self._command(name), self.out, origin):
             self._trained_anew = True
+
+    def _taught_by(self, system: System) -> List[Path]:
+        """Return the files that models have translated for the training of a *system*."""
+        if self.args.mono:
+            need(self.base / "data-bin", "back_translate")
+        if system.distilled:
+            need(self._distilled / "data-bin", "distill")
+        files = [*self.base.glob("synthetic.*"), *(self._distilled.glob("train.*") if system.distilled else ())]
+        return sorted(files)
 
     def distill(self, step: str) -> None:
         """Let the teacher, or the ensemble of several, translate the training text."""
@@ -206,9 +217,16 @@ class Recipe:
         return [*precision, "--max-tokens", "4096", "--skip-invalid-size-inputs-valid-test"]
 
     def deploy(self, step: str) -> None:
-        """Convert a plain transformer to a directory for CTranslate2."""
+        """Convert a plain transformer to a directory for CTranslate2, or one that began so for transformers."""
         args, plan = self.args, self.plan
         average = self._average(self.base / args.deploy)
+        if args.start:
+            exported = self.out / "deploy"
+            shutil.rmtree(exported, ignore_errors=True)
+            self.run(["bert-fused-export", "hf", str(average), str(exported), "--imported", str(self._start.parent)])
+            say(f"for CTranslate2: ct2-transformers-converter --model {exported} --output_dir {exported}-int8 "
+                "--quantization int8")  # fmt: skip
+            return
         if importlib.util.find_spec("ctranslate2") is None:
             self.run(["python", "-m", "pip", "install", "-q", "ctranslate2"])
         moses = ["--moses"] * (among_flags(plan.bert_flags).bert_detok == "moses")
@@ -225,10 +243,12 @@ class Recipe:
         self._trained_anew, out = False, self.out
         bases = {"": out, **({"_mono": self.base} if self.args.mono else {})}
         places = {f"{name}{end}": base / name for end, base in bases.items() for name in SYSTEMS}
-        there = [name for name, place in places.items() if (place / "checkpoint_best.pt").exists()]
+        trained = [name for name, place in places.items() if (place / "checkpoint_best.pt").exists()]
+        there = [*(["transformer"] if self.args.start else []), *trained]
         usual = [f"{name}{end}" for end in bases for name in ("control", "control_r_drop", "transformer")]
         baseline = self.args.baseline or next(filter(there.__contains__, usual), usual[-1])
-        need(places[baseline] / "checkpoint_best.pt", places[baseline].name)
+        if baseline not in there:
+            need(places[baseline] / "checkpoint_best.pt", places[baseline].name)
         if len(there) == 1:
             raise BertFusedError(f"there is nothing to compare {baseline} with; train another system first")
         if baseline == "control_r_drop" and "bert_fused_r_drop" in there:  # what its report begins with
@@ -236,9 +256,11 @@ class Recipe:
         given = []
         for name in there:
             first = places[name]
-            folders = [first, *(first.parent / f"seed-{seed}" / first.name for seed in self._reached)]
-            averages = [str(self._average(folder)) for folder in folders if (folder / "checkpoint_best.pt").exists()]
-            given += ["--baseline" if name == baseline else "--run", f"{name}={','.join(averages)}"]
+            places_of = [first, *(first.parent / f"seed-{seed}" / first.name for seed in self._reached)]
+            folders = [folder for folder in places_of if (folder / "checkpoint_best.pt").exists()]
+            averages = [str(self._average(folder)) for folder in folders] or [str(self._start)]
+            shown = name if folders else "as_downloaded"
+            given += ["--baseline" if name == baseline else "--run", f"{shown}={','.join(averages)}"]
         for folder in sorted(self.base.glob("seed-*")):  # there if an earlier call had more seeds
             if folder.name[5:] not in map(str, self._reached) and self.seed == self.args.seeds[-1]:
                 say(f"compare: {folder} is not in the report; it is with --seeds of {folder.name[5:]}, too")
@@ -287,7 +309,6 @@ class Recipe:
     def _command(self, name: str) -> List[str]:
         """Return the command that trains a system."""
         args, plan, system = self.args, self.plan, self._system(name)
-        start = self.runs / "transformer" / "checkpoint_best.pt"
         data = self._distilled if system.distilled else self.base
         with_bert: List[str] = []
         if system.bert:
@@ -300,7 +321,7 @@ class Recipe:
         every = str(plan.size.every)
         return [
             "fairseq-train", f"{data}/data-bin", "--user-dir", "bert_fused_plugin",
-            *training_flags(system, plan.size, start, fused_start), *with_bert,
+            *training_flags(system, plan.size, self._start, fused_start), *with_bert,
             "--consistency", args.consistency, *system.flags.split(), *plan.training, *_ALL,
             "--validate-interval-updates", every, "--save-interval-updates", every, "--seed", str(self.seed),
             "--save-dir", f"{self.runs}/{name}", *plan.train_flags,
@@ -324,7 +345,20 @@ class Recipe:
         reference = f"{self.out}/text/reference.{{subset}}.{self.args.target}"
         of_raw = ["--reference", reference, "--max-len-a", "1.5", "--max-len-b", "10"]
         of_raw *= self.args.subwords != SPLIT_BEFORE
-        return [*of_raw, *self._bert_text, *self.args.scoring.split()]
+        prefix = ["--prefix-size", "1"] if self._tags[1] else []  # a model of many languages needs the target's tag
+        return [*of_raw, *prefix, *self._bert_text, *self.args.scoring.split()]
+
+    @property
+    def _start(self) -> Path:
+        """The checkpoint that systems begin with."""
+        if self.args.start:
+            return Path(self.out / FOLDER / "checkpoint.pt")
+        return Path(self.runs / "transformer" / "checkpoint_best.pt")
+
+    @property
+    def _tags(self) -> List[str]:
+        """The symbols that begin source and target sentences, or empty texts."""
+        return imported_settings(self.out)["tags"] if self.args.start else ["", ""]
 
     @property
     def _bert_text(self) -> List[str]:

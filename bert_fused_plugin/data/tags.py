@@ -13,7 +13,7 @@ from bert_fused_plugin.errors import BertFusedError
 # of mBART, NLLB, OPUS-MT, fairseq's multilingual tasks, and those that people make: [de_DE], en_XX, deu_Latn, >>fra<<,
 # <2de>, <to_de>, <de>, <lang:de>, ｟de｠, __de__, __opt_tgt_de, _de_, @de@
 _CODE = "[a-z]{2,3}([-_][A-Z][A-Za-z]{1,3})?"
-_LANGUAGE_TAG = re.compile(
+LANGUAGE_TAG = re.compile(
     rf"<(2|to_|lang:)?{_CODE}>|>>\w+<<|\[[a-z]{{2,3}}_[A-Z]{{2}}\]|[a-z]{{2,3}}_([A-Z]{{2}}|[A-Z][a-z]{{3}})|｟{_CODE}｠"
     rf"|<2\w+>|<BT>|__[a-z]{{2,3}}(_\w+)?__|__opt_(src|tgt)_\w+|_{_CODE}_|@{_CODE}@"
 )
@@ -51,4 +51,4 @@ def tags_of_task(task: Any) -> List[str]:
 
 def language_tags(dictionary: Dictionary) -> List[str]:
     """Return the symbols of *dictionary* that look like tags of a language."""
-    return [symbol for symbol in dictionary.symbols[dictionary.nspecial :] if _LANGUAGE_TAG.fullmatch(symbol)]
+    return [symbol for symbol in dictionary.symbols[dictionary.nspecial :] if LANGUAGE_TAG.fullmatch(symbol)]

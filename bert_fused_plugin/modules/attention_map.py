@@ -80,7 +80,7 @@ class LearnedEntmax(nn.Module):
         super().__init__()
         from entmax import entmax_bisect
 
-        self.raw_alpha = nn.Parameter(torch.zeros(num_heads))  # alpha begins as 1.5
+        self.raw_alpha = nn.Parameter(torch.zeros(num_heads))  # alpha is 1.5 at first
         self._function: Callable[..., Tensor] = entmax_bisect
 
     def alpha(self) -> Tensor:

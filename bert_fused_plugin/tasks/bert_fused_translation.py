@@ -267,8 +267,8 @@ class BertFusedTranslationTask(TranslationTask):
     def _warn_of_input(self, model: Any, cfg: Any) -> None:
         """Warn before a training, of the model's flags *cfg*, if other settings would give *model* better input."""
         bert, bridge = model.encoder.source.bert, model.encoder.source.bridge
-        tags = [tag for tag in language_tags(self.source_dictionary) if tag not in bridge.tags]
-        if tags and self.cfg.bert_text is None:
+        tags = language_tags(self.source_dictionary)  # a model of many languages has those of all
+        if tags and not bridge.tags and self.cfg.bert_text is None:
             logger.warning(
                 f"BERT reads symbols of the source dictionary that look like tags of languages, such as {tags[0]}; "
                 "consider --bert-strip-tags, which leaves them out"

@@ -1,0 +1,86 @@
+"""The pre-trained translation model that --start names: its import in OUT/start, its subwords, and its fine-tuning."""
+
+import json
+import shutil
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Dict, List, Sequence
+
+from sentencepiece import SentencePieceProcessor
+from transformers import AutoConfig
+
+from bert_fused_lab.importing.import_hf import SETTINGS
+from bert_fused_lab.recipe.running import Run
+from bert_fused_lab.recipe.settings import Size
+from bert_fused_lab.recipe.subwords import KINDS, Split
+from bert_fused_lab.recipe.systems import SYSTEMS
+from bert_fused_plugin.errors import BertFusedError
+
+FOLDER = "start"  # in OUT
+_MANY = 100_000  # symbols; M2M100, NLLB and mBART-50 have more, OPUS-MT has fewer
+# mBART is fine-tuned with this rate for at most 40,000 updates (Liu et al. 2020, TACL 8); its warm-up of 2,500 is for
+# 600,000 pairs, and the recipe's text is mostly less.  Dropout is theirs, too: 0.3.
+_FINE_TUNING = Size("", "", "", 0, 0, 0.0, 0.0, 40_000, 500, 3e-5, 3e-5, 250)
+
+
+def import_model(args: Namespace, text: Path, run: Run) -> None:
+    """Import the model to OUT/start; of a large vocabulary, only the symbols of the files in *text*.
+
+    Raises:
+        BertFusedError: it cannot be loaded, or is an import of other languages.
+    """
+    folder, languages = args.out / FOLDER, (args.source, args.target)
+    if folder.is_symlink():
+        folder.unlink()
+    shutil.rmtree(folder, ignore_errors=True)
+    if (Path(args.start) / SETTINGS).exists():
+        if not all((Path(args.start) / f"dict.{language}.txt").exists() for language in languages):
+            raise BertFusedError(
+                f"--start {args.start} is of other languages; import it with -s {' -t '.join(languages)}"
+            )
+        folder.symlink_to(args.start)
+        return
+    try:
+        size = AutoConfig.from_pretrained(args.start, trust_remote_code=False).vocab_size
+    except (OSError, ValueError, AttributeError) as error:
+        raise BertFusedError(f"--start {args.start} cannot be loaded: {' '.join(str(error).split())}") from None
+    names = (f"{split}.{language}" for split in ("train", "valid", "test", "test-*") for language in languages)
+    files = [str(path) for name in names for path in sorted(text.glob(name))]
+    part = ["--vocabulary-of", *files] if size > _MANY else []
+    run(["bert-fused-import", "hf", args.start, str(folder), "-s", args.source, "-t", args.target, *part])
+
+
+def imported_settings(out: Path) -> Dict[str, Any]:
+    """Return the flags of the imported model's architecture, and its tags of source and target."""
+    found: Dict[str, Any] = json.loads((out / FOLDER / SETTINGS).read_text(encoding="utf-8"))
+    return found
+
+
+def splits_of_start(out: Path, languages: Sequence[str]) -> Dict[str, Split]:
+    """Return for each language the function that splits a line, and begins it with a tag where the model has tags."""
+
+    def split_by(side: str, tag: str) -> Split:
+        model = SentencePieceProcessor(model_file=str(out / FOLDER / f"{side}.spm"))
+        return lambda line: " ".join([tag, *model.encode(line, out_type=str)]).strip()
+
+    tags = imported_settings(out)["tags"]
+    return {lang: split_by(*each) for lang, each in zip(languages, zip(("source", "target"), tags))}
+
+
+def size_of_start(out: Path) -> Size:
+    """Return the imported model's architecture, for the transformer and for BERT-fused, and how it is fine-tuned."""
+    flags = " ".join(imported_settings(out)["flags"])
+    return replace(_FINE_TUNING, transformer=f"--arch transformer {flags}", fused_arch=f"bert_fused {flags}")
+
+
+def start_errors(args: Namespace) -> List[str]:
+    """Return a sentence for each setting that --start leaves no choice of."""
+    given = [name for name in ("symbols", "updates", "warmup", "lr") if vars(args)[name] is not None]
+    given += ["size"] * (args.size != "auto") + ["subwords"] * (args.subwords != KINDS[0])
+    errors = [f"--{name} is the model's with --start; leave it out" for name in given]
+    random = [step for step in args.steps if step in SYSTEMS and not SYSTEMS[step].begins and step != "transformer"]
+    errors += [f"{step} begins with random parameters, and not with the model of --start" for step in random]
+    if args.student != "transformer":
+        errors.append(f"--student {args.student} begins with random parameters; with --start, give transformer")
+    return errors

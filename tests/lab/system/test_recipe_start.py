@@ -1,0 +1,82 @@
+"""bert-fused-recipe --start: a pre-trained translation model as it is, fine-tuned, and fine-tuned with BERT."""
+
+import json
+import random
+
+import pytest
+from fork_server import FORK_SERVER
+from transformers import AutoModelForSeq2SeqLM
+from translation_models import MODELS, WORDS
+
+from bert_fused_lab.importing import import_bert_nmt
+from bert_fused_lab.recipe import command, start
+from bert_fused_plugin.errors import BertFusedError
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A folder with the model ``nllb`` and the text ``data``."""
+    (tmp_path / "nllb").mkdir()
+    make, options, _ = MODELS["NLLB"]
+    make(tmp_path / "nllb", **options)
+    (tmp_path / "data").mkdir()
+    draw = random.Random(1)
+    for language in ("en", "fr"):
+        text = "".join(" ".join(draw.choices(WORDS[:11], k=draw.randint(3, 9))) + "\n" for _ in range(300))
+        (tmp_path / "data" / f"train.{language}").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_downloaded_model_is_scored_fine_tuned_fused_and_exported(place, bert_dir):
+    flags = "--cpu --max-tokens 300 --validate-interval-updates 2 --save-interval-updates 2"
+    given = ["--start", "nllb", "--bert", bert_dir, "--more", 2, "--deploy", "control", "--train-flags", flags]
+    steps = ["prepare", "estimate", "transformer", "control", "bert_fused", "deploy", "compare"]
+    done = FORK_SERVER.run("bert-fused-recipe", "en", "fr", "data", "--out=out", *given, *steps, cwd=place, timeout=800)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "\ntransformer: out/start/checkpoint.pt, as it was downloaded\n" in done.stdout
+    assert "of the control 3e-05" in done.stdout
+    out = place / "out"
+    for language in ("en", "fr"):
+        assert (out / "data-bin" / f"dict.{language}.txt").read_bytes() == (
+            out / "start" / f"dict.{language}.txt"
+        ).read_bytes()
+    assert (out / "text" / "train.en").read_text(encoding="utf-8").startswith("eng_Latn ")
+    report = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    assert [run["name"] for run in report["runs"]] == ["control", "as_downloaded", "bert_fused"]
+    assert "fra_Latn" not in (out / "evidence" / "test" / "as_downloaded.1" / "on.txt").read_text(encoding="utf-8")
+    assert "eng_Latn" not in (out / "evidence" / "test" / "source.txt").read_text(encoding="utf-8")
+    deployed = AutoModelForSeq2SeqLM.from_pretrained(out / "deploy").state_dict()
+    original = AutoModelForSeq2SeqLM.from_pretrained(place / "nllb").state_dict()
+    assert deployed.keys() == original.keys()
+    changed = [(deployed[name] - original[name]).abs().max().item() for name in deployed]
+    assert 0 < max(changed) < 1e-3  # two updates at a rate of 3e-5, in its warm-up
+
+
+def test_of_a_large_vocabulary_the_text_needs_a_part_and_an_import_is_taken_as_it_is(place, monkeypatch):
+    calls = []
+    args = command.parse_args(
+        ["en", "fr", str(place / "data"), "--out", str(place / "out"), "--start", str(place / "nllb")]
+    )
+    start.import_model(args, args.data, calls.append)
+    monkeypatch.setattr(start, "_MANY", 100)
+    start.import_model(args, args.data, calls.append)
+    assert [words[:2] for words in calls] == [["bert-fused-import", "hf"]] * 2
+    text = [str(args.data / f"train.{language}") for language in ("en", "fr")]
+    assert [words[words.index("-t") + 2 :] for words in calls] == [[], ["--vocabulary-of", *text]]
+    import_bert_nmt.main(["hf", *map(str, (place / "nllb", place / "imported")), "-s", "en", "-t", "fr"])
+    (place / "out").mkdir()
+    args.start = str(place / "imported")
+    start.import_model(args, args.data, calls.append)
+    assert start.imported_settings(place / "out")["tags"] == ["eng_Latn", "fra_Latn"]
+    assert len(calls) == 2
+    args.target = "de"
+    with pytest.raises(BertFusedError, match="is of other languages; import it with -s en -t de"):
+        start.import_model(args, args.data, calls.append)
+
+
+def test_what_the_model_decides_is_refused(tmp_path):
+    words = ["en", "fr", str(tmp_path), "scratch", "control", "--start", "opus", "--size", "tiny", "--symbols", "9"]
+    errors = start.start_errors(command.parse_args([*words, "--student", "6+2"]))
+    assert [error.split()[0] for error in errors] == ["--symbols", "--size", "scratch", "--student"]
