@@ -84,14 +84,11 @@ def prepared_mono(args: Namespace) -> Dict[str, int]:
 
 def mono_errors(args: Namespace) -> List[str]:
     """Return a sentence for each problem with the settings of the monolingual text."""
-    steps = [step for step in args.steps if step in ("reverse", "back_translate")]
     if not args.mono:
+        steps = [step for step in args.steps if step in ("reverse", "back_translate")]
         return [f"the step {step} needs --mono; give the directory of the monolingual text" for step in steps]
-    given = {
-        "--start names no model of the other direction, which --mono needs; leave one of them out": args.start,
-        "--bert-text has no text for what is translated back from --mono; leave one of them out": args.bert_text,
-    }
-    errors = [sentence for sentence, is_given in given.items() if is_given]
+    given = {"--start has no reverse model": args.start, "--bert-text has no synthetic text": args.bert_text}
+    errors = [f"{why}, as --mono needs; leave one of them out" for why, is_given in given.items() if is_given]
     is_there = (args.mono / f"mono.{args.target}").is_file()
     return errors + [f"--mono {args.mono} has no mono.{args.target}; give the directory of this file"] * (not is_there)
 

@@ -126,11 +126,10 @@ class Recipe:
 
     def reverse(self, step: str) -> None:
         """Train a transformer from the target to the source, which back_translate uses, on the parallel text alone."""
-        args, folder, command = self.args, self.out / "reverse", self._command("transformer")
-        dropout = str(dropout_for(self.plan.size, self.plan.made["pairs"]))
+        args, plan, folder, command = self.args, self.plan, self.out / "reverse", self._command("transformer")
         command[1] = f"{self.out}/data-bin"
-        for flag, value in (("--save-dir", str(folder)), ("--dropout", dropout)):
-            command[command.index(flag) + 1] = value
+        for flag, value in (("--save-dir", folder), ("--dropout", dropout_for(plan.size, plan.made["pairs"]))):
+            command[command.index(flag) + 1] = str(value)
         command += ["--source-lang", args.target, "--target-lang", args.source]
         train(self._run_training, folder, command, self.out, {})
 
@@ -172,10 +171,10 @@ class Recipe:
         """Return the files that models have translated for the training of a *system*."""
         if self.args.mono:
             need(self.base / "data-bin", "back_translate")
-        if system.distilled:
-            need(self._distilled / "data-bin", "distill")
-        files = [*self.base.glob("synthetic.*"), *(self._distilled.glob("train.*") if system.distilled else ())]
-        return sorted(files)
+        if not system.distilled:
+            return sorted(self.base.glob("synthetic.*"))
+        need(self._distilled / "data-bin", "distill")
+        return sorted([*self.base.glob("synthetic.*"), *self._distilled.glob("train.*")])
 
     def distill(self, step: str) -> None:
         """Let the teacher, or the ensemble of several, translate the training text."""
@@ -196,11 +195,7 @@ class Recipe:
         new.rename(folder / "data-bin")
 
     def _is_translated(self, step: str, folder: Path, made_from: Dict[str, Any]) -> bool:
-        """Return whether *folder* has the data-bin of what models have translated; otherwise, begin it.
-
-        Raises:
-            BertFusedError: it was begun by other models, or with another search.
-        """
+        """Return whether *folder* has the data-bin of what models have translated; otherwise, begin it."""
         if read_json(folder / RECORD) not in ({}, made_from):
             raise BertFusedError(f"{folder} was begun by another model or another search; remove it to begin anew")
         if (folder / "data-bin").exists():
@@ -264,8 +259,7 @@ class Recipe:
         for folder in sorted(self.base.glob("seed-*")):  # there if an earlier call had more seeds
             if folder.name[5:] not in map(str, self._reached) and self.seed == self.args.seeds[-1]:
                 say(f"compare: {folder} is not in the report; it is with --seeds of {folder.name[5:]}, too")
-        report = ["--output", f"{out}/report.html", "--json", f"{out}/report.json"]
-        report += ["--evidence", f"{out}/evidence"]
+        report = ["--output", f"{out}/report.html", "--json", f"{out}/report.json", "--evidence", f"{out}/evidence"]
         self.run(["bert-fused-compare", f"{out}/data-bin", *given, *self._served(), *self._scoring, *report])
         if {"bert_fused_mono", "control_mono", "bert_fused"} <= {*there}:
             both = ["--baseline", "bert_fused_mono", "--run", "control_mono", "--run", "bert_fused", "--title", _BOTH]

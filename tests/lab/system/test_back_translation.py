@@ -145,9 +145,13 @@ def test_sizes_follow_the_parallel_text_and_dropout_and_disk_all_text(dry, mono)
         (
             ["reverse"],
             {"mono": ".", "bert_text": "."},
-            "--bert-text has no text for what is translated back from --mono",
+            "--bert-text has no synthetic text, as --mono needs; leave one of them out",
         ),
-        (["reverse"], {"mono": ".", "start": "x"}, "--start names no model of the other direction, which --mono needs"),
+        (
+            ["reverse"],
+            {"mono": ".", "start": "x"},
+            "--start has no reverse model, as --mono needs; leave one",
+        ),
         (["compare"], {"baseline": "control_mono"}, "name systems, such as bert_fused, got control_mono"),
         (["reverse"], {"mono": ".", "out": "new"}, "there is no new/mono/text.json; run the step prepare first"),
         (["transformer"], {"mono": "."}, "own_data-out/mono/data-bin; run the step back_translate first"),
