@@ -1,7 +1,10 @@
-"""Which of BERT's layers a model reads (``--bert-layer``), and which one it should read."""
+"""Which of BERT's layers a model reads (``--bert-layer``), how several are joined, and which one it should read."""
 
 from contextlib import suppress
 from typing import Optional, Tuple
+
+import torch
+from torch import Tensor, nn
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import file_of_model
@@ -25,6 +28,40 @@ def layer_indices(layers: str, depth: int) -> Tuple[int, ...]:
         f"--bert-layer must be in [0, {depth}], or in [-{depth + 1}, -1] from the end, or mix, or random:K with K in "
         f"[1, {depth}], got {layers!r}; give a layer of --bert-model"
     )
+
+
+class ScalarMix(nn.Module):
+    """gamma * sum_j softmax(w)_j h_j over *num_layers* layers, all learned (Peters et al., NAACL 2018, equation 1)."""
+
+    def __init__(self, num_layers: int) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.zeros(num_layers))
+        self.gamma = nn.Parameter(torch.ones(1))
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Return the mixture, (B, L, D), of *states*, (B, L, N, D)."""
+        weights = torch.softmax(self.w.float(), dim=0).to(states.dtype)
+        return self.gamma.to(states.dtype) * torch.einsum("n,blnd->bld", weights, states)
+
+
+class RandomLayer(nn.Module):
+    """One layer, which is drawn for each batch, in training; the mean of all layers in evaluation.
+
+    This is the stochastic layer selection of BiBERT (Xu et al., EMNLP 2021); the mean is its expectation.
+    """
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Return one layer's states or the mean, (B, L, D), of *states*, (B, L, N, D)."""
+        if self.training:
+            return states[:, :, int(torch.randint(states.size(2), ()))]
+        return states.mean(dim=2)
+
+
+def build_layer_mix(layers: str, count: int) -> Optional[nn.Module]:
+    """Return what combines the states of the *count* layers that ``--bert-layer`` names; None for a single layer."""
+    if layers == "mix":
+        return ScalarMix(count)
+    return RandomLayer() if count > 1 else None
 
 
 def is_sentence_encoder(name: str) -> bool:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from bert_fused_plugin.bert.layer_choice import layer_indices
-from bert_fused_plugin.data.collate import BERT_PAD
+from bert_fused_plugin.data.dictionary_bridge import BERT_PAD
 from bert_fused_plugin.data.hf_tokenizer import read_surely, take_program
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import file_of_model

@@ -8,11 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from bert_fused_plugin.bert.flags import BertFlags
-from bert_fused_plugin.bert.layer_mix import build_layer_mix
+from bert_fused_plugin.bert.layer_choice import build_layer_mix
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.checkpoints.record import BertRecord, configuration
-from bert_fused_plugin.data.collate import BERT_PAD
-from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.data.dictionary_bridge import BERT_PAD, DictionaryBridge
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.flags import Record, recorded
 

@@ -9,13 +9,14 @@ import hashlib
 import json
 import logging
 import os
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor, nn
 
+from bert_fused_plugin.checkpoints.reading import saved_flags
 from bert_fused_plugin.errors import BertFusedError, flag_name
 from bert_fused_plugin.flags import Record, recorded
 
@@ -30,6 +31,7 @@ Difference = Tuple[str, Any, Any]  # the name of a setting, and both of its valu
 
 OF_DATA = ("bert_subword", "bert_detok", "bert_strip_tags", "bpe")  # settings of BERT that follow from the dictionary
 
+_OWN_RESTORE_FILE = "checkpoint_last.pt"  # fairseq's default, which lets a training resume
 _BLOCK = 2048
 _SAME = 0.01  # the largest difference of states that count as the same, relative to them
 _SIDES = {"encoder": "source", "decoder": "target"}
@@ -255,6 +257,40 @@ def configuration(config: Mapping[str, Any]) -> str:
 def settings_of(configuration: str) -> Dict[str, str]:
     """Return the settings that a *configuration* lists; which ones it has depends on the version of transformers."""
     return dict(part.rpartition(" ")[::2] for part in configuration.split(", "))
+
+
+class Origin(NamedTuple):
+    """Path and number of updates, as far as they are known, of a checkpoint that a training began with."""
+
+    path: Optional[str]
+    updates: Optional[int]
+
+
+def origins(checkpoint: Mapping[str, Any]) -> List[Origin]:
+    """Return the checkpoint that the training of *checkpoint* began from, then the one that that one began from, ...
+
+    ``--bert-warm-start`` is in the record beside the parameters.  fairseq knows of ``--finetune-from-model``, and of
+    ``--restore-file`` with ``--reset-optimizer``: their flags are in the settings, and the checkpoint's history of
+    optimizers has one number of updates for each launch, also for the launches of the checkpoint that it began from.
+    """
+    warm_start = [Origin(*recorded) for recorded in recorded_origins(checkpoint["model"])]
+    return [*_of_flags(checkpoint), *warm_start]
+
+
+def _of_flags(checkpoint: Mapping[str, Any]) -> List[Origin]:
+    flags = saved_flags(checkpoint, "checkpoint")
+    launches = [int(entry.get("num_updates", 0)) for entry in checkpoint["optimizer_history"]]
+    begun = [i for i in range(1, len(launches)) if launches[i] < launches[i - 1]]  # the count began at 0 again
+    path, last = flags.get("finetune_from_model"), len(launches) - 1
+    if path is None and flags.get("reset_optimizer") and flags.get("restore_file") not in (None, _OWN_RESTORE_FILE):
+        path = flags["restore_file"]  # which every launch of this training begins from
+        begun = sorted({*begun, last})
+    elif path is not None and last == 1:
+        begun = [1]
+    if path is not None and (not begun or begun[-1] < 1):
+        return [Origin(path, None)]  # the training was resumed, and has more updates than the checkpoint
+    found = [Origin(None, launches[i - 1]) for i in reversed(begun)]
+    return found if path is None else [found[0]._replace(path=path), *found[1:]]
 
 
 def recorded_origins(state_dict: Mapping[str, Tensor]) -> List[Tuple[str, Optional[int]]]:

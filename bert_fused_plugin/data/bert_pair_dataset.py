@@ -12,8 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import ConcatDataset
 
 from bert_fused_plugin.data.cached_states import CachedStates
-from bert_fused_plugin.data.collate import collate_bert_tokens
-from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge, collate_bert_tokens
 from bert_fused_plugin.data.word_pieces import Sentences, kept_word_pieces
 
 

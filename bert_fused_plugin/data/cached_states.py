@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from bert_fused_plugin.data.collate import collate_bert_tokens
+from bert_fused_plugin.data.dictionary_bridge import collate_bert_tokens
 from bert_fused_plugin.data.word_pieces import WordPieces
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import written_whole

@@ -11,8 +11,8 @@ import regex
 import torch
 from fairseq.data import Dictionary
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from bert_fused_plugin.data.collate import BERT_PAD, collate_bert_tokens
 from bert_fused_plugin.data.hf_tokenizer import FastTokenizer, SlowTokenizer
 from bert_fused_plugin.data.subwords import (
     SUBWORDS,
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
+
+# no tokenizer has this id, so that BERT's input does not depend on the padding token of the tokenizer
+BERT_PAD = -1
 
 # case, accents, numbers, punctuation, another script: where tokenizers of one vocabulary differ
 _PROBE = "The Élan don't USA 1,234.5 naïve -- «ß» 北京 𝔘"
@@ -215,6 +218,15 @@ class DictionaryBridge:
                 pieces += self._unk_piece if part is None else next(encoded)
             rows.append(pieces)
         return rows
+
+
+def collate_bert_tokens(rows: Sequence[Tensor]) -> Tensor:
+    """Return *rows* of word-piece ids as one LongTensor (B, L), padded on the right with `BERT_PAD`.
+
+    The padding is on the right whatever the NMT side does: BERT counts positions from the left, and its states must not
+    depend on the batch that a sentence happens to be in.
+    """
+    return pad_sequence(list(rows), batch_first=True, padding_value=BERT_PAD).long()
 
 
 # What the tokenizer splits off, since it is no letter to it: the half-spaces inside Persian words and _, viramas, which

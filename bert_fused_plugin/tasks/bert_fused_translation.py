@@ -21,7 +21,7 @@ from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, Interactiv
 from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.document_context import files_of, read_document_starts
-from bert_fused_plugin.data.raw_text import read_raw_text
+from bert_fused_plugin.data.raw_text import check_raw_text, read_raw_text
 from bert_fused_plugin.data.subwords import bleu_tokenizer, detect_subword, language_code
 from bert_fused_plugin.data.tags import language_tags
 from bert_fused_plugin.data.typed_text import TypedText
@@ -36,7 +36,6 @@ from bert_fused_plugin.tasks.bert_fused_translation_config import (
     given_flags,
     unusable_flags,
 )
-from bert_fused_plugin.tasks.raw_text_check import check_raw_text
 from bert_fused_plugin.tasks.training_checks import settings_beside, training_errors, trial_errors
 
 logger = logging.getLogger(__name__)

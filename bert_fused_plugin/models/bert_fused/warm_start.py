@@ -12,15 +12,16 @@ from fairseq.data import Dictionary
 from fairseq.data.data_utils import infer_language_pair
 from torch import Tensor, nn
 
-from bert_fused_plugin.checkpoints.origins import Origin, origins
 from bert_fused_plugin.checkpoints.reading import data_directory, diverged, read_saved, saved_flags
 from bert_fused_plugin.checkpoints.record import (
     BERT_RECORD,
     OF_DATA,
     SETTINGS_RECORD,
+    Origin,
     differences,
     differences_of_bert,
     fingerprint,
+    origins,
     read_json,
     reason_and_remedy,
 )
