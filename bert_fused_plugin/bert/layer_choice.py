@@ -11,11 +11,7 @@ from bert_fused_plugin.files import file_of_model
 
 
 def layer_indices(layers: str, depth: int) -> Tuple[int, ...]:
-    """Return the numbers of those of BERT's *depth* layers that ``--bert-layer`` names; 0 stands for the embeddings.
-
-    Raises:
-        BertFusedError: There is no such layer.
-    """
+    """Return the numbers of those of BERT's *depth* layers that ``--bert-layer`` names; 0 stands for the embeddings."""
     with suppress(ValueError, IndexError):
         if layers == "mix":
             return tuple(range(depth + 1))
@@ -65,11 +61,8 @@ def build_layer_mix(layers: str, count: int) -> Optional[nn.Module]:
 
 
 def is_sentence_encoder(name: str) -> bool:
-    """Return whether the encoder *name*, a directory or a name on the hub, was trained to represent sentences.
-
-    sentence-transformers writes a file that says so, which loading the encoder does not fetch.  Where the hub cannot
-    be reached, the answer may wrongly be no.
-    """
+    """Return whether the encoder *name*, a directory or a name on the hub, was trained to represent sentences."""
+    # sentence-transformers writes this file; where the hub cannot be reached, the answer may wrongly be no
     return name.startswith("sentence-transformers/") or file_of_model(name, "modules.json") is not None
 
 
@@ -79,12 +72,7 @@ def advised_layer(depth: int) -> int:
 
 
 def last_layer_warning(name: str, layers: Tuple[int, ...], depth: int, given: str) -> Optional[str]:
-    """Return a warning if the frozen BERT *name* is an encoder of sentences whose *layers* are the last of its *depth*.
-
-    The last layer of a masked language model tells words apart (Zhu et al. 2020 take it).  That of an encoder of
-    sentences, such as MiniLM, was trained to stand for the sentence as a whole (docs/tuning.md has figures).  The
-    warning names BERT as it was *given*.
-    """
+    """Return a warning if the BERT *name*, *given* so, is an encoder of sentences, and *layers* are the last of it."""
     advised = advised_layer(depth)
     if layers != (depth,) or depth == advised or not is_sentence_encoder(name):
         return None

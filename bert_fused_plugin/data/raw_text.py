@@ -22,12 +22,7 @@ _LEAST = 0.25  # share of sequences of three letters that agree; 0.05 to 0.15 in
 
 
 class TextFile(Dataset[str]):
-    """The lines of a file in UTF-8, which stay on the disk until they are asked for.
-
-    Raises:
-        OSError: the file cannot be read.
-        UnicodeDecodeError: the file is not UTF-8.
-    """
+    """The lines of a file, which stay on the disk until they are asked for; UnicodeDecodeError: it is not UTF-8."""
 
     def __init__(self, path: Path) -> None:
         self._bytes = np.memmap(path, np.uint8, mode="r") if path.stat().st_size else np.zeros(0, dtype=np.uint8)
@@ -59,11 +54,8 @@ def read_raw_text(
 ) -> Optional[ConcatDataset[str]]:
     """Return the *size* lines of ``directory/{split}.{lang}``; None without a *directory*.
 
-    With *combine*, the lines of ``{split}1``, ``{split}2``, ... follow if they exist, as in fairseq's training, and
-    those of ``{split}`` come *upsample* times before such others (``--upsample-primary``).
-
-    Raises:
-        BertFusedError: the directory does not hold the text of *size* sentences.
+    With *combine*, the lines of ``{split}1``, ``{split}2``, ... follow if they exist, and those of ``{split}`` come
+    *upsample* times before such others, as in fairseq's training.
     """
     if directory is None:
         return None
@@ -83,24 +75,17 @@ def read_raw_text(
     primary, *others = opened
     text: ConcatDataset[str] = ConcatDataset([primary] * (upsample if others else 1) + others)
     if len(text) != size:
-        has = f"{' and '.join(map(str, files))} {'have' if others else 'has'} {len(text)} lines"
-        if upsample > 1 and others:
-            has += f" (--upsample-primary {upsample})"
+        repeated = f" (--upsample-primary {upsample})" if upsample > 1 and others else ""
         raise BertFusedError(
-            f"--bert-text {directory}: {has}, but the binarised {split!r} has {size} sentences; give the raw text of "
-            "exactly these sentences, line by line, with a file for each binarised one"
+            f"--bert-text {directory}: {' and '.join(map(str, files))} {'have' if others else 'has'} {len(text)} lines"
+            f"{repeated}, but the binarised {split!r} has {size} sentences; give the raw text of exactly these "
+            "sentences, line by line, with a file for each binarised one"
         )
     return text
 
 
 def check_raw_text(texts: Any, sentences: Any, bridge: DictionaryBridge, place: str) -> None:
-    """Compare some lines of *texts*, in the file *place*, with the text of fairseq's *sentences*, by their letters.
-
-    Capitals, accents, spaces and punctuation do not count, since BERT's text may be segmented or normalised.
-
-    Raises:
-        BertFusedError: hardly anything agrees.
-    """
+    """Compare some lines of *texts*, in the file *place*, with the text of fairseq's *sentences*, by their letters."""
     if bridge.problem:  # the ids do not tell the text
         return
     found: List[Tuple[float, int]] = []
