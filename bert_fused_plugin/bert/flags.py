@@ -145,7 +145,7 @@ class BertFlags(FairseqDataclass, Specified):
         0.1,
         Record.NOTED,
         rule=Rule(
-            lambda value: 1e-3 <= value <= 100, "must be in [0.001, 100]", "without --bert-finetune BERT is frozen"
+            lambda value: 1e-3 <= value <= 100, "must be in [0.001, 100]", "leave --bert-finetune out to freeze BERT"
         ),
         where=(only_with("bert_finetune"),),
     )
