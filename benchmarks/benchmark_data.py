@@ -11,7 +11,7 @@ from fairseq.data.data_utils import numpy_seed
 from torch import Tensor
 
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset
-from bert_fused_plugin.data.collate import BERT_PAD
+from bert_fused_plugin.data.dictionary_bridge import BERT_PAD
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 
 Batch = Dict[str, Any]

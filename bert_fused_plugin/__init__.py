@@ -13,6 +13,8 @@ C model width, D BERT width, H attention heads, V vocabulary.  A ``*_padding_mas
 padding.  ``bert_tokens`` is (B, L), always right-padded.  Layers work batch first, (B, S, C); only ``encoder_out`` is
 (S, B, C), as in fairseq's models.
 
+Whatever reads flags, files or checkpoints raises a `BertFusedError` (errors.py) for what the user has to change.
+
 The map of the package; CONTRIBUTING.md says in which order to read it::
 
     flags.py         the specification of a flag, from which parser, checks, record and docs follow

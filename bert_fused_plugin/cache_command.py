@@ -4,10 +4,9 @@
     bert-fused-cache info DIR
 
 build makes the word pieces of all large data sets of a training, and with --bert-cache BERT's states of all sentences,
-before the training, as a job of its own.  A training in several processes needs the states before it begins.  build
-takes the command line of the training.  The flags about the data, BERT and its input count, such as --bert-layer and
---bert-text, which fairseq does not list.  Most other flags do nothing.  With --part K/N it computes one of N shares of
-the states, so that N jobs build the cache together.
+which a training in several processes needs before it begins.  build takes the command line of the training.  The flags
+about the data, BERT and its input count, such as --bert-layer and --bert-text, which fairseq does not list.  Most other
+flags do nothing.  With --part K/N it computes one of N shares of the states, so that N jobs build the cache together.
 
 info shows of which BERTs and data sets the directory has states.  What is not wanted any more is removed by rm -r.
 """
@@ -58,11 +57,7 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
 
 
 def build(args: Namespace) -> None:
-    """Make what is missing of the word pieces and states of all data sets of the training whose settings are *args*.
-
-    Raises:
-        BertFusedError: the settings are not those of a training with BERT.
-    """
+    """Make what is missing of the word pieces and states of all data sets of the training whose settings are *args*."""
     if vars(args).get("bert_model") is None:
         raise BertFusedError("bert-fused-cache build needs --bert-model, got none; give the flags of the training")
     part = args.part
@@ -88,24 +83,15 @@ def build(args: Namespace) -> None:
 def _share(text: str) -> Tuple[int, int]:
     part, _, parts = text.partition("/")
     if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
-        raise ArgumentTypeError(
-            f"must be K/N with K from 1 to N, such as 1/8, got {text!r}; give the number of this job and of all jobs"
-        )
+        raise ArgumentTypeError(f"must be K/N, the number of this job and of all jobs, such as 1/8, got {text!r}")
     return int(part), int(parts)
 
 
 def info(args: Namespace) -> None:
-    """Print what the directory holds: each BERT, and each of its data sets.
-
-    Raises:
-        BertFusedError: it holds nothing.
-    """
+    """Print what the directory holds: each BERT, and each of its data sets."""
     found = sorted(args.directory.glob(f"*/{DESCRIPTION}"))
     if not found:
-        raise BertFusedError(
-            f"{args.directory} must be a directory that --bert-cache has filled, and it holds no states of any BERT; "
-            "give the directory of --bert-cache"
-        )
+        raise BertFusedError(f"{args.directory} has no states of any BERT; give the directory of --bert-cache")
     for file in found:
         bert = json.loads(file.read_text(encoding="utf-8"))
         print(file.parent, f"BERT: {bert['--bert-model']}, layers {bert['layers']}", sep="\n  ")
@@ -114,8 +100,7 @@ def info(args: Namespace) -> None:
 
 
 def _content_of(split: Path) -> str:
-    """Return how much of its states the folder of a data set has; its first block says how many there will be."""
-    blocks, expected = sorted(split.glob(f"*{SUFFIX}")), None
+    blocks, expected = sorted(split.glob(f"*{SUFFIX}")), None  # the first block says how many there will be
     with suppress(OSError, SafetensorError, KeyError, IndexError), safe_open(blocks[0], "pt") as opened:
         expected = int(opened.metadata()["blocks"])
     state = "complete" if len(blocks) == expected else "not complete"

@@ -6,11 +6,7 @@ from typing import Optional, Sequence, Type
 
 
 class BertFusedError(ValueError):
-    """A setting or a file cannot be used; the message names it, the rule and the remedy.
-
-    Args:
-        errors: complete sentences, one for each problem.
-    """
+    """A setting or a file cannot be used; each of the *errors*, sentences, names it, the rule and the remedy."""
 
     def __init__(self, *errors: str) -> None:
         super().__init__("\n".join(errors))

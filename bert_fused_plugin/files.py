@@ -17,10 +17,7 @@ def given_path(text: str) -> Path:
 
 
 def file_of_model(name: str, file: str) -> Optional[str]:
-    """Return the path of a *file* of the encoder *name*, a directory or a name on the hub; None if it has none.
-
-    Where the hub cannot be reached, and the file was not fetched before, the answer is None, too.
-    """
+    """Return the path of a *file* of the encoder *name*, a directory or a name on the hub; None: it cannot be found."""
     from transformers.utils import cached_file
 
     quiet = {f"_raise_exceptions_for_{what}": False for what in ("missing_entries", "connection_errors", "gated_repo")}
@@ -32,10 +29,9 @@ def file_of_model(name: str, file: str) -> Optional[str]:
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Yield a path for a new file or folder, which replaces *path* once it is complete and on the disk.
+    """Yield a path for a new file or folder, which replaces *path*, or what it links to, once it is on the disk.
 
-    If *path* is a symbolic link, the link stays and its target is replaced.  A process that is killed leaves a hidden
-    folder beside *path*, whose name begins with a dot and the name of *path*.
+    A process that is killed leaves a hidden folder beside *path*.
 
     Raises:
         OSError: the file cannot be written; an earlier file at *path* is then unchanged.
@@ -57,11 +53,7 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def written_output(path: Path, flag: str = "--output") -> Iterator[Path]:
-    """Yield a path for a new file or folder, which replaces the *path* of the *flag* once it is complete.
-
-    Raises:
-        BertFusedError: The new file cannot be written; an earlier file at *path* is then unchanged.
-    """
+    """Do the same for the *path* of a *flag*; a `BertFusedError` says why the file cannot be written."""
     try:
         with written_whole(path) as new:
             yield new

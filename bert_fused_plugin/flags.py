@@ -1,7 +1,4 @@
-"""The specification of a flag, in its field, from which parser, checks, record in checkpoints, and docs follow.
-
-A config is a dataclass whose fields are made by `flag`.
-"""
+"""The specification of a flag, in its field, from which parser, checks, record in checkpoints, and docs follow."""
 
 # fairseq reads the field types of configs: no `from __future__ import annotations`, no `X | None` here.
 from dataclasses import dataclass, field, fields, replace

@@ -17,8 +17,7 @@ def say(text: str) -> None:
 class Progress:
     """The progress of a piece of work, as a context.
 
-    Where there is no terminal, it lets *say* write a line at the beginning and at the end, and lines with an estimate,
-    the first of them after *parts* calls of `update` or later.
+    Where there is no terminal, *say* writes a first and a last line, and estimates, after *parts* calls of `update`.
     """
 
     def __init__(self, title: str, total: int, unit: str, *, parts: int = 1, say: Callable[[str], None] = say) -> None:

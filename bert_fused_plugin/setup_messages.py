@@ -1,7 +1,4 @@
-"""What matters of the log of a set-up, said once more just before a training begins.
-
-In between, fairseq logs its configuration and all modules, hundreds of lines in which a warning is easily missed.
-"""
+"""What matters of the log of a set-up, said again before a training, since fairseq logs hundreds of lines between."""
 
 import logging
 from logging.handlers import BufferingHandler

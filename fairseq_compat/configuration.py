@@ -128,7 +128,7 @@ def hydra_flags(_module: Any) -> None:
 
 
 def separate_jobs(module: Any) -> None:
-    """Let each job of a multirun of fairseq-hydra-train begin without anything of the job before."""
+    """Let each job of a multirun of fairseq-hydra-train begin without anything of the job before, as its best loss."""
     from fairseq.checkpoint_utils import save_checkpoint
     from fairseq.logging import metrics, progress_bar
     from fairseq_cli.train import should_stop_early
@@ -143,9 +143,8 @@ def separate_jobs(module: Any) -> None:
             save_dir = os.path.abspath(cfg.checkpoint.save_dir)
             if save_dir in save_dirs:
                 raise ValueError(
-                    f"checkpoint.save_dir={cfg.checkpoint.save_dir} is the folder of an earlier job of this multirun, "
-                    "and this job would continue the training of that one; let the name of the folder contain what "
-                    "changes, for example 'checkpoint.save_dir=checkpoints/${common.seed}'"
+                    f"checkpoint.save_dir={cfg.checkpoint.save_dir} is the folder of an earlier job of this multirun; "
+                    "name it by what changes, for example 'checkpoint.save_dir=checkpoints/${common.seed}'"
                 )
             save_dirs.add(save_dir)
         vars(save_checkpoint).clear()

@@ -13,9 +13,8 @@ from omegaconf import OmegaConf
 from bert_fused_lab.arguments import NamedPaths
 from bert_fused_plugin.bert.layer_choice import is_sentence_encoder
 from bert_fused_plugin.bert.source import source_of
-from bert_fused_plugin.checkpoints.origins import Origin, origins
 from bert_fused_plugin.checkpoints.reading import data_directory, read_checkpoint, require_architecture, saved_flags
-from bert_fused_plugin.checkpoints.record import SETTINGS_RECORD
+from bert_fused_plugin.checkpoints.record import SETTINGS_RECORD, Origin, origins
 from bert_fused_plugin.data.data_bin import source_side
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask

@@ -27,9 +27,6 @@ class FinetunedBert(PretrainedBert):
     with ``--scale-parameter``.)  A checkpoint holds theta, f and which parameters f scales.
 
     Of the layers that are used only the last *last_layers* train; by default all of them and the embeddings do.
-
-    Raises:
-        BertFusedError: There are no such layers.
     """
 
     saves_weights = True
@@ -84,11 +81,7 @@ class FinetunedBert(PretrainedBert):
         return theta - theta.detach() + self._factor * theta.detach()
 
     def _apply(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
-        """Change the numbers as torch does; fairseq's ``--fp16`` comes here as ``half()``.
-
-        Raises:
-            BertFusedError: The encoder is one that needs single precision, as T5 does, and this is half precision.
-        """
+        # fairseq's --fp16 comes here as half(), in which T5, for example, would overflow
         if self.model._keep_in_fp32_modules and fn(torch.zeros(())).dtype == torch.float16:
             raise BertFusedError(f"--bert-model {self.name}, fine-tuned, would overflow with --fp16; use --bf16")
         frequencies = {name: buffer for name, buffer in self.named_buffers() if name.endswith("inv_freq")}
@@ -100,7 +93,7 @@ class FinetunedBert(PretrainedBert):
         return self
 
     def _load_from_state_dict(self, state_dict: Dict[str, Tensor], prefix: str, *args: Any, **kwargs: Any) -> None:
-        """Convert a checkpoint of another lr_factor, or of other layers, so that the weights W stay the same."""
+        # the checkpoint may have another lr_factor, or other layers; the weights W stay the same
         saved = float(state_dict.get(f"{prefix}lr_factor", self._factor))
         if math.isclose(saved, self._factor, rel_tol=_ROUNDING):
             saved = self._factor
@@ -131,9 +124,6 @@ def _used_parameters(model: "PreTrainedModel", top: int, last_layers: Optional[i
 
     used = behind(top) - (set() if last_layers is None else behind(top - last_layers))
     if not used:
-        raise BertFusedError(
-            f"--bert-finetune-layers: the layers of {type(model).__name__} cannot be told apart, since they share "
-            "their parameters; leave it out"
-        )
+        raise BertFusedError("--bert-finetune-layers: layers that share parameters cannot be told apart; leave it out")
     model.requires_grad_(False)
     return used

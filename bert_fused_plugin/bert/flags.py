@@ -106,9 +106,7 @@ class BertFlags(FairseqDataclass, Specified):
         Record.BERT,
         values="a layer, mix, random:K",
     )
-    bert_mask_special_tokens: bool = flag(
-        "Do not attend to BERT's special tokens, such as [CLS] and [SEP].", False, Record.BERT
-    )
+    bert_mask_special_tokens: bool = flag("Attend to no special tokens, such as [CLS] and [SEP].", False, Record.BERT)
     bert_branch_weights: Optional[str] = flag(
         "The weights W_NMT,W_BERT in the sum of the NMT branch and BERT's branch. The default is the paper's "
         "0.5,0.5, or 1,1 with --bert-identity-start. The authors' code uses 1,1 if drop-net is off.",
@@ -128,17 +126,11 @@ class BertFlags(FairseqDataclass, Specified):
         "is 1.0, or 0 with --bert-identity-start or gated fusion. Only a fusion of two branches has drop-net.",
         None,
         Record.NOTED,
-        rule=Rule(
-            lambda value: value is None or 0 <= value <= 1,
-            "must be in [0, 1]",
-            "1.0 was best in the paper, and 0 turns drop-net off",
-        ),
+        rule=Rule(lambda p: p is None or 0 <= p <= 1, "must be in [0, 1]", "1.0 was best in the paper, and 0 is off"),
         effective=lambda cfg: cfg.drop_net_rate(),
         unset="1.0 (0 at an identity start, or gated)",
     )
-    bert_finetune: bool = flag(
-        "Train BERT too. Checkpoints then hold its weights, and there is no cache of its states.", False
-    )
+    bert_finetune: bool = flag("Train BERT too. Checkpoints then hold its weights, and no cache its states.", False)
     bert_finetune_layers: Optional[int] = flag(
         "How many layers to train, counted down from the one that is read. The default is all, and the embeddings.",
         None,
@@ -153,9 +145,7 @@ class BertFlags(FairseqDataclass, Specified):
         0.1,
         Record.NOTED,
         rule=Rule(
-            lambda value: 1e-3 <= value <= 100,
-            "must be in [0.001, 100]",
-            "leave --bert-finetune out to keep BERT frozen",
+            lambda value: 1e-3 <= value <= 100, "must be in [0.001, 100]", "leave --bert-finetune out to freeze BERT"
         ),
         where=(only_with("bert_finetune"),),
     )
@@ -177,11 +167,7 @@ def parse_options(options: Optional[str]) -> Dict[str, Any]:
 
 
 def parse_weights(weights: Optional[str], default: str = "0.5,0.5") -> Tuple[float, float]:
-    """Return the two numbers of ``--bert-branch-weights``; the *default* is the paper's.
-
-    Raises:
-        ValueError: *weights* are not two finite numbers.
-    """
+    """Return the numbers of ``--bert-branch-weights``; ValueError: they are not two finite ones."""
     w_nmt, w_bert = map(float, (default if weights is None else weights).split(","))
     if not (math.isfinite(w_nmt) and math.isfinite(w_bert)):
         raise ValueError

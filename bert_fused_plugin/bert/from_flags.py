@@ -3,7 +3,7 @@
 import os
 import sysconfig
 from argparse import Namespace
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 from fairseq.data import encoders
 from fairseq.tasks.translation import TranslationTask
@@ -20,21 +20,15 @@ from bert_fused_plugin.data.tags import tags_named, tags_of_task
 from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.fairseq_settings import task_settings
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
 
 def load_source(cfg: BertFlags, task: Any, errors: List[str], bpe: Dict[str, Any]) -> Optional[BertSource]:
     """Load the encoder and the tokenizer that *cfg* names, if any, with the bridge between fairseq's *task* and them.
 
-    The model has the bridge, because fairseq's own tasks know nothing of BERT, and under them the model makes BERT's
-    input itself.  The task of this package takes the model's bridge, so that its data sets give BERT the same input.
-
-    The *errors* of other flags are reported together with those found here.  *bpe* has the flags of fairseq's ``--bpe``
-    that were given together with the model's.
+    Under fairseq's own tasks, which know nothing of BERT, the model makes BERT's input by this bridge.  The task of
+    this package takes the bridge from the model.  *bpe* has the flags of fairseq's ``--bpe``, given with the model's.
 
     Raises:
-        BertFusedError: There are *errors*, or BERT cannot be used as the flags say.
+        BertFusedError: There are *errors* of other flags, or BERT cannot be used as the flags say.
     """
     if task_settings(task).get("left_pad_target"):
         errors.append("--left-pad-target must be False, got True: the decoder would read the padding; leave it out")
@@ -50,15 +44,15 @@ def load_source(cfg: BertFlags, task: Any, errors: List[str], bpe: Dict[str, Any
         train = {"last_layers": cfg.bert_finetune_layers, "lr_factor": cfg.bert_lr_factor} if cfg.bert_finetune else {}
         bert = (FinetunedBert if cfg.bert_finetune else FrozenBert).from_pretrained(name, layers, **train)
         limit = min(bert.max_positions, int(tokenizer.model_max_length))
-        largest, rows = max(tokenizer.get_vocab().values()), bert.num_symbols
-        if largest >= rows:
-            unread = f"the tokenizer has ids up to {largest}, but the model has only {rows} embeddings"
-            errors.append(f"--bert-model {name}: {unread}; take tokenizer and model from the same place")
-        if cfg.bert_max_tokens is not None and cfg.bert_max_tokens > limit:
+        largest = max(tokenizer.get_vocab().values())
+        if largest >= bert.num_symbols:
             errors.append(
-                f"--bert-max-tokens must be at most {limit}, the positions of --bert-model {cfg.bert_model}, "
-                f"got {cfg.bert_max_tokens}; leave it out for {limit}"
+                f"--bert-model {name}: the tokenizer has ids up to {largest}, but the model has only "
+                f"{bert.num_symbols} embeddings; take tokenizer and model from the same place"
             )
+        if cfg.bert_max_tokens is not None and cfg.bert_max_tokens > limit:
+            positions = f"{limit}, the positions of BERT"
+            errors.append(f"--bert-max-tokens must be at most {positions}, got {cfg.bert_max_tokens}; leave it out")
         bridge = load_bridge(cfg, task, tokenizer, cfg.bert_max_tokens or limit, bpe)
         if "src_lang" in options and tokenizer.unk_token_id in bridge.special_tokens:
             errors.append(
@@ -71,14 +65,8 @@ def load_source(cfg: BertFlags, task: Any, errors: List[str], bpe: Dict[str, Any
     return BertSource(bert, bridge, cfg)
 
 
-def load_bridge(
-    cfg: BertFlags, task: Any, tokenizer: "PreTrainedTokenizerBase", max_tokens: int, bpe: Dict[str, Any]
-) -> DictionaryBridge:
-    """Return the bridge from the source dictionary of *task* to *tokenizer*, for at most *max_tokens* word pieces.
-
-    Raises:
-        BertFusedError: the text for BERT cannot be made as the flags say, and the task has no raw text for it.
-    """
+def load_bridge(cfg: BertFlags, task: Any, tokenizer: Any, max_tokens: int, bpe: Dict[str, Any]) -> DictionaryBridge:
+    """Return the bridge from the source dictionary of *task* to *tokenizer*, for at most *max_tokens* word pieces."""
     dictionary, settings = task.source_dictionary, task_settings(task)
     bridge = DictionaryBridge(
         dictionary,
@@ -125,19 +113,14 @@ def describe_bert(model: Any, name: Any) -> str:
 
 
 def locate_bert(name: str, task: Any) -> str:
-    """Return the place of the BERT *name*.
-
-    An exported model names its BERT with ``./``: its directory is the data directory too, wherever it is moved.  No
-    name on the hub begins with a dot.  A BERT from the package index may lie in another environment than in training.
-
-    Raises:
-        BertFusedError: The name begins with ``./``, and neither the data directory nor the working directory has it.
-    """
+    """Return the place of the BERT *name*."""
     if not name.startswith("./"):
         given = os.path.expanduser(name)  # the shell leaves the ~ of --bert-model=~/DIR
+        # a BERT from the package index may lie in another environment than in training
         _, in_packages, rest = given.rpartition("/site-packages/")
         here = os.path.join(sysconfig.get_path("purelib"), rest)
         return here if in_packages and os.path.isdir(here) and not os.path.isdir(given) else given
+    # an exported model names its BERT so: its directory is the data directory too, wherever it is moved
     settings = task_settings(task)
     found = _in_data(name, settings)
     if not os.path.isdir(found):

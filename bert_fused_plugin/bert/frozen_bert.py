@@ -17,12 +17,11 @@ class FrozenBert(PretrainedBert):
     """BERT outside the module tree.
 
     The Hugging Face model is not a registered submodule.  ``parameters()``, ``state_dict()``, ``train()``,
-    optimizers and DDP never see it, so it stays frozen, in evaluation mode and out of checkpoints
-    whatever happens around it.  Only copies, such as those of EMA, and moves to a device or a dtype reach it.
+    optimizers and DDP never see it, so it stays frozen, in evaluation mode and out of checkpoints.
 
-    A move reaches it when somebody asks for the model next, for instance to run it.  A training whose states all come
-    from ``--bert-cache`` never does, and so its device has no BERT.  A copy shares the weights, since nothing
-    changes them; the members of an ensemble hold one model.  Arguments and errors are those of `PretrainedBert`.
+    A move to a device or a dtype reaches it when somebody asks for the model next.  A training whose states all come
+    from ``--bert-cache`` never does, and so its device has no BERT.  A copy shares the weights, since nothing changes
+    them; the members of an ensemble hold one model.
     """
 
     saves_weights = False
@@ -62,10 +61,7 @@ class FrozenBert(PretrainedBert):
 
 
 def _move(model: "PreTrainedModel", device: torch.device, dtype: torch.dtype) -> None:
-    """Move *model*, but keep in single precision what transformers keeps: rotary frequencies, and T5's ``wo`` in fp16.
-
-    In half precision, T5 would clamp large states without a word.
-    """
+    # transformers keeps in single precision: rotary frequencies, and in fp16 T5's wo, which would clamp large states
     in_single = set(model._keep_in_fp32_modules or ()) if dtype == torch.float16 else set()
     kept = {
         name: tensor.data

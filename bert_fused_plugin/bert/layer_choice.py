@@ -1,18 +1,17 @@
-"""Which of BERT's layers a model reads (``--bert-layer``), and which one it should read."""
+"""Which of BERT's layers a model reads (``--bert-layer``), how several are joined, and which one it should read."""
 
 from contextlib import suppress
 from typing import Optional, Tuple
+
+import torch
+from torch import Tensor, nn
 
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import file_of_model
 
 
 def layer_indices(layers: str, depth: int) -> Tuple[int, ...]:
-    """Return the numbers of those of BERT's *depth* layers that ``--bert-layer`` names; 0 stands for the embeddings.
-
-    Raises:
-        BertFusedError: There is no such layer.
-    """
+    """Return the numbers of those of BERT's *depth* layers that ``--bert-layer`` names; 0 stands for the embeddings."""
     with suppress(ValueError, IndexError):
         if layers == "mix":
             return tuple(range(depth + 1))
@@ -27,12 +26,43 @@ def layer_indices(layers: str, depth: int) -> Tuple[int, ...]:
     )
 
 
-def is_sentence_encoder(name: str) -> bool:
-    """Return whether the encoder *name*, a directory or a name on the hub, was trained to represent sentences.
+class ScalarMix(nn.Module):
+    """gamma * sum_j softmax(w)_j h_j over *num_layers* layers, all learned (Peters et al., NAACL 2018, equation 1)."""
 
-    sentence-transformers writes a file that says so, which loading the encoder does not fetch.  Where the hub cannot
-    be reached, the answer may wrongly be no.
+    def __init__(self, num_layers: int) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.zeros(num_layers))
+        self.gamma = nn.Parameter(torch.ones(1))
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Return the mixture, (B, L, D), of *states*, (B, L, N, D)."""
+        weights = torch.softmax(self.w.float(), dim=0).to(states.dtype)
+        return self.gamma.to(states.dtype) * torch.einsum("n,blnd->bld", weights, states)
+
+
+class RandomLayer(nn.Module):
+    """One layer, which is drawn for each batch, in training; the mean of all layers in evaluation.
+
+    This is the stochastic layer selection of BiBERT (Xu et al., EMNLP 2021); the mean is its expectation.
     """
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Return one layer's states or the mean, (B, L, D), of *states*, (B, L, N, D)."""
+        if self.training:
+            return states[:, :, int(torch.randint(states.size(2), ()))]
+        return states.mean(dim=2)
+
+
+def build_layer_mix(layers: str, count: int) -> Optional[nn.Module]:
+    """Return what combines the states of the *count* layers that ``--bert-layer`` names; None for a single layer."""
+    if layers == "mix":
+        return ScalarMix(count)
+    return RandomLayer() if count > 1 else None
+
+
+def is_sentence_encoder(name: str) -> bool:
+    """Return whether the encoder *name*, a directory or a name on the hub, was trained to represent sentences."""
+    # sentence-transformers writes this file; where the hub cannot be reached, the answer may wrongly be no
     return name.startswith("sentence-transformers/") or file_of_model(name, "modules.json") is not None
 
 
@@ -42,12 +72,7 @@ def advised_layer(depth: int) -> int:
 
 
 def last_layer_warning(name: str, layers: Tuple[int, ...], depth: int, given: str) -> Optional[str]:
-    """Return a warning if the frozen BERT *name* is an encoder of sentences whose *layers* are the last of its *depth*.
-
-    The last layer of a masked language model tells words apart (Zhu et al. 2020 take it).  That of an encoder of
-    sentences, such as MiniLM, was trained to stand for the sentence as a whole (docs/tuning.md has figures).  The
-    warning names BERT as it was *given*.
-    """
+    """Return a warning if the BERT *name*, *given* so, is an encoder of sentences, and *layers* are the last of it."""
     advised = advised_layer(depth)
     if layers != (depth,) or depth == advised or not is_sentence_encoder(name):
         return None

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from bert_fused_plugin.bert.layer_choice import layer_indices
-from bert_fused_plugin.data.collate import BERT_PAD
+from bert_fused_plugin.data.dictionary_bridge import BERT_PAD
 from bert_fused_plugin.data.hf_tokenizer import read_surely, take_program
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import file_of_model
@@ -32,26 +32,18 @@ _TRIED_TOKENS = 12  # of the sentence that shows whether padding changes states
 _PROBE_TOKENS = 40  # of the sentence whose states are recorded
 _TOLERANCE = 1e-4  # of these states; rounding is at most a tenth of it
 _HEAD = re.compile("head|cls|classif|pool|predict|pred_|score|logits|outputs|summary|vocab_|decoder|loss|dense|linear")
-_BACKEND = "TokenizersBackend"  # the class by which transformers 5 names most fast tokenizers
+_BACKEND = "TokenizersBackend"
 
 
 class PretrainedBert(nn.Module):
     """H_B = BERT(x), the states of one or several of its layers (Zhu et al. 2020, section 4.1, step 1).
 
-    A subclass says how the Hugging Face model is held, as its attribute ``model``.
-
-    Args:
-        model: any encoder, or causal language model, of ``transformers.AutoModel``; it is put into evaluation mode,
-            and its parameters no longer require gradients.
-        layers: name of the layers whose states are returned, see `layer_indices`.
-
-    Raises:
-        BertFusedError: There is no such layer.
+    A subclass says how the Hugging Face *model* is held.  It is any encoder, or causal language model, of
+    ``transformers.AutoModel``, and is put into evaluation mode without gradients.  `layer_indices` reads *layers*.
     """
 
     model: "PreTrainedModel"
-    saves_weights: bool
-    """Whether the checkpoints of a fused model hold the weights of BERT."""
+    saves_weights: bool  # whether the checkpoints of a fused model hold the weights of BERT
 
     def __init__(self, model: "PreTrainedModel", layers: str = "-1") -> None:
         super().__init__()
@@ -77,11 +69,7 @@ class PretrainedBert(nn.Module):
 
     @classmethod
     def from_pretrained(cls, name: str, layers: str = "-1", **options: Any) -> "PretrainedBert":
-        """Load the encoder *name*, a local directory or a name on the Hugging Face hub.
-
-        Raises:
-            BertFusedError: The encoder cannot be loaded or run, or it has no such *layers*.
-        """
+        """Load the encoder *name*, a local directory or a name on the Hugging Face hub."""
         model = load_encoder(name)
         try:
             bert = cls(model, layers, **options)
@@ -95,10 +83,7 @@ class PretrainedBert(nn.Module):
                 f"[{shorten(f'{type(error).__name__}: {error}', 300)}]"
             ) from error
         if bert.reads_lengths_apart:
-            logger.warning(
-                f"--bert-model {name}: padding changes its states, so it reads sentences of different lengths one "
-                "after the other, which takes longer"
-            )
+            logger.warning(f"--bert-model {name}: padding changes its states, so it reads one length after the other")
         return bert
 
     def forward(self, bert_tokens: Tensor, segments: Optional[Tensor] = None) -> Tensor:
@@ -123,7 +108,6 @@ class PretrainedBert(nn.Module):
         return torch.cat(states)[order.argsort()]
 
     def _compute(self, bert_tokens: Tensor, segments: Optional[Tensor]) -> Tensor:
-        """Return the states of one batch for the Hugging Face model."""
         padding_mask, only_last = bert_tokens.eq(BERT_PAD), self.layers == (self.depth,)
         inputs = {"input_ids": bert_tokens.masked_fill(padding_mask, self._filler)}
         if self._takes_mask:
@@ -138,7 +122,6 @@ class PretrainedBert(nn.Module):
         return torch.cat([states[layer][:, : bert_tokens.size(1)] for layer in self.layers], dim=-1)
 
     def _run(self, inputs: Dict[str, Any]) -> Any:
-        """Return the output of the Hugging Face model for *inputs*."""
         return self.model(**inputs)
 
     def is_same(self, other: "PretrainedBert") -> bool:
@@ -150,13 +133,10 @@ class PretrainedBert(nn.Module):
         return self.model.state_dict()
 
     def check_half_range(self, states: Tensor) -> None:
-        """Check that half precision can hold *states*, which are those of the first batch in training.
+        """Raise a `BertFusedError` if half precision cannot hold *states*.
 
-        Otherwise training would end with fairseq's error about the loss scale, and translations would be random.  A GPU
-        has to wait for each answer, so later batches of a training are not checked.
-
-        Raises:
-            BertFusedError: half precision cannot hold them.
+        Training would end with fairseq's error about the loss scale, and translations would be random.  A GPU has to
+        wait for each answer, so of a training only the first batch is checked.
         """
         if self.training and self._is_checked:
             return
@@ -169,10 +149,7 @@ class PretrainedBert(nn.Module):
         self._is_checked |= self.training
 
     def probe(self) -> List[List[float]]:
-        """Return some of the states of each layer for a fixed input, which tell whether BERT computes the same.
-
-        Settings, code and weights all show there; see `same_states` of the record.
-        """
+        """Return some states of each layer for a fixed input, in which settings, code and weights of BERT all show."""
         with torch.no_grad():
             states = self._compute(self._spread_tokens(_PROBE_TOKENS).to(self.model.device), None)
         layers = states.float().unflatten(-1, (-1, self.dim)).transpose(1, 2)[0].flatten(1)
@@ -207,11 +184,7 @@ def count_positions(model: "PreTrainedModel") -> int:
 
 
 def groups_by_length(lengths: Sequence[int], fewest: int) -> Iterator[List[int]]:
-    """Yield the rows of a batch in groups, shortest sentences first, so that little is computed for padding.
-
-    A group ends where the length rises and the group has *fewest* tokens or more, with its padding.  So sentences of
-    one length stay together, and with *fewest* 1 no group has padding.
-    """
+    """Yield the rows of a batch in groups of like lengths, with *fewest* tokens or more; one length stays together."""
     group: List[int] = []
     for row in sorted(range(len(lengths)), key=lengths.__getitem__):
         if group and lengths[row] > lengths[group[-1]] and len(group) * lengths[group[-1]] >= fewest:
@@ -223,18 +196,13 @@ def groups_by_length(lengths: Sequence[int], fewest: int) -> Iterator[List[int]]
 
 
 def load_encoder(name: str) -> "PreTrainedModel":
-    """Load the encoder *name* in single precision; of an encoder-decoder model only the encoder is kept.
-
-    Raises:
-        BertFusedError: The encoder cannot be loaded, or the model of transformers is not what its files describe.
-    """
+    """Load the encoder *name* in single precision; of an encoder-decoder model only the encoder is kept."""
     from transformers import AutoModel
 
-    if file_of_model(name, "adapter_config.json") is not None:
+    if file_of_model(name, "adapter_config.json") is not None:  # which is read if the package peft is installed
         raise BertFusedError(
-            f"--bert-model {name!r} has an adapter (adapter_config.json), which is read or not according to the "
-            "packages that are installed; give a directory with the adapter merged into the weights (of peft: "
-            "merge_and_unload, then save_pretrained)"
+            f"--bert-model {name!r} has an adapter (adapter_config.json), which not every installation reads; give a "
+            "directory with the adapter merged into the weights (of peft: merge_and_unload, then save_pretrained)"
         )
     logger.info(f"loading BERT {name}")
     with _quiet():
@@ -258,10 +226,7 @@ def load_encoder(name: str) -> "PreTrainedModel":
 
 
 def _problem(model: "PreTrainedModel", missing: Set[str], unread: Set[str]) -> Optional[str]:
-    """Return why *model* is not what its files describe: they lack weights that are *missing*, and more are *unread*.
-
-    Heads may be left over: they stand beside the parts of the encoder, never inside.
-    """
+    """Return why *model* is not what its files describe: weights are *missing* in them, or they have *unread* ones."""
     code = {"AutoConfig", "AutoModel"} & set(model.config.to_dict().get("auto_map") or ())
     if code:
         return (
@@ -270,13 +235,14 @@ def _problem(model: "PreTrainedModel", missing: Set[str], unread: Set[str]) -> O
         )
     if missing:
         return f"{len(missing)} of its weights are missing ({min(missing)}, ...); give a complete pre-trained encoder"
-    parts, buffers = {name for name, _ in model.named_children()}, {name for name, _ in model.named_buffers()}
-    tops = {key: key.removeprefix(f"{model.base_model_prefix}.") for key in unread}
-    left = sorted(
+    # heads may be left over: they stand beside the parts of the encoder, never inside
+    parts, buffers = dict(model.named_children()), dict(model.named_buffers())
+    names = {key: key.removeprefix(f"{model.base_model_prefix}.") for key in sorted(unread)}
+    left = [
         key
-        for key, name in tops.items()
+        for key, name in names.items()
         if name not in buffers and (name.split(".")[0] in parts or not _HEAD.search(name.split(".")[0]))
-    )
+    ]
     if left:
         return (
             f"{type(model).__name__} of this version of transformers does not read {len(left)} of its weights "
@@ -293,17 +259,12 @@ def _problem(model: "PreTrainedModel", missing: Set[str], unread: Set[str]) -> O
 
 
 def fixed_tables(model: nn.Module) -> Set[str]:
-    """Return the names of the tables of sinusoids in *model*, which are computed, and neither saved nor trained."""
+    """Return the names of the tables of sinusoids in *model*, which are neither saved nor trained."""
     return {f"{name}.weight" for name, part in model.named_modules() if "Sinusoidal" in type(part).__name__}
 
 
 def load_tokenizer(name: str, options: Optional[Dict[str, Any]] = None) -> "PreTrainedTokenizerBase":
-    """Load the tokenizer of the encoder *name* with the *options* of ``--bert-tokenizer-options``.
-
-    Raises:
-        BertFusedError: The tokenizer cannot be loaded, it has no vocabulary, it does not know an option, or its file
-            does not let the option have its effect.
-    """
+    """Load the tokenizer of the encoder *name* with the *options* of ``--bert-tokenizer-options``."""
     options = options or {}
     tokenizer: PreTrainedTokenizerBase = _load(_tokenizer_from_pretrained, name, **options)
     file = file_of_model(name, "tokenizer.json")
@@ -333,10 +294,10 @@ def load_tokenizer(name: str, options: Optional[Dict[str, Any]] = None) -> "PreT
 
 
 def _tokenizer_from_pretrained(name: str, **options: Any) -> Any:
-    """Load a tokenizer; transformers 4 does not know the class by which transformers 5 names most fast tokenizers."""
     import transformers
     from transformers.models.auto.tokenization_auto import get_tokenizer_config
 
+    # transformers 4 does not know the class by which transformers 5 names most fast tokenizers
     if not hasattr(transformers, _BACKEND) and get_tokenizer_config(name).get("tokenizer_class") == _BACKEND:
         with _quiet():  # it warns that the class has another name
             return transformers.PreTrainedTokenizerFast.from_pretrained(name, **options)

@@ -8,11 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from bert_fused_plugin.bert.flags import BertFlags
-from bert_fused_plugin.bert.layer_mix import build_layer_mix
+from bert_fused_plugin.bert.layer_choice import build_layer_mix
 from bert_fused_plugin.bert.pretrained_bert import PretrainedBert
 from bert_fused_plugin.checkpoints.record import BertRecord, configuration
-from bert_fused_plugin.data.collate import BERT_PAD
-from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.data.dictionary_bridge import BERT_PAD, DictionaryBridge
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.flags import Record, recorded
 
@@ -21,8 +20,7 @@ class BertSource:
     """BERT as a model reads it.
 
     This is no module: in checkpoints BERT, its record and the layer mix are modules of the encoder (`register_in`).
-    The encoder and its source hold the same modules, also in a copy of the model.  *bert* is frozen, or it trains with
-    the model.  The *bridge* makes BERT's tokens, also for the data sets.
+    *bert* is frozen, or it trains with the model.  The *bridge* makes BERT's tokens, also for the data sets.
     """
 
     def __init__(self, bert: PretrainedBert, bridge: DictionaryBridge, cfg: BertFlags) -> None:
@@ -47,9 +45,6 @@ class BertSource:
             bert_tokens: BERT's input, (B, L); None: derived from *src_tokens*.
             bert_out: BERT's states for *bert_tokens*, (B, L, N x D), from the cache; None: computed.
             dtype: number format of the model.
-
-        Raises:
-            BertFusedError: As of `tokens`, or half precision cannot hold the states.
         """
         bert_tokens = self.tokens(src_tokens, bert_tokens)
         bert_out = self.states(bert_tokens, bert_out).to(dtype)
@@ -61,29 +56,20 @@ class BertSource:
         return bert_out.contiguous(), self.padding_mask(bert_tokens)  # or each layer would copy the states
 
     def with_states(self, net_input: Dict[str, Any]) -> Dict[str, Any]:
-        """Return *net_input* with the tokens and states of a frozen BERT, so that all who read the batch share them.
-
-        A BERT that trains is read by its model, in the mode and without the graph that fairseq sets.
-        """
-        if self.bert.saves_weights:
+        """Return *net_input* with the tokens and states of a frozen BERT, so that all who read the batch share them."""
+        if self.bert.saves_weights:  # it is read by its model, in the mode and without the graph that fairseq sets
             return net_input
         bert_tokens = self.tokens(net_input["src_tokens"], net_input.get("bert_tokens"))
         bert_out = self.states(bert_tokens, net_input.get("bert_out"))
         return {**net_input, "bert_tokens": bert_tokens, "bert_out": bert_out}
 
     def tokens(self, src_tokens: Tensor, bert_tokens: Optional[Tensor] = None) -> Tensor:
-        """Return BERT's input, (B, L): the *bert_tokens* of the batch, or tokens derived from *src_tokens*, (B, S).
-
-        Raises:
-            BertFusedError: The batch does not have the context that BERT must read.
-        """
+        """Return BERT's input, (B, L): the *bert_tokens* of the batch, or tokens derived from *src_tokens*, (B, S)."""
         if bert_tokens is not None:
             return bert_tokens
         if self.bridge.context:
-            raise BertFusedError(
-                f"--bert-context {self.bridge.context} needs the sentences before the current one, and a batch of this "
-                "task does not bring them; use --task bert_fused_translation"
-            )
+            context = f"--bert-context {self.bridge.context}"
+            raise BertFusedError(f"{context} needs the previous sentences; use --task bert_fused_translation")
         return self.bridge.bert_tokens(src_tokens)
 
     def states(self, bert_tokens: Tensor, bert_out: Optional[Tensor] = None) -> Tensor:
@@ -130,12 +116,9 @@ def _record(bert: PretrainedBert, bridge: DictionaryBridge, cfg: BertFlags) -> B
 
 
 def weights_fingerprint(bert: PretrainedBert) -> str:
-    """Return a hash of the values of all parameters of *bert*, and of the layers that they are in.
-
-    Of the parameters' names, which differ between versions of transformers, only the numbers of the layers count.
-    """
+    """Return a hash of the values of all parameters of *bert*, and of the layers that they are in."""
     parts, weights = [], bert.weights()
-    for name, _ in bert.model.named_parameters():
+    for name, _ in bert.model.named_parameters():  # names differ between versions of transformers, but not numbers
         digest = hashlib.sha256(str(tuple(weights[name].shape)).encode())
         digest.update(weights[name].detach().cpu().float().contiguous().numpy().data)
         parts.append(",".join(re.findall(r"\d+", name)).encode() + b":" + digest.digest())

@@ -30,10 +30,9 @@ def read_saved(
 ) -> Dict[str, Any]:
     """Return what *read* makes of the checkpoint in a file, as it was saved; its ``model`` is a dictionary.
 
-    The message of an error names the file as it was *given*, by default by its path, and ends in *remedy*.
-
     Raises:
-        BertFusedError: The file cannot be read, or it is damaged, not safe to read, or no checkpoint of fairseq.
+        BertFusedError: The file cannot be read, or it is damaged, not safe to read, or no checkpoint of fairseq.  The
+            message names the file as it was *given*, by default by its path, and ends in *remedy*.
     """
     try:
         checkpoint = read(str(path))
@@ -50,14 +49,7 @@ def read_saved(
 
 
 def read_checkpoint(path: Path, overrides: Optional[Dict[str, Any]] = None, *, given: str = "") -> Dict[str, Any]:
-    """Return the checkpoint in the file *path* with its settings as ``cfg``, whichever version of fairseq wrote it.
-
-    The *overrides* replace settings of the checkpoint, as with ``--model-overrides``.  See `read_saved`.
-
-    Raises:
-        BertFusedError: The file cannot be read, or it is damaged, not safe to read, or no checkpoint of fairseq,
-            or its training has diverged.
-    """
+    """Return the checkpoint in *path*, with ``cfg`` from any version of fairseq; the *overrides* replace settings."""
     state = read_saved(path, given=given, read=lambda name: load_checkpoint_to_cpu(name, arg_overrides=overrides))
     if state.get("cfg") is None:
         raise BertFusedError(f"{given or path} holds no {_MODEL}; {_REMEDY}")
@@ -66,11 +58,7 @@ def read_checkpoint(path: Path, overrides: Optional[Dict[str, Any]] = None, *, g
 
 
 def require_architecture(given: object, state: Mapping[str, Any]) -> None:
-    """Check that fairseq knows the architecture of the checkpoint *state*, which was *given* so.
-
-    Raises:
-        BertFusedError: it belongs to a plug-in that is not imported.
-    """
+    """Raise a `BertFusedError` if the checkpoint *state*, *given* so, belongs to a plug-in that is not imported."""
     flags = saved_flags(state, "model")
     name = flags.get("_name") or flags.get("arch")
     if name not in {**MODEL_REGISTRY, **ARCH_MODEL_REGISTRY}:
@@ -111,23 +99,18 @@ def saved_flags(checkpoint: Mapping[str, Any], *sections: str) -> Dict[str, Any]
 
 
 def data_directory(path: str, flags: Mapping[str, Any]) -> List[str]:
-    """Return the first data directory of the training that wrote *path*, or nothing if its *flags* name none.
-
-    A relative one began, like a relative ``--save-dir``, in the working directory of that training.  An exported model
-    has its own directory.
-    """
+    """Return the first data directory of the training that wrote *path*, or nothing if its *flags* name none."""
     data = flags.get("data") or []
+    # a relative one began, like a relative --save-dir, in the working directory of that training
     folder, save_dir = os.path.dirname(os.path.abspath(path)), os.sep + os.path.normpath(flags.get("save_dir") or "")
     began_in = folder[: -len(save_dir)] if folder.endswith(save_dir) else ""
     first = (split_paths(data) if isinstance(data, str) else data)[:1]
-    return [folder if each == "." else os.path.join(began_in, each) for each in first]
+    return [folder if each == "." else os.path.join(began_in, each) for each in first]  # "." of an exported model
 
 
 def without_training_state(state: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the checkpoint *state* without what only training needs: optimizer, meters, data position and EMA.
-
-    The history of the optimizer stays, since it has the numbers of updates of this training and of those before it.
-    """
+    """Return the checkpoint *state* without what only training needs: optimizer, meters, data position and EMA."""
+    # the history of the optimizer stays, since it has the numbers of updates of this training and of those before it
     epoch = state["extra_state"]["train_iterator"]["epoch"]
     return {
         **state,

@@ -9,13 +9,14 @@ import hashlib
 import json
 import logging
 import os
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor, nn
 
+from bert_fused_plugin.checkpoints.reading import saved_flags
 from bert_fused_plugin.errors import BertFusedError, flag_name
 from bert_fused_plugin.flags import Record, recorded
 
@@ -30,6 +31,7 @@ Difference = Tuple[str, Any, Any]  # the name of a setting, and both of its valu
 
 OF_DATA = ("bert_subword", "bert_detok", "bert_strip_tags", "bpe")  # settings of BERT that follow from the dictionary
 
+_OWN_RESTORE_FILE = "checkpoint_last.pt"  # fairseq's default, which lets a training resume
 _BLOCK = 2048
 _SAME = 0.01  # the largest difference of states that count as the same, relative to them
 _SIDES = {"encoder": "source", "decoder": "target"}
@@ -48,12 +50,11 @@ _ITS_BERT = "name the BERT that it was trained with (at generation --model-overr
 
 
 class JsonRecord(nn.Module):
-    """A JSON text that is saved with the model, and never loaded.
+    """A JSON text that is saved with the model, and never loaded: a model keeps the record of itself.
 
     The buffer holds one float for each byte, because averaging, EMA and half precision do not change these numbers.
     It is filled up to whole blocks, because fairseq's EMA in single precision (``--ema-fp32``) requires that it has the
-    same length when a training resumes.  A model keeps the record of itself when it loads a checkpoint, so an old
-    checkpoint without the record loads too.
+    same length when a training resumes.
     """
 
     text: Tensor
@@ -84,13 +85,8 @@ class BertRecord(JsonRecord):
     """
 
     def _load_from_state_dict(self, state_dict: Dict[str, Tensor], prefix: str, *args: Any, **kwargs: Any) -> None:
-        """Keep the record of the present BERT, but note where the parameters come from, as *state_dict* says.
-
-        So a training that resumes keeps the note, though fairseq takes all flags from the command line then.
-        """
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-        text = state_dict.get(f"{prefix}text")
-        if text is not None:
+        # a training that resumes keeps the note, though fairseq takes all flags from the command line then
+        if (text := state_dict.get(f"{prefix}text")) is not None:
             self.update(began_from=recorded_origins({BERT_RECORD: text}))
 
 
@@ -109,11 +105,7 @@ def flag_record(cfg: Any, task: Any) -> JsonRecord:
 
 
 def read_json(state_dict: Mapping[str, Tensor], key: str) -> Dict[str, Any]:
-    """Return the record whose text a *state_dict* has under *key*; it is empty if there is none.
-
-    Raises:
-        BertFusedError: the record is damaged.
-    """
+    """Return the record whose text a *state_dict* has under *key*; it is empty if there is none."""
     if key not in state_dict:
         return {}
     try:
@@ -124,10 +116,7 @@ def read_json(state_dict: Mapping[str, Tensor], key: str) -> Dict[str, Any]:
 
 
 def changed_settings(model: Any, state_dict: Mapping[str, Tensor]) -> List[str]:
-    """Return a sentence for each setting of *model* with which the checkpoint *state_dict* would be another model.
-
-    A setting that is only noted gives a warning.
-    """
+    """Return a sentence for each setting of *model* with which the checkpoint *state_dict* would be another model."""
     current, saved = model.settings_record.content, read_json(state_dict, SETTINGS_RECORD)
     noted, changed = (
         [reason_and_remedy("the checkpoint", each) for each in differences(saved.get(kind, {}), current[kind])]
@@ -172,10 +161,7 @@ def changed_bert(model: Any, state_dict: Mapping[str, Tensor]) -> List[str]:
 
 
 def differences_of_bert(name: str, saved: Dict[str, Any], current: Dict[str, Any]) -> List[str]:
-    """Return a sentence if BERT or its tokenizer is another one, and one if it is given other input.
-
-    BERT has the *name*, and *saved* and *current* are records.  The weights of a BERT that trains are not recorded.
-    """
+    """Return sentences if the BERT *name*, its tokenizer or its input differ between the records."""
     parts = [
         f"{what} ({saved[key]}, not {current[key]})"
         for key, what in _FINGERPRINTS.items()
@@ -218,10 +204,7 @@ def as_given(key: str, value: Any) -> Any:
 
 
 def differences(then: Dict[str, Any], now: Dict[str, Any]) -> List[Difference]:
-    """Return name and both values of each setting that is in *then* and in *now* and differs.
-
-    A setting that is in only one of them has no effect in the other, or a version did not know it.
-    """
+    """Return name and both values of each setting that differs; one that is in *then* or *now* alone has no effect."""
     return [(name, value, now[name]) for name, value in then.items() if name in now and value != now[name]]
 
 
@@ -257,17 +240,47 @@ def settings_of(configuration: str) -> Dict[str, str]:
     return dict(part.rpartition(" ")[::2] for part in configuration.split(", "))
 
 
-def recorded_origins(state_dict: Mapping[str, Tensor]) -> List[Tuple[str, Optional[int]]]:
-    """Return path and number of updates of each checkpoint that ``--bert-warm-start`` took parameters from.
+class Origin(NamedTuple):
+    """Path and number of updates, as far as they are known, of a checkpoint that a training began with."""
 
-    The last one comes first, then the one that that one began from.
+    path: Optional[str]
+    updates: Optional[int]
+
+
+def origins(checkpoint: Mapping[str, Any]) -> List[Origin]:
+    """Return the checkpoint that the training of *checkpoint* began from, then the one that that one began from, ...
+
+    ``--bert-warm-start`` is in the record beside the parameters.  fairseq knows of ``--finetune-from-model``, and of
+    ``--restore-file`` with ``--reset-optimizer``: their flags are in the settings, and the checkpoint's history of
+    optimizers has one number of updates for each launch, also for the launches of the checkpoint that it began from.
     """
-    return [(path, updates) for path, updates in read_json(state_dict, BERT_RECORD).get("began_from", ())]
+    return [*_of_flags(checkpoint), *recorded_origins(checkpoint["model"])]
+
+
+def _of_flags(checkpoint: Mapping[str, Any]) -> List[Origin]:
+    flags = saved_flags(checkpoint, "checkpoint")
+    launches = [int(entry.get("num_updates", 0)) for entry in checkpoint["optimizer_history"]]
+    begun = [i for i in range(1, len(launches)) if launches[i] < launches[i - 1]]  # the count began at 0 again
+    path, last = flags.get("finetune_from_model"), len(launches) - 1
+    if path is None and flags.get("reset_optimizer") and flags.get("restore_file") not in (None, _OWN_RESTORE_FILE):
+        path = flags["restore_file"]  # which every launch of this training begins from
+        begun = sorted({*begun, last})
+    elif path is not None and last == 1:
+        begun = [1]
+    if path is not None and (not begun or begun[-1] < 1):
+        return [Origin(path, None)]  # the training was resumed, and has more updates than the checkpoint
+    found = [Origin(None, launches[i - 1]) for i in reversed(begun)]
+    return found if path is None else [found[0]._replace(path=path), *found[1:]]
+
+
+def recorded_origins(state_dict: Mapping[str, Tensor]) -> List[Origin]:
+    """Return path and number of updates of each checkpoint that ``--bert-warm-start`` took from, the last one first."""
+    return [Origin(*recorded) for recorded in read_json(state_dict, BERT_RECORD).get("began_from", ())]
 
 
 def without_folders(state_dict: Dict[str, Tensor]) -> Dict[str, Tensor]:
     """Return *state_dict* whose record names the files of `recorded_origins` without their folders."""
-    found = [(os.path.basename(path), updates) for path, updates in recorded_origins(state_dict)]
+    found = [(os.path.basename(path or ""), updates) for path, updates in recorded_origins(state_dict)]
     if not found:
         return state_dict
     record = JsonRecord({**read_json(state_dict, BERT_RECORD), "began_from": found})

@@ -44,9 +44,6 @@ def read_twice(model: Any, net_input: Dict[str, Any], p_cut: Optional[float], **
 
     The second reading lacks the share *p_cut* of the tokens; None: it lacks none, and draws dropout anew.  The
     *options* are more inputs of the model.
-
-    Raises:
-        BertFusedError: tokens are cut, and the model has other modules for its embeddings than fairseq's have.
     """
     encoder, decoder = model.encoder, model.decoder  # fairseq's wrappers of several processes hand them on
     if source := source_of(model):
@@ -55,9 +52,10 @@ def read_twice(model: Any, net_input: Dict[str, Any], p_cut: Optional[float], **
     if p_cut is None:
         return first, model(**net_input, **options)
     if not (hasattr(encoder, "embed_tokens") and hasattr(decoder, "embed_tokens")):
-        rule = "cuts what encoder.embed_tokens and decoder.embed_tokens return"
-        lack = f"{type(model).__name__} does not have both"
-        raise BertFusedError(f"--consistency simcut {rule}, and {lack}; give --consistency r-drop")
+        raise BertFusedError(
+            "--consistency simcut cuts what encoder.embed_tokens and decoder.embed_tokens return, and "
+            f"{type(model).__name__} does not have both; give --consistency r-drop"
+        )
     if "bert_out" in net_input:
         net_input = {**net_input, "bert_out": cut(net_input["bert_out"], p_cut)}
     with ExitStack() as hooks:

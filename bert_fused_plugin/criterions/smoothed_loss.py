@@ -59,13 +59,8 @@ def projected_loss(
     """Return the sums of what `label_smoothed_loss` returns for the scores ``features @ matrix.T``.
 
     The scores are computed for some positions at a time, and become their own gradient at once, so that they stay in
-    the cache of a CPU and take memory for these positions only.  The gradients of the features and of the matrix wait
-    for the backward pass, which can be computed once.
-
-    Args:
-        features: what the output matrix is applied to, (B, T, C), or that of two readings, (B, T, 2, C).
-        matrix: the output matrix, (V, C).
-        target, eps, padding_idx, agreement: as for `label_smoothed_loss`.
+    the cache of a CPU and take memory for these positions only.  The gradients of the features, (B, T, C), or of two
+    readings, (B, T, 2, C), and of the output matrix, (V, C), wait for the backward pass, which can be computed once.
     """
     learns = torch.is_grad_enabled() and (features.requires_grad or matrix.requires_grad)
     objective = partial(to_gradient, eps=eps, agreement=agreement)
@@ -77,12 +72,8 @@ def to_gradient(
 ) -> Tuple[Tensor, ...]:
     """Return what `label_smoothed_loss` returns, (...), and turn *scores*, in place, into the gradient of the loss.
 
-    dL/dscores = q - (1 - eps) onehot(target) - eps / V.
-
-    Args:
-        scores: scores of all symbols, in single precision at least, (..., V), or of two readings, (..., 2, V).
-        target, eps, agreement: as for `label_smoothed_loss`; the *target* is (...).
-        is_token: False at padded positions, whose loss and gradient are zero, (...).
+    dL/dscores = q - (1 - eps) onehot(target) - eps / V, and zero at padded positions, where *is_token* is False.
+    The *scores* are (..., V), or (..., 2, V) for two readings, in single precision at least; the *target* is (...).
     """
     if agreement is not None:
         return _to_gradient_of_two(scores, target, eps, is_token, agreement)

@@ -12,16 +12,14 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import ConcatDataset
 
 from bert_fused_plugin.data.cached_states import CachedStates
-from bert_fused_plugin.data.collate import collate_bert_tokens
-from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge, collate_bert_tokens
 from bert_fused_plugin.data.word_pieces import Sentences, kept_word_pieces
 
 
 class BertPairDataset(BaseWrapperDataset):
     """Adds ``bert_tokens`` to the samples and batches of a `LanguagePairDataset`.
 
-    All sentences are tokenised at the start, since ``--max-tokens`` counts BERT's word pieces too.  The word pieces
-    are one flat int32 array.  Those of a corpus are in files that all processes map.
+    All sentences are tokenised at the start, since ``--max-tokens`` counts BERT's word pieces too.
 
     Args:
         texts: raw source texts, one for each sentence; default: derived from fairseq's ids.
@@ -40,9 +38,7 @@ class BertPairDataset(BaseWrapperDataset):
         super().__init__(dataset)
         self.word_pieces = kept_word_pieces(Sentences(dataset, bridge, texts, document_starts), kept_in)
         self.states: Optional[CachedStates] = None  # of BERT, where there is a cache
-
-    src = property(lambda self: self.dataset.src, doc="The source sentences, which fairseq's commands ask for.")
-    tgt = property(lambda self: self.dataset.tgt, doc="The target sentences, which fairseq's commands ask for.")
+        self.src, self.tgt = dataset.src, dataset.tgt  # which fairseq's commands ask for
 
     def bert_tokens(self, index: int) -> Tensor:
         """Return the word-piece ids of sentence *index*, (L,)."""
@@ -72,10 +68,7 @@ class BertPairDataset(BaseWrapperDataset):
         return int(max(self.dataset.num_tokens(index), len(self.word_pieces[index])))
 
     def batch_by_size(self, indices: NDArray[np.int64], max_tokens: Optional[int] = None, **limits: Any) -> Any:
-        """Return batches of *indices*, formed by the sizes that include BERT's.
-
-        A sentence that is too long in BERT's word pieces alone is a batch by itself.
-        """
+        """Return batches by sizes that include BERT's; a sentence too long only in word pieces is a batch by itself."""
         limits["max_tokens"] = max_tokens
         if self.get_batch_shapes() is not None:  # --num-batch-buckets: the shapes are fairseq's
             return self.dataset.batch_by_size(indices, **limits)
@@ -87,13 +80,10 @@ class BertPairDataset(BaseWrapperDataset):
 
 
 class InteractiveDataset(BertPairDataset):
-    """The lines of one buffer of ``fairseq-interactive``, each with the preceding lines as context.
-
-    That command passes only the tokens, the lengths and ``constraints`` of a batch on, so BERT's input travels as
-    ``constraints``.
-    """
+    """The lines of one buffer of ``fairseq-interactive``, each with the preceding lines as context."""
 
     def collater(self, samples: List[Dict[str, Any]], **options: Any) -> Dict[str, Any]:
         """Return fairseq's batch of *samples* with ``bert_tokens``, (B, L), also as ``constraints``."""
         batch = super().collater(samples, **options)
+        # that command passes on only tokens, lengths and constraints
         return {**batch, "constraints": batch["net_input"]["bert_tokens"]} if batch else batch

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from bert_fused_plugin.data.collate import collate_bert_tokens
+from bert_fused_plugin.data.dictionary_bridge import collate_bert_tokens
 from bert_fused_plugin.data.word_pieces import WordPieces
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.files import written_whole
@@ -38,10 +38,7 @@ class CachedStates:
 
     Row r of the states belongs to word piece r.  The states lie in blocks, which are safetensors files of the states of
     consecutive sentences: ``00000.safetensors`` and so on, each with the tensor ``states``.  Which sentences a block
-    has follows from the word pieces alone, so nothing is looked up.  A sentence is read by itself: of a cache
-    larger than the memory, a mapped file, as safetensors reads it, would bring much of what lies around the sentence.
-
-    *dim* is the width N x D of the states, and *dtype* their number format, a key of `NUMBER_FORMATS`.
+    has follows from the word pieces alone.  *dim* is the width N x D of the states, and *dtype* their number format.
     """
 
     def __init__(self, folder: Path, word_pieces: WordPieces, dim: int, dtype: str) -> None:
@@ -53,16 +50,12 @@ class CachedStates:
         self._sizes = np.diff(word_pieces.offsets[self._starts])  # in word pieces
 
     def __getitem__(self, index: int) -> Tensor:
-        """Return the states of sentence *index*, (L, N x D).
-
-        Raises:
-            BertFusedError: the block of the sentence cannot be read.
-        """
+        """Return the states of sentence *index*, (L, N x D)."""
         number = int(self._starts.searchsorted(index, side="right")) - 1
         offsets = self._word_pieces.offsets
         before, pieces = int(offsets[index] - offsets[self._starts[number]]), int(offsets[index + 1] - offsets[index])
         states = np.empty(pieces * self._bytes_of_piece, np.uint8)
-        try:
+        try:  # safetensors maps the file, which, where it does not fit into memory, reads much around the sentence
             with self.file(number).open("rb", buffering=0) as file:
                 begin = 8 + int.from_bytes(file.read(8), "little")  # after the header of safetensors
                 if file.seek(0, os.SEEK_END) != begin + int(self._sizes[number]) * self._bytes_of_piece:
@@ -87,14 +80,7 @@ class CachedStates:
         return [number for number in range(len(self._sizes)) if f"{number:05}{SUFFIX}" not in there]
 
     def add_missing(self, load_bert: Callable[[], ComputeStates], part: Tuple[int, int] = (1, 1)) -> None:
-        """Compute the missing blocks, or of N shares of the blocks the share K, for *part* (K, N).
-
-        *load_bert* loads BERT and returns how it computes states; it is not called if nothing is missing.
-
-        Raises:
-            BertFusedError: the disk has too little room, or the number format cannot hold the states.
-            OSError, SafetensorError: the folder cannot be written.
-        """
+        """Compute the missing blocks, or of N shares the share K, for *part* (K, N), by what *load_bert* returns."""
         missing = self.missing()
         own = [number for number in missing if number % part[1] == part[0] - 1]
         if not own:
@@ -151,7 +137,6 @@ class CachedStates:
         return states
 
     def _in_number_format(self, states: Tensor) -> Tensor:
-        """Return the computed *states* in the number format of the cache, whose range they must not leave."""
         if not states.abs().max() <= torch.finfo(self._dtype).max:  # NaN is in no range
             raise BertFusedError(
                 f"--bert-cache {self.folder}: {self._format} cannot hold some of BERT's states; give "

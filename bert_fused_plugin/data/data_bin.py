@@ -20,12 +20,12 @@ def data_errors(data: Optional[str], source_lang: Optional[str], target_lang: Op
         names = [name.split(".") for name in os.listdir(path)]
         pairs = sorted({parts[1] for parts in names if len(parts) > 2 and parts[2] in parts[1].split("-")})
         if len(pairs) > 1:
-            rule = f"has several language pairs, {', '.join(pairs)}, and fairseq would take any of them"
-            return [f"data directory {path} {rule}; give --source-lang and --target-lang"]
+            several = f"several language pairs, {', '.join(pairs)}"
+            return [f"data directory {path} has {several}; give --source-lang and --target-lang"]
         source_lang, target_lang = infer_language_pair(path)
     if source_lang is None or target_lang is None:
-        rule = "has no files of a language pair, such as train.en-de.en.bin"
-        return [f"data directory {path} {rule}; give the --destdir of fairseq-preprocess, or both languages"]
+        files = "files of a language pair, such as train.en-de.en.bin"
+        return [f"data directory {path} has no {files}; give the --destdir of fairseq-preprocess, or both languages"]
     found = sorted(name for name in os.listdir(path) if name.startswith("dict.") and name.endswith(".txt"))
     return [
         f"{flag} {lang}: {path} has no dict.{lang}.txt, only {', '.join(found) or 'no dictionary'}; "
@@ -36,14 +36,7 @@ def data_errors(data: Optional[str], source_lang: Optional[str], target_lang: Op
 
 
 def directory_of_epoch(flag: str, given: Optional[str], data: str, epoch: Optional[int]) -> Optional[str]:
-    """Return the one of the directories *given* with *flag* that belongs to the one of *data* for *epoch*, from 1.
-
-    Both are joined by colons: fairseq takes the next directory for training in each epoch.  The *epoch* is None for
-    other splits, which are in the first directory.
-
-    Raises:
-        BertFusedError: there is not one directory for each data directory.
-    """
+    """Return which of the directories *given* with *flag* belongs to that of *data* in *epoch*; None: in evaluation."""
     if given is None:
         return None
     ours, theirs = split_paths(given), split_paths(data)

@@ -5,30 +5,22 @@ import json
 import logging
 import re
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import regex
 import torch
 from fairseq.data import Dictionary
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from bert_fused_plugin.data.collate import BERT_PAD, collate_bert_tokens
+from bert_fused_plugin.data import subwords
 from bert_fused_plugin.data.hf_tokenizer import FastTokenizer, SlowTokenizer
-from bert_fused_plugin.data.subwords import (
-    SUBWORDS,
-    Join,
-    bleu_tokenizer,
-    cannot_join,
-    detect_subword,
-    joins_words,
-    language_code,
-)
 from bert_fused_plugin.errors import BertFusedError
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
 logger = logging.getLogger(__name__)
+
+# no tokenizer has this id, so that BERT's input does not depend on the padding token of the tokenizer
+BERT_PAD = -1
 
 # case, accents, numbers, punctuation, another script: where tokenizers of one vocabulary differ
 _PROBE = "The Élan don't USA 1,234.5 naïve -- «ß» 北京 𝔘"
@@ -37,18 +29,16 @@ Part = Optional[str]  # a stretch of text, or None for an unknown word
 
 
 class DictionaryBridge:
-    """Derives BERT's input from a sentence in fairseq's source *dictionary*, or from its raw text.
+    """Derives BERT's input, by its *tokenizer*, from a sentence in fairseq's source *dictionary*, or from raw text.
 
     Special tokens such as ``[SEP]`` are text where they occur in text.  A fairseq ``<unk>`` becomes the tokenizer's
     unknown token.  Every sentence, also an empty one, has at least one word piece.
 
     Args:
         max_tokens: longest BERT input in word pieces, special tokens included; a longer sentence is cut.
-        subword: kind of subwords by which the dictionary's symbols are joined to text, a row of `SUBWORDS`; ``auto``
-            finds out which of them the dictionary has.
-        detok: the detokenisation: ``moses`` undoes that of Moses, and ``none`` leaves the words as they are; ``auto``
-            finds out whether the dictionary is of text that Moses tokenised, or of Chinese or Japanese whose words
-            were split.
+        subword: kind of subwords by which symbols become text, a row of `SUBWORDS`; ``auto``: the dictionary shows it.
+        detok: a row of `DETOKENIZERS`; ``auto``: the dictionary shows whether Moses tokenised the text, or whether it
+            is Chinese or Japanese whose words were split.
         lang: source language, for Moses.
         context: number of preceding sentences of the document that BERT reads with each sentence.
         tags: symbols of the dictionary that are left out of BERT's text.
@@ -57,7 +47,7 @@ class DictionaryBridge:
     def __init__(
         self,
         dictionary: Dictionary,
-        tokenizer: "PreTrainedTokenizerBase",
+        tokenizer: Any,
         *,
         max_tokens: int,
         subword: str = "auto",
@@ -69,8 +59,8 @@ class DictionaryBridge:
         self._host = tokenizer
         self._tokenizer = FastTokenizer(tokenizer) if tokenizer.is_fast else SlowTokenizer(tokenizer)
         self.max_tokens = max_tokens
-        self.subword = detect_subword(dictionary) if subword == "auto" else subword
-        are_words_split = self.subword in ("none", "subword_nmt") and joins_words(lang)
+        self.subword = subwords.detect_subword(dictionary) if subword == "auto" else subword
+        are_words_split = self.subword in ("none", "subword_nmt") and subwords.joins_words(lang)
         found = "moses" if are_words_split else detect_detok(dictionary)
         self.detok = found if detok == "auto" else detok
         self._lang = lang
@@ -80,9 +70,9 @@ class DictionaryBridge:
         self._unk = dictionary.unk()
         self.tags = tuple(sorted(tag for tag in set(tags) if tag in dictionary))
         self._silent = {dictionary.bos(), dictionary.pad(), dictionary.eos(), *map(dictionary.index, self.tags)}
-        self._join: Optional[Join] = SUBWORDS[self.subword].join
+        self._join: Optional[subwords.Join] = subwords.SUBWORDS[self.subword].join
         self.bpe: Optional[str] = None
-        self.problem = "" if self._join else cannot_join(self.subword, dictionary)
+        self.problem = "" if self._join else subwords.cannot_join(self.subword, dictionary)
         self._detokenize = DETOKENIZERS[self.detok](lang)
         self._single, self._pair = map(self._tokenizer.template, (1, 2))
         self.special_tokens = sorted({token for part in (*self._single, *self._pair) for token in part})
@@ -90,7 +80,7 @@ class DictionaryBridge:
         known = (tokenizer.bos_token_id, tokenizer.eos_token_id, *self._unk_piece, 0)
         self._empty = [next(int(token) for token in known if token is not None)]
 
-    def join_by(self, join: Join, bpe: str) -> None:
+    def join_by(self, join: subwords.Join, bpe: str) -> None:
         """Let *join* make text of symbols; *bpe* names the ``--bpe`` and the contents of its files."""
         self._join, self.bpe, self.problem = join, bpe, ""
 
@@ -143,11 +133,7 @@ class DictionaryBridge:
         return [*before, *pieces[:room], *after] or list(self._empty)
 
     def segments(self, bert_tokens: Tensor) -> Optional[Tensor]:
-        """Return the token types of *bert_tokens*, (B, L), or None if all of them are 0.
-
-        They are 0 up to the end of the context, and then 1.  A row without context has one [SEP], at its end, and all
-        of its types are 0.
-        """
+        """Return the token types of *bert_tokens*, (B, L), which are 1 after the context; None if all of them are 0."""
         if not self.context or not self._pair[1]:
             return None
         ends = bert_tokens.eq(self._pair[1][-1]).long()
@@ -171,7 +157,7 @@ class DictionaryBridge:
         return _hash(json.dumps([sorted(self._host.get_vocab().items()), probe]))[:32]
 
     def identity(self) -> Dict[str, Any]:
-        """Return everything that the word pieces depend on, except the sentence and the versions of libraries."""
+        """Return all that the word pieces depend on, except the sentence and the versions of libraries."""
         return {
             "symbols": _hash(json.dumps([self._symbols, self._unk, sorted(self._silent)])),
             "subword": self.subword,
@@ -217,6 +203,12 @@ class DictionaryBridge:
         return rows
 
 
+def collate_bert_tokens(rows: Sequence[Tensor]) -> Tensor:
+    """Return *rows* of word-piece ids as one LongTensor (B, L), padded on the right with `BERT_PAD`."""
+    # BERT counts positions from the left, and its states must not depend on the other sentences of the batch
+    return pad_sequence(list(rows), batch_first=True, padding_value=BERT_PAD).long()
+
+
 # What the tokenizer splits off, since it is no letter to it: the half-spaces inside Persian words and _, viramas, which
 # join two letters, but also end words in Tamil and Malayalam, and other signs, which belong to the letter before.
 _SPLIT_SIGNS = (
@@ -232,8 +224,8 @@ _SPLIT_APOSTROPHE = regex.compile(r"(?<=[^\W\d_]) (&apos;|') (?=[^\W\d_])(?!(?:(
 def _moses_detokenizer(lang: str) -> Callable[[str], str]:
     from sacremoses import MosesDetokenizer
 
-    code = language_code(lang)  # Moses takes fr_CA for English
-    moses, has_spaces = MosesDetokenizer(lang=code), bleu_tokenizer(lang) is None
+    code = subwords.language_code(lang)  # Moses takes fr_CA for English
+    moses, has_spaces = MosesDetokenizer(lang=code), subwords.bleu_tokenizer(lang) is None
     splits = (*_SPLIT_SIGNS, *([] if code in _APOSTROPHES_ON_A_SIDE else [_SPLIT_APOSTROPHE]))
 
     def detokenize(text: str) -> str:
@@ -249,11 +241,8 @@ DETOKENIZERS: Dict[str, Callable[[str], Callable[[str], str]]] = {"none": lambda
 
 
 def detect_detok(dictionary: Dictionary) -> str:
-    """Return ``moses`` if *dictionary* has symbols that only the tokenizer of Moses makes, such as ``&apos;``.
-
-    Sentencepiece marks the beginning of a word, and splits such a symbol into ``&``, ``apos`` and ``;``.  Text of Moses
-    has neither ``'`` nor ``"``.
-    """
+    """Return ``moses`` if *dictionary* has symbols that only the tokenizer of Moses makes, such as ``&apos;``."""
+    # sentencepiece marks the beginning of a word, and splits such a symbol; text of Moses has neither ' nor "
     known = {symbol.replace("\u2581", "") for symbol in dictionary.symbols}
     whole = known & {"&apos;", "&quot;", "@-@", "&apos;s"}
     return "moses" if whole or (known >= {"&", "apos", "quot"} and not known & {"'", '"'}) else "none"

@@ -27,11 +27,7 @@ def with_context(
 
 
 def files_of(source: Any) -> List[Tuple[int, int]]:
-    """Return the files of *source*, the source sentences of fairseq: for each its number of sentences, and of copies.
-
-    There are several if fairseq has combined training sets (``train``, ``train1``, ...), of which it may have
-    repeated the first one (``--upsample-primary``).
-    """
+    """Return for each file of *source*, fairseq's sentences, its size and its copies (``--upsample-primary``)."""
     while isinstance(source, BaseWrapperDataset):
         source = source.dataset
     if isinstance(source, ConcatDataset):
@@ -43,10 +39,7 @@ def read_document_starts(directory: Optional[str], split: str, files: Sequence[T
     """Return the indices of the sentences that begin a document, as ``directory/{split}.docs`` lists them.
 
     Each of the *files*, see `files_of`, begins a document, and so does each copy of it; ``{split}1.docs`` is for the
-    second file, and so on.  Without a *directory*, documents else end at blank lines only.
-
-    Raises:
-        BertFusedError: a file does not hold one line number for each document, in rising order.
+    second file, and so on.
     """
     starts: Set[int] = set()
     offset = 0

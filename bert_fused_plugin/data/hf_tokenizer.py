@@ -1,7 +1,4 @@
-"""A Hugging Face tokenizer as the bridge uses it: text to word pieces, and the special tokens that stand around them.
-
-A fast tokenizer is a program in Rust, which reads many texts on all processor cores.  A slow one is written in Python.
-"""
+"""A Hugging Face tokenizer as the bridge uses it: text to word pieces, and the special tokens around them."""
 
 import json
 import logging
@@ -9,12 +6,9 @@ from hashlib import blake2b
 from importlib.metadata import distributions
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Iterable, List, Sequence, Tuple
+from typing import Any, Iterable, List, Sequence, Tuple
 
 from bert_fused_plugin.errors import BertFusedError
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
 
@@ -44,12 +38,12 @@ class _NoSpecialTokens:
 
 
 class FastTokenizer:
-    """The program in Rust inside *tokenizer*, which then cuts and pads nothing.
+    """The program in Rust inside a fast *tokenizer*, which then cuts and pads nothing.
 
     Special tokens are text where they occur in text, or unknown where its model has them among its pieces (Unigram).
     """
 
-    def __init__(self, tokenizer: "PreTrainedTokenizerBase") -> None:
+    def __init__(self, tokenizer: Any) -> None:
         self._as_text = _NoSpecialTokens(tokenizer)
         self._backend: Any = tokenizer.backend_tokenizer
         self._backend.no_truncation()
@@ -85,17 +79,15 @@ class FastTokenizer:
 
 
 class SlowTokenizer:
-    """A *tokenizer* that is written in Python, such as those of PhoBERT, of Japanese BERTs and of OPUS-MT.
-
-    Special tokens are text where they occur in text, or unknown where the tokenizer has no pieces for that text.
-    """
+    """A slow *tokenizer*, in Python, such as those of PhoBERT, of Japanese BERTs and of OPUS-MT."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer, self._as_text = tokenizer, _NoSpecialTokens(tokenizer)
 
     def encode(self, texts: Sequence[str]) -> List[List[int]]:
         """Return the ids of the word pieces of each of the *texts*, without special tokens."""
-        return [self._encode(text) for text in texts]
+        read = (self._tokenizer.tokenize(text, split_special_tokens=True) if text.strip() else [] for text in texts)
+        return [self._as_text(self._tokenizer.convert_tokens_to_ids(pieces)) for pieces in read]
 
     def identity(self) -> str:
         """Return all that the word pieces depend on, also the versions of the packages that split the text."""
@@ -103,9 +95,7 @@ class SlowTokenizer:
         with TemporaryDirectory() as folder:
             self._tokenizer.save_vocabulary(folder)
             files = sorted(blake2b(file.read_bytes()).hexdigest() for file in Path(folder).iterdir())
-        versions = {
-            found.metadata["Name"]: found.version for found in distributions() if found.metadata["Name"] in _READERS
-        }
+        versions = {d.metadata["Name"]: d.version for d in distributions() if d.metadata["Name"] in _READERS}
         kind = type(self._tokenizer).__name__
         return json.dumps([kind, settings, files, versions], default=str, sort_keys=True)
 
@@ -116,19 +106,12 @@ class SlowTokenizer:
         first, last = (ids.index(mark) for mark in (marks[0], marks[-1]))
         return ids[:first], ids[first + 1 : last], ids[last + 1 :]
 
-    def _encode(self, text: str) -> List[int]:
-        pieces = self._tokenizer.tokenize(text, split_special_tokens=True) if text.strip() else []
-        return self._as_text(self._tokenizer.convert_tokens_to_ids(pieces))
-
 
 def take_program(tokenizer: Any, plain: Any, file: str, name: str) -> None:
     """Let the fast *tokenizer* of *name* run the program in its *file* tokenizer.json, which its class may rebuild.
 
     The class adds special tokens if the file adds none, and does what the user's options change.  *plain* is the
-    tokenizer without these options.
-
-    Raises:
-        BertFusedError: Without the options, the class gives other word pieces than the file.
+    tokenizer without these options, which must give the same word pieces as the file.
     """
     from tokenizers import Tokenizer
 
@@ -160,7 +143,6 @@ def take_program(tokenizer: Any, plain: Any, file: str, name: str) -> None:
 
 
 def _settings(program: Any, part: str) -> Any:
-    """Return the settings of a *part* of the *program*, which are in no fixed order."""
     return getattr(program, part) and json.loads(getattr(program, part).__getstate__())
 
 

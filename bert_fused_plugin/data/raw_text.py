@@ -2,25 +2,27 @@
 
 import codecs
 import hashlib
+from collections import Counter
 from itertools import count, takewhile
 from pathlib import Path
-from typing import Optional
+from typing import Any, List, Optional, Tuple
+from unicodedata import normalize
 
 import numpy as np
 from torch.utils.data import ConcatDataset, Dataset
 
+from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.data.subwords import decode_byte_bpe
 from bert_fused_plugin.errors import BertFusedError
 
 _BLOCK = 2**22  # bytes of a file that are looked at together
+_LINES = 300  # of a split that are compared with the data, evenly taken
+_FEWEST = 20  # lines that tell something
+_LEAST = 0.25  # share of sequences of three letters that agree; 0.05 to 0.15 in other sentences of the same language
 
 
 class TextFile(Dataset[str]):
-    """The lines of a file in UTF-8, which stay on the disk until they are asked for.
-
-    Raises:
-        OSError: the file cannot be read.
-        UnicodeDecodeError: the file is not UTF-8.
-    """
+    """The lines of a file, which stay on the disk until they are asked for; UnicodeDecodeError: it is not UTF-8."""
 
     def __init__(self, path: Path) -> None:
         self._bytes = np.memmap(path, np.uint8, mode="r") if path.stat().st_size else np.zeros(0, dtype=np.uint8)
@@ -52,11 +54,8 @@ def read_raw_text(
 ) -> Optional[ConcatDataset[str]]:
     """Return the *size* lines of ``directory/{split}.{lang}``; None without a *directory*.
 
-    With *combine*, the lines of ``{split}1``, ``{split}2``, ... follow if they exist, as in fairseq's training, and
-    those of ``{split}`` come *upsample* times before such others (``--upsample-primary``).
-
-    Raises:
-        BertFusedError: the directory does not hold the text of *size* sentences.
+    With *combine*, the lines of ``{split}1``, ``{split}2``, ... follow if they exist, and those of ``{split}`` come
+    *upsample* times before such others, as in fairseq's training.
     """
     if directory is None:
         return None
@@ -76,11 +75,37 @@ def read_raw_text(
     primary, *others = opened
     text: ConcatDataset[str] = ConcatDataset([primary] * (upsample if others else 1) + others)
     if len(text) != size:
-        has = f"{' and '.join(map(str, files))} {'have' if others else 'has'} {len(text)} lines"
-        if upsample > 1 and others:
-            has += f" (--upsample-primary {upsample})"
+        repeated = f" (--upsample-primary {upsample})" if upsample > 1 and others else ""
         raise BertFusedError(
-            f"--bert-text {directory}: {has}, but the binarised {split!r} has {size} sentences; give the raw text of "
-            "exactly these sentences, line by line, with a file for each binarised one"
+            f"--bert-text {directory}: {' and '.join(map(str, files))} {'have' if others else 'has'} {len(text)} lines"
+            f"{repeated}, but the binarised {split!r} has {size} sentences; give the raw text of exactly these "
+            "sentences, line by line, with a file for each binarised one"
         )
     return text
+
+
+def check_raw_text(texts: Any, sentences: Any, bridge: DictionaryBridge, place: str) -> None:
+    """Compare some lines of *texts*, in the file *place*, with the text of fairseq's *sentences*, by their letters."""
+    if bridge.problem:  # the ids do not tell the text
+        return
+    found: List[Tuple[float, int]] = []
+    for i in range(0, len(texts), max(1, len(texts) // _LINES)):
+        derived, raw = bridge.text(sentences[i]).replace("<unk>", " "), _sequences(texts[i])
+        # fairseq's byte_bpe has no sign in the dictionary
+        read = max(map(_sequences, (derived, decode_byte_bpe(derived))), key=lambda each: sum((each & raw).values()))
+        size = min(sum(read.values()), sum(raw.values()))
+        if size and any(map(str.isalpha, derived)):
+            found.append((sum((read & raw).values()) / size, i))
+    share = sum(each for each, _ in found) / len(found) if found else 1.0
+    if len(found) >= _FEWEST and share < _LEAST:
+        _, worst = min(found)
+        raise BertFusedError(
+            f"{place} must hold the raw text of the binarised sentences, line by line, but only {share:.0%} of the "
+            f"letters in {len(found)} compared lines agree: line {worst + 1} is {texts[worst][:60]!r} for "
+            f"{bridge.text(sentences[worst])[:60]!r}; give the source text of exactly these sentences, in their order"
+        )
+
+
+def _sequences(text: str) -> "Counter[str]":
+    letters = "".join(filter(str.isalnum, normalize("NFKD", text.casefold())))
+    return Counter(letters[i : i + 3] for i in range(len(letters) - 2))

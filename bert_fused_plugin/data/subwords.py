@@ -58,11 +58,7 @@ def cannot_join(name: str, dictionary: Dictionary) -> str:
 
 
 def join_by_bpe(encoder: Any, dictionary: Dictionary) -> Tuple[Join, str]:
-    """Return the function that makes text of numbers by *encoder*, fairseq's ``--bpe``, and a hash of what it makes.
-
-    Raises:
-        ValueError: the encoder does not know a number in *dictionary*.
-    """
+    """Return what makes text of numbers by *encoder*, fairseq's ``--bpe``, and a hash; ValueError: one is unknown."""
     digest = hashlib.sha256()
     for symbol in filter(_is_number, dictionary.symbols):
         try:
@@ -89,10 +85,8 @@ def _unless_it_begins(mark: str) -> Callable[[str, str], bool]:
 
 
 def _share_of_sentencepiece(symbols: Sequence[str]) -> float:
-    """Return the share of pieces that begin a word or are bytes, or 1 if the mark of a space is a frequent symbol.
-
-    It is one in text without spaces, where few pieces begin a word, and in that of ``--bpe characters``.
-    """
+    """Return the share of pieces that begin a word or are bytes, or 1 if the mark of a space is a frequent symbol."""
+    # as in text without spaces, where few pieces begin a word, and in that of --bpe characters
     if _SPACE in symbols[: max(10, len(symbols) // 10)]:
         return 1.0
     return _share_of(lambda symbol: symbol.startswith(_SPACE) or _BYTE_PIECE.fullmatch(symbol) is not None)(symbols)
@@ -181,21 +175,15 @@ def joins_words(language: str) -> bool:
 
 
 def bleu_tokenizer(language: str) -> Optional[str]:
-    """Return sacreBLEU's tokeniser for a *language* that is written without spaces, and None for other languages.
-
-    In Latin letters (``zho_Latn``) all languages have spaces.
-    """
-    is_latin = "latn" in re.split("[-_]", language.lower())
+    """Return sacreBLEU's tokeniser for a *language* that is written without spaces, and None for other languages."""
+    is_latin = "latn" in re.split("[-_]", language.lower())  # in which all languages have spaces
     return None if is_latin else _TOKENIZERS.get(language_code(language))
 
 
 def language_code(language: str) -> str:
-    """Return the usual code of a *language*: ``fr`` for ``fr_CA``, ``FR`` and ``fra_Latn``, ``fa`` for ``pes_Arab``.
-
-    A name that is no code, such as ``source``, stays.
-    """
+    """Return the usual code of a *language*: ``fr`` for ``fr_CA``, ``FR`` and ``fra_Latn``, ``fa`` for ``pes_Arab``."""
     try:
         code = Language.get(language).prefer_macrolanguage().language or language
-    except LanguageTagError:
+    except LanguageTagError:  # of a name that is no code, such as source
         return language
     return _NO_CODES.get(code, code)

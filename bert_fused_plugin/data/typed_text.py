@@ -1,7 +1,4 @@
-"""Text that a user types: was it prepared as the training text was?  The source dictionary shows it.
-
-fairseq says nothing about an unknown symbol, and a model that reads many of them translates badly without a word.
-"""
+"""Text that a user types: does it fit the source dictionary?  fairseq says nothing about unknown symbols."""
 
 import logging
 import re
@@ -26,10 +23,7 @@ _HYPHEN_IN_A_WORD = {False: re.compile(r"\w-(\w|@@$)|^-@@$"), True: re.compile(r
 
 
 class TypedText:
-    """Looks at lines that are split already, and warns of what does not fit the dictionary.
-
-    Only the first line with many unknown symbols is described.
-    """
+    """Looks at lines that are split already, and warns of what does not fit the dictionary."""
 
     def __init__(self, dictionary: Dictionary) -> None:
         self._dictionary = dictionary
@@ -68,9 +62,8 @@ class TypedText:
         case = f" ({lowered} of them would be known in lower case)" if lowered else ""
         return (
             f"{len(unknown)} of the {size} symbols of a line ({len(unknown) / size:.0%}) are unknown to the source "
-            f"dictionary: {reprlib.repr(distinct)[1:-1]}{case}; a line must be prepared as the training text was, so "
-            "check the tokenization (--tokenizer, --moses-no-dash-splits), upper and lower case, and the subwords "
-            "(--bpe, with the codes or the model of the training); further lines are not reported"
+            f"dictionary: {reprlib.repr(distinct)[1:-1]}{case}; a line must be prepared as the training text was, with "
+            "its --tokenizer, --moses-no-dash-splits, case, and --bpe with its files; further lines are not reported"
         )
 
 
@@ -90,11 +83,10 @@ def hyphen_warning(no_dash_splits: bool, dictionary: Dictionary) -> Optional[str
         return None
     if split:
         return (
-            "--moses-no-dash-splits leaves hyphens as they are, but the source dictionary has @-@, so the training "
-            "text had them split; leave --moses-no-dash-splits out"
+            "--moses-no-dash-splits leaves hyphens as they are, but the source dictionary has @-@ from the training "
+            "text; leave --moses-no-dash-splits out"
         )
     return (
         "--tokenizer moses splits hyphens (well @-@ dressed), but the source dictionary has words with hyphens and no "
-        "@-@, so the training text did not have them split; leave --tokenizer out if that text was not tokenised at "
-        "all, otherwise add --moses-no-dash-splits"
+        "@-@; leave --tokenizer out if the training text was not tokenised, otherwise add --moses-no-dash-splits"
     )

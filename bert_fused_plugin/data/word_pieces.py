@@ -36,11 +36,9 @@ _PIECES, _OFFSETS, _META = "pieces.npy", "offsets.npy", "meta.json"
 
 
 class WordPieces:
-    """The word-piece ids of many sentences, one sentence after the other in one array.
+    """The word-piece ids of many sentences, one after the other in the array *pieces*.
 
-    Args:
-        pieces: word-piece ids of all sentences, (number of word pieces,).
-        offsets: where each sentence begins, and where the last one ends, (number of sentences + 1,).
+    The *offsets* say where each sentence begins, and where the last one ends, (number of sentences + 1,).
     """
 
     def __init__(self, pieces: NDArray[np.int32], offsets: NDArray[np.int64]) -> None:
@@ -77,11 +75,6 @@ class WordPieces:
         """Return the word-piece ids of sentence *index*, (L,), without a copy."""
         return self.pieces[self.offsets[index] : self.offsets[index + 1]]
 
-    @property
-    def sizes(self) -> NDArray[np.int64]:
-        """The number of word pieces of each sentence, (number of sentences,)."""
-        return np.diff(self.offsets)
-
     @cached_property
     def digest(self) -> str:
         """A hash of all word pieces and of where the sentences begin, as 32 hexadecimal digits."""
@@ -92,12 +85,10 @@ class WordPieces:
 
 @dataclass
 class Sentences:
-    """The sentences of a data set for BERT.
+    """The sentences of a data set for BERT; the arguments are those of `BertPairDataset`.
 
     A fast tokenizer of Hugging Face uses all processor cores for a chunk of sentences, unless RAYON_NUM_THREADS or
-    TOKENIZERS_PARALLELISM says otherwise.  Several processes on the same cores share these cores.  A slow one uses one.
-
-    For the arguments see `BertPairDataset`.
+    TOKENIZERS_PARALLELISM says otherwise.  A slow one uses one.
     """
 
     dataset: fairseq_data.LanguagePairDataset
@@ -136,10 +127,7 @@ class Sentences:
 
 
 def kept_word_pieces(sentences: Sentences, prefix: Optional[Path]) -> WordPieces:
-    """Return the word pieces of *sentences*; many of them are kept in a folder whose path begins with *prefix*.
-
-    Processes that train together all make what is not kept in memory, at the same time, so that none waits.
-    """
+    """Return the word pieces of *sentences*; many of them are kept in a folder whose path begins with *prefix*."""
     if prefix is None or len(sentences.dataset) < KEPT_FROM:
         return sentences.word_pieces()
     folder = Path(f"{prefix}-{digest}") if (digest := sentences.digest()) else None
@@ -164,11 +152,7 @@ def kept_word_pieces(sentences: Sentences, prefix: Optional[Path]) -> WordPieces
 
 
 def content_identity(dataset: Any) -> Optional[List[Any]]:
-    """Return what tells the sentences of *dataset*, for JSON; None if it changes files in an unknown way, or has none.
-
-    The files are hashed from end to end, since a file of other sentences may have the same size and time: 40 MB in 0.1
-    seconds.
-    """
+    """Return what tells the sentences of *dataset*, for JSON; None: it changes files in an unknown way, or has none."""
     identity = _KINDS.get(type(dataset), lambda unknown: [None])(dataset)
     return None if None in identity else [type(dataset).__name__, *identity]
 

@@ -25,9 +25,8 @@ def sharing_errors(cfg: Any, src_dict: Any, tgt_dict: Any) -> List[str]:
         )
     if cfg.encoder_embed_dim != cfg.decoder_embed_dim:
         errors.append(
-            "--share-all-embeddings needs --encoder-embed-dim equal to --decoder-embed-dim, "
-            f"got {cfg.encoder_embed_dim} and {cfg.decoder_embed_dim}; make them equal, or leave "
-            "--share-all-embeddings out"
+            "--share-all-embeddings needs --encoder-embed-dim equal to --decoder-embed-dim, got "
+            f"{cfg.encoder_embed_dim} and {cfg.decoder_embed_dim}; make them equal, or leave it out"
         )
     if cfg.decoder_embed_path not in (None, cfg.encoder_embed_path):
         errors.append(
@@ -38,28 +37,19 @@ def sharing_errors(cfg: Any, src_dict: Any, tgt_dict: Any) -> List[str]:
 
 
 def load_embeddings(args: Any, cfg: Any, model: Any) -> None:
-    """Copy the vectors of ``--encoder-embed-path`` and ``--decoder-embed-path`` to the embeddings of *model*.
-
-    The flags are removed from *args*, which fairseq saves, so that the trained model does not need the files again.  A
-    training that resumes does not need them either.
-
-    Raises:
-        BertFusedError: a file cannot be read, its vectors have another width, or another flag brings the embeddings.
-    """
+    """Copy the vectors of ``--encoder-embed-path`` and ``--decoder-embed-path`` to the embeddings of *model*."""
     replaced = flags_beside(args, "checkpoint").get("finetune_from_model")
     for side, part in (("encoder", model.encoder), ("decoder", model.decoder)):
         path = getattr(cfg, f"{side}_embed_path")
         if path is not None:
-            setattr(args, f"{side}_embed_path", None)
+            setattr(args, f"{side}_embed_path", None)  # fairseq saves it, and the trained model does not need the file
             if resumed_from(args) is None:
                 if replaced:
-                    brings = "has no effect beside --finetune-from-model, which brings embeddings"
-                    raise BertFusedError(f"--{side}-embed-path {path} {brings}; leave one of the two out")
+                    raise BertFusedError(f"--{side}-embed-path has no effect with --finetune-from-model; leave one out")
                 _load(f"--{side}-embed-path", path, part.dictionary, part.embed_tokens)
 
 
 def _load(flag: str, path: str, dictionary: Any, embedding: nn.Embedding) -> None:
-    """Copy the vectors of a file, each line of which has a word and its numbers, for the symbols of *dictionary*."""
     vectors = {}
     try:
         # the shell leaves the ~ of --FLAG=~/FILE
@@ -71,7 +61,6 @@ def _load(flag: str, path: str, dictionary: Any, embedding: nn.Embedding) -> Non
     except (OSError, ValueError, RuntimeError) as error:
         raise BertFusedError(
             f"{flag} {path} cannot be used ({error}); give a text file in which each line has a word and "
-            f"{embedding.embedding_dim} numbers, or set --encoder-embed-dim or --decoder-embed-dim to the width of its "
-            "vectors"
+            f"{embedding.embedding_dim} numbers, or set {flag.replace('path', 'dim')} to the width of its vectors"
         ) from error
     logger.info(f"{flag} {path}: {len(vectors):,} of the {len(dictionary):,} symbols have a vector there")

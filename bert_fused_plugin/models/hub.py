@@ -55,11 +55,7 @@ class TranslationHub(GeneratorHubInterface):
         return super().binarize(sentence)
 
     def generate(self, *args: Any, **kwargs: Any) -> Any:
-        """Translate ids, as fairseq does, with settings of its search.
-
-        Raises:
-            BertFusedError: a keyword is no setting of the search.
-        """
+        """Translate ids, as fairseq does; a `BertFusedError` says if a keyword is no setting of its search."""
         unknown = kwargs.keys() - signature(super().generate).parameters.keys() - _SEARCH
         if unknown:
             raise BertFusedError(f"{', '.join(sorted(unknown))}: no setting of the search by the hub interface")
@@ -69,10 +65,7 @@ class TranslationHub(GeneratorHubInterface):
         return super().generate(*args, **kwargs)
 
     def translate(self, sentences: Any, *args: Any, **kwargs: Any) -> Any:
-        """Translate, as fairseq does, but nothing from nothing: models make up a text for an empty sentence.
-
-        A sentence that ``skip_invalid_size_inputs=True`` leaves out has an empty translation, too.
-        """
+        """Translate, as fairseq does, but to nothing what is empty or what ``skip_invalid_size_inputs`` leaves out."""
         if isinstance(sentences, str):
             return self.translate([sentences], *args, **kwargs)[0]
         texts = list(sentences)
@@ -81,19 +74,13 @@ class TranslationHub(GeneratorHubInterface):
             batches = self._build_batches([self.encode(text) for text in texts], True)
             places = sorted(place for batch in batches for place in batch["id"].tolist())
         found = dict(zip(places, super().translate(texts, *args, **kwargs)))
-        return [found.get(place, "") if self._reads(text) else "" for place, text in enumerate(texts)]
-
-    def _reads(self, text: str) -> bool:
-        """Return whether the tools of the model leave anything of the *text*."""
-        return bool(self.apply_bpe(self.tokenize(text)).strip())
+        read = (self.apply_bpe(self.tokenize(text)).strip() for text in texts)
+        return [found.get(place, "") if symbols else "" for place, symbols in enumerate(read)]
 
     def score(self, sources: Any, translations: Any) -> Any:
         """Return the mean log-probability of the symbols of each of the *translations*, the end of sentence included.
 
         ``fairseq-generate --score-reference`` prints it to base 2.  Two texts instead of two lists give one number.
-
-        Raises:
-            BertFusedError: there is not one translation for each source.
         """
         if isinstance(sources, str) and isinstance(translations, str):
             return self.score([sources], [translations])[0]
@@ -115,19 +102,15 @@ class TranslationHub(GeneratorHubInterface):
         return [scores[i] for i in range(len(targets))]
 
     def _groups(self, targets: Sequence[Tensor]) -> List[List[int]]:
-        """Return the numbers of *targets* that have, padded, at most as many tokens as a batch of sources may have.
-
-        Where BERT reads the lines before, they stay together and in their order.
-        """
+        """Return the numbers of *targets* that have, padded, at most as many tokens as a batch of sources may have."""
         bridge = vars(self.task).get("bridge")
-        in_context = bridge is not None and bridge.context > 0
+        in_context = bridge is not None and bridge.context > 0  # all stay together and in their order
         most = None if in_context else self.cfg.dataset.max_tokens
         sizes = np.array([0 if in_context else min(len(text), most or len(text)) for text in targets], dtype=np.int64)
         order = sizes.argsort(kind="stable")
         return [group.tolist() for group in batch_by_size(order, None, sizes[order], most)]
 
     def _encode_target(self, text: str) -> Tensor:
-        """Return the ids of a raw *text* in the target language."""
         tokens = text if self._target_tokenizer is None else self._target_tokenizer.encode(text)
         return self.tgt_dict.encode_line(self.apply_bpe(tokens), add_if_not_exist=False).long()
 
@@ -157,9 +140,7 @@ def load_hub(
     """
     model_name_or_path, data_name_or_path = map(os.path.expanduser, (model_name_or_path, data_name_or_path))
     if model_name_or_path.endswith(".pt"):
-        raise BertFusedError(
-            f"{model_name_or_path} is a checkpoint; give its directory, and its name as checkpoint_file"
-        )
+        raise BertFusedError(f"{model_name_or_path} is a checkpoint; give its directory, and checkpoint_file=NAME")
     for place in (model_name_or_path, data_name_or_path):
         is_beside_model = place is data_name_or_path and str(place).startswith(".")
         if not (is_beside_model or os.path.exists(place) or "://" in str(place)):
@@ -183,6 +164,5 @@ def load_hub(
 
 def bpe_files(directory: str) -> Dict[str, str]:
     """Return the settings that name the files of a kind of ``--bpe`` in *directory*, which fairseq does not find."""
-    names = {**GPT2_FILES, **BYTE_BPE_FILES}
-    places = {setting: os.path.join(directory, name) for setting, name in names.items()}
-    return {setting: place for setting, place in places.items() if os.path.isfile(place)}
+    places = {key: os.path.join(directory, name) for key, name in {**GPT2_FILES, **BYTE_BPE_FILES}.items()}
+    return {key: place for key, place in places.items() if os.path.isfile(place)}

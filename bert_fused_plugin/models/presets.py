@@ -1,8 +1,4 @@
-"""Presets that serve fairseq-train and fairseq-hydra-train alike.
-
-fairseq gives a preset either the flags as a Namespace or the ``model:`` section of a YAML file as a DictConfig.  This
-file reads the section as fairseq reads the command line, and adds the settings of the preset and all defaults.
-"""
+"""Presets for the flags of fairseq-train, a Namespace, and for the ``model:`` section of Hydra, a DictConfig."""
 
 import difflib
 from argparse import SUPPRESS, ArgumentParser, Namespace
@@ -60,11 +56,7 @@ def _complete(section: DictConfig, preset: Callable[[Namespace], None], config_c
 
 
 def _read(values: Dict[str, Any], actions: Dict[str, Any]) -> Dict[str, Any]:
-    """Return *values* in the types that the command line gives them.
-
-    Raises:
-        BertFusedError: all settings that the command line would refuse.
-    """
+    """Return *values* in the types that the command line gives them."""
     read, errors = {}, []
     for name, value in values.items():
         read[name], rule = value, None

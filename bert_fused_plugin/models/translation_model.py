@@ -67,17 +67,10 @@ class TranslationModel(FairseqEncoderDecoderModel):
     def load_state_dict(
         self, state_dict: Dict[str, Tensor], strict: bool = True, model_cfg: Any = None, args: Any = None
     ) -> Any:
-        """Load a checkpoint after a check that its dictionaries, its BERT and its settings are those of the model.
-
-        Without *strict* nothing is checked: so fairseq's EMA loads what it has computed, after each update.
-
-        Raises:
-            BertFusedError: a checkpoint of other dictionaries, of another BERT, of other settings, sizes or
-                architecture, or of a training that has diverged.
-        """
-        if not strict:
-            # fairseq's EMA leaves the versions out, and fairseq takes a model without them for an old one, whose last
-            # layer norms it removes; the records take time to read
+        """Load a checkpoint after a check that its dictionaries, its BERT and its settings are those of the model."""
+        if not strict:  # so fairseq's EMA loads what it has computed, after each update
+            # EMA leaves the versions out, and fairseq takes a model without them for an old one, whose last layer norms
+            # it removes; the records take time to read
             versions = {name: value for name, value in self.state_dict().items() if name.endswith(".version")}
             state_dict = {name: value for name, value in state_dict.items() if not name.endswith(_RECORDS)}
             return super().load_state_dict({**versions, **state_dict}, strict)
@@ -97,7 +90,6 @@ class TranslationModel(FairseqEncoderDecoderModel):
 
 
 def _other_parameters(model: Any, saved: Mapping[str, Tensor]) -> str:
-    """Return a sentence about the parameters of a checkpoint that *model* cannot load; torch would list them all."""
     expected: Mapping[str, Tensor] = model.state_dict()
     both = [name for name in expected if name in saved and saved[name].shape != expected[name].shape]
     found = {

@@ -1,8 +1,4 @@
-"""The maps from scores to attention weights: the table of the maps, and the maps that the package ``entmax`` computes.
-
-Attention is pi(scores) times values.  Softmax is one choice of pi, and gives each position some weight; the others of
-the table give weights that are exactly zero.
-"""
+"""The maps pi of attention, pi(scores) times values; all but softmax give weights that are exactly zero."""
 
 import logging
 from importlib.util import find_spec
@@ -112,7 +108,7 @@ def learned_alphas(model: nn.Module) -> Dict[str, List[float]]:
 
 
 def log_alphas(model: nn.Module) -> Dict[str, float]:
-    """Log the alphas of *model*, and return their mean under the name of a statistic; nothing if it learns none."""
+    """Log the alphas of *model*, and return their mean as a statistic; nothing if it learns none."""
     alphas = learned_alphas(model)
     if not alphas:
         return {}
@@ -125,8 +121,8 @@ def log_alphas(model: nn.Module) -> Dict[str, float]:
 def _where_finite(function: Function, scores: Tensor) -> Tensor:
     """Return *function* of *scores*, (..., S), at least in fp32, with weights of exactly zero where they are -inf.
 
-    A row that is -inf everywhere gets no weight at all.  A row with +inf or with no number, as half precision has them
-    before a step is skipped, gets weights that are no numbers; the package would stop there with an error of an index.
+    A row with +inf or with no number, as half precision has them before a step is skipped, gets weights that are no
+    numbers; the package would stop there with an error of an index.
     """
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     peak = scores.detach().amax(dim=-1, keepdim=True)

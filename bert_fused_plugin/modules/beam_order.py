@@ -4,6 +4,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 EncoderOut = Dict[str, List[Any]]  # fairseq's ``encoder_out``, with ``beam_size``, the number of rows of each sentence
 
@@ -11,17 +12,12 @@ _TIME_FIRST = ("encoder_out", "encoder_states")  # (S, B, C); the batch is the f
 
 
 def reorder_encoder_out(encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
-    """Return *encoder_out* with its rows in *new_order*; a sentence is kept once for all of its beams.
-
-    In a search, it holds what the decoder has made of it, too, as lists and tuples of tensors.
-    """
+    """Return *encoder_out* with its rows in *new_order*; a sentence is kept once for all of its beams."""
     [beam_size] = encoder_out["beam_size"]
     keep, beam_size = sentences_to_keep(new_order, len(encoder_out["encoder_padding_mask"][0]), beam_size)
     if keep is None:
         return {**encoder_out, "beam_size": [beam_size]}
-    reordered = {
-        key: select_rows(value, keep, dim=1 if key in _TIME_FIRST else 0) for key, value in encoder_out.items()
-    }
+    reordered = {key: select_rows(value, keep, 1 if key in _TIME_FIRST else 0) for key, value in encoder_out.items()}
     return {**reordered, "beam_size": [beam_size]}
 
 
@@ -32,12 +28,11 @@ def sentences_to_keep(new_order: Tensor, num_sentences: int, beam_size: int) -> 
     sentence change places, and drops the sentences that are done.  After each of these, a tensor of a sentence, such
     as the encoder's states, needs no copy for each beam.  After any other order, each row is a sentence of its own.
 
-    The answer depends on numbers that a GPU may not have computed yet, so the program waits for it: once in most steps.
-    The generator gives the same tensor to each model of an ensemble, so the answer is kept with the tensor.
-
-    The rows *new_order* come next.  Before it there are *num_sentences* with *beam_size* rows each.  Returned are the
-    sentences to keep, or None if all of them stay as they are, and the new number of rows of each.
+    Before *new_order* there are *num_sentences* with *beam_size* rows each.  Returned are the sentences to keep, or
+    None if all of them stay as they are, and the new number of rows of each.
     """
+    # A GPU may not have computed these numbers yet, so the program waits for the answer: once in most steps, since the
+    # generator gives the same tensor to each model of an ensemble, and the answer is kept with the tensor.
     answers = vars(new_order).setdefault("sentences_to_keep", {})
     if (num_sentences, beam_size) not in answers:
         answers[num_sentences, beam_size] = _decide(new_order, num_sentences, beam_size)
@@ -61,11 +56,4 @@ def _decide(new_order: Tensor, num_sentences: int, beam_size: int) -> Tuple[Opti
 
 def select_rows(value: Any, rows: Tensor, dim: int = 0) -> Any:
     """Return *value* with these *rows* of dimension *dim* of each tensor in it; it may be nested."""
-    if isinstance(value, Tensor):
-        return value.index_select(dim, rows)
-    if isinstance(value, dict):
-        return {key: select_rows(part, rows, dim) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        parts = [select_rows(part, rows, dim) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    return value
+    return tree_map(lambda part: part.index_select(dim, rows) if isinstance(part, Tensor) else part, value)

@@ -19,8 +19,7 @@ class KeysAndValues(NamedTuple):
 class CrossAttention(MappedAttention):
     """Multi-head attention to states of width *dim*; the other arguments are those of `MappedAttention`.
 
-    The computation is in two parts, `project` and `forward`: fairseq's attention projects the states again for each
-    beam.
+    The states are projected apart, see `project`; fairseq's attention projects them again for each beam.
     """
 
     def __init__(
@@ -31,11 +30,8 @@ class CrossAttention(MappedAttention):
     def forward(self, query: Tensor, memory: KeysAndValues, need_weights: bool = False) -> Attended:
         """Return the attention's output, (B, T, C), and its weights, (H, B, T, S), or None if nobody needs them.
 
-        Args:
-            query: the queries, (B, T, C), where B is a multiple of the N sentences of *memory*: the beams of a sentence
-                stand side by side.
-            memory: the states that are attended to, see `project`.
-            need_weights: whether to return the weights.
+        The *query* is (B, T, C), where B is a multiple of the N sentences of *memory*, see `project`: the beams of a
+        sentence stand side by side.
         """
         keys, values, mask = memory
         sentences, heads, length, _ = keys.shape
@@ -50,12 +46,9 @@ class CrossAttention(MappedAttention):
 def project(
     attentions: Sequence[Optional[CrossAttention]], states: Tensor, mask: Tensor
 ) -> List[Optional[KeysAndValues]]:
-    """Return what each of the *attentions* of a model's layers reads of *states*; None for one that is None.
+    """Return what each of the *attentions* of a model's layers reads of *states*, (N, S, D); None for one that is None.
 
-    Args:
-        attentions: the attentions of layers of the same width and number of heads.
-        states: the states of an encoder for N sentences, (N, S, D).
-        mask: of their padding, (N, 1, 1, S), see `attention_mask`.
+    The *mask*, (N, 1, 1, S), is an `attention_mask`.
     """
     present = [attention for attention in attentions if attention is not None]
     products = iter(Together(states, *(part for a in present for part in (a.k_proj, a.v_proj)))(states))

@@ -44,8 +44,7 @@ def lay_out_weights(module: nn.Module) -> None:
 
     On a CPU in single precision, this is column by column.  A product of few rows with a matrix that lies row by row
     takes up to twice as long there; with many rows, both take the same time (benchmarks/TRIED.md).  Elsewhere
-    the order is row by row, which is torch's own.  No value changes, and no memory is needed beyond one matrix.  The
-    parameters stay the same objects, so tied ones stay tied.
+    the order is row by row, which is torch's own.  The parameters stay the same objects, so tied ones stay tied.
     """
     for part in module.modules():
         if isinstance(part, nn.Linear):

@@ -13,10 +13,8 @@ class DropNet(nn.Module):
     """Draws whether a layer uses its NMT branch alone, BERT's branch alone, or both.
 
     In training U ~ uniform[0, 1] is drawn for each layer and batch.  U < p_net / 2 takes the NMT branch alone,
-    U > 1 - p_net / 2 takes BERT's branch alone, and any other U takes both.  Evaluation always takes both.
-
-    Args:
-        p_net: the paper's p_net, in [0, 1].  (The authors' code takes p_net / 2.)
+    U > 1 - p_net / 2 takes BERT's branch alone, and any other U takes both.  Evaluation always takes both.  (The
+    authors' code takes p_net / 2.)
     """
 
     def __init__(self, p_net: float) -> None:
@@ -39,10 +37,9 @@ _is_seeded: "ContextVar[bool]" = ContextVar("is_seeded", default=False)
 def batch_rng(training: bool) -> Iterator[None]:
     """Let torch's CPU generator draw numbers of this batch's own, such as drop-net's U; in training only.
 
-    fairseq seeds all ranks alike before each update, so that all of them would draw the same numbers.  Batch n of rank
-    r of W ranks is the batch n W + r of an update in one process with W times the ``--update-freq``.  Each rank
-    therefore draws a seed for each of the W batches and uses its own.  Both ways of training draw the same numbers.
-    Where a batch is read several times, the outer context seeds, and the inner ones go on.
+    fairseq seeds all ranks alike before each update, so that all of them would draw the same numbers.  Each rank
+    therefore draws a seed for each rank's batch and uses its own, and one process with as many times the
+    ``--update-freq`` draws the same.  Where a batch is read several times, the outer context seeds.
     """
     if not training or _is_seeded.get():
         yield

@@ -2,10 +2,9 @@
 
 A step of the search with one sentence waits until the matrices of the model have come from main memory.  Attention
 needs no W_Q and no W_O in its steps if W_Q^T k and W_O v are computed once for the sentence, since
-(W_Q x + b_Q) . k = x . (W_Q^T k) + b_Q . k and W_O sum_j a_j v_j = sum_j a_j (W_O v_j).  (DeepSeek-AI, "DeepSeek-V2",
-2024, section 2.1.2, has the same identity the other way round: there W_Q and W_O take in the matrices of the keys and
-values.)  Each head has its own products, so they are H S vectors of C numbers, H times the memory of keys and values.
-They take fewer numbers than W_Q and W_O if H S < C, and pay for themselves after a few steps if H S is at most C / 2.
+(W_Q x + b_Q) . k = x . (W_Q^T k) + b_Q . k and W_O sum_j a_j v_j = sum_j a_j (W_O v_j); compare section 2.1.2 of
+DeepSeek-AI, "DeepSeek-V2", 2024.  Each head has its own products, so they are H S vectors of C numbers, H times the
+memory of keys and values, and pay for themselves after a few steps if H S is at most C / 2.
 """
 
 from typing import NamedTuple, Optional, Union

@@ -49,8 +49,8 @@ class LayerOptions:
 class FusedLayer(nn.Module):
     """What the layers of the encoder and of the decoder have in common.
 
-    A part that a layer of fairseq has too bears the same name, so that its checkpoints fit.  Each of the two layers
-    adds its parts in its own order, because random seeds and the states of optimizers depend on the order.
+    Parts have the names of fairseq's, so that its checkpoints fit.  Each of the two layers adds its parts in its own
+    order, because random seeds and the states of optimizers depend on the order.
     """
 
     def __init__(self, options: LayerOptions) -> None:
@@ -106,8 +106,7 @@ class FusedLayer(nn.Module):
     ) -> Fused:
         """Return the states, (B, T, C), after the NMT branch and BERT's branch, and the attention weights of both.
 
-        The NMT branch is an *attention* to *memory*, with its layer norm; BERT's branch is the attention to *bert*.  A
-        branch whose memory is None is left out.
+        The NMT branch is an *attention* to *memory*, with its layer norm.  A branch whose memory is None is left out.
         """
         if self.bert_attn_layer_norm is not None:
             return self._attend_in_turn(x, attention, memory, norm, bert, need_weights)
@@ -117,7 +116,6 @@ class FusedLayer(nn.Module):
         return self.after(x, self._joined(nmt_out, bert_out, attention), norm), nmt_weights, bert_weights
 
     def _joined(self, nmt: Any, bert: Any, attention: nn.Module) -> Tensor:
-        """Return the outputs of both branches, (B, T, C), joined; *attention*, or that to BERT, may be left out."""
         if self.bert_attn is None:
             return nmt
         if nmt is None:
@@ -129,7 +127,6 @@ class FusedLayer(nn.Module):
     def _attend_in_turn(
         self, x: Tensor, attention: nn.Module, memory: Any, norm: nn.Module, bert: Optional[Memory], need_weights: bool
     ) -> Fused:
-        """Return the same of stacked fusion, whose attentions are two sub-layers."""
         steps = [(self.bert_attn, bert, self.bert_attn_layer_norm), (attention, memory, norm)]
         weights: Dict[Any, Optional[Tensor]] = {}
         for step_attention, step_memory, step_norm in steps if self.options.bert_first else steps[::-1]:
@@ -162,12 +159,9 @@ class BertFusedEncoderLayer(FusedLayer):
         self.add_feed_forward()
 
     def forward(self, x: Tensor, source: Optional[Positions], bert: Optional[Memory]) -> Tensor:
-        """Return this layer's states, (B, S, C).
+        """Return this layer's states, (B, S, C), from those of the layer below, *x*, (B, S, C).
 
-        Args:
-            x: the states of the layer below, (B, S, C).
-            source: the mask of the source's padding; None: drop-net leaves self-attention out.
-            bert: what `bert_attn` reads of BERT's states; None: the layer has no attention to BERT, or it is left out.
+        An attention to *source*, the positions, or to *bert*, which is projected already, is left out for None.
         """
         # 1. h~ = 1/2 (attn_S(h, H_E, H_E) + attn_B(h, H_B, H_B))   (section 4.1, step 2)
         x, _, _ = self.attend(x, self.self_attn, source, self.self_attn_layer_norm, bert)
@@ -192,16 +186,11 @@ class BertFusedDecoderLayer(FusedLayer):
     def forward(
         self, x: Tensor, encoder: Optional[Memory], bert: Optional[Memory], target: Positions, need_attn: bool = False
     ) -> Fused:
-        """Return this layer's states, (B, T, C), and, if *need_attn*, the weights of its attentions.
+        """Return this layer's states, (B, T, C), from those of the layer below, *x*, (B, T, C).
 
-        These are those of the attention to the encoder, (H, B, T, S), and to BERT, (H, B, T, L).
-
-        Args:
-            x: the states of the layer below, (B, T, C); T is 1 in incremental decoding.
-            encoder: what `encoder_attn` reads of the encoder's states; None: drop-net leaves this attention out.
-            bert: what `bert_attn` reads of BERT's states; None: the layer has no attention to BERT, or it is left out.
-            target: what the positions of the target see of each other.
-            need_attn: whether to return the weights.
+        With *need_attn* the weights of the attention to the encoder, (H, B, T, S), and to BERT, (H, B, T, L), follow.
+        An attention to *encoder* or to *bert*, which are projected already, is left out for None.  *target* says what
+        the positions of the target see of each other; T is 1 in incremental decoding.
         """
         # 1. s^ = attn_S(s, S_<=t, S_<=t)   (section 4.1, step 3)
         out, _ = self.self_attn(self.before(x, self.self_attn_layer_norm), target)

@@ -1,7 +1,4 @@
-"""Multi-head attention whose map from scores to weights can be chosen, and self-attention.
-
-Each attention of a layer is called with queries, with the memory that they read, and whether weights are needed.
-"""
+"""Multi-head attention whose map from scores to weights can be chosen, and self-attention."""
 
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
@@ -19,10 +16,7 @@ _ALIGNED = 8  # numbers: CUDA's kernels read masks whose rows begin at multiples
 
 
 def attention_mask(padding_mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return what is added to scores so that padding gets no weight, (N, 1, 1, S), for *padding_mask*, (N, S).
-
-    Encoder and decoder make it once, for all of their layers.
-    """
+    """Return what is added to scores so that padding gets no weight, (N, 1, 1, S), for *padding_mask*, (N, S)."""
     rows, length = padding_mask.shape
     width = -(-length // _ALIGNED) * _ALIGNED
     mask = torch.zeros(rows, 1, 1, width, dtype=dtype, device=padding_mask.device)[..., :length]
@@ -61,7 +55,7 @@ class MappedAttention(MultiheadAttention):
         Args:
             queries: (N, H, T, C / H).
             keys, values: (N, H, S, C / H).
-            mask: what is added to the scores, such as an `attention_mask`; None: all keys are seen.
+            mask: what is added to the scores, such as an `attention_mask`.
             need_weights: whether to return the weights, which torch's fused attention does not give.
             is_causal: whether query t sees only the keys 1 to t; then there is no *mask*.
         """
@@ -101,7 +95,6 @@ class SelfAttention(MappedAttention):
         return self.out_proj(out.transpose(1, 2).reshape(x.shape)), weights
 
     def _with_previous(self, x: Tensor, incremental_state: Dict[str, Any]) -> Tuple[Tensor, Tensor, Tensor]:
-        """Return the query of the next position, whose states are *x*, (B, 1, C), and the keys and values so far."""
         cache: Dict[str, Any] = self._get_input_buffer(incremental_state)
         project = cache.get("project") or Together(x, self.q_proj, self.k_proj, self.v_proj)
         products = self.by_head(project.stacked(x))  # (3, B, H, 1, C / H)

@@ -1,7 +1,4 @@
-"""The kinds of attention that a recurrent decoder can have: additive (Bahdanau et al. 2015), dot products, or none.
-
-A new kind is a `RecurrentAttention` and a row of `RECURRENT_ATTENTIONS`, from which flag, checks and builder follow.
-"""
+"""The kinds of attention that a recurrent decoder can have: additive (Bahdanau et al. 2015), dot products, or none."""
 
 from abc import abstractmethod
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
@@ -17,9 +14,8 @@ MAX_CACHED_NUMBERS = 2**18  # one MiB in fp32, which fits into the cache of a CP
 class RecurrentAttention(nn.Module):
     """alpha_i = pi(e_i) over j, with the energies e_ij of a query s and keys h_j, and a map pi such as softmax.
 
-    The decoder applies both projections itself: it projects the keys once for a sentence, and it joins the product
-    with the queries' matrix with other products of the state.  Therefore both projections are without bias, and both
-    are A wide: *attention_dim*, the paper's n'.  The width of s is *query_dim*, and that of h_j is *key_dim*.
+    The decoder applies both projections itself: that of the keys once for a sentence, and that of the queries together
+    with other products of the state.  Therefore both are without bias, and A wide: *attention_dim*, the paper's n'.
     """
 
     def __init__(self, query_dim: int, key_dim: int, attention_dim: int, attention_map: str = "softmax") -> None:
@@ -29,13 +25,7 @@ class RecurrentAttention(nn.Module):
         self.attention_map: Any = build_attention_map(attention_map, num_heads=1)
 
     def forward(self, query: Tensor, keys: Tensor, padding_mask: Tensor) -> Tensor:
-        """Return alpha, (B, K, S), the weights of the S positions for each of K queries; the map computes in fp32.
-
-        Args:
-            query: the projected queries, (B, K, A).
-            keys: the projected keys, (B, S, A).
-            padding_mask: the positions that get no weight, (B, S).
-        """
+        """Return alpha, (B, K, S), of projected queries, (B, K, A), and keys, (B, S, A); padding gets no weight."""
         energies = self.energies(query, keys).masked_fill(padding_mask.unsqueeze(1), -torch.inf)
         return attention_weights_of(self.attention_map, energies).to(energies.dtype)
 
@@ -118,7 +108,6 @@ class _AdditiveEnergies(torch.autograd.Function):
 
 
 def _additive_energies(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
-    """Return v^T tanh(query + keys), (B, K, S)."""
     exact = torch.promote_types(v.dtype, torch.float32)
     with torch.autocast("cpu", enabled=False):
         parts = [_sigma(q.to(exact), k.to(exact)) @ v.to(exact) for q, k in _parts(query, keys)]
@@ -131,6 +120,5 @@ def _sigma(query: Tensor, keys: Tensor) -> Tensor:
 
 
 def _parts(query: Tensor, keys: Tensor, *others: Tensor) -> "List[Tuple[Tensor, ...]]":
-    """Return parts of the sentences; the tanh of a part has at most MAX_CACHED_NUMBERS numbers."""
     size = max(1, MAX_CACHED_NUMBERS // max(1, query.size(1) * keys.size(1) * query.size(2)))
     return list(zip(*(tensor.split(size) for tensor in (query, keys, *others))))

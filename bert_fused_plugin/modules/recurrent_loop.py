@@ -56,14 +56,10 @@ def state_weights(cell: ConditionalGru, memories: Dict[str, WeightedMemory]) -> 
 def recurrent_loop(
     cell: ConditionalGru, inputs: Tensor, state: Tensor, memories: Dict[str, WeightedMemory], from_state: Tensor
 ) -> Tuple[Tensor, Dict[str, Tensor]]:
-    """Return the states, (B, T, n), and the attention to each memory, (B, T, S).
+    """Return the states, (B, T, n), and the attention to each of the *memories*, (B, T, S).
 
-    Args:
-        cell: the gated recurrent unit.
-        inputs: the products W e for the gates, (B, T, 3n).
-        state: the state before the first step, (B, n); the query of a step is the state before it.
-        memories: the memories that this pass reads.
-        from_state: the value of `state_weights`.
+    The *inputs* are the products W e for the gates, (B, T, 3n); *state* is that before the first step, (B, n), as the
+    query of a step is the state before it; *from_state* comes from `state_weights`.
     """
     if _fits_function(inputs, memories):
         return _by_function(cell, inputs, state, memories, from_state)
@@ -95,7 +91,6 @@ def attention_weights(memories: Dict[str, WeightedMemory], queries: List[Tensor]
 
 
 def _fits_function(inputs: Tensor, memories: Dict[str, WeightedMemory]) -> bool:
-    """Return whether a `RecurrentFunction` can compute the loop, and this pays."""
     return (
         launches_matter(inputs)
         and torch.is_grad_enabled()
@@ -112,7 +107,6 @@ def _fits_function(inputs: Tensor, memories: Dict[str, WeightedMemory]) -> bool:
 def _by_function(
     cell: ConditionalGru, inputs: Tensor, state: Tensor, memories: Dict[str, WeightedMemory], from_state: Tensor
 ) -> Tuple[Tensor, Dict[str, Tensor]]:
-    """Return what `recurrent_loop` returns of the same arguments."""
     parts: List[Optional[Tensor]] = []
     for attention, memory, _ in memories.values():
         bias = torch.zeros_like(memory.padding_mask, dtype=inputs.dtype).masked_fill_(memory.padding_mask, -torch.inf)

@@ -8,9 +8,8 @@ class ConditionalGru(nn.Module):
     """The gated recurrent unit, whose gates all read the context: s_i = (1 - z_i) * s_{i-1} + z_i * s~_i.
 
     z_i = sigmoid(W_z e + U_z s_{i-1} + C_z c_i), r_i = sigmoid(W_r e + U_r s_{i-1} + C_r c_i),
-    s~_i = tanh(W e + U [r_i * s_{i-1}] + C c_i), where e = E y_{i-1}; each of the three has a bias.  The unit does not
-    apply W, C, U_z and U_r itself, because the decoder can compute these products for many positions at once.
-    The width of e is *input_dim*, m; that of c is *context_dim*; that of s is *hidden_dim*, n.
+    s~_i = tanh(W e + U [r_i * s_{i-1}] + C c_i), where e = E y_{i-1}; each of the three has a bias.  The decoder
+    applies W, C, U_z and U_r, for many positions at once.  The width of e is *input_dim*, m; that of s is n.
     """
 
     def __init__(self, input_dim: int, context_dim: int, hidden_dim: int) -> None:
@@ -22,12 +21,10 @@ class ConditionalGru(nn.Module):
         self.candidate_proj = nn.Linear(hidden_dim, hidden_dim, bias=False)  # U
 
     def forward(self, inputs: Tensor, from_state: Tensor, state: Tensor) -> Tensor:
-        """Return the new state s_i, (B, n).
+        """Return the new state s_i, (B, n), from the previous *state*, (B, n).
 
-        Args:
-            inputs: the sums W e + C c_i for z, r and s~, side by side, (B, 3n).
-            from_state: the products U_z s_{i-1} and U_r s_{i-1}, side by side, (B, 2n).
-            state: the previous state s_{i-1}, (B, n).
+        The *inputs* are the sums W e + C c_i for z, r and s~, side by side, (B, 3n), and *from_state* are the products
+        U_z s_{i-1} and U_r s_{i-1}, (B, 2n).
         """
         gates, candidate = inputs.split([2 * self.hidden_dim, self.hidden_dim], dim=-1)
         z, r = torch.sigmoid(gates + from_state).chunk(2, dim=-1)
@@ -38,9 +35,7 @@ class ConditionalGru(nn.Module):
 class DeepOutput(nn.Module):
     """The maxout layer: t_i has the maximum of each pair in t~_i = U_o s_{i-1} + V_o E y_{i-1} + C_o c_i + bias.
 
-    It is a deep output (Pascanu et al. 2014).  The module does not apply V_o and C_o itself: the context is a weighted
-    sum of annotations, so the decoder computes C_o h_j once for a sentence, and adds their weighted sum.
-
+    It is a deep output (Pascanu et al. 2014).  The decoder applies V_o, and C_o to the annotations once for a sentence.
     The width of t is *output_dim*, l; t~ has 2l units.
     """
 

@@ -1,8 +1,7 @@
 """``--bert-cache`` for the data sets of a task: opens the directory, and loads BERT for what is missing there.
 
-The directory has a folder for each BERT, and in it one for each data set.  The name of a folder says what it is for.
-``bert.json`` says the same to people, and has the states of BERT's probe.  If BERT computes other states today, since
-its settings or transformers have changed, it gets another folder.
+The directory has a folder for each BERT, and in it one for each data set.  ``bert.json`` says which BERT it is, and has
+the states of its probe.  If BERT computes other states today, it gets another folder.
 """
 
 import hashlib
@@ -31,17 +30,9 @@ DESCRIPTION = "bert.json"
 
 
 class BertCache:
-    """The states of a model's BERT in the directory of ``--bert-cache``.
+    """The states of a model's frozen BERT in the directory of ``--bert-cache``; *on_cpu*, BERT uses no GPU."""
 
-    Args:
-        model: a model that reads a frozen BERT.
-        on_cpu: whether BERT computes on the CPU, although there may be a GPU.
-
-    Attributes:
-        part: (K, N) to compute only the share K, from 1 to N, of the states, for no training in this process.
-    """
-
-    part: Tuple[int, int] = (1, 1)
+    part: Tuple[int, int] = (1, 1)  # (K, N) to compute only the share K of N, for no training in this process
 
     def __init__(self, cfg: BertFusedTranslationConfig, model: Any, on_cpu: bool = False) -> None:
         source: BertSource = model.encoder.source
@@ -55,13 +46,7 @@ class BertCache:
         self._name = f"{fingerprint.hexdigest()[:32]}-{layers}-{self._dtype}"
 
     def use_for(self, dataset: BertPairDataset, name: str) -> None:
-        """Let *dataset* take its states from the cache; what the cache does not have yet is computed and written.
-
-        Its folder begins with *name*, that of its split and language, such as ``train.en``.
-
-        Raises:
-            BertFusedError: the directory cannot be used, or several processes train and states are missing.
-        """
+        """Let *dataset*, whose *name* is such as ``train.en``, take its states from the cache, and add missing ones."""
         pieces = dataset.word_pieces
         try:
             folder = self._folder()
@@ -103,7 +88,6 @@ class BertCache:
         raise AssertionError
 
     def _describe(self, folder: Path) -> None:
-        """Write which BERT the *folder* is for, if it does not say so."""
         if not (folder / DESCRIPTION).exists():
             folder.mkdir(parents=True, exist_ok=True)
             with written_whole(folder / DESCRIPTION) as new:

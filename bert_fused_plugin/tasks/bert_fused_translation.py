@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence
 from weakref import WeakValueDictionary
 
+import numpy as np
 import torch
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationTask
@@ -21,7 +22,7 @@ from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, Interactiv
 from bert_fused_plugin.data.data_bin import data_errors, directory_of_epoch
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.document_context import files_of, read_document_starts
-from bert_fused_plugin.data.raw_text import read_raw_text
+from bert_fused_plugin.data.raw_text import check_raw_text, read_raw_text
 from bert_fused_plugin.data.subwords import bleu_tokenizer, detect_subword, language_code
 from bert_fused_plugin.data.tags import language_tags
 from bert_fused_plugin.data.typed_text import TypedText
@@ -36,7 +37,6 @@ from bert_fused_plugin.tasks.bert_fused_translation_config import (
     given_flags,
     unusable_flags,
 )
-from bert_fused_plugin.tasks.raw_text_check import check_raw_text
 from bert_fused_plugin.tasks.training_checks import settings_beside, training_errors, trial_errors
 
 logger = logging.getLogger(__name__)
@@ -46,9 +46,8 @@ logger = logging.getLogger(__name__)
 class BertFusedTranslationTask(TranslationTask):
     """Translation with ``bert_tokens`` in ``net_input``, from a data-bin of plain ``fairseq-preprocess``.
 
-    BERT's input is made once, when a data set is loaded, by the bridge of the model, which has one because under
-    fairseq's own tasks it makes BERT's input itself.  A model without a bridge, such as fairseq's own transformer, gets
-    plain translation batches.
+    BERT's input is made once, when a data set is loaded, by the bridge of the model.  A model without a bridge, such as
+    fairseq's own transformer, gets plain translation batches.
     """
 
     cfg: BertFusedTranslationConfig
@@ -68,20 +67,12 @@ class BertFusedTranslationTask(TranslationTask):
 
     @classmethod
     def setup_task(cls, cfg: BertFusedTranslationConfig, **kwargs: Any) -> Any:
-        """Load the dictionaries.
-
-        Raises:
-            BertFusedError: the data directory does not fit the language pair.
-        """
+        """Load the dictionaries."""
         raise_all(data_errors(cfg.data, cfg.source_lang, cfg.target_lang))
         return super().setup_task(cfg, **kwargs)
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """Build the model, and take its bridge for the data sets, and BERT's cache.
-
-        Raises:
-            BertFusedError: the task's flags do not fit the model, or those of fairseq spoil the training.
-        """
+        """Build the model, and take its bridge for the data sets, and BERT's cache."""
         if not from_checkpoint:
             self._beside_model = settings_beside(cfg)
             raise_all(training_errors(self.cfg, self._beside_model))
@@ -126,11 +117,7 @@ class BertFusedTranslationTask(TranslationTask):
         return self._criterion
 
     def begin_epoch(self, epoch: int, model: Any) -> None:
-        """Begin an epoch; before the first one of a launch, a validation is tried, and the set-up is logged once more.
-
-        Raises:
-            BertFusedError: the validations of this training would fail, or its best checkpoint could not be found.
-        """
+        """Begin an epoch; before the first one of a launch, try a validation, and log the set-up once more."""
         super().begin_epoch(epoch, model)
         if self._criterion is not None:
             raise_all(trial_errors(self, model, self._criterion, self._beside_model))
@@ -150,10 +137,10 @@ class BertFusedTranslationTask(TranslationTask):
         """Load *split*, with BERT's input for each sentence, which the model makes: it must have been built before.
 
         In evaluation, a source that is longer than ``--max-source-positions`` of the task or of the model's training
-        is cut and neither refused nor skipped.  The training set is a test set too for
-        fairseq-generate and fairseq-validate, which pass the task's settings of the checkpoint as ``task_cfg``.
+        is cut and neither refused nor skipped.
         """
         super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
+        # of the training set, too, by fairseq-generate and fairseq-validate, which pass the settings of the checkpoint
         evaluation = split != self.cfg.train_subset or "task_cfg" in kwargs
         too_long = int((self.datasets[split].src_sizes > self.max_source).sum())
         if evaluation and too_long:
@@ -184,10 +171,7 @@ class BertFusedTranslationTask(TranslationTask):
     def build_dataset_for_inference(
         self, src_tokens: List[Tensor], src_lengths: List[int], constraints: Optional[Tensor] = None
     ) -> Any:
-        """Return the data set of the lines of one buffer; with ``--bert-context`` they follow each other.
-
-        A line that is longer than ``--max-source-positions`` is cut and not refused.
-        """
+        """Return the data set of the lines of one buffer; with ``--bert-context`` they follow each other."""
         src_tokens = [self._truncated(line) for line in src_tokens]
         src_lengths = [len(line) for line in src_tokens]
         if constraints is not None:
@@ -196,32 +180,25 @@ class BertFusedTranslationTask(TranslationTask):
         if self.bridge is None or not self.bridge.context:
             return dataset
         if constraints is not None:
-            raise BertFusedError(
-                "--constraints and --bert-context do not work together in fairseq-interactive; leave --constraints out"
-            )
+            raise BertFusedError("--constraints does not work with --bert-context in fairseq-interactive; leave it out")
         if len(src_tokens) == 1:
             self._warn_once(
-                f"--bert-context {self.bridge.context} reads the preceding lines of the same buffer, but this buffer "
-                "has a single line; give fairseq-interactive a larger --buffer-size"
+                f"--bert-context {self.bridge.context} reads the preceding lines of the same buffer, and this one has "
+                "a single line; give fairseq-interactive a larger --buffer-size"
             )
         return InteractiveDataset(dataset, self.bridge)
 
     def build_generator(self, models: Sequence[Any], args: Any, **options: Any) -> Any:
-        """Build fairseq's generator.
-
-        Raises:
-            BertFusedError: an alignment is asked of a model that does not attend to source tokens, or models of
-                different BERT input read context, or flags for data sets are given to fairseq-interactive.
-        """
+        """Build fairseq's generator."""
         # --eval-bleu-args and the hub interface need not name it
         errors = ensembles.ensemble_errors(models, bool(getattr(args, "print_alignment", None)))
+        is_generate = "extra_gen_cls_kwargs" in options  # fairseq-generate
         shards = flags_beside(args, "dataset").get("num_shards", 1)
-        if "extra_gen_cls_kwargs" in options and shards > 1:  # of fairseq-generate
+        if is_generate and shards > 1:
             errors.append(
-                f"--num-shards {shards} has no effect on fairseq-generate, which would translate all; leave it out, "
-                "or give each process a data-bin of its own part"
+                f"--num-shards {shards} has no effect on fairseq-generate; give each process its own data-bin"
             )
-        if "extra_gen_cls_kwargs" in options and args.constraints:
+        if is_generate and args.constraints:
             errors.append(
                 "--constraints has no effect on fairseq-generate, whose data has none; give them to "
                 "fairseq-interactive, after the source line, with a tab before each"
@@ -254,14 +231,12 @@ class BertFusedTranslationTask(TranslationTask):
         flags = {"bert_tokens": "bert_text", "bert_out": "bert_cache"}
         lost = [flags[name] for name in flags if name in sample["net_input"].keys() - net_input.keys()]
         if unused := given_flags(self.cfg, *lost):
-            self._warn_once(
-                f"the models of the ensemble differ in BERT or its input, and do not use {', '.join(unused)}"
-            )
+            self._warn_once(f"the models differ in BERT or its input, and do not use {', '.join(unused)}")
         sample, models = {**sample, "net_input": net_input}, ensembles.members(models)
         found = super().inference_step(generator, models, sample, prefix_tokens, constraints)
         if sample.get("target") is not None or prefix_tokens is not None:
             return found
-        lengths = sample["net_input"]["src_lengths"].tolist()  # of typed lines: nothing is made of nothing
+        lengths = net_input["src_lengths"].tolist()  # of typed lines: nothing is made of nothing
         return [found[i] if length > 1 else list(map(_without_words, found[i])) for i, length in enumerate(lengths)]
 
     def _warn_of_input(self, model: Any, cfg: Any) -> None:
@@ -269,10 +244,7 @@ class BertFusedTranslationTask(TranslationTask):
         bert, bridge = model.encoder.source.bert, model.encoder.source.bridge
         tags = language_tags(self.source_dictionary)  # a model of many languages has those of all
         if tags and not bridge.tags and self.cfg.bert_text is None:
-            logger.warning(
-                f"BERT reads symbols of the source dictionary that look like tags of languages, such as {tags[0]}; "
-                "consider --bert-strip-tags, which leaves them out"
-            )
+            logger.warning(f"BERT reads symbols like {tags[0]}, maybe tags of languages; consider --bert-strip-tags")
         if self.cfg.bert_text is None and bridge.misses_capitals(self.source_dictionary):
             logger.warning(
                 f"BERT ({model.cfg.bert_model}) distinguishes capitals, but the source dictionary has none; give an "
@@ -302,10 +274,7 @@ class BertFusedTranslationTask(TranslationTask):
     def _with_bert_input(
         self, bridge: DictionaryBridge, split: str, shard: Optional[int], combine: bool
     ) -> BertPairDataset:
-        """Return the data set of *split*, which fairseq has loaded, with BERT's input.
-
-        *shard* is the epoch, which chooses the data directory of a training; None in evaluation.
-        """
+        """Return the data set of *split* with BERT's input; *shard* is the epoch, or None in evaluation."""
         cfg, dataset, name = self.cfg, self.datasets[split], f"{split}.{self.cfg.source_lang}"
         size = len(dataset)
         text = directory_of_epoch("--bert-text", cfg.bert_text, cfg.data, shard)
@@ -315,18 +284,12 @@ class BertFusedTranslationTask(TranslationTask):
         texts = read_raw_text(text, split, cfg.source_lang, size, combine=combine, upsample=cfg.upsample_primary)
         if texts is not None:
             check_raw_text(texts, dataset.src, bridge, f"--bert-text {text}: {name}")
-        result = BertPairDataset(
-            dataset,
-            bridge,
-            texts,
-            read_document_starts(documents, split, files_of(dataset.src)) if bridge.context else set(),
-            pieces_in / name,
-        )
-        pieces = result.word_pieces
-        total = int(pieces.offsets[-1])
+        starts = read_document_starts(documents, split, files_of(dataset.src)) if bridge.context else set()
+        result = BertPairDataset(dataset, bridge, texts, starts, pieces_in / name)
+        sizes = np.diff(result.word_pieces.offsets)
         logger.info(
-            f"{split}: {total:,} word pieces for BERT, {total / size if size else 0:.1f} a sentence, "
-            f"{int((pieces.sizes == bridge.max_tokens).sum())} sentences reach the limit of {bridge.max_tokens}"
+            f"{split}: {sizes.sum():,} word pieces for BERT, {sizes.sum() / max(1, size):.1f} a sentence, "
+            f"{(sizes == bridge.max_tokens).sum()} sentences reach the limit of {bridge.max_tokens}"
         )
         if self.bert_cache is not None:
             self.bert_cache.use_for(result, name)
@@ -341,7 +304,6 @@ class BertFusedTranslationTask(TranslationTask):
         return pack_constraints(known)
 
     def _truncated(self, line: Tensor) -> Tensor:
-        """Return the source *line*, cut to what the model can take; its end of sentence stays."""
         limit = self.max_source
         if len(line) <= limit:
             return line

@@ -67,14 +67,10 @@ def unusable_flags(cfg: BertFusedTranslationConfig, model: Any) -> List[str]:
     """Return a sentence for each problem of *cfg* with a *model* that reads BERT."""
     errors = flag_errors(cfg)
     if cfg.bert_cache is not None and model.cfg.bert_finetune:
-        errors.append(
-            f"--bert-cache {cfg.bert_cache} keeps the states of a frozen BERT, but --bert-finetune trains BERT; "
-            "leave one of them out"
-        )
+        errors.append(f"--bert-cache {cfg.bert_cache} needs a frozen BERT; leave it or --bert-finetune out")
     if cfg.bert_documents is not None and not model.cfg.bert_context:
         errors.append(
-            f"--bert-documents {cfg.bert_documents} needs --bert-context, which is 0; set --bert-context, or leave "
-            "--bert-documents out"
+            f"--bert-documents {cfg.bert_documents} needs --bert-context, which is 0; set that, or leave it out"
         )
     return errors
 

@@ -21,7 +21,6 @@ def members(models: Sequence[Any]) -> Sequence[Any]:
 
 
 def _ignoring_bert_input(model: Any) -> Any:
-    """Return a copy of *model*, of the same parameters, that drops BERT's input; *model* itself is not changed."""
     member = copy.copy(model)
     member._modules = {**model._modules, "encoder": copy.copy(model.encoder)}
     for module in (member, member.encoder):  # fairseq's scorer runs the model, and its generator the encoder
@@ -54,12 +53,9 @@ def agree_on_bert_input(models: Sequence[Any]) -> bool:
 
 
 def with_bert_states(models: Sequence[Any], net_input: Dict[str, Any]) -> Dict[str, Any]:
-    """Return *net_input* with the tokens, and the states of one BERT, for all of *models*, which share their input.
-
-    With several BERTs, each model reads its own later; then states of the cache are left out.
-    """
+    """Return *net_input* with the tokens, and the states of one BERT, for all of *models*, which share their input."""
     sources = _sources(models)
-    if any(not source.bert.is_same(sources[0].bert) for source in sources):
+    if any(not source.bert.is_same(sources[0].bert) for source in sources):  # each model reads its own later
         return {name: value for name, value in net_input.items() if name != "bert_out"}
     return sources[0].with_states(net_input) if sources else net_input
 
@@ -69,11 +65,8 @@ def ensemble_errors(models: Sequence[Any], print_alignment: bool) -> List[str]:
     errors = []
     contexts = [source.bridge.context for source in _sources(models)]
     if any(contexts) and not agree_on_bert_input(models):
-        errors.append(
-            f"--bert-context {max(contexts)}: the models of this ensemble differ in BERT's input; "
-            "translate with models that share them"
-        )
-    if print_alignment and not all(_aligns(model) for model in models):
+        errors.append(f"--bert-context {max(contexts)}: the models differ in BERT's input; take those that share it")
+    if print_alignment and not all(map(_aligns, models)):
         errors.append(
             "--print-alignment needs attention to source tokens, and a model with --bert-fusion embedding or "
             "--attention none has none; leave it out"
@@ -86,7 +79,6 @@ def _sources(models: Sequence[Any]) -> List[BertSource]:
 
 
 def _aligns(model: Any) -> bool:
-    """Return whether *model* attends to source tokens."""
     if isinstance(model, GruModel):
         return model.decoder.attention is not None
     return not (isinstance(model.encoder, BertFusedEncoder) and model.encoder.replaces_embeddings)

@@ -13,7 +13,7 @@ from fairseq.logging import metrics
 
 from bert_fused_plugin.fairseq_settings import flags_beside, resumed_from
 
-_BETTER = {"bleu": "higher", "accuracy": "higher", "loss": "lower", "nll_loss": "lower", "ppl": "lower"}
+_HIGHER, _LOWER = ("bleu", "accuracy"), ("loss", "nll_loss", "ppl")  # metrics by the direction that is better
 _FROM_ZERO = ("inverse_sqrt", "polynomial_decay", "reduce_lr_on_plateau")  # schedules whose warm-up begins with 0
 _RESETS = ("reset_optimizer", "reset_dataloader", "reset_meters", "reset_lr_scheduler")
 
@@ -31,17 +31,16 @@ def _metric_errors(task: Any, given: Mapping[str, Any]) -> List[str]:
     flag, direction = f"--best-checkpoint-metric {metric}", "--maximize-best-checkpoint-metric"
     if metric == "bleu" and not task.eval_bleu:
         errors.append(f"{flag} needs --eval-bleu, without which nothing computes it; add --eval-bleu")
-    better, is_max = _BETTER.get(str(metric)), bool(given.get("maximize_best_checkpoint_metric"))
-    if better == "higher" and not is_max:
+    is_max = bool(given.get("maximize_best_checkpoint_metric"))
+    if metric in _HIGHER and not is_max:
         errors.append(f"{flag} needs {direction}, or the worst checkpoint is kept; add it")
-    if better == "lower" and is_max:
+    if metric in _LOWER and is_max:
         errors.append(f"{direction} with {flag} keeps the worst checkpoint, as lower is better; leave it out")
     every, saved = (given.get(f"{name}_interval_updates") or 0 for name in ("validate", "save"))
     if (given.get("patience") or 0) > 0 and every > 0 and (saved <= 0 or every % saved):
         errors.append(
-            f"--validate-interval-updates {every} with --patience {given['patience']} needs a checkpoint for each "
-            f"validation, got --save-interval-updates {saved}, and the best model is lost; give "
-            f"--save-interval-updates {every}"
+            f"--validate-interval-updates {every} with --patience {given['patience']} loses the best model, got "
+            f"--save-interval-updates {saved}; give --save-interval-updates {every}"
         )
     return errors
 
@@ -53,10 +52,8 @@ def _bleu_errors(task: Any) -> List[str]:
     try:
         post_process("", task.eval_bleu_remove_bpe)
     except NotImplementedError:
-        errors.append(
-            f"--eval-bleu-remove-bpe {task.eval_bleu_remove_bpe} is no kind of subwords that fairseq joins; give "
-            "subword_nmt, sentencepiece, wordpiece, letter or _EOW"
-        )
+        kinds = "subword_nmt, sentencepiece, wordpiece, letter or _EOW"
+        errors.append(f"--eval-bleu-remove-bpe {task.eval_bleu_remove_bpe} is no kind of subwords; give {kinds}")
     flag = f"--eval-bleu-args {task.eval_bleu_args}"
     try:
         unknown = dict(json.loads(task.eval_bleu_args or "{}")).keys() - vars(GenerationConfig()).keys()
@@ -71,7 +68,6 @@ def _bleu_errors(task: Any) -> List[str]:
 
 
 def _restore_errors(given: Mapping[str, Any]) -> List[str]:
-    """Look for what begins from other parameters than those that a user means."""
     named = given.get("restore_file") or "checkpoint_last.pt"
     if named == "checkpoint_last.pt":
         return []
@@ -82,8 +78,8 @@ def _restore_errors(given: Mapping[str, Any]) -> List[str]:
         return []
     if not PathManager.exists(path):
         return [
-            f"--restore-file {named} does not exist, and the training would begin from random numbers; give a "
-            f"checkpoint, seen from {os.getcwd()}, or leave it out to go on from checkpoint_last.pt of --save-dir"
+            f"--restore-file {named} does not exist, seen from {os.getcwd()}; give a checkpoint, or leave it out to go "
+            "on from checkpoint_last.pt of --save-dir"
         ]
     resets = [f"--{name.replace('_', '-')}" for name in _RESETS if given.get(name)]
     is_own = os.path.dirname(os.path.abspath(path)) == save_dir  # such as checkpoint_best.pt, for another rate
@@ -113,8 +109,7 @@ def _rate_errors(given: Mapping[str, Any]) -> List[str]:
 def trial_errors(task: Any, model: Any, criterion: Any, given: Mapping[str, Any]) -> List[str]:
     """Make the batches of each validation, and validate on the longest sentence, as the training will do later.
 
-    Args:
-        given: the settings beside the model's, see `settings_beside`.
+    The settings *given* are those of `settings_beside`.
     """
     if given.get("save_dir") is None or given.get("disable_validation"):
         return []
@@ -138,9 +133,7 @@ def trial_errors(task: Any, model: Any, criterion: Any, given: Mapping[str, Any]
             )
             continue
         if not batches:
-            errors.append(
-                f"--valid-subset {subset} has no sentence that a batch takes; give one, or --disable-validation"
-            )
+            errors.append(f"--valid-subset {subset} has no sentence for a batch; give one, or --disable-validation")
             continue
         metric, names = given["best_checkpoint_metric"], _validate(task, model, criterion, subset, batches)
         if metric not in names:
@@ -167,11 +160,7 @@ def _validate(task: Any, model: Any, criterion: Any, subset: str, batches: Any) 
 def settings_beside(flags: Any) -> Dict[str, Any]:
     """Return the settings of those sections of fairseq that the checks read, which were given beside *flags*."""
     sections = ("checkpoint", "dataset", "optimization", "lr_scheduler")
-    given = {section: flags_beside(flags, section) for section in sections}
-    schedule = given["lr_scheduler"]
-    name = schedule.get("lr_scheduler", schedule.get("_name"))
-    return {
-        **{key: value for part in given.values() for key, value in part.items()},
-        "lr_scheduler": name,
-        "resumed": resumed_from(flags),
-    }
+    given = {key: value for section in sections for key, value in flags_beside(flags, section).items()}
+    # of a command line, or of a YAML file, in which the section is the last with a name
+    schedule = given.get("lr_scheduler", given.get("_name"))
+    return {**given, "lr_scheduler": schedule, "resumed": resumed_from(flags)}

@@ -7,11 +7,7 @@ from typing import Any, Tuple
 from fairseq.data import Dictionary
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerModelBase
-from fairseq.models.transformer.transformer_legacy import (
-    base_architecture,
-    transformer_iwslt_de_en,
-    transformer_vaswani_wmt_en_de_big,
-)
+from fairseq.models.transformer import transformer_legacy as presets
 from torch import nn
 
 from bert_fused_plugin.bert.from_flags import describe_bert, load_source
@@ -31,10 +27,7 @@ logger = logging.getLogger(__name__)
 
 @register_model("bert_fused")
 class BertFusedModel(TranslationModel, TransformerModelBase):
-    """A transformer whose encoder and decoder layers attend to a frozen BERT.
-
-    It runs under ``--task bert_fused_translation`` and under fairseq's own ``--task translation``.
-    """
+    """A transformer whose encoder and decoder layers attend to BERT; fairseq's ``--task translation`` runs it, too."""
 
     encoder: BertFusedEncoder
     decoder: BertFusedDecoder
@@ -42,11 +35,7 @@ class BertFusedModel(TranslationModel, TransformerModelBase):
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> "BertFusedModel":
-        """Build the model from the flags.
-
-        Raises:
-            BertFusedError: all settings that break a rule.
-        """
+        """Build the model from the flags."""
         cfg = cls.config_class.from_namespace(as_namespace(args))
         args.bert_unchecked = False  # fairseq saves it; the checkpoints of this training need no exception
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary
@@ -73,7 +62,6 @@ class BertFusedModel(TranslationModel, TransformerModelBase):
     def _build_embeddings(
         cls, cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionary
     ) -> Tuple[nn.Embedding, nn.Embedding]:
-        """Return the embeddings of the source and of the target."""
         if cfg.fusion.replaces_embeddings:
             # the encoder uses only the width and the padding index
             encoder_embed = nn.Embedding(src_dict.pad() + 1, cfg.encoder.embed_dim, src_dict.pad())
@@ -85,20 +73,22 @@ class BertFusedModel(TranslationModel, TransformerModelBase):
 
 
 # the paper's base: 6+6 layers, 512/2048, 8 heads
-bert_fused = register_preset("bert_fused", "bert_fused", base_architecture)
+bert_fused = register_preset("bert_fused", "bert_fused", presets.base_architecture)
 # the paper's model for IWSLT: 6+6 layers, 512/1024, 4 heads
-bert_fused_iwslt_de_en = register_preset("bert_fused", "bert_fused_iwslt_de_en", transformer_iwslt_de_en)
+bert_fused_iwslt_de_en = register_preset("bert_fused", "bert_fused_iwslt_de_en", presets.transformer_iwslt_de_en)
 # the paper's model for WMT, transformer_big: 6+6 layers, 1024/4096, 16 heads, dropout 0.3
-bert_fused_wmt_en_de_big = register_preset("bert_fused", "bert_fused_wmt_en_de_big", transformer_vaswani_wmt_en_de_big)
+bert_fused_wmt_en_de_big = register_preset(
+    "bert_fused", "bert_fused_wmt_en_de_big", presets.transformer_vaswani_wmt_en_de_big
+)
 # a decoder of 6 layers, 512/2048, 8 heads, that attends to BERT's states; no NMT encoder
 bert_decoder = register_preset(
-    "bert_fused", "bert_decoder", base_architecture, bert_fusion="embedding", encoder_layers=0
+    "bert_fused", "bert_decoder", presets.base_architecture, bert_fusion="embedding", encoder_layers=0
 )
 # a model for small data: 4+4 layers, 128/256, 4 heads
 bert_fused_tiny = register_preset(
     "bert_fused",
     "bert_fused_tiny",
-    base_architecture,
+    presets.base_architecture,
     encoder_embed_dim=128,
     encoder_ffn_embed_dim=256,
     encoder_layers=4,

@@ -32,13 +32,11 @@ def _split_gates(cfg: Any) -> List[str]:
 
 
 def _recorded_gates(cfg: Any) -> Any:
-    """Return the gates for the record; all open are none."""
     gates = _split_gates(cfg)
-    return ",".join(gates) if "0" in gates else None
+    return ",".join(gates) if "0" in gates else None  # all open are none
 
 
 def _of_side(side: str, name: str) -> Flag:
-    """Return the flag of a side for the record; a side without layers has none."""
     return Flag(
         Record.COMPUTED, effective=lambda cfg: getattr(cfg, f"{side}_{name}") if vars(cfg)[side].layers else NO_EFFECT
     )
@@ -139,11 +137,7 @@ class BertFusedConfig(TransformerConfig, BertFlags):
 
     @property
     def fusion(self) -> FusionKind:
-        """The description of the chosen fusion.
-
-        Raises:
-            BertFusedError: a plug-in that is not imported registers it.
-        """
+        """The description of the chosen fusion."""
         if str(self.bert_fusion) not in FUSION_KINDS:
             raise BertFusedError(f"--bert-fusion {self.bert_fusion} is unknown; give the --user-dir that registers it")
         return FUSION_KINDS[str(self.bert_fusion)]
@@ -155,11 +149,7 @@ class BertFusedConfig(TransformerConfig, BertFlags):
         return float(self.fusion.has_branches and not self.fusion.learned and not self.bert_identity_start)
 
     def branch_weights(self) -> Tuple[float, float]:
-        """Return the weights of the NMT branch and of BERT's branch.
-
-        Raises:
-            ValueError: a value of ``--bert-branch-weights`` that is not two finite numbers.
-        """
+        """Return the weights of the NMT branch and of BERT's branch; ValueError as of `parse_weights`."""
         if self.bert_identity_start:
             return parse_weights(self.bert_branch_weights, default="1,1")
         return super().branch_weights()
@@ -187,56 +177,36 @@ def register_fusion(name: str, kind: FusionKind) -> None:
 
 def config_errors(cfg: BertFusedConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> List[str]:
     """Return a sentence for each setting of *cfg* that breaks a rule: flag, rule, value and remedy."""
-    # an unknown fusion ends the checks here, because most of them depend on it
-    is_shared = not cfg.fusion.replaces_embeddings and cfg.share_all_embeddings
-    return [
-        *flag_errors(cfg),
-        *_head_errors(cfg),
-        *_output_errors(cfg),
-        *_gate_errors(cfg),
-        *_identity_start_errors(cfg),
-        *_drop_net_errors(cfg),
-        *(sharing_errors(cfg, src_dict, tgt_dict) if is_shared else []),
-    ]
-
-
-def _head_errors(cfg: BertFusedConfig) -> List[str]:
-    return [
-        f"--{side}-attention-heads must divide --{side}-embed-dim, got {part.attention_heads} and {part.embed_dim}; "
-        "change one of them"
-        for side, part in (("encoder", cfg.encoder), ("decoder", cfg.decoder))
-        if part.attention_heads < 1 or part.embed_dim % part.attention_heads
-    ]
-
-
-def _output_errors(cfg: BertFusedConfig) -> List[str]:
+    fusion = cfg.fusion  # an unknown one ends the checks here, because most of them depend on it
+    errors = flag_errors(cfg)
+    for side in _SIDES:
+        part = vars(cfg)[side]
+        if part.attention_heads < 1 or part.embed_dim % part.attention_heads:
+            errors.append(
+                f"--{side}-attention-heads must divide --{side}-embed-dim, got {part.attention_heads} and "
+                f"{part.embed_dim}; change one of them"
+            )
     width, output = cfg.decoder.embed_dim, int(cfg.decoder.output_dim)
-    if output == width or not (cfg.share_all_embeddings or cfg.share_decoder_input_output_embed):
-        return []
-    return [
-        f"--decoder-output-dim must equal --decoder-embed-dim where the decoder shares its embeddings, got {output} "
-        f"and {width}; leave --decoder-output-dim out"
-    ]
-
-
-def _gate_errors(cfg: BertFusedConfig) -> List[str]:
-    depth = max(cfg.encoder.layers, cfg.decoder.layers)
-    gates = _split_gates(cfg)
-    if not gates or (len(gates) == depth and set(gates) <= {"0", "1"}):
-        return []
-    return [
-        f"--bert-gates must be a 0 or 1 for each of the {depth} layers, with commas between them, got "
-        f"{cfg.bert_gates!r}; leave it out to let every layer attend to BERT"
-    ]
-
-
-def _drop_net_errors(cfg: BertFusedConfig) -> List[str]:
-    if not cfg.fusion.learned or cfg.bert_drop_net != 1:
-        return []
-    return [
-        f"--bert-drop-net must be below 1 with --bert-fusion {cfg.bert_fusion}, got {cfg.bert_drop_net}, because "
-        "training would never join the branches; leave it out for 0"
-    ]
+    if output != width and (cfg.share_all_embeddings or cfg.share_decoder_input_output_embed):
+        errors.append(
+            "--decoder-output-dim must equal --decoder-embed-dim where the decoder shares its embeddings, got "
+            f"{output} and {width}; leave --decoder-output-dim out"
+        )
+    gates, depth = _split_gates(cfg), max(cfg.encoder.layers, cfg.decoder.layers)
+    if gates and (len(gates) != depth or not set(gates) <= {"0", "1"}):
+        errors.append(
+            f"--bert-gates must be a 0 or 1 for each of the {depth} layers, with commas between them, got "
+            f"{cfg.bert_gates!r}; leave it out to let every layer attend to BERT"
+        )
+    if fusion.learned and cfg.bert_drop_net == 1:
+        errors.append(
+            f"--bert-drop-net must be below 1 with --bert-fusion {cfg.bert_fusion}, got {cfg.bert_drop_net}, because "
+            "training would never join the branches; leave it out for 0"
+        )
+    errors += _identity_start_errors(cfg)
+    if cfg.share_all_embeddings and not fusion.replaces_embeddings:
+        errors += sharing_errors(cfg, src_dict, tgt_dict)
+    return errors
 
 
 def _identity_start_errors(cfg: BertFusedConfig) -> List[str]:

@@ -18,10 +18,7 @@ Memories = List[Tuple[Optional[Memory], Optional[Memory]]]  # of each layer: of 
 
 
 class BertFusedDecoder(TransformerDecoderBase):
-    """Embeddings and BERT-fused layers (Zhu et al. 2020, section 4.1, step 3).
-
-    The encoder's output is *encoder_dim* wide, and *bert_dim* is D.
-    """
+    """Embeddings and BERT-fused layers (Zhu et al. 2020, section 4.1, step 3); *bert_dim* is D."""
 
     def __init__(
         self, cfg: BertFusedConfig, dictionary: Any, embed_tokens: nn.Embedding, *, encoder_dim: int, bert_dim: int
@@ -45,18 +42,12 @@ class BertFusedDecoder(TransformerDecoderBase):
         alignment_layer: Optional[int] = None,
         alignment_heads: Optional[int] = None,
     ) -> Tuple[Tensor, Extra]:
-        """Return the states under the output layer, (B, T, C), and what fairseq calls ``extra``.
+        """Return the states under the output layer, (B, T, C), and ``extra``; the arguments are those of fairseq's.
 
         ``extra["attn"]`` and ``extra["bert_attn"]`` list the attention of one layer to the source, (B, T, S), and to
         BERT, (B, T, L), as the mean over heads.  In training they are None unless *alignment_layer* is given.  With
         embedding fusion the encoder's positions are BERT's word pieces, and the attention to them is
         ``extra["bert_attn"]``.
-
-        Args:
-            prev_output_tokens, encoder_out, incremental_state: as for fairseq's decoder.
-            full_context_alignment: whether to leave out the causal mask.
-            alignment_layer: the index of the layer whose attention is returned; by default the last.
-            alignment_heads: the number of heads that count; by default all.
         """
         x = self._embed(prev_output_tokens, incremental_state)
         if encoder_out["encoder_out"][0].requires_grad:  # drop-net may leave the encoder out of every layer
@@ -80,19 +71,14 @@ class BertFusedDecoder(TransformerDecoderBase):
         return x, {"attn": _mean(attn, alignment_heads), "bert_attn": _mean(bert_attn, alignment_heads)}
 
     def reorder_incremental_state_scripting(self, incremental_state: Dict[str, Any], new_order: Tensor) -> None:
-        """Reorder the keys and values of self-attention; fairseq's would look for them in all modules in each step.
-
-        What the layers read of the source is in ``encoder_out``.  A module that keeps something for the next step must
-        be named here.
-        """
+        """Reorder the keys and values of self-attention; fairseq's would look for them in all modules in each step."""
         for layer in self.layers.children():  # with LayerDrop, iterating over layers draws random numbers
             layer.self_attn.reorder_incremental_state(incremental_state, new_order)
 
     def _memories(
         self, layers: Sequence[Any], encoder_out: Dict[str, List[Any]], incremental_state: Optional[Dict[str, Any]]
     ) -> Memories:
-        """Return what each of the *layers* reads of the source; a search makes it in its first step."""
-        if incremental_state is not None and encoder_out["memories"]:
+        if incremental_state is not None and encoder_out["memories"]:  # made in the first step of a search
             return encoder_out["memories"][0]
         dtype = self.embed_tokens.weight.dtype
         masks = [attention_mask(encoder_out[f"{name}_padding_mask"][0], dtype) for name in ("encoder", "bert")]

@@ -16,11 +16,7 @@ from bert_fused_plugin.modules.fused_layer import LayerOptions
 def new_layers(
     kind: Callable[..., nn.Module], cfg: BertFusedConfig, name: str, bert_dim: int, **dims: int
 ) -> Iterator[nn.Module]:
-    """Build layers of a *kind* when they are asked for, under fairseq's activation checkpointing if the flags say so.
-
-    The *name* is "encoder" or "decoder".  A layer attends to BERT's states, *bert_dim* wide, if its gate is open.  The
-    *dims* are further arguments of *kind*.
-    """
+    """Build layers of a *kind* for the side *name* when they are asked for, maybe under activation checkpointing."""
     side = vars(cfg)[name]
     for gate in cfg.gates(name):
         options = LayerOptions(
@@ -48,13 +44,9 @@ def new_layers(
 
 
 def _checkpointed(forward: Any, offload: bool, *arguments: Any, **options: Any) -> Any:
-    """Return what the method *forward* of a layer returns, in training under fairseq's activation checkpointing.
-
-    fairseq gives gradients to arguments that are tensors.  Keys and values are parts of an argument, so the parts of
-    all arguments are given to fairseq.
-    """
     if not forward.__self__.training:
         return forward(*arguments, **options)
+    # fairseq gives gradients to arguments that are tensors, and not to keys and values inside of one
     parts, spec = tree_flatten((arguments, options))
 
     def run(*parts: Any) -> Any:

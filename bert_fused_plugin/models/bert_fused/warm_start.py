@@ -12,18 +12,8 @@ from fairseq.data import Dictionary
 from fairseq.data.data_utils import infer_language_pair
 from torch import Tensor, nn
 
-from bert_fused_plugin.checkpoints.origins import Origin, origins
+from bert_fused_plugin.checkpoints import record
 from bert_fused_plugin.checkpoints.reading import data_directory, diverged, read_saved, saved_flags
-from bert_fused_plugin.checkpoints.record import (
-    BERT_RECORD,
-    OF_DATA,
-    SETTINGS_RECORD,
-    differences,
-    differences_of_bert,
-    fingerprint,
-    read_json,
-    reason_and_remedy,
-)
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 from bert_fused_plugin.fairseq_settings import flags_beside, resumed_from, task_settings
 from bert_fused_plugin.models.bert_fused.config import HOST, OF_BOTH, OF_SIDES, BertFusedConfig
@@ -43,15 +33,11 @@ _REMEDY = "give the checkpoint of a fairseq transformer, such as its checkpoint_
 
 
 def read_warm_start(args: Any, cfg: BertFusedConfig, task: Any) -> Tuple[Optional["WarmStart"], List[str]]:
-    """Return the checkpoint of ``--bert-warm-start``, if one is read, and sentences about why it cannot be used.
-
-    The flag is removed from *args*, which fairseq saves, so that the trained model does not need the file again.  The
-    record of BERT keeps the name of the file.  A training that resumes does not need it either.
-    """
+    """Return the checkpoint of ``--bert-warm-start``, if one is read, and sentences about why it cannot be used."""
     if cfg.bert_warm_start is None:
         return None, []
     path = os.path.expanduser(cfg.bert_warm_start)  # the shell leaves the ~ of --bert-warm-start=~/FILE
-    args.bert_warm_start = cfg.bert_warm_start = None
+    args.bert_warm_start = cfg.bert_warm_start = None  # fairseq saves it, and the trained model does not need the file
     resumed = resumed_from(args)
     if resumed is not None:
         logger.info(f"--bert-warm-start {path} is not read: training resumes from {resumed}")
@@ -78,18 +64,14 @@ class WarmStart:
     path: str
     state: State  # the parameters, with the names that fairseq gives them today
     flags: Dict[str, Any]  # of the training, as the checkpoint has them
-    origins: List[Origin]  # the checkpoint itself, and those that its training began from
+    origins: List[record.Origin]  # the checkpoint itself, and those that its training began from
     # for each side whose embeddings can be used: the row of each symbol of the data in them, (V,), or -1 for none
     rows: Dict[str, Tensor] = field(default_factory=dict)
     notes: List[str] = field(default_factory=list)  # for the log, about the dictionaries of the training
 
     @classmethod
     def read(cls, path: str) -> "WarmStart":
-        """Read the checkpoint *path*.
-
-        Raises:
-            BertFusedError: The file cannot be read, or it is damaged, not safe to read, or not of a transformer.
-        """
+        """Read the checkpoint *path*."""
         checkpoint = read_saved(path, _REMEDY, given=f"--bert-warm-start {path}")
         state = {key: value for key, value in checkpoint["model"].items() if isinstance(value, Tensor)}
         if any(key.startswith("bert_encoder.") for key in state):
@@ -106,8 +88,8 @@ class WarmStart:
         flags["data"] = data_directory(path, flags)
         flags.update(_languages(flags, state))
         history = checkpoint.get("optimizer_history") or [{}]
-        own = Origin(os.path.abspath(path), history[-1].get("num_updates"))
-        return cls(path, state, flags, [own, *origins({**checkpoint, "optimizer_history": history})])
+        own = record.Origin(os.path.abspath(path), history[-1].get("num_updates"))
+        return cls(path, state, flags, [own, *record.origins({**checkpoint, "optimizer_history": history})])
 
     def incompatibilities(self, cfg: BertFusedConfig) -> List[str]:
         """Return a sentence for each flag of *cfg* that gives the parameters another shape or another meaning."""
@@ -121,7 +103,7 @@ class WarmStart:
             then.pop("encoder_learned_pos", None)  # here these are positions of word pieces
         settings = [(name, then[name], getattr(cfg, name)) for name in names if name in then]
         changed = [setting for setting in settings if any(setting[1:]) and str(setting[1]) != str(setting[2])]
-        return ["; ".join(reason_and_remedy(f"--bert-warm-start {self.path}", setting)) for setting in changed]
+        return ["; ".join(record.reason_and_remedy(f"--bert-warm-start {self.path}", setting)) for setting in changed]
 
     def sharing_errors(self, cfg: BertFusedConfig) -> List[str]:
         """Return a sentence if *cfg* shares embeddings that differ in the checkpoint; warn if it shares fewer."""
@@ -145,16 +127,12 @@ class WarmStart:
         ]
 
     def match_vocabulary(self, side: str, what: str, task: Any) -> List[str]:
-        """Find the symbols of the *what* dictionary of *task* in the embeddings of one *side*, if it has embeddings.
-
-        Return a sentence if this is impossible.  The dictionary of the training is looked up beside the checkpoint,
-        then in the data directory of the training.
-        """
+        """Find the symbols of the *what* dictionary of *task* in the embeddings of one *side*, or return why not."""
         if f"{side}.embed_tokens.weight" not in self.state:
             return []
         dictionary: Dictionary = task.source_dictionary if what == "source" else task.target_dictionary
         size = len(self.state[f"{side}.embed_tokens.weight"])
-        symbols = read_json(self.state, SETTINGS_RECORD).get("symbols", {}).get(side)
+        symbols = record.read_json(self.state, record.SETTINGS_RECORD).get("symbols", {}).get(side)
         name = f"dict.{self.flags.get(f'{what}_lang') or task_settings(task)[f'{what}_lang']}.txt"
         paths = [os.path.join(folder, name) for folder in (os.path.dirname(self.path), *self.flags["data"])]
         for path in paths:
@@ -163,7 +141,7 @@ class WarmStart:
                 old = Dictionary.load(path)
             if old is not None and len(dictionary) == size and dictionary.symbols[: len(old)] == old.symbols:
                 old = dictionary  # a task may append tags of languages to that of the file
-            if old is not None and len(old) == size and symbols in (None, fingerprint(old)):
+            if old is not None and len(old) == size and symbols in (None, record.fingerprint(old)):
                 self.rows[side] = torch.tensor([old.indices.get(symbol, -1) for symbol in dictionary.symbols])
                 known = self.rows[side] >= 0
                 count = f"{int(known.sum()):,} of {len(known):,} symbols of the {what} dictionary"
@@ -196,34 +174,30 @@ class WarmStart:
         ]
         used = {self.state[name].data_ptr() for name in offered}
         unused = [n for n, value in self.state.items() if value.data_ptr() not in used and not _NO_PARAMETER.match(n)]
-        self._log_copy(len(total), new, unused, model.cfg.bert_identity_start)
-        for change in self._changes(model):
-            logger.warning(f"--bert-warm-start {change}")
-        model.encoder.source.record.update(began_from=self.origins)
-
-    def _log_copy(self, total: int, new: List[str], unused: List[str], identity_start: bool) -> None:
-        """Log how many of the *total* parameters are copied, and the first that are *new* or *unused*."""
         found = {"keep their initial values": new, "of the checkpoint are not used": unused}
         parts = [f"{len(names)} {what}: {_first(names)}" for what, names in found.items() if names]
-        start = f"initialised {total - len(new)} of {total} parameters from {self.path}"
+        start = f"initialised {len(total) - len(new)} of {len(total)} parameters from {self.path}"
         logger.info("; ".join([start, *parts, *self.notes]))
         unlike = [name for name in (*new, *unused) if not _OF_BERT.match(name)]
-        if identity_start and unlike:
+        if model.cfg.bert_identity_start and unlike:
             logger.warning(
                 f"training does not begin exactly as {self.path}, because of {_first(unlike)}; give the flags of its "
                 "training that set sizes and layers"
             )
+        for change in self._changes(model):
+            logger.warning(f"--bert-warm-start {change}")
+        model.encoder.source.record.update(began_from=self.origins)
 
     def _changes(self, model: Any) -> List[str]:
         """Return a sentence for each way in which *model* uses BERT, or computes attention, unlike the checkpoint."""
-        computed = read_json(self.state, SETTINGS_RECORD).get("computed", {})
+        computed = record.read_json(self.state, record.SETTINGS_RECORD).get("computed", {})
         # the flags of fairseq are compared before the model is built, or the log says what they change
         then = {name: value for name, value in computed.items() if name not in HOST}
-        changed = differences(then, model.settings_record.content["computed"])
+        changed = record.differences(then, model.settings_record.content["computed"])
         if not model.cfg.bert_finetune and any(name.startswith(f"{_BERT}model.") for name in self.state):
             changed.append(("bert_finetune", True, False))
-        sentences = ["; ".join(reason_and_remedy(self.path, difference)) for difference in changed]
-        bert = read_json(self.state, BERT_RECORD)
+        sentences = ["; ".join(record.reason_and_remedy(self.path, difference)) for difference in changed]
+        bert = record.read_json(self.state, record.BERT_RECORD)
         if model.cfg.bert_identity_start:
             if any(".bert_attn.out_proj." in name for name in self.state):
                 sentences.append(
@@ -231,39 +205,33 @@ class WarmStart:
                     "give --bert-branch-weights 1,1 --bert-drop-net 0 if that training had it"
                 )
         elif bert:
-            bert["settings"] = {name: value for name, value in bert["settings"].items() if name not in OF_DATA}
-            unlike = differences_of_bert(model.cfg.bert_model, bert, model.encoder.source.record.content)
+            bert["settings"] = {name: value for name, value in bert["settings"].items() if name not in record.OF_DATA}
+            unlike = record.differences_of_bert(model.cfg.bert_model, bert, model.encoder.source.record.content)
             sentences += [f"{self.path}: {sentence}" for sentence in unlike]
         return sentences
 
     def _offered(self, expected: State, identity_start: bool) -> State:
-        """Return the values for a model whose parameters are *expected*, of which some may have other shapes.
-
-        It takes BERT as a whole or not.  With *identity_start* BERT's branch stays zero.
-        """
+        """Return the values for a model whose parameters are *expected*, of which some may have other shapes."""
         of_bert = [name for name in expected if name.startswith(f"{_BERT}model.")]
+        # BERT is taken as a whole or not
         has_bert = all(name in self.state and self.state[name].shape == expected[name].shape for name in of_bert)
-        return {
-            name: self._remapped(name, expected[name])
-            if name in _EMBEDDINGS and value.shape[1:] == expected[name].shape[1:]
-            else value
+        offered = {
+            name: value
             for name, value in self.state.items()
             if name in expected
             and (has_bert or not name.startswith(_BERT))
             and (name not in _EMBEDDINGS or name.split(".")[0] in self.rows)
-            and not (identity_start and ".bert_attn.out_proj." in name)
+            and not (identity_start and ".bert_attn.out_proj." in name)  # BERT's branch stays zero
         }
-
-    def _remapped(self, name: str, tensor: Tensor) -> Tensor:
-        """Return the embeddings *tensor*, (V, C), with the rows of the symbols that the checkpoint has under *name*."""
-        table, rows = self.state[name], self.rows[name.split(".")[0]]
-        value, known = tensor.detach().clone(), rows >= 0
-        value[known] = table[rows[known]].to(value)
-        return value
+        for name in offered.keys() & set(_EMBEDDINGS):
+            table, rows = offered[name], self.rows[name.split(".")[0]]
+            if table.shape[1:] == expected[name].shape[1:]:
+                offered[name] = expected[name].detach().clone()
+                offered[name][rows >= 0] = table[rows[rows >= 0]].to(offered[name])
+        return offered
 
 
 def _bring_up_to_date(state: State) -> None:
-    """Change *state* in place: name and copy the embeddings as fairseq does today."""
     for side in ("encoder", "decoder"):
         # fairseq mistakes decoders of version 2 for those of version 1, which had no final layer norm.
         if f"{side}.layer_norm.weight" in state:
@@ -276,8 +244,8 @@ def _bring_up_to_date(state: State) -> None:
 
 
 def _languages(flags: Dict[str, Any], state: State) -> Dict[str, Any]:
-    """Return the languages of a training; fairseq saves among its *flags* only those that were given."""
-    noted = read_json(state, SETTINGS_RECORD).get("noted", {})
+    # fairseq saves among the flags of a training only the languages that were given
+    noted = record.read_json(state, record.SETTINGS_RECORD).get("noted", {})
     pairs = [infer_language_pair(folder) for folder in flags["data"] if os.path.isdir(folder)] or [(None, None)]
     found = zip(("source_lang", "target_lang"), pairs[0])
     return {name: flags.get(name) or noted.get(name) or lang for name, lang in found}

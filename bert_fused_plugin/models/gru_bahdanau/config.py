@@ -22,31 +22,20 @@ def _size(help: str, default: int) -> Any:
 
 @dataclass
 class GruConfig(BertFlags):
-    """The flags of the recurrent models.
-
-    The flags of sizes are named as in fairseq's lstm, and their defaults are the sizes of the paper.
-    """
+    """The flags of the recurrent models; sizes are named as in fairseq's lstm, and by default those of the paper."""
 
     encoder_embed_dim: int = _size("The width of the source embeddings, Bahdanau's m.", 620)
-    encoder_embed_path: Optional[str] = flag(
-        "The text file of pre-trained source embeddings.", None, values="text file"
-    )
+    encoder_embed_path: Optional[str] = flag("A text file of pre-trained source embeddings.", None, values="text file")
     encoder_hidden_size: int = _size("The width of the states of each direction, Bahdanau's n.", 1000)
     encoder_layers: int = _size("The number of bidirectional layers of the encoder.", 1)
     decoder_embed_dim: int = _size("The width of the target embeddings, Bahdanau's m.", 620)
-    decoder_embed_path: Optional[str] = flag(
-        "The text file of pre-trained target embeddings.", None, values="text file"
-    )
+    decoder_embed_path: Optional[str] = flag("A text file of pre-trained target embeddings.", None, values="text file")
     decoder_hidden_size: int = _size("The width of the decoder's states, n, and of the alignment model, n'.", 1000)
     decoder_layers: int = _size("The number of layers of the decoder. The attention belongs to the lowest layer.", 1)
     decoder_out_embed_dim: int = _size("The width of the maxout layer, Bahdanau's l.", 500)
     # a checkpoint has a shared matrix under each of its names
-    share_decoder_input_output_embed: bool = flag(
-        "Use the target embeddings as the output matrix.", False, Record.COMPUTED
-    )
-    share_all_embeddings: bool = flag(
-        "Use one matrix for source embeddings, target embeddings and output matrix.", False, Record.COMPUTED
-    )
+    share_decoder_input_output_embed: bool = flag("Use the target embeddings as output matrix.", False, Record.COMPUTED)
+    share_all_embeddings: bool = flag("Use one matrix for all embeddings and as output matrix.", False, Record.COMPUTED)
     attention: ChoiceEnum(tuple(RECURRENT_ATTENTIONS)) = flag(  # type: ignore[valid-type]
         "The attention to the source. "
         + "; ".join(f"{name}: {kind.help}" for name, kind in RECURRENT_ATTENTIONS.items())

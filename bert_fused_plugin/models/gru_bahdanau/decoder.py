@@ -27,9 +27,6 @@ Extra = Dict[str, Optional[List[Tensor]]]
 class GruDecoder(FairseqIncrementalDecoder):
     """Attention, a gated recurrent unit and a deep output, step by step.
 
-    The loop over the steps computes only what depends on the previous state.  The products with the context come from
-    a `ProjectedMemory`.
-
     With BERT a second attention, which is always additive, reads BERT's states.  The context is then the mean of both
     contexts, c~_i = 1/2 (c_i + sum_j beta_ij V_B H_B,j), under drop-net, as in the fused layers of Zhu et al. (2020,
     section 4).  *context_dim* is the width 2n of the annotations, and *bert_dim* is D, or None without BERT.
@@ -77,16 +74,11 @@ class GruDecoder(FairseqIncrementalDecoder):
         features_only: bool = False,
         **unused: Any,
     ) -> Tuple[Tensor, Extra]:
-        """Return the logits, (B, T, V), and ``extra``, which holds the attention.
+        """Return the logits, (B, T, V), and ``extra``, with lists of the attention, or None where there is none.
 
-        ``extra["attn"]`` is a list of alpha, (B, T, S); ``extra["bert_attn"]`` is a list of beta, (B, T, L).  Either
-        is None where there is no such attention or where drop-net has left it out.
-
-        Args:
-            prev_output_tokens: the target so far, (B, T); incremental decoding reads only the last of them.
-            encoder_out: the encoder's output; a sentence in it may belong to several rows, which are its beams.
-            incremental_state: the caches, in incremental decoding.
-            features_only: whether to return t, (B, T, l), instead of the logits.
+        ``extra["attn"]`` has alpha, (B, T, S), and ``extra["bert_attn"]`` has beta, (B, T, L).  The arguments are those
+        of fairseq's decoders; a sentence of *encoder_out* may belong to several rows of *prev_output_tokens*, its
+        beams.  With *features_only* the logits are replaced by t, (B, T, l).
         """
         x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
         return (x if features_only else self.output_layer(x)), extra
@@ -169,7 +161,6 @@ class GruDecoder(FairseqIncrementalDecoder):
         return memories, unused
 
     def _nmt_memory(self, encoder_out: Dict[str, List[Any]]) -> ProjectedMemory:
-        """Return the memory of the annotations or, without attention, of their summary."""
         padding_mask = encoder_out["encoder_padding_mask"][0]
         if self.attention is None:
             values = encoder_out["final_states"][0].unsqueeze(1)  # one position, the summary c

@@ -44,11 +44,10 @@ class GruEncoder(FairseqEncoder):
         bert_tokens: Optional[Tensor] = None,
         bert_out: Optional[Tensor] = None,
     ) -> EncoderOut:
-        """Return the annotations in fairseq's form: a dictionary whose ``encoder_out`` is (S, B, 2n).
+        """Return the annotations, (S, B, 2n), as fairseq's ``encoder_out``; see `TranslationModel.forward`.
 
-        Its ``final_states``, (B, 2n), are the summary [forward h_S ; backward h_1] of the last layer.  With BERT the
-        dictionary also has ``bert_out``, (B, L, D), and ``bert_padding_mask``, (B, L).  The arguments are those of
-        `TranslationModel.forward`.
+        ``final_states``, (B, 2n), are the summary [forward h_S ; backward h_1] of the last layer.  With BERT there are
+        ``bert_out``, (B, L, D), and ``bert_padding_mask``, (B, L).
         """
         encoder_out: EncoderOut = {}
         if self.source is not None:
@@ -72,12 +71,7 @@ class GruEncoder(FairseqEncoder):
         }
 
     def _apply_layers(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
-        """Return the states, (B, S, 2n), and the summary, (B, 2n), of the last layer.
-
-        Args:
-            x: the embeddings of sentences that are padded on the right, (B, S, m).
-            lengths: the lengths of the sentences, (B,).
-        """
+        """Return the states, (B, S, 2n), and the summary, (B, 2n), of sentences that are padded on the right."""
         ends = x.new_zeros(2, 0)
         # the longest sentence first; torch would sort in each layer, and wait for a GPU each time
         lengths, order = torch.sort(lengths, descending=True)

@@ -14,10 +14,8 @@ class Initialisation(NamedTuple):
 
 
 def initialise(model: Any, kind: str) -> None:
-    """Give the parameters of a `GruModel` their first values by a *kind* of the table; those of BERT keep theirs.
-
-    In all kinds biases are zero, and recurrent matrices have an orthogonal block for each gate.
-    """
+    """Give the parameters of a `GruModel` their first values by a *kind* of the table; those of BERT keep theirs."""
+    # in all kinds biases are zero, and recurrent matrices have an orthogonal block for each gate
     draw_matrix, draws_vectors, _ = INITIALISATIONS[kind]
     for name, parameter in model.named_parameters():
         if name.startswith(("encoder.bert.", "encoder.layer_mix.")):
@@ -37,8 +35,7 @@ def initialise(model: Any, kind: str) -> None:
 
 
 def _draw_by_xavier(name: str, parameter: nn.Parameter) -> None:
-    """Draw rows of an expected norm of 1 for embeddings and output matrix, and any other matrix by Xavier's rule."""
-    if "embed_tokens" in name or "output_projection" in name:
+    if "embed_tokens" in name or "output_projection" in name:  # rows of an expected norm of 1
         nn.init.normal_(parameter, std=parameter.size(1) ** -0.5)
     else:
         nn.init.xavier_uniform_(parameter)

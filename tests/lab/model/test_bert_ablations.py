@@ -11,7 +11,7 @@ from language_models import save_language_model
 from bert_fused_lab.evidence.attention import BERT, SOURCE, AttentionMap, attention_maps, attention_statistics
 from bert_fused_lab.evidence.bert_ablations import bert_ablations, bert_off, random_bert, shuffled_bert
 from bert_fused_lab.evidence.runs import count_parameters
-from bert_fused_plugin.data.collate import BERT_PAD
+from bert_fused_plugin.data.dictionary_bridge import BERT_PAD
 from bert_fused_plugin.modules.drop_net import batch_rng
 
 LINES = ["the old man sees a play@@ hou@@ se .", "a dog ?"]

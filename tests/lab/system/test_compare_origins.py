@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from workspace import REPORT_HOW, load, updates
 
-from bert_fused_plugin.checkpoints.origins import Origin, origins
+from bert_fused_plugin.checkpoints.record import Origin, origins
 
 
 @pytest.fixture(scope="module")

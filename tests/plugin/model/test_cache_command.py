@@ -154,7 +154,7 @@ def test_what_cannot_be_built_or_shown_is_refused(training, tmp_path):
             "build needs --bert-model, got none; give the flags of the",
         ),
         (["build", *training[: at + 1], __file__, *training[at + 2 :]], r"cannot be used .*, or leave the flag out"),
-        (["info", str(tmp_path)], "it holds no states of any BERT; give the directory of --bert-cache"),
+        (["info", str(tmp_path)], "has no states of any BERT; give the directory of --bert-cache"),
     ):
         with pytest.raises(BertFusedError, match=message):
             main(words)

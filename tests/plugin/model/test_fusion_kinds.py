@@ -92,7 +92,7 @@ def test_the_default_of_drop_net_depends_on_the_fusion(options, rate):
 
 
 def test_more_word_pieces_than_bert_has_positions_are_refused(build):
-    with pytest.raises(BertFusedError, match=r"--bert-max-tokens must be at most 32, the positions of --bert-model"):
+    with pytest.raises(BertFusedError, match=r"--bert-max-tokens must be at most 32, the positions of BERT, got"):
         build(bert_max_tokens=33)
 
 

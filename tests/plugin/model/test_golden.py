@@ -19,7 +19,7 @@ from documentation import ROOT
 from fairseq import checkpoint_utils
 
 from bert_fused_plugin.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropy
-from bert_fused_plugin.data.collate import BERT_PAD
+from bert_fused_plugin.data.dictionary_bridge import BERT_PAD
 
 GOLDEN = Path(os.environ.get("GOLDEN") or ROOT.parent / "shared" / "golden")
 COMMON = GOLDEN / "common"

@@ -95,7 +95,7 @@ def test_only_a_training_that_begins_reads_vectors(dictionary, bert_dir, tmp_pat
         model.build_model(flags(), task)
     path.touch()
     given["finetune_from_model"] = "x.pt"
-    with pytest.raises(BertFusedError, match=r"^--encoder-embed-path .* has no effect beside --finetune-from-model"):
+    with pytest.raises(BertFusedError, match=r"^--encoder-embed-path has no effect with --finetune-from-model"):
         model.build_model(flags(), task)
     last.touch()
     args = flags()

@@ -116,7 +116,7 @@ def test_a_directory_that_is_not_there_is_named_in_full(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BertFusedError, match=f"^{tmp_path}/my-model does not exist; give what bert-fused-export wrote"):
         BertFusedModel.from_pretrained("my-model")
-    with pytest.raises(BertFusedError, match="is a checkpoint; give its directory, and its name as"):
+    with pytest.raises(BertFusedError, match="is a checkpoint; give its directory, and checkpoint_file="):
         BertFusedModel.from_pretrained("my-model/model.pt")
     monkeypatch.setenv("HOME", str(PINNED))
     assert BertFusedModel.from_pretrained("~/fused").translate("the dog", max_len_b=5)

@@ -7,7 +7,7 @@ from language_models import LANGUAGES, MAKERS, save_language_model
 from transformers import AutoModel, AutoTokenizer
 
 from bert_fused_plugin.checkpoints.record import BERT_RECORD, read_json
-from bert_fused_plugin.data.collate import BERT_PAD
+from bert_fused_plugin.data.dictionary_bridge import BERT_PAD
 from bert_fused_plugin.errors import BertFusedError
 
 LINES = ["the old man sees a dog", "red apple", "a", ""]

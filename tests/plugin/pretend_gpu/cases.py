@@ -19,7 +19,7 @@ from bert_fused_plugin.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropy,
     LabelSmoothedCrossEntropyConfig,
 )
-from bert_fused_plugin.data.collate import collate_bert_tokens
+from bert_fused_plugin.data.dictionary_bridge import collate_bert_tokens
 from bert_fused_plugin.data.document_context import with_context
 from bert_fused_plugin.modules.fusion import FUSION_KINDS
 from bert_fused_plugin.tasks.ensembles import members

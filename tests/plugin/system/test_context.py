@@ -48,6 +48,6 @@ def test_a_single_line_has_no_context_and_that_is_said(workspace, trained):
     done = workspace.interactive("a dog\nred\n", "--path", trained, "--buffer-size", "1")
     assert (done.stdout + done.stderr).count("--bert-context 1 reads the preceding lines of the same buffer") == 1
     refused = workspace.generate("--path", trained, task="translation", ok=False)
-    assert "--bert-context 1 needs the sentences before the current one" in refused.stderr
+    assert "--bert-context 1 needs the previous sentences; use --task" in refused.stderr
     both = workspace.generate("--path", f"{trained}:{workspace.checkpoint}", ok=False)
-    assert "error: --bert-context 1: the models of this ensemble differ in BERT's input" in both.stderr
+    assert "error: --bert-context 1: the models differ in BERT's input" in both.stderr

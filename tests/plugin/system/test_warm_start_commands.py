@@ -6,7 +6,7 @@ import shutil
 from workspace import hypotheses, load, updates
 
 from bert_fused_lab.exporting.averaging import average_checkpoints
-from bert_fused_plugin.checkpoints.origins import Origin, origins
+from bert_fused_plugin.checkpoints.record import Origin, origins
 
 
 def log_of(done):

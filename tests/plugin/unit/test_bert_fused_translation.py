@@ -124,4 +124,4 @@ def test_input_that_bert_was_not_trained_on_is_warned_of(bert_dir, tmp_path, cap
     for flags, times in (({}, 1), ({"bert_strip_tags": "<2de>"}, 0)):
         caplog.clear()
         task.build_model(Namespace(**SIZES, arch="bert_fused", bert_model=bert_dir, **launch, **flags))
-        assert caplog.text.count("such as <2de>; consider --bert-strip-tags") == times
+        assert caplog.text.count("symbols like <2de>, maybe tags of languages; consider --bert-strip-tags") == times

@@ -6,8 +6,7 @@ from helpers import encode, framed, framed_ids
 from transformers import AutoTokenizer
 
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, InteractiveDataset
-from bert_fused_plugin.data.collate import BERT_PAD
-from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.data.dictionary_bridge import BERT_PAD, DictionaryBridge
 
 SOURCES = ["a dog", "the old man sees a small dog", "dog", "", "play@@ hou@@ se , a dog"]
 TARGETS = ["dog dog", "man", "a big old red house runs", "dog", "house"]

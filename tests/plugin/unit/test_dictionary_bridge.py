@@ -4,8 +4,7 @@ from helpers import PIECES, dictionary_of, encode, framed, framed_ids, pad
 from tokenizers import normalizers
 from transformers import AutoTokenizer
 
-from bert_fused_plugin.data.collate import BERT_PAD
-from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.data.dictionary_bridge import BERT_PAD, DictionaryBridge
 from bert_fused_plugin.errors import BertFusedError
 
 

@@ -6,8 +6,7 @@ from helpers import PIECES, encode
 from transformers import AutoModel, AutoTokenizer
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.data.collate import BERT_PAD, collate_bert_tokens
-from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.data.dictionary_bridge import BERT_PAD, DictionaryBridge, collate_bert_tokens
 from bert_fused_plugin.data.document_context import files_of, read_document_starts, with_context
 from bert_fused_plugin.errors import BertFusedError
 

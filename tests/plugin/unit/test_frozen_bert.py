@@ -18,7 +18,7 @@ from transformers import AutoConfig, AutoModel
 from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.pretrained_bert import count_positions, load_tokenizer
-from bert_fused_plugin.data.collate import BERT_PAD
+from bert_fused_plugin.data.dictionary_bridge import BERT_PAD
 from bert_fused_plugin.errors import BertFusedError
 
 TOKENS = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 3, BERT_PAD, BERT_PAD]])

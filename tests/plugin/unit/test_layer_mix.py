@@ -3,7 +3,7 @@
 import torch
 from helpers import assert_close
 
-from bert_fused_plugin.bert.layer_mix import RandomLayer, ScalarMix
+from bert_fused_plugin.bert.layer_choice import RandomLayer, ScalarMix
 
 B, L, N, D = 2, 5, 3, 4
 

@@ -29,7 +29,7 @@ from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.pretrained_bert import count_positions
 from bert_fused_plugin.bert.source import weights_fingerprint
-from bert_fused_plugin.data.collate import BERT_PAD
+from bert_fused_plugin.data.dictionary_bridge import BERT_PAD
 from bert_fused_plugin.errors import BertFusedError
 
 TOKENS = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 3, BERT_PAD, BERT_PAD]])
@@ -42,7 +42,7 @@ def test_an_encoder_whose_states_depend_on_padding_reads_each_length_apart(tmp_p
     config = FNetConfig(**SMALL, max_position_embeddings=20, type_vocab_size=2, initializer_range=0.5)
     FNetModel(config).save_pretrained(tmp_path)
     bert = bert_class.from_pretrained(str(tmp_path), layers)
-    assert "padding changes its states, so it reads sentences of different lengths one after the other" in caplog.text
+    assert "padding changes its states, so it reads one length after the other" in caplog.text
     tokens = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 3, BERT_PAD, BERT_PAD], [2, 9, 4, 6, 3], [3, *[BERT_PAD] * 4]])
     segments = torch.tensor([[0, 0, 1, 1, 1], [0, 0, 1, 0, 0], [0] * 5, [0] * 5])
     states, mask = bert(tokens, segments), tokens.eq(BERT_PAD)

@@ -5,7 +5,7 @@ from argparse import Namespace
 import pytest
 from omegaconf import OmegaConf
 
-from bert_fused_plugin.checkpoints.origins import origins
+from bert_fused_plugin.checkpoints.record import origins
 
 RESTORED = {"restore_file": "base.pt", "reset_optimizer": True}
 

@@ -9,8 +9,8 @@ from helpers import dictionary_of, encode
 from transformers import AutoTokenizer
 
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
+from bert_fused_plugin.data.raw_text import check_raw_text
 from bert_fused_plugin.errors import BertFusedError
-from bert_fused_plugin.tasks.raw_text_check import check_raw_text
 
 ENGLISH = "window teacher garden children mountain river yellow quickly travels believes carpet silence".split()
 GERMAN = "Fenster Lehrer Garten Kinder Berg Fluss gelb schnell reist glaubt Teppich Stille".split()

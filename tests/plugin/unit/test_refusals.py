@@ -127,11 +127,11 @@ TASK = [
     ({"bert_cache_dtype": "fp32"}, "--bert-cache-dtype is for --bert-cache, got fp32; add --bert-cache, or leave this"),
     (
         {"bert_documents": "x"},
-        "--bert-documents x needs --bert-context, which is 0; set --bert-context, or leave --bert",
+        "--bert-documents x needs --bert-context, which is 0; set that, or leave it out",
     ),
     (
         {"bert_cache": "x", "bert_finetune": True},
-        "--bert-cache x keeps the states of a frozen BERT, but --bert-finetune trains BERT; leave one of them out",
+        "--bert-cache x needs a frozen BERT; leave it or --bert-finetune out",
     ),
 ]
 SIMCUT, R_DROP = {"consistency": "simcut"}, {"consistency": "r-drop"}

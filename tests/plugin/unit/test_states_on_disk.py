@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 
 from bert_fused_plugin.data import cached_states
 from bert_fused_plugin.data.cached_states import NUMBER_FORMATS, CachedStates
-from bert_fused_plugin.data.collate import BERT_PAD
+from bert_fused_plugin.data.dictionary_bridge import BERT_PAD
 from bert_fused_plugin.data.word_pieces import WordPieces
 from bert_fused_plugin.errors import BertFusedError
 

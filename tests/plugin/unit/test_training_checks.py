@@ -26,12 +26,12 @@ WRONG = [
     ("--best-checkpoint-metric accuracy", ["accuracy needs --maximize-best-checkpoint-metric"]),
     (BLEU, ["needs --eval-bleu", f"needs {UP}"]),
     *((f"{UP} --best-checkpoint-metric {name}", [f"{name} keeps the worst"]) for name in ("loss", "ppl", "nll_loss")),
-    (INTERVALS, ["--validate-interval-updates 4 with --patience 3 needs a *give --save-interval-updates 4"]),
-    (f"{INTERVALS} --save-interval-updates 8", ["got --save-interval-updates 8, and the best model is lost"]),
+    (INTERVALS, ["--validate-interval-updates 4 with --patience 3 loses the*give --save-interval-updates 4"]),
+    (f"{INTERVALS} --save-interval-updates 8", ["got --save-interval-updates 8; give --save-interval-updates 4"]),
     ("--eval-bleu --eval-bleu-remove-bpe spm", ["--eval-bleu-remove-bpe spm is no kind of subwords"]),
     ('--eval-bleu --eval-bleu-args {"beam":1,"max-len-b":3,"tokenize":"char"}', ["generate: max-len-b, tokenize; "]),
     ("--eval-bleu --eval-bleu-args beam", ["--eval-bleu-args beam must be a JSON object; give"]),
-    ("--restore-file lsat.pt", ["--restore-file lsat.pt does not exist, and the training would begin from random"]),
+    ("--restore-file lsat.pt", ["--restore-file lsat.pt does not exist, seen from * give a checkpoint"]),
     (f"--restore-file x.pt {RESETS}", ["--restore-file x.pt with --reset-optimizer, * would begin anew and overwrite"]),
     (f"{WARMUP} --save-dir new", ["--stop-min-lr 1e-09 must be below * which is 0, * give a higher --warmup-init-lr"]),
     (f"{POLYNOMIAL} --stop-min-lr 0 --save-dir new", ["--stop-min-lr 0.0 must be below * leave --stop-min-lr out"]),
@@ -109,7 +109,7 @@ def test_several_language_pairs_need_their_names(tmp_path):
             (tmp_path / f"dict.{lang}.txt").touch()
             (tmp_path / f"train.{pair}.{lang}.bin").touch()
     [error] = data_errors(str(tmp_path), None, None)
-    assert "has several language pairs, en-de, en-fr, and" in error
+    assert "has several language pairs, en-de, en-fr; give --source-lang" in error
     assert data_errors(str(tmp_path), "en", "fr") == []
 
 
