@@ -11,7 +11,6 @@ from glob import escape
 from pathlib import Path
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from fairseq.models.transformer import TransformerModelBase
 from fairseq.utils import split_paths
 from torch import Tensor
 from transformers.models.whisper.tokenization_whisper import LANGUAGES
@@ -37,7 +36,6 @@ from bert_fused_lab.evidence.words import PIECES
 from bert_fused_plugin.data.subwords import SUBWORDS, bleu_tokenizer, language_code
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.modules.attention_map import learned_alphas
-from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.progress import Progress, say
 
 
@@ -252,17 +250,7 @@ class Collection:
             remarks.append(f"{run.name} has no curves, since there is no output of fairseq-train in {where}.")
         return SystemFacts(
             key=self._key(subset, checkpoint),
-            checkpoint=str(checkpoint),
-            architecture=run.architecture,
-            is_transformer=isinstance(run.model, TransformerModelBase),
-            updates=run.updates,
-            max_update=run.max_update,
-            parameters=run.parameters,
-            reads_bert=run.reads_bert,
-            drops_bert=any(isinstance(module, DropNet) and module.p_net > 0 for module in run.model.modules()),
-            began_from=[origin._asdict() for origin in run.origins],
-            consistency=run.consistency,
-            selection=run.selection,
+            **run.facts,
             curves=curves,
             states=[*bert_ablations(run, subset)],
             decoding=asdict(self.how),

@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from fairseq import checkpoint_utils, tasks, utils
+from fairseq.models.transformer import TransformerModelBase
 from omegaconf import OmegaConf
 
 from bert_fused_lab.arguments import NamedPaths
 from bert_fused_plugin.bert.layer_choice import is_sentence_encoder
 from bert_fused_plugin.bert.source import source_of
-from bert_fused_plugin.checkpoints.origins import Origin, origins
+from bert_fused_plugin.checkpoints.origins import origins
 from bert_fused_plugin.checkpoints.reading import data_directory, read_checkpoint, require_architecture, saved_flags
 from bert_fused_plugin.checkpoints.record import SETTINGS_RECORD
 from bert_fused_plugin.data.data_bin import source_side
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
+from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
 from bert_fused_plugin.tasks.bert_fused_translation_config import training_defaults
 
@@ -42,20 +44,13 @@ class Run:
     """A run with its model, in evaluation mode on its device, and its task with the test sets loaded.
 
     *sources* are the whole sources of each test set; in the task's own data set, those too long for the model are cut.
-    *origins* are the checkpoint that the training began from, the one that that one began from, and so on.
     """
 
     files: RunFiles
     model: Any
     task: Any
     sources: Dict[str, Any]
-    architecture: str
-    updates: int
-    parameters: Dict[str, int]
-    origins: List[Origin]
-    consistency: str  # the kind of the loss, "none" of other criteria
-    selection: Dict[str, Any]  # see `selection`
-    max_update: int  # of the training, 0 for no limit
+    facts: Dict[str, Any]  # those of `SystemFacts` that the checkpoint tells
     remarks: List[str] = field(default_factory=list)
 
     @property
@@ -151,16 +146,28 @@ def load_run(files: RunFiles, place: Place) -> Run:
         reason = " ".join(str(error).split())[:300]
         raise BertFusedError(f"{files} does not fit {place.data}; was it trained on this data?  [{reason}]") from error
     sources = {subset: _load_test_set(task, place.data, subset) for subset in place.subsets}
-    architecture, parameters = str(flags.get("arch") or flags.get("_name")), count_parameters(model)
-    updates = int(state["optimizer_history"][-1].get("num_updates", 0))
-    consistency = str(saved_flags(state, "criterion").get("consistency", "none"))
-    most = int(saved_flags(state, "optimization").get("max_update") or 0)
-    known = architecture, updates, parameters, origins(state), consistency, selection(files, state), most
-    run = Run(files, model.eval(), task, sources, *known)
+    run = Run(files, model.eval(), task, sources, _facts(files, state, model))
     run.remarks += _remarks(run, state, place)
     (model.bfloat16() if place.bf16 else model).to(place.device)
     model.prepare_for_inference_(cfg)  # last, since it lays the weights out for the device and the number format
     return run
+
+
+def _facts(files: RunFiles, state: Mapping[str, Any], model: Any) -> Dict[str, Any]:
+    flags = saved_flags(state, "model")
+    return {
+        "checkpoint": str(files.checkpoint),
+        "architecture": str(flags.get("arch") or flags.get("_name")),
+        "is_transformer": isinstance(model, TransformerModelBase),
+        "updates": int(state["optimizer_history"][-1].get("num_updates", 0)),
+        "max_update": int(saved_flags(state, "optimization").get("max_update") or 0),
+        "parameters": count_parameters(model),
+        "reads_bert": source_of(model) is not None,
+        "drops_bert": any(isinstance(module, DropNet) and module.p_net > 0 for module in model.modules()),
+        "began_from": [origin._asdict() for origin in origins(state)],
+        "consistency": str(saved_flags(state, "criterion").get("consistency", "none")),
+        "selection": selection(files, state),
+    }
 
 
 def require_context(runs: Sequence[Run], documents: Optional[str]) -> None:

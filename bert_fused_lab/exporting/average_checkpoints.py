@@ -7,13 +7,13 @@ newest checkpoint with --num-*-checkpoints.  The average has no optimizer state 
 """
 
 import logging
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from pathlib import Path
 from typing import List, Optional, Sequence
 
 import torch
 
-from bert_fused_lab.arguments import given_path, output_errors
+from bert_fused_lab.arguments import given_path, output_errors, parser_of
 from bert_fused_lab.exporting.averaging import average_checkpoints, last_checkpoints
 from bert_fused_plugin.errors import raise_all
 from bert_fused_plugin.files import written_output
@@ -57,7 +57,7 @@ def errors(args: Namespace) -> List[str]:
 
 def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     """Return the settings of the command line."""
-    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     add = parser.add_argument
     add("--inputs", type=given_path, nargs="+", required=True, help="checkpoints, or one directory with checkpoints")
     add("--output", type=given_path, required=True, metavar="FILE", help="checkpoint to write")

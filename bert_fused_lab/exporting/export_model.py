@@ -13,12 +13,12 @@ check, the model is loaded from the new directory before the directory gets its 
 
 import logging
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from typing import Any, Dict, Optional, Sequence
 
 from transformers.utils import logging as hf_logging
 
-from bert_fused_lab.arguments import given_path, user_module
+from bert_fused_lab.arguments import given_path, parser_of, user_module
 from bert_fused_lab.exporting import export_hf
 from bert_fused_lab.exporting.model_directory import export_model
 from bert_fused_plugin.errors import BertFusedError
@@ -56,7 +56,7 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     words = sys.argv[1:] if argv is None else argv
     if words[:1] == ["hf"]:
         return export_hf.parse_args(words[1:])
-    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     add = parser.add_argument
     add("checkpoint", type=given_path, help="checkpoint of fairseq-train")
     add("data", help="data directory that the model was trained on, for its dictionaries")

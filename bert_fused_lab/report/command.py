@@ -18,9 +18,8 @@ from bert_fused_lab.arguments import given_path, named_paths, output_errors, par
 from bert_fused_lab.evidence.files import systems_in
 from bert_fused_lab.report import scoring
 from bert_fused_lab.report.comparison import Comparison, hardware_remarks
-from bert_fused_lab.report.errors import ReportError
 from bert_fused_lab.report.page import render, to_json
-from bert_fused_lab.report.systems import EvaluationSet, System, read_system, read_test_set
+from bert_fused_lab.report.systems import EvaluationSet, ReportError, System, read_system, read_test_set
 from bert_fused_lab.report.texts import form_error, given_lines, marks_apart, read_scores, remarks
 from bert_fused_lab.report.verdicts import question
 

@@ -8,9 +8,8 @@ from statistics import mean
 from typing import Callable, List, Mapping, Optional, Sequence
 
 from bert_fused_lab.evidence.files import lines_for
-from bert_fused_lab.report.errors import ReportError
 from bert_fused_lab.report.scoring import GivenScores
-from bert_fused_lab.report.systems import EvaluationSet, System
+from bert_fused_lab.report.systems import EvaluationSet, ReportError, System
 
 _NO_TEXT = re.compile(r"[SHTDP]-\d+\t|.*(@@( |$)|▁)")  # the beginning of a line with columns, or marks, of fairseq
 _MARKS = tuple(".?!।۔؟。！？．։።")

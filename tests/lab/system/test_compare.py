@@ -16,8 +16,8 @@ from bert_fused_lab.compare import main, parse_args
 from bert_fused_lab.evidence import collection, command
 from bert_fused_lab.evidence.collection import Collection
 from bert_fused_lab.report import texts
-from bert_fused_lab.report.errors import ReportError
 from bert_fused_lab.report.page import render
+from bert_fused_lab.report.systems import ReportError
 from bert_fused_plugin.errors import BertFusedError
 
 STATES = enumerate(["", ", BERT off", ", BERT shuffled", ", BERT random"], 1)

@@ -9,8 +9,8 @@ from workspace import REPORT_HOW, REPORT_QUICK, reported
 
 from bert_fused_lab.compare import main
 from bert_fused_lab.evidence.files import read_lines, write_lines
-from bert_fused_lab.report.errors import ReportError
 from bert_fused_lab.report.page import render
+from bert_fused_lab.report.systems import ReportError
 from bert_fused_plugin.errors import BertFusedError
 
 

@@ -9,7 +9,7 @@ import pytest
 from workspace import REPORT_HOW
 
 from bert_fused_lab.report.command import main
-from bert_fused_lab.report.errors import ReportError
+from bert_fused_lab.report.systems import ReportError
 
 QUICK = ["--samples", "100", "--examples", "2"]
 
