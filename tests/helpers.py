@@ -14,6 +14,10 @@ from torch import nn
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
+from bert_fused_plugin.criterions.label_smoothed_cross_entropy import (
+    LabelSmoothedCrossEntropy,
+    LabelSmoothedCrossEntropyConfig,
+)
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
@@ -107,6 +111,12 @@ GRU_SIZES.update(decoder_out_embed_dim=9, max_source_positions=50, max_target_po
 def make_gru(dictionary, **flags) -> GruModel:
     args = argparse.Namespace(**{**GRU_SIZES, **flags})
     return GruModel.build_model(args, task_of(dictionary))
+
+
+def criterion_of(task, **flags) -> LabelSmoothedCrossEntropy:
+    """Build our criterion for *task*."""
+    cfg = LabelSmoothedCrossEntropyConfig(**{"sentence_avg": False, **flags})
+    return LabelSmoothedCrossEntropy.build_criterion(cfg, task)
 
 
 def randomise(module) -> None:

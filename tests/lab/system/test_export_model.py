@@ -283,6 +283,11 @@ def test_a_line_that_is_too_long_takes_no_other_with_it(workspace, tmp_path, tas
 # --- directories that lost a part on their way: each loss is named
 
 
+@pytest.fixture
+def copy(exported, tmp_path):
+    return shutil.copytree(exported[0], tmp_path / "copy")
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -293,18 +298,14 @@ def test_a_line_that_is_too_long_takes_no_other_with_it(workspace, tmp_path, tas
         ("bert/model.safetensors", "'{0}/bert' cannot be loaded; the directory must hold config.json"),
     ],
 )  # fmt: skip
-def test_a_directory_that_was_not_copied_whole(exported, tmp_path, name, message):
-    copy = tmp_path / "copy"
-    shutil.copytree(exported[0], copy)
+def test_a_directory_that_was_not_copied_whole(copy, tmp_path, name, message):
     os.rename(copy / name, tmp_path / "away")
     with pytest.raises(BertFusedError) as caught:
         BertFusedModel.from_pretrained(str(copy))
     assert message.format(copy) in str(caught.value)
 
 
-def test_files_that_were_cut_off(exported, tmp_path):
-    copy = tmp_path / "copy"
-    shutil.copytree(exported[0], copy)
+def test_files_that_were_cut_off(exported, copy):
     weights = copy / "bert" / "model.safetensors"
     os.truncate(weights, weights.stat().st_size // 2)
     with pytest.raises(BertFusedError, match=r"copy/bert' cannot be loaded; the directory must hold .* undamaged"):

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 from helpers import LINES, write_corpus
-from in_process import command
+from in_process import Model, command, train
 from language_models import LANGUAGES, MAKERS, save_language_model
-from translating import Model, train
 from workspace import TINY
 
 from bert_fused_lab.exporting.model_directory import export_model
