@@ -28,11 +28,9 @@ from bert_fused_lab.evidence.files import (
     write_json,
     write_lines,
 )
-from bert_fused_lab.evidence.runs import Place, Run, RunFiles, find_logs, load_run, require_context
-from bert_fused_lab.evidence.training_log import read_curves
-from bert_fused_lab.evidence.training_words import count_training_words, words_of
+from bert_fused_lab.evidence.runs import Place, Run, RunFiles, find_logs, load_run, read_curves, require_context
 from bert_fused_lab.evidence.translating import Decoding, Texts, Translations, batches, hardware, searcher, translate
-from bert_fused_lab.evidence.words import PIECES
+from bert_fused_lab.evidence.words import PIECES, count_training_words, words_of
 from bert_fused_plugin.data.subwords import SUBWORDS, bleu_tokenizer, language_code
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.modules.attention_map import learned_alphas

@@ -17,9 +17,7 @@ from transformers import BertConfig, BertModel
 from workspace import ROOT, hypotheses
 
 from bert_fused_lab.evidence.runs import Place, RunFiles, load_run
-from bert_fused_lab.exporting import model_directory
-from bert_fused_lab.exporting.export_model import main
-from bert_fused_lab.exporting.model_directory import export_model
+from bert_fused_lab.exporting.export_model import export_model, main
 from bert_fused_plugin.bert.from_flags import locate_bert
 from bert_fused_plugin.checkpoints.reading import read_checkpoint
 from bert_fused_plugin.checkpoints.record import BERT_RECORD, read_json
@@ -259,7 +257,7 @@ def test_a_directory_that_cannot_be_loaded_gets_no_name(workspace, tmp_path, mon
         shutil.copytree(workspace.bert_dir, directory)
         BertModel(BertConfig.from_pretrained(workspace.bert_dir)).save_pretrained(directory)
 
-    monkeypatch.setattr(model_directory, "save_bert", save_another)
+    monkeypatch.setattr("bert_fused_lab.exporting.export_model.save_bert", save_another)
     with pytest.raises(BertFusedError, match=r"--bert-model ./bert has other weights"):
         export_model(checkpoint, workspace.data, tmp_path / "new", with_bert=True)
     assert [path.name for path in tmp_path.iterdir()] == ["old.pt"]

@@ -13,7 +13,7 @@ from random_checkpoints import gone, save_model
 from slow_tokenizers import sentencepiece_model
 from subword_nmt.apply_bpe import BPE
 
-from bert_fused_lab.exporting.model_directory import export_model, text_form
+from bert_fused_lab.exporting.export_model import export_model, text_form
 from bert_fused_plugin.errors import BertFusedError, flag_name
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from bert_fused_lab.evidence import runs
-from bert_fused_lab.evidence.runs import RunFiles, find_logs, selection
-from bert_fused_lab.evidence.training_log import read_curves
+from bert_fused_lab.evidence.runs import RunFiles, find_logs, read_curves, selection
 from bert_fused_plugin.errors import BertFusedError
 
 

@@ -7,11 +7,17 @@ import pytest
 import torch
 from helpers import assert_close
 
-from bert_fused_lab.evidence import training_words
 from bert_fused_lab.evidence.attention import TOO_EVEN, Entropy, entropy, evenness
 from bert_fused_lab.evidence.collection import _rare
-from bert_fused_lab.evidence.training_words import count_training_words, words_of
-from bert_fused_lab.evidence.words import PIECES, merge, merge_attention, piece_marks, word_marks
+from bert_fused_lab.evidence.words import (
+    PIECES,
+    count_training_words,
+    merge,
+    merge_attention,
+    piece_marks,
+    word_marks,
+    words_of,
+)
 from bert_fused_lab.report.comparison import by_length, by_rare_words
 
 
@@ -106,9 +112,8 @@ def test_a_word_that_the_dictionary_does_not_know_is_rare(dictionary, monkeypatc
     line = dictionary.encode_line("the unheard-of hou@@ se", add_if_not_exist=False)
     assert dictionary.unk() in line
     sizes = {"train": 60, "train1": 40}
-    monkeypatch.setattr(
-        training_words, "source_side", lambda _, split, task: [line] * sizes[split] if split in sizes else None
-    )
+    module = "bert_fused_lab.evidence.words"
+    monkeypatch.setattr(f"{module}.source_side", lambda _, split, task: [line] * sizes.get(split, 0) or None)
     task = SimpleNamespace(cfg=SimpleNamespace(source_lang="en", target_lang="de"), source_dictionary=dictionary)
     words = words_of(dictionary, line.tolist(), "subword_nmt")
     seen = count_training_words(task, "data", "subword_nmt", [words])

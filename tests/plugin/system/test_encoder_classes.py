@@ -8,7 +8,7 @@ from in_process import Model, command, train
 from language_models import LANGUAGES, MAKERS, save_language_model
 from workspace import TINY
 
-from bert_fused_lab.exporting.model_directory import export_model
+from bert_fused_lab.exporting.export_model import export_model
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 
 
