@@ -228,12 +228,9 @@ class Collection:
         if not texts.joins_target:
             rule = f"needs translations as text, but {self.options.data} has subwords that the report cannot join"
             raise BertFusedError(f"--reference {path} {rule}; leave it out")
-        if path == self.options.reference and len(self.options.subset) > 1:
-            rule = f"must be a file for each of {' and '.join(self.options.subset)}"
-            remedy = "write {subset} where their names differ, or choose one --subset"
-            raise BertFusedError(f"--reference {path} {rule}; {remedy}")
+        given, is_only = self.options.reference, len(self.options.subset) == 1
         try:
-            return lines_for(f"--reference {path}", path, f"{subset!r} of {self.options.data}", len(dataset))
+            return lines_for("--reference ", given, subset, is_only, self.options.data, len(dataset))
         except ValueError as error:
             raise BertFusedError(str(error)) from error
 

@@ -194,12 +194,9 @@ def given_scores(
     options: Namespace, test_set: EvaluationSet, is_only: bool, seeds: Mapping[str, int]
 ) -> List[scoring.GivenScores]:
     """Return the scores of ``--scores`` and ``--error-scores``; *seeds* has the number of seeds of each system."""
-
-    def read(flag: str, path: Path) -> List[str]:
-        return given_lines(flag, path, test_set, is_only)
-
     flags = {"--scores": options.scores, "--error-scores": options.error_scores}
-    return [read_scores(flag, name, path, seeds, read) for flag, given in flags.items() for name, [path] in given]
+    given = [(flag, name, path) for flag, named in flags.items() for name, [path] in named]
+    return [read_scores(*each, test_set, is_only, seeds) for each in given]
 
 
 def add_arguments(parser: ArgumentParser) -> None:
