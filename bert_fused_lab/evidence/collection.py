@@ -162,7 +162,8 @@ class Collection:
         """Return a digest of all that the translations of *subset* by the checkpoint in *files* follow from."""
         options, data = self.options, Path(split_paths(self.options.data)[0])
         folders = [(data, f"{escape(subset)}.*"), (data, "dict.*.txt")]
-        folders += [(Path(given), f"{escape(subset)}.*") for given in self.place.texts]
+        given = options.bert_text, options.bert_documents
+        folders += [(Path(folder), f"{escape(subset)}.*") for folder in given if folder is not None]
         texts = [path for folder, pattern in folders for path in sorted(folder.glob(pattern)) if path.is_file()]
         settings = [asdict(self.how), options.bf16, options.remove_bpe, options.detok]
         parts = [json.dumps(settings), *(self._digest(path) for path in (*texts, *files))]

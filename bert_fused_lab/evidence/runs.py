@@ -73,11 +73,6 @@ class Run:
         """The languages of source and target."""
         return self.task.cfg.source_lang, self.task.cfg.target_lang
 
-    @property
-    def reads_bert(self) -> bool:
-        """Whether the model attends to BERT."""
-        return source_of(self.model) is not None
-
     def sample(self, subset: str, number: int) -> Dict[str, Any]:
         """Return the batch of one sentence of *subset*, on the model's device."""
         dataset = self.task.dataset(subset)
@@ -94,11 +89,6 @@ class Place:
     bert_documents: Optional[str] = None
     device: str = "cpu"
     bf16: bool = False
-
-    @property
-    def texts(self) -> List[str]:
-        """The folders of texts beside the data."""
-        return [folder for folder in (self.bert_text, self.bert_documents) if folder is not None]
 
 
 def find_runs(given: Sequence[Tuple[str, NamedPaths]], hypotheses: Sequence[NamedPaths] = ()) -> List[List[RunFiles]]:
@@ -203,7 +193,7 @@ def _remarks(run: Run, state: Mapping[str, Any], place: Place) -> List[str]:
         f"{run.name} was trained with {flag_name(name)}, but its BERT reads {otherwise} here, since the report was "
         f"made without {flag_name(name)}."
         for name, otherwise in read.items()
-        if run.reads_bert and saved.get(name) is not None and vars(place)[name] is None
+        if source is not None and saved.get(name) is not None and vars(place)[name] is None
     ]
     if source is not None and is_sentence_encoder(source.bert.name):
         encoder = source.bert.model

@@ -141,7 +141,7 @@ def test_shuffled_sentences_have_the_bert_input_of_others():
 )
 def test_the_states_of_bert_that_a_model_and_a_test_set_can_have(make, kind, size, states):
     task = SimpleNamespace(dataset=lambda _: [1] * size)
-    assert list(bert_ablations(SimpleNamespace(model=make(kind), task=task, reads_bert=True), "test")) == states
+    assert list(bert_ablations(SimpleNamespace(model=make(kind), task=task), "test")) == states
 
 
 def test_maps_are_between_words(make, dictionary, net_input, translations):
