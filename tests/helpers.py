@@ -1,7 +1,6 @@
 """What several tests need."""
 
 import argparse
-import multiprocessing
 import random
 from pathlib import Path
 from types import SimpleNamespace
@@ -177,16 +176,6 @@ def assert_close(actual, expected, atol: float = 1e-5) -> None:
 
 def warnings_of(caplog):
     return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-
-
-def processes():
-    """A context that forks processes from one which has imported what takes seconds, and has no threads.
-
-    The tests' own process has some, of the tokenizers, and a fork of it could deadlock.
-    """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["bert_fused_plugin", "pytest"])
-    return context
 
 
 def weighted(w_nmt, w_bert):

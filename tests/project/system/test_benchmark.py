@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from fork_server import FORK_SERVER
+from fork_server import run_forked
 from torch.utils import backend_registration
 from workspace import ROOT, write_corpus
 
@@ -23,7 +23,7 @@ def data(tmp_path_factory):
 
 
 def run(*args, ok=True, **variables):
-    done = FORK_SERVER.run(ROOT / "benchmarks" / "benchmark.py", *args, **variables)
+    done = run_forked(ROOT / "benchmarks" / "benchmark.py", *args, **variables)
     assert not ok or done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done
 
