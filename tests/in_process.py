@@ -12,6 +12,7 @@ from unittest.mock import patch
 import torch
 from fairseq import checkpoint_utils
 from fairseq.logging import progress_bar
+from helpers import write_corpus
 
 
 def command(name: str, *args: object, text: str = "") -> str:
@@ -28,6 +29,14 @@ def command(name: str, *args: object, text: str = "") -> str:
     with patch.object(sys, "argv", argv), patch.object(sys, "stdin", io.StringIO(text)), redirect_stdout(out):
         module.cli_main()
     return out.getvalue()
+
+
+def binarised(path, **sizes: int) -> str:
+    """Write a small corpus with splits of these *sizes* into the folder *path*; return its data-bin."""
+    write_corpus(path, **sizes)
+    prefixes = [word for split in sizes for word in (f"--{split}pref", path / split)]
+    command("preprocess", "-s", "en", "-t", "de", "--joined-dictionary", *prefixes, "--destdir", path / "data-bin")
+    return str(path / "data-bin")
 
 
 class Printed:

@@ -15,8 +15,8 @@ from unittest.mock import patch
 import pytest
 import torch
 from documentation import ROOT
-from helpers import needs_half, write_corpus
-from in_process import Printed, command
+from helpers import needs_half
+from in_process import Printed, binarised, command
 from pretend import needs_pretend_gpu, pretend_gpu
 from torch.overrides import TorchFunctionMode
 from workspace import updates
@@ -97,11 +97,7 @@ class Runs:
     """Trainings and translations of one small corpus, on the CPU or on the pretend GPU."""
 
     def __init__(self, path, bert_dir):
-        self.path, self.bert_dir, self.data = path, bert_dir, path / "data-bin"
-        write_corpus(path, train=80, valid=10, test=8)
-        prefixes = [word for split in ("train", "valid", "test") for word in (f"--{split}pref", path / split)]
-        languages = ["--source-lang", "en", "--target-lang", "de", "--joined-dictionary"]
-        command("preprocess", *languages, *prefixes, "--destdir", self.data)
+        self.path, self.bert_dir, self.data = path, bert_dir, binarised(path, train=80, valid=10, test=8)
 
     def train(self, save_dir, *flags, arch="bert_fused", on_gpu=True, updates=10):
         """Return the checkpoint after some updates; drop-net is on."""

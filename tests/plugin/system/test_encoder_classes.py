@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from helpers import LINES, write_corpus
-from in_process import Model, command, train
+from helpers import LINES
+from in_process import Model, binarised, train
 from language_models import LANGUAGES, MAKERS, save_language_model
 from workspace import TINY
 
@@ -15,11 +15,7 @@ from bert_fused_plugin.models.bert_fused import BertFusedModel
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """A small data-bin."""
-    path = tmp_path_factory.mktemp("data")
-    write_corpus(path, train=40, valid=5, test=10)
-    prefixes = [word for split in ("train", "valid", "test") for word in (f"--{split}pref", path / split)]
-    command("preprocess", "-s", "en", "-t", "de", "--joined-dictionary", *prefixes, "--destdir", path / "data-bin")
-    return str(path / "data-bin")
+    return binarised(tmp_path_factory.mktemp("data"), train=40, valid=5, test=10)
 
 
 def translate(hub):
