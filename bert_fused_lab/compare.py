@@ -42,9 +42,9 @@ def compare(options: Namespace) -> Dict[str, Any]:
         collection.prepare()
         seeds = {first.name: 1 + len(more) for first, *more in collection.seeds}
         for name in options.subset:  # before the hours of the translations
-            test_set, is_only = read_test_set(options.evidence / name), len(options.subset) == 1
-            others = {name: len(texts) for name, texts in report.given_texts(options, test_set, is_only).items()}
-            report.given_scores(options, test_set, is_only, {**seeds, **others})
+            test_set = read_test_set(options.evidence / name)
+            others = {name: len(texts) for name, texts in report.given_texts(options, test_set).items()}
+            report.given_scores(options, test_set, {**seeds, **others})
         collection.translate()
         found = report.comparisons(options, seeds)
         made = report.report(options, found)

@@ -4,7 +4,7 @@ import math
 
 import torch
 import torch.nn.functional as F
-from fork_server import FORK_SERVER
+from fork_server import run_forked
 
 from bert_fused_lab.importing import import_bert_nmt
 
@@ -16,7 +16,7 @@ def run_import(*args):
 
 
 def run(*command):
-    done = FORK_SERVER.run(*command)
+    done = run_forked(*command)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
 

@@ -16,7 +16,10 @@ import pytest
 import torch
 from fairseq.models.transformer import TransformerModel
 from helpers import LINES, SIZES, WORDS, dictionary_of, encode, make_model, pad, randomise, task_of, write_bert
+from model_cases import Cases
+from transformers import AutoTokenizer
 
+from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
 
 torch.set_num_threads(1)
@@ -26,7 +29,7 @@ pytest_plugins = ["workspace"]  # a corpus and models of the real commands
 # The rings of scripts/test.sh, by the names of files: of the tests of whole commands those that find most, and those of
 # what stands around the package, which are recipes, benchmarks and documentation.
 CORE = """
-test_bert_cache test_commands test_distributed test_fusion_commands test_generation_options test_gru_commands
+test_commands test_distributed test_fusion_commands test_generation_options
 test_interactive test_multilingual test_pinned test_toy_task test_warm_start_commands
 """
 AROUND = """
@@ -60,6 +63,22 @@ def dictionary():
     result = dictionary_of(*WORDS)
     result.finalize(nwords=-1, padding_factor=1)
     return result
+
+
+@pytest.fixture(scope="session")
+def tokenizer(bert_dir):
+    return AutoTokenizer.from_pretrained(bert_dir)
+
+
+@pytest.fixture(scope="session")
+def bridge(dictionary, tokenizer):
+    return DictionaryBridge(dictionary, tokenizer, max_tokens=32)
+
+
+@pytest.fixture(scope="session")
+def cases(dictionary, bert_dir):
+    """Tiny models of all kinds, and a batch for them."""
+    return Cases(dictionary, bert_dir)
 
 
 @pytest.fixture

@@ -25,20 +25,12 @@ MADE = ["docs/flags.md", "docs/python_api.md"]  # pages with tables that are mad
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block of code.
+    """A fenced block of code."""
 
-    Attributes:
-        page: its page, relative to the repository.
-        line: the line of the page that it begins in, for messages.
-        language: ``bash``, ``python``, or "".
-        mark: what the comment in the line before says: ``test``, ``define``, ``not run: REASON``, or "".
-        code: its lines.
-    """
-
-    page: str
-    line: int
-    language: str
-    mark: str
+    page: str  # relative to the repository
+    line: int  # of the page, that the block begins in, for messages
+    language: str  # ``bash``, ``python``, or ""
+    mark: str  # what the comment in the line before says: ``test``, ``define``, ``not run: REASON``, or ""
     code: str
 
     def __str__(self) -> str:

@@ -1,7 +1,6 @@
 """What several tests need."""
 
 import argparse
-import multiprocessing
 import random
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +13,10 @@ from torch import nn
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
+from bert_fused_plugin.criterions.label_smoothed_cross_entropy import (
+    LabelSmoothedCrossEntropy,
+    LabelSmoothedCrossEntropyConfig,
+)
 from bert_fused_plugin.models.bert_fused import BertFusedModel, bert_fused
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
@@ -109,6 +112,12 @@ def make_gru(dictionary, **flags) -> GruModel:
     return GruModel.build_model(args, task_of(dictionary))
 
 
+def criterion_of(task, **flags) -> LabelSmoothedCrossEntropy:
+    """Build our criterion for *task*."""
+    cfg = LabelSmoothedCrossEntropyConfig(**{"sentence_avg": False, **flags})
+    return LabelSmoothedCrossEntropy.build_criterion(cfg, task)
+
+
 def randomise(module) -> None:
     """Give each parameter a random value: biases and layer norms start at constants that hide mistakes."""
     with torch.no_grad():
@@ -167,16 +176,6 @@ def assert_close(actual, expected, atol: float = 1e-5) -> None:
 
 def warnings_of(caplog):
     return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-
-
-def processes():
-    """A context that forks processes from one which has imported what takes seconds, and has no threads.
-
-    The tests' own process has some, of the tokenizers, and a fork of it could deadlock.
-    """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["bert_fused_plugin", "pytest"])
-    return context
 
 
 def weighted(w_nmt, w_bert):

@@ -7,22 +7,16 @@ import sys
 from pathlib import Path
 
 import torch
-from documentation import ROOT
 
 CPU_DDP = [sys.executable, str(Path(__file__).with_name("cpu_ddp.py"))]
 FAIRSEQ_TRAIN = [str(Path(sys.executable).with_name("fairseq-train"))]
-DRAWS = ["--dropout", "0.2", "--bert-drop-net", "1.0"]
+DRAWS = "--dropout 0.2 --bert-drop-net 1.0 --adam-eps 1e-4 --max-tokens 60 --max-epoch 1".split()
 
 
-def command(workspace, save_dir, *options, arch, train=FAIRSEQ_TRAIN):
+def command(workspace, save_dir, *options, train=FAIRSEQ_TRAIN):
     """The command line of a training that draws, for dropout and drop-net."""
-    return [
-        *train, workspace.data, "--user-dir", ROOT / "bert_fused_plugin", "--task", "bert_fused_translation",
-        "--arch", arch, "--bert-model", workspace.bert_dir, *DRAWS, "--lr", "0.01",
-        "--optimizer", "adam", "--adam-eps", "1e-4", "--criterion", "bert_fused_label_smoothed_cross_entropy",
-        "--max-tokens", "60", "--max-epoch", "1", "--save-dir", save_dir,
-        "--no-epoch-checkpoints", "--disable-validation", "--cpu", *options,
-    ]  # fmt: skip
+    flags = [*DRAWS, "--no-epoch-checkpoints", "--disable-validation", *options]
+    return [*train, *workspace.training(*flags, save_dir=save_dir)]
 
 
 def free_port() -> int:

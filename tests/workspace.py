@@ -10,7 +10,7 @@ import torch
 from bert_nmt_formulas import hypotheses  # noqa: F401  for the tests
 from documentation import ROOT
 from dry_recipes import Dry
-from fork_server import ENVIRONMENT, FORK_SERVER
+from fork_server import ENVIRONMENT, run_forked
 from helpers import write_corpus
 from subword_nmt.learn_bpe import learn_bpe
 
@@ -53,7 +53,7 @@ class Workspace:
         words = [str(Path(sys.executable).with_name(command)), *map(str, args)]
         is_file = command == "python" and words[1].endswith(".py")
         if (is_file or command.startswith(("fairseq-", "bert-fused-"))) and not fresh:
-            done = FORK_SERVER.run(*words[is_file:], text=text, cwd=cwd or self.path, timeout=timeout)
+            done = run_forked(*words[is_file:], text=text, cwd=cwd or self.path, timeout=timeout)
         else:
             options = {"timeout": timeout, "cwd": cwd or self.path, "env": {**os.environ, **ENVIRONMENT}}
             done = subprocess.run(words, input=text, capture_output=True, text=True, encoding="utf-8", **options)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from bert_fused_lab.evidence.runs import Run
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.bert.source import BertSource
+from bert_fused_plugin.bert.source import BertSource, source_of
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.modules.drop_net import DropNet
 
@@ -21,7 +21,7 @@ from bert_fused_plugin.modules.drop_net import DropNet
 def bert_ablations(run: Run, subset: str) -> Dict[str, Callable[[], ContextManager[None]]]:
     """Return, for each of `STATES` that applies to *run*, what brings it into that state."""
     states: Dict[str, Callable[[], ContextManager[None]]] = {"on": nullcontext}
-    if not run.reads_bert:
+    if source_of(run.model) is None:
         return states
     if isinstance(run.model, GruModel) or not run.model.encoder.replaces_embeddings:
         states["off"] = lambda: bert_off(run.model)

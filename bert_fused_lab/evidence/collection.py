@@ -11,7 +11,6 @@ from glob import escape
 from pathlib import Path
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from fairseq.models.transformer import TransformerModelBase
 from fairseq.utils import split_paths
 from torch import Tensor
 from transformers.models.whisper.tokenization_whisper import LANGUAGES
@@ -29,15 +28,12 @@ from bert_fused_lab.evidence.files import (
     write_json,
     write_lines,
 )
-from bert_fused_lab.evidence.runs import Place, Run, RunFiles, find_logs, load_run, require_context
-from bert_fused_lab.evidence.training_log import read_curves
-from bert_fused_lab.evidence.training_words import count_training_words, words_of
+from bert_fused_lab.evidence.runs import Place, Run, RunFiles, find_logs, load_run, read_curves, require_context
 from bert_fused_lab.evidence.translating import Decoding, Texts, Translations, batches, hardware, searcher, translate
-from bert_fused_lab.evidence.words import PIECES
+from bert_fused_lab.evidence.words import PIECES, count_training_words, words_of
 from bert_fused_plugin.data.subwords import SUBWORDS, bleu_tokenizer, language_code
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.modules.attention_map import learned_alphas
-from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.progress import Progress, say
 
 
@@ -166,7 +162,8 @@ class Collection:
         """Return a digest of all that the translations of *subset* by the checkpoint in *files* follow from."""
         options, data = self.options, Path(split_paths(self.options.data)[0])
         folders = [(data, f"{escape(subset)}.*"), (data, "dict.*.txt")]
-        folders += [(Path(given), f"{escape(subset)}.*") for given in self.place.texts]
+        given = options.bert_text, options.bert_documents
+        folders += [(Path(folder), f"{escape(subset)}.*") for folder in given if folder is not None]
         texts = [path for folder, pattern in folders for path in sorted(folder.glob(pattern)) if path.is_file()]
         settings = [asdict(self.how), options.bf16, options.remove_bpe, options.detok]
         parts = [json.dumps(settings), *(self._digest(path) for path in (*texts, *files))]
@@ -232,12 +229,9 @@ class Collection:
         if not texts.joins_target:
             rule = f"needs translations as text, but {self.options.data} has subwords that the report cannot join"
             raise BertFusedError(f"--reference {path} {rule}; leave it out")
-        if path == self.options.reference and len(self.options.subset) > 1:
-            rule = f"must be a file for each of {' and '.join(self.options.subset)}"
-            remedy = "write {subset} where their names differ, or choose one --subset"
-            raise BertFusedError(f"--reference {path} {rule}; {remedy}")
+        given, is_only = self.options.reference, len(self.options.subset) == 1
         try:
-            return lines_for(f"--reference {path}", path, f"{subset!r} of {self.options.data}", len(dataset))
+            return lines_for("--reference ", given, subset, is_only, self.options.data, len(dataset))
         except ValueError as error:
             raise BertFusedError(str(error)) from error
 
@@ -252,17 +246,7 @@ class Collection:
             remarks.append(f"{run.name} has no curves, since there is no output of fairseq-train in {where}.")
         return SystemFacts(
             key=self._key(subset, checkpoint),
-            checkpoint=str(checkpoint),
-            architecture=run.architecture,
-            is_transformer=isinstance(run.model, TransformerModelBase),
-            updates=run.updates,
-            max_update=run.max_update,
-            parameters=run.parameters,
-            reads_bert=run.reads_bert,
-            drops_bert=any(isinstance(module, DropNet) and module.p_net > 0 for module in run.model.modules()),
-            began_from=[origin._asdict() for origin in run.origins],
-            consistency=run.consistency,
-            selection=run.selection,
+            **run.facts,
             curves=curves,
             states=[*bert_ablations(run, subset)],
             decoding=asdict(self.how),

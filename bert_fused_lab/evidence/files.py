@@ -102,20 +102,26 @@ def read_lines(path: Path) -> List[str]:
     return [line.rstrip("\r") for line in (*lines, *([rest] if rest else []))]
 
 
-def lines_for(given: str, path: Path, test_set: str, size: int) -> List[str]:
-    """Return the lines of the file *path*, one for each of the *size* sentences of *test_set*; *given* names its flag.
+def lines_for(flag: str, given: Path, test_set: str, is_only: bool, data: str, size: int) -> List[str]:
+    """Return the lines of the file *given* by *flag*, one for each of the *size* sentences of *test_set* in *data*.
+
+    ``{subset}`` in its name stands for the name of the test set, unless this *is_only* one.
 
     Raises:
         ValueError: the file cannot be read, or has another number of lines.
     """
+    path = Path(str(given).replace("{subset}", test_set))
+    if path == given and not is_only:
+        rule = "must be a file for each test set"
+        raise ValueError(f"{flag}{given} {rule}; write {{subset}} where their names differ, or choose one --subset")
     try:
         lines = read_lines(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{given} cannot be read as UTF-8 text ({error})") from error
+        raise ValueError(f"{flag}{path} cannot be read as UTF-8 text ({error})") from error
     if len(lines) != size:
         raise ValueError(
-            f"{given} has {len(lines)} lines, but {test_set} has {size} sentences; give a file with one line for each "
-            "of these sentences, in their order"
+            f"{flag}{path} has {len(lines)} lines, but {test_set!r}{data and f' of {data}'} has {size} sentences; give "
+            "a file with one line for each of these sentences, in their order"
         )
     return lines
 

@@ -9,14 +9,14 @@ alignment mean nothing: if its entropy is 95 % or more of the largest possible.
 """
 
 import logging
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from pathlib import Path
 from typing import Any, List, Optional, Sequence, Tuple
 
 from matplotlib import font_manager, rc_context
 from matplotlib.figure import Figure
 
-from bert_fused_lab.arguments import given_path, output_errors, user_module
+from bert_fused_lab.arguments import given_path, output_errors, parser_of, user_module
 from bert_fused_lab.evidence.attention import SOURCE, AttentionMap, attention_maps, evenness
 from bert_fused_lab.evidence.runs import Place, RunFiles, load_run, require_context
 from bert_fused_lab.evidence.translating import Decoding, Texts, searcher
@@ -118,7 +118,7 @@ def draw(maps: List[Tuple[AttentionMap, int]], path: Path, words: bool = True) -
 
 def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     """Return the settings of the command line."""
-    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     add = parser.add_argument
     add("data", help="directory of fairseq-preprocess")
     add("--path", type=given_path, required=True, help="checkpoint of this package, or of fairseq's transformer")

@@ -2,23 +2,35 @@
 
 import filecmp
 import re
+from collections import defaultdict
 from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, DefaultDict, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from fairseq import checkpoint_utils, tasks, utils
+from fairseq.models.transformer import TransformerModelBase
 from omegaconf import OmegaConf
 
 from bert_fused_lab.arguments import NamedPaths
 from bert_fused_plugin.bert.layer_choice import is_sentence_encoder
 from bert_fused_plugin.bert.source import source_of
 from bert_fused_plugin.checkpoints.reading import data_directory, read_checkpoint, require_architecture, saved_flags
-from bert_fused_plugin.checkpoints.record import SETTINGS_RECORD, Origin, origins
+from bert_fused_plugin.checkpoints.record import SETTINGS_RECORD, origins
 from bert_fused_plugin.data.data_bin import source_side
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
+from bert_fused_plugin.modules.drop_net import DropNet
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
 from bert_fused_plugin.tasks.bert_fused_translation_config import training_defaults
+
+Points = List[Tuple[int, float]]  # (updates, value)
+Curves = Dict[str, Points]  # by "train nll_loss", "valid bleu", ...
+
+METERS = ("loss", "nll_loss", "bleu")
+# fairseq-train prints "... | valid | ...", and fairseq-hydra-train prints "[...][valid][INFO] - ..."
+_LINE = re.compile(r"(?:\| |\]\[)(train_inner|train|valid)(?: \| |\]\[INFO\] - )(.*)")
+# loss=1.5 and "loss 1.5 |", or in JSON "valid_loss": "1.5"; nan and inf have no match
+_PAIR = re.compile(r'\b([a-z_]+)"?(?:[= ]|: )("?)(-?\d+\.?\d*(?:e[+-]?\d+)?)\2(?=[,\s|}]|$)')
 
 _TASKS = ("translation", "bert_fused_translation")
 _NEVER_USED = re.compile(r".*\.layers\.\d+\.\w+_(weight|bias)")  # parameters that fairseq's encoder layers hold in vain
@@ -41,20 +53,13 @@ class Run:
     """A run with its model, in evaluation mode on its device, and its task with the test sets loaded.
 
     *sources* are the whole sources of each test set; in the task's own data set, those too long for the model are cut.
-    *origins* are the checkpoint that the training began from, the one that that one began from, and so on.
     """
 
     files: RunFiles
     model: Any
     task: Any
     sources: Dict[str, Any]
-    architecture: str
-    updates: int
-    parameters: Dict[str, int]
-    origins: List[Origin]
-    consistency: str  # the kind of the loss, "none" of other criteria
-    selection: Dict[str, Any]  # see `selection`
-    max_update: int  # of the training, 0 for no limit
+    facts: Dict[str, Any]  # those of `SystemFacts` that the checkpoint tells
     remarks: List[str] = field(default_factory=list)
 
     @property
@@ -66,11 +71,6 @@ class Run:
     def languages(self) -> Tuple[str, str]:
         """The languages of source and target."""
         return self.task.cfg.source_lang, self.task.cfg.target_lang
-
-    @property
-    def reads_bert(self) -> bool:
-        """Whether the model attends to BERT."""
-        return source_of(self.model) is not None
 
     def sample(self, subset: str, number: int) -> Dict[str, Any]:
         """Return the batch of one sentence of *subset*, on the model's device."""
@@ -88,11 +88,6 @@ class Place:
     bert_documents: Optional[str] = None
     device: str = "cpu"
     bf16: bool = False
-
-    @property
-    def texts(self) -> List[str]:
-        """The folders of texts beside the data."""
-        return [folder for folder in (self.bert_text, self.bert_documents) if folder is not None]
 
 
 def find_runs(given: Sequence[Tuple[str, NamedPaths]], hypotheses: Sequence[NamedPaths] = ()) -> List[List[RunFiles]]:
@@ -150,16 +145,28 @@ def load_run(files: RunFiles, place: Place) -> Run:
         reason = " ".join(str(error).split())[:300]
         raise BertFusedError(f"{files} does not fit {place.data}; was it trained on this data?  [{reason}]") from error
     sources = {subset: _load_test_set(task, place.data, subset) for subset in place.subsets}
-    architecture, parameters = str(flags.get("arch") or flags.get("_name")), count_parameters(model)
-    updates = int(state["optimizer_history"][-1].get("num_updates", 0))
-    consistency = str(saved_flags(state, "criterion").get("consistency", "none"))
-    most = int(saved_flags(state, "optimization").get("max_update") or 0)
-    known = architecture, updates, parameters, origins(state), consistency, selection(files, state), most
-    run = Run(files, model.eval(), task, sources, *known)
+    run = Run(files, model.eval(), task, sources, _facts(files, state, model))
     run.remarks += _remarks(run, state, place)
     (model.bfloat16() if place.bf16 else model).to(place.device)
     model.prepare_for_inference_(cfg)  # last, since it lays the weights out for the device and the number format
     return run
+
+
+def _facts(files: RunFiles, state: Mapping[str, Any], model: Any) -> Dict[str, Any]:
+    flags = saved_flags(state, "model")
+    return {
+        "checkpoint": str(files.checkpoint),
+        "architecture": str(flags.get("arch") or flags.get("_name")),
+        "is_transformer": isinstance(model, TransformerModelBase),
+        "updates": int(state["optimizer_history"][-1].get("num_updates", 0)),
+        "max_update": int(saved_flags(state, "optimization").get("max_update") or 0),
+        "parameters": count_parameters(model),
+        "reads_bert": source_of(model) is not None,
+        "drops_bert": any(isinstance(module, DropNet) and module.p_net > 0 for module in model.modules()),
+        "began_from": [origin._asdict() for origin in origins(state)],
+        "consistency": str(saved_flags(state, "criterion").get("consistency", "none")),
+        "selection": selection(files, state),
+    }
 
 
 def require_context(runs: Sequence[Run], documents: Optional[str]) -> None:
@@ -185,7 +192,7 @@ def _remarks(run: Run, state: Mapping[str, Any], place: Place) -> List[str]:
         f"{run.name} was trained with {flag_name(name)}, but its BERT reads {otherwise} here, since the report was "
         f"made without {flag_name(name)}."
         for name, otherwise in read.items()
-        if run.reads_bert and saved.get(name) is not None and vars(place)[name] is None
+        if source is not None and saved.get(name) is not None and vars(place)[name] is None
     ]
     if source is not None and is_sentence_encoder(source.bert.name):
         encoder = source.bert.model
@@ -275,3 +282,24 @@ def find_logs(checkpoint: Path) -> List[Path]:
     if not any(save_dir.glob("checkpoint*.pt")):
         return []
     return sorted(save_dir.glob("*.log")) or [p for p in [save_dir.with_name(f"{save_dir.name}.log")] if p.is_file()]
+
+
+def read_curves(logs: Sequence[Path]) -> Curves:
+    """Return the curves in *logs*, in the order of their updates; if an update comes twice, the last value counts.
+
+    The curves of the training set are those of ``--log-interval`` or, without such lines, those of whole epochs.
+    """
+    values: DefaultDict[Tuple[str, str], Dict[int, float]] = defaultdict(dict)
+    for path in logs:
+        for tag, rest in _LINE.findall(path.read_text(encoding="utf-8", errors="replace")):
+            numbers = {key.removeprefix(f"{tag}_"): float(value) for key, _, value in _PAIR.findall(rest)}
+            for meter in METERS:
+                if meter in numbers and "num_updates" in numbers:
+                    values[tag, meter][int(numbers["num_updates"])] = numbers[meter]
+    of_training = "train_inner" if any(tag == "train_inner" for tag, _ in values) else "train"
+    return {
+        f"{name} {meter}": sorted(values[tag, meter].items())
+        for name, tag in (("train", of_training), ("valid", "valid"))
+        for meter in METERS
+        if (tag, meter) in values
+    }

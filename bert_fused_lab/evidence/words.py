@@ -1,11 +1,18 @@
 """Words from subwords: ``hou@@ se``, ``▁hou se``, ``hou ##se``, ``Ġhou se``, ``hou se</w>``, and bytes."""
 
-from typing import Any, Container, List, NamedTuple, Sequence
+import itertools
+from collections import Counter
+from typing import Any, Container, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
+from fairseq.utils import split_paths
 from torch import Tensor
 
+from bert_fused_plugin.data.data_bin import source_side
 from bert_fused_plugin.data.subwords import SUBWORDS, bleu_tokenizer
+from bert_fused_plugin.progress import Progress
+
+Word = Tuple[int, ...]  # the ids of its subwords
 
 PIECES = "pieces"  # marks of sentencepiece in a language without spaces, where each piece is a word
 
@@ -77,3 +84,37 @@ def merge_attention(weights: Tensor, rows: Words, columns: Words) -> Tensor:
     """
     means = torch.stack([weights[word].mean(dim=0) for word in rows.positions])
     return torch.stack([means[:, word].amax(dim=1) for word in columns.positions], dim=1)
+
+
+def words_of(dictionary: Any, tokens: Sequence[int], subwords: str) -> List[Word]:
+    """Return the words of a source sentence, each as the ids of its subwords, without the end of sentence."""
+    kept = [token for token in tokens if token not in (dictionary.pad(), dictionary.eos())]
+    words = word_positions([dictionary[token] for token in kept], subwords, {dictionary[dictionary.unk()]})
+    return [tuple(kept[i] for i in word) for word in words]
+
+
+def count_training_words(
+    task: Any, data: str, subwords: str, wanted: Sequence[Sequence[Word]]
+) -> "Optional[Counter[Word]]":
+    """Return how often each of the *wanted* words is in the training source; None if *data* has no training set.
+
+    The dictionary counts subwords, and a word that was never seen may consist of frequent subwords.  Words that the
+    dictionary does not know are not counted: they all have one symbol, which says nothing about any of them.
+    """
+    datasets: List[Any] = []
+    for path in split_paths(data):
+        names = (f"train{number or ''}" for number in itertools.count())  # as fairseq combines them
+        found = (source_side(path, name, task) for name in names)
+        datasets += itertools.takewhile(lambda dataset: dataset is not None, found)
+    if not datasets:
+        return None
+    unk = task.source_dictionary.unk()
+    known = {word for words in wanted for word in words if unk not in word}
+    seen: Counter[Word] = Counter()
+    sentences = (dataset[i].tolist() for dataset in datasets for i in range(len(dataset)))
+    total = sum(map(len, datasets))
+    with Progress("words of the training data", total, "sentences") as progress:
+        for sentence in sentences:
+            seen.update(word for word in words_of(task.source_dictionary, sentence, subwords) if word in known)
+            progress.update(1)
+    return seen

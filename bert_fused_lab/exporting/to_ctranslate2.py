@@ -6,7 +6,6 @@ TEXT holds sentencepiece.model, or the codes of subword-nmt, with which the trai
 in float32 and in int8, that file, settings.json, translate.py and README.md.  An earlier model at OUT is replaced.
 """
 
-import argparse
 import json
 import logging
 import shutil
@@ -18,6 +17,7 @@ from unittest.mock import patch
 from ctranslate2.converters import FairseqConverter
 from fairseq.data import Dictionary
 
+from bert_fused_lab.arguments import parser_of
 from bert_fused_plugin.checkpoints.reading import read_checkpoint, saved_flags
 from bert_fused_plugin.data.subwords import bleu_tokenizer, language_code
 from bert_fused_plugin.data.typed_text import hyphens_are_split
@@ -41,7 +41,7 @@ The folders are the model in two precisions: {sizes}.
 """
 
 
-def main(args: argparse.Namespace) -> None:
+def main(args: Namespace) -> None:
     """Write the directory, which appears when it is complete.
 
     Raises:
@@ -67,7 +67,7 @@ def main(args: argparse.Namespace) -> None:
     print(f"deploy: {args.output} has the model in two precisions: {sizes}; its README.md says how to translate")
 
 
-def convert(args: argparse.Namespace, new: Path) -> Namespace:
+def convert(args: Namespace, new: Path) -> Namespace:
     """Write the model in all precisions by CTranslate2's converter, and return the flags of its training."""
     logging.getLogger("fairseq").setLevel(logging.WARNING)  # it says the same for each precision
     state = read_checkpoint(args.checkpoint)
@@ -85,7 +85,7 @@ def convert(args: argparse.Namespace, new: Path) -> Namespace:
     return flags
 
 
-def settings(args: argparse.Namespace, flags: Namespace) -> Dict[str, Any]:
+def settings(args: Namespace, flags: Namespace) -> Dict[str, Any]:
     """Return what translate.py must know about the text and the search."""
     source = Dictionary.load(str(args.data / f"dict.{args.languages[0]}.txt"))
     words = "".join(source.symbols[source.nspecial :])
@@ -100,9 +100,9 @@ def settings(args: argparse.Namespace, flags: Namespace) -> Dict[str, Any]:
     }
 
 
-def parse_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
+def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     """Return the settings of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     for name in ("checkpoint", "data", "text", "output"):
         parser.add_argument(name, type=Path)
     parser.add_argument("languages", nargs=2, metavar=("SRC", "TGT"))

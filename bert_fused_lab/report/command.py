@@ -18,9 +18,8 @@ from bert_fused_lab.arguments import given_path, named_paths, output_errors, par
 from bert_fused_lab.evidence.files import systems_in
 from bert_fused_lab.report import scoring
 from bert_fused_lab.report.comparison import Comparison, hardware_remarks
-from bert_fused_lab.report.errors import ReportError
 from bert_fused_lab.report.page import render, to_json
-from bert_fused_lab.report.systems import EvaluationSet, System, read_system, read_test_set
+from bert_fused_lab.report.systems import EvaluationSet, ReportError, System, read_system, read_test_set
 from bert_fused_lab.report.texts import form_error, given_lines, marks_apart, read_scores, remarks
 from bert_fused_lab.report.verdicts import question
 
@@ -62,15 +61,16 @@ def comparisons(options: Namespace, seeds: Optional[Mapping[str, int]] = None) -
         options: the settings of the command line.
         seeds: the number of seeds of each system in the folder, the baseline first; None takes those of the flags.
     """
-    test_sets = [read_test_set(options.evidence / name) for name in options.subset or _test_sets(options.evidence)]
+    options.subset = options.subset or _test_sets(options.evidence)
+    test_sets = [read_test_set(options.evidence / name) for name in options.subset]
     sentences = [*chain(*(test_set.references for test_set in test_sets))]
     tokenised = is_tokenised(test_sets[0], sentences)
     found = []
     for test_set in test_sets:
         systems = _systems(options, test_set, seeds)
-        texts, facts = given_texts(options, test_set, len(test_sets) == 1), test_set.facts
+        texts, facts = given_texts(options, test_set), test_set.facts
         systems += [System(name, each) for name, each in texts.items()]
-        given = given_scores(options, test_set, len(test_sets) == 1, {each.name: len(each.texts) for each in systems})
+        given = given_scores(options, test_set, {each.name: len(each.texts) for each in systems})
         language = facts.languages[1], facts.bleu_tokenizer
         scorer = scoring.Scorer(test_set.references, tokenised, options.samples, *language, options.tokenize)
         size = len(test_set.references)
@@ -179,10 +179,10 @@ def _systems(options: Namespace, test_set: EvaluationSet, seeds: Optional[Mappin
     return systems
 
 
-def given_texts(options: Namespace, test_set: EvaluationSet, is_only: bool) -> Dict[str, List[List[str]]]:
+def given_texts(options: Namespace, test_set: EvaluationSet) -> Dict[str, List[List[str]]]:
     """Return the texts of ``--hypotheses``, by system and seed."""
     texts = {
-        name: [given_lines(f"--hypotheses {name}=", path, test_set, is_only) for path in paths]
+        name: [given_lines(f"--hypotheses {name}=", path, test_set, len(options.subset) == 1) for path in paths]
         for name, paths in options.hypotheses
     }
     each = [(f"--hypotheses {name}", text) for name, seeds in texts.items() for text in seeds]
@@ -191,16 +191,11 @@ def given_texts(options: Namespace, test_set: EvaluationSet, is_only: bool) -> D
     return texts
 
 
-def given_scores(
-    options: Namespace, test_set: EvaluationSet, is_only: bool, seeds: Mapping[str, int]
-) -> List[scoring.GivenScores]:
+def given_scores(options: Namespace, test_set: EvaluationSet, seeds: Mapping[str, int]) -> List[scoring.GivenScores]:
     """Return the scores of ``--scores`` and ``--error-scores``; *seeds* has the number of seeds of each system."""
-
-    def read(flag: str, path: Path) -> List[str]:
-        return given_lines(flag, path, test_set, is_only)
-
     flags = {"--scores": options.scores, "--error-scores": options.error_scores}
-    return [read_scores(flag, name, path, seeds, read) for flag, given in flags.items() for name, [path] in given]
+    given = [(flag, name, path) for flag, named in flags.items() for name, [path] in named]
+    return [read_scores(*each, test_set, len(options.subset) == 1, seeds) for each in given]
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -6,7 +6,18 @@ from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from bert_fused_lab.evidence.files import STATES, EvaluationFacts, SystemFacts, read_json, read_lines
-from bert_fused_lab.report.errors import ReportError
+
+
+class ReportError(SystemExit):
+    """A setting or a file cannot be used; shown as a message without a stack trace.
+
+    Args:
+        errors: complete sentences, one for each problem.
+    """
+
+    def __init__(self, *errors: str) -> None:
+        super().__init__("\n".join(f"bert-fused-report: error: {error}" for error in errors))
+        self.errors = errors
 
 
 class Origin(NamedTuple):

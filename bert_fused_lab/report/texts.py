@@ -5,12 +5,11 @@ import re
 from math import isfinite
 from pathlib import Path
 from statistics import mean
-from typing import Callable, List, Mapping, Optional, Sequence
+from typing import List, Mapping, Optional, Sequence
 
 from bert_fused_lab.evidence.files import lines_for
-from bert_fused_lab.report.errors import ReportError
 from bert_fused_lab.report.scoring import GivenScores
-from bert_fused_lab.report.systems import EvaluationSet, System
+from bert_fused_lab.report.systems import EvaluationSet, ReportError, System
 
 _NO_TEXT = re.compile(r"[SHTDP]-\d+\t|.*(@@( |$)|▁)")  # the beginning of a line with columns, or marks, of fairseq
 _MARKS = tuple(".?!।۔؟。！？．։።")
@@ -24,24 +23,19 @@ def given_lines(flag: str, given: Path, test_set: EvaluationSet, is_only: bool) 
     Raises:
         ReportError: the file cannot be read, or has another number of lines.
     """
-    path = Path(str(given).replace("{subset}", test_set.name))
-    if path == given and not is_only:
-        rule = "must be a file for each test set"
-        raise ReportError(f"{flag}{given} {rule}; write {{subset}} where their names differ, or choose one --subset")
-    data = f" of {test_set.facts.data}" if test_set.facts.data else ""
     try:
-        return lines_for(f"{flag}{path}", path, f"{test_set.name!r}{data}", len(test_set.references))
+        return lines_for(flag, given, test_set.name, is_only, test_set.facts.data, len(test_set.references))
     except ValueError as error:
         raise ReportError(str(error)) from error
 
 
 def read_scores(
-    flag: str, metric: str, given: Path, seeds: Mapping[str, int], read: Callable[[str, Path], List[str]]
+    flag: str, metric: str, given: Path, test_set: EvaluationSet, is_only: bool, seeds: Mapping[str, int]
 ) -> GivenScores:
     """Return the scores of *metric* for all systems, of which *seeds* has the number of seeds.
 
-    *given* has ``{system}`` and ``{seed}`` in the place of what the files' names differ in.  *read* returns the lines
-    of a file, one for each sentence; *flag* is for messages.
+    *given* has ``{system}`` and ``{seed}`` in the place of what the files' names differ in.  For the other arguments
+    see `given_lines`.
 
     Raises:
         ReportError: two systems or seeds have one file, or a line is no number.
@@ -55,7 +49,7 @@ def read_scores(
         raise ReportError(f"{flag} {metric}={given} {rule}; write {{system}} and {{seed}} where their names differ")
 
     def numbers(path: Path) -> List[float]:
-        lines = read(f"{flag} {metric}=", path)
+        lines = given_lines(f"{flag} {metric}=", path, test_set, is_only)
         try:
             scores = [float(line) for line in lines]
             if not all(map(isfinite, scores)):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from fairseq.data import BaseWrapperDataset
-from helpers import assert_close, encode, make_gru, pad, randomise
+from helpers import assert_close, encode, randomise
 from language_models import save_language_model
 
 from bert_fused_lab.evidence.attention import BERT, SOURCE, AttentionMap, attention_maps, attention_statistics
@@ -14,33 +14,23 @@ from bert_fused_lab.evidence.runs import count_parameters
 from bert_fused_plugin.data.dictionary_bridge import BERT_PAD
 from bert_fused_plugin.modules.drop_net import batch_rng
 
-LINES = ["the old man sees a play@@ hou@@ se .", "a dog ?"]
-TRANSLATIONS = ["a hou@@ se runs", "the big red apple eats ."]
-KINDS = ["parallel", "gated", "stacked", "gru"]
+KINDS = ["parallel", "gated", "stacked", "gru: BERT"]
 
 
 @pytest.fixture
-def make(build, dictionary, bert_dir):
-    def make(kind, **options):
-        if kind == "gru":
-            model = make_gru(dictionary, bert_model=bert_dir, **options)
-        else:
-            model = build(bert_fusion=kind, **options)
-        randomise(model)
-        return model.eval()
-
-    return make
+def make(cases):
+    return lambda kind, **options: cases.model(kind, **options).eval()
 
 
 @pytest.fixture
-def net_input(dictionary):
-    src_tokens = pad([encode(dictionary, line) for line in LINES], dictionary.pad(), left=True)
-    return {"src_tokens": src_tokens, "src_lengths": src_tokens.ne(dictionary.pad()).sum(dim=1)}
+def net_input(cases):
+    src_tokens, _ = cases.tokens(slice(2))
+    return {"src_tokens": src_tokens, "src_lengths": src_tokens.ne(cases.dictionary.pad()).sum(dim=1)}
 
 
 @pytest.fixture
 def translations(dictionary):
-    return [encode(dictionary, line) for line in TRANSLATIONS]
+    return [encode(dictionary, line) for line in ("a hou@@ se runs", "the big red apple eats .")]
 
 
 def logits(model, net_input, bert_tokens=None):
@@ -141,15 +131,17 @@ def test_shuffled_sentences_have_the_bert_input_of_others():
     assert all(i != other for i, other in enumerate(read))
 
 
-def test_embedding_fusion_cannot_be_without_bert(make):
-    task = SimpleNamespace(dataset=lambda _: [1, 2])
-    names = {
-        k: list(bert_ablations(SimpleNamespace(model=make(k), task=task, reads_bert=True), "test"))
-        for k in ("gru", "embedding")
-    }
-    assert names == {"gru": ["on", "off", "shuffled", "random"], "embedding": ["on", "shuffled", "random"]}
-    alone = SimpleNamespace(dataset=lambda _: [1])
-    assert "shuffled" not in bert_ablations(SimpleNamespace(model=make("gru"), task=alone, reads_bert=True), "test")
+@pytest.mark.parametrize(
+    ("kind", "size", "states"),
+    [
+        ("gru: BERT", 2, ["on", "off", "shuffled", "random"]),
+        ("embedding", 2, ["on", "shuffled", "random"]),  # which cannot be without BERT
+        ("gru: BERT", 1, ["on", "off", "random"]),
+    ],
+)
+def test_the_states_of_bert_that_a_model_and_a_test_set_can_have(make, kind, size, states):
+    task = SimpleNamespace(dataset=lambda _: [1] * size)
+    assert list(bert_ablations(SimpleNamespace(model=make(kind), task=task), "test")) == states
 
 
 def test_maps_are_between_words(make, dictionary, net_input, translations):
@@ -160,8 +152,8 @@ def test_maps_are_between_words(make, dictionary, net_input, translations):
     sample = {"net_input": net_input}
     source, bert = attention_maps(model, task, sample, translations[0], ("subword_nmt", "subword_nmt"))
     assert source.rows == ["a", "house", "runs", "</s>"]
-    assert source.columns == ["the", "old", "man", "sees", "a", "playhouse", ".", "</s>"]
-    assert bert.columns == ["[CLS]", "the", "old", "man", "sees", "a", "playhouse", ".", "[SEP]"]
+    assert source.columns == "playhouse ? the house , the red apple . </s>".split()
+    assert bert.columns == "[CLS] playhouse ? the house , the red apple . [SEP]".split()
     apart, bert_apart = attention_maps(model, task, sample, translations[0], ("none", "none"))
     assert "play@@" in apart.columns
     assert "hou@@" in apart.rows
@@ -182,7 +174,7 @@ def test_pharaoh():
     assert AttentionMap("source", ["</s>"], ["</s>"], [torch.ones(1, 1)], [None]).pharaoh(0) == ""
 
 
-@pytest.mark.parametrize("kind", ["gated", "gru"])
+@pytest.mark.parametrize("kind", ["gated", "gru: BERT"])
 def test_statistics_do_not_depend_on_the_batch(make, net_input, translations, kind):
     model = make(kind)
     net_input["bert_tokens"] = model.encoder.source.bridge.bert_tokens(net_input["src_tokens"])
@@ -210,7 +202,7 @@ def test_parameters_are_those_that_train(make, kind):
 
 
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("kind", ["parallel", "embedding", "gru"])
+@pytest.mark.parametrize("kind", ["parallel", "embedding", "gru: BERT"])
 def test_uniform_attention_is_the_largest_possible(make, net_input, translations, kind, masked):
     """Masked positions do not count."""
     model = make(kind, bert_mask_special_tokens=masked)

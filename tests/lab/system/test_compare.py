@@ -16,8 +16,8 @@ from bert_fused_lab.compare import main, parse_args
 from bert_fused_lab.evidence import collection, command
 from bert_fused_lab.evidence.collection import Collection
 from bert_fused_lab.report import texts
-from bert_fused_lab.report.errors import ReportError
 from bert_fused_lab.report.page import render
+from bert_fused_lab.report.systems import ReportError
 from bert_fused_plugin.errors import BertFusedError
 
 STATES = enumerate(["", ", BERT off", ", BERT shuffled", ", BERT random"], 1)
@@ -155,6 +155,13 @@ def test_each_sentence_of_the_page_has_a_direction_of_its_own(written):
     assert all('dir: "auto"' in heading for heading in headings)
 
 
+def without_references(workspace, folder):
+    shutil.copytree(workspace.data, folder)
+    for file in folder.glob("test.en-de.de.*"):
+        file.unlink()
+    return folder
+
+
 def test_detokenised_references_from_a_file(workspace, plain, tmp_path):
     lines = (workspace.path / "test.de").read_text(encoding="utf-8").replace("@@ ", "").splitlines()
     (tmp_path / "ref").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -163,10 +170,7 @@ def test_detokenised_references_from_a_file(workspace, plain, tmp_path):
     figures = reported(workspace.data, *runs, more=more)
     assert "tok:13a" in figures["signatures"]["BLEU"]
     assert figures["references"] == str(tmp_path / "ref")
-    # test sets without a target side need that file
-    data = shutil.copytree(workspace.data, tmp_path / "data")
-    for file in data.glob("test.en-de.de.*"):
-        file.unlink()
+    data = without_references(workspace, tmp_path / "data")  # where that file is needed
     assert reported(data, *runs, more=more)["runs"][0]["scores"] == figures["runs"][0]["scores"]
 
 
@@ -207,9 +211,7 @@ def test_references_that_do_not_fit(refused, workspace, tmp_path):
     (tmp_path / "short").write_text("a\nb\n", encoding="utf-8")
     assert f"--reference {tmp_path / 'short'} has 2 lines, but 'test' of " in refused(*run, tmp_path / "short")
     assert f"--reference {tmp_path / 'no'} cannot be read" in refused(*run, tmp_path / "no")
-    data = shutil.copytree(workspace.data, tmp_path / "data")
-    for file in data.glob("test.en-de.de.*"):
-        file.unlink()
+    data = without_references(workspace, tmp_path / "data")
     assert "no de side of 'test'; give the references: --reference FILE" in refused(data=data)
     assert "trained with --bert-context, and there is none; leave it out" in refused(
         *run[:2], "--bert-documents", tmp_path

@@ -1,39 +1,15 @@
-"""Texts of a report for the metrics of other programs, and the scores that these gave."""
+"""Texts for the metrics of other programs, and the scores that these gave."""
 
 import re
-import shutil
 
 import pytest
-import sacrebleu
-from workspace import REPORT_HOW, REPORT_QUICK, reported
+from workspace import REPORT_QUICK, reported
 
 from bert_fused_lab.compare import main
-from bert_fused_lab.evidence.files import read_lines, write_lines
-from bert_fused_lab.report.errors import ReportError
+from bert_fused_lab.evidence.files import write_lines
 from bert_fused_lab.report.page import render
+from bert_fused_lab.report.systems import ReportError
 from bert_fused_plugin.errors import BertFusedError
-
-
-def test_the_evidence_has_the_texts_of_the_report(workspace, plain, tmp_path):
-    data, out = shutil.copytree(workspace.data, tmp_path / "data"), tmp_path / "evidence"
-    for file in sorted(data.glob("test.*")):
-        shutil.copy(file, data / file.name.replace("test.", "test1."))
-    (tmp_path / "other").write_text("".join(f"a {i}\n" for i in range(30)), encoding="utf-8")
-    runs = [f"plain={plain}", f"fused={workspace.save_dir},{workspace.checkpoint}"]
-    more = ["--hypotheses", f"other={tmp_path}/{{subset}}", "--evidence", out]
-    for name in ("test", "test1"):
-        shutil.copy(tmp_path / "other", tmp_path / name)
-    report = reported(data, *runs, how=[*REPORT_HOW, "--samples", "100", "--examples", "2"], more=more)
-    names = ["source", "reference", *(f"{system}/on" for system in ("plain.1", "fused.1", "fused.2"))]
-    assert sorted(path.name for path in out.iterdir()) == ["test", "test1"]
-    read = {name: read_lines(out / "test" / f"{name}.txt") for name in names}
-    assert {len(found) for found in read.values()} == {30}
-    for number, sentence in report["sentence_texts"].items():
-        assert read["source"][number] == sentence["source"]
-        assert read["reference"][number] == sentence["reference"]
-        assert read["fused.1/on"][number] == sentence["translations"]["fused"]["text"]
-    bleu = sacrebleu.corpus_bleu(read["fused.1/on"], [read["reference"]], tokenize="none", force=True).score
-    assert report["systems"][1]["scores"]["BLEU"]["seeds"][0] == pytest.approx(bleu)
 
 
 def test_no_text_ends_its_line(tmp_path):

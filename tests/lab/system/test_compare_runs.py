@@ -12,7 +12,7 @@ from workspace import reported
 
 from bert_fused_lab.evidence.files import read_lines
 from bert_fused_lab.evidence.runs import Place, RunFiles, load_run
-from bert_fused_lab.evidence.training_words import count_training_words, words_of
+from bert_fused_lab.evidence.words import count_training_words, words_of
 
 
 def loaded(workspace, checkpoint, data=None, **place):

@@ -17,9 +17,7 @@ from transformers import BertConfig, BertModel
 from workspace import ROOT, hypotheses
 
 from bert_fused_lab.evidence.runs import Place, RunFiles, load_run
-from bert_fused_lab.exporting import model_directory
-from bert_fused_lab.exporting.export_model import main
-from bert_fused_lab.exporting.model_directory import export_model
+from bert_fused_lab.exporting.export_model import export_model, main
 from bert_fused_plugin.bert.from_flags import locate_bert
 from bert_fused_plugin.checkpoints.reading import read_checkpoint
 from bert_fused_plugin.checkpoints.record import BERT_RECORD, read_json
@@ -259,7 +257,7 @@ def test_a_directory_that_cannot_be_loaded_gets_no_name(workspace, tmp_path, mon
         shutil.copytree(workspace.bert_dir, directory)
         BertModel(BertConfig.from_pretrained(workspace.bert_dir)).save_pretrained(directory)
 
-    monkeypatch.setattr(model_directory, "save_bert", save_another)
+    monkeypatch.setattr("bert_fused_lab.exporting.export_model.save_bert", save_another)
     with pytest.raises(BertFusedError, match=r"--bert-model ./bert has other weights"):
         export_model(checkpoint, workspace.data, tmp_path / "new", with_bert=True)
     assert [path.name for path in tmp_path.iterdir()] == ["old.pt"]
@@ -283,6 +281,11 @@ def test_a_line_that_is_too_long_takes_no_other_with_it(workspace, tmp_path, tas
 # --- directories that lost a part on their way: each loss is named
 
 
+@pytest.fixture
+def copy(exported, tmp_path):
+    return shutil.copytree(exported[0], tmp_path / "copy")
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -293,18 +296,14 @@ def test_a_line_that_is_too_long_takes_no_other_with_it(workspace, tmp_path, tas
         ("bert/model.safetensors", "'{0}/bert' cannot be loaded; the directory must hold config.json"),
     ],
 )  # fmt: skip
-def test_a_directory_that_was_not_copied_whole(exported, tmp_path, name, message):
-    copy = tmp_path / "copy"
-    shutil.copytree(exported[0], copy)
+def test_a_directory_that_was_not_copied_whole(copy, tmp_path, name, message):
     os.rename(copy / name, tmp_path / "away")
     with pytest.raises(BertFusedError) as caught:
         BertFusedModel.from_pretrained(str(copy))
     assert message.format(copy) in str(caught.value)
 
 
-def test_files_that_were_cut_off(exported, tmp_path):
-    copy = tmp_path / "copy"
-    shutil.copytree(exported[0], copy)
+def test_files_that_were_cut_off(exported, copy):
     weights = copy / "bert" / "model.safetensors"
     os.truncate(weights, weights.stat().st_size // 2)
     with pytest.raises(BertFusedError, match=r"copy/bert' cannot be loaded; the directory must hold .* undamaged"):

@@ -13,11 +13,19 @@ from random_checkpoints import gone, save_model
 from slow_tokenizers import sentencepiece_model
 from subword_nmt.apply_bpe import BPE
 
-from bert_fused_lab.exporting.model_directory import export_model, text_form
+from bert_fused_lab.exporting.export_model import export_model, text_form
 from bert_fused_plugin.errors import BertFusedError, flag_name
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
 from bert_fused_plugin.models.hub import load_hub
+
+
+def data_of(folder, symbols):
+    """Write dictionaries of *symbols*; return the folder as a workspace's."""
+    folder.mkdir()
+    for lang in ("en", "de"):
+        dictionary_of(*symbols).save(str(folder / f"dict.{lang}.txt"))
+    return SimpleNamespace(data=str(folder))
 
 
 @pytest.fixture
@@ -25,11 +33,7 @@ def pieces(workspace, tmp_path):
     """A sentencepiece model, and a workspace whose dictionary is the model's."""
     lines = (workspace.path / "train.en").read_text(encoding="utf-8").splitlines()
     model, symbols = sentencepiece_model(tmp_path / "sp", lines, vocab_size=30)
-    (tmp_path / "data").mkdir()
-    for lang in ("en", "de"):
-        text = "".join(f"{symbol} 1\n" for symbol in symbols)
-        (tmp_path / "data" / f"dict.{lang}.txt").write_text(text, encoding="utf-8")
-    return SimpleNamespace(data=str(tmp_path / "data"), model=Path(model))
+    return SimpleNamespace(**vars(data_of(tmp_path / "data", symbols)), model=Path(model))
 
 
 def test_sentencepiece_is_used_without_being_asked_for(pieces, tmp_path, caplog):
@@ -177,13 +181,9 @@ def test_numbers_take_the_files_along_that_bert_needs_too(
     alphabet = {character: i for i, character in enumerate(bytes_to_unicode().values())}
     (tmp_path / "given.json").write_text(json.dumps({**alphabet, "th": 256, "the": 257}), encoding="utf-8")
     (tmp_path / "given.bpe").write_text("#version: 0.2\nt h\nth e\n", encoding="utf-8")
-    (tmp_path / "data").mkdir()
-    for lang in ("en", "de"):
-        numbers = "".join(f"{number} 1\n" for number in range(258))
-        (tmp_path / "data" / f"dict.{lang}.txt").write_text(numbers, encoding="utf-8")
     (setting, name), (other_setting, other_name) = symbols.split(), merges.split()
     files = {setting: str(tmp_path / "given.json"), other_setting: str(tmp_path / "given.bpe")}
-    data = SimpleNamespace(data=str(tmp_path / "data"))
+    data = data_of(tmp_path / "data", [*map(str, range(258))])
     checkpoint = save_model(data, tmp_path / "old.pt", "bert_fused", bert_model=bert_dir, bpe=bpe, **switches, **files)
     export_model(checkpoint, data.data, tmp_path / "new", with_bert=True)
     names = " ".join([bpe, *map(flag_name, switches)])
@@ -218,12 +218,9 @@ WHOLE, SPLIT = ["well@@", "-@@", "dressed"], ["well", "@-@", "dressed"]
     ],
 )
 def test_hyphens_are_treated_as_the_dictionary_shows(tmp_path, caplog, symbols, given, expected, says):
-    (tmp_path / "data").mkdir()
-    for lang in ("en", "de"):
-        dictionary_of(*symbols).save(str(tmp_path / "data" / f"dict.{lang}.txt"))
-    data = str(tmp_path / "data")
-    checkpoint = save_model(SimpleNamespace(data=data), tmp_path / "old.pt", "gru_seq2seq")
-    export_model(checkpoint, data, tmp_path / "new", tokenizer={"_name": "moses", **given})
+    place = data_of(tmp_path / "data", symbols)
+    checkpoint = save_model(place, tmp_path / "old.pt", "gru_seq2seq")
+    export_model(checkpoint, place.data, tmp_path / "new", tokenizer={"_name": "moses", **given})
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     warnings = [warning for warning in warnings if "without its subword tool" not in warning]
     assert [warning.endswith(str(says)) for warning in warnings] == ([True] if says else [])
@@ -235,10 +232,7 @@ def test_hyphens_are_treated_as_the_dictionary_shows(tmp_path, caplog, symbols, 
 def test_an_export_of_moses_text_without_a_tokenizer_is_warned_of(tmp_path, caplog):
     for symbols, times in ((["&apos;s", "well"], 1), (["well"], 0)):
         caplog.clear()
-        data = tmp_path / symbols[0]
-        data.mkdir()
-        for lang in ("en", "de"):
-            dictionary_of(*symbols).save(str(data / f"dict.{lang}.txt"))
-        checkpoint = save_model(SimpleNamespace(data=str(data)), tmp_path / "old.pt", "gru_seq2seq")
-        export_model(checkpoint, str(data), data / "new")
+        place = data_of(tmp_path / symbols[0], symbols)
+        checkpoint = save_model(place, tmp_path / "old.pt", "gru_seq2seq")
+        export_model(checkpoint, place.data, tmp_path / f"new {times}")
         assert caplog.text.count("text that is tokenised already; give --tokenizer moses") == times

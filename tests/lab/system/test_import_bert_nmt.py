@@ -10,7 +10,7 @@ import torch
 from bert_nmt_formulas import BertNmt, hypotheses, run, run_import
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
-from fork_server import FORK_SERVER
+from fork_server import run_forked
 from helpers import PIECES, PRE_NORM, SIZES, Call, assert_close, encode, make_model, randomise
 from transformers import BertConfig, BertModel
 
@@ -190,7 +190,7 @@ def test_fairseqs_commands_translate_with_the_new_checkpoint_and_train_it_furthe
     assert len(hypotheses(workspace.generate("--path", case.output).stdout)) == 30
     further = workspace.train("--finetune-from-model", case.output, "--max-update", "1", save_dir=tmp_path / "save")
     assert "loading pretrained model from" in further.stdout + further.stderr
-    done = FORK_SERVER.run(*command[:-1], tmp_path / "nowhere")
+    done = run_forked(*command[:-1], tmp_path / "nowhere")
     assert done.returncode == 1
     assert "bert_fused_plugin: error: --bert" in done.stderr
     assert "Traceback" not in done.stderr

@@ -5,14 +5,14 @@ import random
 import re
 
 import pytest
-from fork_server import FORK_SERVER
+from fork_server import run_forked
 from helpers import WORDS
 
 
 def run(path, source, target, data, *steps, **options):
     """Run bert-fused-recipe in a folder."""
     given = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
-    return FORK_SERVER.run("bert-fused-recipe", source, target, data, *given, *steps, cwd=path, timeout=600)
+    return run_forked("bert-fused-recipe", source, target, data, *given, *steps, cwd=path, timeout=600)
 
 
 def write_text(folder):

@@ -6,8 +6,7 @@ from argparse import Namespace
 import pytest
 import torch
 
-from bert_fused_lab.exporting.average_checkpoints import main
-from bert_fused_lab.exporting.averaging import average_checkpoints, last_checkpoints
+from bert_fused_lab.exporting.average_checkpoints import average_checkpoints, last_checkpoints, main
 from bert_fused_plugin.checkpoints.reading import read_checkpoint
 from bert_fused_plugin.errors import BertFusedError
 

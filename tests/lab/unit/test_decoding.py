@@ -6,9 +6,8 @@ import torch
 from helpers import dictionary_of, encode, task_of
 
 from bert_fused_lab.evidence.files import UNKNOWN
-from bert_fused_lab.evidence.training_words import words_of
 from bert_fused_lab.evidence.translating import Texts, Translations
-from bert_fused_lab.evidence.words import PIECES
+from bert_fused_lab.evidence.words import PIECES, words_of
 
 LINE = "the old man sees a play@@ hou@@ se ."
 

@@ -10,8 +10,8 @@ from bert_fused_lab import compare
 from bert_fused_lab.evidence.attention import AttentionMap
 from bert_fused_lab.evidence.translating import Texts
 from bert_fused_lab.report import command
-from bert_fused_lab.report.errors import ReportError
 from bert_fused_lab.report.page import HEIGHT, WIDTH, line_chart, to_json
+from bert_fused_lab.report.systems import ReportError
 
 
 def test_files_are_written_together_or_not_at_all(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """A checkpoint knows its BERT: another one is an error that names the one expected."""
 
+import copy
 import json
 import os
 from contextlib import nullcontext
@@ -12,7 +13,7 @@ from language_models import save_language_model
 from torch import nn
 from transformers import AutoTokenizer, BertModel
 
-from bert_fused_plugin.bert.source import weights_fingerprint
+from bert_fused_plugin.bert.source import source_of, weights_fingerprint
 from bert_fused_plugin.checkpoints.record import BERT_RECORD, JsonRecord, read_json, recorded_origins, without_folders
 from bert_fused_plugin.errors import BertFusedError
 
@@ -238,3 +239,32 @@ def test_folders_are_left_out_of_what_moves(build, begun):
     assert {**record, "began_from": None} == {**read_json(begun, BERT_RECORD), "began_from": None}
     state = build().state_dict()
     assert without_folders(state) is state
+
+
+# --- the source of BERT and the encoder that registers its modules
+
+
+@pytest.fixture(params=["fused", "gru"])
+def make(request, build, dictionary, bert_dir):
+    """Build a model of one of the two kinds that read BERT."""
+    if request.param == "fused":
+        return build
+    return lambda **options: make_gru(dictionary, bert_model=bert_dir, **options)
+
+
+@pytest.mark.parametrize("finetune", [False, True])
+def test_encoder_and_source_hold_the_same_modules_also_in_a_copy_that_has_moved(make, finetune):
+    model = make(bert_layer="mix", bert_finetune=finetune)
+    twin = copy.deepcopy(model).double()
+    assert source_of(twin) is not source_of(model)
+    for each, dtype in ((model, torch.float), (twin, torch.double)):
+        encoder, source = each.encoder, source_of(each)
+        assert encoder.bert is source.bert
+        assert encoder.bert_record is source.record
+        assert encoder.layer_mix is source.layer_mix
+        assert source.bert.model.dtype == source.layer_mix.w.dtype == dtype
+
+
+def test_models_without_bert_have_no_source(dictionary, stock):
+    assert source_of(make_gru(dictionary)) is None
+    assert source_of(stock()) is None

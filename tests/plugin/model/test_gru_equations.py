@@ -4,7 +4,7 @@ import entmax
 import pytest
 import torch
 from helpers import Times, assert_close, encode, make_gru
-from recurrent_models import KINDS, LINES, WITH_BERT, make_batch, make_random_gru
+from model_cases import GRU, GRU_WITH_BERT, LINES, TARGETS
 
 
 def literal_map(attention, kind, energies):
@@ -66,12 +66,11 @@ def literal(model, kind, line, prefix):
     return torch.stack(logits), torch.stack(alphas) if alphas else None
 
 
-@pytest.mark.parametrize("name", [*KINDS, *WITH_BERT])
-def test_the_whole_decoder_is_the_equations_step_by_step(dictionary, bert_dir, name):
-    model, kind = make_random_gru(name, dictionary, bert_dir)
+@pytest.mark.parametrize("name", [*GRU, *GRU_WITH_BERT])
+def test_the_whole_decoder_is_the_equations_step_by_step(dictionary, cases, name):
+    model, kind = cases.model(f"gru: {name}").double().eval(), {**GRU, **GRU_WITH_BERT}[name]
     model.decoder.dropout_module = Times(2.0)
-    for row, line in enumerate(LINES):
-        source, target = encode(dictionary, line), make_batch(dictionary, slice(row, row + 1))[1][0]
+    for source, target in ([encode(dictionary, line) for line in pair] for pair in zip(LINES, TARGETS)):
         logits, extra = model(source.unsqueeze(0), None, target.unsqueeze(0))
         expected, alphas = literal(model, kind, source, target)
         assert_close(logits[0], expected, atol=1e-10)
@@ -82,10 +81,10 @@ def test_the_whole_decoder_is_the_equations_step_by_step(dictionary, bert_dir, n
 
 
 @pytest.mark.parametrize("left", [True, False])
-def test_annotations_are_those_of_torchs_gru_and_the_summary_is_their_two_ends(dictionary, left):
+def test_annotations_are_those_of_torchs_gru_and_the_summary_is_their_two_ends(dictionary, cases, left):
     encoder = make_gru(dictionary).eval().encoder
     encoder.dropout_module = Times(2.0)
-    source, _ = make_batch(dictionary, left=left)
+    source, _ = cases.tokens(left=left)
     encoder_out = encoder(source)
     for i, line in enumerate(LINES):
         tokens = encode(dictionary, line)

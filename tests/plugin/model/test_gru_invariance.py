@@ -4,13 +4,8 @@ from argparse import Namespace
 
 import pytest
 import torch
-from helpers import GRU_SIZES, SIZES, assert_close, make_gru, randomise, task_of
-from recurrent_models import make_batch
+from helpers import GRU_SIZES, SIZES, assert_close, criterion_of, make_gru, randomise, task_of
 
-from bert_fused_plugin.criterions.label_smoothed_cross_entropy import (
-    LabelSmoothedCrossEntropy,
-    LabelSmoothedCrossEntropyConfig,
-)
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.models.gru_bahdanau import GruModel
@@ -19,7 +14,7 @@ from bert_fused_plugin.models.gru_bahdanau import GruModel
 @pytest.mark.parametrize("attention", ["additive", "none"])
 @pytest.mark.parametrize(("u", "used"), [(0.1, ["attn"]), (0.5, ["attn", "bert_attn"]), (0.9, ["bert_attn"])])
 def test_drop_net_computes_only_the_contexts_it_takes_and_every_parameter_gets_a_gradient(
-    dictionary, bert_dir, monkeypatch, u, used, attention
+    dictionary, bert_dir, cases, monkeypatch, u, used, attention
 ):
     options = {"bert_model": bert_dir, "bert_drop_net": 0.6, "bert_layer": "mix", "attention": attention}
     model = make_gru(dictionary, **options).train()
@@ -27,7 +22,7 @@ def test_drop_net_computes_only_the_contexts_it_takes_and_every_parameter_gets_a
     projected = []
     model.decoder.cell.context_proj.register_forward_hook(lambda *_: projected.append(True))
     monkeypatch.setattr(torch, "rand", lambda size: torch.full((size,), u))
-    source, target = make_batch(dictionary)
+    source, target = cases.tokens()
     logits, extra = model(source, None, target)
     assert len(projected) == len(used)
     seen = [name for name in used if name == "bert_attn" or attention != "none"]
@@ -38,9 +33,9 @@ def test_drop_net_computes_only_the_contexts_it_takes_and_every_parameter_gets_a
     assert_close(model.eval()(source, None, target)[0], logits, atol=1e-5)
 
 
-def test_a_row_of_padding_alone_is_finite(dictionary):
+def test_a_row_of_padding_alone_is_finite(dictionary, cases):
     model = make_gru(dictionary)
-    source, target = make_batch(dictionary)
+    source, target = cases.tokens()
     source = torch.cat([source, torch.full_like(source[:1], dictionary.pad())])
     target = torch.cat([target, target[:1]])
     logits, _ = model(source, None, target)
@@ -66,6 +61,6 @@ def test_alignments_are_refused_by_what_does_not_learn_from_them(dictionary, ber
     ):
         GruModel.build_model(Namespace(**GRU_SIZES, attention="none"), task)
     with pytest.raises(BertFusedError, match=r"^--load-alignments: this criterion does not learn from them"):
-        LabelSmoothedCrossEntropy.build_criterion(LabelSmoothedCrossEntropyConfig(sentence_avg=False), task)
+        criterion_of(task)
     with pytest.raises(BertFusedError, match=r"^--load-alignments: models with BERT learn from no alignments; leave"):
         GruModel.build_model(Namespace(**GRU_SIZES, bert_model=str(bert_dir)), task)

@@ -15,6 +15,12 @@ PINNED = ROOT / "tests" / "pinned"
 MODELS = [(BertFusedModel, "fused"), (GruModel, "gru")]
 
 
+@pytest.fixture(params=MODELS, ids=["fused", "gru"])
+def hub(request):
+    model, name = request.param
+    return model.from_pretrained(str(PINNED / name))
+
+
 @pytest.mark.parametrize(("model", "name"), MODELS)
 def test_loading_is_quiet(model, name, caplog):
     before = [logging.getLogger(logger).level for logger in ("fairseq", "bert_fused_plugin")]
@@ -30,9 +36,7 @@ def test_a_warning_is_shown_though_loading_is_quiet(caplog):
     assert caplog.messages[0].startswith("--bert-unchecked: ")
 
 
-@pytest.mark.parametrize(("model", "name"), MODELS)
-def test_a_line_that_does_not_fit_the_dictionary_is_warned_of(model, name, caplog):
-    hub = model.from_pretrained(str(PINNED / name))
+def test_a_line_that_does_not_fit_the_dictionary_is_warned_of(hub, caplog):
     first, *others = hub.translate(["the old dog", "", " \t\u200b\ufeff\xad", "The old dog"], beam=1, max_len_b=3)
     assert first
     assert len(others) == 3
@@ -43,9 +47,7 @@ def test_a_line_that_does_not_fit_the_dictionary_is_warned_of(model, name, caplo
     assert message.startswith("1 of the 3 symbols of a line (33%) are unknown to the source dictionary: 'The' (1 of")
 
 
-@pytest.mark.parametrize(("model", "name"), MODELS)
-def test_a_line_that_is_skipped_takes_no_translation_of_another(model, name):
-    hub = model.from_pretrained(str(PINNED / name))
+def test_a_line_that_is_skipped_takes_no_translation_of_another(hub):
     how = {"beam": 1, "max_len_b": 3}
     short, other = hub.translate(["the dog", "old"], **how)
     hub.max_positions = (4, 50)
@@ -68,17 +70,19 @@ def test_bert_moves_with_the_model_and_not_in_the_first_of_several_requests():
 
 
 def test_scores_are_the_same_in_batches_of_few_target_tokens():
-    hub = BertFusedModel.from_pretrained(str(PINNED / "fused"))
+    fused = BertFusedModel.from_pretrained(str(PINNED / "fused"))
     sources = ["the dog", "the old dog", "dog", "the"]
     targets = ["dog " * length for length in (9, 1, 3, 2)]
-    together = hub.score(sources, targets)
-    assert [len(group) for group in hub._groups([torch.zeros(length) for length in (9, 1, 3, 2)])] == [4]
-    hub.cfg.dataset.max_tokens = 10
-    assert list(hub._groups([torch.zeros(length) for length in (9, 1, 3, 2)])) == [[1, 3, 2], [0]]
-    assert hub.score(sources, targets) == pytest.approx(together)
-    assert hub.score([], []) == []
-    hub.task.bridge.context = 1  # BERT reads the lines before, which must stay in their order
-    assert list(hub._groups([torch.zeros(length) for length in (9, 1, 3, 2)])) == [[0, 1, 2, 3]]
+    together = fused.score(sources, targets)
+    assert [len(group) for group in fused._groups([torch.zeros(length) for length in (9, 1, 3, 2)])] == [4]
+    fused.cfg.dataset.max_tokens = 10
+    assert list(fused._groups([torch.zeros(length) for length in (9, 1, 3, 2)])) == [[1, 3, 2], [0]]
+    assert fused.score(sources, targets) == pytest.approx(together)
+    assert fused.score([], []) == []
+    with pytest.raises(BertFusedError, match=r"^score needs two texts, or two lists with a translation for each"):
+        fused.score(["the dog"], ["dog the", "the"])
+    fused.task.bridge.context = 1  # BERT reads the lines before, which must stay in their order
+    assert list(fused._groups([torch.zeros(length) for length in (9, 1, 3, 2)])) == [[0, 1, 2, 3]]
 
 
 def test_a_model_that_was_trained_with_flags_for_data_sets_translates():
@@ -87,9 +91,7 @@ def test_a_model_that_was_trained_with_flags_for_data_sets_translates():
     assert isinstance(hub.translate("the dog", max_len_b=5), str)
 
 
-@pytest.mark.parametrize(("model", "name"), MODELS)
-def test_nothing_is_made_of_a_line_without_visible_signs(model, name):
-    hub = model.from_pretrained(str(PINNED / name))
+def test_nothing_is_made_of_a_line_without_visible_signs(hub):
     lines = [hub.encode("the old dog"), *map(hub.encode, ("", "\u200b", "\ufeff", "\xad", " "))]
     first, *others = hub.generate(lines, beam=2, max_len_b=3)
     assert len(first[0]["tokens"]) > 1
@@ -145,11 +147,6 @@ def test_a_model_of_a_plugin_that_is_not_imported_is_named(model, name, tmp_path
 def test_another_error_of_fairseq_stays_its_own(tmp_path):
     with pytest.raises((AssertionError, KeyError)):
         BertFusedModel.from_pretrained(of_a_plugin("fused", tmp_path, task="theirs"))
-
-
-def test_a_score_needs_pairs():
-    with pytest.raises(BertFusedError, match=r"^score needs two texts, or two lists with a translation for each"):
-        BertFusedModel.from_pretrained(str(PINNED / "fused")).score(["the dog"], ["dog the", "the"])
 
 
 def test_a_translation_to_score_is_tokenised_by_the_rules_of_its_language(tmp_path):

@@ -4,45 +4,27 @@ from collections import Counter
 
 import pytest
 import torch
-from helpers import PRE_NORM, assert_close, randomise
-from recurrent_models import KINDS as GRU_KINDS
-from recurrent_models import LINES, WITH_BERT, make_batch, make_random_gru
+from helpers import assert_close
+from model_cases import LINES, MODELS, STOCK
 
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 from bert_fused_plugin.modules import folded_attention
 from bert_fused_plugin.modules.folded_attention import FoldedMemory
-from bert_fused_plugin.modules.fusion import FUSION_KINDS
 
-KINDS = {
-    **{name: {"bert_fusion": name} for name in FUSION_KINDS},
-    "pre-norm": PRE_NORM,
-    "stacked, encoder first": {"bert_fusion": "stacked", "bert_stack_order": "encoder-first", **PRE_NORM},
-    "mix": {"bert_layer": "mix"},
-    "random layer": {"bert_layer": "random:2"},
-    "no encoder layers": {"encoder_layers": 0},
-    "sparsemax, entmax15": {"attention_map": "sparsemax", "self_attention_map": "entmax15"},
-    "entmax, stacked": {"bert_fusion": "stacked", "attention_map": "entmax", "self_attention_map": "entmax"},
-    "embedding, mix": {"bert_fusion": "embedding", "bert_layer": "mix", "layernorm_embedding": True, **PRE_NORM},
-    "embedding, learned positions": {"bert_fusion": "embedding", "encoder_learned_pos": True},
-    "decoder on BERT": {"bert_fusion": "embedding", "encoder_layers": 0},
-}
+OTHERS = ("context", "layer drop, checkpointed", STOCK)  # of which some depends on the batch, and some is tested below
 
 
-@pytest.fixture(params=[*KINDS, *(f"gru: {name}" for name in (*GRU_KINDS, *WITH_BERT))])
-def model(request, build, dictionary, bert_dir):
-    if request.param.startswith("gru: "):
-        return make_random_gru(request.param[len("gru: ") :], dictionary, bert_dir)[0]
-    result = build(**KINDS[request.param])
-    randomise(result)
-    return result.eval()
+@pytest.fixture(params=[name for name in MODELS if name not in OTHERS])
+def model(request, cases):
+    return cases.model(request.param).double().eval()
 
 
 @pytest.mark.parametrize("left", [True, False])
-def test_a_sentence_alone_and_in_a_batch_has_the_same_logits_and_attention(model, dictionary, left):
-    source, target = make_batch(dictionary, left=left)
+def test_a_sentence_alone_and_in_a_batch_has_the_same_logits_and_attention(model, cases, dictionary, left):
+    source, target = cases.tokens(left=left)
     together, extra = model(source, None, target)
     for i in range(len(LINES)):
-        alone_source, alone_target = make_batch(dictionary, slice(i, i + 1))
+        alone_source, alone_target = cases.tokens(slice(i, i + 1))
         alone, alone_extra = model(alone_source, None, alone_target)
         assert_close(together[i, : alone.size(1)], alone[0], atol=1e-5)
         if extra["attn"] is not None:  # at the places of the source, wherever the padding is
@@ -53,10 +35,10 @@ def test_a_sentence_alone_and_in_a_batch_has_the_same_logits_and_attention(model
 
 @pytest.mark.parametrize("folded", [True, False])
 @torch.no_grad()  # as the search has it
-def test_the_steps_of_a_beam_search_equal_the_full_forward_pass(model, dictionary, monkeypatch, folded):
+def test_the_steps_of_a_beam_search_equal_the_full_forward_pass(model, cases, dictionary, monkeypatch, folded):
     """Twice nothing happens; beams change places; the middle sentence is done; two orders that no beam search has."""
     monkeypatch.setattr(folded_attention, "SMALL_SIZE", folded_attention.SMALL_SIZE * folded)
-    source, beams = make_batch(dictionary, slice(0, 3))[0], torch.arange(3).repeat_interleave(2)
+    source, beams = cases.tokens(slice(0, 3))[0], torch.arange(3).repeat_interleave(2)
     first, state = model.encoder(source), {}
     source, encoder_out = source[beams], model.encoder.reorder_encoder_out(first, beams)
     target = torch.randint(dictionary.nspecial, len(dictionary), (6, 6))
@@ -76,21 +58,21 @@ def test_the_steps_of_a_beam_search_equal_the_full_forward_pass(model, dictionar
         assert isinstance(encoder_out["memories"][0][0][0], FoldedMemory) is folded
 
 
-def test_every_trainable_parameter_gets_a_gradient_whatever_drop_net_drew(model, dictionary):
-    source, target = make_batch(dictionary)
+def test_every_trainable_parameter_gets_a_gradient_whatever_drop_net_drew(model, cases):
+    source, target = cases.tokens()
     for _ in range(4):  # the default of drop-net is 1
         model.zero_grad()
         model.train()(source, None, target)[0].sum().backward()
-        assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
-    of_bert = model.encoder.source
-    assert of_bert is None or all(parameter.grad is None for parameter in of_bert.bert.model.parameters())
+        assert all((p.grad is not None) == p.requires_grad for p in model.parameters())
+    if model.encoder.source is not None:  # whose frozen parameters are none of the model
+        assert all(p.requires_grad or p.grad is None for p in model.encoder.source.bert.model.parameters())
 
 
 @pytest.mark.parametrize("checkpointed", [False, True])
-def test_with_layer_drop_every_parameter_gets_a_gradient_once_as_ddp_needs_it(build, dictionary, checkpointed):
+def test_with_layer_drop_every_parameter_gets_a_gradient_once_as_ddp_needs_it(build, cases, checkpointed):
     """Checkpointed layers have a backward pass of their own, beside that of the layers that were dropped."""
     model = build(encoder_layerdrop=0.5, decoder_layerdrop=0.5, checkpoint_activations=checkpointed).train()
-    source, target = make_batch(dictionary)
+    source, target = cases.tokens()
     times = Counter()
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     for name, parameter in parameters.items():
@@ -101,15 +83,15 @@ def test_with_layer_drop_every_parameter_gets_a_gradient_once_as_ddp_needs_it(bu
         assert times == dict.fromkeys(parameters, 1)
 
 
-def test_a_mix_gets_a_gradient_where_no_layer_attends_to_bert(build, dictionary, monkeypatch):
+def test_a_mix_gets_a_gradient_where_no_layer_attends_to_bert(build, cases, monkeypatch):
     monkeypatch.setattr(torch, "rand", lambda size: torch.zeros(size))  # drop-net: the NMT branch alone, everywhere
     model = build(bert_layer="mix", bert_drop_net=1.0).train()
-    source, target = make_batch(dictionary, slice(0, 2))
+    source, target = cases.tokens(slice(0, 2))
     model(source, None, target)[0].sum().backward()
     assert model.encoder.source.layer_mix.w.grad.tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("layer", ["-1", "mix", "random:2"])
-def test_berts_states_lie_in_memory_as_attention_reads_them(build, dictionary, layer):
-    [states] = build(bert_layer=layer).encoder(make_batch(dictionary)[0])["bert_out"]
+def test_berts_states_lie_in_memory_as_attention_reads_them(build, cases, layer):
+    [states] = build(bert_layer=layer).encoder(cases.tokens()[0])["bert_out"]
     assert states.is_contiguous()

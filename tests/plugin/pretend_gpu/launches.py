@@ -21,17 +21,14 @@ from unittest.mock import patch
 import pretend
 import torch
 import torch.nn.functional as F
-from cases import LSTM, STOCK, Cases, make_optimizer, update
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from helpers import criterion_of
+from model_cases import LSTM, STOCK, Cases, make_optimizer, update
 from pretend import Pretend, pretend_gpu
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from bert_fused_plugin.criterions.label_smoothed_cross_entropy import (
-    LabelSmoothedCrossEntropy,
-    LabelSmoothedCrossEntropyConfig,
-)
 from fairseq_compat import updates
 
 aten = torch.ops.aten
@@ -58,9 +55,8 @@ class Counts:
     def training(self, name: str, cached: bool = False, words: Optional[int] = None, **options: Any) -> "Launches":
         """Count forward pass, loss and backward pass, with fairseq's criterion for its models and ours for ours."""
         model = self.model(name, **options).train()
-        config = LabelSmoothedCrossEntropyConfig(sentence_avg=False)
-        ours = LabelSmoothedCrossEntropy.build_criterion(config, self.cases.task)
-        criterion = LabelSmoothedCrossEntropyCriterion(self.cases.task, False, 0.1) if name in (STOCK, LSTM) else ours
+        stock = LabelSmoothedCrossEntropyCriterion(self.cases.task, False, 0.1)
+        criterion = stock if name in (STOCK, LSTM) else criterion_of(self.cases.task)
         batch = self.cases.batch(model, cached)
         batch["target"] = batch["target"][:, :words]
         batch["net_input"]["prev_output_tokens"] = batch["net_input"]["prev_output_tokens"][:, :words]
@@ -102,7 +98,7 @@ class Counts:
         return launches.counts
 
     def model(self, name: str, **options: Any) -> Any:
-        """Return the model *name* of cases.py, with dropout."""
+        """Return the model *name* of model_cases.py, with dropout."""
         layers = {} if name == LSTM or name.startswith("gru: ") else {"encoder_layers": 6, "decoder_layers": 6}
         return self.cases.model(name, **layers, dropout=0.1, **options)
 

@@ -342,3 +342,27 @@ def detoured(real):
         return Detour.apply(compute, *(leaves[i] for i in places))
 
     return call
+
+
+def assert_alike(seen, expected):
+    """Compare tensors, in dictionaries; GPUs have other kernels for attention and for the recurrent models' tanh.
+
+    All that is *seen* must be on the device.
+    """
+    assert seen.keys() == expected.keys()
+    for key, value in expected.items():
+        if isinstance(value, dict):
+            assert_alike(seen[key], value)
+            continue
+        assert isinstance(seen[key], Pretend)
+        assert not isinstance(value, Pretend)
+        atol = 1e-4 * float(value.abs().max()) + 1e-7
+        torch.testing.assert_close(seen[key].elem, value, atol=atol, rtol=0, msg=lambda text, key=key: f"{key}: {text}")
+
+
+def assert_same_lines(seen, expected):
+    """Compare hypotheses; those that are *seen* must be on the device."""
+    assert len(seen) == len(expected)
+    for line, expected_line in zip(seen, expected):
+        assert line["tokens"].tolist() == expected_line["tokens"].tolist()
+        assert_alike(*({"scores": found["positional_scores"]} for found in (line, expected_line)))

@@ -5,36 +5,20 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from cases import Cases
 from fairseq.models.lstm import LSTMModel
 from fairseq.models.lstm import base_architecture as lstm
 from fairseq.modules import FairseqDropout
-from helpers import SIZES, randomise
+from helpers import SIZES, criterion_of, randomise
 from pretend import needs_pretend_gpu, pretend_gpu
 
-from bert_fused_plugin.criterions.label_smoothed_cross_entropy import (
-    LabelSmoothedCrossEntropy,
-    LabelSmoothedCrossEntropyConfig,
-)
-
 NAMES = ["parallel", "drop-net", "embedding", "bert_decoder", "mix", "fine-tuned", "gru: BERT", "fairseq's transformer"]
-
-
-@pytest.fixture
-def cases(dictionary, bert_dir):
-    return Cases(dictionary, bert_dir)
-
-
-def criterion_of(task, consistency, **flags):
-    cfg = LabelSmoothedCrossEntropyConfig(consistency=consistency, **{"sentence_avg": False, **flags})
-    return LabelSmoothedCrossEntropy.build_criterion(cfg, task)
 
 
 def step(cases, model, consistency, cached=False, **flags):
     """Return the loss, what was logged and the gradients of an update."""
     torch.manual_seed(7)
     model.zero_grad()
-    loss, _, log = criterion_of(cases.task, consistency, **flags)(model, cases.batch(model, cached))
+    loss, _, log = criterion_of(cases.task, consistency=consistency, **flags)(model, cases.batch(model, cached))
     loss.backward()
     return loss.item(), log, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
@@ -80,8 +64,8 @@ def test_with_alpha_0_and_in_validation_a_batch_is_read_once(cases, consistency)
     assert loss == plain
     assert all(torch.equal(same[name], grad) for name, grad in grads.items())
     model.eval()
-    evaluation = [criterion_of(cases.task, name).eval()(model, cases.batch(model))[0] for name in ("none", consistency)]
-    assert torch.equal(*evaluation)
+    criteria = [criterion_of(cases.task, consistency=name).eval() for name in ("none", consistency)]
+    assert torch.equal(*(criterion(model, cases.batch(model))[0] for criterion in criteria))
     assert "divergence" not in log
 
 
@@ -98,7 +82,7 @@ def test_a_frozen_bert_reads_once_and_the_second_reading_lacks_some_of_its_state
         run.side_effect = lambda inputs: model.encoder.source.bert.model(**inputs)
         batch = cases.batch(model, cached)
         run.reset_mock()
-        criterion_of(cases.task, "simcut", cutoff=0.5)(model, batch)
+        criterion_of(cases.task, consistency="simcut", cutoff=0.5)(model, batch)
         assert run.call_count == (0 if cached else 1)
     first, second = (inputs["bert_out"] for inputs in given)
     gone = second.eq(0).all(-1)
@@ -114,7 +98,7 @@ def test_fairseqs_lstm_is_cut_too(cases):
     batch = cases.batch(model)
     order = batch["net_input"]["src_lengths"].argsort(descending=True)  # as fairseq's data sets sort them
     batch["net_input"] = {name: value[order] for name, value in batch["net_input"].items()}
-    log = criterion_of(cases.task, "simcut", cutoff=0.5)(model, batch)[2]
+    log = criterion_of(cases.task, consistency="simcut", cutoff=0.5)(model, batch)[2]
     assert log["divergence"] > 0
 
 

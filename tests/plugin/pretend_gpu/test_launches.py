@@ -3,7 +3,6 @@
 from functools import cache
 
 import pytest
-from cases import Cases
 from launches import COMPARISONS, UNALIGNED, Counts
 from pretend import needs_pretend_gpu
 
@@ -12,8 +11,8 @@ KINDS = ["parallel", "stacked", "bert_decoder", "special tokens masked", "gru: B
 
 
 @pytest.fixture(scope="module")
-def counts(dictionary, bert_dir):
-    return Counts(Cases(dictionary, bert_dir))
+def counts(cases):
+    return Counts(cases)
 
 
 @cache
@@ -25,11 +24,6 @@ def launches(counts, function):
 def test_launches_stay_within_our_share(counts, name):
     ours, stock, aim = COMPARISONS[name]
     assert 0 < launches(counts, ours) <= aim * launches(counts, stock)
-
-
-def test_an_update_launches_as_much_for_twice_the_parameters(counts):
-    few, many = (sum(counts.update(size).values()) for size in (10, 20))
-    assert few == many <= 80
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -4,11 +4,11 @@ from functools import cache, partial
 
 import pytest
 import torch
-from cases import STOCK, TARGETS, Cases, assert_same_lines
 from fairseq.search import DiverseBeamSearch, DiverseSiblingsSearch, LexicallyConstrainedBeamSearch
 from fairseq.token_generation_constraints import pack_constraints
 from helpers import encode
-from pretend import needs_pretend_gpu, pretend_gpu
+from model_cases import STOCK, TARGETS
+from pretend import assert_same_lines, needs_pretend_gpu, pretend_gpu
 
 pytestmark = needs_pretend_gpu
 MEMBERS = ["parallel", "gru: BERT", STOCK, "gated"]
@@ -25,11 +25,6 @@ SEARCHES = {
     "diverse beams": {"strategy": partial(DiverseBeamSearch, num_groups=2, diversity_strength=0.5), "beam": 4},
     "diverse siblings": {"strategy": partial(DiverseSiblingsSearch, diversity_rate=0.5)},
 }
-
-
-@pytest.fixture(scope="module")
-def cases(dictionary, bert_dir):
-    return Cases(dictionary, bert_dir)
 
 
 def find(cases, names, how="", cached=False, on_gpu=False, **options):

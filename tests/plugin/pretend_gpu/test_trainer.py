@@ -15,10 +15,11 @@ from unittest.mock import patch
 import pytest
 import torch
 from documentation import ROOT
-from helpers import needs_half, write_corpus
-from in_process import Printed, command
+from helpers import needs_half
+from in_process import Printed, binarised, command
 from pretend import needs_pretend_gpu, pretend_gpu
 from torch.overrides import TorchFunctionMode
+from workspace import updates
 
 pytestmark = [needs_pretend_gpu, pytest.mark.filterwarnings("ignore:amp_C fused kernels unavailable:UserWarning")]
 _PROPERTIES = SimpleNamespace(name="a pretend GPU", major=8, minor=0, total_memory=2**30)
@@ -33,16 +34,18 @@ ARCHITECTURES = {
 # how far from the parameters of the CPU, in single precision, a training may end, as a part of the way that it went
 PRECISIONS = {"": 1e-4, "--fp16": 0.1, "--fp16 --fp16-no-flatten-grads": 0.1, "--memory-efficient-fp16": 0.1}
 PRECISIONS.update({"--bf16": 0.6, "--memory-efficient-bf16": 0.6})
-MARKS = {  # of those that find little beside the others
-    ("bert_fused", "--fp16 --fp16-no-flatten-grads"): pytest.mark.further,
-    ("bert_fused", "--memory-efficient-fp16"): pytest.mark.further,
-    ("bert_fused", "--memory-efficient-bf16"): pytest.mark.slow,
-    ("gru_bahdanau", ""): pytest.mark.further,
-    ("gru_bahdanau", "--bf16"): pytest.mark.further,
-    ("gru_bahdanau", "--fp16 --fp16-no-flatten-grads"): pytest.mark.slow,
-    ("gru_bahdanau", "--memory-efficient-fp16"): pytest.mark.slow,
-    ("gru_bahdanau", "--memory-efficient-bf16"): pytest.mark.slow,
-}
+further, slow = pytest.mark.further, pytest.mark.slow  # what finds little beside the others
+TRAININGS = [
+    ("bert_fused", ""),
+    ("bert_fused", "--fp16"),
+    pytest.param("bert_fused", "--fp16 --fp16-no-flatten-grads", marks=further),
+    pytest.param("bert_fused", "--memory-efficient-fp16", marks=further),
+    ("bert_fused", "--bf16"),
+    pytest.param("bert_fused", "--memory-efficient-bf16", marks=slow),
+    pytest.param("gru_bahdanau", "", marks=further),
+    ("gru_bahdanau", "--fp16"),
+    pytest.param("gru_bahdanau", "--bf16", marks=further),
+]
 
 
 class _CudaIsPretended(TorchFunctionMode):
@@ -94,11 +97,7 @@ class Runs:
     """Trainings and translations of one small corpus, on the CPU or on the pretend GPU."""
 
     def __init__(self, path, bert_dir):
-        self.path, self.bert_dir, self.data = path, bert_dir, path / "data-bin"
-        write_corpus(path, train=80, valid=10, test=8)
-        prefixes = [word for split in ("train", "valid", "test") for word in (f"--{split}pref", path / split)]
-        languages = ["--source-lang", "en", "--target-lang", "de", "--joined-dictionary"]
-        command("preprocess", *languages, *prefixes, "--destdir", self.data)
+        self.path, self.bert_dir, self.data = path, bert_dir, binarised(path, train=80, valid=10, test=8)
 
     def train(self, save_dir, *flags, arch="bert_fused", on_gpu=True, updates=10):
         """Return the checkpoint after some updates; drop-net is on."""
@@ -148,10 +147,6 @@ def loss(checkpoint):
     return checkpoint["extra_state"]["val_loss"]
 
 
-def updates(checkpoint):
-    return checkpoint["optimizer_history"][-1]["num_updates"]
-
-
 def parameters(checkpoint):
     """Return the parameters that say something.
 
@@ -166,10 +161,7 @@ def distance(left, right):
     return math.sqrt(sum(float((left[name] - value).square().sum()) for name, value in right.items()))
 
 
-@pytest.mark.parametrize(
-    ("arch", "flags"),
-    [pytest.param(arch, flags, marks=MARKS.get((arch, flags), ())) for arch in ARCHITECTURES for flags in PRECISIONS],
-)
+@pytest.mark.parametrize(("arch", "flags"), TRAININGS)
 @needs_half
 def test_ten_updates_in_each_precision_end_near_those_on_the_cpu(runs, on_cpu, tmp_path, arch, flags):
     expected = on_cpu(arch)

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from cases import CACHED, MODELS, STOCK, Cases, assert_alike
 from helpers import needs_half
-from pretend import needs_pretend_gpu, pretend_gpu
+from model_cases import CACHED, MODELS, STOCK
+from pretend import assert_alike, needs_pretend_gpu, pretend_gpu
 
 from bert_fused_plugin.errors import BertFusedError
 
@@ -24,11 +24,6 @@ class Training(NamedTuple):
     numbers: dict
     waits: dict
     copies: dict
-
-
-@pytest.fixture
-def cases(dictionary, bert_dir):
-    return Cases(dictionary, bert_dir)
 
 
 def train(cases, name, cached, on_gpu):

@@ -6,10 +6,10 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from cases import make_optimizer, update
 from fairseq.optim.adam import Adam
 from helpers import needs_half
 from launches import counting
+from model_cases import make_optimizer, update
 from pretend import Pretend, needs_pretend_gpu, pretend_gpu
 
 from fairseq_compat import updates

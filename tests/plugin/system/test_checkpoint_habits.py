@@ -8,10 +8,10 @@ import pytest
 import sacrebleu
 import torch
 from fairseq.checkpoint_utils import load_model_ensemble_and_task, save_ema_as_checkpoint
-from translating import Model, train
+from in_process import Model, train
 from workspace import TINY, hypotheses, load, updates
 
-from bert_fused_lab.exporting.model_directory import export_model
+from bert_fused_lab.exporting.export_model import export_model
 
 STILL = ["--lr", "0", "--max-epoch", "1", "--disable-validation"]  # what is loaded is what is saved
 

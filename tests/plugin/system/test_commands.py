@@ -1,13 +1,17 @@
 """fairseq's own command lines, each in a process of its own."""
 
+import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 from matplotlib import font_manager
-from workspace import ROOT
+from ranks import parameters
+from workspace import REPORT_QUICK, ROOT, hypotheses
 
 from bert_fused_lab.evidence.plot_attention import fonts
 
@@ -101,3 +105,73 @@ def test_fonts_are_found_for_what_matplotlibs_own_lacks(monkeypatch):
     assert families[0] == "DejaVu Sans"
     assert "STIXGeneral" in families
     assert missing == "𓀀"
+
+
+# --- BERT's states from the disk
+
+
+def losses(done):
+    """Return the losses of all updates and of validation."""
+    return [float(value) for value in re.findall(r"\b(?:nll_)?loss[ =]([\d.]+)", done.stdout)]
+
+
+def test_training_with_and_without_the_cache_is_the_same(workspace, tmp_path):
+    options = ["--bert-drop-net", "0.5", "--dropout", "0.1", "--log-interval", "1"]
+    without = workspace.train(*options, save_dir=tmp_path / "without")
+    cache = ["--bert-cache", tmp_path / "cache", "--bert-cache-dtype", "fp32"]
+    first = workspace.train(*options, *cache, save_dir=tmp_path / "first")
+    wanted = r"BERT cache \S+: 1 of 1 blocks are missing, [\d,]+ word pieces; [\d.,]+ MiB to write, [\d.,]+ GiB free"
+    assert len(re.findall(wanted, first.stdout)) == 2  # for train and for valid
+    second = workspace.train(*options, *cache, "--num-workers", "2", save_dir=tmp_path / "second")
+    assert "are missing" not in second.stdout
+    assert len(losses(without)) > 20
+    # the log shows three decimals
+    assert losses(first) == pytest.approx(losses(without), abs=0.0015)
+    states = [torch.load(tmp_path / name / "checkpoint_last.pt", weights_only=False) for name in ("without", "first")]
+    assert [state["extra_state"]["val_loss"] for state in states[:1]] == pytest.approx(
+        [state["extra_state"]["val_loss"] for state in states[1:]], abs=1e-6
+    )
+    assert losses(second) == losses(first)
+
+
+# --- the recurrent models
+
+
+def test_a_learned_map_is_logged_translates_beside_softmax_and_is_reported(workspace, tmp_path):
+    done = workspace.train_gru(tmp_path, "--attention-map", "entmax", "--max-epoch", "1")
+    log = done.stdout + done.stderr
+    path = tmp_path / "checkpoint_last.pt"
+    raw = torch.load(path, weights_only=False)["model"]["decoder.attention.attention_map.raw_alpha"]
+    assert raw.item() != 0
+    assert f"alpha of decoder.attention: {1 + torch.sigmoid(raw).item():.3f}\n" in log
+    assert re.search(r"valid on 'valid' subset \| loss .* \| alpha 1\.\d+\b", log)
+    out = workspace.generate("--path", f"{path}:{workspace.checkpoint}", "--print-alignment").stdout
+    assert sorted(hypotheses(out)) == list(range(30))
+    assert len(re.findall(r"^A-\d+\t", out, re.MULTILINE)) == 30
+    drawing = ["bert-fused-attention", workspace.data, "--path", path, "--output", tmp_path / "x.svg"]
+    drawn = workspace.run(*drawing)
+    refused = workspace.run(*drawing, "--layer", "1", ok=False)
+    assert "error: --layer must be in [-1, 0], got 1" in refused.stderr
+    report = ["--output", tmp_path / "x.html", "--json", tmp_path / "x.json", *REPORT_QUICK]
+    workspace.run("bert-fused-compare", workspace.data, "--baseline", f"a={path}", *report)
+    assert json.loads((tmp_path / "x.json").read_text())["runs"][0]["alphas"].keys() == {"decoder.attention"}
+    assert "The alpha that each head of a has learned." in (tmp_path / "x.html").read_text(encoding="utf-8")
+    assert re.search(r"^alpha: +decoder\.attention: 1\.\d\d$", drawn.stdout, re.MULTILINE)
+
+
+# --- consistency training
+
+
+def test_it_logs_the_divergence_and_a_training_goes_on_in_mid_epoch_as_if_unbroken(workspace, tmp_path):
+    flags = ["--consistency", "simcut", "--bert-cache", tmp_path / "cache", "--dropout", "0.2", "--update-freq", "2"]
+    flags += ["--max-tokens", "60", "--no-epoch-checkpoints", "--save-interval-updates", "3", "--max-update", "7"]
+    done = workspace.train(*flags, save_dir=tmp_path / "whole")
+    log = done.stdout + done.stderr
+    assert re.search(r"train \| epoch 001 \| .* \| divergence \d\.\d+ \|", log)
+    assert "divergence" not in re.search(r"valid on 'valid' subset .*", log)[0]
+    (tmp_path / "parts").mkdir()
+    shutil.copy(tmp_path / "whole" / "checkpoint_1_3.pt", tmp_path / "parts" / "checkpoint_last.pt")
+    done = workspace.train(*flags, save_dir=tmp_path / "parts")
+    assert "(epoch 1 @ 3 updates)" in done.stdout + done.stderr
+    whole, parts = (parameters(tmp_path / name / "checkpoint_last.pt") for name in ("whole", "parts"))
+    assert all(torch.equal(value, parts[name]) for name, value in whole.items())

@@ -20,12 +20,12 @@ pytestmark = pytest.mark.timeout(900)  # nothing else limits the time of a train
 
 @pytest.fixture(scope="module")
 def alone(workspace, tmp_path_factory):
-    """Parameters after an epoch of one process with ``--update-freq 2``, by architecture and more flags."""
+    """Parameters after an epoch of one process with ``--update-freq 2``, by more flags."""
 
     @lru_cache
-    def train(arch, *flags):
-        save_dir = tmp_path_factory.mktemp(arch)
-        words = command(workspace, save_dir, "--update-freq", "2", *flags, arch=arch, train=())
+    def train(*flags):
+        save_dir = tmp_path_factory.mktemp("alone")
+        words = command(workspace, save_dir, "--update-freq", "2", *flags, train=())
         workspace.run("fairseq-train", *words, timeout=900)
         return parameters(save_dir / "checkpoint_last.pt")
 
@@ -39,21 +39,15 @@ def start_two_ranks(arguments, log_dir: Path):
     return [start([*arguments, *group, rank], log_dir / f"rank{rank}.log") for rank in range(2)]
 
 
-def train_with_two_ranks(workspace, save_dir, *options, arch, train=FAIRSEQ_TRAIN):
-    assert_all_end(start_two_ranks(command(workspace, save_dir, *options, arch=arch, train=train), save_dir), save_dir)
+def train_with_two_ranks(workspace, save_dir, *options, train=FAIRSEQ_TRAIN):
+    assert_all_end(start_two_ranks(command(workspace, save_dir, *options, train=train), save_dir), save_dir)
 
 
-@pytest.mark.parametrize(
-    ("arch", "flags"),
-    [
-        pytest.param("bert_fused_tiny", (), id="bert_fused"),
-        pytest.param("bert_fused_tiny", ("--consistency", "simcut"), id="simcut", marks=pytest.mark.further),
-    ],
-)
-def test_two_ranks_train_as_one_process_with_two_batches_an_update(workspace, alone, tmp_path, arch, flags):
+@pytest.mark.parametrize("flags", [(), pytest.param(("--consistency", "simcut"), marks=pytest.mark.further)])
+def test_two_ranks_train_as_one_process_with_two_batches_an_update(workspace, alone, tmp_path, flags):
     """Dropout and drop-net are on: each rank draws what one process draws for the same batch."""
-    train_with_two_ranks(workspace, tmp_path, *flags, arch=arch, train=CPU_DDP)
-    assert_as_alone(tmp_path, alone(arch, *flags))
+    train_with_two_ranks(workspace, tmp_path, *flags, train=CPU_DDP)
+    assert_as_alone(tmp_path, alone(*flags))
 
 
 def in_cache(folder):
@@ -64,13 +58,13 @@ def in_cache(folder):
 def cached(workspace, tmp_path_factory):
     """The flags of a cache that one process has filled."""
     flags = in_cache(tmp_path_factory.mktemp("filled"))
-    main(["build", *map(str, command(workspace, "none", *flags, arch="bert_fused_tiny", train=()))])
+    main(["build", *map(str, command(workspace, "none", *flags, train=()))])
     return flags
 
 
 def test_ranks_that_lack_states_all_end_and_name_the_command_that_computes_them(workspace, alone, tmp_path):
-    arch, options = "bert_fused_tiny", ["--ddp-backend", "legacy_ddp", *in_cache(tmp_path / "my cache")]
-    ranks = start_two_ranks(command(workspace, tmp_path / "save", *options, arch=arch), tmp_path)
+    options = ["--ddp-backend", "legacy_ddp", *in_cache(tmp_path / "my cache")]
+    ranks = start_two_ranks(command(workspace, tmp_path / "save", *options), tmp_path)
     assert [rank.wait() for rank in ranks] == [1, 1]
     logs = [(tmp_path / f"rank{rank}.log").read_text() for rank in range(2)]
     assert not any("Traceback" in log for log in logs)
@@ -78,15 +72,15 @@ def test_ranks_that_lack_states_all_end_and_name_the_command_that_computes_them(
     assert list(map(len, named)) == [1, 1]
     assert not (tmp_path / "my cache").exists()
     main(shlex.split(named[1][0]))
-    train_with_two_ranks(workspace, tmp_path / "save", *options, arch=arch)
-    assert_as_alone(tmp_path / "save", alone(arch))
+    train_with_two_ranks(workspace, tmp_path / "save", *options)
+    assert_as_alone(tmp_path / "save", alone())
 
 
 @pytest.mark.further
 def test_when_a_rank_is_killed_the_other_ends_and_training_resumes(workspace, alone, cached, tmp_path):
-    save_dir, arch = tmp_path / "save", "bert_fused_tiny"
+    save_dir = tmp_path / "save"
     options = ["--ddp-backend", "legacy_ddp", "--num-workers", "2", *cached]
-    endless = command(workspace, save_dir, *options, "--save-interval-updates", "4", "--max-epoch", "10000", arch=arch)
+    endless = command(workspace, save_dir, *options, "--save-interval-updates", "4", "--max-epoch", "10000")
     survivor, victim = start_two_ranks(endless, save_dir)
     try:
         while not (save_dir / "checkpoint_1_8.pt").exists():
@@ -98,11 +92,11 @@ def test_when_a_rank_is_killed_the_other_ends_and_training_resumes(workspace, al
         survivor.kill()
         victim.kill()
     assert re.search(r"Connection (closed|reset) by peer", (save_dir / "rank0.log").read_text())
-    assert parameters(save_dir / "checkpoint_last.pt").keys() == alone(arch).keys()
+    assert parameters(save_dir / "checkpoint_last.pt").keys() == alone().keys()
     resumed = tmp_path / "resumed"
-    train_with_two_ranks(workspace, resumed, *options, "--restore-file", save_dir / "checkpoint_1_4.pt", arch=arch)
+    train_with_two_ranks(workspace, resumed, *options, "--restore-file", save_dir / "checkpoint_1_4.pt")
     assert "(epoch 1 @ 4 updates)" in (resumed / "rank0.log").read_text()
-    assert_as_alone(resumed, alone(arch))
+    assert_as_alone(resumed, alone())
 
 
 @pytest.mark.skipif(
@@ -117,7 +111,7 @@ def test_two_machines_train_as_one_process_with_two_batches_an_update(workspace,
     agents = []
     for machine in range(2):
         train = [*torchrun, machine, CPU_DDP[1]]
-        line = command(workspace, tmp_path / "save", *options, arch="bert_fused_tiny", train=train)
+        line = command(workspace, tmp_path / "save", *options, train=train)
         agents.append(start(line, tmp_path / f"machine{machine}.log"))
     assert_all_end(agents, tmp_path)
-    assert_as_alone(tmp_path / "save", alone("bert_fused_tiny"))
+    assert_as_alone(tmp_path / "save", alone())

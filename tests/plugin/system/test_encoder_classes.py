@@ -3,24 +3,19 @@
 from pathlib import Path
 
 import pytest
-from helpers import LINES, write_corpus
-from in_process import command
+from helpers import LINES
+from in_process import Model, binarised, train
 from language_models import LANGUAGES, MAKERS, save_language_model
-from translating import Model, train
 from workspace import TINY
 
-from bert_fused_lab.exporting.model_directory import export_model
+from bert_fused_lab.exporting.export_model import export_model
 from bert_fused_plugin.models.bert_fused import BertFusedModel
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """A small data-bin."""
-    path = tmp_path_factory.mktemp("data")
-    write_corpus(path, train=40, valid=5, test=10)
-    prefixes = [word for split in ("train", "valid", "test") for word in (f"--{split}pref", path / split)]
-    command("preprocess", "-s", "en", "-t", "de", "--joined-dictionary", *prefixes, "--destdir", path / "data-bin")
-    return str(path / "data-bin")
+    return binarised(tmp_path_factory.mktemp("data"), train=40, valid=5, test=10)
 
 
 def translate(hub):

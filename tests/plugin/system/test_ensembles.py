@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from fairseq import checkpoint_utils
-from in_process import Printed, command
-from translating import mean_log_probabilities, train
+from in_process import Model, mean_log_probabilities, train
 from workspace import GRU_SIZES, TINY
 
 from bert_fused_plugin.models.bert_fused import BertFusedModel
@@ -25,8 +24,7 @@ def members(workspace, tmp_path_factory):
 
 
 def translate(data, paths, task, *args):
-    options = ["--beam", "3", "--min-len", "2", "--max-len-b", "10", "--cpu"]
-    return Printed(command("generate", data, "--task", task, "--path", ":".join(paths), *options, *args))
+    return Model(data, ":".join(paths)).generate(*args, task=task)
 
 
 @pytest.mark.parametrize(
@@ -93,8 +91,7 @@ def test_the_shortest_member_says_where_sources_are_cut(workspace, members, tmp_
         assert max(map(len, one.tokens("S").values())) == 4  # and eos
         assert one.tokens() == other.tokens()
     line = "the dog sees a man . " * 2
-    options = ["--path", f"{fused}:{members['fused']}", "--max-len-b", "10", "--cpu"]
-    out = Printed(command("interactive", workspace.data, "--task", OWN, *options, text=f"{line}\nthe dog\n"))
+    out = Model(workspace.data, f"{fused}:{members['fused']}").interactive(f"{line}\nthe dog\n")
     assert [len(words) for words in out.tokens("S").values()] == [4, 2]
     hub = BertFusedModel.from_pretrained(str(tmp_path), "fused.pt", workspace.data)
     assert hub.translate([line]) == hub.translate(["the dog sees a"])

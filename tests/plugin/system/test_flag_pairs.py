@@ -137,68 +137,19 @@ def names(flag):
     return {word for word in flag.split() if word.startswith("--")}
 
 
-def together(one, other):
-    """Return whether both can stand in one command line."""
-    return not names(one) & names(other)
-
-
-class Pairs:
-    """The pairs that are still to be tried, and those that are known to be refused.
-
-    Args:
-        own: the flags of the plug-in.
-        others: flags of fairseq; two of them are no pair.
-    """
-
-    def __init__(self, own, others) -> None:
-        self.flags = [*own, *others]
-        possible = [frozenset(pair) for pair in combinations(self.flags, 2) if together(*pair)]
-        self.left = dict.fromkeys(pair for pair in possible if pair & set(own))
-        self.refused = set()
-        self._random = Random(1)
-
-    def group(self, size):
-        """Return at most *size* flags, with pairs among them that were not tried, and none that is refused."""
-        group = list(next(iter(self.left)))
-        for flag in self._random.sample(self.flags, len(self.flags)):
-            is_new = any(frozenset((flag, other)) in self.left for other in group)
-            if len(group) < size and is_new and self._fits(flag, group):
-                group.append(flag)
-        return group
-
-    def tried(self, group, refused=False):
-        """Take note that *group*, which is a pair if it was *refused*, was tried."""
-        for pair in map(frozenset, combinations(group, 2)):
-            self.left.pop(pair, None)
-            if refused:
-                self.refused.add(pair)
-
-    def within(self, group, message=None):
-        """Return the pairs of *group* that were not tried, or those whose flags some line of *message* names."""
-        lines = None if message is None else message.splitlines()
-        return [
-            pair
-            for pair in combinations(group, 2)
-            if frozenset(pair) in self.left
-            and (lines is None or any(all(any(n in line for n in names(flag)) for flag in pair) for line in lines))
-        ]
-
-    def _fits(self, flag, group):
-        return flag not in group and all(
-            together(flag, other) and frozenset((flag, other)) not in self.refused for other in group
-        )
-
-
 WHEN_TRANSLATING = ("--bert-text", "--bert-cache", "--bert-cache-dtype", "--dataset-impl")
 REFUSED = "bert_fused_plugin: error: "
 SENTENCES = 30  # of the test set
 
 
 class Trials:
-    """Trains and translates with groups of flags, and takes a group that fails apart until the guilty pair is known."""
+    """Trains and translates with groups of flags, and takes a group that fails apart until the guilty pair is known.
+
+    Two flags of fairseq may stand together, but are no pair that is tried.
+    """
 
     def __init__(self, workspace, plain, folder, family):
-        self.workspace, self.folder = workspace, folder
+        self.workspace, self.folder, self.random = workspace, folder, Random(1)
         places = {"case": folder, "text": workspace.path, "transformer": plain / "checkpoint_last.pt"}
         own, others = ([line.format(**places) for line in text.strip().splitlines()] for text in FAMILIES[family])
         if family == "bert_fused":
@@ -213,10 +164,11 @@ class Trials:
             for flag, (outcome, message) in alone.items()
             if outcome == "broken" and flag not in REFUSED_BY_FAIRSEQ
         }
-        # a flag that fails alone would fail in each pair
-        own, others = ([flag for flag in flags if alone[flag][0] == "held"] for flags in (own, others))
-        self.pairs = Pairs(own, others)
-        self.number = len(self.pairs.left)
+        self.flags = [flag for flag in alone if alone[flag][0] == "held"]  # another one would fail in each pair
+        possible = (pair for pair in combinations(self.flags, 2) if not names(pair[0]) & names(pair[1]))
+        self.together = dict.fromkeys(map(frozenset, possible))  # the pairs that may stand in one command line
+        self.left = {pair: None for pair in self.together if pair & {*own}}  # those that are still to be tried
+        self.number = len(self.left)
 
     def outcome(self, group):
         """Return whether *group* held, was refused or broke, and what it said."""
@@ -233,24 +185,31 @@ class Trials:
         whole = sorted(found) == list(range(SENTENCES)) and all(math.isfinite(score) for score, _ in found.values())
         return ("held", "") if whole else ("broken", f"translations: {found}")
 
+    def group(self, size):
+        """Return at most *size* flags, with pairs among them that were not tried, and none that is refused."""
+        group = list(next(iter(self.left)))
+        for flag in self.random.sample(self.flags, len(self.flags)):
+            pairs = {frozenset((flag, other)) for other in group if other != flag}
+            if flag not in group and pairs <= self.together.keys() and pairs & self.left.keys():
+                group.append(flag)
+        return group[:size]
+
     def settle(self, group):
-        """Try *group* and, if it fails, its pairs, first those that the message names."""
+        """Try *group* and, if it fails, its pairs: those that the message names or, without such, all."""
         outcome, message = self.outcome(group)
-        if outcome == "held":
-            self.outcomes["held"] += len(self.pairs.within(group))
-            self.pairs.tried(group)
-        elif len(group) == 2:
-            self.outcomes[outcome] += 1
-            self.pairs.tried(group, refused=True)
+        pairs = [pair for pair in map(frozenset, combinations(group, 2)) if pair in self.left]
+        if outcome == "held" or len(group) == 2:
+            self.outcomes[outcome] += len(pairs)
+            self.left = {pair: None for pair in self.left if pair not in pairs}
+            if outcome != "held":
+                del self.together[frozenset(group)]
             if outcome == "broken":
                 self.broken[" ".join(group)] = message[-2000:]
-        else:
-            known = len(self.pairs.refused)
-            for pair in self.pairs.within(group, message):
-                self.settle(pair)
-            if len(self.pairs.refused) == known:  # else the other pairs come again, without those that fail
-                for pair in self.pairs.within(group):
-                    self.settle(pair)
+            return
+        lines = message.splitlines()
+        named = [pair for pair in pairs if any(all(any(n in line for n in names(f)) for f in pair) for line in lines)]
+        for pair in named or pairs:
+            self.settle([*pair])
 
     def _translate(self, flags):
         task = flags[flags.index("--task") + 1] if "--task" in flags else "bert_fused_translation"
@@ -266,9 +225,9 @@ class Trials:
 def test_each_pair_of_flags_works_or_is_refused_by_a_sentence(workspace, plain, tmp_path, soak, family):
     trials = Trials(workspace, plain, tmp_path / "case", family)
     for _ in range(soak.amount(5, 100_000)):
-        if not trials.pairs.left:
+        if not trials.left:
             break
-        trials.settle(trials.pairs.group(8))
+        trials.settle(trials.group(8))
     soak.figure(f"{trials.number:,} pairs in {trials.runs:,} trainings: {json.dumps(trials.outcomes)}")
     assert not trials.broken
     assert trials.outcomes["held"] > 0

@@ -8,8 +8,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 from fairseq.search import DiverseBeamSearch
-from in_process import command
-from translating import Model, mean_log_probabilities, train
+from in_process import Model, command, mean_log_probabilities, train
 from workspace import GRU_SIZES, TINY
 
 from bert_fused_plugin.errors import BertFusedError
@@ -201,3 +200,25 @@ def test_a_language_model_joins_in(fused, workspace, tmp_path):
         addend = 3 * logits.log_softmax(-1)[torch.arange(len(target)), target] / math.log(2)
         expected = torch.tensor(reference.positional()[number]) + addend
         assert forced[number] == pytest.approx(expected.tolist(), abs=5e-4)
+
+
+# --- half precision, as far as CPUs have it
+
+
+HOW = "--encoder-layers 1 --decoder-layers 1 --lr 0.001 --clip-norm 1.0 --max-tokens 60 --max-update 10".split()
+
+
+@pytest.mark.parametrize(("arch", "others"), [("bert_fused_tiny", False), ("gru_bahdanau_tiny", True)])
+def test_translation_in_bf16_is_near_that_in_single(workspace, plain, tmp_path, caplog, arch, others):
+    made = ["--bert-model", workspace.bert_dir, "--bert-cache", workspace.path / "cache"]
+    train(workspace.data, tmp_path, "--arch", arch, *HOW, *made)
+    more = f":{plain / 'checkpoint_best.pt'}" if others else ""  # an ensemble with fairseq's own
+    model = Model(workspace.data, f"{tmp_path / 'checkpoint_last.pt'}{more}")
+    single = model.default.scores()
+    assert "computes in bfloat16" not in caplog.text
+    cached = model.generate("--bf16", "--bert-cache", workspace.path / "cache").scores()
+    assert "Model computes in bfloat16 (--bf16)" in caplog.text
+    assert len(cached) == 30
+    for half in (model.generate("--bf16").scores(), cached):
+        assert half != single
+        assert sum(math.isclose(half[n], single[n], abs_tol=0.05, rel_tol=0.02) for n in single) >= 28  # of 30

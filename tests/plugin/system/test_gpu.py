@@ -10,16 +10,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import assert_close, encode, make_gru, pad, randomise
+from fairseq.utils import move_to_cuda
+from helpers import assert_close
 from ranks import free_port
 from workspace import ROOT, hypotheses
 
 GPUS = torch.cuda.device_count()
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="no GPU, or pytest was started without -m gpu")]
 
-LINES = ["the old man sees a small dog .", "a dog", "play@@ house ? the hou@@ se , the red apple ."]
-KINDS = {kind: {"bert_fusion": kind} for kind in ("parallel", "gated", "stacked", "embedding")}
-KINDS.update({"mix": {"bert_layer": "mix"}, "gru": {}, "gru, dot": {"attention": "dot"}})
+KINDS = ["parallel", "gated", "stacked", "embedding", "mix", "gru: BERT", "gru: BERT, dot"]
 ARCHITECTURES = ["bert_fused_tiny", "gru_bahdanau_tiny"]
 FURTHER = [
     "--consistency r-drop", "--consistency r-drop --fp16", "--consistency simcut --cutoff 0 --bert-drop-net 0 --fp16",
@@ -79,15 +78,13 @@ def still_bert(workspace, tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_logits_are_those_of_the_cpu(build, dictionary, bert_dir, monkeypatch, kind):
+def test_logits_are_those_of_the_cpu(cases, monkeypatch, kind):
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-    options = KINDS[kind]
-    model = make_gru(dictionary, bert_model=bert_dir, **options) if kind.startswith("gru") else build(**options)
-    randomise(model)
-    src_tokens, prev = (pad([encode(dictionary, x) for x in LINES], dictionary.pad(), left) for left in (True, False))
+    model = cases.model(kind).eval()
+    net_input = cases.batch(model)["net_input"]
     with torch.no_grad():
-        expected, _ = model.eval()(src_tokens, None, prev)
-        seen, _ = model.cuda()(src_tokens.cuda(), None, prev.cuda())
+        expected, _ = model(**net_input)
+        seen, _ = model.cuda()(**move_to_cuda(net_input))
     assert_close(seen.cpu(), expected, atol=1e-4)
 
 

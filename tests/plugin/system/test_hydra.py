@@ -10,7 +10,7 @@ from documentation import blocks, typed
 from ranks import parameters
 from workspace import ROOT, hypotheses
 
-from bert_fused_lab.evidence.training_log import read_curves
+from bert_fused_lab.evidence.runs import read_curves
 
 UPDATES = 5
 # what may differ: the folder of the checkpoints, and how Hydra prints its log; the model's settings are compared apart

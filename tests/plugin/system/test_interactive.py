@@ -4,7 +4,7 @@ import io
 import re
 
 import pytest
-from in_process import Printed, command
+from in_process import Printed, command, train
 from language_models import save_language_model
 from sacremoses import MosesDetokenizer, MosesTokenizer
 from sentencepiece import SentencePieceProcessor
@@ -80,13 +80,10 @@ def system(request, plain_text, tmp_path_factory):
     save_language_model("RoBERTa", path / "bert", max_position_embeddings=160)
     splits = [f"--{split}pref={path / split}" for split in SIZES]
     command("preprocess", "-s", "en", "-t", "de", "--joined-dictionary", *splits, "--destdir", path / "data")
-    command(
-        "train", path / "data", "--task", "bert_fused_translation", "--arch", "bert_fused", *TINY,
-        "--bert-model", path / "bert", "--bert-detok", "moses" if request.param == "moses" else "none",
-        "--criterion", "bert_fused_label_smoothed_cross_entropy", "--optimizer", "adam", "--lr", "0.01",
-        "--max-tokens", "1000", "--max-update", "25", "--disable-validation", "--no-epoch-checkpoints", "--cpu",
-        "--save-dir", path / "save",
-    )  # fmt: skip
+    detok = "moses" if request.param == "moses" else "none"
+    model = ["--arch", "bert_fused", *TINY, "--bert-model", path / "bert", "--bert-detok", detok]
+    how = "--max-tokens 1000 --max-epoch 0 --max-update 25 --disable-validation".split()
+    train(path / "data", path / "save", *model, *how)
     flags = {
         "moses": ["--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes", path / "codes"],
         "sentencepiece": ["--bpe", "sentencepiece", "--sentencepiece-model", path / "spm.model"],

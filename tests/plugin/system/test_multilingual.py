@@ -3,8 +3,7 @@
 import pytest
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 from helpers import WORDS
-from in_process import Printed, command
-from translating import train
+from in_process import Printed, command, train
 from workspace import ROOT, TINY, write_corpus
 
 TAGS = ("<2de>", "<2fr>")

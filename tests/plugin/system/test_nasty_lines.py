@@ -9,9 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from in_process import Printed
 
-from bert_fused_plugin.bert.pretrained_bert import load_tokenizer
-from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
-
 NASTY = [
     "", " ", "\t", "\u00a0\u3000", "\u200b", "\u200c\u200d", "\ufeff", "zzz qqq", "\x00", "\x01\x02\x1b[31m\x7f",
     "the\x00dog", "\x0b", "\x0c", "\x1c\x1d\x1e", "\x85", "\u2028", "\u2029", "e\u0301\u0301\u0323", "\u0301",
@@ -46,11 +43,6 @@ def mixture(count: int):
     lines = (NASTY + made)[:count]
     rng.shuffle(lines)
     return lines
-
-
-@pytest.fixture(scope="module")
-def bridge(bert_dir, dictionary):
-    return DictionaryBridge(dictionary, load_tokenizer(bert_dir), max_tokens=32)
 
 
 def whole(pieces, bridge):

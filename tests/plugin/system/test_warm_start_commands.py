@@ -5,7 +5,7 @@ import shutil
 
 from workspace import hypotheses, load, updates
 
-from bert_fused_lab.exporting.averaging import average_checkpoints
+from bert_fused_lab.exporting.average_checkpoints import average_checkpoints
 from bert_fused_plugin.checkpoints.record import Origin, origins
 
 

@@ -10,6 +10,7 @@ from helpers import GRU_SIZES, SIZES, dictionary_of, encode, translation_task
 
 from bert_fused_plugin.tasks.bert_fused_translation import BertFusedTranslationTask
 
+LAUNCH = {"save_dir": "nowhere", "restore_file": "checkpoint_last.pt", "checkpoint_suffix": ""}
 LINES = ["the old man sees a small red dog", "a dog", "the big house eats ."]
 CUT = ["the old man sees", "a dog", "the big house eats"]  # to 5 tokens
 
@@ -81,12 +82,9 @@ def test_flags_for_bert_beside_a_model_without_bert_are_named(dictionary, caplog
         (["▁我", "们"], {}, 1, 0),
     ],
 )
-def test_bleu_of_subwords_and_of_words_without_spaces_is_warned_of(
-    bert_dir, tmp_path, caplog, symbols, flags, subwords, words
-):
+def test_bleu_of_subwords_and_of_words_without_spaces_is_warned_of(bert_dir, caplog, symbols, flags, subwords, words):
     task = translation_task(dictionary_of(*symbols), **{"eval_bleu": True, **flags})
-    launch = {"save_dir": str(tmp_path), "restore_file": "checkpoint_last.pt", "checkpoint_suffix": ""}
-    task.build_model(Namespace(**SIZES, arch="bert_fused", bert_model=bert_dir, **launch))
+    task.build_model(Namespace(**SIZES, arch="bert_fused", bert_model=bert_dir, **LAUNCH))
     assert caplog.text.count("--eval-bleu scores subwords and not words; give --eval-bleu-remove-bpe") == subwords
     said = "--eval-bleu counts words, and zh has no spaces between them; leave out --eval-bleu-remove-bpe and"
     assert caplog.text.count(said) == words
@@ -109,19 +107,17 @@ def test_a_cased_bert_for_lower_cased_text_is_warned_of(bert_dir, tmp_path, capl
     settings = (bert / "tokenizer.json").read_text(encoding="utf-8")
     if cased:
         (bert / "tokenizer.json").write_text(settings.replace('"lowercase": true', '"lowercase": false'))
-    launch = {"save_dir": str(tmp_path), "restore_file": "checkpoint_last.pt", "checkpoint_suffix": ""}
-    launch["bert_strip_tags"] = ",".join(symbol for symbol in symbols if symbol[0] == "<") or None
+    tags = ",".join(symbol for symbol in symbols if symbol[0] == "<") or None
     task = translation_task(dictionary_of(*symbols), **flags)
-    task.build_model(Namespace(**SIZES, arch="bert_fused", bert_model=str(bert), **launch))
+    task.build_model(Namespace(**SIZES, arch="bert_fused", bert_model=str(bert), bert_strip_tags=tags, **LAUNCH))
     assert caplog.text.count("distinguishes capitals, but the source dictionary has none; give an uncased") == times
     loses = cased and symbols[0] == "It@@"  # this BERT has no piece with a capital
     assert caplog.text.count("knows no capitals, and the source dictionary has some; give --bert-tokenizer-o") == loses
 
 
-def test_input_that_bert_was_not_trained_on_is_warned_of(bert_dir, tmp_path, caplog):
+def test_input_that_bert_was_not_trained_on_is_warned_of(bert_dir, caplog):
     task = translation_task(dictionary_of("it", "<2de>"))
-    launch = {"save_dir": str(tmp_path), "restore_file": "checkpoint_last.pt", "checkpoint_suffix": ""}
     for flags, times in (({}, 1), ({"bert_strip_tags": "<2de>"}, 0)):
         caplog.clear()
-        task.build_model(Namespace(**SIZES, arch="bert_fused", bert_model=bert_dir, **launch, **flags))
+        task.build_model(Namespace(**SIZES, arch="bert_fused", bert_model=bert_dir, **LAUNCH, **flags))
         assert caplog.text.count("symbols like <2de>, maybe tags of languages; consider --bert-strip-tags") == times

@@ -3,10 +3,9 @@ import pytest
 import torch
 from fairseq.data import LanguagePairDataset, ListDataset
 from helpers import encode, framed, framed_ids
-from transformers import AutoTokenizer
 
 from bert_fused_plugin.data.bert_pair_dataset import BertPairDataset, InteractiveDataset
-from bert_fused_plugin.data.dictionary_bridge import BERT_PAD, DictionaryBridge
+from bert_fused_plugin.data.dictionary_bridge import BERT_PAD
 
 SOURCES = ["a dog", "the old man sees a small dog", "dog", "", "play@@ hou@@ se , a dog"]
 TARGETS = ["dog dog", "man", "a big old red house runs", "dog", "house"]
@@ -18,11 +17,6 @@ def pairs(dictionary, targets=TARGETS, **options):
     return LanguagePairDataset(
         ListDataset(src, sizes[0]), sizes[0], dictionary, ListDataset(tgt, sizes[1]), sizes[1], dictionary, **options
     )
-
-
-@pytest.fixture
-def bridge(dictionary, bert_dir):
-    return DictionaryBridge(dictionary, AutoTokenizer.from_pretrained(bert_dir), max_tokens=32)
 
 
 @pytest.fixture

@@ -5,14 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from helpers import criterion_of
 from literal_loss import PAD, TARGET, B, T, V, literal_loss
 
 from bert_fused_plugin.criterions import smoothed_loss
 from bert_fused_plugin.criterions.consistency import CONSISTENCY_KINDS, cut, read_twice
-from bert_fused_plugin.criterions.label_smoothed_cross_entropy import (
-    LabelSmoothedCrossEntropy,
-    LabelSmoothedCrossEntropyConfig,
-)
 from bert_fused_plugin.criterions.smoothed_loss import label_smoothed_loss, projected_loss
 from bert_fused_plugin.errors import BertFusedError
 
@@ -114,8 +111,7 @@ def test_a_position_is_cut_as_a_whole_and_as_often_as_p_cut():
     ],
 )
 def test_the_flags_choose_alpha_and_the_share_that_is_cut(flags, expected):
-    cfg = LabelSmoothedCrossEntropyConfig(sentence_avg=False, **flags)
-    criterion = LabelSmoothedCrossEntropy.build_criterion(cfg, SimpleNamespace(cfg={}, target_dictionary=None))
+    criterion = criterion_of(SimpleNamespace(cfg={}, target_dictionary=None), **flags)
     assert (criterion.agreement and criterion.agreement.alpha, criterion.p_cut) == expected
 
 

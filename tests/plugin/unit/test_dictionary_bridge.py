@@ -8,16 +8,6 @@ from bert_fused_plugin.data.dictionary_bridge import BERT_PAD, DictionaryBridge
 from bert_fused_plugin.errors import BertFusedError
 
 
-@pytest.fixture(scope="module")
-def tokenizer(bert_dir):
-    return AutoTokenizer.from_pretrained(bert_dir)
-
-
-@pytest.fixture
-def bridge(dictionary, tokenizer):
-    return DictionaryBridge(dictionary, tokenizer, max_tokens=32)
-
-
 def pieces(ids):
     return [PIECES[i] for i in ids]
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 from fairseq.data import AppendTokenDataset, ConcatDataset, ListDataset
 from helpers import PIECES, encode
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel
 
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.data.dictionary_bridge import BERT_PAD, DictionaryBridge, collate_bert_tokens
@@ -12,12 +12,8 @@ from bert_fused_plugin.errors import BertFusedError
 
 
 @pytest.fixture
-def make_bridge(dictionary, bert_dir):
-    def make(context, max_tokens=32):
-        tokenizer = AutoTokenizer.from_pretrained(bert_dir)
-        return DictionaryBridge(dictionary, tokenizer, max_tokens=max_tokens, context=context)
-
-    return make
+def make_bridge(dictionary, tokenizer):
+    return lambda context, size=32: DictionaryBridge(dictionary, tokenizer, max_tokens=size, context=context)
 
 
 def read(rows):
@@ -64,7 +60,7 @@ def test_a_document_begins_where_the_index_says(make_bridge):
 
 
 def test_the_oldest_context_goes_first_where_berts_positions_end(make_bridge):
-    bridge = make_bridge(2, max_tokens=8)
+    bridge = make_bridge(2, size=8)
     rows = read(frame(bridge, ["the old man", "sees a", "small big dog", "the a old man dog runs"]))
     assert rows[1] == "[CLS] the old man [SEP] sees a [SEP]"
     assert rows[2] == "[CLS] sees a [SEP] small big dog [SEP]"  # "the old man" does not fit
@@ -73,8 +69,8 @@ def test_the_oldest_context_goes_first_where_berts_positions_end(make_bridge):
     assert rows[1] == "[CLS] the a old man dog runs [SEP]"
 
 
-def test_token_types_are_those_of_the_models_own_tokenizer(make_bridge, bert_dir):
-    bridge, tokenizer = make_bridge(1), AutoTokenizer.from_pretrained(bert_dir)
+def test_token_types_are_those_of_the_models_own_tokenizer(make_bridge, tokenizer):
+    bridge = make_bridge(1)
     bert_tokens = collate_bert_tokens([torch.tensor(row) for row in frame(bridge, ["the old man", "sees [SEP] a dog"])])
     segments = bridge.segments(bert_tokens)
     # "[SEP]" as text is three pieces
@@ -84,11 +80,11 @@ def test_token_types_are_those_of_the_models_own_tokenizer(make_bridge, bert_dir
     assert make_bridge(0).segments(bert_tokens) is None
 
 
-def test_bert_takes_the_token_types(make_bridge, bert_dir):
+def test_bert_takes_the_token_types(make_bridge, tokenizer, bert_dir):
     bridge, bert = make_bridge(1), FrozenBert.from_pretrained(bert_dir)
     bert_tokens = collate_bert_tokens([torch.tensor(row) for row in frame(bridge, LINES)])
     states, padding = bert(bert_tokens, bridge.segments(bert_tokens)), bert_tokens.eq(BERT_PAD)
-    tokenizer, reference = AutoTokenizer.from_pretrained(bert_dir), AutoModel.from_pretrained(bert_dir).eval()
+    reference = AutoModel.from_pretrained(bert_dir).eval()
     for i in (1, 2, 3):
         inputs = tokenizer(LINES[i - 1], LINES[i], return_tensors="pt", return_token_type_ids=True)
         with torch.no_grad():

@@ -5,14 +5,22 @@ from argparse import Namespace
 from functools import partial
 
 import pytest
+import torch
 import transformers
-from helpers import GRU_SIZES, SIZES, translation_task
+from helpers import GRU_SIZES, SIZES, assert_close, translation_task
 from transformers import BertConfig, BertModel
 from transformers.utils import cached_file
 
 from bert_fused_lab.recipe.encoder import layer_and_width
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
-from bert_fused_plugin.bert.layer_choice import advised_layer, is_sentence_encoder, last_layer_warning, layer_indices
+from bert_fused_plugin.bert.layer_choice import (
+    RandomLayer,
+    ScalarMix,
+    advised_layer,
+    is_sentence_encoder,
+    last_layer_warning,
+    layer_indices,
+)
 from bert_fused_plugin.errors import BertFusedError
 
 WARNING = "was trained to represent whole sentences"
@@ -104,3 +112,35 @@ def test_the_task_warns_where_a_training_begins(dictionary, of_sentences, tmp_pa
 def test_the_recipe_takes_the_layer_that_the_warning_names(directory, request):
     layer = 1 if directory == "of_sentences" else None
     assert layer_and_width(request.getfixturevalue(directory)) == (layer, 12)
+
+
+# --- mixtures of layers
+
+
+B, L, N, D = 2, 5, 3, 4
+
+
+def test_scalar_mix_is_elmos_equation():
+    mix, states = ScalarMix(N), torch.randn(B, L, N, D)
+    assert_close(mix(states), states.mean(dim=2))  # as it begins
+    with torch.no_grad():
+        mix.w.copy_(torch.tensor([0.3, -1.0, 2.0]))
+        mix.gamma.fill_(1.7)
+    exps = [torch.exp(w) for w in mix.w]
+    expected = 1.7 * sum(e / sum(exps) * states[:, :, j] for j, e in enumerate(exps))
+    assert_close(mix(states), expected)
+
+
+def test_a_random_layer_is_one_of_them_in_training_and_their_mean_in_evaluation():
+    mix, states = RandomLayer().train(), torch.randn(B, L, N, D)
+    seen = []
+    for _ in range(60):
+        out = mix(states)
+        seen.append([torch.equal(out, states[:, :, j]) for j in range(N)])
+    assert all(sum(hits) == 1 for hits in seen)
+    assert all(any(hits[j] for hits in seen) for j in range(N))
+    assert_close(mix.eval()(states), states.mean(dim=2))
+    torch.manual_seed(3)
+    first = mix.train()(states)
+    torch.manual_seed(3)
+    assert torch.equal(mix(states), first)

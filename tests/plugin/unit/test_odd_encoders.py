@@ -24,7 +24,7 @@ from transformers import (
     XmodModel,
 )
 
-from bert_fused_lab.exporting.model_directory import save_bert
+from bert_fused_lab.exporting.export_model import save_bert
 from bert_fused_plugin.bert.finetuned_bert import FinetunedBert
 from bert_fused_plugin.bert.frozen_bert import FrozenBert
 from bert_fused_plugin.bert.pretrained_bert import count_positions

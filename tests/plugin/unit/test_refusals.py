@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from fairseq.data import Dictionary
-from helpers import GRU_SIZES, SIZES
+from helpers import GRU_SIZES, SIZES, criterion_of
 from omegaconf import OmegaConf
 
 from bert_fused_plugin.criterions.label_smoothed_cross_entropy import (
@@ -44,7 +44,7 @@ def task(bert_context=0, bert_finetune=False, **options):
 
 def criterion(**options):
     with pytest.raises(BertFusedError) as caught:
-        LabelSmoothedCrossEntropy.build_criterion(LabelSmoothedCrossEntropyConfig(sentence_avg=False, **options), BARE)
+        criterion_of(BARE, **options)
     return caught.value.errors
 
 

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from helpers import processes
+from fork_server import SERVER
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import safe_open
@@ -254,11 +254,11 @@ def _build_in_process(*arguments):
 
 
 def test_ten_kills_lose_a_block_each_at_most(tmp_path, many_blocks):
-    context, chance = processes(), random.Random(3)
+    chance = random.Random(3)
     unbroken, folder = tmp_path / "unbroken", tmp_path / "killed"
     number, made = build(unbroken), set()
     for _ in range(10):
-        process = context.Process(target=_build_in_process, args=(folder, 0.05))
+        process = SERVER.Process(target=_build_in_process, args=(folder, 0.05))
         process.start()
         while {file.name for file in folder.glob("*.safetensors")} == made:
             time.sleep(0.01)

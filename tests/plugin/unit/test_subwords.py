@@ -11,7 +11,6 @@ from omegaconf import OmegaConf
 from sentencepiece import SentencePieceProcessor
 from slow_tokenizers import sentencepiece_model
 from tokenizers import ByteLevelBPETokenizer
-from transformers import AutoTokenizer
 
 from bert_fused_plugin.bert.flags import BertFlags
 from bert_fused_plugin.bert.from_flags import load_bridge
@@ -106,9 +105,7 @@ def test_the_text_is_that_of_the_bert_encoder_of_fairseq(tmp_path):
 
 
 @pytest.fixture
-def load(bert_dir, tmp_path):
-    tokenizer = AutoTokenizer.from_pretrained(bert_dir)
-
+def load(tokenizer, tmp_path):
     def make(dictionary, bert_text=None, bert_subword="auto", flags=None, **given):
         cfg = Namespace(source_lang="en", data=str(tmp_path), bert_text=bert_text)
         task = Namespace(source_dictionary=dictionary, cfg=cfg)

@@ -3,7 +3,6 @@
 import pytest
 import torch
 from helpers import dictionary_of, encode, framed_ids, pad
-from transformers import AutoTokenizer
 
 from bert_fused_plugin.data.dictionary_bridge import DictionaryBridge
 from bert_fused_plugin.data.tags import language_tags, tags_named
@@ -48,8 +47,7 @@ def test_the_tags_of_other_toolkits():
     assert language_tags(dictionary_of(*words.split(), *tags.split())) == tags.split()
 
 
-def test_bert_reads_what_it_would_read_without_the_tags(tagged, bert_dir):
-    tokenizer = AutoTokenizer.from_pretrained(bert_dir)
+def test_bert_reads_what_it_would_read_without_the_tags(tagged, tokenizer):
     bridge = DictionaryBridge(tagged, tokenizer, max_tokens=32, tags=["<2de>", "<2fr>", "not there"])
     plain = DictionaryBridge(tagged, tokenizer, max_tokens=32)
     assert bridge.tags == ("<2de>", "<2fr>")

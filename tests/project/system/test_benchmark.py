@@ -1,10 +1,12 @@
-"""benchmarks/benchmark.py: it measures real work and reports all of it.  Speed itself is never asserted."""
+"""benchmarks/: they measure real work and report all of it.  Speed itself is never asserted."""
 
 import json
 import math
+import subprocess
+import sys
 
 import pytest
-from fork_server import FORK_SERVER
+from fork_server import run_forked
 from torch.utils import backend_registration
 from workspace import ROOT, write_corpus
 
@@ -21,7 +23,7 @@ def data(tmp_path_factory):
 
 
 def run(*args, ok=True, **variables):
-    done = FORK_SERVER.run(ROOT / "benchmarks" / "benchmark.py", *args, **variables)
+    done = run_forked(ROOT / "benchmarks" / "benchmark.py", *args, **variables)
     assert not ok or done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done
 
@@ -139,3 +141,30 @@ def test_what_is_missing_is_named():
     assert done.returncode != 0
     assert "--data DIR, or the environment variable DATA, and --bert-model are required" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+# --- benchmarks/ambiguous_words.py, on a made-up language with one ambiguous word
+
+
+def test_the_choice_between_two_translations_is_counted(tmp_path):
+    common = [(f"{a}{b}word", f"{a}{b}wort") for a in "abcdefghij" for b in "abcdefghij"]
+    pairs = [(f"{a} {a}", f"{b} {b}") for a, b in common for _ in range(30)]  # the frequent words
+    pairs += [("bank money", "kreditinstitut geld")] * 15 + [("bank river", "flussufer strom")] * 15
+    pairs += [("money", "geld"), ("river", "strom")] * 40
+    files = {
+        "train.en": [a for a, _ in pairs],
+        "train.de": [b for _, b in pairs],
+        "test.en": ["bank money", "bank river", "bank", "river"],
+        "test.de": ["Kreditinstitute", "flussufer", "kreditinstitut flussufer", "strom"],  # the third decides nothing
+        "baseline.de": ["flussufer geld", "flussufer", "flussufer", "strom"],
+        "system.de": ["kreditinstitut", "flussufern", "flussufer", "strom"],
+    }
+    for name, lines in files.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    script = ROOT / "benchmarks" / "ambiguous_words.py"
+    done = subprocess.run([sys.executable, script, *files], cwd=tmp_path, check=True, capture_output=True, text=True)
+    figures = json.loads(done.stdout)
+    assert figures["words"] == {"bank": ["flus", "kred"]}
+    assert figures["places"] == 2
+    assert figures["accuracy"] == {"baseline": 0.5, "system": 1.0}
+    assert figures["p"] == 1  # one place more is no evidence

@@ -1,4 +1,4 @@
-"""The models of the ring, a batch for them, and what a training and a translation give."""
+"""Tiny models of all kinds with random parameters, a batch for them, and what a training and a translation give."""
 
 from argparse import Namespace
 from types import SimpleNamespace
@@ -9,28 +9,39 @@ from fairseq.models.lstm import LSTMModel
 from fairseq.models.transformer import TransformerModel
 from fairseq.models.transformer.transformer_legacy import base_architecture
 from fairseq.sequence_generator import SequenceGenerator
-from helpers import GRU_SIZES, PRE_NORM, SIZES, encode, make_gru, make_model, pad
+from helpers import GRU_SIZES, PRE_NORM, SIZES, criterion_of, encode, make_gru, make_model, pad
 from omegaconf import OmegaConf
-from pretend import Pretend
-from recurrent_models import KINDS, WITH_BERT
 
 from bert_fused_plugin.bert.source import source_of
-from bert_fused_plugin.criterions.label_smoothed_cross_entropy import (
-    LabelSmoothedCrossEntropy,
-    LabelSmoothedCrossEntropyConfig,
-)
 from bert_fused_plugin.data.dictionary_bridge import collate_bert_tokens
 from bert_fused_plugin.data.document_context import with_context
 from bert_fused_plugin.modules.fusion import FUSION_KINDS
+from bert_fused_plugin.modules.recurrent_attention import RECURRENT_ATTENTIONS
 from bert_fused_plugin.tasks.ensembles import members
 
+GRU = {
+    **{kind: {"attention": kind} for kind in RECURRENT_ATTENTIONS},
+    "deep": {"encoder_layers": 2, "decoder_layers": 3},
+    "sparsemax, dot": {"attention": "dot", "attention_map": "sparsemax"},
+    "entmax": {"attention_map": "entmax"},
+}
+GRU_WITH_BERT = {
+    "BERT": {"bert_branch_weights": "0.7,0.2"},
+    "BERT, dot": {"attention": "dot"},
+    "BERT, mix": {"bert_layer": "mix"},
+    "BERT, no attention": {"attention": "none"},
+    "BERT, deep": {"decoder_layers": 2, "bert_mask_special_tokens": True},
+    "BERT, entmax15": {"attention_map": "entmax15"},
+}
 FUSED = {
     **{kind: {"bert_fusion": kind} for kind in FUSION_KINDS},
     "drop-net": {"bert_drop_net": 0.7},
     "without drop-net, weights": {"bert_drop_net": 0.0, "bert_branch_weights": "0.3,0.7"},
     "gated, drop-net": {"bert_fusion": "gated", "bert_drop_net": 0.7},
-    "stacked, encoder first": {"bert_fusion": "stacked", "bert_stack_order": "encoder-first"},
-    "embedding": {"bert_fusion": "embedding", "layernorm_embedding": True},
+    "pre-norm": PRE_NORM,
+    "stacked, encoder first": {"bert_fusion": "stacked", "bert_stack_order": "encoder-first", **PRE_NORM},
+    "embedding, mix": {"bert_fusion": "embedding", "bert_layer": "mix", "layernorm_embedding": True, **PRE_NORM},
+    "embedding, learned positions": {"bert_fusion": "embedding", "encoder_learned_pos": True},
     "bert_decoder": {"bert_fusion": "embedding", "encoder_layers": 0},
     "no encoder layers": {"encoder_layers": 0},
     "BERT in the encoder": {"bert_attend": "encoder"},
@@ -45,6 +56,7 @@ FUSED = {
     "fine-tuned, last layer": {"bert_finetune": True, "bert_finetune_layers": 1},
     "context": {"bert_context": 2},
     "entmax, sparsemax": {"attention_map": "entmax", "self_attention_map": "sparsemax"},
+    "stacked, entmax": {"bert_fusion": "stacked", "attention_map": "entmax", "self_attention_map": "entmax15"},
     "shared, learned positions": {
         "share_all_embeddings": True, "encoder_learned_pos": True, "decoder_learned_pos": True,
         "max_source_positions": 30, "max_target_positions": 30,
@@ -52,8 +64,9 @@ FUSED = {
     "layer drop, checkpointed": {"encoder_layerdrop": 0.2, "decoder_layerdrop": 0.2, "checkpoint_activations": True},
 }  # fmt: skip
 STOCK, LSTM = "fairseq's transformer", "fairseq's lstm"
-MODELS = [*FUSED, *(f"gru: {name}" for name in (*KINDS, *WITH_BERT)), STOCK]
+MODELS = [*FUSED, *(f"gru: {name}" for name in (*GRU, *GRU_WITH_BERT)), STOCK]
 CACHED = ["parallel", "drop-net", "embedding", "mix", "special tokens masked", "context", "gru: BERT"]
+# each sentence is as long as no other one, and the longest comes first, as fairseq's LSTM needs it
 LINES = ["play@@ house ? the hou@@ se , the red apple .", "the old man sees a small dog .", "a dog", ""]
 TARGETS = ["a big house", "the dog eats a red apple", "runs", "old man sees"]
 
@@ -65,9 +78,9 @@ class Cases:
         self.dictionary, self.bert_dir = dictionary, bert_dir
         self.task = SimpleNamespace(cfg={}, source_dictionary=dictionary, target_dictionary=dictionary)
 
-    def model(self, name, **options):
-        """Return the model *name* of `MODELS`, the same each time."""
-        torch.manual_seed(3)
+    def model(self, name, seed=3, **options):
+        """Return the model *name* of `MODELS`, for one *seed* the same each time."""
+        torch.manual_seed(seed)
         if name == STOCK:
             args = Namespace(**{**SIZES, **options})
             base_architecture(args)
@@ -76,20 +89,24 @@ class Cases:
             model = LSTMModel.build_model(Namespace(**{**GRU_SIZES, "criterion": None, **options}), self.task)
         elif name.startswith("gru: "):
             kind = name[len("gru: ") :]
-            bert = {"bert_model": self.bert_dir} if kind in WITH_BERT else {}
-            model = make_gru(self.dictionary, **{**KINDS, **WITH_BERT}[kind], **bert, **options)
+            bert = {"bert_model": self.bert_dir} if kind in GRU_WITH_BERT else {}
+            model = make_gru(self.dictionary, **{**GRU, **GRU_WITH_BERT}[kind], **bert, **options)
         else:
             model = make_model(self.dictionary, bert_model=self.bert_dir, **{**FUSED[name], **options})
-        torch.manual_seed(4)
+        torch.manual_seed(seed + 1)
         for key, parameter in model.named_parameters():
             if not key.startswith("encoder.bert."):
                 torch.nn.init.normal_(parameter, std=0.3)
         return model
 
+    def tokens(self, rows=slice(None), left=True):
+        """Return source tokens, padded on the left or on the right, and target tokens."""
+        sides = [[encode(self.dictionary, line) for line in lines[rows]] for lines in (LINES, TARGETS)]
+        return pad(sides[0], self.dictionary.pad(), left), pad(sides[1], self.dictionary.pad(), left=False)
+
     def batch(self, model, cached=False):
         """Return a batch for *model*, with BERT's tokens if it reads them and, if *cached*, with BERT's states."""
-        src_tokens = pad([encode(self.dictionary, line) for line in LINES], self.dictionary.pad(), left=True)
-        target = pad([encode(self.dictionary, line) for line in TARGETS], self.dictionary.pad(), left=False)
+        src_tokens, target = self.tokens()
         start = torch.full((len(LINES), 1), self.dictionary.eos())
         net_input = {
             "src_tokens": src_tokens,
@@ -112,10 +129,8 @@ class Cases:
 
     def train(self, model, batch, optimizer, consistency="none"):
         """Make an update, and return the loss of the batch and the gradients."""
-        cfg = LabelSmoothedCrossEntropyConfig(sentence_avg=False, consistency=consistency)
-        criterion = LabelSmoothedCrossEntropy.build_criterion(cfg, self.task)
         optimizer.zero_grad()
-        loss, sample_size, _ = criterion(model, batch)
+        loss, sample_size, _ = criterion_of(self.task, consistency=consistency)(model, batch)
         (loss / sample_size).backward()
         optimizer.step()
         return {"loss": loss.detach(), **{name: p.grad for name, p in model.named_parameters() if p.grad is not None}}
@@ -153,27 +168,3 @@ def update(optimizer):
     norm = optimizer.clip_grad_norm(1.0)
     optimizer.step()
     return norm
-
-
-def assert_alike(seen, expected):
-    """Compare tensors, in dictionaries; GPUs have other kernels for attention and for the recurrent models' tanh.
-
-    All that is *seen* must be on the device.
-    """
-    assert seen.keys() == expected.keys()
-    for key, value in expected.items():
-        if isinstance(value, dict):
-            assert_alike(seen[key], value)
-            continue
-        assert isinstance(seen[key], Pretend)
-        assert not isinstance(value, Pretend)
-        atol = 1e-4 * float(value.abs().max()) + 1e-7
-        torch.testing.assert_close(seen[key].elem, value, atol=atol, rtol=0, msg=lambda text, key=key: f"{key}: {text}")
-
-
-def assert_same_lines(seen, expected):
-    """Compare hypotheses; those that are *seen* must be on the device."""
-    assert len(seen) == len(expected)
-    for line, expected_line in zip(seen, expected):
-        assert line["tokens"].tolist() == expected_line["tokens"].tolist()
-        assert_alike(*({"scores": found["positional_scores"]} for found in (line, expected_line)))
