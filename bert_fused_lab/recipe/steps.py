@@ -128,7 +128,8 @@ class Recipe:
         """Train a transformer from the target to the source, which back_translate uses, on the parallel text alone."""
         args, plan, folder, command = self.args, self.plan, self.out / "reverse", self._command("transformer")
         command[1] = f"{self.out}/data-bin"
-        for flag, value in (("--save-dir", folder), ("--dropout", dropout_for(plan.size, plan.made["pairs"]))):
+        own = {"--save-dir": folder, "--dropout": dropout_for(plan.size, plan.made["pairs"]), "--upsample-primary": 1}
+        for flag, value in own.items():
             command[command.index(flag) + 1] = str(value)
         command += ["--source-lang", args.target, "--target-lang", args.source]
         train(self._run_training, folder, command, self.out, {})

@@ -133,6 +133,9 @@ def test_sizes_follow_the_parallel_text_and_dropout_and_disk_all_text(dry, mono)
         shutil.rmtree(mono / "mono" / "bert_fused")
     trained = {of(call, "--save-dir"): of(call, "--dropout") for call in dry.calls("fairseq-train")}
     assert (trained["own_data-out/reverse"], trained["own_data-out/mono/transformer"]) == ("0.3", "0.1")
+    shutil.rmtree(mono / "mono" / "data-bin")  # other text needs no other reverse
+    file.write_text(json.dumps({"checksum": 0, "lines": 20_000, "tokens": 50_000}))
+    assert "reverse: done before" in dry.run("own_data", "reverse", mono=".")
     args = command.parse_args(dry.arguments("own_data"))
     assert [dropout_for(size_for(args, 3000, False, {}), pairs) for pairs in (3000, 100_000)] == [0.3, 0.1]
 
