@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from documentation import ROOT
 from fairseq import options
-from fork_server import FORK_SERVER
+from fork_server import run_forked
 
 from bert_fused_lab.recipe import back_translation, command, distill
 from bert_fused_lab.recipe.settings import dropout_for, size_for
@@ -220,7 +220,7 @@ def test_monolingual_text_becomes_a_report_on_four_systems(tmp_path, bert_dir):
     given = ["en", "de", data, f"--bert={bert_dir}", "--symbols=90", "--train-flags=--cpu", f"--out={out}", "--more=2"]
 
     def run(*words):
-        done = FORK_SERVER.run("bert-fused-recipe", *given, *words, cwd=tmp_path, timeout=1000)
+        done = run_forked("bert-fused-recipe", *given, *words, cwd=tmp_path, timeout=1000)
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         return done.stdout
 

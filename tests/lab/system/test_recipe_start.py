@@ -4,7 +4,7 @@ import json
 import random
 
 import pytest
-from fork_server import FORK_SERVER
+from fork_server import run_forked
 from transformers import AutoModelForSeq2SeqLM
 from translation_models import MODELS, WORDS
 
@@ -33,7 +33,7 @@ def test_a_downloaded_model_is_scored_fine_tuned_fused_and_exported(place, bert_
     flags = "--cpu --max-tokens 300 --validate-interval-updates 2 --save-interval-updates 2"
     given = ["--start", "nllb", "--bert", bert_dir, "--more", 2, "--deploy", "control", "--train-flags", flags]
     steps = ["prepare", "estimate", "transformer", "control", "bert_fused", "deploy", "compare"]
-    done = FORK_SERVER.run("bert-fused-recipe", "en", "fr", "data", "--out=out", *given, *steps, cwd=place, timeout=800)
+    done = run_forked("bert-fused-recipe", "en", "fr", "data", "--out=out", *given, *steps, cwd=place, timeout=800)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "\ntransformer: out/start/checkpoint.pt, as it was downloaded\n" in done.stdout
     assert "of the control 3e-05" in done.stdout
