@@ -11,9 +11,10 @@ import logging
 import shutil
 from argparse import Namespace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Dict, Optional, Sequence
-from unittest.mock import patch
 
+import torch
 from ctranslate2.converters import FairseqConverter
 from fairseq.data import Dictionary
 
@@ -72,11 +73,12 @@ def convert(args: Namespace, new: Path) -> Namespace:
     logging.getLogger("fairseq").setLevel(logging.WARNING)  # it says the same for each precision
     state = read_checkpoint(args.checkpoint)
     flags = Namespace(**saved_flags(state, "model"))
-    converter = FairseqConverter(str(args.checkpoint), str(args.data), *args.languages)
-    for precision in PRECISIONS:
+    # the converter would refuse types that fairseq's checkpoints have, so it reads one that has only flags and weights
+    with TemporaryDirectory(dir=new) as folder, torch.serialization.safe_globals([Namespace]):
+        torch.save({"args": flags, "model": dict(state["model"])}, f"{folder}/checkpoint.pt")
+        converter = FairseqConverter(f"{folder}/checkpoint.pt", str(args.data), *args.languages)
         try:
-            # which would refuse types that fairseq's checkpoints have; this one was read safely
-            with patch("torch.load", return_value={"args": flags, "model": dict(state["model"])}):
+            for precision in PRECISIONS:
                 converter.convert(str(new / precision), quantization=precision)
         except ValueError as error:  # it names all flags that it does not support
             raise BertFusedError(

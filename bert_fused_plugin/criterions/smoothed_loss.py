@@ -153,7 +153,7 @@ class _ProjectedLoss(torch.autograd.Function):
         form = x.shape[1:-1]  # of the readings of a position: none or (2,)
         is_token = symbols.ne(padding_idx)
         rows, on_cpu = None, features.device.type == "cpu"
-        if on_cpu:  # a GPU would make the host wait for their number
+        if on_cpu:  # a GPU would make the CPU wait for their number
             rows = is_token.nonzero().squeeze(1)
             x, symbols, is_token = x[rows], symbols[rows], is_token[rows]
         grad_x = torch.empty_like(x)

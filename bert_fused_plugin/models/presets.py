@@ -17,17 +17,17 @@ _NO_FLAGS = (*_OF_TASK, "_name", "arch", "decoder_input_dim")  # fairseq's prese
 
 
 def register_preset(
-    model: str, arch: str, host: Callable[[Namespace], None] = lambda flags: None, **values: Any
+    model: str, arch: str, of_fairseq: Callable[[Namespace], None] = lambda flags: None, **values: Any
 ) -> Callable[[Any], None]:
     """Register a preset as the architecture *arch* of a *model*, and return it: a function that sets what flags lack.
 
-    The preset has the *values*, and *host*, a preset of fairseq, sets what these leave.
+    The preset has the *values*, and *of_fairseq*, one of fairseq's presets, sets what these leave.
     """
 
     def complete(flags: Namespace) -> None:
         for name, value in values.items():
             vars(flags).setdefault(name, value)
-        host(flags)
+        of_fairseq(flags)
 
     @register_model_architecture(model, arch)
     def preset(flags: Any) -> None:

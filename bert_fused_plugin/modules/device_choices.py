@@ -8,7 +8,7 @@ from torch.nn.functional import linear
 
 
 def launches_matter(tensor: Tensor) -> bool:
-    """Return whether the host's launches limit the speed on the device of *tensor*."""
+    """Return whether the CPU's launches limit the speed on the device of *tensor*."""
     return tensor.device.type != "cpu"
 
 

@@ -46,7 +46,7 @@ class AdditiveAttention(RecurrentAttention):
 
     def energies(self, query: Tensor, keys: Tensor) -> Tensor:
         """Return the energies, (B, K, S), of projected queries, (B, K, A), and keys, (B, S, A)."""
-        if query.device.type != "cpu":  # a GPU waits for the host, which starts fewest kernels this way
+        if query.device.type != "cpu":  # a GPU waits for the CPU, which starts fewest kernels this way
             return torch.tanh(query.unsqueeze(2) + keys.unsqueeze(1)) @ self.v
         if not torch.is_grad_enabled():  # in a step of decoding, autograd's own work would show
             return _additive_energies(query, keys, self.v)
