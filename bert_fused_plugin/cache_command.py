@@ -57,7 +57,11 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
 
 
 def build(args: Namespace) -> None:
-    """Make what is missing of the word pieces and states of all data sets of the training whose settings are *args*."""
+    """Make what is missing of the word pieces and states of all data sets of the training whose settings are *args*.
+
+    Raises:
+        BertFusedError: the settings are not those of a training with BERT.
+    """
     if vars(args).get("bert_model") is None:
         raise BertFusedError("bert-fused-cache build needs --bert-model, got none; give the flags of the training")
     part = args.part
@@ -88,7 +92,11 @@ def _share(text: str) -> Tuple[int, int]:
 
 
 def info(args: Namespace) -> None:
-    """Print what the directory holds: each BERT, and each of its data sets."""
+    """Print what the directory holds: each BERT, and each of its data sets.
+
+    Raises:
+        BertFusedError: it holds nothing.
+    """
     found = sorted(args.directory.glob(f"*/{DESCRIPTION}"))
     if not found:
         raise BertFusedError(f"{args.directory} has no states of any BERT; give the directory of --bert-cache")

@@ -27,6 +27,9 @@ class FinetunedBert(PretrainedBert):
     with ``--scale-parameter``.)  A checkpoint holds theta, f and which parameters f scales.
 
     Of the layers that are used only the last *last_layers* train; by default all of them and the embeddings do.
+
+    Raises:
+        BertFusedError: There are no such layers.
     """
 
     saves_weights = True

@@ -167,7 +167,11 @@ def parse_options(options: Optional[str]) -> Dict[str, Any]:
 
 
 def parse_weights(weights: Optional[str], default: str = "0.5,0.5") -> Tuple[float, float]:
-    """Return the numbers of ``--bert-branch-weights``; ValueError: they are not two finite ones."""
+    """Return the numbers of ``--bert-branch-weights``.
+
+    Raises:
+        ValueError: *weights* are not two finite numbers.
+    """
     w_nmt, w_bert = map(float, (default if weights is None else weights).split(","))
     if not (math.isfinite(w_nmt) and math.isfinite(w_bert)):
         raise ValueError

@@ -66,7 +66,11 @@ def load_source(cfg: BertFlags, task: Any, errors: List[str], bpe: Dict[str, Any
 
 
 def load_bridge(cfg: BertFlags, task: Any, tokenizer: Any, max_tokens: int, bpe: Dict[str, Any]) -> DictionaryBridge:
-    """Return the bridge from the source dictionary of *task* to *tokenizer*, for at most *max_tokens* word pieces."""
+    """Return the bridge from the source dictionary of *task* to *tokenizer*, for at most *max_tokens* word pieces.
+
+    Raises:
+        BertFusedError: the text for BERT cannot be made as the flags say, and the task has no raw text for it.
+    """
     dictionary, settings = task.source_dictionary, task_settings(task)
     bridge = DictionaryBridge(
         dictionary,
@@ -113,7 +117,11 @@ def describe_bert(model: Any, name: Any) -> str:
 
 
 def locate_bert(name: str, task: Any) -> str:
-    """Return the place of the BERT *name*."""
+    """Return the place of the BERT *name*.
+
+    Raises:
+        BertFusedError: The name begins with ``./``, and neither the data directory nor the working directory has it.
+    """
     if not name.startswith("./"):
         given = os.path.expanduser(name)  # the shell leaves the ~ of --bert-model=~/DIR
         # a BERT from the package index may lie in another environment than in training

@@ -11,7 +11,11 @@ from bert_fused_plugin.files import file_of_model
 
 
 def layer_indices(layers: str, depth: int) -> Tuple[int, ...]:
-    """Return the numbers of those of BERT's *depth* layers that ``--bert-layer`` names; 0 stands for the embeddings."""
+    """Return the numbers of those of BERT's *depth* layers that ``--bert-layer`` names; 0 stands for the embeddings.
+
+    Raises:
+        BertFusedError: There is no such layer.
+    """
     with suppress(ValueError, IndexError):
         if layers == "mix":
             return tuple(range(depth + 1))

@@ -40,6 +40,9 @@ class PretrainedBert(nn.Module):
 
     A subclass says how the Hugging Face *model* is held.  It is any encoder, or causal language model, of
     ``transformers.AutoModel``, and is put into evaluation mode without gradients.  `layer_indices` reads *layers*.
+
+    Raises:
+        BertFusedError: There is no such layer.
     """
 
     model: "PreTrainedModel"
@@ -69,7 +72,11 @@ class PretrainedBert(nn.Module):
 
     @classmethod
     def from_pretrained(cls, name: str, layers: str = "-1", **options: Any) -> "PretrainedBert":
-        """Load the encoder *name*, a local directory or a name on the Hugging Face hub."""
+        """Load the encoder *name*, a local directory or a name on the Hugging Face hub.
+
+        Raises:
+            BertFusedError: The encoder cannot be loaded or run, or it has no such *layers*.
+        """
         model = load_encoder(name)
         try:
             bert = cls(model, layers, **options)
@@ -137,6 +144,9 @@ class PretrainedBert(nn.Module):
 
         Training would end with fairseq's error about the loss scale, and translations would be random.  A GPU has to
         wait for each answer, so of a training only the first batch is checked.
+
+        Raises:
+            BertFusedError: half precision cannot hold them.
         """
         if self.training and self._is_checked:
             return
@@ -196,7 +206,11 @@ def groups_by_length(lengths: Sequence[int], fewest: int) -> Iterator[List[int]]
 
 
 def load_encoder(name: str) -> "PreTrainedModel":
-    """Load the encoder *name* in single precision; of an encoder-decoder model only the encoder is kept."""
+    """Load the encoder *name* in single precision; of an encoder-decoder model only the encoder is kept.
+
+    Raises:
+        BertFusedError: The encoder cannot be loaded, or the model of transformers is not what its files describe.
+    """
     from transformers import AutoModel
 
     if file_of_model(name, "adapter_config.json") is not None:  # which is read if the package peft is installed
@@ -264,7 +278,12 @@ def fixed_tables(model: nn.Module) -> Set[str]:
 
 
 def load_tokenizer(name: str, options: Optional[Dict[str, Any]] = None) -> "PreTrainedTokenizerBase":
-    """Load the tokenizer of the encoder *name* with the *options* of ``--bert-tokenizer-options``."""
+    """Load the tokenizer of the encoder *name* with the *options* of ``--bert-tokenizer-options``.
+
+    Raises:
+        BertFusedError: The tokenizer cannot be loaded, it has no vocabulary, it does not know an option, or its file
+            does not let the option have its effect.
+    """
     options = options or {}
     tokenizer: PreTrainedTokenizerBase = _load(_tokenizer_from_pretrained, name, **options)
     file = file_of_model(name, "tokenizer.json")

@@ -45,6 +45,9 @@ class BertSource:
             bert_tokens: BERT's input, (B, L); None: derived from *src_tokens*.
             bert_out: BERT's states for *bert_tokens*, (B, L, N x D), from the cache; None: computed.
             dtype: number format of the model.
+
+        Raises:
+            BertFusedError: As of `tokens`, or half precision cannot hold the states.
         """
         bert_tokens = self.tokens(src_tokens, bert_tokens)
         bert_out = self.states(bert_tokens, bert_out).to(dtype)
@@ -64,7 +67,11 @@ class BertSource:
         return {**net_input, "bert_tokens": bert_tokens, "bert_out": bert_out}
 
     def tokens(self, src_tokens: Tensor, bert_tokens: Optional[Tensor] = None) -> Tensor:
-        """Return BERT's input, (B, L): the *bert_tokens* of the batch, or tokens derived from *src_tokens*, (B, S)."""
+        """Return BERT's input, (B, L): the *bert_tokens* of the batch, or tokens derived from *src_tokens*, (B, S).
+
+        Raises:
+            BertFusedError: The batch does not have the context that BERT must read.
+        """
         if bert_tokens is not None:
             return bert_tokens
         if self.bridge.context:

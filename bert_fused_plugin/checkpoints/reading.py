@@ -49,7 +49,12 @@ def read_saved(
 
 
 def read_checkpoint(path: Path, overrides: Optional[Dict[str, Any]] = None, *, given: str = "") -> Dict[str, Any]:
-    """Return the checkpoint in *path*, with ``cfg`` from any version of fairseq; the *overrides* replace settings."""
+    """Return the checkpoint in *path*, with ``cfg`` from any version of fairseq; the *overrides* replace settings.
+
+    Raises:
+        BertFusedError: The file cannot be read, or it is damaged, not safe to read, or no checkpoint of fairseq,
+            or its training has diverged.
+    """
     state = read_saved(path, given=given, read=lambda name: load_checkpoint_to_cpu(name, arg_overrides=overrides))
     if state.get("cfg") is None:
         raise BertFusedError(f"{given or path} holds no {_MODEL}; {_REMEDY}")
@@ -58,7 +63,11 @@ def read_checkpoint(path: Path, overrides: Optional[Dict[str, Any]] = None, *, g
 
 
 def require_architecture(given: object, state: Mapping[str, Any]) -> None:
-    """Raise a `BertFusedError` if the checkpoint *state*, *given* so, belongs to a plug-in that is not imported."""
+    """Raise a `BertFusedError` if the checkpoint *state*, *given* so, belongs to a plug-in that is not imported.
+
+    Raises:
+        BertFusedError: it belongs to a plug-in that is not imported.
+    """
     flags = saved_flags(state, "model")
     name = flags.get("_name") or flags.get("arch")
     if name not in {**MODEL_REGISTRY, **ARCH_MODEL_REGISTRY}:

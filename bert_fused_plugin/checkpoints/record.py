@@ -105,7 +105,11 @@ def flag_record(cfg: Any, task: Any) -> JsonRecord:
 
 
 def read_json(state_dict: Mapping[str, Tensor], key: str) -> Dict[str, Any]:
-    """Return the record whose text a *state_dict* has under *key*; it is empty if there is none."""
+    """Return the record whose text a *state_dict* has under *key*; it is empty if there is none.
+
+    Raises:
+        BertFusedError: the record is damaged.
+    """
     if key not in state_dict:
         return {}
     try:

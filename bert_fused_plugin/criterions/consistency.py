@@ -44,6 +44,9 @@ def read_twice(model: Any, net_input: Dict[str, Any], p_cut: Optional[float], **
 
     The second reading lacks the share *p_cut* of the tokens; None: it lacks none, and draws dropout anew.  The
     *options* are more inputs of the model.
+
+    Raises:
+        BertFusedError: tokens are cut, and the model has other modules for its embeddings than fairseq's have.
     """
     encoder, decoder = model.encoder, model.decoder  # fairseq's wrappers of several processes hand them on
     if source := source_of(model):

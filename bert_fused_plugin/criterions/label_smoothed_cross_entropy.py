@@ -87,7 +87,11 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
 
     @classmethod
     def build_criterion(cls, cfg: LabelSmoothedCrossEntropyConfig, task: Any) -> "LabelSmoothedCrossEntropy":
-        """Build the criterion from its flags, which keep their rules; fairseq's hook."""
+        """Build the criterion from its flags, which keep their rules; fairseq's hook.
+
+        Raises:
+            BertFusedError: flags that break their rules, or that have no effect.
+        """
         errors = flag_errors(cfg)
         if task_settings(task).get("load_alignments"):
             other = "--criterion label_smoothed_cross_entropy_with_alignment"
@@ -101,7 +105,11 @@ class LabelSmoothedCrossEntropy(FairseqCriterion):
         return criterion
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, Any, Dict[str, Any]]:
-        """Return the loss, summed over the batch or, if not *reduce*, per token; its divisor; and the values to log."""
+        """Return the loss, summed over the batch or, if not *reduce*, per token; its divisor; and the values to log.
+
+        Raises:
+            BertFusedError: the probabilities of the model are not the softmax of the scores of all symbols.
+        """
         _require_softmax(model)
         matrix = output_matrix(model) if reduce else None
         options = {} if matrix is None else {"features_only": True}

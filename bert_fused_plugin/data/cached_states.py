@@ -80,7 +80,12 @@ class CachedStates:
         return [number for number in range(len(self._sizes)) if f"{number:05}{SUFFIX}" not in there]
 
     def add_missing(self, load_bert: Callable[[], ComputeStates], part: Tuple[int, int] = (1, 1)) -> None:
-        """Compute the missing blocks, or of N shares the share K, for *part* (K, N), by what *load_bert* returns."""
+        """Compute the missing blocks, or of N shares the share K, for *part* (K, N), by what *load_bert* returns.
+
+        Raises:
+            BertFusedError: the disk has too little room, or the number format cannot hold the states.
+            OSError, SafetensorError: the folder cannot be written.
+        """
         missing = self.missing()
         own = [number for number in missing if number % part[1] == part[0] - 1]
         if not own:

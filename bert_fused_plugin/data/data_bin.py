@@ -36,7 +36,11 @@ def data_errors(data: Optional[str], source_lang: Optional[str], target_lang: Op
 
 
 def directory_of_epoch(flag: str, given: Optional[str], data: str, epoch: Optional[int]) -> Optional[str]:
-    """Return which of the directories *given* with *flag* belongs to that of *data* in *epoch*; None: in evaluation."""
+    """Return which of the directories *given* with *flag* belongs to that of *data* in *epoch*; None: in evaluation.
+
+    Raises:
+        BertFusedError: there is not one directory for each data directory.
+    """
     if given is None:
         return None
     ours, theirs = split_paths(given), split_paths(data)

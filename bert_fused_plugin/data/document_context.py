@@ -40,6 +40,9 @@ def read_document_starts(directory: Optional[str], split: str, files: Sequence[T
 
     Each of the *files*, see `files_of`, begins a document, and so does each copy of it; ``{split}1.docs`` is for the
     second file, and so on.
+
+    Raises:
+        BertFusedError: a file does not hold one line number for each document, in rising order.
     """
     starts: Set[int] = set()
     offset = 0

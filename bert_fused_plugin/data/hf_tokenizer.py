@@ -112,6 +112,9 @@ def take_program(tokenizer: Any, plain: Any, file: str, name: str) -> None:
 
     The class adds special tokens if the file adds none, and does what the user's options change.  *plain* is the
     tokenizer without these options, which must give the same word pieces as the file.
+
+    Raises:
+        BertFusedError: Without the options, the class gives other word pieces than the file.
     """
     from tokenizers import Tokenizer
 

@@ -22,7 +22,12 @@ _LEAST = 0.25  # share of sequences of three letters that agree; 0.05 to 0.15 in
 
 
 class TextFile(Dataset[str]):
-    """The lines of a file, which stay on the disk until they are asked for; UnicodeDecodeError: it is not UTF-8."""
+    """The lines of a file, which stay on the disk until they are asked for; UnicodeDecodeError: it is not UTF-8.
+
+    Raises:
+        OSError: the file cannot be read.
+        UnicodeDecodeError: the file is not UTF-8.
+    """
 
     def __init__(self, path: Path) -> None:
         self._bytes = np.memmap(path, np.uint8, mode="r") if path.stat().st_size else np.zeros(0, dtype=np.uint8)
@@ -56,6 +61,9 @@ def read_raw_text(
 
     With *combine*, the lines of ``{split}1``, ``{split}2``, ... follow if they exist, and those of ``{split}`` come
     *upsample* times before such others, as in fairseq's training.
+
+    Raises:
+        BertFusedError: the directory does not hold the text of *size* sentences.
     """
     if directory is None:
         return None
@@ -85,7 +93,11 @@ def read_raw_text(
 
 
 def check_raw_text(texts: Any, sentences: Any, bridge: DictionaryBridge, place: str) -> None:
-    """Compare some lines of *texts*, in the file *place*, with the text of fairseq's *sentences*, by their letters."""
+    """Compare some lines of *texts*, in the file *place*, with the text of fairseq's *sentences*, by their letters.
+
+    Raises:
+        BertFusedError: hardly anything agrees.
+    """
     if bridge.problem:  # the ids do not tell the text
         return
     found: List[Tuple[float, int]] = []

@@ -58,7 +58,11 @@ def cannot_join(name: str, dictionary: Dictionary) -> str:
 
 
 def join_by_bpe(encoder: Any, dictionary: Dictionary) -> Tuple[Join, str]:
-    """Return what makes text of numbers by *encoder*, fairseq's ``--bpe``, and a hash; ValueError: one is unknown."""
+    """Return what makes text of numbers by *encoder*, fairseq's ``--bpe``, and a hash.
+
+    Raises:
+        ValueError: the encoder does not know a number in *dictionary*.
+    """
     digest = hashlib.sha256()
     for symbol in filter(_is_number, dictionary.symbols):
         try:

@@ -20,7 +20,11 @@ LANGUAGE_TAG = re.compile(
 
 
 def tags_named(names: Optional[str], dictionary: Dictionary) -> List[str]:
-    """Return the symbols of *dictionary* that *names*, the value of ``--bert-strip-tags``, stands for, sorted."""
+    """Return the symbols of *dictionary* that *names*, the value of ``--bert-strip-tags``, stands for, sorted.
+
+    Raises:
+        BertFusedError: a name stands for no symbol.
+    """
     found = set()
     for name in names.split(",") if names is not None else []:
         pattern = re.compile(".*".join(map(re.escape, name.strip().split("*"))))

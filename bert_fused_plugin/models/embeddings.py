@@ -37,7 +37,11 @@ def sharing_errors(cfg: Any, src_dict: Any, tgt_dict: Any) -> List[str]:
 
 
 def load_embeddings(args: Any, cfg: Any, model: Any) -> None:
-    """Copy the vectors of ``--encoder-embed-path`` and ``--decoder-embed-path`` to the embeddings of *model*."""
+    """Copy the vectors of ``--encoder-embed-path`` and ``--decoder-embed-path`` to the embeddings of *model*.
+
+    Raises:
+        BertFusedError: a file cannot be read, its vectors have another width, or another flag brings the embeddings.
+    """
     replaced = flags_beside(args, "checkpoint").get("finetune_from_model")
     for side, part in (("encoder", model.encoder), ("decoder", model.decoder)):
         path = getattr(cfg, f"{side}_embed_path")

@@ -55,7 +55,11 @@ class TranslationHub(GeneratorHubInterface):
         return super().binarize(sentence)
 
     def generate(self, *args: Any, **kwargs: Any) -> Any:
-        """Translate ids, as fairseq does; a `BertFusedError` says if a keyword is no setting of its search."""
+        """Translate ids, as fairseq does; a `BertFusedError` says if a keyword is no setting of its search.
+
+        Raises:
+            BertFusedError: a keyword is no setting of the search.
+        """
         unknown = kwargs.keys() - signature(super().generate).parameters.keys() - _SEARCH
         if unknown:
             raise BertFusedError(f"{', '.join(sorted(unknown))}: no setting of the search by the hub interface")
@@ -81,6 +85,9 @@ class TranslationHub(GeneratorHubInterface):
         """Return the mean log-probability of the symbols of each of the *translations*, the end of sentence included.
 
         ``fairseq-generate --score-reference`` prints it to base 2.  Two texts instead of two lists give one number.
+
+        Raises:
+            BertFusedError: there is not one translation for each source.
         """
         if isinstance(sources, str) and isinstance(translations, str):
             return self.score([sources], [translations])[0]

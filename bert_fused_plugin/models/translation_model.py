@@ -67,7 +67,12 @@ class TranslationModel(FairseqEncoderDecoderModel):
     def load_state_dict(
         self, state_dict: Dict[str, Tensor], strict: bool = True, model_cfg: Any = None, args: Any = None
     ) -> Any:
-        """Load a checkpoint after a check that its dictionaries, its BERT and its settings are those of the model."""
+        """Load a checkpoint after a check that its dictionaries, its BERT and its settings are those of the model.
+
+        Raises:
+            BertFusedError: a checkpoint of other dictionaries, of another BERT, of other settings, sizes or
+                architecture, or of a training that has diverged.
+        """
         if not strict:  # so fairseq's EMA loads what it has computed, after each update
             # EMA leaves the versions out, and fairseq takes a model without them for an old one, whose last layer norms
             # it removes; the records take time to read

@@ -46,7 +46,11 @@ class BertCache:
         self._name = f"{fingerprint.hexdigest()[:32]}-{layers}-{self._dtype}"
 
     def use_for(self, dataset: BertPairDataset, name: str) -> None:
-        """Let *dataset*, whose *name* is such as ``train.en``, take its states from the cache, and add missing ones."""
+        """Let *dataset*, whose *name* is such as ``train.en``, take its states from the cache, and add missing ones.
+
+        Raises:
+            BertFusedError: the directory cannot be used, or several processes train and states are missing.
+        """
         pieces = dataset.word_pieces
         try:
             folder = self._folder()

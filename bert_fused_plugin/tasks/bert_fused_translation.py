@@ -67,12 +67,20 @@ class BertFusedTranslationTask(TranslationTask):
 
     @classmethod
     def setup_task(cls, cfg: BertFusedTranslationConfig, **kwargs: Any) -> Any:
-        """Load the dictionaries."""
+        """Load the dictionaries.
+
+        Raises:
+            BertFusedError: the data directory does not fit the language pair.
+        """
         raise_all(data_errors(cfg.data, cfg.source_lang, cfg.target_lang))
         return super().setup_task(cfg, **kwargs)
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """Build the model, and take its bridge for the data sets, and BERT's cache."""
+        """Build the model, and take its bridge for the data sets, and BERT's cache.
+
+        Raises:
+            BertFusedError: the task's flags do not fit the model, or those of fairseq spoil the training.
+        """
         if not from_checkpoint:
             self._beside_model = settings_beside(cfg)
             raise_all(training_errors(self.cfg, self._beside_model))
@@ -117,7 +125,11 @@ class BertFusedTranslationTask(TranslationTask):
         return self._criterion
 
     def begin_epoch(self, epoch: int, model: Any) -> None:
-        """Begin an epoch; before the first one of a launch, try a validation, and log the set-up once more."""
+        """Begin an epoch; before the first one of a launch, try a validation, and log the set-up once more.
+
+        Raises:
+            BertFusedError: the validations of this training would fail, or its best checkpoint could not be found.
+        """
         super().begin_epoch(epoch, model)
         if self._criterion is not None:
             raise_all(trial_errors(self, model, self._criterion, self._beside_model))
@@ -189,7 +201,12 @@ class BertFusedTranslationTask(TranslationTask):
         return InteractiveDataset(dataset, self.bridge)
 
     def build_generator(self, models: Sequence[Any], args: Any, **options: Any) -> Any:
-        """Build fairseq's generator."""
+        """Build fairseq's generator.
+
+        Raises:
+            BertFusedError: an alignment is asked of a model that does not attend to source tokens, or models of
+                different BERT input read context, or flags for data sets are given to fairseq-interactive.
+        """
         # --eval-bleu-args and the hub interface need not name it
         errors = ensembles.ensemble_errors(models, bool(getattr(args, "print_alignment", None)))
         is_generate = "extra_gen_cls_kwargs" in options  # fairseq-generate

@@ -35,7 +35,11 @@ class BertFusedModel(TranslationModel, TransformerModelBase):
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> "BertFusedModel":
-        """Build the model from the flags."""
+        """Build the model from the flags.
+
+        Raises:
+            BertFusedError: all settings that break a rule.
+        """
         cfg = cls.config_class.from_namespace(as_namespace(args))
         args.bert_unchecked = False  # fairseq saves it; the checkpoints of this training need no exception
         src_dict, tgt_dict = task.source_dictionary, task.target_dictionary

@@ -137,7 +137,11 @@ class BertFusedConfig(TransformerConfig, BertFlags):
 
     @property
     def fusion(self) -> FusionKind:
-        """The description of the chosen fusion."""
+        """The description of the chosen fusion.
+
+        Raises:
+            BertFusedError: a plug-in that is not imported registers it.
+        """
         if str(self.bert_fusion) not in FUSION_KINDS:
             raise BertFusedError(f"--bert-fusion {self.bert_fusion} is unknown; give the --user-dir that registers it")
         return FUSION_KINDS[str(self.bert_fusion)]
@@ -149,7 +153,11 @@ class BertFusedConfig(TransformerConfig, BertFlags):
         return float(self.fusion.has_branches and not self.fusion.learned and not self.bert_identity_start)
 
     def branch_weights(self) -> Tuple[float, float]:
-        """Return the weights of the NMT branch and of BERT's branch; ValueError as of `parse_weights`."""
+        """Return the weights of the NMT branch and of BERT's branch; ValueError as of `parse_weights`.
+
+        Raises:
+            ValueError: a value of ``--bert-branch-weights`` that is not two finite numbers.
+        """
         if self.bert_identity_start:
             return parse_weights(self.bert_branch_weights, default="1,1")
         return super().branch_weights()

@@ -71,7 +71,11 @@ class WarmStart:
 
     @classmethod
     def read(cls, path: str) -> "WarmStart":
-        """Read the checkpoint *path*."""
+        """Read the checkpoint *path*.
+
+        Raises:
+            BertFusedError: The file cannot be read, or it is damaged, not safe to read, or not of a transformer.
+        """
         checkpoint = read_saved(path, _REMEDY, given=f"--bert-warm-start {path}")
         state = {key: value for key, value in checkpoint["model"].items() if isinstance(value, Tensor)}
         if any(key.startswith("bert_encoder.") for key in state):

@@ -32,7 +32,11 @@ class GruModel(TranslationModel):
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> "GruModel":
-        """Build the model from the flags."""
+        """Build the model from the flags.
+
+        Raises:
+            BertFusedError: some settings break a rule; the error lists all of them.
+        """
         cfg = cls.config_class.from_namespace(as_namespace(args))
         args.bert_unchecked = False  # fairseq saves it; the checkpoints of this training need no exception
         cfg.share_decoder_input_output_embed |= cfg.share_all_embeddings
