@@ -76,7 +76,7 @@ def fonts(text: str) -> Tuple[List[str], str]:
         if missing and font.style == "normal" and not font.name.startswith("Last Resort"):  # which has boxes for all
             loaded = font_manager.get_font(font.fname)
             found = missing & set(map(chr, loaded.get_charmap())) if loaded.scalable else set()
-            families += [font.name] * bool(found)
+            families += [font.name] if found else []
             missing -= found
     return list(dict.fromkeys(families)), "".join(sorted(missing))
 

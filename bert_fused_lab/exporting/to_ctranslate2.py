@@ -60,7 +60,7 @@ def main(args: Namespace) -> None:
         shutil.copyfile(args.text / subwords, new / subwords)
         shutil.copyfile(Path(__file__).with_name("translate.py"), new / "translate.py")
         (new / "settings.json").write_text(json.dumps(settings(args, flags), indent=1), encoding="utf-8")
-        packages = _SUBWORDS[subwords] + " sacremoses" * args.moses
+        packages = f"{_SUBWORDS[subwords]} sacremoses" if args.moses else _SUBWORDS[subwords]
         unspaced = subwords == "codes" and bleu_tokenizer(args.languages[0]) is not None
         text = "words with spaces between them, as in training" if unspaced else "raw text"
         readme = _README.format(*args.languages, packages=packages, sizes=sizes, text=text)

@@ -57,7 +57,7 @@ def flag_errors(flags: Flags) -> List[str]:
     """Return a sentence for each flag that this package cannot translate, because it must not be ignored silently."""
     known = {*_stock_names(), *DEFAULTS, "encoder_embed_path", "decoder_embed_path"}
     unsupported = "args.adaptive_softmax_cutoff is set; models with an adaptive softmax cannot be imported"
-    return [unsupported] * bool(flags.get("adaptive_softmax_cutoff")) + [
+    return ([unsupported] if flags.get("adaptive_softmax_cutoff") else []) + [
         f"args.{name} {value!r} is no flag of bert-nmt; it comes from a fork, whose models cannot be imported"
         for name, value in flags.items()
         if value and name.startswith(("encoder_", "decoder_", "bert_")) and name not in known

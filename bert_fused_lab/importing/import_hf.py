@@ -104,7 +104,8 @@ def _write(
     args.criterion = "label_smoothed_cross_entropy"
     base_architecture(args)
     write_imported(Imported(args, state), new / "checkpoint.pt")
-    words = [flag_name(flag) + f" {value}" * (value is not True) for flag, value in flags.items() if value is not False]
+    given = {flag_name(flag): value for flag, value in flags.items() if value is not False}
+    words = [flag if value is True else f"{flag} {value}" for flag, value in given.items()]
     (new / SETTINGS).write_text(json.dumps({"flags": words, "tags": tags}, indent=1), encoding="utf-8")
     source_tag, target_tag = (f" {shlex.quote(tag)}" if tag else "" for tag in tags)
     template = Environment(loader=PackageLoader(__package__), trim_blocks=True, keep_trailing_newline=True)

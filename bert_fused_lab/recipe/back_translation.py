@@ -89,8 +89,9 @@ def mono_errors(args: Namespace) -> List[str]:
         return [f"the step {step} needs --mono; give the directory of the monolingual text" for step in steps]
     given = {"--start has no reverse model": args.start, "--bert-text has no synthetic text": args.bert_text}
     errors = [f"{why}, as --mono needs; leave one of them out" for why, is_given in given.items() if is_given]
-    is_there = (args.mono / f"mono.{args.target}").is_file()
-    return errors + [f"--mono {args.mono} has no mono.{args.target}; give the directory of this file"] * (not is_there)
+    if not (args.mono / f"mono.{args.target}").is_file():
+        errors.append(f"--mono {args.mono} has no mono.{args.target}; give the directory of this file")
+    return errors
 
 
 def back_translate(args: Namespace, run: Run, text: Path, flags: Sequence[str]) -> None:

@@ -76,8 +76,8 @@ def size_of_start(out: Path) -> Size:
 
 def start_errors(args: Namespace) -> List[str]:
     """Return a sentence for each setting that --start leaves no choice of."""
-    given = [name for name in ("symbols", "updates", "warmup", "lr") if vars(args)[name] is not None]
-    given += ["size"] * (args.size != "auto") + ["subwords"] * (args.subwords != KINDS[0])
+    defaults = {"size": "auto", "subwords": KINDS[0], "symbols": None, "updates": None, "warmup": None, "lr": None}
+    given = [name for name, default in defaults.items() if vars(args)[name] != default]
     errors = [f"--{name} is the model's with --start; leave it out" for name in given]
     random = [step for step in args.steps if step in SYSTEMS and not SYSTEMS[step].begins and step != "transformer"]
     errors += [f"{step} begins with random parameters, and not with the model of --start" for step in random]

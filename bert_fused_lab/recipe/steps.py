@@ -89,7 +89,7 @@ class Recipe:
         # a sentence in valid that is too long for the models would end the training; longer ones of train are left out
         training = ["--dropout", dropout, "--max-tokens", "4096", "--skip-invalid-size-inputs-valid-test"]
         training += [*args.training.split(), *([] if args.start else ["--share-all-embeddings"])]
-        training += ["--upsample-primary", str(copies)] * bool(args.mono)
+        training += ["--upsample-primary", str(copies)] if args.mono else []
         tag = self._tags[0]
         bert_flags = [*([] if layer is None else ["--bert-layer", str(layer)])]
         bert_flags += [*(["--bert-strip-tags", tag] if tag else []), *args.bert_flags]
@@ -140,7 +140,7 @@ class Recipe:
         # sampling gives the stronger signal, but with little parallel text beam search does (Edunov et al. 2018)
         is_sampled = prepared_mono(args)["lines"] > 10 * plan.made["pairs"]
         search = [*self._search(), "--max-len-a", "1.5", "--max-len-b", "10", "--seed", str(args.seeds[0])]
-        search += ["--sampling", "--beam", "1"] * is_sampled
+        search += ["--sampling", "--beam", "1"] if is_sampled else []
         model = self._average(reverse)
         if not self._is_translated(step, self.base, {"reverse": self._model(reverse), "search": search}):
             flags = ["--user-dir", "bert_fused_plugin", "--path", str(model), *search, *self._translation]
@@ -225,7 +225,7 @@ class Recipe:
             return
         if importlib.util.find_spec("ctranslate2") is None:
             self.run(["python", "-m", "pip", "install", "-q", "ctranslate2"])
-        moses = ["--moses"] * (among_flags(plan.bert_flags).bert_detok == "moses")
+        moses = ["--moses"] if among_flags(plan.bert_flags).bert_detok == "moses" else []
         self.run(
             ["python", "-m", "bert_fused_lab.exporting.to_ctranslate2", str(average), f"{self.out}/data-bin",
              str(plan.text), f"{self.base}/deploy", args.source, args.target, *self._search(), *moses],
@@ -312,7 +312,7 @@ class Recipe:
             with_bert += [*self._bert_text, *plan.cache]
         given = among_flags(plan.bert_flags)  # some of these replace the identity start
         is_usual = not given.bert_drop_net and given.bert_fusion in (None, "parallel")
-        fused_start = args.fused_start.split() or ["--bert-identity-start"] * is_usual
+        fused_start = args.fused_start.split() or (["--bert-identity-start"] if is_usual else [])
         every = str(plan.size.every)
         return [
             "fairseq-train", f"{data}/data-bin", "--user-dir", "bert_fused_plugin",
@@ -338,8 +338,8 @@ class Recipe:
     @property
     def _scoring(self) -> List[str]:
         reference = f"{self.out}/text/reference.{{subset}}.{self.args.target}"
-        of_raw = ["--reference", reference, "--max-len-a", "1.5", "--max-len-b", "10"]
-        of_raw *= self.args.subwords != SPLIT_BEFORE
+        is_raw = self.args.subwords != SPLIT_BEFORE
+        of_raw = ["--reference", reference, "--max-len-a", "1.5", "--max-len-b", "10"] if is_raw else []
         prefix = ["--prefix-size", "1"] if self._tags[1] else []  # a model of many languages needs the target's tag
         return [*of_raw, *prefix, *self._bert_text, *self.args.scoring.split()]
 
