@@ -4,8 +4,8 @@
     bert-fused-import hf facebook/nllb-200-distilled-600M imported -s eng_Latn -t fra_Latn --vocabulary-of train.*
 
 OPUS-MT (Marian), M2M100, dense NLLB and mBART-50 models compute the same in fairseq.  The new directory holds the
-checkpoint, dictionaries, sentencepiece models, and a README with the commands that prepare text, translate, train
-further, and fuse BERT.
+checkpoint, dictionaries, sentencepiece models, and a README with the commands that prepare text, translate, fine-tune,
+and fuse BERT.
 """
 
 import json

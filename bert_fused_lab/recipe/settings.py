@@ -122,12 +122,12 @@ OPTIONS: Sequence[Any] = (
         "train.SRC, and valid.SRC and test.SRC if DATA has them, with the same lines as in DATA"),
     ("mono", _directory, None, "DIR", "directory of mono.TGT, one sentence a line, which a model of the other "
         "direction translates.  All systems learn from it, too, in OUT/mono; the report calls them SYSTEM_mono, and "
-        "has those of OUT, too"),
+        "has those of OUT, too.  Not with --start or --bert-text"),
     ("bert-flags", shlex.split, "", "FLAGS", "further flags about BERT, such as --bert-tokenizer-options, or "
         "'--bert-layer 8' instead of the last layer, or of that at two thirds of the depth of a sentence encoder"),
     ("start", _model, None, "MODEL", "pre-trained translation model to fine-tune instead of training one: OPUS-MT, "
-        "M2M100, NLLB or mBART-50, a directory or a name on the hub; transformer is then this model as it is, and "
-        "control and bert_fused are its fine-tuning without and with BERT (docs/from_other_code.md)"),
+        "M2M100, NLLB or mBART-50, a directory or a name on the hub; transformer is then this model as it is (in the "
+        "report: as_downloaded), and control and bert_fused are fine-tuned without and with BERT"),
     ("subwords", _one_of(*KINDS, SPLIT_BEFORE), KINDS[0], "KIND", "sentencepiece, subword-nmt, or none: DATA is split "
         "already, and has valid and test; default: %(default)s"),
     ("symbols", _whole, None, "N", "number of subwords; default by the amount of text: 2000 to 32000"),
@@ -136,14 +136,14 @@ OPTIONS: Sequence[Any] = (
     ("updates", _whole, None, "N", "most updates of the transformer; default: as in earlier calls, or by the size "
         "10000, 30000 or 100000"),
     ("more", _whole, None, "N", "most updates of what begins with the transformer's parameters; default: as in earlier "
-        "calls, or by the size 10000, 15000 or 50000"),
+        "calls, or by the size 10000, 15000 or 50000, and with --start 40000"),
     ("warmup", _whole, None, "N", "warm-up of trainings from random parameters"),
     ("lr", float, None, "RATE", "learning rate of these, but for the recurrent models"),
     ("seeds", _seeds, "1", "SEEDS", "such as '1 2 3': all is trained with the first seed and compared, then with the "
         "next one in OUT/seed-2, and so on; default: %(default)s"),
     ("teacher", str.split, "bert_fused", "SYSTEMS", "systems that distill lets translate, several as an ensemble; "
         "default: %(default)s"),
-    ("student", _student, "transformer", "KIND", "the transformer, trained on, or layers of the encoder and decoder of "
+    ("student", _student, "transformer", "KIND", "the transformer, fine-tuned, or layers of the encoder and decoder of "
         "a new one, such as 6+2; default: %(default)s"),
     ("deploy", str, "student", "SYSTEM", "system that the step deploy converts; default: %(default)s"),
     ("baseline", str, None, "SYSTEM", "what all others are compared with; default: control, control_r_drop or "

@@ -47,11 +47,11 @@ def _recurrent(text: str, flags: str = "", bert: str = "") -> System:
 _R_DROP = "--consistency r-drop"
 SYSTEMS: Dict[str, System] = {
     "transformer": System("fairseq's own, for UPDATES updates", default=True),
-    "control": System("the transformer, trained on for MORE updates: what bert_fused has to beat",
+    "control": System("the transformer, fine-tuned for MORE updates: what bert_fused has to beat",
         begins=True, rate="control_lr", default=True),
     "control_r_drop": System("the same with R-Drop, in more than twice the time (docs/tuning.md)", begins=True,
         rate="control_lr", flags=_R_DROP),
-    "bert_fused": _fused("the transformer, trained on for MORE updates with BERT", default=True),
+    "bert_fused": _fused("the transformer, fine-tuned for MORE updates with BERT", default=True),
     "bert_fused_r_drop": _fused("the same with R-Drop", _R_DROP),
     "bert_mix": _fused("the same, and it learns which of BERT's layers to read", "--bert-layer mix"),
     "random_bert": _fused("the same with a BERT of random weights: is it pre-training that helps?", bert="random"),

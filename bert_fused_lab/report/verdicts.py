@@ -108,7 +108,7 @@ def _longer(run: System, baseline: System, runs: Sequence[System], data: str) ->
         return None
     name = baseline.name
     path = shlex.quote(str(start_path if start_path.exists() else baseline.checkpoint))
-    trained_on = f"was trained on for {run.known.updates:,} updates, with a new optimizer and learning rate"
+    trained_on = f"was fine-tuned for {run.known.updates:,} updates, with a new optimizer and learning rate"
     start = f"{run.name} began from {name} and {trained_on}"
     if _is_control(run, baseline):
         return f"{start}."
@@ -118,11 +118,11 @@ def _longer(run: System, baseline: System, runs: Sequence[System], data: str) ->
         f"with the flags of its own training (and --patience, if {run.name} had it): fairseq-train "
         f"{shlex.quote(data)} ... --finetune-from-model {path} --max-update {most}"
         if control is None
-        else f"and {control} is {name} trained on: give {control} as --baseline."
+        else f"and {control} is {name}, fine-tuned: give {control} as --baseline."
     )
     return (
-        f"{start}, so the difference may come from that training and not from BERT. The fair control is {name} trained "
-        f"on for as long, {remedy}"
+        f"{start}, so the difference may come from that training and not from BERT. The fair control is {name} "
+        f"fine-tuned for as long, {remedy}"
     )
 
 
@@ -140,7 +140,7 @@ def bert_verdict(name: str, scores: Dict[str, Scores]) -> Tuple[Optional[bool], 
 
 
 def _is_control(run: System, baseline: System) -> bool:
-    """Say whether *run* is *baseline* trained on, as the same kind of model."""
+    """Say whether *run* is *baseline* fine-tuned, as the same kind of model."""
     return _start(run, baseline) is not None and run.reads_bert == baseline.reads_bert
 
 

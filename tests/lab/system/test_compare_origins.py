@@ -44,7 +44,7 @@ def test_the_report_of_runs_that_began_from_others(workspace, plain, begun, tmp_
     assert f"began from {base} after {first:,} updates" in page
 
     [said] = figures["verdicts"]
-    assert f"fused began from plain and was trained on for {own:,} updates" in said
+    assert f"fused began from plain and was fine-tuned for {own:,} updates" in said
     assert said.endswith(f"fairseq-train {workspace.data} ... --finetune-from-model {base} --max-update {own}")
     assert said in done.stdout.splitlines()
     points = figures["curves"]

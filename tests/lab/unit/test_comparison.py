@@ -145,8 +145,8 @@ BEGUN = Origin("/runs/plain/checkpoint_best.pt", 1240)
 def test_a_run_that_began_from_the_baseline_needs_a_fair_control():
     fused = run("fused", "/runs/fused/checkpoint_best.pt", BEGUN, reads_bert=True)
     assert fairness(fused, PLAIN, [PLAIN, fused], "my data") == (
-        "fused began from plain and was trained on for 2,000 updates, with a new optimizer and learning rate, so the "
-        "difference may come from that training and not from BERT. The fair control is plain trained on for as long, "
+        "fused began from plain and was fine-tuned for 2,000 updates, with a new optimizer and learning rate, so the "
+        "difference may come from that training and not from BERT. The fair control is plain fine-tuned for as long, "
         "with the flags of its own training (and --patience, if fused had it): fairseq-train 'my data' ... "
         "--finetune-from-model /runs/plain/checkpoint_best.pt --max-update 2000"
     )
@@ -160,9 +160,9 @@ def test_a_control_that_is_there_is_named():
     fused = run("fused", "/runs/fused/checkpoint_best.pt", BEGUN, reads_bert=True)
     control = run("control2", "/runs/control2/checkpoint_best.pt", BEGUN)
     said = fairness(fused, PLAIN, [PLAIN, fused, control], "data")
-    assert said.endswith("and control2 is plain trained on: give control2 as --baseline.")
+    assert said.endswith("and control2 is plain, fine-tuned: give control2 as --baseline.")
     assert fairness(control, PLAIN, [PLAIN, fused, control], "data") == (
-        "control2 began from plain and was trained on for 2,000 updates, with a new optimizer and learning rate."
+        "control2 began from plain and was fine-tuned for 2,000 updates, with a new optimizer and learning rate."
     )
     assert fairness(fused, control, [control, fused], "data") is None
 
@@ -228,7 +228,7 @@ def test_another_loss_may_be_the_reason_of_a_gain():
     assert fairness(plain, PLAIN, [PLAIN, plain], "data") is None
     begun = run("fused", "/runs/fused.pt", BEGUN, reads_bert=True, consistency="r-drop")
     said = fairness(begun, PLAIN, [PLAIN, begun], "data")
-    assert " and not from BERT. fused began from plain and was trained on for 2,000 updates, with a new" in said
+    assert " and not from BERT. fused began from plain and was fine-tuned for 2,000 updates, with a new" in said
 
 
 def test_a_folder_that_was_moved_is_known_by_its_name(tmp_path):
