@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import importlib.util
 import logging
+import multiprocessing
 import os
 import sys
 import warnings
@@ -64,6 +65,10 @@ def before_fairseq() -> None:
         warnings.filterwarnings("ignore", message, category, module)
     for logger in _HOPELESS_MESSAGES:
         logging.getLogger(logger).addFilter(_is_of_use)
+
+    # Python 3.14 starts workers of data loaders in a new process that imports all anew and gets a copy of the data set.
+    if sys.version_info >= (3, 14) and multiprocessing.get_start_method(allow_none=True) is None:
+        multiprocessing.set_start_method("fork")  # as before: they share the memory of the training
 
     # Python 3.11 rejects defaults that cannot be hashed, and the configs of fairseq and of its plug-ins have configs as
     # defaults.  An identity hash gives those what Python 3.10 did.

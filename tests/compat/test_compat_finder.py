@@ -109,3 +109,10 @@ def test_a_plain_model_pays_nothing_for_the_libraries_of_bert():
     done = subprocess.run([sys.executable, "-c", code, *LIBRARIES], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize(("chosen", "method"), [("", "fork"), ("multiprocessing.set_start_method('spawn')", "spawn")])
+def test_workers_share_the_memory_of_the_training_unless_another_way_is_chosen(chosen, method):
+    code = f"import multiprocessing\n{chosen}\nimport fairseq; print(multiprocessing.get_start_method())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == method, done.stderr
