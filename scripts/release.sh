@@ -4,7 +4,7 @@
 # Python, the wheel and the sdist go into fresh environments, where fairseq's commands train and translate in an empty folder.
 # Nothing is uploaded.  Needs a package index, and for each Python some gigabytes, unless the index has CPU builds of torch.
 #
-#   scripts/release.sh [3.9|3.10|3.11|3.12|3.13|3.14]...      (default: 3.9 3.13)
+#   scripts/release.sh [3.9|3.10|3.11|3.12|3.13|3.14]...      (default: 3.9 3.14)
 #
 #   DEMO_DIR=dir   the demo whose model is packed (default: demo-out; it is run if its model is not there)
 #   TORCH=         what pip is asked for as torch (default: as scripts/setup.sh)
@@ -60,7 +60,7 @@ pack() { # the demo's model, which the interpreter loads elsewhere
 print(BertFusedModel.from_pretrained('$model').translate('The doctor has read the letter .', beam=5))"
 }
 
-[ $# -gt 0 ] || set -- 3.9 3.13
+[ $# -gt 0 ] || set -- 3.9 3.14
 for version in "$@"; do
     find_python "$version" >/dev/null || { echo "release.sh: error: there is no Python $version here" >&2 && exit 2; }
 done
