@@ -15,6 +15,7 @@ from bert_fused_plugin.errors import BertFusedError
 
 RECORD = "made-from.json"  # in data-bin
 _VALIDATED = 500  # sentences
+MONO_RECORD = "text.json"  # in OUT/mono: what prepare_mono has made
 
 
 def prepare(args: Namespace, run: Run) -> None:
@@ -43,6 +44,7 @@ def prepare(args: Namespace, run: Run) -> None:
     out.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(data_bin, ignore_errors=True)  # what follows may be interrupted
     bert, why = choose_bert(args.bert, args.source)
+    (out / "mono" / MONO_RECORD).unlink(missing_ok=True)  # it was split into the subwords of before
     path = bert_path(bert)
     say(f"prepare: BERT is {path} ({why}): {description(path, args.bert_flags)}")
     text = _text(args, path, run)
