@@ -38,12 +38,13 @@ def model_flags(name: str, config: Any) -> Dict[str, Any]:
     Raises:
         BertFusedError: fairseq's transformer cannot compute this model.
     """
-    kind, activation, start = config.model_type, config.activation_function, config.decoder_start_token_id
+    kind = config.model_type
     if kind not in _FAMILIES:
         known = "marian (OPUS-MT), m2m_100 (M2M100 and dense NLLB) and mbart (mBART-50)"
         raise BertFusedError(
             f"{name} is a model of the type {kind}, and only {known} can be imported; give one of these"
         )
+    activation, start = config.activation_function, config.decoder_start_token_id
     if activation not in _ACTIVATIONS:
         raise BertFusedError(f"{name} has the activation {activation}; give a model with {', '.join(_ACTIVATIONS)}")
     if kind != "marian" and start != config.eos_token_id:

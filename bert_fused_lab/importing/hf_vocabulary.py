@@ -107,9 +107,14 @@ def _tag(language: str, form: str, symbols: Set[str]) -> str:
     if form.format(language) in symbols:
         return form.format(language)
     tags = {symbol.strip("_<>").replace("_", "-"): symbol for symbol in symbols if LANGUAGE_TAG.fullmatch(symbol)}
+    return tags.get(same_language(language, tags), "")
+
+
+def same_language(language: str, tags: Iterable[str]) -> str:
+    """Return that of the *tags* which names the same *language*, or ""."""
     known = [tag for tag in tags if tag_is_valid(tag)]
-    found, _ = closest_match(language, known, max_distance=_SAME_LANGUAGE) if tag_is_valid(language) else ("", 0)
-    return tags.get(found, "")
+    found, _ = closest_match(language, known, max_distance=_SAME_LANGUAGE) if tag_is_valid(language) else ("und", 0)
+    return found if found in known else ""
 
 
 def _model(path: str) -> SentencePieceProcessor:

@@ -11,6 +11,7 @@ and fuse BERT.
 import json
 import shlex
 import shutil
+import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
@@ -28,6 +29,7 @@ from bert_fused_lab.importing.hf_vocabulary import (
     dictionary_of,
     numbers_of,
     read_vocabulary,
+    same_language,
     symbols_of_text,
     write_model,
 )
@@ -59,6 +61,7 @@ def run(args: Namespace) -> None:
     if "" in languages:
         raise BertFusedError(f"{name} does not say its languages; give --source-lang and --target-lang")
     vocabulary = read_vocabulary(name, tokenizer, config, languages)
+    _warn_of_languages(name, own, languages[: 1 if vocabulary.tags[0] else 2])
     keep = symbols_of_text(vocabulary, args.vocabulary_of) if args.vocabulary_of else None
     dictionaries = [dictionary_of(symbols, keep) for symbols in vocabulary.symbols]
     model, report = _load(transformers.AutoModelForSeq2SeqLM, name, output_loading_info=True)
@@ -88,6 +91,14 @@ def run(args: Namespace) -> None:
     print(
         f"wrote {args.output}: {size:,} parameters, {' and '.join(f'{len(d):,}' for d in dictionaries)} symbols{less}"
     )
+
+
+def _warn_of_languages(name: str, own: Dict[str, Any], given: Sequence[str]) -> None:
+    """Warn if the tokenizer of a model of two languages, its *own*, says that they are others than the *given* ones."""
+    for language, side in zip(given, ("source", "target")):
+        tag = str(own.get(f"{side}_lang"))
+        if len(tag) == 2 and not same_language(language, [tag]):  # longer ones may name families
+            print(f"warning: the {side} language of {name} is {tag}, and not {language}", file=sys.stderr)
 
 
 def _write(

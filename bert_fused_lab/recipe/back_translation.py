@@ -20,7 +20,7 @@ from fairseq.data import Dictionary
 from tqdm import tqdm
 
 from bert_fused_lab.recipe import distill
-from bert_fused_lab.recipe.data import binarise_alike
+from bert_fused_lab.recipe.data import MONO_RECORD, binarise_alike
 from bert_fused_lab.recipe.running import Run, checksum, need, read_json, say, write_json
 from bert_fused_lab.recipe.settings import SPLIT_BEFORE
 from bert_fused_lab.recipe.splitting import read_pairs
@@ -30,7 +30,6 @@ from bert_fused_plugin.errors import BertFusedError, raise_all
 from bert_fused_plugin.files import written_whole
 
 TAG = "<s>"
-_RECORD = "text.json"  # in OUT/mono: what prepare_mono has made
 # A sentence has at most 1.5 n + 10 and 3 n subwords if its translation has n; what the search has cut has more.
 _LONGER, _MORE, _LONGEST = 1.5, 10, 3
 
@@ -42,7 +41,7 @@ def prepare_mono(args: Namespace, text: Path) -> None:
         BertFusedError: the text cannot be used, or it has changed.
     """
     given, folder = args.mono / f"mono.{args.target}", args.out / "mono"
-    found, before = checksum(given), read_json(folder / _RECORD)
+    found, before = checksum(given), read_json(folder / MONO_RECORD)
     if before.get("checksum", found) != found:
         raise BertFusedError(f"{folder} was made from another {given.name}; remove it, or give another --out")
     if before:
@@ -55,31 +54,33 @@ def prepare_mono(args: Namespace, text: Path) -> None:
     split = str if args.subwords == SPLIT_BEFORE else learned(args.subwords, text)
     known = Dictionary.load(f"{args.out}/data-bin/dict.{args.target}.txt")
     parallel = [file for name in ("train", "valid", "test*") for file in text.glob(f"{name}.{args.target}")]
+    leaning = leaning_between(text / f"train.{args.source}", text / f"train.{args.target}")
     seen, total, lines, tokens = {hash(line) for file in parallel for line in distill.read(file)}, 0, 0, 0
-    (folder / "text").mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder / "text", ignore_errors=True)
+    (folder / "text").mkdir(parents=True)
     with (folder / "text" / f"train.{args.target}").open("w", encoding="utf-8") as out:
         for (plain,) in tqdm(read_pairs([given]), desc=f"reading {given.name}", unit=" lines", disable=None):
             total, words = total + 1, split(plain).split()
             line = " ".join(words)
-            if line and hash(line) not in seen and all(word in known for word in words):
+            if leaning(line) < 0 and hash(line) not in seen and all(word in known for word in words):
                 seen.add(hash(line))
                 lines, tokens = lines + 1, tokens + len(words)
                 out.write(f"{line}\n")
     if not lines:
-        raise BertFusedError(f"{given} has no line that can be translated back; give other sentences")
+        raise BertFusedError(f"{given} has no line that can be translated back; give other sentences of {args.target}")
     say(
         f"prepare: {lines:,} of {total:,} lines of {given.name} are translated back; the others are empty, come twice, "
-        "are in the parallel text, or have symbols that its training text has not"
+        "are in the parallel text, look like another language, or have symbols that its training text has not"
     )
-    write_json(folder / _RECORD, {"checksum": found, "lines": lines, "tokens": tokens})
+    write_json(folder / MONO_RECORD, {"checksum": found, "lines": lines, "tokens": tokens})
 
 
 def prepared_mono(args: Namespace) -> Dict[str, int]:
     """Return how many ``lines`` and ``tokens`` the monolingual text has, if some is given."""
     if not args.mono:
         return {"lines": 0, "tokens": 0}
-    need(args.out / "mono" / _RECORD, "prepare")
-    return read_json(args.out / "mono" / _RECORD)
+    need(args.out / "mono" / MONO_RECORD, "prepare")
+    return read_json(args.out / "mono" / MONO_RECORD)
 
 
 def mono_errors(args: Namespace) -> List[str]:
@@ -130,7 +131,7 @@ def main(text: Path, folder: Path, source: str, target: str, command: Sequence[s
     counts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(Counter(filter(None, faults)).items()))
     say(f"back_translate: {len(kept):,} pairs for training; left out: {counts or 'none'}")
     if not kept:
-        raise BertFusedError(f"{translated} has no usable translation; train reverse longer, or give text in {target}")
+        raise BertFusedError(f"{translated} has no usable translation; train reverse longer")
     for side, (language, tag) in enumerate(((source, f"{TAG} "), (target, ""))):
         with written_whole(folder / f"synthetic.{language}") as new:
             new.write_text("".join(f"{tag}{pair[side]}\n" for pair in kept), encoding="utf-8")
@@ -145,7 +146,7 @@ def fault(source: str, target: str, leaning: Callable[[str], float]) -> str:
         return "copied"
     if longer > min(_LONGER * shorter + _MORE, _LONGEST * shorter):
         return "too long or too short"
-    return "" if leaning(source) > 0 > leaning(target) else "in another language"
+    return "" if leaning(source) > 0 else "in another language"
 
 
 def leaning_between(source: Path, target: Path) -> Callable[[str], float]:

@@ -24,7 +24,7 @@ from bert_fused_lab.recipe.running import Run, run_command
 from bert_fused_lab.recipe.settings import MORE, OPTIONS, SPLIT_BEFORE, Size
 from bert_fused_lab.recipe.start import start_errors
 from bert_fused_lab.recipe.steps import MONO_STEPS, STEPS, Recipe
-from bert_fused_lab.recipe.systems import SYSTEMS
+from bert_fused_lab.recipe.systems import SYSTEMS, TRANSFORMER
 from bert_fused_plugin.errors import BertFusedError, raise_all
 
 
@@ -62,6 +62,7 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
     default_steps = args.default_steps.split() or [step for step, each in STEPS.items() if each.default]
     default_steps = [step for step in STEPS if step in (*default_steps, *(MONO_STEPS if args.mono else ()))]
     args.steps = [step.replace("continued", "control") for step in args.steps] or default_steps
+    args.baseline = "transformer" if args.baseline == "as_downloaded" else args.baseline  # as the report calls it
     args.data = Path(args.data).resolve() if args.data else None
     return args
 
@@ -95,9 +96,12 @@ def _of_file(file: Path) -> Dict[str, Any]:
 def _errors(args: Namespace) -> List[str]:
     """Return a sentence for each setting that cannot be."""
     errors = [f"there is no step {step}; the steps are {' '.join(STEPS)}" for step in args.steps if step not in STEPS]
-    for system in (*args.teacher, args.deploy, *filter(None, [args.baseline])):
-        if system not in SYSTEMS and not (args.mono and re.sub("_mono$", "", system) in SYSTEMS):
+    baseline = (args.baseline or "control").removesuffix("_mono" if args.mono else "")
+    for system in (*args.teacher, args.deploy, baseline):
+        if system not in SYSTEMS:
             errors.append(f"--teacher, --deploy and --baseline name systems, such as bert_fused, got {system}")
+    if "deploy" in args.steps and args.deploy in SYSTEMS and SYSTEMS[args.deploy].arch != TRANSFORMER:
+        errors.append(f"--deploy {args.deploy} is no plain transformer, which deploy needs; name one, such as control")
     if not all(re.fullmatch("[A-Za-z_]+", each) for each in (args.source, args.target)):
         # fairseq takes a hyphen for the one between the two
         errors.append(f"SRC {args.source!r} and TGT {args.target!r} must be names of languages, such as en and pt_BR")

@@ -9,11 +9,13 @@ from bert_fused_lab.recipe.encoder import among_flags, bert_path, choose_bert, d
 from bert_fused_lab.recipe.raw_text import RawText, make_text
 from bert_fused_lab.recipe.running import Run, checksum, need, read_json, say, write_json
 from bert_fused_lab.recipe.settings import SPLIT_BEFORE
-from bert_fused_lab.recipe.start import FOLDER, import_model
+from bert_fused_lab.recipe.start import FOLDER, import_model, splits_of_start
+from bert_fused_lab.recipe.subwords import Split
 from bert_fused_lab.recipe.text_checks import check_for_fairseq
 from bert_fused_plugin.errors import BertFusedError
 
 RECORD = "made-from.json"  # in data-bin
+MONO_RECORD = "text.json"  # in OUT/mono: what prepare_mono has made
 _VALIDATED = 500  # sentences
 
 
@@ -42,6 +44,7 @@ def prepare(args: Namespace, run: Run) -> None:
         raise BertFusedError(f"the text lies in --out {out}, where it would be overwritten; give another --out")
     out.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(data_bin, ignore_errors=True)  # what follows may be interrupted
+    (out / "mono" / MONO_RECORD).unlink(missing_ok=True)  # it was split into the subwords of before
     bert, why = choose_bert(args.bert, args.source)
     path = bert_path(bert)
     say(f"prepare: BERT is {path} ({why}): {description(path, args.bert_flags)}")
@@ -123,10 +126,13 @@ def _text(args: Namespace, bert: str, run: Run) -> Path:
         run([args.script, str(raw), *([str(args.data)] if args.data else [])])
     if args.subwords == SPLIT_BEFORE:
         return Path(raw)
-    if args.start:
-        import_model(args, raw, run)
+
+    def start(text: Path) -> Dict[str, Split]:
+        import_model(args, text, run)
+        return splits_of_start(args.out, languages)
+
     options = among_flags(args.bert_flags).bert_tokenizer_options
-    languages, subwords = (args.source, args.target), (args.subwords, args.symbols, args.start is not None)
+    languages, subwords = (args.source, args.target), (args.subwords, args.symbols, start if args.start else None)
     make_text(RawText(raw, text, languages, bert, options, args.bert_text, *subwords, args.seeds[0]))
     return Path(text)
 

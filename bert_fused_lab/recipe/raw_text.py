@@ -12,12 +12,11 @@ import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from tqdm import tqdm
 
 from bert_fused_lab.recipe.splitting import Pair, choose_held_out, read_pairs, training_pairs
-from bert_fused_lab.recipe.start import splits_of_start
 from bert_fused_lab.recipe.subwords import Split, count_characters, default_symbols, learn, split_file
 from bert_fused_lab.recipe.text_checks import Findings, check_split, check_tokenizer
 from bert_fused_plugin.errors import BertFusedError, raise_all
@@ -40,7 +39,7 @@ class RawText:
         bert_text: directory of what BERT reads, such as segmented text, with the same lines as in *data*.
         subwords: one of `KINDS`.
         symbols: size of the vocabulary; by default it follows from the amount of text.
-        start: whether the subwords are those of the model imported beside *text*.
+        start: imports a translation model for the raw text in a directory, and returns its split of each language.
         seed: of the pairs that are put aside.
     """
 
@@ -52,7 +51,7 @@ class RawText:
     bert_text: Optional[Path] = None
     subwords: str = "sentencepiece"
     symbols: Optional[int] = None
-    start: bool = False
+    start: Optional[Callable[[Path], Dict[str, Split]]] = None
     seed: int = 1
 
 
@@ -167,7 +166,7 @@ def write_text(given: RawText, new: Path) -> None:
 def splitters(given: RawText, pairs: int, new: Path) -> Tuple[Dict[str, Split], str]:
     """Return for each language the function that splits a line into subwords, and what these are."""
     if given.start:
-        return splits_of_start(given.text.parent, given.languages), "subwords of the model of --start"
+        return given.start(new / "raw"), "subwords of the model of --start"
     files = [new / "raw" / f"train.{language}" for language in given.languages]
     characters = count_characters(files) if given.subwords == "sentencepiece" else 0  # subword-nmt has them besides
     symbols = given.symbols or default_symbols(pairs, characters)

@@ -28,16 +28,16 @@ def import_model(args: Namespace, text: Path, run: Run) -> None:
     """Import the model to OUT/start; of a large vocabulary, only the symbols of the files in *text*.
 
     Raises:
-        BertFusedError: it cannot be loaded, or is an import of other languages.
+        BertFusedError: it cannot be loaded, is an import of other languages, or cannot be deployed as asked.
     """
-    folder, languages = args.out / FOLDER, (args.source, args.target)
+    folder = args.out / FOLDER
     if folder.is_symlink():
         folder.unlink()
     shutil.rmtree(folder, ignore_errors=True)
     if (Path(args.start) / SETTINGS).exists():
-        if not all((Path(args.start) / f"dict.{language}.txt").exists() for language in languages):
+        if not (Path(args.start) / f"README.{args.source}-{args.target}.md").exists():
             raise BertFusedError(
-                f"--start {args.start} is of other languages; import it with -s {' -t '.join(languages)}"
+                f"--start {args.start} is of other languages; import it with -s {args.source} -t {args.target}"
             )
         folder.symlink_to(args.start)
         return
@@ -45,9 +45,12 @@ def import_model(args: Namespace, text: Path, run: Run) -> None:
         size = AutoConfig.from_pretrained(args.start, trust_remote_code=False).vocab_size
     except (OSError, ValueError, AttributeError) as error:
         raise BertFusedError(f"--start {args.start} cannot be loaded: {' '.join(str(error).split())}") from None
-    names = (f"{split}.{language}" for split in ("train", "valid", "test", "test-*") for language in languages)
-    files = [str(path) for name in names for path in sorted(text.glob(name))]
-    part = ["--vocabulary-of", *files] if size > _MANY else []
+    if size > _MANY and "deploy" in args.steps:
+        raise BertFusedError(
+            f"--start {args.start} is imported with the symbols of the text alone, and the step deploy needs all "
+            f"{size:,}; import it by bert-fused-import hf, and give that directory as --start"
+        )
+    part = ["--vocabulary-of", *map(str, sorted(text.iterdir()))] if size > _MANY else []
     run(["bert-fused-import", "hf", args.start, str(folder), "-s", args.source, "-t", args.target, *part])
 
 
@@ -81,6 +84,10 @@ def start_errors(args: Namespace) -> List[str]:
     errors = [f"--{name} is the model's with --start; leave it out" for name in given]
     random = [step for step in args.steps if step in SYSTEMS and not SYSTEMS[step].begins and step != "transformer"]
     errors += [f"{step} begins with random parameters, and not with the model of --start" for step in random]
+    if "transformer" in (*args.teacher, args.deploy):
+        errors.append("--teacher, --deploy: transformer is the model of --start as it is; name control, for example")
+    if Path(args.start) == args.out.resolve() / FOLDER:
+        errors.append(f"--start {args.start} is made anew by each preparation; name another directory")
     if args.student != "transformer":
         errors.append(f"--student {args.student} begins with random parameters; with --start, give transformer")
     return errors

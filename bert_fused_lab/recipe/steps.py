@@ -160,7 +160,7 @@ class Recipe:
             origin = {"transformer": record.get("settings")}
         if taught := self._taught_by(system):
             origin["taught by"] = [checksum(path) for path in taught]
-        if system.arch == FUSED and system.begins:  # a warm start looks for them there first
+        if system.arch == FUSED and system.begins and not self.args.start:  # a warm start looks for them there first
             for dictionary in (self.out / "data-bin").glob("dict.*.txt"):
                 shutil.copy(dictionary, start.parent)
         if system.bert == "random" and not self._random_bert.is_dir():

@@ -153,6 +153,7 @@ def with_nan(path):
     ("change", "words", "message"),
     [
         (lambda path: edit(path, model_type="pegasus"), "", "is a model of the type pegasus, and only marian"),
+        (lambda path: write(path, "config.json", {"model_type": "t5"}), "", "is a model of the type t5, and only"),
         (lambda path: edit(path, activation_function="quick_gelu"), "", "has the activation quick_gelu; give a model"),
         (lambda path: edit(path, decoder_start_token_id=7), "", "begins translations with the symbol 7"),
         (lambda path: edit(path, decoder_layers=4), "", r"lacks model\.decoder\.layers\.3\."),
@@ -197,6 +198,15 @@ def test_other_checkpoints_are_not_exported_and_a_language_without_a_tag_is_not_
     with pytest.raises(BertFusedError, match="is no import; give the dir"):
         export(tmp_path / "untied.pt", tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def test_a_model_of_two_languages_is_imported_for_others_with_a_warning(imported, tmp_path, capsys):
+    original = imported("OPUS-MT")[0]
+    capsys.readouterr()
+    convert(original, tmp_path / "same", "-s", "eng", "-t", "de_AT")
+    convert(original, tmp_path / "swapped", "-s", "de", "-t", "en")
+    said = f"warning: the source language of {original} is en, and not de\nwarning: the target language of {original}"
+    assert capsys.readouterr().err == f"{said} is de, and not en\n"
 
 
 BLOCK = re.compile(r"```bash\n(.*?)```", re.DOTALL)

@@ -113,6 +113,9 @@ def test_other_text_is_noticed(dry, text):
     dry.run("multi30k", "prepare", **given)
     made = json.loads((out / "data-bin" / "made-from.json").read_text())
     assert (made["pairs"], made["tokens"], made["text"]) == (3000, 10000, str(text))
+    mono = out / "mono" / "text.json"
+    mono.parent.mkdir()
+    mono.touch()
     assert "prepare: done before" in dry.run("multi30k", "prepare", **given)
     assert (out / "valid.de").read_text() == "a de\n" * 500
     text = given["data"] = shutil.copytree(text, dry.path / "copy")
@@ -120,7 +123,9 @@ def test_other_text_is_noticed(dry, text):
     (text / "train.de").write_text("b\n" * 3000)
     (out / "probe" / "plain").mkdir(parents=True)
     (out / "probe" / "plain" / "checkpoint_last.pt").touch()  # of an estimate that was interrupted
+    assert mono.exists()
     dry.run("multi30k", "prepare", **given)
+    assert not mono.exists()  # its subwords may now be others
     (text / "train.de").write_text("b\n" * 2999 + "c\n")
     for folder in (out / "transformer", out / "seed-2" / "transformer"):
         folder.mkdir(parents=True)

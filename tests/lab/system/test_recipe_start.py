@@ -62,6 +62,9 @@ def test_of_a_large_vocabulary_the_text_needs_a_part_and_an_import_is_taken_as_i
     start.import_model(args, args.data, calls.append)
     monkeypatch.setattr(start, "_MANY", 100)
     start.import_model(args, args.data, calls.append)
+    args.steps = ["control", "deploy"]
+    with pytest.raises(BertFusedError, match="step deploy needs all 366; import it by bert-fused-import hf, and give"):
+        start.import_model(args, args.data, calls.append)
     assert [words[:2] for words in calls] == [["bert-fused-import", "hf"]] * 2
     text = [str(args.data / f"train.{language}") for language in ("en", "fr")]
     assert [words[words.index("-t") + 2 :] for words in calls] == [[], ["--vocabulary-of", *text]]
@@ -71,12 +74,30 @@ def test_of_a_large_vocabulary_the_text_needs_a_part_and_an_import_is_taken_as_i
     start.import_model(args, args.data, calls.append)
     assert start.imported_settings(place / "out")["tags"] == ["eng_Latn", "fra_Latn"]
     assert len(calls) == 2
-    args.target = "de"
-    with pytest.raises(BertFusedError, match="is of other languages; import it with -s en -t de"):
-        start.import_model(args, args.data, calls.append)
+    for args.source, args.target in (("en", "de"), ("fr", "en")):
+        with pytest.raises(BertFusedError, match=f"is of other languages; import it with -s {args.source} -t"):
+            start.import_model(args, args.data, calls.append)
 
 
 def test_what_the_model_decides_is_refused(tmp_path):
-    words = ["en", "fr", str(tmp_path), "scratch", "control", "--start", "opus", "--size", "tiny", "--symbols", "9"]
-    errors = start.start_errors(command.parse_args([*words, "--student", "6+2"]))
-    assert [error.split()[0] for error in errors] == ["--symbols", "--size", "scratch", "--student"]
+    out = tmp_path / "out"
+    (out / "start").mkdir(parents=True)
+    words = ["en", "fr", str(tmp_path), "scratch", "control", "--size", "tiny", "--symbols", "9", "--student", "6+2"]
+    words += [f"--out={out}", f"--start={out}/start", "--teacher=transformer", "--baseline=as_downloaded"]
+    args = command.parse_args(words)
+    assert args.baseline == "transformer"  # whose name in the report it is
+    errors = start.start_errors(args)
+    assert [error.split()[0] for error in errors] == [
+        "--symbols", "--size", "scratch", "--teacher,", "--start", "--student"
+    ]  # fmt: skip
+
+
+def test_a_directory_of_the_user_stays_as_it_is(dry):
+    (dry.path / "imported").mkdir()
+    (dry.path / "imported" / "imported.json").write_text('{"flags": [], "tags": ["", ""]}')
+    (dry.path / "imported" / "checkpoint.pt").touch()
+    out = dry.prepared("own_data", start="imported")
+    (out / "start").symlink_to(dry.path / "imported")
+    (out / "data-bin" / "dict.en.txt").touch()
+    dry.run("own_data", "bert_fused", start="imported")
+    assert sorted(path.name for path in (dry.path / "imported").iterdir()) == ["checkpoint.pt", "imported.json"]

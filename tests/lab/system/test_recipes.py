@@ -287,6 +287,7 @@ def test_the_model_that_is_named_is_deployed_and_joins_the_report(dry, out, monk
             "--teacher, --deploy and --baseline name systems, such as bert_fused, got bert",
         ),
         (["student"], {}, "there is no multi30k-out/distilled-bert_fused/data-bin; run the step distill first"),
+        (["deploy"], {"deploy": "bert_fused"}, "--deploy bert_fused is no plain transformer, which deploy needs; name"),
         (["deploy"], {}, "there is no multi30k-out/student/checkpoint_best.pt; run the step student first"),
         (["transformer"], {}, "there is no multi30k-out/data-bin/made-from.json; run the step prepare first"),
         (["compare"], {}, "there is no multi30k-out/transformer/checkpoint_best.pt; run the step transformer first"),

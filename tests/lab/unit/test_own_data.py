@@ -287,6 +287,24 @@ def test_nothing_of_the_user_is_removed_or_written_over(data, tmp_path):
         run(tmp_path / "out" / "text" / "data", out=tmp_path / "out")
 
 
+def test_a_model_is_imported_for_text_that_can_be_used_alone(data):
+    imported = []
+
+    def start(raw):
+        imported.append(sorted(path.name for path in raw.iterdir()))
+        return dict.fromkeys(("en", "fr"), str.upper)
+
+    text = read(run(data, start=start) / "valid.en")
+    assert (text, imported) == (
+        [line.upper() for line in text],
+        [[f"{split}.{lang}" for split in ("test", "train", "valid") for lang in ("en", "fr")]],
+    )
+    (data / "train.fr").write_bytes(b"")
+    with pytest.raises(BertFusedError, match=r"train\.fr is empty"):
+        run(data, start=start)
+    assert len(imported) == 1
+
+
 def test_a_place_that_cannot_be_written_is_named(data, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(BertFusedError, match=r"/file.* cannot be written \(Not a directory\)"):
