@@ -55,8 +55,15 @@ def import_model(args: Namespace, text: Path, run: Run) -> None:
 
 
 def imported_settings(out: Path) -> Dict[str, Any]:
-    """Return the flags of the imported model's architecture, and its tags of source and target."""
-    found: Dict[str, Any] = json.loads((out / FOLDER / SETTINGS).read_text(encoding="utf-8"))
+    """Return the flags of the imported model's architecture, and its tags of source and target.
+
+    Raises:
+        BertFusedError: the import has gone; OUT/start may be a link to it.
+    """
+    path = out / FOLDER / SETTINGS
+    if not path.exists():
+        raise BertFusedError(f"there is no {path} of the import of --start; put it back, or give another --out")
+    found: Dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
 
 

@@ -101,3 +101,9 @@ def test_a_directory_of_the_user_stays_as_it_is(dry):
     (out / "data-bin" / "dict.en.txt").touch()
     dry.run("own_data", "bert_fused", start="imported")
     assert sorted(path.name for path in (dry.path / "imported").iterdir()) == ["checkpoint.pt", "imported.json"]
+    (dry.path / "imported" / "imported.json").unlink()
+    said = dry.refused("own_data", "control", start="imported")
+    assert (
+        said
+        == "there is no own_data-out/start/imported.json of the import of --start; put it back, or give another --out"
+    )
