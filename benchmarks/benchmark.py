@@ -152,9 +152,9 @@ def count_launches(options: argparse.Namespace) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     tests = Path(__file__).resolve().parent.parent / "tests"
     sys.path[:0] = [str(tests), str(tests / "plugin" / "pretend_gpu")]
-    from cases import Cases
     from helpers import WORDS, dictionary_of, write_bert
     from launches import Counts, as_json
+    from model_cases import Cases
 
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as bert_dir:
