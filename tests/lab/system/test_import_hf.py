@@ -224,7 +224,7 @@ def test_the_commands_of_the_readme_work_and_bert_fused_begins_as_the_imported_m
             (directory / "text" / f"{split}.{language}").write_text("\n".join(TEXT[begin:end]) + "\n", encoding="utf-8")
     code = "\n".join(BLOCK.findall(readme.read_text(encoding="utf-8")))
     for old, new in (
-        ("5e-5", "1e-12"),
+        ("3e-5", "1e-12"),
         ("--patience 5", "--max-update 2 --cpu"),
         (" > generated", " --cpu > generated"),
     ):

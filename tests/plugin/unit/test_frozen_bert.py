@@ -166,11 +166,15 @@ def test_a_model_without_a_pooler_is_complete(copied):
 
 
 def test_of_an_encoder_decoder_only_the_encoder_is_kept(tmp_path):
+    def decoders():
+        gc.collect()
+        return sum(type(item).__name__ == "MBartDecoder" for item in gc.get_objects())
+
     save_language_model("mBART", tmp_path)
+    before = decoders()  # other tests may keep some
     bert = FrozenBert.from_pretrained(str(tmp_path))
-    gc.collect()
     assert bert.depth == 3
-    assert not [item for item in gc.get_objects() if type(item).__name__ == "MBartDecoder"]
+    assert decoders() == before
 
 
 def test_only_the_states_that_are_asked_for_are_returned(bert, monkeypatch):
