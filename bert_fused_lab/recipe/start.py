@@ -86,7 +86,7 @@ def size_of_start(out: Path) -> Size:
 
 def start_errors(args: Namespace) -> List[str]:
     """Return a sentence for each setting that --start leaves no choice of."""
-    defaults = {"size": "auto", "subwords": KINDS[0], "symbols": None, "updates": None, "warmup": None, "lr": None}
+    defaults = {"symbols": None, "updates": None, "warmup": None, "lr": None, "size": "auto", "subwords": KINDS[0]}
     given = [name for name, default in defaults.items() if vars(args)[name] != default]
     errors = [f"--{name} is the model's with --start; leave it out" for name in given]
     random = [step for step in args.steps if step in SYSTEMS and not SYSTEMS[step].begins and step != "transformer"]
