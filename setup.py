@@ -110,7 +110,7 @@ setup(
         "huggingface_hub>=0.19.3",
         "sacrebleu>=2.2",
         "sacremoses>=0.0.43",
-        "langcodes>=3.5",  # pure Python, and needs nothing else
+        "langcodes[data]>=3.5",
         "sentencepiece>=0.1.95",
         "subword-nmt>=0.3.7",
         "jinja2>=3.0",

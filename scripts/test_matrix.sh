@@ -86,7 +86,7 @@ check() {
         export FAIRSEQ=$work/fairseq
     fi
     if [ "$version" = floor ]; then
-        sed -nE '/install_requires/,/\]/s/^ *"([A-Za-z0-9_.-]+)>=([0-9.]+).*/\1==\2/p' "$clone/setup.py" >"$work/floor.txt"
+        sed -nE '/install_requires/,/\]/s/^ *"([A-Za-z0-9_.-]+)(\[data\])?>=([0-9.]+).*/\1==\3/p' "$clone/setup.py" >"$work/floor.txt"
         export PIP_CONSTRAINT=$work/floor.txt TORCH
         TORCH=$(grep '^torch==' "$work/floor.txt")
     fi

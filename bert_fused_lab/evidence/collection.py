@@ -13,7 +13,6 @@ from typing import Any, Callable, ContextManager, Dict, Iterator, List, NamedTup
 
 from fairseq.utils import split_paths
 from torch import Tensor
-from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
 from bert_fused_lab.evidence.attention import attention_maps, attention_statistics, evenness
 from bert_fused_lab.evidence.bert_ablations import bert_ablations
@@ -31,7 +30,7 @@ from bert_fused_lab.evidence.files import (
 from bert_fused_lab.evidence.runs import Place, Run, RunFiles, find_logs, load_run, read_curves, require_context
 from bert_fused_lab.evidence.translating import Decoding, Texts, Translations, batches, hardware, searcher, translate
 from bert_fused_lab.evidence.words import PIECES, count_training_words, words_of
-from bert_fused_plugin.data.subwords import SUBWORDS, bleu_tokenizer, language_code
+from bert_fused_plugin.data.subwords import SUBWORDS, bleu_tokenizer, language_name
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.modules.attention_map import learned_alphas
 from bert_fused_plugin.progress import Progress, say
@@ -200,7 +199,7 @@ class Collection:
         seen = count_training_words(run.task, self.options.data, marks, words)
         write_lines(folder / "source.txt", (texts.detokenised(texts.source(sources[i])) for i in range(len(sources))))
         write_lines(folder / "reference.txt", references)
-        source, target = (LANGUAGES.get(language_code(code), code) for code in run.languages)
+        source, target = map(language_name, run.languages)
         facts = EvaluationFacts(
             key=self._test_set_key(subset),
             data=self.options.data,

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple
 from fairseq.data import Dictionary
 from fairseq.data.encoders.byte_bpe import ByteBPE
 from fairseq.data.encoders.byte_utils import BCHAR_TO_BYTE
-from langcodes import Language
+from langcodes import Language, tag_is_valid
 from langcodes.tag_parser import LanguageTagError
 
 _OTHERS = re.compile(f"([^{re.escape(''.join(BCHAR_TO_BYTE))}\u2581]+)")  # characters that stand for no byte
@@ -23,7 +23,8 @@ _FEWEST_NUMBERS = 100  # a dictionary of at most so many symbols that are number
 
 # sacreBLEU's tokenisers that need no download and no other package, and the codes of their languages (ISO 639)
 _CODES = {"zh": "zh yue wuu lzh", "char": "ja th lo km my shn bo dz"}
-_NO_CODES = {"cn": "zh", "cz": "cs", "jp": "ja"}  # names that people give to their files
+# names that people give to their files; by the standard, src is a variety of Sardinian
+_NO_CODES = {"cn": "zh", "cz": "cs", "jp": "ja", "src": "src"}
 _TOKENIZERS = {code: tokenizer for tokenizer, codes in _CODES.items() for code in codes.split()}
 
 
@@ -190,4 +191,10 @@ def language_code(language: str) -> str:
         code = Language.get(language).prefer_macrolanguage().language or language
     except LanguageTagError:  # of a name that is no code, such as source
         return language
-    return _NO_CODES.get(code, code)
+    return _NO_CODES.get(language, _NO_CODES.get(code, code))
+
+
+def language_name(language: str) -> str:
+    """Return the English name of a *language* that has a code of two letters: ``French`` for ``fr_CA``; or itself."""
+    code = language_code(language)
+    return Language.get(code).language_name() if len(code) == 2 and tag_is_valid(code) else language

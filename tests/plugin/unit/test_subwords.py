@@ -14,7 +14,7 @@ from tokenizers import ByteLevelBPETokenizer
 
 from bert_fused_plugin.bert.flags import BertFlags
 from bert_fused_plugin.bert.from_flags import load_bridge
-from bert_fused_plugin.data.subwords import SUBWORDS, detect_subword
+from bert_fused_plugin.data.subwords import SUBWORDS, detect_subword, language_name
 from bert_fused_plugin.errors import BertFusedError
 from bert_fused_plugin.fairseq_settings import flags_beside
 
@@ -171,3 +171,12 @@ def test_raw_text_takes_the_place_of_text_that_cannot_be_made(load):
     assert len(framed(bridge, ["the dog"])[0]) == 4
     with pytest.raises(BertFusedError, match="50% of the symbols are"):
         framed_ids(bridge, [encode(dictionary, "dog ￭se").tolist()])
+
+
+@pytest.mark.parametrize(
+    ("language", "name"),
+    [("fr_CA", "French"), ("eng_Latn", "English"), ("pes_Arab", "Persian"), ("cn", "Chinese"), ("xx", "xx")]
+    + [(name, name) for name in ("src", "tgt", "source", "hsb")],
+)
+def test_a_language_is_named_only_by_a_usual_code(language, name):
+    assert language_name(language) == name
