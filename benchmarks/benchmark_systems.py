@@ -16,13 +16,9 @@ from fairseq.models.lstm import lstm_wiseman_iwslt_de_en
 from fairseq.trainer import Trainer
 
 import bert_fused_plugin  # noqa: F401  registers the architectures
+from bert_fused_lab.recipe.settings import SIZES
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 
-SIZES = {  # layers, width, inner width, heads; of both sides
-    "tiny": (4, 128, 256, 4),
-    "iwslt": (6, 512, 1024, 4),
-    "base": (6, 512, 2048, 8),
-}
 CRITERION = ("--criterion", "bert_fused_label_smoothed_cross_entropy")
 
 
@@ -53,18 +49,14 @@ def with_variants(systems: Dict[str, System], values: Sequence[str], *flags: str
 
 def transformer_systems(size: str, bert_model: Optional[str], drop_nets: Sequence[str]) -> Dict[str, System]:
     """Return fairseq's transformer and the BERT-fused ones of *size*, by name."""
-    layers, width, inner, heads = SIZES[size]
-    sizes = ["--share-all-embeddings"]
-    for side in ("encoder", "decoder"):
-        sizes += [f"--{side}-layers", str(layers), f"--{side}-embed-dim", str(width)]
-        sizes += [f"--{side}-ffn-embed-dim", str(inner), f"--{side}-attention-heads", str(heads)]
-    stock = ["--task", "translation", "--criterion", "label_smoothed_cross_entropy"]
-    ours = ["--task", "bert_fused_translation", *CRITERION]
-    result = {"transformer": System(("--arch", "transformer", *stock, *sizes))}
+    shared = ("--share-all-embeddings", "--dropout", "0.1")
+    stock = ("--task", "translation", "--criterion", "label_smoothed_cross_entropy")
+    result = {"transformer": System((*SIZES[size].transformer.split(), *stock, *shared))}
     for cached, rate in itertools.product((False, True), drop_nets):
         name = "bert_fused" + ("-cache" if cached else "") + (f"-p{rate}" if len(drop_nets) > 1 else "")
-        flags = ("--arch", "bert_fused", *ours, *sizes, "--bert-model", str(bert_model), "--bert-drop-net", rate)
-        result[name] = System(flags, reads_bert=True, cached=cached)
+        flags = ("--task", "bert_fused_translation", "--arch", SIZES[size].fused_arch, *CRITERION, *shared)
+        of_bert = ("--bert-model", str(bert_model), "--bert-drop-net", rate)
+        result[name] = System((*flags, *of_bert), reads_bert=True, cached=cached)
     return result
 
 

@@ -25,10 +25,9 @@ from typing import Any, Dict, List
 
 import sacrebleu
 
+from bert_fused_lab.recipe.settings import SIZES
+
 BIN = Path(sys.executable).parent
-SIZES = """--arch transformer --encoder-layers 4 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256
---encoder-attention-heads 4 --decoder-layers 4 --decoder-embed-dim 128 --decoder-ffn-embed-dim 256
---decoder-attention-heads 4"""
 COMMON = """--user-dir bert_fused_plugin --share-all-embeddings --max-tokens 4096 --skip-invalid-size-inputs-valid-test
 --criterion bert_fused_label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam --adam-betas (0.9,0.98)
 --lr-scheduler inverse_sqrt --no-epoch-checkpoints --keep-best-checkpoints 5 --log-format simple --log-interval 50 --cpu
@@ -58,7 +57,7 @@ def training_command(training: Dict[str, Any], data: Path, out: Path) -> List[st
         words += ["--task", "bert_fused_translation", "--arch", "bert_fused_tiny", "--bert-model", bert()]
         words += [*cache_of(training, data), *(["--bert-warm-start", *base] if base else [])]
     else:
-        words += [*SIZES.split(), *(["--finetune-from-model", *base] if base else [])]
+        words += [*SIZES["tiny"].transformer.split(), *(["--finetune-from-model", *base] if base else [])]
     return [*words, *training["flags"].split()]
 
 

@@ -9,6 +9,8 @@ from typing import Any, Callable, List, Mapping, Optional, Sequence
 
 from bert_fused_lab.arguments import given_path
 from bert_fused_lab.recipe.subwords import KINDS
+from bert_fused_plugin.errors import flag_name
+from bert_fused_plugin.models.presets import TINY
 
 SPLIT_BEFORE = "none"  # of --subwords
 
@@ -41,11 +43,7 @@ class Size:
     every: int
 
 
-_TINY = (  # the sizes of bert_fused_tiny
-    "--arch transformer --encoder-layers 4 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 "
-    "--encoder-attention-heads 4 --decoder-layers 4 --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 "
-    "--decoder-attention-heads 4"
-)
+_TINY = " ".join(["--arch transformer", *(f"{flag_name(name)} {value}" for name, value in TINY.items())])
 SIZES = {
     # as docs/results.md has them; up to 40,000 pairs of Tatoeba, trainings end before these numbers of updates
     "tiny": Size(_TINY, "bert_fused_tiny", "--arch gru_bahdanau_tiny",

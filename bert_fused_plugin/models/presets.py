@@ -15,6 +15,15 @@ from bert_fused_plugin.fairseq_settings import as_namespace
 _OF_TASK = {name: f"${{task.{name}}}" for name in ("max_source_positions", "max_target_positions")}
 _NO_FLAGS = (*_OF_TASK, "_name", "arch", "decoder_input_dim")  # fairseq's presets set the last one
 
+TINY = {  # a transformer for small data
+    "encoder_embed_dim": 128,
+    "encoder_ffn_embed_dim": 256,
+    "encoder_layers": 4,
+    "encoder_attention_heads": 4,
+    "decoder_layers": 4,
+    "decoder_attention_heads": 4,
+}
+
 
 def register_preset(
     model: str, arch: str, of_fairseq: Callable[[Namespace], None] = lambda flags: None, **values: Any

@@ -18,7 +18,7 @@ from bert_fused_plugin.models.bert_fused.decoder import BertFusedDecoder
 from bert_fused_plugin.models.bert_fused.encoder import BertFusedEncoder
 from bert_fused_plugin.models.bert_fused.warm_start import read_warm_start
 from bert_fused_plugin.models.embeddings import load_embeddings
-from bert_fused_plugin.models.presets import register_preset
+from bert_fused_plugin.models.presets import TINY, register_preset
 from bert_fused_plugin.models.translation_model import TranslationModel
 from bert_fused_plugin.setup_messages import REPEAT
 
@@ -90,15 +90,5 @@ bert_decoder = register_preset(
 )
 # a model for small data: 4+4 layers, 128/256, 4 heads
 bert_fused_tiny = register_preset(
-    "bert_fused",
-    "bert_fused_tiny",
-    presets.base_architecture,
-    encoder_embed_dim=128,
-    encoder_ffn_embed_dim=256,
-    encoder_layers=4,
-    encoder_attention_heads=4,
-    decoder_layers=4,
-    decoder_attention_heads=4,
-    dropout=0.3,
-    share_all_embeddings=True,
+    "bert_fused", "bert_fused_tiny", presets.base_architecture, **TINY, dropout=0.3, share_all_embeddings=True
 )
