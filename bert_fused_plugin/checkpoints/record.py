@@ -215,17 +215,22 @@ def differences(then: Dict[str, Any], now: Dict[str, Any]) -> List[Difference]:
 def reason_and_remedy(checkpoint: str, difference: Difference) -> Tuple[str, str]:
     """Return how the training of the *checkpoint* differs from the model at hand, and the remedy."""
     name, then, now = difference
-    word, given = with_or_without(name, then).split(" ", 1)
-    reason = f"{checkpoint} was trained {word} {given}, and this model is built {with_or_without(name, now)}"
-    return reason, f"leave {given} out" if word == "without" else f"give {given}"
+    was, is_now = with_or_without(name, then), with_or_without(name, now)
+    reason = f"{checkpoint} was trained {was}, and this model is built {is_now}"
+    return reason, f"give {_as_typed(name, then)}" if _is_given(then) else f"leave {flag_name(name)} out"
 
 
 def with_or_without(name: str, value: Any) -> str:
     """Return "with --flag value", or "without --flag" for a switch that is off and for a flag that was not given."""
-    flag = flag_name(name)
-    if value is None or value is False:
-        return f"without {flag}"
-    return f"with {flag}" if value is True else f"with {flag} {value}"
+    return f"with {_as_typed(name, value)}" if _is_given(value) else f"without {flag_name(name)}"
+
+
+def _is_given(value: Any) -> bool:
+    return value is not None and value is not False
+
+
+def _as_typed(name: str, value: Any) -> str:
+    return flag_name(name) if value is True else f"{flag_name(name)} {value}"
 
 
 def fingerprint(dictionary: Dictionary) -> Dict[str, Any]:

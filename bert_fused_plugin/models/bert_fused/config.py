@@ -58,7 +58,7 @@ OF_SIDES = ("attention_heads", "normalize_before", "learned_pos")
 OF_BOTH = ("activation_fn", "no_scale_embedding", "no_token_positional_embeddings", "no_decoder_final_norm")
 
 # fairseq's own flags that have a rule or are recorded
-HOST: Dict[str, Flag] = {
+OF_FAIRSEQ: Dict[str, Flag] = {
     **{f"{side}_{name}": _of_side(side, name) for side in _SIDES for name in OF_SIDES},
     **dict.fromkeys(OF_BOTH, Flag(Record.COMPUTED)),
     # a checkpoint has a shared matrix under each of its names
@@ -133,7 +133,7 @@ class BertFusedConfig(TransformerConfig, BertFlags):
         """Return the specification of each flag, those of fairseq's transformer included."""
         flags = limited(super().flags(), _WEIGHTED, ["bert_branch_weights"])
         flags["bert_model"] = replace(flags["bert_model"], rule=_REQUIRED)
-        return {**HOST, **limited(flags, _OF_BRANCHES, ["bert_drop_net"])}
+        return {**OF_FAIRSEQ, **limited(flags, _OF_BRANCHES, ["bert_drop_net"])}
 
     @property
     def fusion(self) -> FusionKind:

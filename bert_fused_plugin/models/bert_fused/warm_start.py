@@ -16,7 +16,7 @@ from bert_fused_plugin.checkpoints import record
 from bert_fused_plugin.checkpoints.reading import data_directory, diverged, read_saved, saved_flags
 from bert_fused_plugin.errors import BertFusedError, flag_name, raise_all
 from bert_fused_plugin.fairseq_settings import flags_beside, resumed_from, task_settings
-from bert_fused_plugin.models.bert_fused.config import HOST, OF_BOTH, OF_SIDES, BertFusedConfig
+from bert_fused_plugin.models.bert_fused.config import OF_BOTH, OF_FAIRSEQ, OF_SIDES, BertFusedConfig
 from bert_fused_plugin.models.translation_model import shape_text
 
 logger = logging.getLogger(__name__)
@@ -196,7 +196,7 @@ class WarmStart:
         """Return a sentence for each way in which *model* uses BERT, or computes attention, unlike the checkpoint."""
         computed = record.read_json(self.state, record.SETTINGS_RECORD).get("computed", {})
         # the flags of fairseq are compared before the model is built, or the log says what they change
-        then = {name: value for name, value in computed.items() if name not in HOST}
+        then = {name: value for name, value in computed.items() if name not in OF_FAIRSEQ}
         changed = record.differences(then, model.settings_record.content["computed"])
         if not model.cfg.bert_finetune and any(name.startswith(f"{_BERT}model.") for name in self.state):
             changed.append(("bert_finetune", True, False))
