@@ -128,12 +128,12 @@ def load_run(files: RunFiles, place: Place) -> Run:
     Raises:
         BertFusedError: the checkpoint cannot be read, or does not fit the data.
     """
-    state = read_checkpoint(files.checkpoint, given=str(files))
+    state = read_checkpoint(files.checkpoint, name=str(files))
     require_architecture(files, state)
     saved, flags = saved_flags(state, "task"), saved_flags(state, "model")
     bert = flags.get("bert_model") or ""
     if bert.startswith("./") and (files.checkpoint.parent / bert).is_dir():  # of an exported model
-        state = read_checkpoint(files.checkpoint, {"bert_model": str(files.checkpoint.parent / bert)}, given=str(files))
+        state = read_checkpoint(files.checkpoint, {"bert_model": str(files.checkpoint.parent / bert)}, name=str(files))
     if saved["_name"] not in _TASKS:
         raise BertFusedError(f"{files} was trained with --task {saved['_name']}; give runs of {' or '.join(_TASKS)}")
     task = _set_up_task(saved, place, flags)
